@@ -1,0 +1,149 @@
+"""What may stand where in a job file? The fields of the domain types, and the short forms that files add."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from simulator.hardware import Site
+from simulator.job import Job, Offer, Workload
+from simulator.model import ModelShape
+from simulator.record import Record
+from simulator.reliability import RELIABILITY_PRESETS, Reliability
+
+Location = tuple[str | int, ...]
+"""Place of a value in a document: keys of mappings and positions in lists."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """How a field is written in a file, where that differs from the field of the domain type."""
+
+    model: type[Record]
+    """Type that has the field, or that the field is resolved into."""
+    field: str
+    """Name of the field in the file."""
+    written: str
+    """What a user may write."""
+    default: str = ""
+    """What holds when it is left out; empty: the default of the domain type."""
+    meaning: str = ""
+    """Description of a field that exists in files only."""
+
+
+_PRICE = "number, or {low, mid, high}"
+_CATALOG_RENT = "the catalogue's rent, unless a purchase price is given"
+_PRESETS = ", ".join(f"`{name}`" for name in RELIABILITY_PRESETS)
+
+FORMS = (
+    Form(model=Job, field="name", written="text", default="name of the file without its suffix"),
+    Form(model=Job, field="site", written="region of the catalogue, or the fields of Site"),
+    Form(
+        model=Job,
+        field="reliability",
+        written=f"preset ({_PRESETS}), or the fields of Reliability",
+        default="`typical`",
+    ),
+    Form(
+        model=Job,
+        field="fabric",
+        written="fabric of the catalogue, or the fields of Fabric",
+        default="each offer's own",
+        meaning="Network of all offers that name none.",
+    ),
+    Form(
+        model=Workload,
+        field="model",
+        written="model of the catalogue, {config: path to a config.json}, or the fields of ModelShape",
+    ),
+    Form(
+        model=Workload,
+        field="global_batch_size",
+        written="whole number, unless global_batch_tokens is given",
+    ),
+    Form(
+        model=Workload,
+        field="global_batch_tokens",
+        written="number, unless global_batch_size is given",
+        default="",
+        meaning="Tokens per optimizer step; rounded to the nearest multiple of 64 sequences, or to whole "
+        "sequences (at least 1) where that multiple would be 0.",
+    ),
+    Form(
+        model=ModelShape,
+        field="config",
+        written="path, relative to the job file",
+        meaning="`config.json` as published with the weights; stands alone or with `name` in the place of all "
+        "other fields.",
+    ),
+    Form(model=Offer, field="accelerator", written="accelerator of the catalogue, or the fields of Accelerator"),
+    Form(
+        model=Offer,
+        field="node",
+        written="node of the catalogue, or the fields of Node",
+        default="the catalogue's usual node of the accelerator",
+    ),
+    Form(model=Offer, field="num_gpus", written="whole number, or {min, max}"),
+    Form(model=Offer, field="rent_usd_per_gpu_hour", written=_PRICE, default=_CATALOG_RENT),
+    Form(model=Offer, field="purchase_usd_per_node", written=_PRICE, default="not for sale"),
+    Form(
+        model=Offer,
+        field="fabric",
+        written="fabric of the catalogue, or the fields of Fabric",
+        default="the job's `fabric`, else the catalogue's usual one of the accelerator",
+    ),
+    Form(model=Offer, field="price_source", written="text", default="`user`, or the catalogue's sources"),
+    Form(
+        model=Reliability,
+        field="preset",
+        written=_PRESETS,
+        default="none: all fields without a default are needed",
+        meaning="Published fleet whose figures hold for the fields that are left out.",
+    ),
+    Form(
+        model=Site,
+        field="region",
+        written="region of the catalogue; any name where the three figures are given",
+    ),
+)
+"""Every place where a file may say something else than the domain type, in reading order."""
+
+LONG_FORMS: dict[str, tuple[str, ...]] = {
+    "num_gpus": ("min", "max"),
+    "rent_usd_per_gpu_hour": ("low", "mid", "high"),
+    "purchase_usd_per_node": ("low", "mid", "high"),
+    "site": ("region",),
+    "reliability": ("preset",),
+}
+"""Fields whose single value stands for a mapping with that value under each of these keys."""
+
+
+def form_of(model: type[Record], field: str) -> Form | None:
+    """Returns how a field is written, or `None` where files follow the domain type."""
+    return next((form for form in FORMS if form.model is model and form.field == field), None)
+
+
+def known_fields(model: type[Record]) -> tuple[str, ...]:
+    """Returns the fields that a file may give where a value of this type is meant."""
+    extra = [form.field for form in FORMS if form.model is model and form.field not in model.model_fields]
+    return (*model.model_fields, *extra)
+
+
+def model_at(location: Location) -> type[Record] | None:
+    """Returns the type of the mapping at a place of a job, or `None` where no record stands."""
+    model: type[Record] | None = Job
+    for step in location:
+        if isinstance(step, int):  # the items of a list have the type that the list was found by
+            continue
+        if model is None or step not in model.model_fields:
+            return None
+        model = record_in(model.model_fields[step].annotation)
+    return model
+
+
+def record_in(annotation: object) -> type[Record] | None:
+    """Returns the record type inside an annotation such as `tuple[Offer, ...]` or `Estimate | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, Record):
+        return annotation
+    candidates = (record_in(argument) for argument in get_args(annotation))
+    return next((candidate for candidate in candidates if candidate), None)

@@ -1,0 +1,151 @@
+"""Which rules does a user's file break, and where? Problems in the user's own words, all of them at once."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from planner.job_schema import Location, form_of, known_fields, model_at
+from simulator.errors import InputError, Problem
+
+_WHOLE_NUMBER = "must be a whole number"
+_NUMBER = "must be a number"
+_MAPPING = "must be a mapping of fields"
+_TRUTH = "must be true or false"
+
+_RULES = {
+    "greater_than": "must be greater than {gt:.15g}",
+    "greater_than_equal": "must be at least {ge:.15g}",
+    "less_than": "must be less than {lt:.15g}",
+    "less_than_equal": "must be at most {le:.15g}",
+    "finite_number": "must be a finite number",
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "int_type": _WHOLE_NUMBER,
+    "int_parsing": _WHOLE_NUMBER,
+    "int_from_float": _WHOLE_NUMBER,
+    "int_parsing_size": "is too large",
+    "bool_type": _TRUTH,
+    "bool_parsing": _TRUTH,
+    "string_type": "must be text; put it in quotes",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "too_short": "must have at least {min_length} entries",
+    "too_long": "must have at most {max_length} entries",
+    "tuple_type": "must be a list, such as [a, b]",
+    "model_type": _MAPPING,
+    "dict_type": _MAPPING,
+    "enum": "must be {expected}",
+    "literal_error": "must be {expected}",
+    "value_error": "{error}",
+}
+"""Rules by pydantic's name of the error, with the fields of its context."""
+
+
+class Findings:
+    """Collects the problems of one file. A problem of a field hides those that only follow from it."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self._hidden: set[Location] = set()
+        self._written: dict[Location, Location] = {}
+
+    def add(self, location: Location, value: object, rule: str) -> None:
+        """Reports a broken rule; later findings at the same place or below it are not repeated."""
+        self._append(self._as_written(location), shown(value), rule)
+        self.hide(location)
+
+    def hide(self, location: Location) -> None:
+        """Keeps what validation finds at a place and below it out of the report."""
+        self._hidden.add(location)
+
+    def rename(self, resolved: Location, written: Location) -> None:
+        """Reports what is found at a resolved place under the place where the user wrote it."""
+        self._written[resolved] = written
+
+    def add_validation(self, error: ValidationError) -> None:
+        """Reports what pydantic found, rewritten into the rules of this module."""
+        for detail in error.errors(include_url=False):
+            location = tuple(step for step in detail["loc"] if step != "[key]")
+            if not any(location[: len(hidden)] == hidden for hidden in self._hidden):
+                written = self._as_written(location)
+                self._append(written, _shown_input(detail), _rule(detail, location))
+
+    def raise_if_any(self, source: str) -> None:
+        """Raises one `InputError` with all problems, if there are any."""
+        if self.problems:
+            raise InputError(self.problems, source)
+
+    def _append(self, location: Location, value: str, rule: str) -> None:
+        problem = Problem(path=path_text(location), value=value, rule=rule)
+        if problem not in self.problems:  # a short form is checked once for each field that it stands for
+            self.problems.append(problem)
+
+    def _as_written(self, location: Location) -> Location:
+        for length in range(len(location), 0, -1):
+            if written := self._written.get(location[:length]):
+                return (*written, *location[length:])
+        return location
+
+
+def path_text(location: Location) -> str:
+    """Returns a place as users write it: `offers[0].num_gpus.max`."""
+    path = ""
+    for step in location:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            name = step if re.fullmatch(r"[\w.\-]{1,60}", step, re.ASCII) else shown(step)
+            path += f".{name}" if path else name
+    return path
+
+
+def shown(value: object, *, limit: int = 60) -> str:
+    """Returns a value on one line of printable characters, shortened; text in quotes, nothing for `None`."""
+    if value is None:
+        return ""
+    if isinstance(value, int) and abs(value) >= 10**limit:  # Python refuses to print more than 4,300 digits
+        return f"a whole number of about 2**{value.bit_length()}"
+    text = json.dumps(value, default=str) if isinstance(value, (dict, list)) else repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def nearest(name: str, known: tuple[str, ...]) -> str:
+    """Returns the known names most like a name, or all of them where none is like it."""
+    matches = difflib.get_close_matches(name[:100], known, n=3)
+    return f"nearest: {', '.join(matches)}" if matches else f"known: {', '.join(known)}"
+
+
+def _shown_input(detail: ErrorDetails) -> str:
+    """A missing field has no value, and a rule about several fields names their values itself."""
+    return "" if detail["type"] in ("missing", "value_error") else shown(detail["input"])
+
+
+def _rule(detail: ErrorDetails, location: Location) -> str:
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        model = model_at(location[:-1])
+        known = known_fields(model) if model else ()
+        return f"unknown field; {nearest(str(location[-1]), known)}"
+    if kind == "missing":
+        return f"is missing{_expected(location)}"
+    if kind == "model_type" and (expected := _expected(location)):
+        return f"must be given as follows{expected}"
+    if kind in _RULES:
+        return _RULES[kind].format(**detail.get("ctx", {}))
+    return detail["msg"]
+
+
+def _expected(location: Location) -> str:
+    """Returns ': what the field takes' from its form or its description; empty where neither exists."""
+    model, field = model_at(location[:-1]), str(location[-1])
+    if model is None:
+        return ""
+    if form := form_of(model, field):
+        return f": {form.written}"
+    description = model.model_fields[field].description if field in model.model_fields else None
+    return f": {description.rstrip('.')}" if description else ""

@@ -1,0 +1,192 @@
+"""What does a file say? Text in YAML, JSON or TOML becomes plain values; nothing in it can run or blow up.
+
+YAML is read as its version 1.2 core: `2e12` is a number, `NO`, `12:30` and `2024-01-01` are text. Anchors, aliases
+and tags are refused, so the values are never larger than the file; size and depth are bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Hashable
+from pathlib import Path
+
+import yaml
+
+from simulator.errors import InputError, Problem
+
+MAX_FILE_BYTES = 1_000_000
+"""A job with every shape written out takes about 10 kB; the bound keeps a wrong file from taking minutes."""
+
+MAX_DEPTH = 50
+"""Lists and mappings inside each other; a job needs six."""
+
+
+def read_document(path: Path) -> object:
+    """Returns the values in a file: TOML by its suffix, JSON or YAML by its content.
+
+    Raises:
+        InputError: the file cannot be read, is too large, is not UTF-8 text, is empty or breaks the syntax.
+    """
+    source = str(path)
+    text = _decode(_read_bytes(path), source)
+    if path.suffix.lower() == ".toml":
+        return _parse_toml(text, source)
+    return parse_text(text, source=source)
+
+
+def parse_text(text: str, *, source: str) -> object:
+    """Returns the values in a text of JSON (an object with quoted keys) or YAML (anything else).
+
+    Raises:
+        InputError: the text is empty or breaks the syntax; the message names line and column.
+    """
+    if re.match(r'\s*\{\s*["}]', text):
+        return _parse_json(text, source)
+    document = _parse_yaml(text, source)
+    if document is None:
+        raise _error("is empty: write at least workload, offers and site", source)
+    return document
+
+
+def _error(rule: str, source: str) -> InputError:
+    return InputError([Problem(path="", value="", rule=rule)], source)
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise _error(f"cannot be read: {reason}", str(path)) from None
+    if len(content) > MAX_FILE_BYTES:
+        raise _error(f"is larger than {MAX_FILE_BYTES} bytes, so it is not a job file", str(path))
+    return content
+
+
+def _decode(content: bytes, source: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        rule = f"is not UTF-8 text: byte 0x{content[error.start]:02x} at position {error.start}"
+        raise _error(rule, source) from None
+
+
+def _parse_json(text: str, source: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_distinct, parse_int=_integer)
+    except json.JSONDecodeError as error:
+        rule = f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}"
+        raise _error(rule, source) from None
+    except RecursionError:
+        raise _error("lists and mappings are nested too deeply", source) from None
+    except _DuplicateKeyError as error:
+        raise _error(str(error), source) from None
+
+
+def _parse_toml(text: str, source: str) -> object:
+    try:
+        document = tomllib.loads(text)
+    except RecursionError:
+        raise _error("lists and mappings are nested too deeply", source) from None
+    except ValueError as error:  # TOMLDecodeError, or a number too long for Python
+        raise _error(f"not valid TOML: {error}", source) from None
+    if not document:
+        raise _error("is empty: write at least workload, offers and site", source)
+    return document
+
+
+def _parse_yaml(text: str, source: str) -> object:
+    try:
+        return yaml.load(text, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader with fewer tags
+    except yaml.MarkedYAMLError as error:
+        raise _error(_marked_rule(error), source) from None
+    except yaml.YAMLError as error:
+        rule = " ".join(str(error).split("\n")[0].split())
+        raise _error(f"not valid YAML: {rule}", source) from None
+
+
+def _marked_rule(error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    hint = "; indent with spaces, not tabs" if "'\\t'" in str(error.problem) else ""
+    context = f"{error.context}, " if error.context else ""
+    return f"{where}{context}{error.problem}{hint}"
+
+
+class _DuplicateKeyError(Exception):
+    """A JSON object names a key twice."""
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    seen: dict[str, object] = {}
+    for key, value in pairs:
+        if key in seen:
+            raise _DuplicateKeyError(f"{key!r} stands twice in the same mapping")
+        seen[key] = value
+    return seen
+
+
+def _integer(text: str) -> int | str:
+    """Returns the integer, or its text where it is so long that only the rule of its field can refuse it."""
+    return int(text) if len(text) <= 300 else text
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Reads scalars by the YAML 1.2 core schema; refuses anchors, aliases, tags, depth and duplicate keys."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - the parent's table of YAML 1.1 is replaced, not extended
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            self._refuse("anchors (&) and aliases (*) are not supported: write the values out", event)
+        if getattr(event, "tag", None) not in (None, "!"):
+            self._refuse("tags (!) are not supported", event)
+        if self.depth >= MAX_DEPTH:
+            self._refuse(f"more than {MAX_DEPTH} lists and mappings inside each other", event)
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
+        mapping: dict[Hashable, object] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._refuse("a list or mapping cannot be a key", key_node)
+            key = self.construct_object(key_node, deep=True)
+            if key in mapping:
+                self._refuse(f"{key!r} stands twice in the same mapping", key_node)
+            mapping[key] = self.construct_object(value_node, deep=deep)
+        return mapping
+
+    def construct_integer(self, node: yaml.ScalarNode) -> int | str:
+        return _integer(str(node.value))
+
+    def construct_real(self, node: yaml.ScalarNode) -> float:
+        return float(str(node.value).replace(".inf", "inf").replace(".nan", "nan"))
+
+    def _refuse(self, rule: str, where: yaml.Event | yaml.Node) -> None:
+        raise yaml.constructor.ConstructorError(None, None, rule, where.start_mark)
+
+
+_PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_integer)
+_PlainLoader.add_constructor("tag:yaml.org,2002:float", _PlainLoader.construct_real)
+_CORE_SCHEMA = {
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    "int": (r"[-+]?[0-9]+(?:_[0-9]+)*", list("-+0123456789")),
+    "float": (
+        r"[-+]?(?:[0-9]+(?:_[0-9]+)*\.?|(?:[0-9]+(?:_[0-9]+)*)?\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+}
+for _tag, (_pattern, _first_characters) in _CORE_SCHEMA.items():
+    _PlainLoader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"), _first_characters
+    )

@@ -1,0 +1,28 @@
+"""How does a Python function become machine code? Numba's decorators, as the kernels use them.
+
+Compiled code is kept in `__pycache__` beside its module. No `fastmath`: the same inputs give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from numba import njit
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+def compiled(function: _Function) -> _Function:
+    """Compiles `function` at its first call and keeps its type for the checker."""
+    return cast(_Function, njit(cache=True, nogil=True)(function))
+
+
+def inlined(function: _Function) -> _Function:
+    """As `compiled`, but copied into its callers: a call per event would cost more than the event."""
+    return cast(_Function, njit(cache=True, nogil=True, inline="always")(function))
+
+
+def compiled_parallel(function: _Function) -> _Function:
+    """As `compiled`, with the iterations of `numba.prange` on several threads."""
+    return cast(_Function, njit(cache=True, nogil=True, parallel=True)(function))

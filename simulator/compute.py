@@ -1,0 +1,253 @@
+"""How long does one operator take on one accelerator?
+
+Matrix products, attention and memory-bound operators, over a batch of designs at once. Every argument is a
+number or an array that broadcasts to `(n,)`, one row per design; every result is in seconds. The few
+constants behind them (`KernelConstants`) were fitted to measured kernels by `benchmarks/fit_kernels.py`;
+`simulator/data/kernel_efficiency.csv` says on what, how well, and where the rest comes from.
+
+Efficiencies are shares of the dense peak of the number format in use. All of them are at most 1, so no
+time is ever below the roofline. Sizes must be positive.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import numpy as np
+
+from simulator.table import Booleans, Floats, Table
+
+Numbers = float | Floats
+Flags = bool | Booleans
+
+DEFAULT_FAMILY = "default"
+"""Constants of accelerators that nobody measured in public: Hopper's, scaled by `ceiling_fractions`."""
+BASE_FORMAT = "bf16"
+"""Number format whose rows hold wherever a format has none of its own; fp16 runs at the same rate."""
+
+OUTPUT_BYTES = 2.0
+"""Products of 8-bit and 16-bit matrices are written in 16 bits."""
+ACCUMULATE_BYTES = 8.0
+"""A weight gradient is added to its 32-bit buffer: one read, one write (Megatron-LM, fused accumulation)."""
+
+UNFUSED_PASSES_FORWARD = 5.5
+UNFUSED_PASSES_BACKWARD = 8.0
+"""Times that unfused attention reads or writes the score matrix: 5 to 6 forward (write the scores, softmax in
+and out, dropout in and out, read for the second product), about 8 backward (Megatron-DeepSpeed, 2021-22)."""
+UNFUSED_KERNELS_FORWARD = 4.0
+"""Kernels of it: two batched products, scale-mask-softmax, dropout; twice as many backward."""
+
+FLASH_BACKWARD_FLOP_RATIO = 2.5
+"""Five products against two, because the scores are computed again (FlashAttention-2, arXiv 2307.08691)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelConstants(Table):
+    """How near the accelerators come to their peaks; each column is `(n,)`."""
+
+    gemm_peak_fraction: Floats
+    """Share of the peak that a huge matrix product reaches."""
+    gemm_fill_elements: Floats
+    """Output elements whose work is lost because the last wave of tiles leaves cores idle."""
+    gemm_ramp_depth: Floats
+    """Inner length whose work is lost to filling and draining the pipeline of each tile."""
+    overlap_exponent: Floats
+    """Exponent p of (compute^p + memory^p)^(1/p): 1 adds the two, a large one takes the longer."""
+    memory_fraction: Floats
+    """Share of the memory bandwidth that a kernel reaches."""
+    launch_s: Floats
+    """Duration of a kernel that does nothing."""
+    cast_bytes_per_element: Floats
+    """Bytes moved to bring one input element into the number format; 0 for 16 bits. Not part of `gemm_time_s`:
+    whoever casts pays through `memory_bound_time_s`."""
+    weight_gradient_fraction: Floats
+    """Speed of a weight-gradient product relative to a forward one of the same shape."""
+    attention_peak_fraction: Floats
+    """Share of the bf16 peak that flash attention reaches for endless sequences and wide heads."""
+    attention_ramp_tokens: Floats
+    """Sequence length at which flash attention reaches half of its final speed."""
+    attention_ramp_head_dim: Floats
+    """Head dimension at which it reaches half of its final speed."""
+    attention_fill_rows: Floats
+    """Query rows (tokens times heads) at which half of the accelerator is busy."""
+    attention_backward_fraction: Floats
+    """Speed of its backward pass, in its own operations per second, relative to forward."""
+    matmul_ceiling_fraction: Floats
+    """Best share of the peak found by a search over shapes on the accelerator that the row was fitted on."""
+
+
+def kernel_constants(
+    families: Sequence[str], formats: Sequence[str], *, ceiling_fractions: Numbers = np.nan
+) -> KernelConstants:
+    """Returns the constants of `(n,)` accelerators, one row per pair of family and number format.
+
+    Args:
+        families: Architectures, such as `hopper`; one that was not measured gets the row `default`.
+        formats: Number formats of the matrix products, such as `bf16` or `fp8`.
+        ceiling_fractions: Best measured share of the peak for each accelerator, NaN where unknown. The
+            peak fractions are scaled by its ratio to the ceiling of the accelerator they were fitted on:
+            a power-limited card of the same family, or another vendor's chip, is slower by that ratio.
+    """
+    records = [_constants(family, number_format) for family, number_format in zip(families, formats, strict=True)]
+    columns = {name: np.array([record[name] for record in records]) for name in KernelConstants.names()}
+    scale = np.asarray(ceiling_fractions) / columns["matmul_ceiling_fraction"]
+    scale = np.where(np.isnan(scale), 1.0, scale)
+    for name in ("gemm_peak_fraction", "attention_peak_fraction"):
+        columns[name] = np.minimum(columns[name] * scale, 1.0)
+    return KernelConstants(**columns)
+
+
+def gemm_time_s(
+    *,
+    m: Numbers,
+    n: Numbers,
+    k: Numbers,
+    bytes_per_element: Numbers,
+    peak_flop_per_s: Numbers,
+    memory_bytes_per_s: Numbers,
+    constants: KernelConstants,
+    num_gemms: Numbers = 1.0,
+    weight_gradient: Flags = False,
+) -> Floats:
+    """Returns seconds `(n,)` of `num_gemms` equal products (m, k) x (k, n) in one kernel.
+
+    compute = 2 (g m n + fill) (k + ramp) / (peak * fraction), memory = bytes / (bandwidth * fraction),
+    time = (compute^p + memory^p)^(1/p) + launch. Fitted for m >= 512 and at least 1 GFLOP.
+
+    Args:
+        m: Rows of the output.
+        n: Columns of the output.
+        k: Inner length.
+        bytes_per_element: Size of an input element.
+        peak_flop_per_s: Dense peak of the number format.
+        memory_bytes_per_s: Memory bandwidth.
+        constants: Constants of the family and number format.
+        num_gemms: Products in a grouped or batched kernel, such as one per expert or head.
+        weight_gradient: Whether the product is a weight gradient, added to a 32-bit buffer.
+    """
+    fraction = constants.gemm_peak_fraction * np.where(weight_gradient, constants.weight_gradient_fraction, 1.0)
+    padded_flop = 2.0 * (num_gemms * m * n + constants.gemm_fill_elements) * (k + constants.gemm_ramp_depth)
+    output_bytes = np.where(weight_gradient, ACCUMULATE_BYTES, OUTPUT_BYTES)
+    moved_bytes = num_gemms * (bytes_per_element * k * (m + n) + output_bytes * m * n)
+    compute_s = padded_flop / (peak_flop_per_s * fraction)
+    memory_s = moved_bytes / (memory_bytes_per_s * constants.memory_fraction)
+    return _overlapped_s(compute_s, memory_s, constants.overlap_exponent) + constants.launch_s
+
+
+def attention_time_s(
+    *,
+    tokens: Numbers,
+    sequence_length: Numbers,
+    num_heads: Numbers,
+    head_dim: Numbers,
+    bf16_flop_per_s: Numbers,
+    constants: KernelConstants,
+    causal: Flags = True,
+    backward: Flags = False,
+) -> Floats:
+    """Returns seconds `(n,)` of one flash-attention pass, in bf16 whatever the products around it use.
+
+    flop = 4 tokens s a d, half of it when causal, 2.5 times as much backward; the speed saturates in the
+    sequence length, in the head dimension and in the number of query rows. Fitted on causal prefill of
+    1,024 to 16,384 tokens; sliding windows are not covered.
+
+    Args:
+        tokens: Query tokens on this accelerator, over all sequences.
+        sequence_length: Tokens that a query can look at (the whole sequence under context parallelism).
+        num_heads: Query heads on this accelerator.
+        head_dim: Width of one head.
+        bf16_flop_per_s: Dense bf16 peak.
+        constants: Constants of the family; their attention columns are the same for every number format.
+        causal: Whether a token sees only those before it.
+        backward: Whether to price the backward pass instead of the forward one.
+    """
+    flop = 4.0 * tokens * sequence_length * num_heads * head_dim * np.where(causal, 0.5, 1.0)
+    flop = flop * np.where(backward, FLASH_BACKWARD_FLOP_RATIO, 1.0)
+    speed_fraction = (
+        constants.attention_peak_fraction
+        * np.where(backward, constants.attention_backward_fraction, 1.0)
+        / (1.0 + constants.attention_ramp_tokens / sequence_length)
+        / (1.0 + constants.attention_ramp_head_dim / head_dim)
+        / (1.0 + constants.attention_fill_rows / (tokens * num_heads))
+    )
+    return np.asarray(flop / (bf16_flop_per_s * speed_fraction) + constants.launch_s)
+
+
+def unfused_attention_time_s(
+    *,
+    tokens: Numbers,
+    sequence_length: Numbers,
+    num_heads: Numbers,
+    head_dim: Numbers,
+    bytes_per_element: Numbers,
+    bf16_flop_per_s: Numbers,
+    memory_bytes_per_s: Numbers,
+    constants: KernelConstants,
+    backward: Flags = False,
+) -> Floats:
+    """Returns seconds `(n,)` of attention that writes its scores to memory (fp16 training of 2021-22).
+
+    Passes over the tokens x s x a score matrix plus the arithmetic of its two batched products, of which the
+    first has the short inner length d; masking saves nothing. Arguments as for `attention_time_s` and
+    `gemm_time_s`.
+    """
+    passes = np.where(backward, UNFUSED_PASSES_BACKWARD, UNFUSED_PASSES_FORWARD)
+    repeats = np.where(backward, 2.0, 1.0)
+    scores = tokens * sequence_length * num_heads
+    padded_flop = 2.0 * scores * (2.0 * head_dim + constants.gemm_ramp_depth)
+    products_s = padded_flop / (bf16_flop_per_s * constants.gemm_peak_fraction)
+    return np.asarray(
+        repeats * products_s
+        + memory_bound_time_s(
+            num_bytes=passes * bytes_per_element * scores,
+            memory_bytes_per_s=memory_bytes_per_s,
+            constants=constants,
+            num_kernels=repeats * UNFUSED_KERNELS_FORWARD,
+        )
+    )
+
+
+def memory_bound_time_s(
+    *,
+    num_bytes: Numbers,
+    memory_bytes_per_s: Numbers,
+    constants: KernelConstants,
+    num_kernels: Numbers = 1.0,
+) -> Floats:
+    """Returns seconds `(n,)` of kernels that only move data: bytes / (bandwidth * fraction) + launches.
+
+    Args:
+        num_bytes: Bytes read and written, all kernels together.
+        memory_bytes_per_s: Memory bandwidth.
+        constants: Constants of the family.
+        num_kernels: Kernels that the work is split into.
+    """
+    streaming_s = num_bytes / (memory_bytes_per_s * constants.memory_fraction)
+    return np.asarray(streaming_s + num_kernels * constants.launch_s)
+
+
+def _overlapped_s(first_s: Floats, second_s: Floats, exponent: Floats) -> Floats:
+    """Returns the p-norm of two durations, scaled by the longer one so that nothing overflows."""
+    longer_s, shorter_s = np.maximum(first_s, second_s), np.minimum(first_s, second_s)
+    return np.asarray(longer_s * (1.0 + (shorter_s / longer_s) ** exponent) ** (1.0 / exponent))
+
+
+def _constants(family: str, number_format: str) -> Mapping[str, float]:
+    """Returns one row by constant: the family's rows for the format over its bf16 rows."""
+    table = _fitted_constants()
+    known = family if (family, BASE_FORMAT) in table else DEFAULT_FAMILY
+    return {**table[known, BASE_FORMAT], **table.get((known, number_format), {})}
+
+
+@cache
+def _fitted_constants() -> Mapping[tuple[str, str], Mapping[str, float]]:
+    """Returns the shipped constants by family and number format; the file is read once."""
+    text = resources.files("simulator").joinpath("data/kernel_efficiency.csv").read_text(encoding="utf-8")
+    table: dict[tuple[str, str], dict[str, float]] = {}
+    for row in csv.DictReader(text.splitlines()):
+        table.setdefault((row["family"], row["dtype"]), {})[row["constant"]] = float(row["value"])
+    return table

@@ -1,0 +1,56 @@
+"""What can go wrong, as one tree of exceptions.
+
+    CapplanError                 everything capplan raises on purpose
+    ├── InputError               a file, a field or an argument breaks a rule (exit code 2)
+    │   └── CatalogError         a name is not in the catalogue
+    └── StudyError               a study cannot be stored or read back
+        └── TrackingError        the MLflow store cannot be used
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class CapplanError(Exception):
+    """Base of all errors that capplan raises on purpose; its text is fit for a user's eyes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One broken rule in a user's input."""
+
+    path: str
+    """Where it stands, such as `offers[0].num_gpus.max`."""
+    value: str
+    """What stands there, shortened to one line."""
+    rule: str
+    """The rule that it breaks, with the way out."""
+
+    def __str__(self) -> str:
+        shown = f" = {self.value}" if self.value else ""
+        return f"{self.path}{shown}: {self.rule}" if self.path else self.rule
+
+
+class InputError(CapplanError):
+    """A user's input breaks one or more rules; `problems` holds all of them."""
+
+    def __init__(self, problems: list[Problem], source: str = "") -> None:
+        self.problems = tuple(problems)
+        self.source = source
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        where = f"{source}: " if source else ""
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__(f"{where}{count}\n{lines}")
+
+
+class CatalogError(InputError):
+    """A name is not in the catalogue; the message proposes the nearest ones."""
+
+
+class StudyError(CapplanError):
+    """A study cannot be stored or read back."""
+
+
+class TrackingError(StudyError):
+    """The MLflow store cannot be used; the message names its address and the reason."""

@@ -1,0 +1,146 @@
+"""What is the cluster made of? Accelerators, nodes, fabric, storage and the site they stand on.
+
+All figures are SI. Bandwidths are per direction. Values of catalogue entries are in `simulator/catalog`,
+each with its source.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from simulator.record import Choice, Record
+
+
+class Precision(Choice):
+    """Number format of the matrix products; weights and optimizer states stay in mixed precision."""
+
+    FP16 = "fp16"
+    BF16 = "bf16"
+    FP8 = "fp8"
+
+
+class Accelerator(Record):
+    """One accelerator as a training framework sees it (one GPU, one TPU chip)."""
+
+    id: str = Field(min_length=1, max_length=60)
+    """Name in the catalogue."""
+    name: str
+    """Name as the vendor writes it."""
+    vendor: str
+    """Who makes it."""
+    family: str
+    """Architecture whose measured kernel efficiencies apply, such as `hopper`."""
+    memory_bytes: PositiveFloat
+    """Usable high-bandwidth memory."""
+    memory_bytes_per_s: PositiveFloat
+    """Bandwidth of the high-bandwidth memory."""
+    bf16_flop_per_s: PositiveFloat
+    """Dense peak of 16-bit matrix products."""
+    fp8_flop_per_s: PositiveFloat | None = None
+    """Dense peak of 8-bit floating-point matrix products; left out where the chip has none."""
+    thermal_design_power_w: PositiveFloat
+    """Power limit of the accelerator (TDP)."""
+    idle_power_w: PositiveFloat
+    """Power when nothing runs."""
+    scale_up_bytes_per_s: PositiveFloat
+    """Bandwidth to the other accelerators of its link domain (NVLink, xGMI, ICI), per direction."""
+    embodied_kgco2e: float = Field(ge=0)
+    """Greenhouse gases of making the accelerator with its share of the board, cradle to gate."""
+
+    def peak_flop_per_s(self, precision: Precision) -> float | None:
+        """Returns the dense peak for a number format, or `None` where the chip lacks it."""
+        return self.fp8_flop_per_s if precision is Precision.FP8 else self.bf16_flop_per_s
+
+
+class Node(Record):
+    """One server: the unit that is bought, fails and is replaced."""
+
+    id: str = Field(min_length=1, max_length=60)
+    """Name in the catalogue."""
+    name: str
+    """Name as the vendor writes it."""
+    accelerator: str
+    """Catalogue name of its accelerators."""
+    num_accelerators: PositiveInt
+    """Accelerators in one node."""
+    link_domain_size: PositiveInt
+    """Accelerators that reach each other over the scale-up link; more than one node's for rack-scale systems."""
+    network_bytes_per_s: PositiveFloat
+    """Bandwidth of all network cards of the node together, per direction."""
+    host_power_w: float = Field(ge=0)
+    """Processors, memory, network cards and local drives under load."""
+    fan_power_w: float = Field(ge=0)
+    """Fans under load; 0 for liquid or immersion cooling."""
+    power_supply_efficiency_fraction: float = Field(gt=0, le=1)
+    """Share of the drawn power that reaches the parts."""
+    purchase_usd: PositiveFloat | None = None
+    """Price of one node; left out where it is not for sale."""
+    embodied_host_kgco2e: float = Field(ge=0)
+    """Greenhouse gases of making the node without its accelerators."""
+    host_memory_bytes: PositiveFloat
+    """Main memory of the node."""
+    host_copy_bytes_per_s: PositiveFloat
+    """Effective rate from one accelerator to pinned host memory."""
+
+    @model_validator(mode="after")
+    def _domain_holds_whole_nodes(self) -> Self:
+        small, large = sorted((self.num_accelerators, self.link_domain_size))
+        if large % small:
+            raise ValueError(
+                f"link_domain_size ({self.link_domain_size}) must be a multiple or a divisor of "
+                f"num_accelerators ({self.num_accelerators})"
+            )
+        return self
+
+    @property
+    def network_bytes_per_s_per_accelerator(self) -> float:
+        """Share of the node's network bandwidth that one accelerator has."""
+        return self.network_bytes_per_s / self.num_accelerators
+
+
+class Fabric(Record):
+    """The network between the nodes."""
+
+    kind: str = "infiniband-ndr"
+    """Link whose measured efficiency and latency apply; `capplan catalog links` lists them."""
+    oversubscription: float = Field(default=1.0, ge=1.0, le=64.0)
+    """Ratio of node bandwidth to bandwidth through the core; 1: full bisection."""
+    switch_ports: PositiveInt = 64
+    """Ports of one switch."""
+    switch_power_w: float = Field(default=747.0, ge=0)
+    """Typical power of one switch with passive copper (NVIDIA QM9700, 64 ports of NDR InfiniBand: 747 W)."""
+    optic_power_w: float = Field(default=15.0, ge=0)
+    """Power of one optical transceiver end (800G OSFP: 15 W typical, 17 W at most)."""
+    port_usd: float = Field(default=2100.0, ge=0)
+    """Switch, optics and cables for one node port, per tier, when the cluster is bought (public price sheet of
+    August 2024: 1,900 USD per GPU in one tier, 4,200 in two, 6,600 in three)."""
+
+
+class Storage(Record):
+    """The file system that holds checkpoints."""
+
+    write_bytes_per_s: PositiveFloat = 500e9
+    """Rate at which all nodes together can write."""
+    read_bytes_per_s: PositiveFloat = 500e9
+    """Rate at which all nodes together can read."""
+    write_bytes_per_s_per_node: PositiveFloat = 2e9
+    """Rate at which one node can write (2 GB/s: planning figure for a parallel file system)."""
+    read_bytes_per_s_per_node: PositiveFloat = 2e9
+    """Rate at which one node can read."""
+    capacity_power_w: float = Field(default=0.0, ge=0)
+    """Power of the storage system that is counted towards this run; 0 where the site's share is unknown."""
+
+
+class Site(Record):
+    """Where the cluster stands: grid, electricity price, cooling."""
+
+    region: str
+    """Name in the catalogue of regions."""
+    grid_kgco2e_per_kwh: float = Field(ge=0, le=5)
+    """Greenhouse gases of one kilowatt-hour, location-based."""
+    electricity_usd_per_kwh: float = Field(ge=0, le=10)
+    """Price of electricity; paid by owners only, it is part of every rent."""
+    power_usage_effectiveness: float = Field(ge=1, le=5)
+    """Facility energy over IT energy (PUE)."""

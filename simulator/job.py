@@ -1,0 +1,259 @@
+"""What is asked for? The job: a workload, the hardware on offer, limits, objectives and where to search."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from simulator.hardware import Accelerator, Fabric, Node, Precision, Site, Storage
+from simulator.model import AttentionKernel, ModelShape
+from simulator.plan import CheckpointScheme, Recompute
+from simulator.record import Choice, Record
+from simulator.reliability import Reliability
+
+
+class Workload(Record):
+    """The training run itself, independent of any hardware."""
+
+    model: ModelShape
+    """The network."""
+    tokens: float = Field(gt=0, le=1e18)
+    """Tokens to train on."""
+    sequence_length: int = Field(gt=0, le=100_000_000)
+    """Tokens per sequence (s)."""
+    global_batch_size: int = Field(gt=0, le=100_000_000)
+    """Sequences per optimizer step."""
+    precisions: tuple[Precision, ...] = (Precision.BF16,)
+    """Number formats that the run may use for its matrix products."""
+    attention: AttentionKernel = "flash"
+    """`flash`: fused kernel that never stores the score matrix; `unfused`: separate kernels as in Megatron of 2021-22."""
+    has_sequence_parallel: bool = True
+    """Whether tensor-parallel ranks also split norms and residuals by sequence (Korthikanti et al., arXiv 2205.05198)."""
+    overlaps_gradient_sync: bool = True
+    """Whether gradients are synchronised bucket by bucket behind the backward pass."""
+    gradient_bytes: PositiveInt = 4
+    """Bytes of one accumulated gradient (4: fp32 accumulation as in Megatron; 2: 16-bit)."""
+    sync_bytes: PositiveInt | None = None
+    """Bytes of one gradient on the wire; left out: the same as `gradient_bytes`."""
+
+    @model_validator(mode="after")
+    def _trains_at_least_one_step(self) -> Self:
+        if self.tokens < self.tokens_per_step:
+            raise ValueError(
+                f"tokens ({self.tokens:g}) must be at least one global batch ({self.tokens_per_step:g} tokens)"
+            )
+        return self
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens of one optimizer step."""
+        return float(self.global_batch_size) * self.sequence_length
+
+    @property
+    def num_steps(self) -> float:
+        """Optimizer steps of the whole run."""
+        return self.tokens / self.tokens_per_step
+
+
+class Estimate(Record):
+    """A figure of the world that is not known exactly."""
+
+    low: NonNegativeFloat
+    """A value that the truth is rarely below (about the 5th percentile)."""
+    mid: NonNegativeFloat
+    """The best single value."""
+    high: NonNegativeFloat
+    """A value that the truth is rarely above (about the 95th percentile)."""
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        if not self.low <= self.mid <= self.high:
+            raise ValueError(f"low ({self.low:g}) <= mid ({self.mid:g}) <= high ({self.high:g}) must hold")
+        return self
+
+
+class GpuRange(Record):
+    """How many accelerators may be taken."""
+
+    min: PositiveInt = Field(le=1_000_000)
+    """Fewest."""
+    max: PositiveInt = Field(le=1_000_000)
+    """Most, without spares."""
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min ({self.min}) must not exceed max ({self.max})")
+        return self
+
+
+class Offer(Record):
+    """One kind of accelerator that can be had, with its price."""
+
+    accelerator: Accelerator
+    """What trains."""
+    node: Node
+    """The server that it comes in."""
+    num_gpus: GpuRange
+    """How many may be taken."""
+    rent_usd_per_gpu_hour: Estimate | None = None
+    """Rent with power, cooling and network included."""
+    purchase_usd_per_node: Estimate | None = None
+    """Price of a node that is bought."""
+    fabric: Fabric
+    """Network between the nodes."""
+    price_source: str = "user"
+    """Where the price comes from."""
+
+    @model_validator(mode="after")
+    def _has_one_price_and_the_right_node(self) -> Self:
+        if (self.rent_usd_per_gpu_hour is None) == (self.purchase_usd_per_node is None):
+            raise ValueError("give exactly one of rent_usd_per_gpu_hour and purchase_usd_per_node")
+        if self.node.accelerator != self.accelerator.id:
+            raise ValueError(
+                f"node {self.node.id} holds {self.node.accelerator}, not the offered {self.accelerator.id}"
+            )
+        return self
+
+
+class Ownership(Record):
+    """What owning costs beyond the purchase."""
+
+    lifetime_years: PositiveFloat = 5.0
+    """Years over which nodes and network are written off (straight line to zero; 5 years since 2023)."""
+    utilization_fraction: float = Field(default=0.85, gt=0, le=1)
+    """Share of its life in which the cluster is used by any job; the idle rest is paid by those who use it."""
+    capital_cost_fraction_per_year: float = Field(default=0.08, ge=0, le=1)
+    """Weighted average cost of capital, as an annuity."""
+    maintenance_fraction_per_year: float = Field(default=0.05, ge=0, le=1)
+    """Maintenance and staff as a share of the purchase price (5-8 % are usual)."""
+    facility_usd_per_w: NonNegativeFloat = 12.0
+    """Building, power and cooling per watt of IT power (10-15 USD/W)."""
+    facility_lifetime_years: PositiveFloat = 15.0
+    """Years over which the facility is written off."""
+
+
+class Limits(Record):
+    """What a design must not exceed; what is left out is unlimited."""
+
+    budget_usd: PositiveFloat | None = None
+    """Money for the whole run."""
+    deadline_days: PositiveFloat | None = None
+    """Time from start to end of the run."""
+    power_w: PositiveFloat | None = None
+    """Peak power of the facility, cooling included."""
+    num_gpus: PositiveInt | None = None
+    """Accelerators that train, spares not counted."""
+    carbon_kgco2e: PositiveFloat | None = None
+    """Greenhouse gases of the run, operational and embodied."""
+
+
+class Objective(Choice):
+    """What is made as small as possible."""
+
+    TIME = "time_to_train"
+    COST = "cost"
+    ENERGY = "energy"
+    CARBON = "carbon"
+
+
+class Algorithm(Choice):
+    """How the space of designs is searched."""
+
+    AUTO = "auto"
+    """Exhaustive where the space is small enough, NSGA-II otherwise."""
+    EXHAUSTIVE = "exhaustive"
+    NSGA2 = "nsga2"
+
+
+class Search(Record):
+    """Where and how long to search; lists that are left out mean everything that is possible."""
+
+    algorithm: Algorithm = Algorithm.AUTO
+    """Search algorithm."""
+    exhaustive_up_to: PositiveInt = 1_000_000
+    """Largest number of designs that `auto` searches exhaustively."""
+    max_evaluations: PositiveInt = Field(default=20_000, le=100_000_000)
+    """Designs that NSGA-II may evaluate, over all restarts."""
+    population_size: int = Field(default=200, ge=8, le=100_000)
+    """Designs per generation of NSGA-II."""
+    num_restarts: PositiveInt = Field(default=2, le=100)
+    """Independent runs of NSGA-II whose archives are merged."""
+    num_refinements: int = Field(default=20, ge=0, le=1000)
+    """Optuna trials per front design for its checkpoint interval and power cap; 0: none."""
+    tensor_parallel: tuple[PositiveInt, ...] | None = None
+    """Allowed TP degrees."""
+    pipeline_parallel: tuple[PositiveInt, ...] | None = None
+    """Allowed PP degrees."""
+    virtual_pipeline: tuple[PositiveInt, ...] | None = None
+    """Allowed VPP degrees."""
+    context_parallel: tuple[PositiveInt, ...] | None = None
+    """Allowed CP degrees."""
+    expert_parallel: tuple[PositiveInt, ...] | None = None
+    """Allowed EP degrees."""
+    micro_batch_sizes: tuple[PositiveInt, ...] = (1, 2, 4, 8)
+    """Allowed sequences per micro-batch."""
+    recompute: tuple[Recompute, ...] = tuple(Recompute)
+    """Allowed activation recomputation."""
+    zero_stages: tuple[int, ...] = (1, 2, 3)
+    """Allowed ZeRO stages."""
+    checkpoint_schemes: tuple[CheckpointScheme, ...] = (
+        CheckpointScheme.SYNC_SHARDED,
+        CheckpointScheme.ASYNC,
+        CheckpointScheme.IN_MEMORY_PEER,
+        CheckpointScheme.GRADIENT_ASSISTED,
+    )
+    """Allowed checkpoint schemes."""
+    with_spares: tuple[bool, ...] = (True,)
+    """Whether spare nodes are taken (as many as cover the failed ones in 99 of 100 cases), not taken, or both tried."""
+    power_caps: tuple[float, ...] = (1.0,)
+    """Power limits of the accelerators to search over, as shares of their TDP; refinement works between them."""
+
+    @model_validator(mode="after")
+    def _lists_are_usable(self) -> Self:
+        for name in self.__class__.model_fields:
+            value = getattr(self, name)
+            if isinstance(value, tuple) and not value:
+                raise ValueError(f"{name} must not be empty; leave it out for the default")
+        if any(not 0 <= stage <= 3 for stage in self.zero_stages):
+            raise ValueError(f"zero_stages {self.zero_stages} must lie in 0..3")
+        if any(not 0.3 <= cap <= 1.0 for cap in self.power_caps):
+            raise ValueError(f"power_caps {self.power_caps} must lie in 0.3..1")
+        return self
+
+
+class Job(Record):
+    """The whole question, with all names resolved to figures."""
+
+    name: str = Field(min_length=1, max_length=100)
+    """Name of the job in reports and in MLflow."""
+    workload: Workload
+    """What is trained."""
+    offers: tuple[Offer, ...] = Field(min_length=1, max_length=100)
+    """What can be had."""
+    storage: Storage = Storage()
+    """Where checkpoints go."""
+    site: Site
+    """Where it runs."""
+    ownership: Ownership = Ownership()
+    """Terms for offers that are bought; also how embodied carbon is shared out over a lifetime."""
+    limits: Limits = Limits()
+    """What a design must not exceed."""
+    objectives: tuple[Objective, ...] = (Objective.TIME, Objective.COST, Objective.CARBON)
+    """What is made small."""
+    preference: dict[Objective, PositiveFloat] = {}
+    """Weight of each objective in the recommendation; left out: 1."""
+    reliability: Reliability
+    """Failures, restarts and stragglers."""
+    search: Search = Search()
+    """Where and how long to search."""
+
+    @model_validator(mode="after")
+    def _objectives_are_distinct(self) -> Self:
+        if not self.objectives or len(set(self.objectives)) != len(self.objectives):
+            raise ValueError("objectives must name at least one objective, each once")
+        extra = set(self.preference) - set(self.objectives)
+        if extra:
+            raise ValueError(f"preference names {sorted(extra)}, which are not among the objectives")
+        return self

@@ -1,0 +1,202 @@
+"""Which network is trained? The shape of a decoder-only transformer, its parameters and its FLOPs.
+
+Nomenclature (used by every module of the simulator):
+
+    s  sequence length          h  hidden size         L  number of layers
+    a  attention heads          g  key-value heads     d  head dimension
+    f  feed-forward hidden size V  vocabulary size     T  tokens
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from simulator.record import Record
+
+
+class MixtureOfExperts(Record):
+    """The routed part of a mixture-of-experts model."""
+
+    num_experts: PositiveInt
+    """Routed experts per layer."""
+    experts_per_token: PositiveInt
+    """Experts that each token is routed to (top-k)."""
+    expert_ffn_hidden_size: PositiveInt
+    """Feed-forward hidden size of one routed expert."""
+    shared_ffn_hidden_size: int = Field(default=0, ge=0)
+    """Feed-forward hidden size of all shared experts together; 0: none."""
+    num_dense_layers: int = Field(default=0, ge=0)
+    """Leading layers that have an ordinary feed-forward block instead of experts."""
+
+    @model_validator(mode="after")
+    def _routes_to_existing_experts(self) -> Self:
+        if self.experts_per_token > self.num_experts:
+            raise ValueError(
+                f"experts_per_token ({self.experts_per_token}) must not exceed num_experts ({self.num_experts})"
+            )
+        return self
+
+
+class LatentAttention(Record):
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): low-rank queries, keys and values."""
+
+    query_rank: int = Field(ge=0)
+    """Rank of the query projection; 0: queries are projected directly."""
+    key_value_rank: PositiveInt
+    """Rank of the joint key-value projection."""
+    rope_head_dim: PositiveInt
+    """Part of a query or key head that carries the rotary position."""
+    nope_head_dim: PositiveInt
+    """Part of a query or key head without position."""
+    value_head_dim: PositiveInt
+    """Dimension of a value head."""
+
+
+class ModelShape(Record):
+    """Everything about a decoder-only transformer that its time, memory and cost depend on."""
+
+    name: str = Field(min_length=1, max_length=100)
+    """Name of the model as people know it."""
+    num_layers: int = Field(gt=0, le=10_000)
+    """Transformer layers (L)."""
+    hidden_size: int = Field(gt=0, le=1_000_000)
+    """Width of the residual stream (h)."""
+    num_heads: int = Field(gt=0, le=10_000)
+    """Attention heads (a)."""
+    num_kv_heads: int = Field(gt=0, le=10_000)
+    """Key-value heads (g); equal to num_heads without grouped-query attention."""
+    head_dim: int = Field(gt=0, le=10_000)
+    """Dimension of one attention head (d)."""
+    ffn_hidden_size: int = Field(gt=0, le=10_000_000)
+    """Hidden size of the feed-forward block (f), of the dense layers in a mixture of experts."""
+    is_gated: bool
+    """Whether the feed-forward block has a gate: three matrices (SwiGLU) instead of two."""
+    vocabulary_size: int = Field(gt=0, le=10_000_000)
+    """Rows of the embedding (V), with padding."""
+    has_tied_embeddings: bool = False
+    """Whether the output layer shares the weights of the input embedding."""
+    num_learned_positions: int = Field(default=0, ge=0)
+    """Rows of a learned position embedding; 0 for rotary or ALiBi positions."""
+    experts: MixtureOfExperts | None = None
+    """Routed experts; left out for a dense model."""
+    latent_attention: LatentAttention | None = None
+    """Multi-head latent attention; left out for ordinary or grouped-query attention."""
+    source: str = "user"
+    """Where the shape comes from."""
+
+    @model_validator(mode="after")
+    def _shape_is_consistent(self) -> Self:
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(
+                f"num_kv_heads ({self.num_kv_heads}) must divide num_heads ({self.num_heads})"
+            )
+        if self.experts and self.experts.num_dense_layers > self.num_layers:
+            raise ValueError(
+                f"num_dense_layers ({self.experts.num_dense_layers}) must not exceed num_layers ({self.num_layers})"
+            )
+        return self
+
+    @property
+    def num_expert_layers(self) -> int:
+        """Layers with routed experts."""
+        return self.num_layers - self.experts.num_dense_layers if self.experts else 0
+
+    @property
+    def num_dense_layers(self) -> int:
+        """Layers with an ordinary feed-forward block."""
+        return self.num_layers - self.num_expert_layers
+
+    @property
+    def attention_parameters(self) -> int:
+        """Weights of one attention block: query, key, value and output projections."""
+        h, a, d = self.hidden_size, self.num_heads, self.head_dim
+        if self.latent_attention is None:
+            return h * d * (2 * a + 2 * self.num_kv_heads)
+        mla = self.latent_attention
+        qk = mla.nope_head_dim + mla.rope_head_dim
+        query = mla.query_rank * (h + a * qk) if mla.query_rank else h * a * qk
+        key_value = h * (mla.key_value_rank + mla.rope_head_dim)
+        expanded = mla.key_value_rank * a * (mla.nope_head_dim + mla.value_head_dim)
+        return query + key_value + expanded + a * mla.value_head_dim * h
+
+    @property
+    def num_ffn_matrices(self) -> int:
+        """Matrices of a feed-forward block: 3 with a gate, 2 without."""
+        return 3 if self.is_gated else 2
+
+    @property
+    def dense_layer_parameters(self) -> int:
+        """Weights of one dense layer: attention, feed-forward block and two norms."""
+        ffn = self.num_ffn_matrices * self.hidden_size * self.ffn_hidden_size
+        return self.attention_parameters + ffn + 2 * self.hidden_size
+
+    @property
+    def expert_parameters(self) -> int:
+        """Weights of one routed expert; 0 for a dense model."""
+        if self.experts is None:
+            return 0
+        return self.num_ffn_matrices * self.hidden_size * self.experts.expert_ffn_hidden_size
+
+    @property
+    def expert_layer_shared_parameters(self) -> int:
+        """Weights of an expert layer that every token uses: attention, router, shared experts, norms."""
+        if self.experts is None:
+            return 0
+        h = self.hidden_size
+        shared = self.num_ffn_matrices * h * self.experts.shared_ffn_hidden_size
+        return self.attention_parameters + h * self.experts.num_experts + shared + 2 * h
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Weights of the input embedding with learned positions."""
+        return (self.vocabulary_size + self.num_learned_positions) * self.hidden_size
+
+    @property
+    def output_parameters(self) -> int:
+        """Weights of the output layer beyond the tied embedding, with the final norm."""
+        own = 0 if self.has_tied_embeddings else self.vocabulary_size * self.hidden_size
+        return own + self.hidden_size
+
+    @property
+    def num_parameters(self) -> int:
+        """All weights."""
+        expert_layer = self.expert_layer_shared_parameters + (
+            self.experts.num_experts * self.expert_parameters if self.experts else 0
+        )
+        layers = self.num_dense_layers * self.dense_layer_parameters + self.num_expert_layers * expert_layer
+        return layers + self.embedding_parameters + self.output_parameters
+
+    @property
+    def num_active_parameters(self) -> int:
+        """Weights that one token meets: all of a dense model, top-k experts of the others."""
+        if self.experts is None:
+            return self.num_parameters
+        idle = self.experts.num_experts - self.experts.experts_per_token
+        return self.num_parameters - self.num_expert_layers * idle * self.expert_parameters
+
+    def model_flop_per_token(self, sequence_length: int, *, is_causal: bool = True) -> float:
+        """Floating-point operations that training needs per token, without any recomputation.
+
+        Six per weight that takes part in a matrix product (Kaplan et al. 2020, arXiv 2001.08361), plus
+        attention scores and their product with the values: 12 L a d s, half of it when causal masking is
+        counted (PaLM, arXiv 2204.02311, appendix B). The input embedding is a look-up and counts nothing.
+        """
+        matrix_weights = self.num_active_parameters - self.embedding_parameters
+        if self.has_tied_embeddings:
+            matrix_weights += self.vocabulary_size * self.hidden_size
+        qk_dim, value_dim = self.attention_dims
+        attention = 6.0 * self.num_layers * self.num_heads * (qk_dim + value_dim) * sequence_length
+        return 6.0 * matrix_weights + attention * (0.5 if is_causal else 1.0)
+
+    @property
+    def attention_dims(self) -> tuple[int, int]:
+        """Dimensions of a query-key head and of a value head."""
+        if self.latent_attention is None:
+            return self.head_dim, self.head_dim
+        mla = self.latent_attention
+        return mla.nope_head_dim + mla.rope_head_dim, mla.value_head_dim
+
+
+AttentionKernel = Literal["flash", "unfused"]

@@ -1,0 +1,241 @@
+"""How long does a collective take?
+
+Ring volumes over a two-level network: accelerators of one link domain (NVLink, xGMI, ICI) and the fabric
+between domains. Every argument is a number or an array that broadcasts to `(n,)`, one row per design; every
+result is in seconds. Constants per link were fitted to measured collectives by `benchmarks/fit_links.py`;
+`simulator/data/link_efficiency.csv` says on what, and how well.
+
+A transfer of V bytes per accelerator at B bytes/s costs
+
+    time = start-up + steps * hop + V/B + 2 sqrt(ramp * V/B)
+
+The root is what a pipeline loses that cuts its message into the best number of chunks: with c chunks the
+last one arrives after (c + h)(V/(cB) + a), least at c = sqrt(h V/(a B)), where V/B + h a + 2 sqrt(h a V/B)
+remains. One slope alone is wrong by a factor of two around 10 MiB.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import numpy as np
+
+from simulator.table import Floats, Table
+
+Numbers = float | Floats
+
+MEASURED_GROUP = 8.0
+"""Largest group inside a domain that was measured: full efficiency, and the end of latency growing with n."""
+
+SCALE_UP_LINKS = {"ampere": "nvlink3", "hopper": "nvlink4", "blackwell": "nvlink5"}
+OTHER_SCALE_UP = "other-scale-up"
+OTHER_FABRIC = "ethernet"
+INFINIBAND = "infiniband"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkConstants(Table):
+    """The two levels of the network under each design; each column is `(n,)`.
+
+    Fractions are shares of the nominal bandwidth that a long transfer reaches.
+    """
+
+    intra_bytes_per_s: Floats
+    """Scale-up bandwidth of one accelerator, per direction."""
+    intra_latency_s: Floats
+    """Start-up of a collective or transfer."""
+    intra_hop_s: Floats
+    """What each further step inside a domain adds."""
+    intra_ramp_s: Floats
+    """Chunk cost in the root term of a collective."""
+    all_reduce_fraction: Floats
+    """All-reduce in a group of eight."""
+    gather_fraction: Floats
+    """All-gather and reduce-scatter in a group of eight."""
+    all_to_all_fraction: Floats
+    """All-to-all in a group of eight."""
+    point_to_point_fraction: Floats
+    """One sender, one receiver."""
+    group_exponent: Floats
+    """Growth of the fractions with the group, up to eight: smaller groups keep fewer links busy."""
+    gpus_per_domain: Floats
+    """Accelerators that reach each other over the scale-up link."""
+    inter_bytes_per_s_per_gpu: Floats
+    """One accelerator's share of its node's network cards, per direction."""
+    inter_latency_s: Floats
+    """What each step through the fabric adds."""
+    inter_fraction: Floats
+    """Collectives through the fabric."""
+    inter_point_to_point_fraction: Floats
+    """One sender, one receiver in another domain."""
+
+
+def link_constants(
+    families: Sequence[str],
+    fabrics: Sequence[str],
+    *,
+    intra_bytes_per_s: Numbers,
+    inter_bytes_per_s_per_gpu: Numbers,
+    gpus_per_domain: Numbers,
+) -> LinkConstants:
+    """Returns the constants of `(n,)` clusters.
+
+    Args:
+        families: Accelerator architectures, such as `hopper`; they decide the scale-up link.
+        fabrics: Kinds of fabric, such as `infiniband-ndr`; all that is not InfiniBand counts as Ethernet.
+        intra_bytes_per_s: Scale-up bandwidth of one accelerator, per direction.
+        inter_bytes_per_s_per_gpu: Network bandwidth of a node over its accelerators, per direction.
+        gpus_per_domain: Accelerators in one scale-up domain.
+    """
+    table = _fitted_constants()
+    records = [
+        {**table[scale_up_link(family)], **table[fabric_link(fabric)]}
+        for family, fabric in zip(families, fabrics, strict=True)
+    ]
+    shape = (len(records),)
+    given = {
+        "intra_bytes_per_s": np.broadcast_to(np.asarray(intra_bytes_per_s, dtype=float), shape),
+        "inter_bytes_per_s_per_gpu": np.broadcast_to(np.asarray(inter_bytes_per_s_per_gpu, dtype=float), shape),
+        "gpus_per_domain": np.broadcast_to(np.asarray(gpus_per_domain, dtype=float), shape),
+    }
+    fitted = {
+        name: np.array([record[name] for record in records]) for name in LinkConstants.names() if name not in given
+    }
+    return LinkConstants(**fitted, **given)
+
+
+def scale_up_link(family: str) -> str:
+    """Returns the link class of an accelerator architecture."""
+    return SCALE_UP_LINKS.get(family, OTHER_SCALE_UP)
+
+
+def fabric_link(kind: str) -> str:
+    """Returns the link class of a kind of fabric."""
+    return INFINIBAND if kind.startswith(INFINIBAND) else OTHER_FABRIC
+
+
+def all_reduce_s(*, num_bytes: Numbers, group_size: Numbers, members_per_domain: Numbers, links: LinkConstants) -> Floats:
+    """Returns seconds `(n,)` until every member has the sum: 2 (n-1)/n of the buffer, there and back.
+
+    Args:
+        num_bytes: Size of the full buffer.
+        group_size: Members of the group; one member costs nothing.
+        members_per_domain: Members in each scale-up domain; `group_size / members_per_domain` domains.
+        links: Constants of the network.
+    """
+    volume = 2.0 * _peer_share(group_size) * num_bytes
+    return _ring_s(volume, 2.0, links.all_reduce_fraction, group_size, members_per_domain, links)
+
+
+def all_gather_s(*, num_bytes: Numbers, group_size: Numbers, members_per_domain: Numbers, links: LinkConstants) -> Floats:
+    """Returns seconds `(n,)` until every member has the full buffer of `num_bytes`: (n-1)/n of it arrives.
+
+    Arguments as for `all_reduce_s`.
+    """
+    volume = _peer_share(group_size) * num_bytes
+    return _ring_s(volume, 1.0, links.gather_fraction, group_size, members_per_domain, links)
+
+
+def reduce_scatter_s(
+    *, num_bytes: Numbers, group_size: Numbers, members_per_domain: Numbers, links: LinkConstants
+) -> Floats:
+    """Returns seconds `(n,)` until every member has its share of the sum: an all-gather run backwards.
+
+    Arguments as for `all_reduce_s`; `num_bytes` is the full buffer.
+    """
+    return all_gather_s(num_bytes=num_bytes, group_size=group_size, members_per_domain=members_per_domain, links=links)
+
+
+def all_to_all_s(*, num_bytes: Numbers, group_size: Numbers, members_per_domain: Numbers, links: LinkConstants) -> Floats:
+    """Returns seconds `(n,)` until every member has sent an equal part of its data to every other one.
+
+    Parts for the own domain travel over the scale-up link, those for the other k-1 of k domains through the
+    fabric at the same time, each member over its own share of the network cards.
+
+    Args:
+        num_bytes: What one member sends in all, the part for itself included.
+        group_size: Members of the group; one member costs nothing.
+        members_per_domain: Members in each scale-up domain.
+        links: Constants of the network.
+    """
+    members = np.minimum(members_per_domain, group_size)
+    near_share, far_share = (members - 1.0) / group_size, (group_size - members) / group_size
+    near_s = near_share * num_bytes / _intra_rate(links.all_to_all_fraction, members, links)
+    far_s = far_share * num_bytes / (links.inter_bytes_per_s_per_gpu * links.inter_fraction)
+    start_s = links.intra_latency_s + links.intra_hop_s + _fabric_steps(group_size, members) * links.inter_latency_s
+    return _nothing_alone(_ramped_s(np.maximum(near_s, far_s), links) + start_s, group_size)
+
+
+def point_to_point_s(*, num_bytes: Numbers, is_same_domain: Numbers | np.bool_, links: LinkConstants) -> Floats:
+    """Returns seconds `(n,)` until one member has received `num_bytes` from one other.
+
+    Args:
+        num_bytes: Size of the message.
+        is_same_domain: Whether both sit in one scale-up domain.
+        links: Constants of the network.
+    """
+    near_s = num_bytes / (links.intra_bytes_per_s * links.point_to_point_fraction)
+    far_s = links.inter_latency_s + num_bytes / (links.inter_bytes_per_s_per_gpu * links.inter_point_to_point_fraction)
+    return links.intra_latency_s + np.where(is_same_domain, near_s, far_s)
+
+
+def _ring_s(
+    volume: Numbers, trips: float, fraction: Floats, group_size: Numbers, members_per_domain: Numbers, links: LinkConstants
+) -> Floats:
+    """Returns seconds of a ring that moves `volume` bytes through every member, `trips` times around.
+
+    Rings enter and leave a domain over the network cards of all members there, so g members carry g shares;
+    sibling groups of the same domain use the other shares. The scale-up link caps the sum.
+    """
+    members = np.minimum(members_per_domain, group_size)
+    rate = _intra_rate(fraction, members, links)
+    fabric_rate = links.inter_bytes_per_s_per_gpu * links.inter_fraction * members
+    rate = np.where(members < group_size, np.minimum(rate, fabric_rate), rate)
+    steps_s = _domain_steps(members) * links.intra_hop_s + _fabric_steps(group_size, members) * links.inter_latency_s
+    return _nothing_alone(links.intra_latency_s + trips * steps_s + _ramped_s(volume / rate, links), group_size)
+
+
+def _intra_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Floats:
+    """Returns bytes/s inside a domain for `members` of the group in it."""
+    share = np.clip(members, 2.0, MEASURED_GROUP) / MEASURED_GROUP
+    return links.intra_bytes_per_s * fraction * share**links.group_exponent
+
+
+def _ramped_s(transfer_s: Floats, links: LinkConstants) -> Floats:
+    """Returns the transfer with the root term of its pipeline."""
+    return np.asarray(transfer_s + 2.0 * np.sqrt(links.intra_ramp_s * transfer_s))
+
+
+def _domain_steps(members: Numbers) -> Floats:
+    """Returns latency steps inside a domain: a ring's n-1 up to eight members (measured), then logarithmic (a tree)."""
+    log_slope = (MEASURED_GROUP - 1.0) / np.log2(MEASURED_GROUP)
+    return np.minimum(np.asarray(members) - 1.0, log_slope * np.log2(members))
+
+
+def _fabric_steps(group_size: Numbers, members: Numbers) -> Floats:
+    """Returns latency steps through the fabric: the depth of a binary tree over the domains."""
+    return np.log2(np.maximum(np.asarray(group_size) / members, 1.0))
+
+
+def _peer_share(group_size: Numbers) -> Floats:
+    """Returns (n-1)/n, the part of a buffer that belongs to others."""
+    return 1.0 - 1.0 / np.asarray(group_size)
+
+
+def _nothing_alone(time_s: Floats, group_size: Numbers) -> Floats:
+    """Returns 0 where a group has one member."""
+    return np.where(np.asarray(group_size) > 1, time_s, 0.0)
+
+
+@cache
+def _fitted_constants() -> Mapping[str, Mapping[str, float]]:
+    """Returns the shipped constants by link; the file is read once."""
+    text = resources.files("simulator").joinpath("data/link_efficiency.csv").read_text(encoding="utf-8")
+    table: dict[str, dict[str, float]] = {}
+    for row in csv.DictReader(text.splitlines()):
+        table.setdefault(row["link"], {})[row["constant"]] = float(row["value"])
+    return table

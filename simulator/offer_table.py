@@ -1,0 +1,82 @@
+"""What does every design of a batch run on? The figures of the offers as columns, one row per offer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from simulator.hardware import Precision
+from simulator.job import Job, Offer
+from simulator.table import Floats, Integers, Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfferTable(Table):
+    """Hardware figures `(n,)`, SI; `peak_flop_per_s` is `(n, 3)`, one column per `Precision`, NaN where absent."""
+
+    gpus_per_node: Integers
+    link_domain_size: Integers
+    memory_bytes: Floats
+    memory_bytes_per_s: Floats
+    peak_flop_per_s: Floats
+    thermal_design_power_w: Floats
+    idle_power_w: Floats
+    scale_up_bytes_per_s: Floats
+    network_bytes_per_s: Floats
+    """Network bandwidth of one accelerator's share of the node, after oversubscription."""
+    host_power_w: Floats
+    fan_power_w: Floats
+    power_supply_efficiency_fraction: Floats
+    host_memory_bytes: Floats
+    host_copy_bytes_per_s: Floats
+    embodied_gpu_kgco2e: Floats
+    embodied_host_kgco2e: Floats
+    switch_ports: Integers
+    switch_power_w: Floats
+    optic_power_w: Floats
+    port_usd: Floats
+
+    @classmethod
+    def from_job(cls, job: Job) -> Self:
+        """Returns one row for each offer of the job."""
+        rows = [_row(offer) for offer in job.offers]
+        return cls(
+            **{
+                name: np.array(
+                    [row[name] for row in rows], dtype=np.int64 if name in _COUNTS else np.float64
+                )
+                for name in cls.names()
+            }
+        )
+
+
+_COUNTS = ("gpus_per_node", "link_domain_size", "switch_ports")
+
+
+def _row(offer: Offer) -> dict[str, float | list[float]]:
+    chip, node, fabric = offer.accelerator, offer.node, offer.fabric
+    peaks = [chip.peak_flop_per_s(precision) for precision in Precision]
+    return {
+        "gpus_per_node": node.num_accelerators,
+        "link_domain_size": node.link_domain_size,
+        "memory_bytes": chip.memory_bytes,
+        "memory_bytes_per_s": chip.memory_bytes_per_s,
+        "peak_flop_per_s": [float("nan") if peak is None else peak for peak in peaks],
+        "thermal_design_power_w": chip.thermal_design_power_w,
+        "idle_power_w": chip.idle_power_w,
+        "scale_up_bytes_per_s": chip.scale_up_bytes_per_s,
+        "network_bytes_per_s": node.network_bytes_per_s_per_accelerator / fabric.oversubscription,
+        "host_power_w": node.host_power_w,
+        "fan_power_w": node.fan_power_w,
+        "power_supply_efficiency_fraction": node.power_supply_efficiency_fraction,
+        "host_memory_bytes": node.host_memory_bytes,
+        "host_copy_bytes_per_s": node.host_copy_bytes_per_s,
+        "embodied_gpu_kgco2e": chip.embodied_kgco2e,
+        "embodied_host_kgco2e": node.embodied_host_kgco2e,
+        "switch_ports": fabric.switch_ports,
+        "switch_power_w": fabric.switch_power_w,
+        "optic_power_w": fabric.optic_power_w,
+        "port_usd": fabric.port_usd,
+    }

@@ -1,0 +1,361 @@
+"""How is the training step of one design played? The compiled event loop behind `simulator.pipeline`.
+
+A stage is a clock and a fixed order of forwards and backwards. Stages are advanced in turn, each until its
+next operation lacks an input; every operation is visited once, and its end is the larger of two clocks plus
+its duration, so that the order of the visits changes nothing. Records instead of one array per quantity,
+and event functions copied into their loop, because counting references to arrays costs more than an event.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import prange
+
+from simulator.compiled import compiled, compiled_parallel, inlined
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+Records = npt.NDArray[np.void]
+
+# What the kernels keep of one design, as records: three arrays to pass instead of twenty.
+_CHUNK = np.dtype(
+    [(name, np.float64) for name in ("forward_s", "backward_s", "sync_s", "gather_s")]
+    + [(name, np.int64) for name in ("num_forwards", "num_backwards")]
+)
+_STAGE = np.dtype(
+    [(name, np.float64) for name in ("compute_free_s", "network_free_s", "gathered_s")]
+    + [(name, np.int64) for name in ("num_forwards", "num_backwards", "peak_in_flight")]
+)
+_SPAN_FIELDS = ("forward_start_s", "forward_end_s", "backward_start_s", "backward_end_s")
+_SPAN = np.dtype([(name, np.float64) for name in _SPAN_FIELDS])
+
+
+class PipelineBatch(NamedTuple):
+    """The columns of `simulator.pipeline.PipelineColumns` as the kernels read them: of one type each, contiguous."""
+
+    num_stages: IntArray
+    num_chunks_per_stage: IntArray
+    num_micro_batches: IntArray
+    num_overlap_buckets: IntArray
+    send_blocks_sender: BoolArray
+    send_s: FloatArray
+    chunk_forward_s: FloatArray
+    chunk_backward_s: FloatArray
+    gradient_sync_s: FloatArray
+    parameter_gather_s: FloatArray
+
+
+class PipelineDesign(NamedTuple):
+    """The numbers of one row of a batch."""
+
+    num_stages: int
+    num_chunks: int
+    num_micro_batches: int
+    num_overlap_buckets: int
+    send_s: float
+    send_blocks_sender: bool
+
+
+class PipelineWorkspace(NamedTuple):
+    """One step of one design while it is played: allocated once, overwritten by the next design."""
+
+    chunks: Records
+    """Shape (C,) of `_CHUNK`."""
+    stages: Records
+    """Shape (P,) of `_STAGE`."""
+    spans: Records
+    """Shape (C, M) of `_SPAN`."""
+
+
+class PipelineResults(NamedTuple):
+    """The arrays of `PipelineTimes`, to be filled."""
+
+    step_s: FloatArray
+    exposed_sync_s: FloatArray
+    busy_s: FloatArray
+    send_busy_s: FloatArray
+    stage_end_s: FloatArray
+    peak_in_flight: npt.NDArray[np.int32]
+
+
+@compiled_parallel
+def play_blocks(batch: PipelineBatch, results: PipelineResults, num_blocks: int) -> None:
+    """Plays the designs of a batch on several threads; no design sees another one."""
+    for block in prange(num_blocks):
+        play_block(batch, results, block, num_blocks)
+
+
+@compiled
+def play_block(batch: PipelineBatch, results: PipelineResults, first: int, stride: int) -> None:
+    """Plays every `stride`-th design of a batch, with one workspace for all of them."""
+    work = new_workspace(batch)
+    for row in range(first, batch.num_stages.shape[0], stride):
+        design = design_of(batch, row)
+        if not has_schedule(design):
+            _fill_with_nan(design, results, row)
+            continue
+        load_chunks(batch, row, design, work.chunks)
+        play_design(design, work.chunks, work.stages, work.spans)
+        _write_results(design, work, results, row)
+        if _silence_network(design, work.chunks):
+            play_design(design, work.chunks, work.stages, work.spans)
+            results.exposed_sync_s[row] = results.step_s[row] - _step_s(design, work)
+
+
+@compiled
+def new_workspace(batch: PipelineBatch) -> PipelineWorkspace:
+    """Allocates a workspace that is large enough for every design of the batch."""
+    num_chunks = (batch.num_stages * batch.num_chunks_per_stage).max()
+    return PipelineWorkspace(
+        np.empty(num_chunks, dtype=_CHUNK),
+        np.empty(batch.num_stages.max(), dtype=_STAGE),
+        np.empty((num_chunks, batch.num_micro_batches.max()), dtype=_SPAN),
+    )
+
+
+@compiled
+def design_of(batch: PipelineBatch, row: int) -> PipelineDesign:
+    """Returns the numbers of one row; a single stage sends nothing."""
+    num_stages = batch.num_stages[row]
+    return PipelineDesign(
+        num_stages,
+        num_stages * batch.num_chunks_per_stage[row],
+        batch.num_micro_batches[row],
+        batch.num_overlap_buckets[row],
+        batch.send_s[row] if num_stages > 1 else 0.0,
+        batch.send_blocks_sender[row],
+    )
+
+
+@compiled
+def has_schedule(design: PipelineDesign) -> bool:
+    """Interleaving deals micro-batches out in groups of p, so that p must divide m."""
+    return design.num_chunks == design.num_stages or design.num_micro_batches % design.num_stages == 0
+
+
+@compiled
+def load_chunks(batch: PipelineBatch, row: int, design: PipelineDesign, chunks: Records) -> None:
+    """Copies the durations of one row into the workspace."""
+    for chunk in range(design.num_chunks):
+        chunks[chunk].forward_s = batch.chunk_forward_s[row, chunk]
+        chunks[chunk].backward_s = batch.chunk_backward_s[row, chunk]
+        chunks[chunk].sync_s = batch.gradient_sync_s[row, chunk]
+        chunks[chunk].gather_s = batch.parameter_gather_s[row, chunk]
+
+
+@compiled
+def _silence_network(design: PipelineDesign, chunks: Records) -> bool:
+    """Sets gradient sync and parameter gather to zero; returns False when they are zero already."""
+    was_used = False
+    for chunk in range(design.num_chunks):
+        was_used = was_used or chunks[chunk].sync_s != 0.0 or chunks[chunk].gather_s != 0.0
+        chunks[chunk].sync_s = 0.0
+        chunks[chunk].gather_s = 0.0
+    return was_used
+
+
+@compiled
+def play_design(design: PipelineDesign, chunks: Records, stages: Records, spans: Records) -> None:
+    """Plays one step: sweeps up and down the stages, each as far as its inputs allow.
+
+    Activations travel up and gradients down, so that a sweep moves every stage by about p operations and
+    the number of visits in vain stays below the number of operations.
+    """
+    _reset(design, chunks, stages)
+    num_left = 2 * design.num_chunks * design.num_micro_batches
+    goes_up = True
+    while num_left > 0:
+        num_played = 0
+        for step in range(design.num_stages):
+            stage = step if goes_up else design.num_stages - 1 - step
+            num_played += _advance_stage(design, chunks, stages, spans, stage)
+        assert num_played > 0
+        num_left -= num_played
+        goes_up = not goes_up
+
+
+@compiled
+def _reset(design: PipelineDesign, chunks: Records, stages: Records) -> None:
+    """Puts every clock and counter to the start of the step."""
+    for stage in range(design.num_stages):
+        stages[stage].compute_free_s = 0.0
+        stages[stage].network_free_s = 0.0
+        stages[stage].gathered_s = 0.0
+        stages[stage].num_forwards = 0
+        stages[stage].num_backwards = 0
+        stages[stage].peak_in_flight = 0
+    for chunk in range(design.num_chunks):
+        chunks[chunk].num_forwards = 0
+        chunks[chunk].num_backwards = 0
+        if design.num_overlap_buckets == 0:
+            stages[chunk % design.num_stages].compute_free_s += chunks[chunk].gather_s
+
+
+@inlined
+def _advance_stage(
+    design: PipelineDesign, chunks: Records, stages: Records, spans: Records, stage: int
+) -> int:
+    """Plays operations of a stage in its fixed order until one lacks its input; returns how many.
+
+    A schedule of w warm-up forwards followed by one forward, one backward in turn is the same as: run a
+    forward whenever at most w activations are held, else a backward.
+    """
+    num_each_way = design.num_chunks // design.num_stages * design.num_micro_batches
+    num_warm_up = design.num_stages - 1 - stage
+    if design.num_chunks > design.num_stages:
+        num_warm_up = 2 * num_warm_up + design.num_chunks - design.num_stages
+    num_before = stages[stage].num_forwards + stages[stage].num_backwards
+    while stages[stage].num_backwards < num_each_way:
+        num_forwards = stages[stage].num_forwards
+        num_in_flight = num_forwards - stages[stage].num_backwards
+        if num_forwards < num_each_way and num_in_flight <= num_warm_up:
+            is_played = _play_forward(design, chunks, stages, spans, stage)
+        else:
+            is_played = _play_backward(design, chunks, stages, spans, stage)
+        if not is_played:
+            break
+    return int(stages[stage].num_forwards + stages[stage].num_backwards - num_before)
+
+
+@inlined
+def _chunk_offset(design: PipelineDesign, virtual_micro_batch: int) -> int:
+    """Returns the offset of the chunk whose turn it is: a stage does p micro-batches on each in turn."""
+    if design.num_chunks == design.num_stages:
+        return 0
+    turn = virtual_micro_batch // design.num_stages
+    return turn * design.num_stages % design.num_chunks
+
+
+@inlined
+def _play_forward(
+    design: PipelineDesign, chunks: Records, stages: Records, spans: Records, stage: int
+) -> bool:
+    """Plays the next forward of a stage; returns False when its activation is not yet computed."""
+    rank = stages[stage]
+    chunk = stage + _chunk_offset(design, rank.num_forwards)
+    micro_batch = chunks[chunk].num_forwards
+    start_s = rank.compute_free_s
+    if chunk > 0:
+        if chunks[chunk - 1].num_forwards <= micro_batch:
+            return False
+        start_s = max(start_s, spans[chunk - 1, micro_batch].forward_end_s + design.send_s)
+    end_s = start_s + chunks[chunk].forward_s
+    if micro_batch == 0 and design.num_overlap_buckets > 0:
+        start_s, end_s = _first_forward(design, chunks, stages, chunk, start_s)
+    spans[chunk, micro_batch].forward_start_s = start_s
+    spans[chunk, micro_batch].forward_end_s = end_s
+    is_blocked = design.send_blocks_sender and chunk + 1 < design.num_chunks
+    rank.compute_free_s = end_s + design.send_s if is_blocked else end_s
+    chunks[chunk].num_forwards += 1
+    rank.num_forwards += 1
+    rank.peak_in_flight = max(rank.peak_in_flight, rank.num_forwards - rank.num_backwards)
+    return True
+
+
+@inlined
+def _first_forward(
+    design: PipelineDesign, chunks: Records, stages: Records, chunk: int, start_s: float
+) -> tuple[float, float]:
+    """Returns start and end of a chunk's first forward, fed by its parameters piece by piece."""
+    stage, num_pieces = chunk % design.num_stages, design.num_overlap_buckets
+    gather_start_s, gather_s = stages[stage].gathered_s, chunks[chunk].gather_s
+    stages[stage].gathered_s = gather_start_s + gather_s
+    end_s = _streamed_end_s(gather_start_s, gather_s, start_s, chunks[chunk].forward_s, num_pieces)
+    return max(start_s, gather_start_s + gather_s / num_pieces), end_s
+
+
+@inlined
+def _play_backward(
+    design: PipelineDesign, chunks: Records, stages: Records, spans: Records, stage: int
+) -> bool:
+    """Plays the next backward of a stage; returns False when its gradient is not yet computed."""
+    rank = stages[stage]
+    last_of_rank = stage + design.num_chunks - design.num_stages
+    chunk = last_of_rank - _chunk_offset(design, rank.num_backwards)
+    micro_batch = chunks[chunk].num_backwards
+    start_s = rank.compute_free_s
+    if chunk + 1 < design.num_chunks:
+        if chunks[chunk + 1].num_backwards <= micro_batch:
+            return False
+        start_s = max(start_s, spans[chunk + 1, micro_batch].backward_end_s + design.send_s)
+    duration_s = chunks[chunk].backward_s
+    if micro_batch + 1 == design.num_micro_batches and design.num_overlap_buckets > 0:
+        rank.network_free_s = _streamed_end_s(
+            start_s, duration_s, rank.network_free_s, chunks[chunk].sync_s, design.num_overlap_buckets
+        )
+    spans[chunk, micro_batch].backward_start_s = start_s
+    spans[chunk, micro_batch].backward_end_s = start_s + duration_s
+    is_blocked = design.send_blocks_sender and chunk > 0
+    rank.compute_free_s = start_s + duration_s + (design.send_s if is_blocked else 0.0)
+    chunks[chunk].num_backwards += 1
+    rank.num_backwards += 1
+    return True
+
+
+@inlined
+def _streamed_end_s(
+    producer_start_s: float, producer_s: float, consumer_free_s: float, consumer_s: float, num_pieces: int
+) -> float:
+    """Returns when a consumer ends that takes K equal pieces from a producer, each no sooner than produced.
+
+    With a the producer's start, x its duration, u the time from which the consumer is free and y its
+    duration, piece k is there at a + (k+1) x/K and leaves K-k pieces to consume, hence
+
+        end = max(u + y, max_k [a + (k+1) x/K + (K-k) y/K]);
+
+    the inner maximum is linear in k and so at the first or at the last piece.
+    """
+    first_piece_s = producer_start_s + producer_s / num_pieces + consumer_s
+    last_piece_s = producer_start_s + producer_s + consumer_s / num_pieces
+    return max(consumer_free_s + consumer_s, first_piece_s, last_piece_s)
+
+
+@compiled
+def _stage_end_s(design: PipelineDesign, work: PipelineWorkspace, stage: int) -> float:
+    """Returns when a stage has its last backward and all its gradient syncs done."""
+    end_s = float(work.spans[stage, design.num_micro_batches - 1].backward_end_s)
+    if design.num_overlap_buckets > 0:
+        return max(end_s, float(work.stages[stage].network_free_s))
+    for chunk in range(stage, design.num_chunks, design.num_stages):
+        end_s += work.chunks[chunk].sync_s
+    return end_s
+
+
+@compiled
+def _step_s(design: PipelineDesign, work: PipelineWorkspace) -> float:
+    """Returns when the last stage to finish has finished."""
+    step_s = 0.0
+    for stage in range(design.num_stages):
+        step_s = max(step_s, _stage_end_s(design, work, stage))
+    return step_s
+
+
+@compiled
+def _write_results(
+    design: PipelineDesign, work: PipelineWorkspace, results: PipelineResults, row: int
+) -> None:
+    """Writes one played design into its row of the results."""
+    m, p = design.num_micro_batches, design.num_stages
+    results.step_s[row] = _step_s(design, work)
+    for stage in range(p):
+        results.stage_end_s[row, stage] = _stage_end_s(design, work, stage)
+        results.peak_in_flight[row, stage] = work.stages[stage].peak_in_flight
+    for chunk in range(design.num_chunks):
+        results.busy_s[row, chunk % p] += m * (work.chunks[chunk].forward_s + work.chunks[chunk].backward_s)
+        if design.send_blocks_sender:
+            num_sends = m * (int(chunk > 0) + int(chunk + 1 < design.num_chunks))
+            results.send_busy_s[row, chunk % p] += num_sends * design.send_s
+
+
+@compiled
+def _fill_with_nan(design: PipelineDesign, results: PipelineResults, row: int) -> None:
+    """Marks a design whose schedule does not exist."""
+    results.step_s[row] = np.nan
+    results.exposed_sync_s[row] = np.nan
+    results.busy_s[row, : design.num_stages] = np.nan
+    results.send_busy_s[row, : design.num_stages] = np.nan
+    results.stage_end_s[row, : design.num_stages] = np.nan

@@ -1,0 +1,147 @@
+"""How is the run laid out on the cluster? One design as a `Plan`, many as a `PlanTable`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from simulator.hardware import Precision
+from simulator.record import Choice, Record
+from simulator.table import Floats, Integers, Table
+
+
+class Recompute(Choice):
+    """What the backward pass computes again instead of keeping it in memory (Megatron-LM's names)."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
+class CheckpointScheme(Choice):
+    """How the training state is saved."""
+
+    NONE = "none"
+    """Never: every failure starts the run anew."""
+    SYNC_SHARDED = "sync_sharded"
+    """All ranks stop and write their shards to the file system."""
+    ASYNC = "async"
+    """Ranks stop for the copy to host memory; writing goes on in the background."""
+    IN_MEMORY_PEER = "in_memory_peer"
+    """Shards are copied to the host memory of another node (Gemini); the file system keeps a slower second level."""
+    GRADIENT_ASSISTED = "gradient_assisted"
+    """The copy is spread over several steps and brought up to date with gradients (GoCkpt)."""
+
+
+class Plan(Record):
+    """One design: which cluster, how many, and how to run the training on it."""
+
+    offer: int = Field(ge=0)
+    """Position of the chosen offer in the job's list."""
+    num_gpus: PositiveInt
+    """Accelerators that train."""
+    num_spare_nodes: int = Field(default=0, ge=0)
+    """Nodes kept ready to replace failed ones."""
+    tensor_parallel: PositiveInt = 1
+    """Ranks that share every layer (TP)."""
+    pipeline_parallel: PositiveInt = 1
+    """Pipeline stages (PP)."""
+    virtual_pipeline: PositiveInt = 1
+    """Model chunks per stage (VPP); 1: plain 1F1B, more: interleaved 1F1B."""
+    context_parallel: PositiveInt = 1
+    """Ranks that share a sequence (CP)."""
+    expert_parallel: PositiveInt = 1
+    """Ranks that share the experts of a layer (EP)."""
+    data_parallel: PositiveInt = 1
+    """Model replicas (DP)."""
+    micro_batch_size: PositiveInt = 1
+    """Sequences in one micro-batch of one replica."""
+    recompute: Recompute = Recompute.NONE
+    """Activation recomputation."""
+    zero_stage: int = Field(default=1, ge=0, le=3)
+    """What the replicas shard: 0 nothing, 1 optimizer states (distributed optimizer), 2 gradients too, 3 weights too."""
+    precision: Precision = Precision.BF16
+    """Number format of the matrix products."""
+    checkpoint_scheme: CheckpointScheme = CheckpointScheme.ASYNC
+    """How the training state is saved."""
+    checkpoint_interval_s: PositiveFloat | None = None
+    """Training time between two saves; left out: the interval that loses least."""
+    power_cap_fraction: float = Field(default=1.0, gt=0, le=1)
+    """Power limit of the accelerators as a share of their TDP."""
+
+    @model_validator(mode="after")
+    def _degrees_multiply_to_the_gpus(self) -> Self:
+        product = (
+            self.tensor_parallel * self.pipeline_parallel * self.context_parallel * self.data_parallel
+        )
+        if product != self.num_gpus:
+            raise ValueError(
+                f"tensor_parallel x pipeline_parallel x context_parallel x data_parallel ({product}) "
+                f"must equal num_gpus ({self.num_gpus})"
+            )
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanTable(Table):
+    """Many designs: the fields of `Plan` as columns `(n,)`; choices as codes, no interval as NaN."""
+
+    offer: Integers
+    num_gpus: Integers
+    num_spare_nodes: Integers
+    tensor_parallel: Integers
+    pipeline_parallel: Integers
+    virtual_pipeline: Integers
+    context_parallel: Integers
+    expert_parallel: Integers
+    data_parallel: Integers
+    micro_batch_size: Integers
+    recompute: Integers
+    zero_stage: Integers
+    precision: Integers
+    checkpoint_scheme: Integers
+    checkpoint_interval_s: Floats
+    power_cap_fraction: Floats
+
+    @classmethod
+    def from_plans(cls, plans: Sequence[Plan]) -> Self:
+        """Returns the plans as a table, one row each."""
+        columns = {}
+        for name in cls.names():
+            values = [_to_number(getattr(plan, name)) for plan in plans]
+            columns[name] = np.array(values, dtype=np.float64 if name in _FLOAT_COLUMNS else np.int64)
+        return cls(**columns)
+
+    def plan(self, row: int) -> Plan:
+        """Returns one row as a `Plan`; raises `pydantic.ValidationError` when the layout is impossible."""
+        values: dict[str, object] = {}
+        for name in self.names():
+            value = getattr(self, name)[row].item()
+            values[name] = _CHOICES[name].from_code(value) if name in _CHOICES else value
+        interval = self.checkpoint_interval_s[row].item()
+        values["checkpoint_interval_s"] = None if np.isnan(interval) else interval
+        return Plan.model_validate(values)
+
+
+_CHOICES: dict[str, type[Choice]] = {
+    "recompute": Recompute,
+    "precision": Precision,
+    "checkpoint_scheme": CheckpointScheme,
+}
+_FLOAT_COLUMNS = ("checkpoint_interval_s", "power_cap_fraction")
+
+
+def _to_number(value: object) -> float:
+    match value:
+        case Choice():
+            return value.code
+        case None:
+            return float("nan")
+        case int() | float():
+            return value
+        case _:
+            raise TypeError(f"a plan holds numbers and choices, not {value!r}")

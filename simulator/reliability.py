@@ -1,0 +1,71 @@
+"""How often does something break, how long is the way back, and how much slower than ideal is the fleet?"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import Field, PositiveFloat
+
+from simulator.record import Record
+
+ReliabilityPreset = Literal["mature", "frontier", "typical", "young", "harsh"]
+
+
+class Restart(Record):
+    """The way from a failure to the next useful step, without loading the checkpoint.
+
+    Defaults are the typical column of published ranges: detection by heartbeats 60-300 s, diagnosis under 600 s
+    (MegaScale, arXiv 2402.15627), a hot spare within a minute, communicator set-up 1-3 min, warm-up 1-3 min.
+    """
+
+    detect_s: float = Field(default=60.0, ge=0)
+    """From the fault to its detection."""
+    diagnose_s: float = Field(default=60.0, ge=0)
+    """Finding and isolating the faulty node."""
+    replace_from_spare_s: float = Field(default=60.0, ge=0)
+    """Bringing in a spare node."""
+    replace_from_queue_s: float = Field(default=7200.0, ge=0)
+    """Waiting for a repaired or newly allocated node when no spare is left (TrainMover, arXiv 2412.12636:
+    stop-and-restart without standby takes about two hours)."""
+    initialize_s: float = Field(default=120.0, ge=0)
+    """Processes, containers and communicators."""
+    warm_up_s: float = Field(default=60.0, ge=0)
+    """Compilation and the first slow steps."""
+
+
+class Reliability(Record):
+    """Failures, restarts and stragglers of a fleet."""
+
+    failures_per_1000_node_days: float = Field(gt=0, le=10_000)
+    """Failures that stop the job, per thousand node-days of nodes with eight accelerators."""
+    process_fault_fraction: float = Field(default=0.5, ge=0, le=1)
+    """Share of failures after which the node's memory is intact (DLRover reports about 75 %)."""
+    repair_days: PositiveFloat = 3.0
+    """Days until a failed node is back in the spare pool."""
+    restart: Restart = Restart()
+    """The way back after a failure."""
+    straggler_log_mean: float | None = -2.5
+    """Mean of ln(S - 1), S the slow-down of a job against the same job without stragglers; null: S = 1.
+    The default with `straggler_log_deviation` 1.0 reproduces five statistics of 3,079 jobs (arXiv 2505.05713)."""
+    straggler_log_deviation: float = Field(default=1.0, ge=0, le=3)
+    """Standard deviation of ln(S - 1)."""
+
+    @property
+    def straggler_slowdown(self) -> float:
+        """Expected slow-down S >= 1 of a step by stragglers (mean of a shifted lognormal)."""
+        if self.straggler_log_mean is None:
+            return 1.0
+        return 1.0 + math.exp(self.straggler_log_mean + self.straggler_log_deviation**2 / 2.0)
+
+
+RELIABILITY_PRESETS: dict[str, Reliability] = {
+    "mature": Reliability(failures_per_1000_node_days=2.34),
+    "frontier": Reliability(failures_per_1000_node_days=3.79),
+    "typical": Reliability(failures_per_1000_node_days=6.5),
+    "young": Reliability(failures_per_1000_node_days=14.0),
+    "harsh": Reliability(failures_per_1000_node_days=23.7),
+}
+"""Published fleets: RSC-2 and RSC-1 of Meta (mature, typical; arXiv 2410.21680), Llama 3 405B's 419 unexpected
+interruptions in 54 days on 2,048 nodes (frontier; arXiv 2407.21783), OPT-175B's logbook (young; arXiv 2205.01068),
+RSC-1 as measured at 1,024 GPUs (harsh)."""

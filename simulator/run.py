@@ -1,0 +1,206 @@
+"""How long does the whole run take, with saves, failures, restarts and stragglers?
+
+The fast depth gives the expected run of every design from renewal theory (`simulator.run_events.expected_ledger`);
+`replicate_runs` plays chosen designs event by event for percentiles. Both use the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import pdtrc
+
+from simulator.checkpoint import CheckpointTable
+from simulator.job import Job
+from simulator.offer_table import OfferTable
+from simulator.plan import CheckpointScheme, PlanTable
+from simulator.run_events import (
+    BackPressure,
+    RunReplications,
+    expected_goodput,
+    expected_ledger,
+    optimal_interval_s,
+    simulate_runs,
+)
+from simulator.step import StepTable
+from simulator.table import Booleans, Floats, Table
+from simulator.units import DAY
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTable(Table):
+    """The expected run, `(n,)`; the parts of wall time sum to `wall_time_s`."""
+
+    wall_time_s: Floats
+    """From the first start to the end of the last step."""
+    productive_s: Floats
+    """Steps that count, at the speed without stragglers."""
+    straggler_s: Floats
+    """What stragglers add to the steps that count."""
+    checkpoint_stall_s: Floats
+    """Training stopped for saves."""
+    checkpoint_tax_s: Floats
+    """Slow-down by saves in the background."""
+    backpressure_wait_s: Floats
+    """Waiting for an earlier save."""
+    lost_work_s: Floats
+    """Work done after the last usable save and done again."""
+    restart_s: Floats
+    """From failures to the next useful step."""
+    initialization_s: Floats
+    """The first start."""
+    goodput_fraction: Floats
+    """Productive share of the wall time."""
+    num_failures: Floats
+    mtbf_s: Floats
+    """Mean up-time between failures of the job."""
+    checkpoint_interval_s: Floats
+    """Training time between saves that was used."""
+    makes_progress: Booleans
+    """False where failures come faster than work can be saved: every time is infinite then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RunInputs:
+    """Arguments of the run, `(n,)`."""
+
+    mtbf_s: Floats
+    interval_s: Floats
+    restart_s: Floats
+    slowdown: Floats
+
+
+def expected_run(
+    job: Job, plans: PlanTable, offers: OfferTable, steps: StepTable, checkpoints: CheckpointTable
+) -> RunTable:
+    """Returns the expected run of each design."""
+    inputs = _inputs(job, plans, offers, checkpoints)
+    work_s = job.workload.num_steps * steps.step_time_s
+    ledger = expected_ledger(
+        work_s=work_s * inputs.slowdown,
+        mtbf_s=inputs.mtbf_s,
+        interval_s=inputs.interval_s,
+        stall_s=checkpoints.stall_s,
+        commit_s=checkpoints.commit_s,
+        tax_fraction=checkpoints.tax_fraction,
+        slots=checkpoints.slots,
+        policy=np.full(len(plans), BackPressure.SKIP),
+        restart_s=inputs.restart_s,
+    )
+    initialization_s = np.full(
+        len(plans), job.reliability.restart.initialize_s + job.reliability.restart.warm_up_s
+    )
+    parts = {
+        "productive_s": work_s,
+        "straggler_s": ledger.productive_s - work_s,
+        "checkpoint_stall_s": ledger.checkpoint_stall_s,
+        "checkpoint_tax_s": ledger.checkpoint_tax_s,
+        "backpressure_wait_s": ledger.backpressure_wait_s,
+        "lost_work_s": ledger.lost_work_s,
+        "restart_s": ledger.restart_s,
+        "initialization_s": initialization_s,
+    }
+    wall_time_s = np.sum(list(parts.values()), axis=0)
+    return RunTable(
+        wall_time_s=wall_time_s,
+        **parts,
+        goodput_fraction=work_s / wall_time_s,
+        num_failures=ledger.num_failures,
+        mtbf_s=inputs.mtbf_s,
+        checkpoint_interval_s=inputs.interval_s,
+        makes_progress=np.isfinite(wall_time_s),
+    )
+
+
+def replicate_runs(
+    job: Job,
+    plans: PlanTable,
+    offers: OfferTable,
+    steps: StepTable,
+    checkpoints: CheckpointTable,
+    *,
+    num_replications: int,
+    seed: int,
+) -> RunReplications:
+    """Plays each design event by event; replication r sees the same failures and stragglers in every design.
+
+    The straggler slow-down of a replication is drawn from the fleet's distribution instead of its mean.
+    """
+    inputs = _inputs(job, plans, offers, checkpoints)
+    work_s = job.workload.num_steps * steps.step_time_s
+    slowdowns = _straggler_slowdowns(job, num_replications, seed)
+    return simulate_runs(
+        work_s=work_s[:, None] * slowdowns,
+        mtbf_s=inputs.mtbf_s,
+        interval_s=inputs.interval_s,
+        stall_s=checkpoints.stall_s,
+        commit_s=checkpoints.commit_s,
+        tax_fraction=checkpoints.tax_fraction,
+        slots=checkpoints.slots,
+        policy=np.full(len(plans), BackPressure.SKIP),
+        restart_s=inputs.restart_s,
+        num_replications=num_replications,
+        seed=seed,
+    )
+
+
+def _straggler_slowdowns(job: Job, num_replications: int, seed: int) -> Floats:
+    reliability = job.reliability
+    if reliability.straggler_log_mean is None:
+        return np.ones(num_replications)
+    normal = np.random.Generator(np.random.PCG64(seed)).standard_normal(num_replications)
+    return 1.0 + np.exp(reliability.straggler_log_mean + reliability.straggler_log_deviation * normal)
+
+
+def _inputs(job: Job, plans: PlanTable, offers: OfferTable, checkpoints: CheckpointTable) -> _RunInputs:
+    mtbf_s = mean_time_between_failures_s(job, plans, offers)
+    restart_s = _restart_s(job, plans, offers) + checkpoints.load_s
+    best_s = optimal_interval_s(
+        mtbf_s=mtbf_s,
+        stall_s=checkpoints.stall_s,
+        commit_s=checkpoints.commit_s,
+        tax_fraction=checkpoints.tax_fraction,
+        slots=checkpoints.slots,
+        restart_s=restart_s,
+        minimum_interval_s=np.where(
+            np.isfinite(checkpoints.minimum_interval_s), checkpoints.minimum_interval_s, 1.0
+        ),
+    )
+    never = plans.checkpoint_scheme == CheckpointScheme.NONE.code
+    chosen_s = np.where(np.isnan(plans.checkpoint_interval_s), best_s, plans.checkpoint_interval_s)
+    return _RunInputs(
+        mtbf_s=mtbf_s,
+        interval_s=np.where(never, np.inf, np.maximum(chosen_s, checkpoints.minimum_interval_s)),
+        restart_s=restart_s,
+        slowdown=np.full(len(plans), job.reliability.straggler_slowdown),
+    )
+
+
+def mean_time_between_failures_s(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    """Returns the mean up-time of the job, `(n,)`: M = 1000 days / (nodes x failures per 1000 node-days)."""
+    nodes_of_eight = plans.num_gpus / 8.0
+    del offers
+    return 1000.0 * DAY / (nodes_of_eight * job.reliability.failures_per_1000_node_days)
+
+
+def spare_shortage_probability(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    """Returns how likely no spare is left at a failure: P(X >= spares) with X ~ Poisson(nodes in repair)."""
+    in_repair = job.reliability.repair_days * DAY / mean_time_between_failures_s(job, plans, offers)
+    in_repair = in_repair * (1.0 - job.reliability.process_fault_fraction)
+    return np.where(plans.num_spare_nodes > 0, pdtrc(plans.num_spare_nodes - 1.0, in_repair), 1.0)
+
+
+def _restart_s(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    """From the fault to the first step, without loading; process faults need no other node."""
+    restart = job.reliability.restart
+    shortage = spare_shortage_probability(job, plans, offers)
+    replace_s = shortage * restart.replace_from_queue_s + (1.0 - shortage) * restart.replace_from_spare_s
+    node_fault_fraction = 1.0 - job.reliability.process_fault_fraction
+    return (
+        restart.detect_s
+        + restart.diagnose_s
+        + node_fault_fraction * replace_s
+        + restart.initialize_s
+        + restart.warm_up_s
+    )

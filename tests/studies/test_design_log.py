@@ -1,0 +1,175 @@
+"""Is every evaluated design in the file, unchanged, whatever happens to the study?"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.errors import StudyError
+from studies.design_log import MIN_ROW_GROUP_ROWS, DesignLog, read_designs
+
+
+def batch(start: int, num: int) -> dict[str, np.ndarray]:
+    serial = np.arange(start, start + num)
+    return {
+        "num_gpus": 8 * serial,
+        "cost_usd": serial / 7.0,
+        "is_feasible": serial % 2 == 0,
+        "checkpoint": np.array([f"scheme-{number % 3}" for number in serial], dtype=np.str_),
+    }
+
+
+def assert_same(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert list(actual) == list(expected)
+    for name, values in expected.items():
+        assert actual[name].dtype.kind == values.dtype.kind
+        np.testing.assert_array_equal(actual[name], values)
+
+
+@pytest.mark.parametrize("batch_sizes", [[5], [MIN_ROW_GROUP_ROWS], [1, 0, 999, 1, 2500, 3]])
+def test_what_was_appended_is_read_back_in_order(tmp_path: Path, batch_sizes: list[int]) -> None:
+    path = tmp_path / "new folder" / "designs.parquet"
+    starts = np.cumsum([0, *batch_sizes])
+    with DesignLog(path) as log:
+        for start, size in zip(starts, batch_sizes, strict=False):
+            log.append(batch(int(start), size))
+        assert log.num_designs == sum(batch_sizes)
+    assert_same(read_designs(path), batch(0, sum(batch_sizes)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    numbers=st.lists(st.floats(width=64), min_size=1, max_size=20),
+    texts=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=20),
+)
+def test_every_float_and_text_survives(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[float], texts: list[str]
+) -> None:
+    # NumPy's fixed-width text cannot end in NUL, which is why NUL is left out above.
+    path = tmp_path_factory.mktemp("log") / "designs.parquet"
+    num = min(len(numbers), len(texts))
+    columns = {"number": np.array(numbers[:num]), "text": np.array(texts[:num], dtype=np.str_)}
+    with DesignLog(path) as log:
+        log.append(columns)
+    assert_same(read_designs(path), columns)
+
+
+def test_small_batches_share_row_groups(tmp_path: Path) -> None:
+    path = tmp_path / "designs.parquet"
+    with DesignLog(path) as log:
+        for start in range(0, 2500, 100):
+            log.append(batch(start, 100))
+    metadata = pq.read_metadata(path)
+    assert [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)] == [1000, 1000, 500]
+    assert metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, ValueError])
+def test_an_interrupted_study_leaves_a_complete_file(tmp_path: Path, interruption: type[BaseException]) -> None:
+    path = tmp_path / "designs.parquet"
+    with pytest.raises(interruption), DesignLog(path) as log:
+        log.append(batch(0, 1500))
+        log.append(batch(1500, 20))
+        raise interruption
+    assert_same(read_designs(path), batch(0, 1520))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["designs.parquet"]
+
+
+def test_a_file_under_its_own_name_is_always_complete(tmp_path: Path) -> None:
+    path = tmp_path / "designs.parquet"
+    log = DesignLog(path)
+    log.append(batch(0, 1500))
+    assert not path.exists()
+    log.close()
+    log.close()
+    assert_same(read_designs(path), batch(0, 1500))
+
+
+def test_a_study_without_designs_leaves_an_empty_log(tmp_path: Path) -> None:
+    path = tmp_path / "designs.parquet"
+    with DesignLog(path):
+        pass
+    assert read_designs(path) == {}
+
+
+def test_same_designs_give_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        with DesignLog(tmp_path / name) as log:
+            for start in range(0, 3000, 300):
+                log.append(batch(start, 300))
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+def test_widths_within_a_kind_may_differ_between_batches(tmp_path: Path) -> None:
+    path = tmp_path / "designs.parquet"
+    with DesignLog(path) as log:
+        log.append({"num_gpus": np.array([1], dtype=np.int32), "name": np.array(["a"], dtype=object)})
+        log.append({"num_gpus": np.array([2], dtype=np.uint8), "name": np.array(["bcd"])})
+    assert_same(read_designs(path), {"num_gpus": np.array([1, 2]), "name": np.array(["a", "bcd"])})
+
+
+@pytest.mark.parametrize(
+    ("columns", "rule"),
+    [
+        ({"num_gpus": np.array([1.5])}, "num_gpus: double.*num_gpus: int64"),
+        ({"gpus": np.array([1])}, "gpus: int64.*num_gpus: int64"),
+        ({"num_gpus": np.array([1]), "more": np.array([1, 2])}, "of one length"),
+        ({"num_gpus": np.array([[1]])}, "one-dimensional"),
+        ({"num_gpus": np.array([1j])}, "'num_gpus' has dtype complex128"),
+        ({"num_gpus": np.array([None])}, "'num_gpus' holds None"),
+        ({"num_gpus": np.array(["a", 1], dtype=object)}, "'num_gpus' holds a value that is not str"),
+        ({"num_gpus": np.array([2**63], dtype=np.uint64)}, "'num_gpus' holds a value .* too large"),
+    ],
+)
+def test_an_unfitting_batch_is_refused_and_leaves_the_log_as_it_was(
+    tmp_path: Path, columns: dict[str, np.ndarray], rule: str
+) -> None:
+    path = tmp_path / "designs.parquet"
+    with DesignLog(path) as log:
+        log.append({"num_gpus": np.array([8])})
+        with pytest.raises(StudyError, match=rule):
+            log.append(columns)
+    assert_same(read_designs(path), {"num_gpus": np.array([8])})
+
+
+def test_a_log_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "designs.parquet"
+    with DesignLog(path) as log:
+        log.append(batch(0, 3))
+    with pytest.raises(StudyError, match="never overwritten"):
+        DesignLog(path)
+    with pytest.raises(StudyError, match="is closed"):
+        log.append(batch(3, 3))
+    assert_same(read_designs(path), batch(0, 3))
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(StudyError, match=r"file/designs\.parquet cannot be kept there"):
+        DesignLog(tmp_path / "file" / "designs.parquet")
+
+
+@pytest.mark.parametrize("content", [None, b"not Parquet"])
+def test_an_unreadable_log_is_named(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "designs.parquet"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(StudyError, match=r"designs\.parquet cannot be read"):
+        read_designs(path)
+
+
+def test_importing_the_room_does_not_import_the_heavy_libraries() -> None:
+    program = (
+        "import studies.design_log, studies.bulk_runs, studies.tracking, sys; "
+        "print(sorted({'mlflow', 'pyarrow', 'sqlalchemy', 'pandas'} & set(sys.modules)))"
+    )
+    root = Path(__file__).parents[2]
+    result = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
