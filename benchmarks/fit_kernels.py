@@ -1,37 +1,32 @@
-"""Which few constants describe measured kernels best, and how well do they predict shapes they have not seen?
+"""Which few constants describe measured kernels best, and how well do they predict other shapes?
 
 Rewrites simulator/data/kernel_efficiency.csv from the kernel tables of the package `aiconfigurator-core`
 (Apache-2.0; folder systems/data of its installation):
 
     python -m benchmarks.fit_kernels --tables .../aiconfigurator_core/systems/data
 
-Every fifth shape is held out of the fit and gives the `error` column. Residuals are logarithms of time ratios,
-so that a product of 1 GFLOP weighs as much as one of 10 TFLOP, and outliers are damped (soft L1).
+Every fifth shape is held out of the fit and gives the `error` column.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import least_squares
 
+from benchmarks.fitting import Line, describe, fit, write_lines
 from simulator.compute import KernelConstants, attention_time_s, gemm_time_s, memory_bound_time_s
 from simulator.table import Floats
 from simulator.units import GIGA, MILLISECOND, TERA
 
 OUTPUT = Path(__file__).parents[1] / "simulator" / "data" / "kernel_efficiency.csv"
-HOLD_OUT_EVERY = 5
 MIN_ROWS = 512
 MIN_FLOP = 1.0 * GIGA
 MIN_SEQUENCE = 1024
-OUTLIER_SCALE = 0.1
-"""Log residual from which a point counts as an outlier: twice the 5 % scatter between two libraries."""
 
 Model = Callable[[KernelConstants, pd.DataFrame], Floats]
 
@@ -40,7 +35,7 @@ Model = Callable[[KernelConstants, pd.DataFrame], Floats]
 class System:
     """One measured accelerator: data-sheet peaks (dense) and the best matrix product anyone found on it.
 
-    Ceilings: maximum achievable matmul figures of Bekman's Machine Learning Engineering, accelerators chapter.
+    Ceilings: maximum achievable matmul FLOPS of Bekman's Machine Learning Engineering, accelerators.
     """
 
     folder: str
@@ -62,13 +57,22 @@ class Family:
 
 HOPPER_PEAKS = {"bf16_flop_per_s": 989.4 * TERA, "fp8_flop_per_s": 1978.9 * TERA}
 HOPPER_CEILINGS = {"bf16_ceiling_fraction": 794.5 / 989.4, "fp8_ceiling_fraction": 1402.6 / 1978.9}
-A100 = System(folder="a100_sxm", memory_bytes_per_s=2.039 * TERA, bf16_flop_per_s=312 * TERA,
-              bf16_ceiling_fraction=271.2 / 312)  # fmt: skip
+A100 = System(
+    folder="a100_sxm",
+    memory_bytes_per_s=2.039 * TERA,
+    bf16_flop_per_s=312 * TERA,
+    bf16_ceiling_fraction=271.2 / 312,
+)
 H100 = System(folder="h100_sxm", memory_bytes_per_s=3.35 * TERA, **HOPPER_PEAKS, **HOPPER_CEILINGS)
 H200 = System(folder="h200_sxm", memory_bytes_per_s=4.8 * TERA, **HOPPER_PEAKS, **HOPPER_CEILINGS)
-B200 = System(folder="b200_sxm", memory_bytes_per_s=8.0 * TERA, bf16_flop_per_s=2250 * TERA,
-              fp8_flop_per_s=4500 * TERA, bf16_ceiling_fraction=1745 / 2250,
-              fp8_ceiling_fraction=3432.5 / 4500)  # fmt: skip
+B200 = System(
+    folder="b200_sxm",
+    memory_bytes_per_s=8.0 * TERA,
+    bf16_flop_per_s=2250 * TERA,
+    fp8_flop_per_s=4500 * TERA,
+    bf16_ceiling_fraction=1745 / 2250,
+    fp8_ceiling_fraction=3432.5 / 4500,
+)
 HOPPER = Family(name="hopper", systems=(H100, H200), attention_kernel="fa3")
 FAMILIES = (
     HOPPER,
@@ -77,28 +81,53 @@ FAMILIES = (
 )
 
 LIBRARIES = {"bf16": ("trtllm", "sglang"), "fp8": ("trtllm",)}
-"""bf16: both call cuBLAS and differ by 4 %; the third library of the tables exceeds the ceilings above, so it was
-measured on data that draws less power. fp8: only this one calls cuBLAS, as training does."""
+"""bf16: both call cuBLAS and differ by 4 %; the third library of the tables exceeds the ceilings above, so it
+was measured on data that draws less power. fp8: only this one calls cuBLAS, as training does."""
 
-GEMM_START = {"gemm_peak_fraction": 0.8, "gemm_fill_elements": 1e5, "gemm_ramp_depth": 100.0, "overlap_exponent": 3.0}
-GEMM_BOUNDS = {"gemm_peak_fraction": (0.2, 1.0), "gemm_fill_elements": (1.0, 1e8), "gemm_ramp_depth": (1.0, 4e3),
-               "overlap_exponent": (1.0, 8.0), "memory_fraction": (0.3, 1.0),
-               "cast_bytes_per_element": (1.0, 20.0)}  # fmt: skip
+GEMM_START = {
+    "gemm_peak_fraction": 0.8,
+    "gemm_fill_elements": 1e5,
+    "gemm_ramp_depth": 100.0,
+    "overlap_exponent": 3.0,
+}
+GEMM_BOUNDS = {
+    "gemm_peak_fraction": (0.2, 1.0),
+    "gemm_fill_elements": (1.0, 1e8),
+    "gemm_ramp_depth": (1.0, 4e3),
+    "overlap_exponent": (1.0, 8.0),
+    "memory_fraction": (0.3, 1.0),
+    "cast_bytes_per_element": (1.0, 20.0),
+}
 ATTENTION_START = {"attention_peak_fraction": 0.8, "attention_ramp_tokens": 500.0, "attention_fill_rows": 1e4}
-ATTENTION_BOUNDS = {"attention_peak_fraction": (0.2, 1.0), "attention_ramp_tokens": (1.0, 1e4),
-                    "attention_fill_rows": (1.0, 1e6), "attention_ramp_head_dim": (1.0, 1e3)}  # fmt: skip
+ATTENTION_BOUNDS = {
+    "attention_peak_fraction": (0.2, 1.0),
+    "attention_ramp_tokens": (1.0, 1e4),
+    "attention_fill_rows": (1.0, 1e6),
+    "attention_ramp_head_dim": (1.0, 1e3),
+}
 
-UNITS = {"gemm_fill_elements": "elements", "gemm_ramp_depth": "elements", "overlap_exponent": "1", "launch_s": "s",
-         "cast_bytes_per_element": "bytes/element", "attention_ramp_tokens": "tokens",
-         "attention_ramp_head_dim": "elements", "attention_fill_rows": "rows"}  # fmt: skip
+UNITS = {
+    "gemm_fill_elements": "elements",
+    "gemm_ramp_depth": "elements",
+    "overlap_exponent": "1",
+    "launch_s": "s",
+    "cast_bytes_per_element": "bytes/element",
+    "attention_ramp_tokens": "tokens",
+    "attention_ramp_head_dim": "elements",
+    "attention_fill_rows": "rows",
+}
 
 PUBLISHED = {
     # SimuMax, A100 operator table: 0.62-0.72 of peak against 0.74-0.79 for forward and data gradient.
-    "weight_gradient_fraction": (0.67 / 0.765, "SimuMax A100 operator table: 0.62-0.72 of peak against 0.74-0.79"),
+    "weight_gradient_fraction": (
+        0.67 / 0.765,
+        "SimuMax A100 operator table: 0.62-0.72 of peak against 0.74-0.79",
+    ),
     # SimuMax, A100: 1.05-1.07 forward and 0.79-0.80 backward, both on non-causal operations.
     "attention_backward_fraction": (
         0.795 / 1.06,
-        "SimuMax A100 operator table: 0.79-0.80 of peak backward against 1.05-1.07 forward (non-causal operations)",
+        "SimuMax A100 operator table: 0.79-0.80 of peak backward against 1.05-1.07 forward "
+        "(non-causal operations)",
     ),
 }
 
@@ -112,12 +141,19 @@ def constants_of(values: dict[str, float]) -> KernelConstants:
 def read_gemms(tables: Path, system: System, number_format: str) -> pd.DataFrame:
     """Returns the training-size products of one system: m, n, k, seconds (geometric mean over libraries)."""
     name = {"bf16": "bfloat16", "fp8": "fp8"}[number_format]
-    files = [max((tables / system.folder / "gemm" / library).glob("*/gemm_perf.parquet"))
-             for library in LIBRARIES[number_format]]  # fmt: skip
+    files = [
+        max((tables / system.folder / "gemm" / library).glob("*/gemm_perf.parquet"))
+        for library in LIBRARIES[number_format]
+    ]
     rows = pd.concat([pd.read_parquet(file) for file in files])
     rows = rows[rows.gemm_dtype == name]
     rows = rows[(rows.m >= MIN_ROWS) & (2.0 * rows.m * rows.n * rows.k >= MIN_FLOP)]
-    rows = rows.assign(log_s=np.log(rows.latency * MILLISECOND)).groupby(["m", "n", "k"])["log_s"].mean().reset_index()
+    rows = (
+        rows.assign(log_s=np.log(rows.latency * MILLISECOND))
+        .groupby(["m", "n", "k"])["log_s"]
+        .mean()
+        .reset_index()
+    )
     peak = system.fp8_flop_per_s if number_format == "fp8" else system.bf16_flop_per_s
     return rows.assign(peak=peak, bandwidth=system.memory_bytes_per_s)
 
@@ -137,16 +173,27 @@ def read_attention(tables: Path, system: System, kernel: str) -> pd.DataFrame:
     windowed = (window > 0) & (window < rows.isl)
     rows = rows[(rows.kernel_source == kernel) & (rows.attn_dtype == "bfloat16") & ~windowed]
     rows = rows[(rows.isl >= MIN_SEQUENCE) & rows.head_dim.isin([64, 128, 192, 256])]
-    rows = rows[2.0 * rows.batch_size * rows.num_heads * rows.head_dim * rows.isl.astype(float) ** 2 >= MIN_FLOP]
-    return rows.assign(log_s=np.log(rows.latency * MILLISECOND), peak=system.bf16_flop_per_s).reset_index(drop=True)
+    rows = rows[
+        2.0 * rows.batch_size * rows.num_heads * rows.head_dim * rows.isl.astype(float) ** 2 >= MIN_FLOP
+    ]
+    return rows.assign(log_s=np.log(rows.latency * MILLISECOND), peak=system.bf16_flop_per_s).reset_index(
+        drop=True
+    )
 
 
 def gemm_model(constants: KernelConstants, rows: pd.DataFrame, element_bytes: float) -> Floats:
-    """Returns seconds as the tables time them: an 8-bit product includes bringing its left input to 8 bits."""
+    """Returns seconds as the tables time them: with bringing the left input to 8 bits, where it is."""
     m, n, k = (rows[axis].to_numpy(float) for axis in "mnk")
     bandwidth = rows.bandwidth.to_numpy(float)
-    product_s = gemm_time_s(m=m, n=n, k=k, bytes_per_element=element_bytes, peak_flop_per_s=rows.peak.to_numpy(float),
-                            memory_bytes_per_s=bandwidth, constants=constants)  # fmt: skip
+    product_s = gemm_time_s(
+        m=m,
+        n=n,
+        k=k,
+        bytes_per_element=element_bytes,
+        peak_flop_per_s=rows.peak.to_numpy(float),
+        memory_bytes_per_s=bandwidth,
+        constants=constants,
+    )
     cast_bytes = constants.cast_bytes_per_element * m * k
     cast_s = memory_bound_time_s(num_bytes=cast_bytes, memory_bytes_per_s=bandwidth, constants=constants)
     return product_s + np.where(cast_bytes > 0, cast_s, 0.0)
@@ -155,51 +202,38 @@ def gemm_model(constants: KernelConstants, rows: pd.DataFrame, element_bytes: fl
 def attention_model(constants: KernelConstants, rows: pd.DataFrame) -> Floats:
     """Returns seconds of the causal forward pass."""
     length = rows.isl.to_numpy(float)
-    return attention_time_s(tokens=rows.batch_size.to_numpy(float) * length, sequence_length=length,
-                            num_heads=rows.num_heads.to_numpy(float), head_dim=rows.head_dim.to_numpy(float),
-                            bf16_flop_per_s=rows.peak.to_numpy(float), constants=constants)  # fmt: skip
+    return attention_time_s(
+        tokens=rows.batch_size.to_numpy(float) * length,
+        sequence_length=length,
+        num_heads=rows.num_heads.to_numpy(float),
+        head_dim=rows.head_dim.to_numpy(float),
+        bf16_flop_per_s=rows.peak.to_numpy(float),
+        constants=constants,
+    )
 
 
 def log_error(model: Model, values: dict[str, float], rows: pd.DataFrame) -> Floats:
     """Returns log(predicted / measured) of every row."""
-    return np.log(model(constants_of(values), rows)) - rows.log_s.to_numpy()
+    return np.asarray(np.log(model(constants_of(values), rows)) - rows.log_s.to_numpy())
 
 
-def fit(
-    model: Model, rows: pd.DataFrame, fixed: dict[str, float], start: dict[str, float], bounds: dict[str, tuple[float, float]]
+def fit_rows(
+    model: Model,
+    rows: pd.DataFrame,
+    fixed: dict[str, float],
+    start: dict[str, float],
+    bounds: dict[str, tuple[float, float]],
 ) -> tuple[dict[str, float], str]:
-    """Returns the fitted constants and their error on the held-out rows."""
-    held_out = np.arange(len(rows)) % HOLD_OUT_EVERY == 0
-    names = list(start)
-
-    def residual(logs: Floats) -> Floats:
-        return log_error(model, fixed | dict(zip(names, np.exp(logs), strict=True)), rows[~held_out])
-
-    low, high = (np.log([bounds[name][side] for name in names]) for side in (0, 1))
-    found = least_squares(residual, np.log(list(start.values())), bounds=(low, high), loss="soft_l1", f_scale=OUTLIER_SCALE)
-    values = dict(zip(names, np.exp(found.x).tolist(), strict=True))
-    return values, describe(log_error(model, fixed | values, rows[held_out]), "held out")
-
-
-def describe(errors: Floats, what: str) -> str:
-    """Returns mean and median absolute error and median bias, in percent."""
-    absolute = np.abs(np.expm1(errors))
-    return (f"{what}: mean {absolute.mean():.1%}, median {np.median(absolute):.1%}, "
-            f"bias {np.median(np.expm1(errors)):+.1%}, n={len(errors)}")  # fmt: skip
+    """Returns the constants fitted to the rows, and their error on the held-out ones."""
+    return fit(lambda values: log_error(model, fixed | values, rows), start, bounds)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class KernelLine(Line):
     """One row of the shipped file."""
 
     family: str
     dtype: str
-    constant: str
-    value: float
-    unit: str
-    fitted_on: str
-    error: str
-    source: str
 
 
 GEMM_SOURCE = "aiconfigurator-core 0.12.0, systems/data gemm_perf"
@@ -207,76 +241,111 @@ ATTENTION_SOURCE = "aiconfigurator-core 0.12.0, systems/data context_attention_p
 CEILING_SOURCE = "Bekman, Machine Learning Engineering, maximum achievable matmul FLOPS"
 
 
-def lines_of(family: str, dtype: str, values: dict[str, float], fitted_on: str, error: str, source: str) -> list[Line]:
+def lines_of(
+    family: str, dtype: str, values: dict[str, float], fitted_on: str, error: str, source: str
+) -> list[KernelLine]:
     """Returns one line per constant."""
     return [
-        Line(family=family, dtype=dtype, constant=name, value=float(f"{value:.4g}"), unit=UNITS.get(name, "fraction"),
-             fitted_on=fitted_on, error=error, source=source)
+        KernelLine(
+            family=family,
+            dtype=dtype,
+            constant=name,
+            value=float(f"{value:.4g}"),
+            unit=UNITS.get(name, "fraction"),
+            fitted_on=fitted_on,
+            error=error,
+            source=source,
+        )
         for name, value in values.items()
-    ]  # fmt: skip
+    ]
 
 
-def fit_family(tables: Path, family: Family, head_ramp: float | None) -> list[Line]:
-    """Returns the lines of one family; `head_ramp` is taken over where only one head dimension was measured."""
+def fit_family(tables: Path, family: Family, head_ramp: float | None) -> list[KernelLine]:
+    """Returns the lines of one family; `head_ramp` is taken over where one head dimension was measured."""
     folders = " ".join(system.folder for system in family.systems)
     launch = {"launch_s": min(read_launch_s(tables, system) for system in family.systems)}
     rows = pd.concat([read_gemms(tables, system, "bf16") for system in family.systems], ignore_index=True)
-    gemm, error = fit(lambda c, r: gemm_model(c, r, 2.0), rows, launch, GEMM_START | {"memory_fraction": 0.8}, GEMM_BOUNDS)
+    gemm, error = fit_rows(
+        lambda c, r: gemm_model(c, r, 2.0), rows, launch, GEMM_START | {"memory_fraction": 0.8}, GEMM_BOUNDS
+    )
     lines = lines_of(family.name, "bf16", gemm, f"{folders}: {len(rows)} products", error, GEMM_SOURCE)
     lines += lines_of(family.name, "bf16", launch, f"{folders}: quickest products", "", GEMM_SOURCE)
-    lines += lines_of(family.name, "bf16", {"cast_bytes_per_element": 0.0}, "definition", "", "16-bit inputs need no cast")
+    lines += lines_of(
+        family.name, "bf16", {"cast_bytes_per_element": 0.0}, "definition", "", "16-bit inputs need no cast"
+    )
     lines += fit_attention(tables, family, launch, head_ramp)
     ceiling = {"matmul_ceiling_fraction": family.systems[0].bf16_ceiling_fraction}
     lines += lines_of(family.name, "bf16", ceiling, "published", "", CEILING_SOURCE)
     for name, (value, source) in PUBLISHED.items():
-        lines += lines_of(family.name, "bf16", {name: value}, "published", "measured on one A100 only", source)
+        lines += lines_of(
+            family.name, "bf16", {name: value}, "published", "measured on one A100 only", source
+        )
     if np.isfinite(family.systems[0].fp8_flop_per_s):
         lines += fit_fp8(tables, family, launch | {"memory_fraction": gemm["memory_fraction"]})
     return lines
 
 
-def fit_attention(tables: Path, family: Family, launch: dict[str, float], head_ramp: float | None) -> list[Line]:
+def fit_attention(
+    tables: Path, family: Family, launch: dict[str, float], head_ramp: float | None
+) -> list[KernelLine]:
     """Returns the attention lines of one family."""
-    rows = pd.concat([read_attention(tables, system, family.attention_kernel) for system in family.systems], ignore_index=True)
+    rows = pd.concat(
+        [read_attention(tables, system, family.attention_kernel) for system in family.systems],
+        ignore_index=True,
+    )
     folders = " ".join(system.folder for system in family.systems)
     if head_ramp is None:
         fixed, start = launch, ATTENTION_START | {"attention_ramp_head_dim": 50.0}
     else:
         fixed, start = launch | {"attention_ramp_head_dim": head_ramp}, ATTENTION_START
-    values, error = fit(attention_model, rows, fixed, start, ATTENTION_BOUNDS)
+    values, error = fit_rows(attention_model, rows, fixed, start, ATTENTION_BOUNDS)
     fitted_on = f"{folders} {family.attention_kernel}: {len(rows)} prefills"
     lines = lines_of(family.name, "bf16", values, fitted_on, error, ATTENTION_SOURCE)
     if head_ramp is not None:
         taken = {"attention_ramp_head_dim": head_ramp}
-        lines += lines_of(family.name, "bf16", taken, "hopper", "only head dimension 128 was measured", ATTENTION_SOURCE)
+        lines += lines_of(
+            family.name, "bf16", taken, "hopper", "only head dimension 128 was measured", ATTENTION_SOURCE
+        )
     return lines
 
 
-def fit_fp8(tables: Path, family: Family, fixed: dict[str, float]) -> list[Line]:
+def fit_fp8(tables: Path, family: Family, fixed: dict[str, float]) -> list[KernelLine]:
     """Returns the fp8 lines of one family; memory fraction and launch stay those of bf16."""
     rows = pd.concat([read_gemms(tables, system, "fp8") for system in family.systems], ignore_index=True)
     start = GEMM_START | {"cast_bytes_per_element": 3.0}
-    values, error = fit(lambda c, r: gemm_model(c, r, 1.0), rows, fixed, start, GEMM_BOUNDS)
+    values, error = fit_rows(lambda c, r: gemm_model(c, r, 1.0), rows, fixed, start, GEMM_BOUNDS)
     folders = " ".join(system.folder for system in family.systems)
-    lines = lines_of(family.name, "fp8", values, f"{folders}: {len(rows)} products with cast", error, GEMM_SOURCE)
+    lines = lines_of(
+        family.name, "fp8", values, f"{folders}: {len(rows)} products with cast", error, GEMM_SOURCE
+    )
     ceiling = {"matmul_ceiling_fraction": family.systems[0].fp8_ceiling_fraction}
     return lines + lines_of(family.name, "fp8", ceiling, "published", "", CEILING_SOURCE)
 
 
-def default_lines(tables: Path, hopper: list[Line]) -> list[Line]:
+def default_lines(tables: Path, hopper: list[KernelLine]) -> list[KernelLine]:
     """Returns Hopper's lines as `default`, with the error they make on families they were not fitted on."""
-    errors = {(name, dtype): error for dtype in ("bf16", "fp8")
-              for name, error in transfer_errors(tables, hopper, dtype).items()}  # fmt: skip
-    rule = "hopper's constants; peak fractions scaled by the accelerator's own matmul ceiling where it is known"
+    errors = {
+        (name, dtype): error
+        for dtype in ("bf16", "fp8")
+        for name, error in transfer_errors(tables, hopper, dtype).items()
+    }
+    rule = (
+        "hopper's constants; peak fractions scaled by the accelerator's own matmul ceiling where it is known"
+    )
     return [
-        replace(line, family="default", fitted_on=f"hopper ({line.fitted_on})", source=rule,
-                error=errors.get((line.constant, line.dtype), "not measured on other families"))
+        replace(
+            line,
+            family="default",
+            fitted_on=f"hopper ({line.fitted_on})",
+            source=rule,
+            error=errors.get((line.constant, line.dtype), "not measured on other families"),
+        )
         for line in hopper
-    ]  # fmt: skip
+    ]
 
 
-def transfer_errors(tables: Path, hopper: list[Line], dtype: str) -> dict[str, str]:
-    """Returns by constant how Hopper's constants, scaled by the ceilings, do on all shapes of other families."""
+def transfer_errors(tables: Path, hopper: list[KernelLine], dtype: str) -> dict[str, str]:
+    """Returns by constant how Hopper's, scaled by the ceilings, do on all shapes of other families."""
     values = {line.constant: line.value for line in hopper if line.dtype == "bf16"}
     values |= {line.constant: line.value for line in hopper if line.dtype == dtype}
     element_bytes = 2.0 if dtype == "bf16" else 1.0
@@ -286,20 +355,26 @@ def transfer_errors(tables: Path, hopper: list[Line], dtype: str) -> dict[str, s
         ceiling = system.bf16_ceiling_fraction if dtype == "bf16" else system.fp8_ceiling_fraction
         if np.isnan(ceiling):
             continue
-        peaks = {name: min(values[name] * ceiling / values["matmul_ceiling_fraction"], 1.0)
-                 for name in ("gemm_peak_fraction", "attention_peak_fraction")}  # fmt: skip
+        peaks = {
+            name: min(values[name] * ceiling / values["matmul_ceiling_fraction"], 1.0)
+            for name in ("gemm_peak_fraction", "attention_peak_fraction")
+        }
         rows = read_gemms(tables, system, dtype)
         errors = log_error(lambda c, r: gemm_model(c, r, element_bytes), values | peaks, rows)
         products.append(describe(errors, system.folder))
         rows = read_attention(tables, system, family.attention_kernel)
         attention.append(describe(log_error(attention_model, values | peaks, rows), system.folder))
-    return dict.fromkeys(GEMM_BOUNDS, "; ".join(products)) | dict.fromkeys(ATTENTION_BOUNDS, "; ".join(attention))
+    return dict.fromkeys(GEMM_BOUNDS, "; ".join(products)) | dict.fromkeys(
+        ATTENTION_BOUNDS, "; ".join(attention)
+    )
 
 
 def main() -> None:
     """Fits every family, prints the errors and writes the file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", type=Path, required=True, help="folder systems/data of aiconfigurator-core")
+    parser.add_argument(
+        "--tables", type=Path, required=True, help="folder systems/data of aiconfigurator-core"
+    )
     tables = parser.parse_args().tables
     hopper, *others = FAMILIES
     lines = fit_family(tables, hopper, head_ramp=None)
@@ -308,12 +383,7 @@ def main() -> None:
     for family in others:
         lines += fit_family(tables, family, head_ramp if family.name == "ampere" else None)
     lines += default
-    for line in lines:
-        print(f"{line.family:10} {line.dtype:5} {line.constant:28} {line.value:12.6g}  {line.error}")
-    with OUTPUT.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=[field.name for field in fields(Line)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(line) for line in lines)
+    write_lines(OUTPUT, lines)
 
 
 if __name__ == "__main__":

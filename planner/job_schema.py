@@ -54,7 +54,7 @@ FORMS = (
     Form(
         model=Workload,
         field="model",
-        written="model of the catalogue, {config: path to a config.json}, or the fields of ModelShape",
+        written="model of the catalogue, {config: path of a config.json}, or the fields of ModelShape",
     ),
     Form(
         model=Workload,
@@ -66,8 +66,8 @@ FORMS = (
         field="global_batch_tokens",
         written="number, unless global_batch_size is given",
         default="",
-        meaning="Tokens per optimizer step; rounded to the nearest multiple of 64 sequences, or to whole "
-        "sequences (at least 1) where that multiple would be 0.",
+        meaning="Tokens per optimizer step, at least one sequence; rounded to the nearest multiple of 64 "
+        "sequences, or to whole sequences where that multiple would be 0.",
     ),
     Form(
         model=ModelShape,
@@ -76,7 +76,11 @@ FORMS = (
         meaning="`config.json` as published with the weights; stands alone or with `name` in the place of all "
         "other fields.",
     ),
-    Form(model=Offer, field="accelerator", written="accelerator of the catalogue, or the fields of Accelerator"),
+    Form(
+        model=Offer,
+        field="accelerator",
+        written="accelerator of the catalogue, or the fields of Accelerator",
+    ),
     Form(
         model=Offer,
         field="node",
@@ -121,6 +125,13 @@ LONG_FORMS: dict[str, tuple[str, ...]] = {
 def form_of(model: type[Record], field: str) -> Form | None:
     """Returns how a field is written, or `None` where files follow the domain type."""
     return next((form for form in FORMS if form.model is model and form.field == field), None)
+
+
+def long_form(field: str, value: object) -> object:
+    """Returns the mapping that a single value of a field stands for; any other value as it is."""
+    if field in LONG_FORMS and isinstance(value, (str, int, float)):
+        return dict.fromkeys(LONG_FORMS[field], value)
+    return value
 
 
 def known_fields(model: type[Record]) -> tuple[str, ...]:

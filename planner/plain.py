@@ -67,7 +67,9 @@ def _plain_number(value: Real, location: Location, findings: Findings) -> float 
     return None
 
 
-def _plain_mapping(value: Mapping[object, object] | Mapping[str, object], location: Location, findings: Findings) -> dict[str, object]:
+def _plain_mapping(
+    value: Mapping[object, object] | Mapping[str, object], location: Location, findings: Findings
+) -> dict[str, object]:
     copy: dict[str, object] = {}
     for key, item in value.items():
         if isinstance(key, str) and _plain_text(key, (*location, str(key)), findings) is not None:

@@ -63,6 +63,10 @@ class Findings:
         """Keeps what validation finds at a place and below it out of the report."""
         self._hidden.add(location)
 
+    def is_hidden(self, location: Location) -> bool:
+        """Returns whether a problem was reported, or hidden, at a place or above it."""
+        return any(location[: len(hidden)] == hidden for hidden in self._hidden)
+
     def rename(self, resolved: Location, written: Location) -> None:
         """Reports what is found at a resolved place under the place where the user wrote it."""
         self._written[resolved] = written
@@ -71,7 +75,7 @@ class Findings:
         """Reports what pydantic found, rewritten into the rules of this module."""
         for detail in error.errors(include_url=False):
             location = tuple(step for step in detail["loc"] if step != "[key]")
-            if not any(location[: len(hidden)] == hidden for hidden in self._hidden):
+            if not self.is_hidden(location):
                 written = self._as_written(location)
                 self._append(written, _shown_input(detail), _rule(detail, location))
 

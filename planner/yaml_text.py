@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Hashable
 from pathlib import Path
+from typing import cast
 
 import yaml
 
@@ -42,12 +43,16 @@ def parse_text(text: str, *, source: str) -> object:
     Raises:
         InputError: the text is empty or breaks the syntax; the message names line and column.
     """
-    if re.match(r'\s*\{\s*["}]', text):
-        return _parse_json(text, source)
-    document = _parse_yaml(text, source)
+    document = parse_value(text, source=source)
     if document is None:
         raise _error("is empty: write at least workload, offers and site", source)
     return document
+
+
+def parse_value(text: str, *, source: str) -> object:
+    """Returns one value, `None` for an empty text; raises `InputError` as `parse_text` does."""
+    is_json = re.match(r'\s*\{\s*["}]', text)
+    return _parse_json(text, source) if is_json else _parse_yaml(text, source)
 
 
 def _error(rule: str, source: str) -> InputError:
@@ -100,12 +105,13 @@ def _parse_toml(text: str, source: str) -> object:
 
 def _parse_yaml(text: str, source: str) -> object:
     try:
-        return yaml.load(text, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader with fewer tags
+        document: object = _PlainLoader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         raise _error(_marked_rule(error), source) from None
     except yaml.YAMLError as error:
         rule = " ".join(str(error).split("\n")[0].split())
         raise _error(f"not valid YAML: {rule}", source) from None
+    return document
 
 
 def _marked_rule(error: yaml.MarkedYAMLError) -> str:
@@ -141,7 +147,7 @@ class _PlainLoader(yaml.SafeLoader):
     depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event = self.peek_event()
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call] # PyYAML's stubs leave it out
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             self._refuse("anchors (&) and aliases (*) are not supported: write the values out", event)
         if getattr(event, "tag", None) not in (None, "!"):
@@ -171,7 +177,8 @@ class _PlainLoader(yaml.SafeLoader):
         return float(str(node.value).replace(".inf", "inf").replace(".nan", "nan"))
 
     def _refuse(self, rule: str, where: yaml.Event | yaml.Node) -> None:
-        raise yaml.constructor.ConstructorError(None, None, rule, where.start_mark)
+        mark = cast("yaml.Mark", where.start_mark)
+        raise yaml.constructor.ConstructorError(None, None, rule, mark)
 
 
 _PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_integer)
@@ -181,8 +188,10 @@ _CORE_SCHEMA = {
     "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     "int": (r"[-+]?[0-9]+(?:_[0-9]+)*", list("-+0123456789")),
     "float": (
-        r"[-+]?(?:[0-9]+(?:_[0-9]+)*\.?|(?:[0-9]+(?:_[0-9]+)*)?\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
-        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        (
+            r"[-+]?(?:[0-9]+(?:_[0-9]+)*\.?|(?:[0-9]+(?:_[0-9]+)*)?\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+            r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+        ),
         list("-+.0123456789"),
     ),
 }

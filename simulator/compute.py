@@ -62,8 +62,8 @@ class KernelConstants(Table):
     launch_s: Floats
     """Duration of a kernel that does nothing."""
     cast_bytes_per_element: Floats
-    """Bytes moved to bring one input element into the number format; 0 for 16 bits. Not part of `gemm_time_s`:
-    whoever casts pays through `memory_bound_time_s`."""
+    """Bytes moved to bring one input element into the number format; 0 for 16 bits. Not part of
+    `gemm_time_s`: whoever casts pays through `memory_bound_time_s`."""
     weight_gradient_fraction: Floats
     """Speed of a weight-gradient product relative to a forward one of the same shape."""
     attention_peak_fraction: Floats
@@ -92,7 +92,9 @@ def kernel_constants(
             peak fractions are scaled by its ratio to the ceiling of the accelerator they were fitted on:
             a power-limited card of the same family, or another vendor's chip, is slower by that ratio.
     """
-    records = [_constants(family, number_format) for family, number_format in zip(families, formats, strict=True)]
+    records = [
+        _constants(family, number_format) for family, number_format in zip(families, formats, strict=True)
+    ]
     columns = {name: np.array([record[name] for record in records]) for name in KernelConstants.names()}
     scale = np.asarray(ceiling_fractions) / columns["matmul_ceiling_fraction"]
     scale = np.where(np.isnan(scale), 1.0, scale)
@@ -129,7 +131,9 @@ def gemm_time_s(
         num_gemms: Products in a grouped or batched kernel, such as one per expert or head.
         weight_gradient: Whether the product is a weight gradient, added to a 32-bit buffer.
     """
-    fraction = constants.gemm_peak_fraction * np.where(weight_gradient, constants.weight_gradient_fraction, 1.0)
+    fraction = constants.gemm_peak_fraction * np.where(
+        weight_gradient, constants.weight_gradient_fraction, 1.0
+    )
     padded_flop = 2.0 * (num_gemms * m * n + constants.gemm_fill_elements) * (k + constants.gemm_ramp_depth)
     output_bytes = np.where(weight_gradient, ACCUMULATE_BYTES, OUTPUT_BYTES)
     moved_bytes = num_gemms * (bytes_per_element * k * (m + n) + output_bytes * m * n)

@@ -6,6 +6,7 @@ each with its source.
 
 from __future__ import annotations
 
+import math
 from typing import Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -40,6 +41,8 @@ class Accelerator(Record):
     """Dense peak of 16-bit matrix products."""
     fp8_flop_per_s: PositiveFloat | None = None
     """Dense peak of 8-bit floating-point matrix products; left out where the chip has none."""
+    measured_bf16_flop_per_s: PositiveFloat | None = None
+    """Fastest dense 16-bit matrix product that anyone measured; left out where nobody published one."""
     thermal_design_power_w: PositiveFloat
     """Power limit of the accelerator (TDP)."""
     idle_power_w: PositiveFloat
@@ -48,6 +51,11 @@ class Accelerator(Record):
     """Bandwidth to the other accelerators of its link domain (NVLink, xGMI, ICI), per direction."""
     embodied_kgco2e: float = Field(ge=0)
     """Greenhouse gases of making the accelerator with its share of the board, cradle to gate."""
+
+    @property
+    def matmul_ceiling_fraction(self) -> float:
+        """Fastest measured 16-bit matrix product as a share of the peak; NaN where nobody measured it."""
+        return (self.measured_bf16_flop_per_s or math.nan) / self.bf16_flop_per_s
 
     def peak_flop_per_s(self, precision: Precision) -> float | None:
         """Returns the dense peak for a number format, or `None` where the chip lacks it."""

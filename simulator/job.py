@@ -51,6 +51,11 @@ class Workload(Record):
         return float(self.global_batch_size) * self.sequence_length
 
     @property
+    def wire_bytes(self) -> int:
+        """Bytes of one gradient on the wire."""
+        return self.sync_bytes or self.gradient_bytes
+
+    @property
     def num_steps(self) -> float:
         """Optimizer steps of the whole run."""
         return self.tokens / self.tokens_per_step

@@ -90,7 +90,10 @@ class Rank:
         return np.where(self.plans.precision == Precision.FP8.code, 1.0, 2.0)
 
     def gemm_s(self, m: Floats, n: Floats, k: Floats, num_gemms: Floats | float = 1.0) -> tuple[Floats, Floats]:
-        """Forward and backward (input and weight gradient) of a product (m, k) x (k, n)."""
+        """Forward and backward (input and weight gradient) of a product (m, k) x (k, n).
+
+        With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
+        """
 
         def price(m: Floats, n: Floats, k: Floats, *, weight_gradient: bool = False) -> Floats:
             return gemm_time_s(
@@ -105,7 +108,10 @@ class Rank:
                 weight_gradient=weight_gradient,
             )
 
-        return price(m, n, k), price(m, k, n) + price(k, n, m, weight_gradient=True)
+        casts = self.kernels.cast_bytes_per_element * num_gemms * m
+        forward_s = price(m, n, k) + self.memory_bound_s(casts * k, 0.0)
+        backward_s = price(m, k, n) + price(k, n, m, weight_gradient=True) + self.memory_bound_s(casts * n, 0.0)
+        return forward_s, backward_s
 
     def memory_bound_s(self, num_bytes: Floats, num_kernels: float) -> Floats:
         """Operators that only move data."""
@@ -290,20 +296,25 @@ def _tensor_collectives(rank: Rank, core_s: Floats) -> tuple[Floats, Floats]:
     hidden_bytes = ACTIVATION_BYTES * rank.tokens * rank.workload.model.hidden_size
     members = np.minimum(t, domain)
     if rank.workload.has_sequence_parallel:
-        gather_s = all_gather_s(hidden_bytes, t, members, links)
-        tensor_s = 2.0 * (gather_s + reduce_scatter_s(hidden_bytes, t, members, links))
+        gather_s = all_gather_s(num_bytes=hidden_bytes, group_size=t, members_per_domain=members, links=links)
+        scatter_s = reduce_scatter_s(num_bytes=hidden_bytes, group_size=t, members_per_domain=members, links=links)
+        tensor_s = 2.0 * (gather_s + scatter_s)
     else:
-        tensor_s = 2.0 * all_reduce_s(hidden_bytes, t, members, links)
+        tensor_s = 2.0 * all_reduce_s(
+            num_bytes=hidden_bytes, group_size=t, members_per_domain=members, links=links
+        )
     qk_dim, value_dim = rank.workload.model.attention_dims
     kv_heads = np.maximum(1.0, rank.workload.model.num_kv_heads / t)
     ring_bytes = ACTIVATION_BYTES * rank.tokens * c * kv_heads * (qk_dim + value_dim)
-    ring_s = all_gather_s(ring_bytes, c, members_per_domain(domain, t, c), links)
+    ring_s = all_gather_s(
+        num_bytes=ring_bytes, group_size=c, members_per_domain=members_in_domain(domain, t, c), links=links
+    )
     context_forward_s = np.maximum(0.0, ring_s - core_s)
     context_backward_s = np.maximum(0.0, 2.0 * ring_s - 2.0 * core_s)
     return tensor_s + context_forward_s, tensor_s + context_backward_s
 
 
-def members_per_domain(domain: Floats, stride: Floats, group_size: Floats) -> Floats:
+def members_in_domain(domain: Floats, stride: Floats, group_size: Floats) -> Floats:
     """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`."""
     return np.clip(domain // stride, 1, group_size)
 
@@ -315,7 +326,8 @@ def _expert_collectives(rank: Rank) -> Floats:
     t, e = rank.plans.tensor_parallel, rank.plans.expert_parallel
     routed = rank.tokens / t * experts.experts_per_token
     sent_bytes = ACTIVATION_BYTES * routed * rank.workload.model.hidden_size
-    return 2.0 * all_to_all_s(sent_bytes, e, np.minimum(e, rank.offers.link_domain_size), rank.links)
+    members = np.minimum(e, rank.offers.link_domain_size)
+    return 2.0 * all_to_all_s(num_bytes=sent_bytes, group_size=e, members_per_domain=members, links=rank.links)
 
 
 def embedding(rank: Rank) -> PartTimes:
@@ -342,7 +354,8 @@ def output_layer(rank: Rank) -> PartTimes:
     forward_s, backward_s = rank.gemm_s(rank.tokens, vocabulary, h)
     loss_s = rank.memory_bound_s(LOSS_BYTES_PER_LOGIT * rank.tokens * vocabulary, 4.0)
     hidden_bytes = ACTIVATION_BYTES * rank.tokens * h
-    comm_s = all_gather_s(hidden_bytes, t, np.minimum(t, rank.offers.link_domain_size), rank.links)
+    members = np.minimum(t, rank.offers.link_domain_size)
+    comm_s = all_gather_s(num_bytes=hidden_bytes, group_size=t, members_per_domain=members, links=rank.links)
     zero = np.zeros(len(t))
     return PartTimes(
         forward_compute_s=forward_s * rank.compute_slowdown + loss_s,

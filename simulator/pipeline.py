@@ -124,7 +124,7 @@ def play_pipelines(**columns: Unpack[PipelineColumns]) -> PipelineTimes:
     num_blocks = min(num_designs, get_num_threads())
     if num_blocks > 1:
         play_blocks(batch, results, num_blocks)
-    elif num_designs == 1:
+    elif num_blocks == 1:
         play_block(batch, results, 0, 1)
     return PipelineTimes(**results._asdict())
 

@@ -35,7 +35,7 @@ _SPAN = np.dtype([(name, np.float64) for name in _SPAN_FIELDS])
 
 
 class PipelineBatch(NamedTuple):
-    """The columns of `simulator.pipeline.PipelineColumns` as the kernels read them: of one type each, contiguous."""
+    """`simulator.pipeline.PipelineColumns` as the kernels read them: of one type each, contiguous."""
 
     num_stages: IntArray
     num_chunks_per_stage: IntArray

@@ -13,7 +13,6 @@ from scipy.special import pdtrc
 
 from simulator.checkpoint import CheckpointTable
 from simulator.job import Job
-from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.run_events import (
     BackPressure,
@@ -26,6 +25,10 @@ from simulator.run_events import (
 from simulator.step import StepTable
 from simulator.table import Booleans, Floats, Table
 from simulator.units import DAY
+
+
+GPUS_PER_COUNTED_NODE = 8.0
+"""Published failure rates count nodes of eight accelerators; a larger or smaller node fails in proportion."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +75,10 @@ class _RunInputs:
 
 
 def expected_run(
-    job: Job, plans: PlanTable, offers: OfferTable, steps: StepTable, checkpoints: CheckpointTable
+    job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable
 ) -> RunTable:
     """Returns the expected run of each design."""
-    inputs = _inputs(job, plans, offers, checkpoints)
+    inputs = _inputs(job, plans, checkpoints)
     work_s = job.workload.num_steps * steps.step_time_s
     ledger = expected_ledger(
         work_s=work_s * inputs.slowdown,
@@ -116,7 +119,6 @@ def expected_run(
 def replicate_runs(
     job: Job,
     plans: PlanTable,
-    offers: OfferTable,
     steps: StepTable,
     checkpoints: CheckpointTable,
     *,
@@ -127,7 +129,7 @@ def replicate_runs(
 
     The straggler slow-down of a replication is drawn from the fleet's distribution instead of its mean.
     """
-    inputs = _inputs(job, plans, offers, checkpoints)
+    inputs = _inputs(job, plans, checkpoints)
     work_s = job.workload.num_steps * steps.step_time_s
     slowdowns = _straggler_slowdowns(job, num_replications, seed)
     return simulate_runs(
@@ -153,9 +155,9 @@ def _straggler_slowdowns(job: Job, num_replications: int, seed: int) -> Floats:
     return 1.0 + np.exp(reliability.straggler_log_mean + reliability.straggler_log_deviation * normal)
 
 
-def _inputs(job: Job, plans: PlanTable, offers: OfferTable, checkpoints: CheckpointTable) -> _RunInputs:
-    mtbf_s = mean_time_between_failures_s(job, plans, offers)
-    restart_s = _restart_s(job, plans, offers) + checkpoints.load_s
+def _inputs(job: Job, plans: PlanTable, checkpoints: CheckpointTable) -> _RunInputs:
+    mtbf_s = mean_time_between_failures_s(job, plans)
+    restart_s = _restart_s(job, plans) + checkpoints.load_s
     best_s = optimal_interval_s(
         mtbf_s=mtbf_s,
         stall_s=checkpoints.stall_s,
@@ -177,24 +179,23 @@ def _inputs(job: Job, plans: PlanTable, offers: OfferTable, checkpoints: Checkpo
     )
 
 
-def mean_time_between_failures_s(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+def mean_time_between_failures_s(job: Job, plans: PlanTable) -> Floats:
     """Returns the mean up-time of the job, `(n,)`: M = 1000 days / (nodes x failures per 1000 node-days)."""
-    nodes_of_eight = plans.num_gpus / 8.0
-    del offers
+    nodes_of_eight = plans.num_gpus / GPUS_PER_COUNTED_NODE
     return 1000.0 * DAY / (nodes_of_eight * job.reliability.failures_per_1000_node_days)
 
 
-def spare_shortage_probability(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+def spare_shortage_probability(job: Job, plans: PlanTable) -> Floats:
     """Returns how likely no spare is left at a failure: P(X >= spares) with X ~ Poisson(nodes in repair)."""
-    in_repair = job.reliability.repair_days * DAY / mean_time_between_failures_s(job, plans, offers)
+    in_repair = job.reliability.repair_days * DAY / mean_time_between_failures_s(job, plans)
     in_repair = in_repair * (1.0 - job.reliability.process_fault_fraction)
     return np.where(plans.num_spare_nodes > 0, pdtrc(plans.num_spare_nodes - 1.0, in_repair), 1.0)
 
 
-def _restart_s(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+def _restart_s(job: Job, plans: PlanTable) -> Floats:
     """From the fault to the first step, without loading; process faults need no other node."""
     restart = job.reliability.restart
-    shortage = spare_shortage_probability(job, plans, offers)
+    shortage = spare_shortage_probability(job, plans)
     replace_s = shortage * restart.replace_from_queue_s + (1.0 - shortage) * restart.replace_from_spare_s
     node_fault_fraction = 1.0 - job.reliability.process_fault_fraction
     return (

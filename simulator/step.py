@@ -18,7 +18,7 @@ from simulator.layer_costs import (
     dense_layer,
     embedding,
     expert_layer,
-    members_per_domain,
+    members_in_domain,
     output_layer,
 )
 from simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES, num_micro_batches
@@ -164,14 +164,14 @@ def _chunk_parameters(rank: Rank, chunks: Chunks) -> tuple[Floats, Floats]:
 def _replica_group(rank: Rank) -> tuple[Floats, Floats]:
     """Size of the group that shares gradients, and its members in one link domain."""
     size = rank.plans.data_parallel * rank.plans.context_parallel
-    return size, members_per_domain(rank.offers.link_domain_size, rank.plans.tensor_parallel, size)
+    return size, members_in_domain(rank.offers.link_domain_size, rank.plans.tensor_parallel, size)
 
 
 def _expert_replica_group(rank: Rank) -> tuple[Floats, Floats]:
     """The same for the weights of routed experts, whose replicas are e ranks apart."""
     plans = rank.plans
     size = plans.data_parallel * plans.context_parallel * plans.tensor_parallel // plans.expert_parallel
-    return size, members_per_domain(rank.offers.link_domain_size, plans.expert_parallel, size)
+    return size, members_in_domain(rank.offers.link_domain_size, plans.expert_parallel, size)
 
 
 def _sync_of(rank: Rank, weights: Floats, size: Floats, members: Floats) -> tuple[Floats, Floats]:
@@ -180,13 +180,13 @@ def _sync_of(rank: Rank, weights: Floats, size: Floats, members: Floats) -> tupl
     0: all-reduce of gradients. 1: reduce-scatter of gradients, gather of weights. 2 and 3 reduce gradients in every
     micro-batch (`_shard_collectives`); 2 still gathers the weights once per step.
     """
-    workload, stage = rank.workload, rank.plans.zero_stage[:, None]
-    gradient_bytes = weights * (workload.sync_bytes or workload.gradient_bytes)
-    links = rank.links.expanded()
-    size, members = size[:, None], members[:, None]
-    reduced_s = all_reduce_s(gradient_bytes, size, members, links)
-    scattered_s = reduce_scatter_s(gradient_bytes, size, members, links)
-    gathered_s = all_gather_s(weights * WEIGHT_BYTES, size, members, links)
+    stage = rank.plans.zero_stage[:, None]
+    gradient_bytes = weights * rank.workload.wire_bytes
+    links = rank.links.take((slice(None), None))
+    group = {"group_size": size[:, None], "members_per_domain": members[:, None]}
+    reduced_s = all_reduce_s(num_bytes=gradient_bytes, **group, links=links)
+    scattered_s = reduce_scatter_s(num_bytes=gradient_bytes, **group, links=links)
+    gathered_s = all_gather_s(num_bytes=weights * WEIGHT_BYTES, **group, links=links)
     gradient_s = np.select([stage == 0, stage == 1], [reduced_s, scattered_s], 0.0)
     return gradient_s, np.where((stage == 1) | (stage == 2), gathered_s, 0.0)
 
@@ -202,20 +202,24 @@ def _shard_collectives(rank: Rank, parts: _Parts) -> tuple[Floats, Floats]:
     weights = (model.expert_layer_shared_parameters if model.experts else model.dense_layer_parameters) / (
         plans.tensor_parallel
     )
-    size, members = _replica_group(rank)
-    gather_s = all_gather_s(weights * WEIGHT_BYTES, size, members, rank.links)
-    gradient_bytes = weights * (rank.workload.sync_bytes or rank.workload.gradient_bytes)
-    reduce_s = reduce_scatter_s(gradient_bytes, size, members, rank.links)
+    gather_s, reduce_s = _layer_traffic(rank, weights, *_replica_group(rank))
     if model.experts:
         routed = model.experts.num_experts * model.expert_parameters / plans.expert_parallel
-        expert_size, expert_members = _expert_replica_group(rank)
-        gather_s = gather_s + all_gather_s(routed * WEIGHT_BYTES, expert_size, expert_members, rank.links)
-        routed_bytes = routed * (rank.workload.sync_bytes or rank.workload.gradient_bytes)
-        reduce_s = reduce_s + reduce_scatter_s(routed_bytes, expert_size, expert_members, rank.links)
+        expert_gather_s, expert_reduce_s = _layer_traffic(rank, routed, *_expert_replica_group(rank))
+        gather_s, reduce_s = gather_s + expert_gather_s, reduce_s + expert_reduce_s
     splits_gradients, splits_weights = plans.zero_stage >= 2, plans.zero_stage >= 3
     forward_s = np.where(splits_weights, np.maximum(0.0, gather_s - layer.forward_s), 0.0)
     backward_traffic_s = np.where(splits_gradients, reduce_s, 0.0) + np.where(splits_weights, gather_s, 0.0)
     return forward_s, np.maximum(0.0, backward_traffic_s - layer.backward_s)
+
+
+def _layer_traffic(rank: Rank, weights: Floats, size: Floats, members: Floats) -> tuple[Floats, Floats]:
+    """Gather of some weights `(n,)` and reduce-scatter of their gradients in a group."""
+    gradient_bytes = weights * rank.workload.wire_bytes
+    return (
+        all_gather_s(num_bytes=weights * WEIGHT_BYTES, group_size=size, members_per_domain=members, links=rank.links),
+        reduce_scatter_s(num_bytes=gradient_bytes, group_size=size, members_per_domain=members, links=rank.links),
+    )
 
 
 def _send_s(rank: Rank) -> Floats:
@@ -224,7 +228,7 @@ def _send_s(rank: Rank) -> Floats:
     stride = plans.tensor_parallel * plans.context_parallel * plans.data_parallel
     sent_bytes = WEIGHT_BYTES * rank.tokens * rank.workload.model.hidden_size / plans.tensor_parallel
     is_inside = stride < rank.offers.link_domain_size
-    send_s = point_to_point_s(sent_bytes, is_inside, rank.links)
+    send_s = point_to_point_s(num_bytes=sent_bytes, is_same_domain=is_inside, links=rank.links)
     return np.where(plans.pipeline_parallel > 1, send_s, 0.0)
 
 

@@ -9,39 +9,34 @@ through the API, and the outcome says so.
 
 from __future__ import annotations
 
-import getpass
-import logging
-import os
-import posixpath
-import re
 import uuid
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.errors import StudyError, TrackingError
+from simulator.errors import StudyError
+from studies.mlflow_session import (
+    MAX_KEY_CHARACTERS,
+    MAX_PARAM_CHARACTERS,
+    MAX_TAG_CHARACTERS,
+    check_key,
+    check_texts,
+    mlflow_at,
+    origin_tags,
+    refresh_statistics,
+    writing,
+)
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
     from mlflow import MlflowClient
 
-MAX_KEY_CHARACTERS = 250
-MAX_PARAM_CHARACTERS = 6_000
-MAX_TAG_CHARACTERS = 8_000
-"""Limits of MLflow's client and REST interface (mlflow/utils/validation.py, MLflow 3.17)."""
-
 DESIGNS_PER_TRANSACTION = 2_000
 """About 0.4 s of writing, during which other writers of the store wait."""
-
-BUSY_TIMEOUT_MS = 20_000
-"""How long SQLite waits for another writer: what MLflow's own sessions wait."""
 
 NUM_API_THREADS = 4
 """Concurrent requests to a tracking server; more only queue up in it."""
@@ -49,13 +44,11 @@ NUM_API_THREADS = 4
 LARGEST_FLOAT = float(np.finfo(np.float64).max)
 """What MLflow's database stores write in place of infinity (SqlAlchemyStore.sanitize_metric_value)."""
 
-_TEXT_COLUMNS = frozenset({"key", "value", "run_uuid"})
-_METRIC_COLUMNS = _TEXT_COLUMNS | {"timestamp", "step", "is_nan"}
-KNOWN_COLUMNS: Mapping[str, frozenset[str]] = {
-    "runs": frozenset(
-        "run_uuid name source_type source_name entry_point_name user_id status start_time end_time "
-        "deleted_time source_version lifecycle_stage artifact_uri experiment_id".split()
-    ),
+_TEXT_COLUMNS = "key value run_uuid"
+_METRIC_COLUMNS = "key value run_uuid timestamp step is_nan"
+KNOWN_COLUMNS: Mapping[str, str] = {
+    "runs": "run_uuid name source_type source_name entry_point_name user_id status start_time end_time "
+    "deleted_time source_version lifecycle_stage artifact_uri experiment_id",
     "params": _TEXT_COLUMNS,
     "metrics": _METRIC_COLUMNS,
     "latest_metrics": _METRIC_COLUMNS,
@@ -85,16 +78,21 @@ class RunTable:
     """What to filter by, such as `front`: texts by tag name."""
 
     def __post_init__(self) -> None:
-        _check_texts("run name", self.names, MAX_KEY_CHARACTERS)
+        check_texts("run name", self.names, MAX_KEY_CHARACTERS)
+        if not all(self.names):
+            raise StudyError("a run name is empty: MLflow would invent one")
         for kind, columns in (("param", self.params), ("metric", self.metrics), ("tag", self.tags)):
             for key, values in columns.items():
-                _check_key(kind, key)
+                check_key(kind, key)
                 if len(values) != self.num_runs:
                     raise StudyError(f"{kind} {key!r} has {len(values)} entries for {self.num_runs} designs")
+        for key, numbers in self.metrics.items():
+            if np.asarray(numbers).dtype.kind not in "biuf":
+                raise StudyError(f"metric {key!r} does not hold numbers: must be bool, int or float")
         for key, texts in self.params.items():
-            _check_texts(f"param {key!r}", texts, MAX_PARAM_CHARACTERS)
+            check_texts(f"param {key!r}", texts, MAX_PARAM_CHARACTERS)
         for key, texts in self.tags.items():
-            _check_texts(f"tag {key!r}", texts, MAX_TAG_CHARACTERS)
+            check_texts(f"tag {key!r}", texts, MAX_TAG_CHARACTERS)
 
     @property
     def num_runs(self) -> int:
@@ -156,7 +154,7 @@ def write_runs(
             started_at_ms=started_at_ms,
             tags={**origin_tags(), "mlflow.parentRunId": parent_run_id},
         )
-        engine, obstacle = (None, "asked for") if way == "api" else _engine(client)
+        engine, obstacle = (None, "asked for") if way == "api" else bulk_engine(client)
         if engine is None:
             _write_through_api(client, family, designs)
             return BulkOutcome(num_runs=designs.num_runs, way="api", reason=obstacle)
@@ -164,73 +162,14 @@ def write_runs(
         return BulkOutcome(num_runs=designs.num_runs, way="bulk", reason="")
 
 
-# Speaking with MLflow
-
-
-@contextmanager
-def mlflow_at(uri: str) -> Iterator[None]:
-    """Inside it MLflow is silent, and whatever fails is a TrackingError that names `uri` and the reason."""
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    with _silence():
-        from mlflow.exceptions import MlflowException
-        from sqlalchemy.exc import SQLAlchemyError
-
-        try:
-            yield
-        except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
-            reason = " ".join(str(error).split("(Background on this error")[0].split())[:500]
-            raise TrackingError(f"MLflow store {without_password(uri)}: {reason}") from error
-
-
-def without_password(uri: str) -> str:
-    """Returns `uri` fit to be shown: `***` in place of a password."""
-    password = urlsplit(uri).password
-    return uri.replace(f":{password}@", ":***@", 1) if password else uri
-
-
-def origin_tags() -> dict[str, str]:
-    """Returns the tags with which MLflow's interface says who recorded a run, and with what."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container's user may have no name
-        user = "unknown"
-    return {"mlflow.user": user, "mlflow.source.name": "capplan", "mlflow.source.type": "LOCAL"}
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Keeps MLflow from logging, warning and printing, and leaves its settings as they were.
-
-    What it logs about an error it also raises; its warnings are about its own libraries.
-    """
-    printing = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
-    was_set = os.environ.get(printing)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import mlflow  # noqa: F401  (sets the levels of its loggers)
-
-        levels = {logger: logger.level for logger in map(logging.getLogger, ("mlflow", "alembic"))}
-        try:
-            os.environ[printing] = "true"
-            for logger in levels:
-                logger.setLevel(logging.CRITICAL)
-            yield
-        finally:
-            for logger, level in levels.items():
-                logger.setLevel(level)
-            os.environ.pop(printing)
-            if was_set is not None:
-                os.environ[printing] = was_set
-
-
 # The quick way: rows
 
 
-def _engine(client: MlflowClient) -> tuple[sa.Engine | None, str]:
+def bulk_engine(client: MlflowClient) -> tuple[sa.Engine | None, str]:
     """Returns the engine of the client's own store, or None and what forbids writing rows through it."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    store = client._tracking_client.store
+    store = getattr(getattr(client, "_tracking_client", None), "store", None)
     if not isinstance(store, SqlAlchemyStore):
         return None, "the store has no database that can be reached from here"
     if unknown := _unknown_columns():
@@ -252,7 +191,7 @@ def _unknown_columns() -> list[str]:
     """
     differing = []
     for name, table in _tables().items():
-        known = KNOWN_COLUMNS[name]
+        known = set(KNOWN_COLUMNS[name].split())
         differing += [f"{name}.{column}" for column in sorted(known - set(table.columns.keys()))]
         for column in table.columns:
             has_default = column.default is not None or column.server_default is not None
@@ -265,20 +204,17 @@ def _write_as_rows(engine: sa.Engine, family: _Family, designs: RunTable) -> Non
     # One random tail per call keeps ids unique; time and serial number in front keep them in order, and
     # with that every insertion at the end of the database's indexes.
     tail = uuid.uuid4().hex[:12]
-    with _writing(engine) as connection:
+    with writing(engine) as connection:
         for start in range(0, designs.num_runs, DESIGNS_PER_TRANSACTION):
             part = slice(start, min(start + DESIGNS_PER_TRANSACTION, designs.num_runs))
-            ids = [f"{family.started_at_ms:012x}{serial:08x}{tail}" for serial in range(part.start, part.stop)]
+            serials = range(part.start, part.stop)
+            ids = [f"{family.started_at_ms:012x}{serial:08x}{tail}" for serial in serials]
             rows = _rows(family, designs, part, ids)
             with connection.begin():
                 for name, table in _tables().items():
                     if rows[name]:
                         connection.execute(table.insert(), rows[name])
-        # Without fresh statistics SQLite sorts ten thousand runs by a metric in 3 s instead of 0.04 s.
-        if engine.dialect.name in ("sqlite", "postgresql"):
-            with connection.begin():
-                for name in KNOWN_COLUMNS:
-                    connection.exec_driver_sql(f"ANALYZE {name}")
+        refresh_statistics(connection, KNOWN_COLUMNS)
 
 
 def _rows(family: _Family, designs: RunTable, part: slice, ids: list[str]) -> dict[str, list[Row]]:
@@ -310,10 +246,13 @@ def _run_rows(family: _Family, names: Sequence[str], ids: list[str]) -> list[Row
         "lifecycle_stage": "active",
         "experiment_id": int(family.experiment_id),
     }
-    folders = [append_to_uri_path(family.artifact_location, run_id, "artifacts") for run_id in ids]
+
+    def folder(run_id: str) -> object:
+        return append_to_uri_path(family.artifact_location, run_id, "artifacts")  # type: ignore[no-untyped-call]
+
     return [
-        {**common, "run_uuid": run_id, "name": name, "artifact_uri": folder}
-        for run_id, name, folder in zip(ids, names, folders, strict=True)
+        {**common, "run_uuid": run_id, "name": name, "artifact_uri": folder(run_id)}
+        for run_id, name in zip(ids, names, strict=True)
     ]
 
 
@@ -338,35 +277,6 @@ def _metric_rows(family: _Family, designs: RunTable, part: slice, ids: list[str]
     return rows
 
 
-@contextmanager
-def _writing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Gives a connection; an SQLite file has a write-ahead log meanwhile, so that others can read on."""
-    with engine.connect() as connection:
-        if engine.dialect.name != "sqlite":
-            yield connection
-            return
-        mode = _set_journal(connection, None)
-        is_switched = mode == "delete" and _set_journal(connection, "wal") == "wal"
-        try:
-            yield connection
-        finally:
-            if is_switched:
-                _set_journal(connection, mode)
-
-
-def _set_journal(connection: sa.Connection, mode: str | None) -> str | None:
-    """Returns the journal mode now in force; None while others use the file and the mode has to stay."""
-    from sqlalchemy.exc import OperationalError
-
-    with suppress(OperationalError):
-        connection.exec_driver_sql(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-        now = connection.exec_driver_sql(f"PRAGMA journal_mode = {mode}" if mode else "PRAGMA journal_mode")
-        connection.commit()
-        return str(now.scalar())
-    connection.rollback()
-    return None
-
-
 # The slow way: MLflow's interface
 
 
@@ -387,16 +297,3 @@ def _write_through_api(client: MlflowClient, family: _Family, designs: RunTable)
     num_threads = NUM_API_THREADS if client.tracking_uri.startswith("http") else 1
     with ThreadPoolExecutor(num_threads) as pool:
         list(pool.map(write, range(designs.num_runs)))
-
-
-def _check_key(kind: str, key: str) -> None:
-    # MLflow's rule: a key may become a file name and must not point elsewhere.
-    points_elsewhere = posixpath.normpath(key) != key or key.startswith(("/", "..")) or key == "."
-    if points_elsewhere or not re.fullmatch(rf"[/\w.\- :]{{1,{MAX_KEY_CHARACTERS}}}", key):
-        raise StudyError(f"{kind} {key!r}: use at most {MAX_KEY_CHARACTERS} of letters, digits, _ - . : / and space")
-
-
-def _check_texts(what: str, texts: Sequence[str], max_characters: int) -> None:
-    num_characters = max(map(len, texts), default=0)
-    if num_characters > max_characters:
-        raise StudyError(f"{what} has {num_characters} characters: MLflow takes {max_characters} at most")

@@ -165,7 +165,14 @@ def _to_arrow(name: str, values: npt.NDArray[np.generic]) -> pa.Array:
     """Returns a column in the widest type of its kind, so that all batches agree whatever their widths."""
     import pyarrow as pa
 
-    types = {"f": pa.float64(), "i": pa.int64(), "u": pa.int64(), "b": pa.bool_(), "U": pa.string(), "O": pa.string()}
+    types = {
+        "f": pa.float64(),
+        "i": pa.int64(),
+        "u": pa.int64(),
+        "b": pa.bool_(),
+        "U": pa.string(),
+        "O": pa.string(),
+    }
     if values.dtype.kind not in types:
         raise StudyError(f"column {name!r} has dtype {values.dtype}: must be str, int, float or bool")
     try:

@@ -1,0 +1,1 @@
+"""How fast is capplan, and how near to measurements? Programs that answer it, run by hand."""

@@ -1,0 +1,148 @@
+"""How fast is a study recorded, and what does each way of keeping its designs cost beside the others?
+
+All ways keep the same designs (12 parameters, 8 metrics, 3 tags) in one process, so that the ratios hold on
+other machines too. An SQLite store in a temporary folder is used and removed:
+
+    python -m benchmarks.tracking --designs 20000
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from studies.bulk_runs import RunTable, Way, write_runs
+from studies.design_log import Columns, DesignLog
+from studies.mlflow_session import mlflow_at
+from studies.tracking import StudyTracker
+
+NUM_PARAMS = 12
+NUM_METRICS = 8
+NUM_TAGS = 3
+NUM_GENERATIONS = 500
+DESIGNS_PER_BATCH = 200
+"""Size of a generation: what the design log is handed at a time."""
+API_SHARE = 0.02
+"""One run through MLflow's interface takes as long as dozens of rows: fewer of them say as much."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """How fast one way is."""
+
+    way: str
+    num_items: int
+    duration_s: float
+
+    @property
+    def items_per_s(self) -> float:
+        return self.num_items / self.duration_s
+
+
+def run_table(num_designs: int) -> RunTable:
+    """Returns designs as they become child runs."""
+    random = np.random.default_rng(1)
+    choices = [[str(value) for value in random.integers(1, 4096, num_designs)] for _ in range(NUM_PARAMS)]
+    return RunTable(
+        names=[f"design {serial}" for serial in range(num_designs)],
+        params={f"param_{number}": texts for number, texts in enumerate(choices)},
+        metrics={f"metric_{number}": random.random(num_designs) for number in range(NUM_METRICS)},
+        tags={f"tag_{number}": ["0"] * num_designs for number in range(NUM_TAGS)},
+    )
+
+
+def columns(num_designs: int) -> Columns:
+    """Returns the same amount of data as it travels through the search."""
+    random = np.random.default_rng(1)
+    return {
+        **{f"param_{number}": random.integers(1, 4096, num_designs) for number in range(NUM_PARAMS)},
+        **{f"metric_{number}": random.random(num_designs) for number in range(NUM_METRICS)},
+        **{f"tag_{number}": np.zeros(num_designs, dtype=np.bool_) for number in range(NUM_TAGS)},
+    }
+
+
+def timed(way: str, num_items: int, work: Callable[[], object]) -> Rate:
+    """Returns the rate of one call."""
+    start_s = time.perf_counter()
+    work()
+    return Rate(way=way, num_items=num_items, duration_s=time.perf_counter() - start_s)
+
+
+def measure_designs(folder: Path, num_designs: int) -> list[Rate]:
+    """Returns the rates of the three ways to keep designs, slowest first."""
+    tracker = StudyTracker.open(
+        experiment="benchmark", run_name="designs", tracking_uri=f"sqlite:///{folder}/mlflow.db"
+    )
+    with mlflow_at(tracker.tracking_uri):
+        from mlflow import MlflowClient
+
+        experiment_id = MlflowClient(tracker.tracking_uri).get_run(tracker.run_id).info.experiment_id
+
+    def write(num: int, way: Way) -> Rate:
+        table = run_table(num)
+        return timed(
+            f"child runs, {way}",
+            num,
+            lambda: write_runs(
+                tracker.tracking_uri, experiment_id, tracker.run_id, table, started_at_ms=1, way=way
+            ),
+        )
+
+    rates = [write(max(1, round(API_SHARE * num_designs)), "api"), write(num_designs, "bulk")]
+    tracker.finish()
+    return [*rates, measure_parquet(folder, num_designs)]
+
+
+def measure_parquet(folder: Path, num_designs: int) -> Rate:
+    """Returns the rate of the design log, fed generation by generation."""
+    batch = columns(DESIGNS_PER_BATCH)
+    num_batches = -(-num_designs // DESIGNS_PER_BATCH)
+
+    def write() -> None:
+        with DesignLog(folder / "designs.parquet") as log:
+            for _ in range(num_batches):
+                log.append(batch)
+
+    return timed("Parquet file", num_batches * DESIGNS_PER_BATCH, write)
+
+
+def measure_study(folder: Path) -> list[Rate]:
+    """Returns what a study pays besides its designs: a new store, a known store, generations."""
+    values = {f"metric_{number}": 0.5 for number in range(NUM_METRICS)}
+
+    def study(num_generations: int = 0) -> None:
+        with StudyTracker.open(
+            experiment="benchmark", run_name="study", tracking_uri=f"sqlite:///{folder}/study.db"
+        ) as tracker:
+            for step in range(num_generations):
+                tracker.log_generation(step, values)
+
+    return [
+        timed("study, new store", 1, study),
+        timed("study, known store", 1, study),
+        timed("generations", NUM_GENERATIONS, lambda: study(NUM_GENERATIONS)),
+    ]
+
+
+def main() -> None:
+    """Measures all ways and prints them with their ratio to the slowest."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--designs", type=int, default=20_000, help="designs to keep in each way")
+    with mlflow_at("sqlite://"), tempfile.TemporaryDirectory() as folder:
+        designs = measure_designs(Path(folder), parser.parse_args().designs)
+        study = measure_study(Path(folder))
+    for rate in designs:
+        ratio = rate.items_per_s / designs[0].items_per_s
+        print(f"{rate.way:20} {rate.num_items:8} designs {rate.items_per_s:12.0f} /s {ratio:10.1f} x")
+    for rate in study:
+        print(f"{rate.way:20} {rate.num_items:8} {1e3 * rate.duration_s / rate.num_items:12.2f} ms each")
+
+
+if __name__ == "__main__":
+    main()

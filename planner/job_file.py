@@ -1,0 +1,96 @@
+"""What does a job file ask for? The file, or a mapping of the same form, becomes a `Job` or one error with all problems.
+
+    load_job("job.yaml", ["limits.budget_usd=4e6"])      a file in YAML, JSON or TOML
+    parse_job({"workload": {...}, "offers": [...], ...})   the same from a Python program
+
+The steps, each a module of its own: text to values (`yaml_text`), values replaced (`job_overrides`), plain values only
+(`plain`), names to figures (`job_resolve`), the domain types' own rules, limits that exclude everything (`job_limits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from planner.job_limits import contradictions
+from planner.job_overrides import with_overrides
+from planner.job_resolve import resolve
+from planner.plain import plain_copy
+from planner.problems import Findings, shown
+from planner.yaml_text import read_document
+from simulator.errors import InputError, Problem
+from simulator.job import Job
+
+_LONGEST_NAME = 100
+
+
+def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
+    """Returns the job in a file, with all names resolved to figures.
+
+    Args:
+        path: File in YAML, JSON or TOML; `docs/job-file.md` lists its fields. Its name without the suffix is the
+            name of a job that gives none.
+        overrides: Values that replace those of the file, such as `limits.budget_usd=4e6`; later ones win.
+
+    Raises:
+        InputError: The file cannot be read, or breaks rules; all broken rules are in `problems`.
+    """
+    file = Path(path)
+    document = read_document(file)
+    if not isinstance(document, Mapping):
+        rule = "must be a mapping with at least workload, offers and site"
+        raise InputError([Problem(path="", value="", rule=f"{shown(document)} {rule}")], str(file))
+    name = file.stem.encode("utf-8", "replace").decode()[:_LONGEST_NAME]
+    return parse_job(document, name=name, folder=file.parent, source=str(file), overrides=overrides)
+
+
+def parse_job(
+    document: Mapping[str, object],
+    *,
+    name: str = "job",
+    folder: Path | None = None,
+    source: str = "",
+    overrides: Sequence[str] = (),
+) -> Job:
+    """Returns the job that a mapping describes, with all names resolved to figures.
+
+    Args:
+        document: Fields as in a job file; domain types, such as a `Site`, may stand for their fields.
+        name: Name of a job that gives none.
+        folder: Where relative paths of `config.json` files start; left out: the current folder.
+        source: Where the document comes from, for error messages.
+        overrides: Values that replace those of the document, as for `load_job`.
+
+    Raises:
+        InputError: The document breaks rules; all broken rules are in `problems`.
+
+    Example:
+        >>> job = parse_job({
+        ...     "workload": {"model": "llama-3.1-8b", "tokens": 1e12, "sequence_length": 8192,
+        ...                  "global_batch_tokens": 4e6},
+        ...     "offers": [{"accelerator": "h100-sxm5-80gb", "num_gpus": {"min": 64, "max": 256}}],
+        ...     "site": "us-iowa",
+        ... })
+        >>> job.workload.global_batch_size
+        512
+    """
+    findings = Findings()
+    plain = plain_copy(with_overrides(document, overrides, findings), findings)
+    job = _validated(resolve(plain, name=name, folder=folder or Path(), findings=findings), findings, source)
+    if problems := contradictions(job):
+        raise InputError(problems, source)
+    return job
+
+
+def _validated(fields: dict[str, object], findings: Findings, source: str) -> Job:
+    """Returns the job; raises with what was found before and what the domain types' rules find."""
+    job = None
+    try:
+        job = Job.model_validate(fields)
+    except ValidationError as error:
+        findings.add_validation(error)
+    findings.raise_if_any(source)
+    assert job is not None, "validation failed without a finding"
+    return job

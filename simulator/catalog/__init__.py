@@ -1,0 +1,43 @@
+"""What is known about the hardware, models and places of the world? Figures by name, each with its source.
+
+    accelerator("h100-sxm5-80gb")            Accelerator, Node, Fabric, ModelShape and Site by name
+    default_node("h100-sxm5-80gb")           what an offer takes when it says no more
+    rent("h100-sxm5-80gb")                   USD per GPU-hour as a range, and where it comes from
+    names(Kind.MODELS), figures(kind, name)  what there is; every figure with unit, source, date, confidence
+
+Files are read at first use. `docs/catalog-sources.md` explains the keys of the sources.
+"""
+
+from __future__ import annotations
+
+from simulator.catalog.files import Confidence, Figure, catalog_hash
+from simulator.catalog.lookup import (
+    Kind,
+    accelerator,
+    default_fabric,
+    default_node,
+    fabric,
+    figures,
+    model,
+    names,
+    node,
+    site,
+)
+from simulator.catalog.rents import rent
+
+__all__ = [
+    "Confidence",
+    "Figure",
+    "Kind",
+    "accelerator",
+    "catalog_hash",
+    "default_fabric",
+    "default_node",
+    "fabric",
+    "figures",
+    "model",
+    "names",
+    "node",
+    "rent",
+    "site",
+]

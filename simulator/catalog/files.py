@@ -1,0 +1,127 @@
+"""What do the catalogue's files say? Every figure with its unit, source, date and confidence.
+
+A CSV of the catalogue has one figure a row, `id,quantity,value,unit,source,date,confidence`, in the unit of
+its source. This module is the only one that reads the files, and the only place where their units become SI.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from simulator.record import Choice, Record
+from simulator.units import GIGA, KILO, TERA, gigabits_per_s
+
+TEXT_UNIT = "text"
+"""Unit of figures that are words, such as the vendor."""
+
+SI_PER_UNIT: Mapping[str, float] = {
+    "count": 1.0,
+    "fraction": 1.0,
+    "ratio": 1.0,
+    "GB": GIGA,
+    "GB/s": GIGA,
+    "Gbit/s": gigabits_per_s(1.0),
+    "TFLOP/s": TERA,
+    "W": 1.0,
+    "kW": KILO,
+    "kgCO2e": 1.0,
+    "kgCO2e/kWh": 1.0,
+    "USD": 1.0,
+    "USD/kWh": 1.0,
+    "USD/GPU-hour": 1.0,
+}
+"""SI value of each unit that may stand in the files; prices and carbon factors stay per hour and per kWh."""
+
+
+class Confidence(Choice):
+    """How far a figure can be trusted."""
+
+    VERIFIED = "verified"
+    """Read in the cited source."""
+    PARTIAL = "partial"
+    """Cited, but read in a second-hand text, or sources disagree."""
+    ESTIMATE = "estimate"
+    """Derived by a stated rule, or not checked."""
+
+
+class Figure(Record):
+    """One figure of the catalogue as its source gives it."""
+
+    quantity: str
+    """What is measured, such as `memory_bandwidth`."""
+    value: float | str
+    """The figure in its unit, or a word where the unit is `text`."""
+    unit: str
+    """Unit of the source, such as `GB/s` (decimal)."""
+    source: str
+    """Keys of `docs/catalog-sources.md`, separated by `; `, each with an optional note after `: `."""
+    date: str
+    """Date, month or year that the figure holds for; empty where the source gives none."""
+    confidence: Confidence
+    """How far it can be trusted."""
+
+    @property
+    def si_value(self) -> float | str:
+        """The value in SI units; words as they are."""
+        return self.value if isinstance(self.value, str) else self.value * SI_PER_UNIT[self.unit]
+
+
+Entries = Mapping[str, tuple[Figure, ...]]
+"""Figures by name of the entry, in the order of the file."""
+
+
+@cache
+def entries(file_name: str) -> Entries:
+    """Returns the figures of one CSV file by entry; the file is read once."""
+    rows: dict[str, list[Figure]] = {}
+    for row in csv.DictReader(read_text(file_name).splitlines()):
+        rows.setdefault(row["id"], []).append(_figure(row))
+    return {name: tuple(figures) for name, figures in rows.items()}
+
+
+@cache
+def model_document() -> Mapping[str, Mapping[str, object]]:
+    """Returns the entries of `models.yaml` as they are written."""
+    import yaml
+
+    document = yaml.safe_load(read_text("models.yaml"))
+    assert isinstance(document, dict)
+    return document
+
+
+def read_text(file_name: str) -> str:
+    """Returns the text of one data file of the catalogue."""
+    return _folder().joinpath(file_name).read_text(encoding="utf-8")
+
+
+@cache
+def catalog_hash() -> str:
+    """Returns 16 hexadecimal digits that change whenever any data file of the catalogue does (SHA-256)."""
+    digest = hashlib.sha256()
+    for file in sorted(_folder().iterdir(), key=lambda file: file.name):
+        if file.name.endswith((".csv", ".yaml")):
+            content = file.read_bytes()
+            digest.update(f"{file.name} {len(content)}\n".encode())
+            digest.update(content)
+    return digest.hexdigest()[:16]
+
+
+def _figure(row: Mapping[str, str]) -> Figure:
+    value = row["value"] if row["unit"] == TEXT_UNIT else float(row["value"])
+    return Figure(
+        quantity=row["quantity"],
+        value=value,
+        unit=row["unit"],
+        source=row["source"],
+        date=row["date"],
+        confidence=Confidence(row["confidence"]),
+    )
+
+
+def _folder() -> Traversable:
+    return resources.files("simulator.catalog").joinpath("data")

@@ -1,0 +1,200 @@
+"""Which entry of the catalogue has this name? Names become domain types; unknown ones propose the nearest."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from simulator.catalog.files import Confidence, Figure, entries, model_document
+from simulator.errors import CatalogError, Problem
+from simulator.hardware import Accelerator, Fabric, Node, Site
+from simulator.model import ModelShape
+from simulator.record import Choice
+
+
+class Kind(Choice):
+    """What the catalogue holds."""
+
+    ACCELERATORS = "accelerators"
+    """Chips as a training framework sees them."""
+    NODES = "nodes"
+    """Servers that hold them."""
+    FABRICS = "fabrics"
+    """Networks between the nodes."""
+    MODELS = "models"
+    """Shapes of published networks."""
+    SITES = "sites"
+    """Countries, states and cloud regions."""
+    RENTS = "rents"
+    """Hourly prices, by accelerator."""
+
+
+FILES: Mapping[Kind, str] = {
+    Kind.ACCELERATORS: "accelerators.csv",
+    Kind.NODES: "nodes.csv",
+    Kind.FABRICS: "fabrics.csv",
+    Kind.SITES: "sites.csv",
+    Kind.RENTS: "rents.csv",
+}
+"""The CSV file of each kind; models stand in `models.yaml`."""
+
+ACCELERATOR_FIELDS: Mapping[str, str] = {
+    "name": "name",
+    "vendor": "vendor",
+    "family": "family",
+    "memory": "memory_bytes",
+    "memory_bandwidth": "memory_bytes_per_s",
+    "bf16_peak": "bf16_flop_per_s",
+    "fp8_peak": "fp8_flop_per_s",
+    "bf16_measured": "measured_bf16_flop_per_s",
+    "thermal_design_power": "thermal_design_power_w",
+    "idle_power": "idle_power_w",
+    "scale_up_bandwidth": "scale_up_bytes_per_s",
+    "embodied_carbon": "embodied_kgco2e",
+}
+NODE_FIELDS: Mapping[str, str] = {
+    "name": "name",
+    "accelerator": "accelerator",
+    "num_accelerators": "num_accelerators",
+    "link_domain_size": "link_domain_size",
+    "network_bandwidth": "network_bytes_per_s",
+    "host_power": "host_power_w",
+    "fan_power": "fan_power_w",
+    "power_supply_efficiency": "power_supply_efficiency_fraction",
+    "purchase_price": "purchase_usd",
+    "embodied_host_carbon": "embodied_host_kgco2e",
+    "host_memory": "host_memory_bytes",
+    "host_copy_bandwidth": "host_copy_bytes_per_s",
+}
+FABRIC_FIELDS: Mapping[str, str] = {
+    "switch_ports": "switch_ports",
+    "switch_power": "switch_power_w",
+    "optic_power": "optic_power_w",
+    "port_price": "port_usd",
+}
+SITE_FIELDS: Mapping[str, str] = {
+    "grid_carbon": "grid_kgco2e_per_kwh",
+    "electricity_price": "electricity_usd_per_kwh",
+    "power_usage_effectiveness": "power_usage_effectiveness",
+}
+"""Field of the domain type by quantity in the file; other quantities are shown, not used."""
+
+
+def accelerator(name: str, *, path: str = "accelerator") -> Accelerator:
+    """Returns an accelerator; raises `CatalogError`, which names `path`, for an unknown name."""
+    fields = _fields(Kind.ACCELERATORS, name, ACCELERATOR_FIELDS, path)
+    return Accelerator.model_validate({"id": name, **fields})
+
+
+def node(name: str, *, path: str = "node") -> Node:
+    """Returns a node; raises `CatalogError` for an unknown name."""
+    return Node.model_validate({"id": name, **_fields(Kind.NODES, name, NODE_FIELDS, path)})
+
+
+def default_node(accelerator_name: str, *, path: str = "accelerator") -> Node:
+    """Returns the usual node of an accelerator; raises `CatalogError` for an unknown name."""
+    return node(_word(accelerator_name, "default_node", path))
+
+
+def fabric(name: str, *, path: str = "fabric") -> Fabric:
+    """Returns a non-blocking fabric; raises `CatalogError` for an unknown name."""
+    return Fabric.model_validate({"kind": name, **_fields(Kind.FABRICS, name, FABRIC_FIELDS, path)})
+
+
+def default_fabric(accelerator_name: str, *, path: str = "accelerator") -> Fabric:
+    """Returns the usual fabric between nodes of an accelerator; raises `CatalogError` for an unknown name."""
+    return fabric(_word(accelerator_name, "default_fabric", path))
+
+
+def site(region: str, *, path: str = "region") -> Site:
+    """Returns a site by region; raises `CatalogError` for an unknown name."""
+    return Site.model_validate({"region": region, **_fields(Kind.SITES, region, SITE_FIELDS, path)})
+
+
+def model(name: str, *, path: str = "model") -> ModelShape:
+    """Returns the shape of a published model; raises `CatalogError` for an unknown name."""
+    require_known(Kind.MODELS, name, path)
+    entry = model_document()[name]
+    shape = entry["shape"]
+    assert isinstance(shape, dict)
+    return ModelShape.model_validate({"name": entry["name"], "source": entry["source"], **shape})
+
+
+def names(kind: Kind) -> tuple[str, ...]:
+    """Returns all names of a kind, in the order of the file: by vendor or family, oldest first."""
+    return tuple(model_document() if kind is Kind.MODELS else entries(FILES[kind]))
+
+
+def figures(kind: Kind, name: str, *, path: str = "") -> tuple[Figure, ...]:
+    """Returns every figure of an entry with its source; raises `CatalogError` for an unknown name."""
+    require_known(kind, name, path or kind.value.removesuffix("s"))
+    return _model_figures(name) if kind is Kind.MODELS else entries(FILES[kind])[name]
+
+
+def require_known(kind: Kind, name: str, path: str) -> None:
+    """Raises `CatalogError` with the nearest names unless the catalogue has this one."""
+    if name not in names(kind):
+        raise CatalogError([Problem(path=path, value=name, rule=_unknown_rule(kind, name))])
+
+
+def _unknown_rule(kind: Kind, name: str) -> str:
+    near = _nearest(name.lower().replace("_", "-").replace(" ", "-"), names(kind))
+    nearest = f"; nearest: {', '.join(near)}" if near else ""
+    return f"is not among the catalogue's {kind.value}{nearest}; `capplan catalog {kind.value}` lists all"
+
+
+def _nearest(wanted: str, known: Sequence[str]) -> list[str]:
+    """Returns up to four names: those that contain the wanted one or stand in it, then those spelt alike."""
+    parts = [name for name in known if wanted and (wanted in name or name in wanted)]
+    alike = difflib.get_close_matches(wanted, known, n=4, cutoff=0.5)
+    return list(dict.fromkeys([*parts, *alike]))[:4]
+
+
+def _fields(kind: Kind, name: str, fields: Mapping[str, str], path: str) -> dict[str, float | str]:
+    """Returns the SI values of an entry by field of its domain type."""
+    return {
+        fields[figure.quantity]: figure.si_value
+        for figure in figures(kind, name, path=path)
+        if figure.quantity in fields
+    }
+
+
+def _word(accelerator_name: str, quantity: str, path: str) -> str:
+    found = figures(Kind.ACCELERATORS, accelerator_name, path=path)
+    return next(str(figure.value) for figure in found if figure.quantity == quantity)
+
+
+@cache
+def _model_figures(name: str) -> tuple[Figure, ...]:
+    """Returns the numbers of a shape, its own parameter counts and the published ones."""
+    entry, shape = model_document()[name], model(name)
+    numbers = shape.model_dump(exclude={"name", "source"}, exclude_none=True)
+    parts = (numbers.pop("experts", {}), numbers.pop("latent_attention", {}))
+    flat = {**numbers, **parts[0], **parts[1]}
+    counts = {"num_parameters": shape.num_parameters, "num_active_parameters": shape.num_active_parameters}
+    published = {quantity: entry[quantity] for quantity in _PUBLISHED if quantity in entry}
+    return (
+        *(_model_figure(entry, quantity, value) for quantity, value in flat.items()),
+        *(_model_figure(entry, quantity, value, SHAPE_SOURCE) for quantity, value in counts.items()),
+        *(_model_figure(entry, quantity, value) for quantity, value in published.items()),
+    )
+
+
+SHAPE_SOURCE = "DERIVED: counted from the shape"
+_PUBLISHED = (
+    "published_parameters",
+    "published_active_parameters",
+    "published_active_parameters_without_embedding",
+)
+
+
+def _model_figure(entry: Mapping[str, object], quantity: str, value: object, source: str = "") -> Figure:
+    return Figure(
+        quantity=quantity,
+        value=float(str(value)) if not isinstance(value, bool) else float(value),
+        unit="count",
+        source=source or str(entry["source"]),
+        date=str(entry["date"]),
+        confidence=Confidence(str(entry["confidence"])),
+    )

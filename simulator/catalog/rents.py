@@ -1,0 +1,103 @@
+"""What does an hour of an accelerator cost? A range from the newest public prices.
+
+Prices of one accelerator differ by a factor of ten in the same month, which is the largest uncertainty of any
+cost: the range matters more than its middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from simulator.catalog.files import Figure
+from simulator.catalog.lookup import Kind, figures, require_known
+from simulator.errors import CatalogError, Problem
+from simulator.job import Estimate
+
+COMMITTED = ("reserved_1y", "reserved_3y")
+PLANNED = ("on_demand", *COMMITTED)
+"""Prices that a training run can rely on; spot prices can be interrupted, analysts' models are not offers."""
+WINDOW_YEARS = 2.0
+"""Prices older than this, counted from the newest of the accelerator, are left out."""
+FEW_VENDORS = 3
+"""Below this many vendors the spread between them says nothing."""
+COMMITMENT_DISCOUNT_FRACTION = 0.56
+"""Three years' commitment against on-demand: 64 % at AWS, 56 % at Google, 49 % at Azure; the middle one.
+Source: key DISCOUNTS of `docs/catalog-sources.md`."""
+
+Quotes = Mapping[tuple[str, str], Figure]
+"""Newest price by vendor and kind of price."""
+
+
+def rent(accelerator_name: str, *, path: str = "accelerator") -> tuple[Estimate, str]:
+    """Returns the rent of an accelerator in USD per GPU-hour, and where it comes from.
+
+    With three vendors or more, `low`, `mid` and `high` are the 5th, 50th and 95th percentile over the cheapest
+    price of each vendor, commitments included. With fewer, `mid` and `high` are the median and highest price on
+    demand, and `low` is the lowest commitment, or the lowest price less the usual discount of one.
+
+    Raises:
+        CatalogError: The accelerator is unknown, or no rent of it is.
+    """
+    require_known(Kind.ACCELERATORS, accelerator_name, path)
+    quotes = _newest_quotes(_prices(accelerator_name, path))
+    vendors = {vendor for vendor, _ in quotes}
+    low, mid, high = _range_of_vendors(quotes) if len(vendors) >= FEW_VENDORS else _range_of_few(quotes)
+    return Estimate(low=round(low, 2), mid=round(mid, 2), high=round(high, 2)), _source_text(quotes)
+
+
+def _range_of_vendors(quotes: Quotes) -> tuple[float, float, float]:
+    cheapest: dict[str, float] = {}
+    for (vendor, _), quote in quotes.items():
+        cheapest[vendor] = min(_usd(quote), cheapest.get(vendor, _usd(quote)))
+    low, mid, high = np.percentile(list(cheapest.values()), (5.0, 50.0, 95.0))
+    return float(low), float(mid), float(high)
+
+
+def _range_of_few(quotes: Quotes) -> tuple[float, float, float]:
+    on_demand = [_usd(quote) for (_, quantity), quote in quotes.items() if quantity not in COMMITTED]
+    committed = [_usd(quote) for (_, quantity), quote in quotes.items() if quantity in COMMITTED]
+    prices = on_demand or committed
+    low = min(committed) if committed else min(prices) * (1.0 - COMMITMENT_DISCOUNT_FRACTION)
+    return low, float(np.median(prices)), max(prices)
+
+
+def _prices(accelerator_name: str, path: str) -> tuple[Figure, ...]:
+    try:
+        found = figures(Kind.RENTS, accelerator_name, path=path)
+    except CatalogError as error:
+        rule = "has no known rent; give rent_usd_per_gpu_hour or purchase_usd_per_node"
+        raise CatalogError([Problem(path=path, value=accelerator_name, rule=rule)]) from error
+    return tuple(figure for figure in found if figure.quantity in PLANNED)
+
+
+def _newest_quotes(prices: Sequence[Figure]) -> Quotes:
+    """Returns each vendor's newest price of each kind inside the window, the lowest of several regions."""
+    oldest = max(_year(price.date) for price in prices) - WINDOW_YEARS
+    ordered = sorted(prices, key=lambda price: (_year(price.date), -_usd(price)))
+    return {(_vendor(price), price.quantity): price for price in ordered if _year(price.date) >= oldest}
+
+
+def _usd(price: Figure) -> float:
+    return float(price.value)
+
+
+def _year(date: str) -> float:
+    """Returns a date, month or year as years; a year alone counts as its middle."""
+    year, month = [*date.split("-"), "7"][:2]
+    return int(year) + (int(month) - 1) / 12.0
+
+
+def _vendor(price: Figure) -> str:
+    """Returns the vendor, which stands before the first comma of the source's note."""
+    return price.source.partition(": ")[2].split(",")[0]
+
+
+def _source_text(quotes: Quotes) -> str:
+    vendors = sorted({vendor for vendor, _ in quotes})
+    keys = sorted({quote.source.partition(": ")[0] for quote in quotes.values()})
+    dates = sorted((quote.date for quote in quotes.values()), key=_year)
+    period = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    count = "1 price" if len(quotes) == 1 else f"{len(quotes)} prices"
+    return f"{count} of {', '.join(vendors)}; {period}; {', '.join(keys)}"

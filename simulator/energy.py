@@ -1,0 +1,71 @@
+"""Where did the energy of the run go? Every second of the run times the power of its phase."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.job import Job
+from simulator.offer_table import OfferTable
+from simulator.plan import PlanTable
+from simulator.power import phase_power
+from simulator.run import RunTable
+from simulator.step import StepTable
+from simulator.table import Floats, Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyTable(Table):
+    """Facility energy of the run by phase, J `(n,)`, cooling and conversion losses (PUE) included."""
+
+    compute_j: Floats
+    """Matrix products, attention, memory-bound operators and recomputation of steps that count."""
+    communication_j: Floats
+    """Exposed collectives and sends of steps that count."""
+    pipeline_bubble_j: Floats
+    """Waiting for other stages."""
+    optimizer_j: Floats
+    straggler_j: Floats
+    """Waiting for stragglers."""
+    checkpoint_j: Floats
+    """Stalls for saves, waiting for earlier saves, and the slow-down while saves are written."""
+    lost_work_j: Floats
+    """Steps that a failure undid."""
+    restart_j: Floats
+    """From failures to the next useful step, and the first start."""
+    spare_j: Floats
+    """Spare nodes, idle during the whole run."""
+
+    @property
+    def total_j(self) -> Floats:
+        """Sum of the phases."""
+        return np.sum(list(self.columns().values()), axis=0)
+
+
+def run_energy(job: Job, plans: PlanTable, offers: OfferTable, steps: StepTable, run: RunTable) -> EnergyTable:
+    """Returns the energy of each design; `offers` holds one row per design.
+
+    Lost work draws what a step draws on average; the slow-down by background saves draws as communication does.
+    """
+    power = phase_power(job, plans, offers)
+    num_steps = job.workload.num_steps
+    communication_s = (
+        steps.tensor_comm_s + steps.expert_comm_s + steps.shard_comm_s + steps.pipeline_send_s + steps.gradient_sync_s
+    )
+    step_parts = {
+        "compute_j": num_steps * steps.compute_s * power.compute_w,
+        "communication_j": num_steps * communication_s * power.communication_w,
+        "pipeline_bubble_j": num_steps * steps.pipeline_bubble_s * power.waiting_w,
+        "optimizer_j": num_steps * steps.optimizer_s * power.optimizer_w,
+    }
+    step_w = np.sum(list(step_parts.values()), axis=0) / run.productive_s
+    stalled_s = run.checkpoint_stall_s + run.backpressure_wait_s
+    return EnergyTable(
+        **step_parts,
+        straggler_j=run.straggler_s * power.waiting_w,
+        checkpoint_j=stalled_s * power.stalled_w + run.checkpoint_tax_s * power.communication_w,
+        lost_work_j=run.lost_work_s * step_w,
+        restart_j=(run.restart_s + run.initialization_s) * power.stalled_w,
+        spare_j=run.wall_time_s * power.spares_w,
+    )

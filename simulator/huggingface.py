@@ -1,0 +1,300 @@
+"""Which shape does a published `config.json` describe? Hugging Face's names become ours.
+
+Biases and the extra norms of some families are left out: they are less than 0.2 % of the weights. What has no
+place in a `ModelShape` (sparse layers in between dense ones, unknown families) is refused, not approximated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from pydantic import ValidationError
+
+from simulator.errors import InputError, Problem
+from simulator.model import LatentAttention, MixtureOfExperts, ModelShape
+
+Config = Mapping[str, object]
+
+HIDDEN_KEYS = ("hidden_size", "n_embd", "n_embed")
+LAYER_KEYS = ("num_hidden_layers", "n_layer")
+HEAD_KEYS = ("num_attention_heads", "n_head")
+OPT_POSITION_OFFSET = 2
+"""OPT's table of positions has two rows before the first position."""
+DEFAULT_FFN_RATIO = 4
+"""Feed-forward size over hidden size in families whose files do not say it."""
+
+
+def shape_from_config(config: Config, name: str, path: str = "") -> ModelShape:
+    """Returns the shape that a `config.json` of a known family describes.
+
+    Args:
+        config: The parsed file.
+        name: Name of the model in reports.
+        path: Where the configuration stands, for the paths of problems.
+
+    Raises:
+        InputError: The `model_type` is unknown, or keys are missing or unusable; all of them are named.
+    """
+    reader = _Reader(config, path)
+    family = FAMILIES.get(reader.model_type)
+    if family is None:
+        reader.report("model_type", f"is not a known family; known: {', '.join(FAMILIES)}")
+        raise InputError(reader.problems)
+    numbers = _numbers(reader, family)
+    if reader.problems:
+        raise InputError(reader.problems)
+    try:
+        source = f"config.json ({reader.model_type})"
+        named = {"name": name, "source": source, "is_gated": family.is_gated}
+        return ModelShape.model_validate({**named, **numbers})
+    except ValidationError as error:
+        raise InputError(_problems(error, path)) from error
+
+
+class _Reader:
+    """Reads one configuration and collects what is wrong with it."""
+
+    def __init__(self, config: Config, path: str) -> None:
+        self.config = config
+        self.problems: list[Problem] = []
+        self._prefix = f"{path}." if path else ""
+        self.model_type = str(config.get("model_type", ""))
+
+    def report(self, key: str, rule: str) -> None:
+        """Adds a problem of a key."""
+        value = self.config.get(key)
+        shown = "" if value is None else repr(value)[:60]
+        self.problems.append(Problem(path=self._prefix + key, value=shown, rule=rule))
+
+    def has(self, key: str) -> bool:
+        """Whether a key stands there with a value."""
+        return self.config.get(key) is not None
+
+    def whole(self, *keys: str, default: int | None = None) -> int:
+        """Returns the whole number under the first key that has one; a placeholder after a problem."""
+        key = next((key for key in keys if self.has(key)), None)
+        if key is None:
+            if default is None:
+                other = f" (or {', '.join(keys[1:])})" if keys[1:] else ""
+                self.report(keys[0], f"is missing{other}; a config.json of {self.model_type} has it")
+            return 1 if default is None else default
+        value = self.config[key]
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            self.report(key, "must be a whole number of at least 0")
+            return 1
+        return value
+
+    def truth(self, key: str, *, default: bool) -> bool:
+        """Returns the truth value under a key."""
+        value = self.config.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            self.report(key, "must be true or false")
+        return bool(value)
+
+    def require(self, key: str, expected: object, meaning: str) -> None:
+        """Reports a key that is set to anything but the one value that a `ModelShape` can express."""
+        if self.has(key) and self.config[key] != expected:
+            self.report(key, f"must be {expected!r}: {meaning} cannot be described")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """How the files of one family are written."""
+
+    is_gated: bool = True
+    """Whether its feed-forward block has a gate."""
+    is_tied: bool = False
+    """Whether embeddings are tied when the file does not say."""
+    num_kv_heads: Callable[[_Reader], int | None]
+    """Returns the key-value heads; `None`: as many as attention heads."""
+    ffn_hidden_size: Callable[[_Reader], int | None]
+    """Returns the feed-forward size of the dense layers; `None`: four times the hidden size."""
+    num_positions: Callable[[_Reader], int] | None = None
+    """Returns the rows of a learned position embedding; left out where positions are not learned."""
+    experts: Callable[[_Reader], MixtureOfExperts] | None = None
+    """Returns the routed experts; left out for dense families."""
+    latent_attention: Callable[[_Reader], LatentAttention] | None = None
+    """Returns the latent attention; left out for ordinary or grouped-query attention."""
+
+
+def _numbers(reader: _Reader, family: Family) -> dict[str, object]:
+    """Returns the fields of a `ModelShape` that are numbers; problems stay in the reader."""
+    hidden, heads = reader.whole(*HIDDEN_KEYS), reader.whole(*HEAD_KEYS)
+    latent = family.latent_attention(reader) if family.latent_attention else None
+    head_dim = latent.rope_head_dim + latent.nope_head_dim if latent else _head_dim(reader, hidden, heads)
+    ffn = family.ffn_hidden_size(reader)
+    return {
+        "num_layers": reader.whole(*LAYER_KEYS),
+        "hidden_size": hidden,
+        "num_heads": heads,
+        "num_kv_heads": family.num_kv_heads(reader) or heads,
+        "head_dim": head_dim,
+        "ffn_hidden_size": DEFAULT_FFN_RATIO * hidden if ffn is None else ffn,
+        "vocabulary_size": reader.whole("vocab_size"),
+        "has_tied_embeddings": reader.truth("tie_word_embeddings", default=family.is_tied),
+        "num_learned_positions": family.num_positions(reader) if family.num_positions else 0,
+        "experts": family.experts(reader) if family.experts else None,
+        "latent_attention": latent,
+    }
+
+
+def _head_dim(reader: _Reader, hidden: int, heads: int) -> int:
+    if reader.has("head_dim") or reader.has("kv_channels"):
+        return reader.whole("head_dim", "kv_channels")
+    if heads == 0 or hidden % heads:
+        reader.report(HEAD_KEYS[0], f"must divide the hidden size ({hidden}); or give head_dim")
+        return 1
+    return hidden // heads
+
+
+def _all_heads(_: _Reader) -> None:
+    return None
+
+
+def _grouped_heads(reader: _Reader) -> int | None:
+    return reader.whole("num_key_value_heads") if reader.has("num_key_value_heads") else None
+
+
+def _falcon_heads(reader: _Reader) -> int | None:
+    if reader.truth("new_decoder_architecture", default=False):
+        return reader.whole("num_kv_heads")
+    return 1 if reader.truth("multi_query", default=True) else None
+
+
+def _intermediate(reader: _Reader) -> int:
+    return reader.whole("intermediate_size")
+
+
+def _opt_ffn(reader: _Reader) -> int:
+    return reader.whole("ffn_dim")
+
+
+def _optional_ffn(reader: _Reader) -> int | None:
+    is_given = reader.has("ffn_hidden_size") or reader.has("n_inner")
+    return reader.whole("ffn_hidden_size", "n_inner") if is_given else None
+
+
+def _gpt2_positions(reader: _Reader) -> int:
+    return reader.whole("n_positions")
+
+
+def _opt_positions(reader: _Reader) -> int:
+    return reader.whole("max_position_embeddings") + OPT_POSITION_OFFSET
+
+
+def _local_experts(reader: _Reader) -> MixtureOfExperts:
+    """Mixtral, Grok and gpt-oss: every layer routes, and an expert has the feed-forward size of the file."""
+    return _experts(
+        reader,
+        num_experts=reader.whole("num_local_experts", "num_experts"),
+        ffn=reader.whole("intermediate_size"),
+    )
+
+
+def _qwen_experts(reader: _Reader) -> MixtureOfExperts:
+    reader.require("decoder_sparse_step", 1, "dense layers in between")
+    dense = reader.config.get("mlp_only_layers") or []
+    leading = len(dense) if isinstance(dense, list) else 0
+    if dense != list(range(leading)):
+        reader.report("mlp_only_layers", "must be the leading layers 0, 1, ...; others cannot be described")
+    return _experts(
+        reader,
+        num_experts=reader.whole("num_experts"),
+        ffn=reader.whole("moe_intermediate_size"),
+        shared_ffn=reader.whole("shared_expert_intermediate_size", default=0),
+        num_dense_layers=leading,
+    )
+
+
+def _deepseek_experts(reader: _Reader) -> MixtureOfExperts:
+    reader.require("moe_layer_freq", 1, "dense layers in between")
+    ffn = reader.whole("moe_intermediate_size")
+    return _experts(
+        reader,
+        num_experts=reader.whole("n_routed_experts"),
+        ffn=ffn,
+        shared_ffn=ffn * reader.whole("n_shared_experts", default=0),
+        num_dense_layers=reader.whole("first_k_dense_replace", default=0),
+    )
+
+
+def _experts(
+    reader: _Reader, *, num_experts: int, ffn: int, shared_ffn: int = 0, num_dense_layers: int = 0
+) -> MixtureOfExperts:
+    # not validated here: a bad number is reported together with those of the whole shape
+    return MixtureOfExperts.model_construct(
+        num_experts=num_experts,
+        experts_per_token=reader.whole("num_experts_per_tok", "experts_per_token"),
+        expert_ffn_hidden_size=ffn,
+        shared_ffn_hidden_size=shared_ffn,
+        num_dense_layers=num_dense_layers,
+    )
+
+
+def _deepseek_attention(reader: _Reader) -> LatentAttention:
+    return LatentAttention.model_construct(
+        query_rank=reader.whole("q_lora_rank", default=0),
+        key_value_rank=reader.whole("kv_lora_rank"),
+        rope_head_dim=reader.whole("qk_rope_head_dim"),
+        nope_head_dim=reader.whole("qk_nope_head_dim"),
+        value_head_dim=reader.whole("v_head_dim"),
+    )
+
+
+def _problems(error: ValidationError, path: str) -> list[Problem]:
+    prefix = f"{path}." if path else ""
+    return [
+        Problem(
+            path=prefix + ".".join(str(step) for step in detail["loc"]) if detail["loc"] else path,
+            value=repr(detail["input"])[:60] if detail["loc"] else "",
+            rule=detail["msg"].removeprefix("Value error, "),
+        )
+        for detail in error.errors(include_url=False)
+    ]
+
+
+_LLAMA = Family(num_kv_heads=_grouped_heads, ffn_hidden_size=_intermediate)
+_GEMMA = replace(_LLAMA, is_tied=True)
+_PLAIN = replace(_LLAMA, is_gated=False)
+_MIXTRAL = replace(_LLAMA, experts=_local_experts)
+_QWEN_MOE = replace(_LLAMA, experts=_qwen_experts)
+_DEEPSEEK_MOE = replace(_LLAMA, experts=_deepseek_experts)
+_DEEPSEEK = replace(_DEEPSEEK_MOE, num_kv_heads=_all_heads, latent_attention=_deepseek_attention)
+_GPT2 = Family(
+    num_kv_heads=_all_heads,
+    ffn_hidden_size=_optional_ffn,
+    is_gated=False,
+    is_tied=True,
+    num_positions=_gpt2_positions,
+)
+_OPT = replace(_GPT2, ffn_hidden_size=_opt_ffn, num_positions=_opt_positions)
+_BLOOM = replace(_GPT2, num_positions=None)
+
+FAMILIES: Mapping[str, Family] = {
+    "llama": _LLAMA,
+    "mistral": _LLAMA,
+    "qwen2": _LLAMA,
+    "qwen3": _LLAMA,
+    "olmo2": _LLAMA,
+    "gemma": _GEMMA,
+    "gemma2": _GEMMA,
+    "mixtral": _MIXTRAL,
+    "gpt_oss": _MIXTRAL,
+    "grok-1": replace(_MIXTRAL, is_tied=True),
+    "qwen2_moe": _QWEN_MOE,
+    "qwen3_moe": _QWEN_MOE,
+    "deepseek": _DEEPSEEK_MOE,
+    "deepseek_v2": _DEEPSEEK,
+    "deepseek_v3": _DEEPSEEK,
+    "kimi_k2": _DEEPSEEK,
+    "nemotron": _PLAIN,
+    "gpt_neox": replace(_PLAIN, num_kv_heads=_all_heads),
+    "falcon": replace(_BLOOM, num_kv_heads=_falcon_heads),
+    "bloom": _BLOOM,
+    "opt": _OPT,
+    "gpt2": _GPT2,
+}
+"""Families by `model_type`, in reading order."""

@@ -1,0 +1,221 @@
+"""What would happen if these plans were run? The whole simulator behind one function.
+
+    plans -> step and memory of every layout -> saves -> run with failures -> energy and power
+
+What a step takes depends on the layout alone, so designs that differ only in how they save, how many spares they
+keep or when they checkpoint share one simulated step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.checkpoint import CheckpointTable, checkpoint_costs
+from simulator.chunks import split_layers
+from simulator.compute import kernel_constants
+from simulator.energy import EnergyTable, run_energy
+from simulator.hardware import Precision
+from simulator.job import Job
+from simulator.layer_costs import Rank
+from simulator.memory import MemoryTable, peak_memory
+from simulator.network import LinkConstants, link_constants
+from simulator.offer_table import OfferTable
+from simulator.plan import PlanTable
+from simulator.power import peak_power, slowdown_under_cap
+from simulator.run import RunTable, expected_run, replicate_runs
+from simulator.run_events import RunReplications
+from simulator.step import StepTable, simulate_step
+from simulator.table import Floats, Table
+
+LAYOUT_COLUMNS = (
+    "offer",
+    "num_gpus",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "virtual_pipeline",
+    "context_parallel",
+    "expert_parallel",
+    "data_parallel",
+    "micro_batch_size",
+    "recompute",
+    "zero_stage",
+    "precision",
+    "power_cap_fraction",
+)
+"""The columns of a plan on which its step and its memory depend."""
+LAYOUTS_PER_BLOCK = 4096
+"""Layouts that are priced together: enough to hide NumPy's cost per call, few enough to stay in the cache."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummaryTable(Table):
+    """What follows from the parts, `(n,)`."""
+
+    mfu_fraction: Floats
+    """Model FLOPs utilisation of a step: model FLOPs (causal attention, no recomputation) over the dense peak of the
+    number format that the plan uses."""
+    model_flop_per_s_per_gpu: Floats
+    """Model FLOPs per second and accelerator during a step."""
+    peak_memory_bytes: Floats
+    """Memory that the most loaded accelerator needs."""
+    memory_capacity_bytes: Floats
+    """Memory that each accelerator has."""
+    peak_power_w: Floats
+    """Most that the facility draws."""
+    mean_power_w: Floats
+    """Energy over wall time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcomes:
+    """What happened to `n` designs, by what it concerns; every part has one row per design."""
+
+    steps: StepTable
+    memory: MemoryTable
+    checkpoints: CheckpointTable
+    run: RunTable
+    energy: EnergyTable
+    summary: SummaryTable
+
+    def __len__(self) -> int:
+        return len(self.summary)
+
+    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
+        """Returns the chosen rows of every part."""
+        return type(self)(**{field.name: getattr(self, field.name).take(rows) for field in fields(self)})
+
+    def columns(self) -> dict[str, NDArray[np.generic]]:
+        """All columns of all parts in one mapping."""
+        return {
+            name: column
+            for field in fields(self)
+            for name, column in getattr(self, field.name).columns().items()
+        }
+
+
+def simulate(job: Job, plans: PlanTable) -> Outcomes:
+    """Returns what happens to each plan of a job.
+
+    Args:
+        job: the job; supplies everything that is not a decision.
+        plans: `(n,)` designs with valid layouts (`constraints.layout`); a layout that has no schedule comes out as NaN.
+    """
+    offers = OfferTable.from_job(job).take(plans.offer)
+    steps, memory = _steps_and_memory(job, plans)
+    checkpoints = checkpoint_costs(job, plans, offers, steps.step_time_s, steps.optimizer_s)
+    run = expected_run(job, plans, steps, checkpoints)
+    energy = run_energy(job, plans, offers, steps, run)
+    return Outcomes(
+        steps=steps,
+        memory=memory,
+        checkpoints=checkpoints,
+        run=run,
+        energy=energy,
+        summary=_summary(job, plans, offers, steps, memory, run, energy),
+    )
+
+
+def replicate(job: Job, plans: PlanTable, outcomes: Outcomes, *, num_replications: int, seed: int) -> RunReplications:
+    """Plays the runs of some designs event by event, `num_replications` times each.
+
+    Args:
+        job: the job.
+        plans: `(n,)` designs.
+        outcomes: what `simulate` returned for them.
+        num_replications: R; the results are `(n, R)`.
+        seed: of the failures and stragglers; replication r meets the same ones in every design.
+    """
+    return replicate_runs(
+        job, plans, outcomes.steps, outcomes.checkpoints, num_replications=num_replications, seed=seed
+    )
+
+
+def layout_memory(job: Job, plans: PlanTable) -> MemoryTable:
+    """Returns the memory of each plan without simulating it."""
+    return peak_memory(job.workload, plans, split_layers(job.workload.model, plans))
+
+
+def _steps_and_memory(job: Job, plans: PlanTable) -> tuple[StepTable, MemoryTable]:
+    first, inverse = _distinct_layouts(plans)
+    layouts = plans.take(first)
+    # Layouts of like width share a block, because a block is as wide as its widest layout.
+    order = np.argsort(layouts.pipeline_parallel * layouts.virtual_pipeline, kind="stable")
+    blocks = [
+        _price_layouts(job, layouts.take(order[start : start + LAYOUTS_PER_BLOCK]))
+        for start in range(0, max(1, len(order)), LAYOUTS_PER_BLOCK)
+    ]
+    position = np.empty(len(order), dtype=np.intp)
+    position[order] = np.arange(len(order))
+    rows = position[inverse]
+    steps, memory = zip(*blocks, strict=True)
+    return StepTable.concatenate(steps).take(rows), MemoryTable.concatenate(memory).take(rows)
+
+
+def _distinct_layouts(plans: PlanTable) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """First row of every distinct layout, and for every row the number of its layout."""
+    keys = np.column_stack([np.asarray(getattr(plans, name), dtype=np.float64) for name in LAYOUT_COLUMNS])
+    packed = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1])))[:, 0]
+    _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
+    return first, inverse
+
+
+def _price_layouts(job: Job, layouts: PlanTable) -> tuple[StepTable, MemoryTable]:
+    chunks = split_layers(job.workload.model, layouts)
+    return simulate_step(_rank(job, layouts), chunks), peak_memory(job.workload, layouts, chunks)
+
+
+def _rank(job: Job, plans: PlanTable) -> Rank:
+    offers = OfferTable.from_job(job).take(plans.offer)
+    pairs = [(offer.accelerator, precision) for offer in job.offers for precision in Precision]
+    kernels = kernel_constants(
+        [accelerator.family for accelerator, _ in pairs],
+        [precision.value for _, precision in pairs],
+        ceiling_fractions=np.array([accelerator.matmul_ceiling_fraction for accelerator, _ in pairs]),
+    )
+    return Rank(
+        workload=job.workload,
+        plans=plans,
+        offers=offers,
+        kernels=kernels.take(plans.offer * len(Precision) + plans.precision),
+        links=_links(job, plans),
+        compute_slowdown=slowdown_under_cap(offers, plans.power_cap_fraction),
+    )
+
+
+def _links(job: Job, plans: PlanTable) -> LinkConstants:
+    table = OfferTable.from_job(job)
+    links = link_constants(
+        [offer.accelerator.family for offer in job.offers],
+        [offer.fabric.kind for offer in job.offers],
+        intra_bytes_per_s=table.scale_up_bytes_per_s,
+        inter_bytes_per_s_per_gpu=table.network_bytes_per_s,
+        gpus_per_domain=table.link_domain_size.astype(np.float64),
+    )
+    return links.take(plans.offer)
+
+
+def _summary(
+    job: Job,
+    plans: PlanTable,
+    offers: OfferTable,
+    steps: StepTable,
+    memory: MemoryTable,
+    run: RunTable,
+    energy: EnergyTable,
+) -> SummaryTable:
+    workload = job.workload
+    flop = workload.model.model_flop_per_token(workload.sequence_length) * workload.tokens_per_step
+    flop_per_s = flop / (steps.step_time_s * plans.num_gpus)
+    peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
+    return SummaryTable(
+        mfu_fraction=flop_per_s / peak,
+        model_flop_per_s_per_gpu=flop_per_s,
+        peak_memory_bytes=memory.peak_bytes,
+        memory_capacity_bytes=offers.memory_bytes,
+        peak_power_w=peak_power(job, plans, offers),
+        mean_power_w=energy.total_j / run.wall_time_s,
+    )

@@ -1,0 +1,340 @@
+"""How is a study recorded so that it can be compared with others? As an MLflow run, its designs beneath it.
+
+The run starts with what was asked and with which software, grows a point per generation while the search goes
+on, and ends with the result, the files, and one child run per design. MLflow's global state (active run,
+tracking URI, environment) is neither used nor changed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, final
+from urllib.parse import urlsplit
+
+from simulator.errors import StudyError, TrackingError
+from simulator.units import MILLISECOND
+from studies.bulk_runs import BulkOutcome, RunTable, bulk_engine, write_runs
+from studies.mlflow_session import (
+    MAX_KEY_CHARACTERS,
+    MAX_PARAM_CHARACTERS,
+    MAX_TAG_CHARACTERS,
+    check_key,
+    check_texts,
+    check_usable,
+    mlflow_at,
+    origin_tags,
+    sqlite_file,
+    without_password,
+)
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+TRACKING_URI_VARIABLE = "MLFLOW_TRACKING_URI"
+DEFAULT_FILE = Path("capplan-studies") / "mlflow.db"
+"""Below the working folder, when neither the caller nor the environment names a store."""
+
+MAX_WAITING_METRICS = 500
+"""Numbers that wait to be sent together: a call costs about 2 ms, however many it carries."""
+
+MAX_WAITING_S = 5.0
+"""How far the interface may lag behind the search."""
+
+TAGGED_SOFTWARE = ("capplan", "numpy", "pymoo", "optuna", "ortools", "mlflow")
+"""Distributions on whose version the result of a study can depend."""
+
+RunStatus = Literal["FINISHED", "KILLED", "FAILED"]
+Clock = Callable[[], float]
+_Point = tuple[str, float, int, int]
+"""A number on its way to the store: key, value, milliseconds since 1970, step."""
+
+
+@final
+class StudyTracker:
+    """The MLflow run of one study; a context manager that ends the run however the study ends.
+
+    Leaving it without `finish` ends the run as FINISHED, by an interrupt as KILLED, by an error as FAILED.
+
+    Example:
+        >>> with StudyTracker.open(experiment="llama", run_name="h100", params={"seed": "1"}) as tracker:
+        ...     tracker.log_generation(0, {"hypervolume": 0.4})  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, client: MlflowClient, run: Run, experiment: str, tracking_uri: str, clock: Clock
+    ) -> None:
+        """Takes over a running run; `open` starts one."""
+        self._client = client
+        self._run = run
+        self._experiment = experiment
+        self._tracking_uri = tracking_uri
+        self._clock = clock
+        self._waiting: list[_Point] = []
+        self._sent_at_s = clock()
+        self._last_step = 0
+        self._is_finished = False
+        self._ending: RunStatus | None = None
+
+    @classmethod
+    def open(
+        cls,
+        *,
+        experiment: str,
+        run_name: str,
+        tracking_uri: str | None = None,
+        params: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+        clock: Clock = time.time,
+    ) -> Self:
+        """Starts the run of a study.
+
+        Args:
+            experiment: what the study is compared within; made when missing.
+            run_name: how the interface shows the study.
+            tracking_uri: the store; by default what MLFLOW_TRACKING_URI says, else an SQLite file
+                `capplan-studies/mlflow.db` in the working folder. An experiment that is made in an SQLite
+                store keeps its files in the folder `artifacts` beside it.
+            params: what was asked: settings and seed.
+            tags: what to filter by; versions of the software and who ran it are added.
+            clock: seconds since 1970.
+
+        Raises:
+            StudyError: a name or a text that MLflow does not take.
+            TrackingError: the store cannot be used.
+        """
+        asked = dict(params or {})
+        labels = {**origin_tags(), **software_tags(), **(tags or {})}
+        _check(experiment, run_name, asked, labels)
+        uri = resolve_tracking_uri(tracking_uri)
+        with mlflow_at(uri):
+            from mlflow import MlflowClient
+
+            check_usable(uri)
+            client = MlflowClient(tracking_uri=uri)
+            experiment_id = _experiment_id(client, uri, experiment)
+            run = client.create_run(experiment_id, _milliseconds(clock()), labels, run_name)
+            tracker = cls(client, run, experiment, uri, clock)
+        try:
+            tracker._log_params(asked)
+        except BaseException as error:
+            tracker._end_after(error)
+            raise
+        return tracker
+
+    @property
+    def tracking_uri(self) -> str:
+        """The store's address, absolute; may hold a password."""
+        return self._tracking_uri
+
+    @property
+    def experiment(self) -> str:
+        """Name of the experiment."""
+        return self._experiment
+
+    @property
+    def run_id(self) -> str:
+        """MLflow's id of the study's run."""
+        return str(self._run.info.run_id)
+
+    @property
+    def run_name(self) -> str:
+        """How the interface shows the study."""
+        return str(self._run.info.run_name)
+
+    @property
+    def takes_thousands(self) -> bool:
+        """Whether the store takes thousands of designs a second; else a few (4 a second through a server)."""
+        with mlflow_at(self._tracking_uri):
+            return bulk_engine(self._client)[0] is not None
+
+    @property
+    def open_command(self) -> str:
+        """A command that shows the study, fit to be pasted into a shell; `***` where a password belongs."""
+        page = f"#/experiments/{self._run.info.experiment_id}/runs/{self.run_id}"
+        if self._tracking_uri.startswith(("http://", "https://")):
+            parts = urlsplit(self._tracking_uri)
+            host = parts.netloc.rpartition("@")[2]  # the browser asks for user and password itself
+            address = f"{parts.scheme}://{host}{parts.path.rstrip('/')}/{page}"
+            return f"python -m webbrowser {shlex.quote(address)}"
+        return f"mlflow ui --backend-store-uri {shlex.quote(without_password(self._tracking_uri))}"
+
+    def log_generation(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds a point to each metric's curve; points travel together, at the latest with `finish`.
+
+        Args:
+            step: generation, from 0.
+            metrics: numbers by name; NaN and infinities are allowed.
+
+        Raises:
+            StudyError: the run has ended, or a name that MLflow does not take.
+            TrackingError: the store cannot be used; what was not sent is kept and sent with the next call.
+        """
+        self._check_running()
+        self._wait(step, metrics)
+        is_late = self._clock() - self._sent_at_s >= MAX_WAITING_S
+        if is_late or len(self._waiting) >= MAX_WAITING_METRICS:
+            self._send()
+
+    def log_artifact(self, path: Path, folder: str = "") -> None:
+        """Copies a file to the run, into a folder of the run's files; raises as `log_generation` does."""
+        self._check_running()
+        if not path.is_file():
+            raise StudyError(f"artifact {path} is not a file: write it before it is logged")
+        with mlflow_at(self._tracking_uri):
+            self._client.log_artifact(self.run_id, str(path), folder or None)
+
+    def log_designs(self, designs: RunTable) -> BulkOutcome:
+        """Writes one child run per design; raises as `write_runs` does.
+
+        Where `takes_thousands` is false, hand over the front only.
+        """
+        self._check_running()
+        now_ms = _milliseconds(self._clock())
+        return write_runs(
+            self._tracking_uri, self._run.info.experiment_id, self.run_id, designs, started_at_ms=now_ms
+        )
+
+    def finish(self, status: RunStatus = "FINISHED", metrics: Mapping[str, float] | None = None) -> None:
+        """Sends what waits and ends the run.
+
+        Args:
+            status: how the study ended.
+            metrics: the result: what the interface's table shows and sorts by.
+
+        Raises:
+            StudyError: the run has ended, or a name that MLflow does not take.
+            TrackingError: the store cannot be used; `finish` may be called again.
+        """
+        self._check_running()
+        self._ending = status
+        self._wait(self._last_step, metrics or {})
+        self._send()
+        with mlflow_at(self._tracking_uri):
+            self._client.set_terminated(self.run_id, status, _milliseconds(self._clock()))
+        self._is_finished = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_finished:
+            return
+        if error is None:
+            self.finish()
+        else:
+            self._end_after(error)
+
+    def __repr__(self) -> str:
+        return (
+            f"StudyTracker({self.run_name!r} in {self.experiment!r} at {without_password(self.tracking_uri)})"
+        )
+
+    def _end_after(self, error: BaseException) -> None:
+        """Ends the run of a study that broke off; what broke it stays the error that is seen."""
+        # When what broke off is `finish` itself, the study has ended as it said, and its result waits.
+        status: RunStatus = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
+        try:
+            self.finish(self._ending or status)
+        except TrackingError as second:
+            error.add_note(f"the run could not be ended either: {second}")
+
+    def _check_running(self) -> None:
+        if self._is_finished:
+            raise StudyError(f"run {self.run_name!r} ({self.run_id}) has ended: log before finish()")
+
+    def _wait(self, step: int, metrics: Mapping[str, float]) -> None:
+        for key in metrics:
+            check_key("metric", key)
+        now_ms = _milliseconds(self._clock())
+        self._last_step = max(self._last_step, step)
+        self._waiting += [(key, float(value), now_ms, step) for key, value in metrics.items()]
+
+    def _send(self) -> None:
+        # Emptied only afterwards: what is sent a second time MLflow recognises and stores once.
+        with mlflow_at(self._tracking_uri):
+            from mlflow.entities import Metric
+
+            self._client.log_batch(self.run_id, [Metric(*point) for point in self._waiting])
+        self._waiting.clear()
+        self._sent_at_s = self._clock()
+
+    def _log_params(self, params: Mapping[str, str]) -> None:
+        with mlflow_at(self._tracking_uri):
+            from mlflow.entities import Param
+
+            self._client.log_batch(self.run_id, params=[Param(key, value) for key, value in params.items()])
+
+
+def resolve_tracking_uri(tracking_uri: str | None = None) -> str:
+    """Returns the address of the store: the argument, else MLFLOW_TRACKING_URI, else the default file.
+
+    The path of an SQLite file is made absolute, so that it means the same from every folder.
+    """
+    uri = tracking_uri or os.environ.get(TRACKING_URI_VARIABLE) or f"sqlite:///{DEFAULT_FILE.as_posix()}"
+    with mlflow_at(uri):
+        file = sqlite_file(uri)
+    if file is None:
+        return uri
+    scheme, _, rest = uri.partition("///")
+    _, question_mark, options = rest.partition("?")
+    return f"{scheme}///{file.as_posix()}{question_mark}{options}"
+
+
+def software_tags() -> dict[str, str]:
+    """Returns the versions of what a study's result depends on, such as `numpy_version`."""
+    tags = {"python_version": platform.python_version()}
+    for name in TAGGED_SOFTWARE:
+        try:
+            tags[f"{name}_version"] = metadata.version(name)
+        except metadata.PackageNotFoundError:  # run from the source tree, or without an optional package
+            tags[f"{name}_version"] = "not installed"
+    return tags
+
+
+def _experiment_id(client: MlflowClient, uri: str, name: str) -> str:
+    """Returns the experiment's id; makes the experiment when it is missing."""
+    from mlflow.exceptions import MlflowException
+
+    file = sqlite_file(uri)
+    location = (file.parent / "artifacts").as_uri() if file else None
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return str(client.create_experiment(name, location))
+        except MlflowException:  # another study may have made it in the meantime
+            found = client.get_experiment_by_name(name)
+            if found is None:
+                raise
+    if found.lifecycle_stage != "active":
+        way_out = (
+            f"restore it (mlflow experiments restore --experiment-id {found.experiment_id}) or choose another"
+        )
+        raise TrackingError(
+            f"MLflow store {without_password(uri)}: experiment {name!r} is deleted; {way_out}"
+        )
+    return str(found.experiment_id)
+
+
+def _check(experiment: str, run_name: str, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
+    for what, name in (("experiment", experiment), ("run name", run_name)):
+        if not name.strip():
+            raise StudyError(f"{what} is empty: give it a name by which people will find it")
+        check_texts(what, [name], MAX_KEY_CHARACTERS)
+    for kind, texts, limit in (("param", params, MAX_PARAM_CHARACTERS), ("tag", tags, MAX_TAG_CHARACTERS)):
+        for key, text in texts.items():
+            check_key(kind, key)
+            check_texts(f"{kind} {key!r}", [text], limit)
+
+
+def _milliseconds(time_s: float) -> int:
+    return round(time_s / MILLISECOND)
