@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner.job_schema import LONG_FORMS, Location, long_form
+from planner.plain import plain_copy
 from planner.problems import Findings, nearest
 from planner.yaml_text import read_document
 from simulator import catalog
@@ -17,7 +18,6 @@ from simulator.errors import InputError
 from simulator.hardware import Accelerator, Site
 from simulator.huggingface import shape_from_config
 from simulator.job import Estimate
-from simulator.model import ModelShape
 from simulator.reliability import RELIABILITY_PRESETS
 
 Fields = dict[str, object]
@@ -101,9 +101,7 @@ def _workload(given: Fields, folder: Path, findings: Findings) -> Fields:
     return workload
 
 
-def _configured_model(
-    model: Fields, folder: Path, location: Location, findings: Findings
-) -> ModelShape | None:
+def _configured_model(model: Fields, folder: Path, location: Location, findings: Findings) -> Fields | None:
     """Returns the shape in a `config.json`; its name is the one given, else the one of the file or its folder."""
     for field in model.keys() - {"config", "name"}:
         findings.add((*location, field), model[field], "must be left out: config gives the whole shape")
@@ -122,16 +120,17 @@ def _configured_model(
     return None
 
 
-def _shape(
-    config: Mapping[str, object], name: str, location: Location, findings: Findings
-) -> ModelShape | None:
+def _shape(config: Mapping[str, object], name: str, location: Location, findings: Findings) -> Fields | None:
+    """Returns the fields of a shape, so that they meet the same rules as fields that are written out."""
     try:
-        return shape_from_config(config, name)
+        shape = shape_from_config(config, name)
     except InputError as error:
         for problem in error.problems:
             findings.add((*location, problem.path), config.get(problem.path), problem.rule)
         findings.hide(location[:-1])
         return None
+    findings.rename(location[:-1], location)
+    return plain_copy(shape.model_dump(), findings)
 
 
 def _batch_size(tokens: object, workload: Fields, findings: Findings) -> int | None:
@@ -168,7 +167,10 @@ def _offer(given: Fields, job_fabric: object, location: Location, findings: Find
     for field in ("num_gpus", "rent_usd_per_gpu_hour", "purchase_usd_per_node"):
         _lengthen(offer, field, location, findings)
     accelerator = offer.get("accelerator")
-    offer["accelerator"] = _entry(accelerator, catalog.accelerator, (*location, "accelerator"), findings)
+    if accelerator is None:
+        offer.pop("accelerator", None)
+    else:
+        offer["accelerator"] = _entry(accelerator, catalog.accelerator, (*location, "accelerator"), findings)
     name = accelerator if isinstance(accelerator, str) else _own_id(accelerator)
     offer["node"] = _entry(offer.get("node"), catalog.node, (*location, "node"), findings)
     if given.get("node") is None:

@@ -75,7 +75,7 @@ class Findings:
         """Reports what pydantic found, rewritten into the rules of this module."""
         for detail in error.errors(include_url=False):
             location = tuple(step for step in detail["loc"] if step != "[key]")
-            if not self.is_hidden(location):
+            if not (self.is_hidden(location) or _is_follow_up(detail)):
                 written = self._as_written(location)
                 self._append(written, _shown_input(detail), _rule(detail, location))
 
@@ -122,6 +122,11 @@ def nearest(name: str, known: tuple[str, ...]) -> str:
     """Returns the known names most like a name, or all of them where none is like it."""
     matches = difflib.get_close_matches(name[:100], known, n=3)
     return f"nearest: {', '.join(matches)}" if matches else f"known: {', '.join(known)}"
+
+
+def _is_follow_up(detail: ErrorDetails) -> bool:
+    """Returns whether a list is called too short only because entries of it have problems of their own."""
+    return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
 
 
 def _shown_input(detail: ErrorDetails) -> str:

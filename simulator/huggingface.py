@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pydantic import ValidationError
 
 from simulator.errors import InputError, Problem
-from simulator.model import LatentAttention, MixtureOfExperts, ModelShape
+from simulator.model import ModelShape
 
 Config = Mapping[str, object]
 
@@ -39,7 +39,7 @@ def shape_from_config(config: Config, name: str, path: str = "") -> ModelShape:
     reader = _Reader(config, path)
     family = FAMILIES.get(reader.model_type)
     if family is None:
-        reader.report("model_type", f"is not a known family; known: {', '.join(FAMILIES)}")
+        reader.report("model_type", f"must be one of the known families: {', '.join(FAMILIES)}")
         raise InputError(reader.problems)
     numbers = _numbers(reader, family)
     if reader.problems:
@@ -62,10 +62,12 @@ class _Reader:
         self.model_type = str(config.get("model_type", ""))
 
     def report(self, key: str, rule: str) -> None:
-        """Adds a problem of a key."""
+        """Adds a problem of a key, unless the same one is there already."""
         value = self.config.get(key)
         shown = "" if value is None else repr(value)[:60]
-        self.problems.append(Problem(path=self._prefix + key, value=shown, rule=rule))
+        problem = Problem(path=self._prefix + key, value=shown, rule=rule)
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     def has(self, key: str) -> bool:
         """Whether a key stands there with a value."""
@@ -100,6 +102,10 @@ class _Reader:
             self.report(key, f"must be {expected!r}: {meaning} cannot be described")
 
 
+Counts = dict[str, int]
+"""Fields of a domain type by name, not yet validated."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """How the files of one family are written."""
@@ -114,23 +120,25 @@ class Family:
     """Returns the feed-forward size of the dense layers; `None`: four times the hidden size."""
     num_positions: Callable[[_Reader], int] | None = None
     """Returns the rows of a learned position embedding; left out where positions are not learned."""
-    experts: Callable[[_Reader], MixtureOfExperts] | None = None
-    """Returns the routed experts; left out for dense families."""
-    latent_attention: Callable[[_Reader], LatentAttention] | None = None
-    """Returns the latent attention; left out for ordinary or grouped-query attention."""
+    experts: Callable[[_Reader], Counts] | None = None
+    """Returns the fields of `MixtureOfExperts`; left out for dense families."""
+    latent_attention: Callable[[_Reader], Counts] | None = None
+    """Returns the fields of `LatentAttention`; left out for ordinary or grouped-query attention."""
 
 
 def _numbers(reader: _Reader, family: Family) -> dict[str, object]:
     """Returns the fields of a `ModelShape` that are numbers; problems stay in the reader."""
     hidden, heads = reader.whole(*HIDDEN_KEYS), reader.whole(*HEAD_KEYS)
+    kv_heads, ffn = family.num_kv_heads(reader), family.ffn_hidden_size(reader)
     latent = family.latent_attention(reader) if family.latent_attention else None
-    head_dim = latent.rope_head_dim + latent.nope_head_dim if latent else _head_dim(reader, hidden, heads)
-    ffn = family.ffn_hidden_size(reader)
+    head_dim = (
+        latent["rope_head_dim"] + latent["nope_head_dim"] if latent else _head_dim(reader, hidden, heads)
+    )
     return {
         "num_layers": reader.whole(*LAYER_KEYS),
         "hidden_size": hidden,
         "num_heads": heads,
-        "num_kv_heads": family.num_kv_heads(reader) or heads,
+        "num_kv_heads": heads if kv_heads is None else kv_heads,
         "head_dim": head_dim,
         "ffn_hidden_size": DEFAULT_FFN_RATIO * hidden if ffn is None else ffn,
         "vocabulary_size": reader.whole("vocab_size"),
@@ -185,7 +193,7 @@ def _opt_positions(reader: _Reader) -> int:
     return reader.whole("max_position_embeddings") + OPT_POSITION_OFFSET
 
 
-def _local_experts(reader: _Reader) -> MixtureOfExperts:
+def _local_experts(reader: _Reader) -> Counts:
     """Mixtral, Grok and gpt-oss: every layer routes, and an expert has the feed-forward size of the file."""
     return _experts(
         reader,
@@ -194,7 +202,7 @@ def _local_experts(reader: _Reader) -> MixtureOfExperts:
     )
 
 
-def _qwen_experts(reader: _Reader) -> MixtureOfExperts:
+def _qwen_experts(reader: _Reader) -> Counts:
     reader.require("decoder_sparse_step", 1, "dense layers in between")
     dense = reader.config.get("mlp_only_layers") or []
     leading = len(dense) if isinstance(dense, list) else 0
@@ -209,7 +217,7 @@ def _qwen_experts(reader: _Reader) -> MixtureOfExperts:
     )
 
 
-def _deepseek_experts(reader: _Reader) -> MixtureOfExperts:
+def _deepseek_experts(reader: _Reader) -> Counts:
     reader.require("moe_layer_freq", 1, "dense layers in between")
     ffn = reader.whole("moe_intermediate_size")
     return _experts(
@@ -223,25 +231,24 @@ def _deepseek_experts(reader: _Reader) -> MixtureOfExperts:
 
 def _experts(
     reader: _Reader, *, num_experts: int, ffn: int, shared_ffn: int = 0, num_dense_layers: int = 0
-) -> MixtureOfExperts:
-    # not validated here: a bad number is reported together with those of the whole shape
-    return MixtureOfExperts.model_construct(
-        num_experts=num_experts,
-        experts_per_token=reader.whole("num_experts_per_tok", "experts_per_token"),
-        expert_ffn_hidden_size=ffn,
-        shared_ffn_hidden_size=shared_ffn,
-        num_dense_layers=num_dense_layers,
-    )
+) -> Counts:
+    return {
+        "num_experts": num_experts,
+        "experts_per_token": reader.whole("num_experts_per_tok", "experts_per_token"),
+        "expert_ffn_hidden_size": ffn,
+        "shared_ffn_hidden_size": shared_ffn,
+        "num_dense_layers": num_dense_layers,
+    }
 
 
-def _deepseek_attention(reader: _Reader) -> LatentAttention:
-    return LatentAttention.model_construct(
-        query_rank=reader.whole("q_lora_rank", default=0),
-        key_value_rank=reader.whole("kv_lora_rank"),
-        rope_head_dim=reader.whole("qk_rope_head_dim"),
-        nope_head_dim=reader.whole("qk_nope_head_dim"),
-        value_head_dim=reader.whole("v_head_dim"),
-    )
+def _deepseek_attention(reader: _Reader) -> Counts:
+    return {
+        "query_rank": reader.whole("q_lora_rank", default=0),
+        "key_value_rank": reader.whole("kv_lora_rank"),
+        "rope_head_dim": reader.whole("qk_rope_head_dim"),
+        "nope_head_dim": reader.whole("qk_nope_head_dim"),
+        "value_head_dim": reader.whole("v_head_dim"),
+    }
 
 
 def _problems(error: ValidationError, path: str) -> list[Problem]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import pdtrc
+from scipy.special import pdtrc, pdtrik
 
 from simulator.checkpoint import CheckpointTable
 from simulator.job import Job
@@ -23,12 +23,16 @@ from simulator.run_events import (
     simulate_runs,
 )
 from simulator.step import StepTable
-from simulator.table import Booleans, Floats, Table
+from simulator.table import Booleans, Floats, Integers, Table
 from simulator.units import DAY
 
 
 GPUS_PER_COUNTED_NODE = 8.0
 """Published failure rates count nodes of eight accelerators; a larger or smaller node fails in proportion."""
+
+
+SPARE_CONFIDENCE = 0.99
+"""Share of failures that `sufficient_spare_nodes` covers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,9 +191,20 @@ def mean_time_between_failures_s(job: Job, plans: PlanTable) -> Floats:
 
 def spare_shortage_probability(job: Job, plans: PlanTable) -> Floats:
     """Returns how likely no spare is left at a failure: P(X >= spares) with X ~ Poisson(nodes in repair)."""
-    in_repair = job.reliability.repair_days * DAY / mean_time_between_failures_s(job, plans)
-    in_repair = in_repair * (1.0 - job.reliability.process_fault_fraction)
+    in_repair = _nodes_in_repair(job, plans)
     return np.where(plans.num_spare_nodes > 0, pdtrc(plans.num_spare_nodes - 1.0, in_repair), 1.0)
+
+
+def sufficient_spare_nodes(job: Job, plans: PlanTable) -> Integers:
+    """Returns the fewest spare nodes, `(n,)`, with which a failure finds one in `SPARE_CONFIDENCE` of all cases."""
+    nodes = pdtrik(SPARE_CONFIDENCE, _nodes_in_repair(job, plans))
+    return np.asarray(np.ceil(nodes + 1.0), dtype=np.int64)
+
+
+def _nodes_in_repair(job: Job, plans: PlanTable) -> Floats:
+    """Mean number of failed nodes on repair, `(n,)` (Little's law); process faults leave the node in service."""
+    failures_under_way = job.reliability.repair_days * DAY / mean_time_between_failures_s(job, plans)
+    return failures_under_way * (1.0 - job.reliability.process_fault_fraction)
 
 
 def _restart_s(job: Job, plans: PlanTable) -> Floats:

@@ -41,12 +41,6 @@ __all__ = [
     "simulate_runs",
 ]
 
-_GOLDEN_FRACTION = (5.0**0.5 - 1.0) / 2.0
-_BRACKET = 4.0
-"""The best interval lies within this factor of the first-order one (Young's), or at the ends of its range."""
-_NUM_GOLDEN_STEPS = 18
-"""Narrows the bracket to 0.05 % of the interval, and so to 1e-7 of a goodput that is flat at its best."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunLedger(Table):
@@ -144,8 +138,7 @@ def optimal_interval_s(
     """Returns the interval of the largest expected goodput of a long run, `(n,)`.
 
     It is never below `minimum_interval_s`, nor so short that saves queue for slots: that is the answer where
-    a save costs nothing. Else a golden-section search on the logarithm of the interval, around sqrt(2 C M)
-    with C = stall and tax of one save (Young, CACM 17, 1974).
+    a save costs nothing. The equations are in `simulator.run_renewal.best_interval_s`.
 
     Raises:
         InputError: as `expected_ledger`.
@@ -163,37 +156,23 @@ def optimal_interval_s(
             "restart_s": restart_s,
         }
     )
-    work_of_commit_s = runs.commit_s / (1.0 + runs.tax_fraction)
     queueing_s = ((runs.stall_s + runs.commit_s) / runs.slots - runs.stall_s) / (1.0 + runs.tax_fraction)
     low_s = np.maximum(runs.interval_s, queueing_s)
+    kink_s = np.maximum(low_s, runs.commit_s / (1.0 + runs.tax_fraction))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         # Beyond the commit time the tax is a cost per save, below it a constant share of all time: two hills,
         # of which only several slots can reach the lower one.
         cost_s = runs.stall_s + runs.tax_share * runs.commit_s
-        long_s = _best_interval_s(runs, np.maximum(low_s, work_of_commit_s), cost_s)
-        if not np.any(low_s < work_of_commit_s):
+        long_s = np.maximum(kink_s, renewal.best_interval_s(cost_s, np.zeros(len(runs)), runs.mtbf_s))
+        if not np.any(low_s < kink_s):
             return long_s
-        short_s = np.minimum(_best_interval_s(runs, low_s, runs.stall_s), np.maximum(low_s, work_of_commit_s))
+        short_s = renewal.best_interval_s(runs.stall_s, runs.tax_fraction, runs.mtbf_s)
+        short_s = np.clip(short_s, low_s, kink_s)
         return np.where(_up_time_per_work(runs, short_s) < _up_time_per_work(runs, long_s), short_s, long_s)
 
 
-def _best_interval_s(runs: Runs, low_s: Floats, cost_s: Floats) -> Floats:
-    """Golden-section search for the best interval of one hill, no shorter than `low_s`, `(n,)`."""
-    # However dear a save, an interval beyond the mean up-time gains nothing.
-    centre_s = np.minimum(np.sqrt(2.0 * cost_s * runs.mtbf_s), runs.mtbf_s)
-    low = np.log(np.maximum(low_s, centre_s / _BRACKET))
-    high = np.maximum(low, np.log(_BRACKET) + np.log(np.maximum(centre_s, low_s / _BRACKET)))
-    for _ in range(_NUM_GOLDEN_STEPS):
-        span = _GOLDEN_FRACTION * (high - low)
-        left, right = high - span, low + span
-        is_left = _up_time_per_work(runs, np.exp(left)) <= _up_time_per_work(runs, np.exp(right))
-        low, high = np.where(is_left, low, left), np.where(is_left, right, high)
-    found_s = np.exp((low + high) / 2.0)
-    return np.where(_up_time_per_work(runs, low_s) <= _up_time_per_work(runs, found_s), low_s, found_s)
-
-
 def _up_time_per_work(runs: Runs, interval_s: Floats) -> Floats:
-    """What the search minimises; restarts cost the same share at every interval."""
+    """Returns what the best interval makes least; restarts take the same share at every interval."""
     changed = replace(runs, interval_s=interval_s)
     return renewal.Cycle.of(changed).up_time_per_work(changed)
 

@@ -121,10 +121,9 @@ def play_run_block(batch: RunBatch, results: RunResults, seed: int, first: int, 
     saves = np.zeros(max(1, batch.slots.max()), dtype=_SAVE)
     num_designs, num_replications = batch.work_s.shape
     for replication in range(first, num_replications, stride):
-        key = replication_key(seed, replication)
         for row in range(num_designs):
             design = _design_of(batch, row, replication)
-            wall_s, num_failures = _play_run(design, key, states, saves)
+            wall_s, num_failures = _play_run(design, (seed, replication), states, saves)
             _write_ledger(states[0], wall_s, num_failures, results, (row, replication))
             results.restart_s[row, replication] = num_failures * design.restart_s
 
@@ -145,13 +144,15 @@ def _design_of(batch: RunBatch, row: int, replication: int) -> RunDesign:
 
 
 @compiled
-def _play_run(design: RunDesign, key: int, states: Records, saves: Records) -> tuple[float, float]:
+def _play_run(
+    design: RunDesign, luck: tuple[int, int], states: Records, saves: Records
+) -> tuple[float, float]:
     """Plays up-times and restarts until the work is done; returns wall time and number of failures."""
     state = states[0]
     _start(state)
     wall_s = 0.0
     for num_failures in range(MAX_FAILURES):
-        up_s = design.mtbf_s * unit_exponential(key, num_failures)
+        up_s = design.mtbf_s * unit_exponential(luck[0], luck[1], num_failures)
         is_done = _play_up_time(design, up_s, state, saves)
         wall_s += state.now_s
         if is_done:
@@ -269,15 +270,11 @@ def _write_ledger(
 
 
 @compiled
-def replication_key(seed: int, replication: int) -> int:
-    """Returns the 64 bits from which the draws of a replication follow."""
-    return _mixed(_mixed(np.uint64(seed)) + np.uint64(replication))  # type: ignore[return-value]
-
-
-@compiled
-def unit_exponential(key: int, index: int) -> float:
-    """Returns draw `index` of a replication: exponential with mean 1."""
-    uniform = float(_mixed(np.uint64(key) + np.uint64(index)) >> _DROPPED_BITS) * _LAST_BIT
+def unit_exponential(seed: int, replication: int, index: int) -> float:
+    """Returns the up-time before failure `index` of a replication as a multiple of its mean."""
+    key = _mixed(_mixed(np.uint64(seed)) + np.uint64(replication))
+    # The upper 53 bits make a uniform number in [0, 1).
+    uniform = float(_mixed(key + np.uint64(index)) >> _DROPPED_BITS) * _LAST_BIT
     return -math.log1p(-uniform)
 
 

@@ -12,8 +12,9 @@ commit, f(d) = exp(F/M) - 1. The expected up-time is M f (failures minus up-time
 every other account follows a line in the same way, with its seconds discounted by exp(-t/M).
 
 Exact where saves never queue for a slot, and with one slot and `WAIT`. Else the first interval differs from
-the later ones, or saves come in bursts; they are then spread evenly, which costs less than 0.5 % of the
-goodput. The limit of long runs is the goodput of Daly (FGCS 22, 2006) when P = 0.
+the later ones, or saves come in bursts; they are then spread evenly. That costs less than 0.5 % of the
+goodput of long runs with a commit far below M; a run of a few bursts can be off by a good part of one. The
+limit of long runs is the goodput of Daly (FGCS 22, 2006) when P = 0.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from simulator.table import Booleans, Floats, Table
 
 _ROUNDING = 1e-9
 """Intervals by which a save may miss the end of the work and still be left out."""
+_NUM_NEWTON_STEPS = 12
+"""Seven reach full precision with taxes below a half; those near 1 converge slowly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +194,26 @@ def _account_s(runs: Runs, cycle: Cycle, ends: Ends, window: _Window) -> Floats:
         + _if(ends.is_only_rest, per_last_s * _per_first_commit(runs))
         + _if(ends.num_steady > 0, steady_s)
     )
+
+
+def best_interval_s(cost_s: Floats, tax_fraction: Floats, mtbf_s: Floats) -> Floats:
+    """Returns the interval that makes up-time per work least, `(n,)`, where saves never queue; 0 if cost is 0.
+
+    With d = cost/M of one save, a tax of the fraction g on all work and x = tau/M, up-time per work is
+    proportional to (exp(x) - exp(-d - g x)) / x, least where
+
+        (1 + g) x + ln(1 - x) - ln(1 + g x) + d = 0.
+
+    The left side is concave near its root, so that Newton's steps from a point beyond the root stay beyond it;
+    so is sqrt(2 d / (1 - g^2)), Young's interval (CACM 17, 1974) when g = 0. The root is then
+    1 + W(-exp(-d - 1)) with Lambert's W.
+    """
+    d, g = cost_s / mtbf_s, tax_fraction
+    x = np.minimum(-np.expm1(-(1.0 + g + d)), np.sqrt(2.0 * d / np.maximum(0.0, 1.0 - g**2)))
+    for _ in range(_NUM_NEWTON_STEPS):
+        value = (1.0 + g) * x + np.log1p(-x) - np.log1p(g * x) + d
+        x = x - value / (1.0 + g - 1.0 / (1.0 - x) - g / (1.0 + g * x))
+    return np.where(d > 0, mtbf_s * x, 0.0 * d)
 
 
 def _discounted_s(runs: Runs, offset_s: Floats, window_s: Floats) -> Floats:

@@ -12,6 +12,7 @@ import os
 import posixpath
 import re
 import sqlite3
+import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -49,12 +50,14 @@ _PASSWORDS = (
 def mlflow_at(uri: str) -> Iterator[None]:
     """Inside it MLflow is silent, and whatever fails is a TrackingError that names `uri` and the reason."""
     with _settings(), _silence():
+        from alembic.util import CommandError
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
 
+        failures = (MlflowException, SQLAlchemyError, CommandError, sqlite3.Error, OSError, ImportError)
         try:
             yield
-        except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, ImportError) as error:
+        except failures as error:
             # A cause that quotes the address would show the password in its traceback.
             cause = None if any(password in str(error) for password in _passwords(uri)) else error
             raise TrackingError(f"MLflow store {without_password(uri)}: {_reason(uri, error)}") from cause
@@ -120,8 +123,40 @@ def check_usable(uri: str) -> None:
         _check_database(uri)
 
 
+def make_file(uri: str) -> None:
+    """Makes, within `mlflow_at`, the file of an SQLite store that is not there yet: whole or not at all.
+
+    MLflow makes its tables in dozens of steps. They fail when two studies start in a new folder together, and
+    an interrupt between them would leave a file that cannot be used.
+    """
+    file = sqlite_file(uri)
+    if file is None or file.exists():
+        return
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix=".new-") as folder:
+        draft = Path(folder) / file.name
+        store = SqlAlchemyStore(  # type: ignore[no-untyped-call]
+            f"sqlite:///{draft.as_posix()}", artifact_folder(file).as_uri()
+        )
+        store.engine.dispose()
+        try:
+            file.hardlink_to(draft)
+        except FileExistsError:
+            return  # another study was quicker
+        except OSError:
+            draft.replace(file)  # a file system without links
+
+
+def artifact_folder(file: Path) -> Path:
+    """Returns where the runs of an SQLite store keep their files: beside it."""
+    return file.parent / "artifacts"
+
+
 def _check_file(file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        return
     with closing(sqlite3.connect(file, timeout=BUSY_TIMEOUT_MS / 1e3, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         # Only a real write, taken back at once, tells a read-only file or folder from one that we may change.
@@ -213,7 +248,10 @@ def _hide(text: str, passwords: list[str]) -> str:
 
 @contextmanager
 def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Gives a connection; an SQLite file has a write-ahead log meanwhile, so that others can read on."""
+    """Gives a connection; an SQLite file has a write-ahead log meanwhile, so that others can read on.
+
+    The log stays in use when another program has the file open at the end.
+    """
     with engine.connect() as connection:
         if engine.dialect.name != "sqlite":
             yield connection

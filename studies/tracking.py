@@ -25,9 +25,11 @@ from studies.mlflow_session import (
     MAX_KEY_CHARACTERS,
     MAX_PARAM_CHARACTERS,
     MAX_TAG_CHARACTERS,
+    artifact_folder,
     check_key,
     check_texts,
     check_usable,
+    make_file,
     mlflow_at,
     origin_tags,
     sqlite_file,
@@ -64,8 +66,13 @@ class StudyTracker:
     Leaving it without `finish` ends the run as FINISHED, by an interrupt as KILLED, by an error as FAILED.
 
     Example:
-        >>> with StudyTracker.open(experiment="llama", run_name="h100", params={"seed": "1"}) as tracker:
-        ...     tracker.log_generation(0, {"hypervolume": 0.4})  # doctest: +SKIP
+        >>> import tempfile
+        >>> uri = f"sqlite:///{tempfile.mkdtemp()}/mlflow.db"
+        >>> with StudyTracker.open(experiment="llama", run_name="h100", tracking_uri=uri) as tracker:
+        ...     tracker.log_generation(0, {"hypervolume": 0.4})
+        ...     tracker.finish("FINISHED", {"cost_usd": 2.9e6})
+        >>> tracker.run_name
+        'h100'
     """
 
     def __init__(
@@ -118,6 +125,7 @@ class StudyTracker:
             from mlflow import MlflowClient
 
             check_usable(uri)
+            make_file(uri)
             client = MlflowClient(tracking_uri=uri)
             experiment_id = _experiment_id(client, uri, experiment)
             run = client.create_run(experiment_id, _milliseconds(clock()), labels, run_name)
@@ -151,7 +159,7 @@ class StudyTracker:
 
     @property
     def takes_thousands(self) -> bool:
-        """Whether the store takes thousands of designs a second; else a few (4 a second through a server)."""
+        """Whether the store takes thousands of designs a second; else about ten (through a server)."""
         with mlflow_at(self._tracking_uri):
             return bulk_engine(self._client)[0] is not None
 
@@ -306,7 +314,7 @@ def _experiment_id(client: MlflowClient, uri: str, name: str) -> str:
     from mlflow.exceptions import MlflowException
 
     file = sqlite_file(uri)
-    location = (file.parent / "artifacts").as_uri() if file else None
+    location = artifact_folder(file).as_uri() if file else None
     found = client.get_experiment_by_name(name)
     if found is None:
         try:

@@ -14,7 +14,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from simulator.record import Choice, Record
-from simulator.units import GIGA, KILO, TERA, gigabits_per_s
+from simulator.units import GIB, GIGA, KILO, TERA, gigabits_per_s
 
 TEXT_UNIT = "text"
 """Unit of figures that are words, such as the vendor."""
@@ -24,6 +24,7 @@ SI_PER_UNIT: Mapping[str, float] = {
     "fraction": 1.0,
     "ratio": 1.0,
     "GB": GIGA,
+    "GiB": GIB,
     "GB/s": GIGA,
     "Gbit/s": gigabits_per_s(1.0),
     "TFLOP/s": TERA,
@@ -94,16 +95,21 @@ def model_document() -> Mapping[str, Mapping[str, object]]:
     return document
 
 
+def data_folder() -> Traversable:
+    """Returns the folder of the data files inside the package."""
+    return resources.files("simulator.catalog").joinpath("data")
+
+
 def read_text(file_name: str) -> str:
     """Returns the text of one data file of the catalogue."""
-    return _folder().joinpath(file_name).read_text(encoding="utf-8")
+    return data_folder().joinpath(file_name).read_text(encoding="utf-8")
 
 
 @cache
 def catalog_hash() -> str:
     """Returns 16 hexadecimal digits that change whenever any data file of the catalogue does (SHA-256)."""
     digest = hashlib.sha256()
-    for file in sorted(_folder().iterdir(), key=lambda file: file.name):
+    for file in sorted(data_folder().iterdir(), key=lambda file: file.name):
         if file.name.endswith((".csv", ".yaml")):
             content = file.read_bytes()
             digest.update(f"{file.name} {len(content)}\n".encode())
@@ -121,7 +127,3 @@ def _figure(row: Mapping[str, str]) -> Figure:
         date=row["date"],
         confidence=Confidence(row["confidence"]),
     )
-
-
-def _folder() -> Traversable:
-    return resources.files("simulator.catalog").joinpath("data")

@@ -33,9 +33,9 @@ Quotes = Mapping[tuple[str, str], Figure]
 def rent(accelerator_name: str, *, path: str = "accelerator") -> tuple[Estimate, str]:
     """Returns the rent of an accelerator in USD per GPU-hour, and where it comes from.
 
-    With three vendors or more, `low`, `mid` and `high` are the 5th, 50th and 95th percentile over the cheapest
-    price of each vendor, commitments included. With fewer, `mid` and `high` are the median and highest price on
-    demand, and `low` is the lowest commitment, or the lowest price less the usual discount of one.
+    With three vendors or more, `low`, `mid` and `high` are the 5th, 50th and 95th percentile over the
+    cheapest price of each vendor, commitments included. With fewer, `mid` and `high` are the median and
+    highest price on demand, and `low` is the lowest commitment, or the lowest price less the usual discount.
 
     Raises:
         CatalogError: The accelerator is unknown, or no rent of it is.
@@ -74,16 +74,16 @@ def _prices(accelerator_name: str, path: str) -> tuple[Figure, ...]:
 
 def _newest_quotes(prices: Sequence[Figure]) -> Quotes:
     """Returns each vendor's newest price of each kind inside the window, the lowest of several regions."""
-    oldest = max(_year(price.date) for price in prices) - WINDOW_YEARS
-    ordered = sorted(prices, key=lambda price: (_year(price.date), -_usd(price)))
-    return {(_vendor(price), price.quantity): price for price in ordered if _year(price.date) >= oldest}
+    oldest = max(year_of(price.date) for price in prices) - WINDOW_YEARS
+    ordered = sorted(prices, key=lambda price: (year_of(price.date), -_usd(price)))
+    return {(_vendor(price), price.quantity): price for price in ordered if year_of(price.date) >= oldest}
 
 
 def _usd(price: Figure) -> float:
     return float(price.value)
 
 
-def _year(date: str) -> float:
+def year_of(date: str) -> float:
     """Returns a date, month or year as years; a year alone counts as its middle."""
     year, month = [*date.split("-"), "7"][:2]
     return int(year) + (int(month) - 1) / 12.0
@@ -97,7 +97,7 @@ def _vendor(price: Figure) -> str:
 def _source_text(quotes: Quotes) -> str:
     vendors = sorted({vendor for vendor, _ in quotes})
     keys = sorted({quote.source.partition(": ")[0] for quote in quotes.values()})
-    dates = sorted((quote.date for quote in quotes.values()), key=_year)
+    dates = sorted((quote.date for quote in quotes.values()), key=lambda date: (year_of(date), date))
     period = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     count = "1 price" if len(quotes) == 1 else f"{len(quotes)} prices"
     return f"{count} of {', '.join(vendors)}; {period}; {', '.join(keys)}"

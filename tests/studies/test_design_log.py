@@ -47,7 +47,9 @@ def test_what_was_appended_is_read_back_in_order(tmp_path: Path, batch_sizes: li
 @settings(max_examples=30, deadline=None)
 @given(
     numbers=st.lists(st.floats(width=64), min_size=1, max_size=20),
-    texts=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=20),
+    texts=st.lists(
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=20
+    ),
 )
 def test_every_float_and_text_survives(
     tmp_path_factory: pytest.TempPathFactory, numbers: list[float], texts: list[str]
@@ -67,12 +69,18 @@ def test_small_batches_share_row_groups(tmp_path: Path) -> None:
         for start in range(0, 2500, 100):
             log.append(batch(start, 100))
     metadata = pq.read_metadata(path)
-    assert [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)] == [1000, 1000, 500]
+    assert [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)] == [
+        1000,
+        1000,
+        500,
+    ]
     assert metadata.row_group(0).column(0).compression == "ZSTD"
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, ValueError])
-def test_an_interrupted_study_leaves_a_complete_file(tmp_path: Path, interruption: type[BaseException]) -> None:
+def test_an_interrupted_study_leaves_a_complete_file(
+    tmp_path: Path, interruption: type[BaseException]
+) -> None:
     path = tmp_path / "designs.parquet"
     with pytest.raises(interruption), DesignLog(path) as log:
         log.append(batch(0, 1500))
@@ -171,5 +179,7 @@ def test_importing_the_room_does_not_import_the_heavy_libraries() -> None:
         "print(sorted({'mlflow', 'pyarrow', 'sqlalchemy', 'pandas'} & set(sys.modules)))"
     )
     root = Path(__file__).parents[2]
-    result = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
+    )
     assert result.stdout == "[]\n"

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from simulator.errors import StudyError, TrackingError
 from studies import mlflow_session
-from studies.mlflow_session import check_key, check_usable, mlflow_at, without_password
+from studies.mlflow_session import check_key, check_usable, make_file, mlflow_at, without_password
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,7 +116,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 def test_a_store_that_may_only_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    check(uri)
+    (tmp_path / "mlflow.db").touch()
     connect = sqlite3.connect
 
     # As on a read-only disk, which even the superuser cannot write.
@@ -143,6 +144,69 @@ def test_a_check_makes_the_folder_and_changes_nothing_in_the_file(tmp_path: Path
     before = file.read_bytes()
     check(f"sqlite:///{file}")
     assert file.read_bytes() == before
+
+
+# A new store
+
+Making = Callable[[Path, Path], None]
+
+
+@pytest.fixture
+def made_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Making], str]:
+    """Puts something else in the place of MLflow's making of tables; returns the store's address."""
+    file = tmp_path / "mlflow.db"
+
+    def put(making: Making) -> str:
+        from mlflow.store.tracking import sqlalchemy_store
+
+        def make(uri: str, artifacts: str) -> SimpleNamespace:
+            making(Path(uri.removeprefix("sqlite:///")), file)
+            return SimpleNamespace(engine=SimpleNamespace(dispose=lambda: None))
+
+        monkeypatch.setattr(sqlalchemy_store, "SqlAlchemyStore", make)
+        return f"sqlite:///{file}"
+
+    return put
+
+
+def make(uri: str) -> None:
+    with mlflow_at(uri):
+        make_file(uri)
+
+
+def test_a_new_store_takes_its_name_when_it_is_complete(
+    tmp_path: Path, made_by: Callable[[Making], str]
+) -> None:
+    def making(draft: Path, file: Path) -> None:
+        draft.write_text("complete")
+        assert not file.exists()
+
+    uri = made_by(making)
+    make(uri)
+    make(uri)
+    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("mlflow.db", "complete")]
+
+
+def test_an_interrupt_leaves_no_broken_store(tmp_path: Path, made_by: Callable[[Making], str]) -> None:
+    def making(draft: Path, file: Path) -> None:
+        draft.write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make(made_by(making))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_another_study_made_meanwhile_is_kept(
+    tmp_path: Path, made_by: Callable[[Making], str]
+) -> None:
+    def making(draft: Path, file: Path) -> None:
+        draft.write_text("ours")
+        file.write_text("theirs, with runs in it")
+
+    make(made_by(making))
+    assert (tmp_path / "mlflow.db").read_text() == "theirs, with runs in it"
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 # What a user's own program notices: nothing

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from simulator.errors import StudyError, TrackingError
-from studies import tracking
+from studies import bulk_runs, tracking
 from studies.bulk_runs import RunTable
 from studies.tracking import MAX_WAITING_METRICS, MAX_WAITING_S, StudyTracker, resolve_tracking_uri
 
@@ -117,6 +117,13 @@ def test_designs_become_child_runs_that_can_be_sorted(uri: str) -> None:
     # MLflow stores NaN as 0 with a mark, hence the filter.
     assert [run.data.params["num_gpus"] for run in children] == ["128", "512", "64", "1024"]
     assert len(client.search_runs([experiment_id(client, "llama 70b")])) == 1 + designs.num_runs
+
+
+def test_a_store_that_takes_designs_one_by_one_says_so(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk_runs, "KNOWN_COLUMNS", dict.fromkeys(bulk_runs.KNOWN_COLUMNS, "colour"))
+    with opened(uri) as tracker:
+        assert not tracker.takes_thousands
+        assert tracker.log_designs(RunTable(names=["a"])).way == "api"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,166 @@
+"""Which layouts are there? Every valid way to split the model over the accelerators on offer, as one table.
+
+The degrees are enumerated from what divides what, so that every row keeps all rules of `constraints.layout`; data
+parallelism follows from the batch, and with it the number of accelerators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from constraints.layout import is_valid_layout
+from simulator.chunks import can_split_layers
+from simulator.job import Job, Offer
+from simulator.plan import PlanTable, Recompute
+from simulator.run import sufficient_spare_nodes
+from simulator.table import Integers
+
+SHORTEST_PIECE = 2048
+"""Tokens below which a sequence is not split further by default: the ring's latency is no longer hidden."""
+LARGEST_PIPELINE = 64
+"""Pipeline stages by default; published runs have at most 64."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Degrees:
+    """The ways to split a model that one offer allows, before data parallelism."""
+
+    tensor: int
+    pipeline: int
+    virtual: int
+    context: int
+
+
+def divisors(number: int) -> list[int]:
+    """Returns all divisors in rising order."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
+
+
+def enumerate_layouts(job: Job) -> PlanTable:
+    """Returns every valid layout, one row each, with the first allowed checkpoint scheme, no spares and no power cap."""
+    parts = [_with_data_parallel(job, index, offer) for index, offer in enumerate(job.offers)]
+    degrees = np.concatenate(parts) if parts else np.zeros((0, 8), dtype=np.int64)
+    layouts = _with_choices(job, degrees)
+    return layouts.take(is_valid_layout(job, layouts))
+
+
+def cross_run_knobs(job: Job, layouts: PlanTable) -> PlanTable:
+    """Returns each layout with every allowed checkpoint scheme, spare policy and power cap."""
+    search = job.search
+    knobs = list(product(search.checkpoint_schemes, search.with_spares, search.power_caps))
+    spares = sufficient_spare_nodes(job, layouts)
+    tables = []
+    for scheme, with_spares, cap in knobs:
+        columns = layouts.columns() | {
+            "checkpoint_scheme": np.full(len(layouts), scheme.code),
+            "num_spare_nodes": spares if with_spares else np.zeros_like(spares),
+            "power_cap_fraction": np.full(len(layouts), cap),
+        }
+        tables.append(PlanTable(**columns))
+    return PlanTable.concatenate(tables)
+
+
+def allowed_degrees(job: Job, offer: Offer) -> Iterator[Degrees]:
+    """Yields every combination of tensor, pipeline, virtual-pipeline and context parallelism of an offer."""
+    model, search = job.workload.model, job.search
+    tensor = search.tensor_parallel or divisors(model.num_heads)
+    tensor = [t for t in tensor if t <= offer.node.link_domain_size or search.tensor_parallel]
+    for t, (p, v), c in product(tensor, _pipelines(job), _context(job)):
+        if t * p * c <= offer.num_gpus.max:
+            yield Degrees(tensor=t, pipeline=p, virtual=v, context=c)
+
+
+def _pipelines(job: Job) -> list[tuple[int, int]]:
+    layers, search = job.workload.model.num_layers, job.search
+    stages = search.pipeline_parallel or range(1, min(layers, LARGEST_PIPELINE) + 1)
+    chunks = search.virtual_pipeline or range(1, layers + 1)
+    pairs = [(p, v) for p in stages for v in chunks if p * v <= layers and (p > 1 or v == 1)]
+    fits = can_split_layers(layers, np.array([p * v for p, v in pairs], dtype=np.int64))
+    return [pair for pair, fit in zip(pairs, fits, strict=True) if fit]
+
+
+def _context(job: Job) -> list[int]:
+    if job.search.context_parallel:
+        return list(job.search.context_parallel)
+    degrees = [1]
+    while job.workload.sequence_length // (2 * degrees[-1]) >= SHORTEST_PIECE:
+        degrees.append(2 * degrees[-1])
+    return degrees
+
+
+def _expert(job: Job, ranks: Integers) -> list[int]:
+    experts = job.workload.model.experts
+    if experts is None:
+        return [1]
+    allowed = job.search.expert_parallel or divisors(experts.num_experts)
+    return [e for e in allowed if e <= ranks.max(initial=0)]
+
+
+def _with_data_parallel(job: Job, index: int, offer: Offer) -> Integers:
+    """Rows (offer, t, p, v, c, e, d, micro-batch) whose accelerators lie in the offer's range, `(n, 8)`."""
+    batch = job.workload.global_batch_size
+    rows = []
+    replicas = {b: np.array(divisors(batch // b)) for b in job.search.micro_batch_sizes if batch % b == 0}
+    for degrees in allowed_degrees(job, offer):
+        split = degrees.tensor * degrees.pipeline * degrees.context
+        for micro_batch, all_d in replicas.items():
+            d = all_d[(all_d * split >= offer.num_gpus.min) & (all_d * split <= offer.num_gpus.max)]
+            d = d[d * split % offer.node.num_accelerators == 0]
+            if degrees.virtual > 1:
+                d = d[batch // micro_batch // d % degrees.pipeline == 0]
+            head = (index, degrees.tensor, degrees.pipeline, degrees.virtual, degrees.context)
+            for e in _expert(job, d * degrees.tensor * degrees.context):
+                rows.append(_rows(head, e, d, micro_batch))
+    return np.concatenate(rows) if rows else np.zeros((0, 8), dtype=np.int64)
+
+
+def _rows(head: tuple[int, ...], expert: int, replicas: Integers, micro_batch: int) -> Integers:
+    rows = np.empty((len(replicas), 8), dtype=np.int64)
+    rows[:, :5] = head
+    rows[:, 5], rows[:, 6], rows[:, 7] = expert, replicas, micro_batch
+    return rows
+
+
+def _with_choices(job: Job, degrees: Integers) -> PlanTable:
+    """Each row with every allowed recomputation, ZeRO stage and number format."""
+    search = job.search
+    recompute = [r for r in search.recompute if not (r is Recompute.SELECTIVE and job.workload.attention == "flash")]
+    choices = np.array(
+        [
+            (r.code, stage, precision.code)
+            for r in recompute or search.recompute
+            for stage in search.zero_stages
+            for precision in job.workload.precisions
+        ],
+        dtype=np.int64,
+    )
+    rows = np.repeat(degrees, len(choices), axis=0)
+    chosen = np.tile(choices, (len(degrees), 1))
+    offer, t, p, v, c, e, d, b = rows.T
+    table = PlanTable(
+        offer=offer,
+        num_gpus=t * p * c * d,
+        num_spare_nodes=np.zeros_like(offer),
+        tensor_parallel=t,
+        pipeline_parallel=p,
+        virtual_pipeline=v,
+        context_parallel=c,
+        expert_parallel=e,
+        data_parallel=d,
+        micro_batch_size=b,
+        recompute=chosen[:, 0],
+        zero_stage=chosen[:, 1],
+        precision=chosen[:, 2],
+        checkpoint_scheme=np.full(len(offer), search.checkpoint_schemes[0].code),
+        checkpoint_interval_s=np.full(len(offer), np.nan),
+        power_cap_fraction=np.ones(len(offer)),
+    )
+    # With one replica there is nothing to shard: all stages are the first of them.
+    has_replicas = table.data_parallel * table.context_parallel > 1
+    return table.take(has_replicas | (table.zero_stage == search.zero_stages[0]))
+

@@ -1,0 +1,74 @@
+"""Does a simulated design keep the limits? Memory, money, time, power, accelerators, carbon: by how much each is broken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from objectives.scores import ScoreTable
+from simulator.job import Job
+from simulator.offer_table import OfferTable
+from simulator.plan import PlanTable
+from simulator.simulate import Outcomes
+from simulator.table import Booleans, Floats, Table
+from simulator.units import DAY
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExcessTable(Table):
+    """By which share each limit is exceeded, `(n,)`; 0 is kept, 0.1 is ten per cent too much, inf has no bound."""
+
+    memory: Floats
+    """Memory of the most loaded accelerator over what it has."""
+    host_memory: Floats
+    """Main memory that saves under way need over what a node has."""
+    progress: Floats
+    """Infinite where failures come faster than work can be saved."""
+    budget_usd: Floats
+    deadline_days: Floats
+    power_w: Floats
+    num_gpus: Floats
+    carbon_kgco2e: Floats
+
+    @property
+    def total(self) -> Floats:
+        """Sum over the limits, `(n,)`: 0 for a feasible design."""
+        return np.sum(list(self.columns().values()), axis=0)
+
+    @property
+    def is_feasible(self) -> Booleans:
+        """Whether every limit is kept, `(n,)`."""
+        return np.asarray(self.total == 0.0)
+
+
+LIMIT_NAMES = ("budget_usd", "deadline_days", "power_w", "num_gpus", "carbon_kgco2e")
+"""Limits that a user sets, in the order in which reports name them; the rest of `ExcessTable` is physics."""
+
+
+def limited_quantities(plans: PlanTable, scores: ScoreTable, outcomes: Outcomes) -> dict[str, Floats]:
+    """Returns what each limit of a job bounds, `(n,)`, in the unit of the limit."""
+    return {
+        "budget_usd": scores.cost_usd,
+        "deadline_days": scores.time_to_train_s / DAY,
+        "power_w": outcomes.summary.peak_power_w,
+        "num_gpus": plans.num_gpus.astype(np.float64),
+        "carbon_kgco2e": scores.carbon_kgco2e,
+    }
+
+
+def excess_over(limit: float | None, value: Floats) -> Floats:
+    """Returns the share by which values exceed a limit, `(n,)`; no limit is never exceeded."""
+    return np.zeros(len(value)) if limit is None else np.maximum(0.0, value / limit - 1.0)
+
+
+def check_limits(job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) -> ExcessTable:
+    """Returns by how much each design exceeds each limit."""
+    offers = OfferTable.from_job(job).take(plans.offer)
+    values = limited_quantities(plans, scores, outcomes)
+    return ExcessTable(
+        memory=np.maximum(0.0, outcomes.summary.peak_memory_bytes / offers.memory_bytes - 1.0),
+        host_memory=np.maximum(0.0, outcomes.checkpoints.host_memory_bytes / offers.host_memory_bytes - 1.0),
+        progress=np.where(outcomes.run.makes_progress, 0.0, np.inf),
+        **{name: excess_over(getattr(job.limits, name), value) for name, value in values.items()},
+    )

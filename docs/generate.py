@@ -1,0 +1,163 @@
+"""How is the reference of the job file kept true? It is written from the types themselves.
+
+python docs/generate.py            writes docs/job-file.md
+python docs/generate.py --check    fails when the file on disk differs
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+PAGE = Path(__file__).with_name("job-file.md")
+sys.path.insert(0, str(PAGE.parents[1]))  # the script also runs from a checkout that is not installed
+
+from planner.job_schema import Form, form_of, known_fields, record_in  # noqa: E402
+from simulator.job import Job  # noqa: E402
+from simulator.record import Record  # noqa: E402
+
+INTRODUCTION = """\
+# The job file
+
+A job file says what is to be trained, what hardware is on offer, where, and within which limits. It is YAML
+(version 1.2: `2e12` is a number, `no` is text), JSON, or TOML (by the suffix `.toml`). Every quantity has its
+unit in its name; fractions are 0..1; bytes, seconds, watts and dollars carry no prefix: write `30e6` for 30 MW.
+
+- `examples/` holds complete files.
+- What has no default must be given. `null` is the same as leaving a field out.
+- Values can be replaced from outside: `limits.budget_usd=4e6`, `offers[0].num_gpus.max=512`,
+  `site.power_usage_effectiveness=1.1`.
+- All problems of a file are reported at once, each with the path of its field; the exit code is 2.
+- Anchors, aliases and tags of YAML are refused, as are duplicate fields and files above 1 MB.
+- Limits that no design can meet are problems, too: a range without a multiple of the node's accelerators, or a
+  deadline, budget or power below what even the peak rate would need.
+
+This page is generated from the types: `python docs/generate.py`.
+"""
+
+
+def job_file_reference() -> str:
+    """Returns the page: one section with a table for every type that a job file can hold."""
+    return "\n".join([INTRODUCTION, *(_section(model) for model in _models(Job, []))])
+
+
+def _models(model: type[Record], found: list[type[Record]]) -> list[type[Record]]:
+    """Returns a type and the types of its fields, each once, in reading order."""
+    if model not in found:
+        found.append(model)
+        for field in model.model_fields.values():
+            if inner := record_in(field.annotation):
+                _models(inner, found)
+    return found
+
+
+def _section(model: type[Record]) -> str:
+    summary = (model.__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
+    rows = [_row(model, name) for name in known_fields(model)]
+    header = "| field | what to write | left out | meaning |\n|---|---|---|---|"
+    return "\n".join([f"## {model.__name__}\n", f"{summary}\n", header, *rows, ""])
+
+
+def _row(model: type[Record], name: str) -> str:
+    field, form = model.model_fields.get(name), form_of(model, name)
+    written = form.written if form else _written(field)
+    meaning = (form.meaning if form else "") or (field.description if field else "") or ""
+    cells = (f"`{name}`", written, _default(field, form), " ".join(meaning.split()))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _written(field: FieldInfo | None) -> str:
+    assert field is not None, "a field that only files have needs a form"
+    bounds = _bounds(field.metadata)
+    return _words(field.annotation) + (f", {bounds}" if bounds else "")
+
+
+def _words(annotation: object) -> str:
+    """Returns a type in a user's words."""
+    arguments = get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, Record):
+        return f"fields of [{annotation.__name__}](#{annotation.__name__.lower()})"
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return " or ".join(f"`{member.value}`" for member in annotation)
+    match get_origin(annotation):
+        case _ if annotation in _WORDS:
+            return _WORDS[annotation]
+        case origin if origin is Literal:
+            return " or ".join(f"`{value}`" for value in arguments)
+        case origin if origin in (Union, UnionType):
+            return ", or ".join(_words(inner) for inner in arguments if inner is not NoneType)
+        case origin if origin is tuple:
+            return f"list: {_words(arguments[0])}"
+        case origin if origin is dict:
+            return f"mapping from {_words(arguments[0])} to {_words(arguments[1])}"
+        case _ if hasattr(annotation, "__metadata__"):
+            return f"{_words(arguments[0])}, {_bounds(arguments[1:])}"
+        case _:
+            raise TypeError(f"no words for {annotation!r}")
+
+
+_WORDS: dict[object, str] = {int: "whole number", float: "number", str: "text", bool: "true or false"}
+_SIGNS = {"gt": "> {}", "ge": ">= {}", "lt": "< {}", "le": "<= {}", "min_length": "at least {} long"}
+
+
+def _bounds(metadata: object) -> str:
+    """Returns the bounds of a field; an upper bound on a length only protects the program and is left out."""
+    limits = [item for item in metadata if item is not None] if isinstance(metadata, (list, tuple)) else []
+    return ", ".join(
+        sign.format(f"{value:,.15g}")
+        for limit in limits
+        for name, sign in _SIGNS.items()
+        if isinstance(value := getattr(limit, name, None), (int, float))
+    )
+
+
+def _default(field: FieldInfo | None, form: Form | None) -> str:
+    if form and form.default:
+        return form.default
+    if field is None:
+        return ""
+    return "**required**" if field.is_required() else _value(field.default)
+
+
+def _value(value: object) -> str:
+    """Returns a default as a user would write it."""
+    match value:
+        case None:
+            return "none"
+        case Record():
+            return "the defaults below"
+        case bool():
+            return f"`{str(value).lower()}`"
+        case Enum():
+            return f"`{value.value}`"
+        case tuple():
+            return f"`[{', '.join(_value(item).strip('`') for item in value)}]`"
+        case dict():
+            return "`{}`"
+        case float():
+            return f"`{value:.15g}`"
+        case _:
+            return f"`{value}`"
+
+
+def main() -> int:
+    """Writes or checks the page; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Write the reference of the job file.")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail when the page is out of date"
+    )
+    page = job_file_reference()
+    if not parser.parse_args().check:
+        PAGE.write_text(page, encoding="utf-8")
+        return 0
+    return int(PAGE.read_text(encoding="utf-8") != page)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

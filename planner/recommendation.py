@@ -1,0 +1,208 @@
+"""What does capplan answer? The recommendation, the front and the reasons, as values that print, serialise and compare.
+
+`Recommendation.model_dump_json()` is what `capplan recommend --json` prints. Only `created_at` and
+`mlflow.run_id` differ between two runs of the same job, version and seed; the JSON leaves `run_id` out.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from simulator.plan import Plan
+from simulator.record import Record
+
+Status = Literal["recommended", "infeasible", "interrupted"]
+
+
+class Spread(Record):
+    """What chance makes of a figure: failures, restarts and stragglers replayed many times."""
+
+    p10: float
+    """One replay in ten stays below."""
+    p50: float
+    """Median."""
+    p90: float
+    """One replay in ten goes beyond."""
+
+
+class Design(Record):
+    """One simulated design with everything that a reader needs to judge it."""
+
+    design_id: int
+    """Row of the design table in MLflow (`designs.parquet`)."""
+    accelerator: str
+    """Catalogue name of the accelerator."""
+    node: str
+    """Catalogue name of the node."""
+    num_nodes: int
+    """Nodes that train, spares not counted."""
+    plan: Plan
+    """The decisions."""
+    time_to_train_days: float
+    """Wall time of the run."""
+    cost_usd: float
+    """Cost of the run."""
+    cost_low_usd: float
+    """Cost at the low end of the hardware's price."""
+    cost_high_usd: float
+    """Cost at the high end of the hardware's price."""
+    energy_kwh: float
+    """Energy of the facility."""
+    carbon_kgco2e: float
+    """Operational and embodied greenhouse gases."""
+    peak_power_w: float
+    """Most that the facility draws."""
+    step_time_s: float
+    """One optimizer step when nothing straggles."""
+    iteration_time_s: float
+    """One optimizer step as the run sees it: with the stragglers of the fleet, without saves and failures."""
+    mfu_fraction: float
+    """Model FLOPs utilisation of a step."""
+    goodput_fraction: float
+    """Share of the wall time in which steps that count run at full speed."""
+    num_failures: float
+    """Failures to expect."""
+    memory_bytes: dict[str, float]
+    """Memory of the most loaded accelerator by component."""
+    peak_memory_bytes: float
+    """Sum of the components."""
+    memory_capacity_bytes: float
+    """Memory of one accelerator."""
+    checkpoint_interval_s: float | None
+    """Training time between two saves; null without checkpoints."""
+    step_seconds: dict[str, float]
+    """One step by what it is spent on; sums to `step_time_s`."""
+    run_seconds: dict[str, float]
+    """The run by what it is spent on; sums to the wall time."""
+    cost_parts_usd: dict[str, float]
+    """Cost by part."""
+    energy_parts_kwh: dict[str, float]
+    """Energy by phase."""
+    carbon_parts_kgco2e: dict[str, float]
+    """Operational and embodied part."""
+
+
+class Uncertainty(Record):
+    """How far the recommended figures may be off."""
+
+    num_replays: int
+    """Replayed runs."""
+    time_to_train_days: Spread
+    """Spread by failures and stragglers."""
+    cost_usd: Spread
+    """The same for the cost at the middle price."""
+    deadline_probability: float | None = None
+    """Share of the replays that keep the deadline; null without one."""
+    budget_probability: float | None = None
+    """Share of the replays that keep the budget; null without one."""
+    step_time_error_fraction: float
+    """Mean error of simulated step times on published runs (docs/validation.md)."""
+    tied_designs: tuple[int, ...] = ()
+    """Designs of the front that the model cannot tell from the recommended one: all objectives within that error."""
+
+
+class Rejection(Record):
+    """How many designs one constraint kept out."""
+
+    constraint: str
+    """Name of the limit or rule."""
+    rule: str
+    """What it says, with the limit in the job's words."""
+    num_before_simulation: int
+    """Designs that a bound kept out without simulation."""
+    num_after_simulation: int
+    """Simulated designs that break it; one design may break several."""
+
+
+class Relaxation(Record):
+    """What would make the job feasible."""
+
+    limits: dict[str, float]
+    """Limits to change, with the smallest values that work; all other limits stay."""
+    example: Design
+    """A design that these limits admit."""
+
+
+class Infeasibility(Record):
+    """Why no design can satisfy the limits."""
+
+    conflict: tuple[str, ...]
+    """Limits that no design keeps together; leaving any one of them out makes the rest possible."""
+    reasons: tuple[str, ...]
+    """The same in sentences."""
+    proof: str
+    """How it was proven."""
+    relaxations: tuple[Relaxation, ...]
+    """Smallest changes that help, best first."""
+
+
+class MlflowRecord(Record):
+    """Where MLflow holds the study."""
+
+    tracking_uri: str
+    """Address of the store."""
+    experiment: str
+    """Name of the experiment."""
+    run_name: str
+    """Name of the study's run."""
+    num_designs: int
+    """Designs in the study's design table: all that were evaluated."""
+    num_design_runs: int
+    """Designs that have a run of their own."""
+    open_with: str
+    """Command that opens the store in a browser."""
+    run_id: str = Field(default="", exclude=True)
+    """Id of the study's run; not part of the JSON, because MLflow draws it at random."""
+
+
+class Recommendation(Record):
+    """The answer to a job."""
+
+    capplan_version: str
+    """Version that answered."""
+    catalog_hash: str
+    """Content of the catalogue that was used."""
+    job: str
+    """Name of the job."""
+    seed: int
+    """Seed of search and replays."""
+    created_at: str
+    """When the answer was given, UTC."""
+    status: Status
+    """`recommended`, `infeasible` (proven), or `interrupted` (best of what was evaluated until then)."""
+    recommendation: Design | None
+    """The recommended design; null where there is none."""
+    why: tuple[str, ...]
+    """Reasons in numbers."""
+    uncertainty: Uncertainty | None
+    """How sure the recommended figures are."""
+    objectives: tuple[str, ...]
+    """What was made small."""
+    front: tuple[Design, ...]
+    """The Pareto front, by rising first objective; no design of it is beaten in every objective by any other."""
+    rejected: tuple[Rejection, ...]
+    """What kept designs out."""
+    num_evaluated: int
+    """Designs that were simulated; all of them are in MLflow."""
+    num_feasible: int
+    """Those that keep every limit."""
+    algorithm: str
+    """How the space was searched."""
+    infeasibility: Infeasibility | None
+    """Why there is no design, where there is none."""
+    mlflow: MlflowRecord | None
+    """Where the study is recorded; null when recording was turned off."""
+    warnings: tuple[str, ...] = ()
+    """What the reader should know about the job or the data."""
+
+    @property
+    def best(self) -> Design | None:
+        """The recommended design."""
+        return self.recommendation
+
+    @property
+    def mlflow_run_id(self) -> str:
+        """Id of the study's MLflow run; empty without a record."""
+        return self.mlflow.run_id if self.mlflow else ""

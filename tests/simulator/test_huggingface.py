@@ -1,0 +1,343 @@
+"""Do published `config.json` files give models with the published number of parameters?"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator import catalog
+from simulator.errors import InputError
+from simulator.huggingface import FAMILIES, shape_from_config
+
+LLAMA_8B = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": False,
+    "vocab_size": 128256,
+}
+MIXTRAL_8X7B = {
+    "model_type": "mixtral",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "num_experts_per_tok": 2,
+    "num_local_experts": 8,
+    "vocab_size": 32000,
+}
+DEEPSEEK_V3 = {
+    "model_type": "deepseek_v3",
+    "first_k_dense_replace": 3,
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "kv_lora_rank": 512,
+    "moe_intermediate_size": 2048,
+    "moe_layer_freq": 1,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_attention_heads": 128,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 61,
+    "num_key_value_heads": 128,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "tie_word_embeddings": False,
+    "v_head_dim": 128,
+    "vocab_size": 129280,
+}
+DEEPSEEK_V2_LITE = {
+    **DEEPSEEK_V3,
+    "model_type": "deepseek_v2",
+    "first_k_dense_replace": 1,
+    "hidden_size": 2048,
+    "intermediate_size": 10944,
+    "moe_intermediate_size": 1408,
+    "n_routed_experts": 64,
+    "n_shared_experts": 2,
+    "num_attention_heads": 16,
+    "num_experts_per_tok": 6,
+    "num_hidden_layers": 27,
+    "num_key_value_heads": 16,
+    "q_lora_rank": None,
+    "vocab_size": 102400,
+}
+QWEN3_30B = {
+    "model_type": "qwen3_moe",
+    "decoder_sparse_step": 1,
+    "head_dim": 128,
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "mlp_only_layers": [],
+    "moe_intermediate_size": 768,
+    "num_attention_heads": 32,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 48,
+    "num_key_value_heads": 4,
+    "vocab_size": 151936,
+}
+QWEN2_5_7B = {
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_attention_heads": 28,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 4,
+    "tie_word_embeddings": False,
+    "vocab_size": 152064,
+}
+FALCON_7B = {
+    "model_type": "falcon",
+    "hidden_size": 4544,
+    "multi_query": True,
+    "new_decoder_architecture": False,
+    "num_attention_heads": 71,
+    "num_hidden_layers": 32,
+    "vocab_size": 65024,
+}
+FALCON_40B = {
+    "model_type": "falcon",
+    "hidden_size": 8192,
+    "multi_query": True,
+    "new_decoder_architecture": True,
+    "num_attention_heads": 128,
+    "num_hidden_layers": 60,
+    "num_kv_heads": 8,
+    "vocab_size": 65024,
+}
+BLOOM = {
+    "model_type": "bloom",
+    "n_embed": 14336,
+    "n_layer": 70,
+    "num_attention_heads": 112,
+    "vocab_size": 250880,
+}
+OPT_66B = {
+    "model_type": "opt",
+    "ffn_dim": 36864,
+    "hidden_size": 9216,
+    "max_position_embeddings": 2048,
+    "num_attention_heads": 72,
+    "num_hidden_layers": 64,
+    "vocab_size": 50272,
+}
+GPT2_XL = {
+    "model_type": "gpt2",
+    "n_embd": 1600,
+    "n_head": 25,
+    "n_inner": None,
+    "n_layer": 48,
+    "n_positions": 1024,
+    "vocab_size": 50257,
+}
+NEOX_20B = {
+    "model_type": "gpt_neox",
+    "hidden_size": 6144,
+    "intermediate_size": 24576,
+    "num_attention_heads": 64,
+    "num_hidden_layers": 44,
+    "tie_word_embeddings": False,
+    "vocab_size": 50432,
+}
+NEMOTRON_340B = {
+    "model_type": "nemotron",
+    "head_dim": 192,
+    "hidden_size": 18432,
+    "intermediate_size": 73728,
+    "num_attention_heads": 96,
+    "num_hidden_layers": 96,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": False,
+    "vocab_size": 256000,
+}
+GROK_1 = {
+    "model_type": "grok-1",
+    "hidden_size": 6144,
+    "intermediate_size": 32768,
+    "num_attention_heads": 48,
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 64,
+    "num_key_value_heads": 8,
+    "vocab_size": 131072,
+}
+GPT_OSS_120B = {
+    "model_type": "gpt_oss",
+    "head_dim": 64,
+    "hidden_size": 2880,
+    "intermediate_size": 2880,
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 4,
+    "num_hidden_layers": 36,
+    "num_key_value_heads": 8,
+    "num_local_experts": 128,
+    "vocab_size": 201088,
+}
+GEMMA_2_27B = {
+    "model_type": "gemma2",
+    "head_dim": 128,
+    "hidden_size": 4608,
+    "intermediate_size": 36864,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 46,
+    "num_key_value_heads": 16,
+    "vocab_size": 256000,
+}
+
+# configuration, published parameters, tolerance (0.2 %: biases and extra norms; 1 %: published with two digits)
+PUBLISHED = [
+    (LLAMA_8B, 8_030_261_248, 1e-6),
+    (MIXTRAL_8X7B, 46_702_792_704, 1e-6),
+    (DEEPSEEK_V3, 671_026_419_200, 0.002),
+    (DEEPSEEK_V2_LITE, 15.7e9, 0.002),
+    (QWEN3_30B, 30_532_122_624, 0.002),
+    (QWEN2_5_7B, 7_615_616_512, 0.002),
+    (FALCON_7B, 6_921_720_704, 0.002),
+    (FALCON_40B, 41_303_293_952, 0.002),
+    (BLOOM, 176_247_271_424, 0.002),
+    (OPT_66B, 65.7e9, 0.002),
+    (GPT2_XL, 1_557_611_200, 0.002),
+    (NEOX_20B, 20_554_567_680, 0.002),
+    (NEMOTRON_340B, 341e9, 0.002),
+    (GROK_1, 314e9, 0.01),
+    (GPT_OSS_120B, 116.83e9, 0.002),
+    (GEMMA_2_27B, 27_227_128_320, 0.002),
+]
+
+
+@pytest.mark.parametrize(
+    ("config", "published", "tolerance"), PUBLISHED, ids=[str(row[0]["model_type"]) for row in PUBLISHED]
+)
+def test_a_published_config_has_the_published_number_of_parameters(
+    config: dict[str, object], published: float, tolerance: float
+) -> None:
+    shape = shape_from_config(config, "a model")
+    assert shape.num_parameters == pytest.approx(published, rel=tolerance)
+    assert (shape.name, shape.source) == ("a model", f"config.json ({config['model_type']})")
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (LLAMA_8B, "llama-3.1-8b"),
+        (MIXTRAL_8X7B, "mixtral-8x7b"),
+        (DEEPSEEK_V3, "deepseek-v3"),
+        (DEEPSEEK_V2_LITE, "deepseek-v2-lite"),
+        (QWEN3_30B, "qwen3-30b-a3b"),
+        (FALCON_40B, "falcon-40b"),
+        (BLOOM, "bloom-176b"),
+        (OPT_66B, "opt-66b"),
+        (GROK_1, "grok-1"),
+    ],
+)
+def test_a_config_gives_the_shape_that_the_catalogue_has(config: dict[str, object], name: str) -> None:
+    known = catalog.model(name)
+    assert shape_from_config(config, known.name).model_copy(update={"source": known.source}) == known
+
+
+def test_active_parameters_of_deepseek_v3_are_the_published_37_billion() -> None:
+    # 37e9 is published with two digits; the input embedding (0.9e9) is counted here
+    assert shape_from_config(DEEPSEEK_V3, "v3").num_active_parameters == pytest.approx(37e9, rel=0.03)
+
+
+def test_tied_embeddings_of_the_file_win_over_the_usage_of_the_family() -> None:
+    assert shape_from_config(LLAMA_8B | {"tie_word_embeddings": True}, "tied").has_tied_embeddings
+    assert not shape_from_config(FALCON_7B | {"tie_word_embeddings": False}, "untied").has_tied_embeddings
+
+
+def test_key_value_heads_left_out_are_as_many_as_heads() -> None:
+    config = {key: value for key, value in LLAMA_8B.items() if key != "num_key_value_heads"}
+    assert shape_from_config(config, "old").num_kv_heads == 32
+
+
+def test_leading_dense_layers_of_qwen_are_kept() -> None:
+    shape = shape_from_config(QWEN3_30B | {"mlp_only_layers": [0, 1]}, "qwen")
+    assert (shape.num_dense_layers, shape.num_expert_layers) == (2, 46)
+
+
+@pytest.mark.parametrize("model_type", ["mamba", "", None])
+def test_an_unknown_family_is_refused_with_the_known_ones(model_type: str | None) -> None:
+    with pytest.raises(InputError, match="model_type.*: must be one of the known families: llama, mistral"):
+        shape_from_config(LLAMA_8B | {"model_type": model_type}, "strange")
+
+
+def test_all_missing_keys_are_named_at_once_with_their_place() -> None:
+    with pytest.raises(InputError) as caught:
+        shape_from_config({"model_type": "deepseek_v3", "hidden_size": 7168}, "v3", "workload.model")
+    paths = {problem.path for problem in caught.value.problems}
+    assert {f"workload.model.{key}" for key in ("num_hidden_layers", "vocab_size", "kv_lora_rank")} <= paths
+    assert len(paths) == len(caught.value.problems)
+    assert "num_hidden_layers: is missing (or n_layer); a config.json of deepseek_v3 has it" in str(
+        caught.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_size": "4096"}, r"hidden_size = '4096': must be a whole number"),
+        ({"hidden_size": True}, r"hidden_size = True: must be a whole number"),
+        ({"vocab_size": -1}, r"vocab_size = -1: must be a whole number of at least 0"),
+        ({"vocab_size": 0}, r"vocabulary_size = 0: Input should be greater than 0"),
+        ({"num_attention_heads": 0}, r"num_attention_heads = 0: must divide the hidden size"),
+        ({"num_attention_heads": 33}, r"num_attention_heads = 33: must divide the hidden size \(4096\)"),
+        ({"num_key_value_heads": 0}, r"num_kv_heads = 0: Input should be greater than 0"),
+        ({"num_key_value_heads": 5}, r"num_kv_heads \(5\) must divide num_heads \(32\)"),
+        ({"tie_word_embeddings": "yes"}, r"tie_word_embeddings = 'yes': must be true or false"),
+        ({"num_hidden_layers": 10**30}, r"num_layers = 1"),
+    ],
+)
+def test_an_unusable_value_is_named_with_its_rule(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        shape_from_config(LLAMA_8B | change, "broken")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (QWEN3_30B | {"decoder_sparse_step": 2}, "decoder_sparse_step = 2: must be 1"),
+        (QWEN3_30B | {"mlp_only_layers": [3]}, r"mlp_only_layers = \[3\]: must be the leading layers"),
+        (DEEPSEEK_V3 | {"moe_layer_freq": 2}, "moe_layer_freq = 2: must be 1"),
+        (
+            MIXTRAL_8X7B | {"num_experts_per_tok": 9},
+            r"experts_per_token \(9\) must not exceed num_experts \(8\)",
+        ),
+        (MIXTRAL_8X7B | {"num_local_experts": 0}, "experts.num_experts = 0"),
+    ],
+)
+def test_experts_that_a_shape_cannot_express_are_refused(config: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        shape_from_config(config, "broken")
+
+
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 10**20)
+    | st.floats()
+    | st.sampled_from(["", "8", [0], [1], {}])
+)
+
+
+@given(
+    model_type=st.sampled_from(sorted(FAMILIES)),
+    changes=st.dictionaries(st.sampled_from(sorted(DEEPSEEK_V3 | QWEN3_30B | GPT2_XL | OPT_66B)), VALUES),
+)
+def test_no_file_raises_anything_but_an_input_error(model_type: str, changes: dict[str, object]) -> None:
+    config = {**DEEPSEEK_V3, **QWEN3_30B, **GPT2_XL, **OPT_66B, **changes, "model_type": model_type}
+    try:
+        shape = shape_from_config(config, "fuzzed")
+    except InputError as error:
+        assert error.problems
+    else:
+        assert shape.num_parameters > 0
+        assert json.loads(shape.model_dump_json())["name"] == "fuzzed"
