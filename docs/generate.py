@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -15,13 +16,11 @@ from typing import Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from planner.job_schema import Form, form_of, known_fields, record_in
+from simulator.job import Job
+from simulator.record import Record
+
 PAGE = Path(__file__).with_name("job-file.md")
-sys.path.insert(0, str(PAGE.parents[1]))  # the script also runs from a checkout that is not installed
-
-from planner.job_schema import Form, form_of, known_fields, record_in  # noqa: E402
-from simulator.job import Job  # noqa: E402
-from simulator.record import Record  # noqa: E402
-
 INTRODUCTION = """\
 # The job file
 
@@ -30,7 +29,7 @@ A job file says what is to be trained, what hardware is on offer, where, and wit
 unit in its name; fractions are 0..1; bytes, seconds, watts and dollars carry no prefix: write `30e6` for 30 MW.
 
 - `examples/` holds complete files.
-- What has no default must be given. `null` is the same as leaving a field out.
+- What is required must be given. `null` is the same as leaving a field out, unless the field says otherwise.
 - Values can be replaced from outside: `limits.budget_usd=4e6`, `offers[0].num_gpus.max=512`,
   `site.power_usage_effectiveness=1.1`.
 - All problems of a file are reported at once, each with the path of its field; the exit code is 2.
@@ -38,7 +37,7 @@ unit in its name; fractions are 0..1; bytes, seconds, watts and dollars carry no
 - Limits that no design can meet are problems, too: a range without a multiple of the node's accelerators, or a
   deadline, budget or power below what even the peak rate would need.
 
-This page is generated from the types: `python docs/generate.py`.
+This page is generated from the types: `python -m docs.generate`.
 """
 
 
@@ -102,17 +101,17 @@ def _words(annotation: object) -> str:
             raise TypeError(f"no words for {annotation!r}")
 
 
+_LONG_NUMBER = 1e6
 _WORDS: dict[object, str] = {int: "whole number", float: "number", str: "text", bool: "true or false"}
-_SIGNS = {"gt": "> {}", "ge": ">= {}", "lt": "< {}", "le": "<= {}", "min_length": "at least {} long"}
+_SIGNS = {"gt": "> {}", "ge": ">= {}", "lt": "< {}", "le": "<= {}"}
 
 
-def _bounds(metadata: object) -> str:
-    """Returns the bounds of a field; an upper bound on a length only protects the program and is left out."""
-    limits = [item for item in metadata if item is not None] if isinstance(metadata, (list, tuple)) else []
+def _bounds(metadata: Sequence[object]) -> str:
+    """Returns the bounds of a number, the lower one first; bounds of lengths only protect the program."""
     return ", ".join(
         sign.format(f"{value:,.15g}")
-        for limit in limits
         for name, sign in _SIGNS.items()
+        for limit in metadata
         if isinstance(value := getattr(limit, name, None), (int, float))
     )
 
@@ -129,7 +128,7 @@ def _value(value: object) -> str:
     """Returns a default as a user would write it."""
     match value:
         case None:
-            return "none"
+            return "not set"
         case Record():
             return "the defaults below"
         case bool():
@@ -141,7 +140,7 @@ def _value(value: object) -> str:
         case dict():
             return "`{}`"
         case float():
-            return f"`{value:.15g}`"
+            return f"`{value:.15g}`" if value < _LONG_NUMBER else f"`{value:g}`".replace("e+", "e")
         case _:
             return f"`{value}`"
 

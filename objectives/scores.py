@@ -75,7 +75,7 @@ def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
         for level in ("low", "high")
     )
     operational = energy_kwh * job.site.grid_kgco2e_per_kwh
-    embodied = _embodied(job, plans, wall_s)
+    embodied = embodied_kgco2e(job, plans, wall_s)
     return ScoreTable(
         time_to_train_s=wall_s,
         cost_usd=np.sum(list(mid.values()), axis=0),
@@ -147,7 +147,8 @@ def annuity_fraction(rate_per_year: float, years: float) -> float:
     return float(rate_per_year / (1.0 - (1.0 + rate_per_year) ** -years))
 
 
-def _embodied(job: Job, plans: PlanTable, wall_s: Floats) -> Floats:
+def embodied_kgco2e(job: Job, plans: PlanTable, wall_s: Floats) -> Floats:
+    """Returns the share of making the held nodes that a run of some length uses up, `(n,)`."""
     offers = OfferTable.from_job(job).take(plans.offer)
     per_gpu = offers.embodied_gpu_kgco2e + offers.embodied_host_kgco2e / offers.gpus_per_node
     used_life = wall_s / (job.ownership.lifetime_years * YEAR * job.ownership.utilization_fraction)

@@ -5,29 +5,25 @@ What cannot be resolved is reported and left as `None`; the report hides what va
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
 
-from planner.job_schema import LONG_FORMS, Location, long_form
+from planner.job_offers import resolved_offer
+from planner.job_schema import Location
 from planner.plain import plain_copy
 from planner.problems import Findings, nearest
+from planner.short_forms import Fields, entry, found, lengthen, without_nulls
 from planner.yaml_text import read_document
 from simulator import catalog
 from simulator.errors import InputError
-from simulator.hardware import Accelerator, Site
+from simulator.hardware import Site
 from simulator.huggingface import shape_from_config
-from simulator.job import Estimate
 from simulator.reliability import RELIABILITY_PRESETS
-
-Fields = dict[str, object]
-Entry = TypeVar("Entry")
 
 _BATCH_MULTIPLE = 64
 """Sequences: a global batch in tokens is a round figure, and one in sequences must split over many replicas."""
 _MOST_SEQUENCES = 100_000_000
 _DEFAULT_RELIABILITY = "typical"
-_NO_PRICE = Estimate(low=0.0, mid=0.0, high=0.0)
 
 
 def resolve(document: Fields, *, name: str, folder: Path, findings: Findings) -> Fields:
@@ -39,58 +35,27 @@ def resolve(document: Fields, *, name: str, folder: Path, findings: Findings) ->
         folder: Where relative paths start.
         findings: Takes the problems.
     """
-    job = {**document}
-    if job.get("name") is None:
-        job["name"] = name
+    job = {"name": name, **without_nulls(document, ())}
     if isinstance(workload := job.get("workload"), dict):
         job["workload"] = _workload(workload, folder, findings)
-    fabric = _entry(job.pop("fabric", None), catalog.fabric, ("fabric",), findings)
+    fabric = entry(job.pop("fabric", None), catalog.fabric, ("fabric",), findings)
     if isinstance(offers := job.get("offers"), list):
         located = [(("offers", index), offer) for index, offer in enumerate(offers)]
         job["offers"] = [
-            _offer(offer, fabric, place, findings) if isinstance(offer, dict) else offer
+            resolved_offer(offer, fabric, place, findings) if isinstance(offer, dict) else offer
             for place, offer in located
         ]
-    _lengthen(job, "site", (), findings)
+    lengthen(job, "site", (), findings)
     if isinstance(site := job.get("site"), dict):
         job["site"] = _site(site, findings)
     job["reliability"] = _reliability(job, findings)
     return job
 
 
-def _entry(
-    value: object, find: Callable[[str], Entry], location: Location, findings: Findings
-) -> Entry | object:
-    """Returns the catalogue's entry for a name, any other value as it is."""
-    return _found(find, value, location, findings) if isinstance(value, str) else value
-
-
-def _found(find: Callable[[str], Entry], name: str, location: Location, findings: Findings) -> Entry | None:
-    try:
-        return find(name)
-    except InputError as error:
-        for problem in error.problems:
-            findings.add(location, name, problem.rule)
-        return None
-
-
-def _lengthen(fields: Fields, field: str, location: Location, findings: Findings) -> None:
-    """Replaces a single value by the mapping that it stands for, if there is one."""
-    value = fields.get(field)
-    long = long_form(field, value)
-    if long is not value:
-        fields[field] = long
-        for key in LONG_FORMS[field]:
-            findings.rename((*location, field, key), (*location, field))
-
-
-# Workload
-
-
 def _workload(given: Fields, folder: Path, findings: Findings) -> Fields:
     workload = {**given}
     location = ("workload", "model")
-    model = _entry(workload.get("model"), catalog.model, location, findings)
+    model = entry(workload.get("model"), catalog.model, location, findings)
     if isinstance(model, dict) and "config" in model:
         model = _configured_model(model, folder, location, findings)
     if "model" in workload:
@@ -108,7 +73,7 @@ def _configured_model(model: Fields, folder: Path, location: Location, findings:
     text, here = model["config"], (*location, "config")
     if not isinstance(text, str):
         findings.add(here, text, "must be the path of a config.json")
-    elif (config := _found(lambda name: read_document(folder / name), text, here, findings)) is not None:
+    elif (config := found(lambda name: read_document(folder / name), text, here, findings)) is not None:
         file = Path(text)
         name = (
             model.get("name") or (file.parent.name if file.stem == "config" else file.stem) or "config.json"
@@ -159,105 +124,25 @@ def _number(value: object) -> float | None:
         return None
 
 
-# Offers
-
-
-def _offer(given: Fields, job_fabric: object, location: Location, findings: Findings) -> Fields:
-    offer = {**given}
-    for field in ("num_gpus", "rent_usd_per_gpu_hour", "purchase_usd_per_node"):
-        _lengthen(offer, field, location, findings)
-    accelerator = offer.get("accelerator")
-    if accelerator is None:
-        offer.pop("accelerator", None)
-    else:
-        offer["accelerator"] = _entry(accelerator, catalog.accelerator, (*location, "accelerator"), findings)
-    name = accelerator if isinstance(accelerator, str) else _own_id(accelerator)
-    offer["node"] = _entry(offer.get("node"), catalog.node, (*location, "node"), findings)
-    if given.get("node") is None:
-        offer["node"] = _usual(catalog.default_node, name, (*location, "node"), findings)
-    offer["fabric"] = _entry(offer.get("fabric"), catalog.fabric, (*location, "fabric"), findings)
-    if given.get("fabric") is None:
-        offer["fabric"] = _common_fabric(job_fabric, name, location, findings)
-    return _priced(offer, name, location, findings)
-
-
-def _own_id(accelerator: object) -> str | None:
-    """Returns the id of an accelerator that is written out, if it is text."""
-    match accelerator:
-        case Accelerator(id=name) | {"id": str(name)}:
-            return name
-        case _:
-            return None
-
-
-def _is_known(name: str | None) -> bool:
-    return name in catalog.names(catalog.Kind.ACCELERATORS)
-
-
-def _usual(
-    find: Callable[[str], Entry], name: str | None, location: Location, findings: Findings
-) -> Entry | None:
-    """Returns what the catalogue has for an accelerator; an own accelerator must come with its own."""
-    if name is not None and _is_known(name):
-        return _found(find, name, location, findings)
-    if name is None or findings.is_hidden((*location[:-1], "accelerator")):
-        findings.hide(location)
-    else:
-        findings.add(location, None, "is missing: the catalogue knows none for an accelerator of your own")
-    return None
-
-
-def _common_fabric(fabric: object, name: str | None, location: Location, findings: Findings) -> object:
-    """Returns the job's fabric if there is one, else the usual one of the accelerator."""
-    here = (*location, "fabric")
-    if fabric is not None:
-        findings.rename(here, ("fabric",))
-        return fabric
-    if findings.is_hidden(("fabric",)):
-        findings.hide(here)
-        return None
-    return _usual(catalog.default_fabric, name, here, findings)
-
-
-def _priced(offer: Fields, name: str | None, location: Location, findings: Findings) -> Fields:
-    """Returns an offer with the catalogue's rent where it has no price, and with the source of its price."""
-    if offer.get("price_source") is None:
-        offer.pop("price_source", None)
-    has_price = any(
-        offer.get(field) is not None or findings.is_hidden((*location, field))
-        for field in ("rent_usd_per_gpu_hour", "purchase_usd_per_node")
-    )
-    if has_price:
-        return offer
-    if name is None or not _is_known(name):
-        return offer
-    found = _found(catalog.rent, name, (*location, "rent_usd_per_gpu_hour"), findings)
-    rent, source = found or (_NO_PRICE, "")
-    return {**offer, "rent_usd_per_gpu_hour": rent, "price_source": offer.get("price_source", source)}
-
-
-# Site and reliability
-
-
 def _site(given: Fields, findings: Findings) -> Fields:
     """Returns a site whose missing figures are those of its region; a region of one's own has none missing."""
     region = given.get("region")
     missing = [field for field in Site.model_fields if given.get(field) is None]
     if not isinstance(region, str) or not missing:
         return given
-    found = _found(catalog.site, region, ("site", "region"), findings)
-    if found is None:
+    known = found(catalog.site, region, ("site", "region"), findings)
+    if known is None:
         for field in missing:
             findings.hide(("site", field))
         return given
-    return {**given, **{field: getattr(found, field) for field in missing}}
+    return {**given, **{field: getattr(known, field) for field in missing}}
 
 
 def _reliability(job: Fields, findings: Findings) -> object:
     """Returns the job's reliability: its own figures over those of its preset."""
     if job.get("reliability") is None:
         return RELIABILITY_PRESETS[_DEFAULT_RELIABILITY]
-    _lengthen(job, "reliability", (), findings)
+    lengthen(job, "reliability", (), findings)
     given = job["reliability"]
     if not isinstance(given, dict) or given.get("preset") is None:
         return _without(given, "preset") if isinstance(given, dict) else given

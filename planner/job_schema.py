@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import NoneType
 from typing import get_args
 
 from simulator.hardware import Site
@@ -60,12 +61,13 @@ FORMS = (
         model=Workload,
         field="global_batch_size",
         written="whole number, unless global_batch_tokens is given",
+        default="from global_batch_tokens",
     ),
     Form(
         model=Workload,
         field="global_batch_tokens",
         written="number, unless global_batch_size is given",
-        default="",
+        default="not set",
         meaning="Tokens per optimizer step, at least one sequence; rounded to the nearest multiple of 64 "
         "sequences, or to whole sequences where that multiple would be 0.",
     ),
@@ -73,6 +75,7 @@ FORMS = (
         model=ModelShape,
         field="config",
         written="path, relative to the job file",
+        default="not set",
         meaning="`config.json` as published with the weights; stands alone or with `name` in the place of all "
         "other fields.",
     ),
@@ -101,13 +104,23 @@ FORMS = (
         model=Reliability,
         field="preset",
         written=_PRESETS,
-        default="none: all fields without a default are needed",
+        default="not set",
         meaning="Published fleet whose figures hold for the fields that are left out.",
+    ),
+    Form(
+        model=Reliability,
+        field="failures_per_1000_node_days",
+        written="number",
+        default="the preset's",
     ),
     Form(
         model=Site,
         field="region",
         written="region of the catalogue; any name where the three figures are given",
+    ),
+    *(
+        Form(model=Site, field=field, written="number", default="the region's")
+        for field in ("grid_kgco2e_per_kwh", "electricity_usd_per_kwh", "power_usage_effectiveness")
     ),
 )
 """Every place where a file may say something else than the domain type, in reading order."""
@@ -138,6 +151,14 @@ def known_fields(model: type[Record]) -> tuple[str, ...]:
     """Returns the fields that a file may give where a value of this type is meant."""
     extra = [form.field for form in FORMS if form.model is model and form.field not in model.model_fields]
     return (*model.model_fields, *extra)
+
+
+def is_unset_by_null(model: type[Record], field: str) -> bool:
+    """Returns whether `null` is the same as leaving a field out: always, but where it is a value beside a default."""
+    known = model.model_fields.get(field)
+    if known is None:
+        return field in known_fields(model)
+    return known.default is None or NoneType not in get_args(known.annotation)
 
 
 def model_at(location: Location) -> type[Record] | None:

@@ -95,9 +95,7 @@ def expected_run(
         policy=np.full(len(plans), BackPressure.SKIP),
         restart_s=inputs.restart_s,
     )
-    initialization_s = np.full(
-        len(plans), job.reliability.restart.initialize_s + job.reliability.restart.warm_up_s
-    )
+    initialization_s = np.full(len(plans), first_start_s(job))
     parts = {
         "productive_s": work_s,
         "straggler_s": ledger.productive_s - work_s,
@@ -181,6 +179,11 @@ def _inputs(job: Job, plans: PlanTable, checkpoints: CheckpointTable) -> _RunInp
         restart_s=restart_s,
         slowdown=np.full(len(plans), job.reliability.straggler_slowdown),
     )
+
+
+def first_start_s(job: Job) -> float:
+    """Returns the time from the start of the run to its first useful step."""
+    return job.reliability.restart.initialize_s + job.reliability.restart.warm_up_s
 
 
 def mean_time_between_failures_s(job: Job, plans: PlanTable) -> Floats:

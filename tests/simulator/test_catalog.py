@@ -1,4 +1,4 @@
-"""Do the catalogue's figures agree with data sheets, meters and papers, and does each of them have a source?"""
+"""Do the catalogue's figures agree with data sheets, meters and papers, and has each of them a source?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCES_PAGE = Path(__file__).parents[2] / "docs" / "catalog-sources.md"
 ACCELERATORS = catalog.names(Kind.ACCELERATORS)
 ENTRIES = [(kind, name) for kind in Kind for name in catalog.names(kind)]
 
-# Dense peaks against which published runs are compared (ground-truth notes, section 1), TFLOP/s.
+# Dense peaks that publishers of measured training runs divide by for their utilisation, TFLOP/s.
 PUBLISHED_PEAKS = {
     "v100-sxm2-32gb": (125, None),
     "a100-sxm4-40gb": (312, None),
@@ -56,7 +56,7 @@ def test_peaks_are_the_dense_ones_of_the_data_sheets(name: str) -> None:
 
 def test_h100_has_the_figures_of_its_data_sheet_in_si_units() -> None:
     chip = catalog.accelerator("h100-sxm5-80gb")
-    assert chip.memory_bytes == 80e9
+    assert chip.memory_bytes == 80 * 2**30
     assert chip.memory_bytes_per_s == 3.35e12
     assert chip.scale_up_bytes_per_s == 450e9  # data sheet: 900 GB/s both ways
     assert chip.thermal_design_power_w == 700

@@ -193,7 +193,7 @@ GEMMA_2_27B = {
     "vocab_size": 256000,
 }
 
-# configuration, published parameters, tolerance (0.2 %: biases and extra norms; 1 %: published with two digits)
+# Configuration, published parameters, tolerance: 0.2 % for biases and extra norms, 1 % for rounded counts.
 PUBLISHED = [
     (LLAMA_8B, 8_030_261_248, 1e-6),
     (MIXTRAL_8X7B, 46_702_792_704, 1e-6),
@@ -266,7 +266,7 @@ def test_leading_dense_layers_of_qwen_are_kept() -> None:
 
 @pytest.mark.parametrize("model_type", ["mamba", "", None])
 def test_an_unknown_family_is_refused_with_the_known_ones(model_type: str | None) -> None:
-    with pytest.raises(InputError, match="model_type.*: must be one of the known families: llama, mistral"):
+    with pytest.raises(InputError, match=r"model_type.*: must be one of the known families: llama, mistral"):
         shape_from_config(LLAMA_8B | {"model_type": model_type}, "strange")
 
 
@@ -336,8 +336,7 @@ def test_no_file_raises_anything_but_an_input_error(model_type: str, changes: di
     config = {**DEEPSEEK_V3, **QWEN3_30B, **GPT2_XL, **OPT_66B, **changes, "model_type": model_type}
     try:
         shape = shape_from_config(config, "fuzzed")
-    except InputError as error:
-        assert error.problems
-    else:
-        assert shape.num_parameters > 0
-        assert json.loads(shape.model_dump_json())["name"] == "fuzzed"
+    except InputError:
+        return
+    assert shape.num_parameters > 0
+    assert json.loads(shape.model_dump_json())["name"] == "fuzzed"
