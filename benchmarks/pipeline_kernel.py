@@ -2,8 +2,8 @@
 
     python -m benchmarks.pipeline_kernel
 
-An event is one forward or backward of one micro-batch on one chunk. The population mixes sizes and schedules as
-a search does; the reference plays its first designs.
+An event is one forward or backward of one micro-batch on one chunk. The population mixes sizes and schedules
+as a search does; the reference plays its first designs.
 """
 
 from __future__ import annotations

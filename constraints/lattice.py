@@ -42,27 +42,32 @@ def divisors(number: int) -> list[int]:
 
 
 def enumerate_layouts(job: Job) -> PlanTable:
-    """Returns every valid layout, one row each, with the first allowed checkpoint scheme, no spares and no power cap."""
+    """Returns every valid layout under every power cap, with the first allowed checkpoint scheme and no spares."""
     parts = [_with_data_parallel(job, index, offer) for index, offer in enumerate(job.offers)]
-    degrees = np.concatenate(parts) if parts else np.zeros((0, 8), dtype=np.int64)
-    layouts = _with_choices(job, degrees)
-    return layouts.take(is_valid_layout(job, layouts))
+    layouts = _with_choices(job, np.concatenate(parts))
+    layouts = layouts.take(is_valid_layout(job, layouts))
+    capped = [
+        PlanTable(**layouts.columns() | {"power_cap_fraction": np.full(len(layouts), cap)}) for cap in job.power_caps
+    ]
+    return PlanTable.concatenate(capped)
 
 
 def cross_run_knobs(job: Job, layouts: PlanTable) -> PlanTable:
-    """Returns each layout with every allowed checkpoint scheme, spare policy and power cap."""
-    search = job.search
-    knobs = list(product(search.checkpoint_schemes, search.with_spares, search.power_caps))
-    spares = sufficient_spare_nodes(job, layouts)
-    tables = []
-    for scheme, with_spares, cap in knobs:
-        columns = layouts.columns() | {
-            "checkpoint_scheme": np.full(len(layouts), scheme.code),
-            "num_spare_nodes": spares if with_spares else np.zeros_like(spares),
-            "power_cap_fraction": np.full(len(layouts), cap),
-        }
-        tables.append(PlanTable(**columns))
-    return PlanTable.concatenate(tables)
+    """Returns each layout with every allowed checkpoint scheme and spare policy; the designs of a layout stay together."""
+    schemes = np.array([scheme.code for scheme in job.search.checkpoint_schemes], dtype=np.int64)
+    with_spares = np.array(job.search.with_spares, dtype=np.int64)
+    knobs = np.array(list(product(schemes, with_spares)), dtype=np.int64)
+    rows = layouts.take(np.repeat(np.arange(len(layouts)), len(knobs)))
+    chosen = np.tile(knobs, (len(layouts), 1))
+    return PlanTable(
+        **rows.columns()
+        | {"checkpoint_scheme": chosen[:, 0], "num_spare_nodes": chosen[:, 1] * sufficient_spare_nodes(job, rows)}
+    )
+
+
+def num_run_knobs(job: Job) -> int:
+    """Returns how many designs `cross_run_knobs` makes of a layout."""
+    return len(job.search.checkpoint_schemes) * len(job.search.with_spares)
 
 
 def allowed_degrees(job: Job, offer: Offer) -> Iterator[Degrees]:

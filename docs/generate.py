@@ -26,7 +26,7 @@ INTRODUCTION = """\
 
 A job file says what is to be trained, what hardware is on offer, where, and within which limits. It is YAML
 (version 1.2: `2e12` is a number, `no` is text), JSON, or TOML (by the suffix `.toml`). Every quantity has its
-unit in its name; fractions are 0..1; bytes, seconds, watts and dollars carry no prefix: write `30e6` for 30 MW.
+unit in its name; fractions are 0..1; bytes, seconds, watts and dollars have no prefix: `30e6` is 30 MW.
 
 - `examples/` holds complete files.
 - What is required must be given. `null` is the same as leaving a field out, unless the field says otherwise.
@@ -34,8 +34,8 @@ unit in its name; fractions are 0..1; bytes, seconds, watts and dollars carry no
   `site.power_usage_effectiveness=1.1`.
 - All problems of a file are reported at once, each with the path of its field; the exit code is 2.
 - Anchors, aliases and tags of YAML are refused, as are duplicate fields and files above 1 MB.
-- Limits that no design can meet are problems, too: a range without a multiple of the node's accelerators, or a
-  deadline, budget or power below what even the peak rate would need.
+- Limits that no design can meet are problems, too: a range without a multiple of the node's accelerators, or
+  a deadline, budget or power below what even the peak rate would need.
 
 This page is generated from the types: `python -m docs.generate`.
 """

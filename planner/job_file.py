@@ -1,10 +1,11 @@
-"""What does a job file ask for? The file, or a mapping of the same form, becomes a `Job` or one error with all problems.
+"""What does a job file ask for? A file, or a mapping of its form, becomes a `Job` or one error.
 
     load_job("job.yaml", ["limits.budget_usd=4e6"])      a file in YAML, JSON or TOML
     parse_job({"workload": {...}, "offers": [...], ...})   the same from a Python program
 
-The steps, each a module of its own: text to values (`yaml_text`), values replaced (`job_overrides`), plain values only
-(`plain`), names to figures (`job_resolve`), the domain types' own rules, limits that exclude everything (`job_limits`).
+The steps, each a module of its own: text to values (`yaml_text`), values replaced (`job_overrides`), plain
+values only (`plain`), names to figures (`job_resolve`, `job_offers`), the rules of the domain types, limits
+that exclude everything (`job_limits`).
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
     """Returns the job in a file, with all names resolved to figures.
 
     Args:
-        path: File in YAML, JSON or TOML; `docs/job-file.md` lists its fields. Its name without the suffix is the
-            name of a job that gives none.
+        path: File in YAML, JSON or TOML; `docs/job-file.md` lists its fields. Its name without the suffix
+            names a job that has no name.
         overrides: Values that replace those of the file, such as `limits.budget_usd=4e6`; later ones win.
 
     Raises:

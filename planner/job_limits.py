@@ -1,7 +1,7 @@
-"""Do the limits of a job leave anything over? What excludes every design can be seen here before any simulation.
+"""Do the limits of a job leave anything over? What excludes every design is seen here, before any simulation.
 
-Each bound is one that no design can beat: all accelerators at their dense peak for every second of the run, the lower
-end of every rent, nothing but idle power. Whatever passes may still turn out infeasible in the study, with reasons.
+Each bound is one that no design can beat: all accelerators at their dense peak for every second of the run,
+the lower end of every rent, nothing but idle power. Whatever passes may still prove infeasible in the study.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _too_weak(job: Job) -> Iterator[Problem]:
 
 
 def _usable(job: Job) -> list[Offer]:
-    """Returns the offers that have a suitable number format and fit the limit on their number; at least one."""
+    """Returns the offers that have an allowed number format and fit the limit on their number."""
     limit = job.limits.num_gpus or math.inf
     return [offer for offer in job.offers if _peak_flop_per_s(job, offer) and _fewest(offer) <= limit] or [
         *job.offers
@@ -106,7 +106,7 @@ def _shortest_s(job: Job, offer: Offer) -> float:
 
 
 def _cheapest_usd(job: Job, offer: Offer) -> float:
-    """Returns the lowest rent of those accelerator-hours; 0 for an offer that is bought, whose share is simulated."""
+    """Returns the lowest rent of those accelerator-hours; 0 for an offer that is bought."""
     rent = offer.rent_usd_per_gpu_hour
     return rent.low * _gpu_s(job, offer) / units.HOUR if rent else 0.0
 
@@ -114,4 +114,4 @@ def _cheapest_usd(job: Job, offer: Offer) -> float:
 def _up(value: float) -> str:
     """Returns a bound with three digits, rounded up so that a limit copied from the message passes."""
     scale = 10.0 ** (math.floor(math.log10(value)) - 2) if value > 0 else 1.0
-    return f"{math.ceil(value / scale) * scale:.3g}"
+    return f"{math.ceil(value / scale) * scale:.6g}"

@@ -1,4 +1,4 @@
-"""What does an offer of a job file stand for? Its accelerator, node, network and price, from the catalogue where not given."""
+"""What does an offer stand for? Accelerator, node, network and price: its own or the catalogue's."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ def resolved_offer(given: Fields, job_fabric: object, location: Location, findin
     for field in ("num_gpus", "rent_usd_per_gpu_hour", "purchase_usd_per_node"):
         lengthen(offer, field, location, findings)
     accelerator = offer.get("accelerator")
-    if accelerator is None:
-        offer.pop("accelerator", None)
-    else:
+    if accelerator is not None:
         offer["accelerator"] = entry(accelerator, catalog.accelerator, (*location, "accelerator"), findings)
     name = accelerator if isinstance(accelerator, str) else _own_id(accelerator)
     offer["node"] = entry(offer.get("node"), catalog.node, (*location, "node"), findings)
@@ -79,12 +77,8 @@ def _priced(offer: Fields, name: str | None, location: Location, findings: Findi
         offer.get(field) is not None or findings.is_hidden((*location, field))
         for field in ("rent_usd_per_gpu_hour", "purchase_usd_per_node")
     )
-    if has_price:
+    if has_price or name is None or not _is_known(name):
         return offer
-    if name is None or not _is_known(name):
-        return offer
-    rent, source = found(catalog.rent, name, (*location, "rent_usd_per_gpu_hour"), findings) or (
-        _NO_PRICE,
-        "",
-    )
+    here = (*location, "rent_usd_per_gpu_hour")
+    rent, source = found(catalog.rent, name, here, findings) or (_NO_PRICE, "")
     return {**offer, "rent_usd_per_gpu_hour": rent, "price_source": offer.get("price_source", source)}

@@ -1,4 +1,4 @@
-"""Which values of a job file does the caller replace? Texts such as `limits.budget_usd=4e6` or `offers[0].num_gpus=64`."""
+"""Which values of a job file does the caller replace? Texts such as `limits.budget_usd=4e6`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _STEP = re.compile(rf"({_NAME})|\[([0-9]+)\]", re.ASCII)
 def with_overrides(
     document: Mapping[str, object], overrides: Sequence[str], findings: Findings
 ) -> Mapping[str, object]:
-    """Returns a document with values replaced or added in the order of the overrides; the given one stays as it is.
+    """Returns a document with values replaced or added in the order of the overrides; the given one stays.
 
-    An override is a path, `=` and a value in YAML; `null`, or nothing, takes a value out. Where the file has a
-    short form, such as `site: us-iowa`, an override may reach into the fields that it stands for.
+    An override is a path, `=` and a value in YAML; `null`, or nothing, takes a value out. Where the file has
+    a short form, such as `site: us-iowa`, an override may reach into the fields that it stands for.
     """
     for override in overrides:
         location, value = _parsed(override, findings)
@@ -50,7 +50,7 @@ def _parsed(override: str, findings: Findings) -> tuple[Location, object]:
 
 
 def _replaced(node: object, rest: Location, value: object, done: Location, findings: Findings) -> object:
-    """Returns a copy of a value with the part at `rest` replaced; `done` is the way from the top to the value."""
+    """Returns a copy of a value with the part at `rest` replaced; `done` is the way to it from the top."""
     if not rest:
         return value
     step, here = rest[0], (*done, rest[0])
@@ -69,7 +69,7 @@ def _replaced(node: object, rest: Location, value: object, done: Location, findi
 
 
 def _fields(node: object, location: Location) -> Mapping[str, object] | None:
-    """Returns the fields of a mapping, a record or a short form, none for `None`; `None` for anything else."""
+    """Returns the fields of a mapping, a record or a short form, `{}` for `None`, else `None`."""
     long = long_form(str(location[-1]), node) if location else node
     match long:
         case None:

@@ -1,4 +1,4 @@
-"""Which figures do the short forms of a job file stand for? Names become catalogue entries, gaps their defaults.
+"""Which figures do the short forms of a job file stand for? Names become catalogue entries, gaps defaults.
 
 What cannot be resolved is reported and left as `None`; the report hides what validation then says about it.
 """
@@ -21,7 +21,7 @@ from simulator.huggingface import shape_from_config
 from simulator.reliability import RELIABILITY_PRESETS
 
 _BATCH_MULTIPLE = 64
-"""Sequences: a global batch in tokens is a round figure, and one in sequences must split over many replicas."""
+"""Sequences: a batch in tokens is a round figure, but its sequences must split over many replicas."""
 _MOST_SEQUENCES = 100_000_000
 _DEFAULT_RELIABILITY = "typical"
 
@@ -67,7 +67,7 @@ def _workload(given: Fields, folder: Path, findings: Findings) -> Fields:
 
 
 def _configured_model(model: Fields, folder: Path, location: Location, findings: Findings) -> Fields | None:
-    """Returns the shape in a `config.json`; its name is the one given, else the one of the file or its folder."""
+    """Returns the shape in a `config.json`, named as given, else after the file or its folder."""
     for field in model.keys() - {"config", "name"}:
         findings.add((*location, field), model[field], "must be left out: config gives the whole shape")
     text, here = model["config"], (*location, "config")
@@ -125,7 +125,7 @@ def _number(value: object) -> float | None:
 
 
 def _site(given: Fields, findings: Findings) -> Fields:
-    """Returns a site whose missing figures are those of its region; a region of one's own has none missing."""
+    """Returns a site whose missing figures are those of its region; an own region must have all."""
     region = given.get("region")
     missing = [field for field in Site.model_fields if given.get(field) is None]
     if not isinstance(region, str) or not missing:

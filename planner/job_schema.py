@@ -76,8 +76,8 @@ FORMS = (
         field="config",
         written="path, relative to the job file",
         default="not set",
-        meaning="`config.json` as published with the weights; stands alone or with `name` in the place of all "
-        "other fields.",
+        meaning="`config.json` as published with the weights; stands alone or with `name` in the place of "
+        "all other fields.",
     ),
     Form(
         model=Offer,
@@ -154,7 +154,7 @@ def known_fields(model: type[Record]) -> tuple[str, ...]:
 
 
 def is_unset_by_null(model: type[Record], field: str) -> bool:
-    """Returns whether `null` is the same as leaving a field out: always, but where it is a value beside a default."""
+    """Returns whether `null` leaves a field out: always, except where it is a value and not the default."""
     known = model.model_fields.get(field)
     if known is None:
         return field in known_fields(model)

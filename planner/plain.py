@@ -1,4 +1,4 @@
-"""Are these plain values? A document of text, finite numbers, lists and mappings, copied before anything reads it."""
+"""Are these plain values? A document of text, finite numbers, lists and mappings, copied first."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LARGEST_INTEGER = 2**63 - 1
 
 
 def plain_copy(document: Mapping[str, object], findings: Findings) -> dict[str, object]:
-    """Returns a copy with plain values only; what cannot stand in a document is reported and replaced by `None`.
+    """Returns a copy with plain values only; what cannot stand in a document is reported and becomes `None`.
 
     Records pass as they are, so that Python callers may give them. Truth values become the words `true` and
-    `false`: validation takes words for a truth value, but never for a number, where it would take `True` for 1.
+    `false`: validation takes words for a truth value, but never for a number, where `True` would pass for 1.
     """
     copy: dict[str, object] = _plain_mapping(document, (), findings)
     return copy

@@ -34,10 +34,9 @@ _RULES = {
     "string_type": "must be text; put it in quotes",
     "string_too_short": "must have at least {min_length} characters",
     "string_too_long": "must have at most {max_length} characters",
-    "too_short": "must have at least {min_length} entries",
+    "too_short": "needs {min_length} or more entries",
     "too_long": "must have at most {max_length} entries",
     "tuple_type": "must be a list, such as [a, b]",
-    "model_type": _MAPPING,
     "dict_type": _MAPPING,
     "enum": "must be {expected}",
     "literal_error": "must be {expected}",
@@ -114,6 +113,8 @@ def shown(value: object, *, limit: int = 60) -> str:
         return ""
     if isinstance(value, int) and abs(value) >= 10**limit:  # Python refuses to print more than 4,300 digits
         return f"a whole number of about 2**{value.bit_length()}"
+    if isinstance(value, float):
+        return f"{value:.15g}"
     text = json.dumps(value, default=str) if isinstance(value, (dict, list)) else repr(value)
     return text if len(text) <= limit else f"{text[:limit]}..."
 
@@ -142,11 +143,19 @@ def _rule(detail: ErrorDetails, location: Location) -> str:
         return f"unknown field; {nearest(str(location[-1]), known)}"
     if kind == "missing":
         return f"is missing{_expected(location)}"
-    if kind == "model_type" and (expected := _expected(location)):
-        return f"must be given as follows{expected}"
+    if kind == "model_type":
+        return _mapping_rule(location)
     if kind in _RULES:
         return _RULES[kind].format(**detail.get("ctx", {}))
     return detail["msg"]
+
+
+def _mapping_rule(location: Location) -> str:
+    """Returns what stands in the place of a value that is no mapping: its short form, or the fields."""
+    parent, model = model_at(location[:-1]), model_at(location)
+    if parent and isinstance(location[-1], str) and form_of(parent, location[-1]):
+        return f"must be given as follows{_expected(location)}"
+    return f"{_MAPPING}: {', '.join(known_fields(model))}" if model else _MAPPING
 
 
 def _expected(location: Location) -> str:

@@ -1,4 +1,4 @@
-"""How is a short form written out? The steps that every part of a job file shares: names, single values, nulls."""
+"""How is a short form written out? Steps that all parts of a job file share: names, single values, nulls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Entry = TypeVar("Entry")
 
 
 def without_nulls(fields: Fields, location: Location) -> Fields:
-    """Returns the fields of a record, and of those inside it, that are set; `null` leaves a known field out."""
+    """Returns the fields of a record, and of records inside it, that are set; `null` unsets a known field."""
     model = model_at(location)
     return {
         name: _inner_without_nulls(value, (*location, name))

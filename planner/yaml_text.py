@@ -1,7 +1,7 @@
 """What does a file say? Text in YAML, JSON or TOML becomes plain values; nothing in it can run or blow up.
 
-YAML is read as its version 1.2 core: `2e12` is a number, `NO`, `12:30` and `2024-01-01` are text. Anchors, aliases
-and tags are refused, so the values are never larger than the file; size and depth are bounded.
+YAML is read as its version 1.2 core: `2e12` is a number, `NO`, `12:30` and `2024-01-01` are text. Anchors,
+aliases and tags are refused, so the values are never larger than the file; size and depth are bounded.
 """
 
 from __future__ import annotations

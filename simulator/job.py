@@ -177,7 +177,7 @@ class Search(Record):
 
     algorithm: Algorithm = Algorithm.AUTO
     """Search algorithm."""
-    exhaustive_up_to: PositiveInt = 1_000_000
+    exhaustive_up_to: PositiveInt = 400_000
     """Largest number of designs that `auto` searches exhaustively."""
     max_evaluations: PositiveInt = Field(default=20_000, le=100_000_000)
     """Designs that NSGA-II may evaluate, over all restarts."""
@@ -212,8 +212,9 @@ class Search(Record):
     """Allowed checkpoint schemes."""
     with_spares: tuple[bool, ...] = (True,)
     """Whether spare nodes are taken (as many as cover the failed ones in 99 of 100 cases), not taken, or both tried."""
-    power_caps: tuple[float, ...] = (1.0,)
-    """Power limits of the accelerators to search over, as shares of their TDP; refinement works between them."""
+    power_caps: tuple[float, ...] | None = None
+    """Power limits of the accelerators to search over, as shares of their TDP; refinement works between them. Left
+    out: 1, and under a power limit 0.85 and 0.7 too."""
 
     @model_validator(mode="after")
     def _lists_are_usable(self) -> Self:
@@ -223,7 +224,7 @@ class Search(Record):
                 raise ValueError(f"{name} must not be empty; leave it out for the default")
         if any(not 0 <= stage <= 3 for stage in self.zero_stages):
             raise ValueError(f"zero_stages {self.zero_stages} must lie in 0..3")
-        if any(not 0.3 <= cap <= 1.0 for cap in self.power_caps):
+        if any(not 0.3 <= cap <= 1.0 for cap in self.power_caps or ()):
             raise ValueError(f"power_caps {self.power_caps} must lie in 0.3..1")
         return self
 
@@ -253,6 +254,11 @@ class Job(Record):
     """Failures, restarts and stragglers."""
     search: Search = Search()
     """Where and how long to search."""
+
+    @property
+    def power_caps(self) -> tuple[float, ...]:
+        """Power caps that are searched, as shares of the TDP."""
+        return self.search.power_caps or ((1.0,) if self.limits.power_w is None else (1.0, 0.85, 0.7))
 
     @model_validator(mode="after")
     def _objectives_are_distinct(self) -> Self:

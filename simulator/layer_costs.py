@@ -31,6 +31,9 @@ NUM_FORWARD_KERNELS = 12.0
 """Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout)."""
 BACKWARD_RATIO = 2.0
 """Bytes and kernels of memory-bound operators backward, relative to forward."""
+CORE_SHARE = 0.15
+"""Share of the cores that a collective takes from the computation it hides behind (Calculon, arXiv 2311.02076: 0.15
+over NVLink)."""
 LOSS_BYTES_PER_LOGIT = 16.0
 """Softmax cross entropy: four passes over fp32 logits forward, the same backward."""
 
@@ -309,9 +312,14 @@ def _tensor_collectives(rank: Rank, core_s: Floats) -> tuple[Floats, Floats]:
     ring_s = all_gather_s(
         num_bytes=ring_bytes, group_size=c, members_per_domain=members_in_domain(domain, t, c), links=links
     )
-    context_forward_s = np.maximum(0.0, ring_s - core_s)
-    context_backward_s = np.maximum(0.0, 2.0 * ring_s - 2.0 * core_s)
+    context_forward_s = exposed_s(ring_s, core_s)
+    context_backward_s = exposed_s(2.0 * ring_s, 2.0 * core_s)
     return tensor_s + context_forward_s, tensor_s + context_backward_s
+
+
+def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:
+    """Returns what communication behind a computation costs, `(n,)`: the part that is longer, and the cores it takes."""
+    return np.asarray(np.maximum(0.0, traffic_s - cover_s) + CORE_SHARE * np.minimum(traffic_s, cover_s))
 
 
 def members_in_domain(domain: Floats, stride: Floats, group_size: Floats) -> Floats:

@@ -197,15 +197,15 @@ def _account_s(runs: Runs, cycle: Cycle, ends: Ends, window: _Window) -> Floats:
 
 
 def best_interval_s(cost_s: Floats, tax_fraction: Floats, mtbf_s: Floats) -> Floats:
-    """Returns the interval that makes up-time per work least, `(n,)`, where saves never queue; 0 if cost is 0.
+    """Returns the interval with the least up-time per work, `(n,)`, if saves never queue; 0 if they are free.
 
     With d = cost/M of one save, a tax of the fraction g on all work and x = tau/M, up-time per work is
     proportional to (exp(x) - exp(-d - g x)) / x, least where
 
         (1 + g) x + ln(1 - x) - ln(1 + g x) + d = 0.
 
-    The left side is concave near its root, so that Newton's steps from a point beyond the root stay beyond it;
-    so is sqrt(2 d / (1 - g^2)), Young's interval (CACM 17, 1974) when g = 0. The root is then
+    The left side is concave near its root, so that Newton's steps from a point beyond the root stay beyond
+    it. One such point is sqrt(2 d / (1 - g^2)), Young's interval (CACM 17, 1974) when g = 0; the root is then
     1 + W(-exp(-d - 1)) with Lambert's W.
     """
     d, g = cost_s / mtbf_s, tax_fraction

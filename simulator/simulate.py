@@ -8,6 +8,7 @@ keep or when they checkpoint share one simulated step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Self
 
@@ -87,6 +88,18 @@ class Outcomes:
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
         """Returns the chosen rows of every part."""
         return type(self)(**{field.name: getattr(self, field.name).take(rows) for field in fields(self)})
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """Returns the rows of all outcomes one after another; raises `ValueError` for none at all."""
+        return cls(
+            steps=StepTable.concatenate([part.steps for part in parts]),
+            memory=MemoryTable.concatenate([part.memory for part in parts]),
+            checkpoints=CheckpointTable.concatenate([part.checkpoints for part in parts]),
+            run=RunTable.concatenate([part.run for part in parts]),
+            energy=EnergyTable.concatenate([part.energy for part in parts]),
+            summary=SummaryTable.concatenate([part.summary for part in parts]),
+        )
 
     def columns(self) -> dict[str, NDArray[np.generic]]:
         """All columns of all parts in one mapping."""

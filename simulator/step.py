@@ -18,6 +18,7 @@ from simulator.layer_costs import (
     dense_layer,
     embedding,
     expert_layer,
+    exposed_s,
     members_in_domain,
     output_layer,
 )
@@ -208,9 +209,9 @@ def _shard_collectives(rank: Rank, parts: _Parts) -> tuple[Floats, Floats]:
         expert_gather_s, expert_reduce_s = _layer_traffic(rank, routed, *_expert_replica_group(rank))
         gather_s, reduce_s = gather_s + expert_gather_s, reduce_s + expert_reduce_s
     splits_gradients, splits_weights = plans.zero_stage >= 2, plans.zero_stage >= 3
-    forward_s = np.where(splits_weights, np.maximum(0.0, gather_s - layer.forward_s), 0.0)
-    backward_traffic_s = np.where(splits_gradients, reduce_s, 0.0) + np.where(splits_weights, gather_s, 0.0)
-    return forward_s, np.maximum(0.0, backward_traffic_s - layer.backward_s)
+    forward_traffic_s = np.where(splits_weights, gather_s, 0.0)
+    backward_traffic_s = np.where(splits_gradients, reduce_s, 0.0) + forward_traffic_s
+    return exposed_s(forward_traffic_s, layer.forward_s), exposed_s(backward_traffic_s, layer.backward_s)
 
 
 def _layer_traffic(rank: Rank, weights: Floats, size: Floats, members: Floats) -> tuple[Floats, Floats]:

@@ -1,0 +1,288 @@
+"""Does a pipelined step take the time that its closed forms, and a slow and independent player, say?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import get_num_threads, set_num_threads
+
+from benchmarks.pipeline_kernel import population, step_of
+from benchmarks.pipeline_reference import Step, play, play_without_network
+from simulator.errors import InputError
+from simulator.pipeline import PipelineColumns, PipelineTimes, pipeline_timeline, play_pipelines
+
+NAMES = tuple(PipelineTimes.__dataclass_fields__)
+
+
+def columns_of(steps: list[Step]) -> PipelineColumns:
+    """Returns the designs as columns, padded with numbers that must not be read."""
+    num_chunks = max(step.last_chunk + 1 for step in steps)
+
+    def padded(name: str) -> npt.NDArray[np.float64]:
+        rows = [getattr(step, name)[: step.last_chunk + 1] for step in steps]
+        return np.array([row + [1e9] * (num_chunks - len(row)) for row in rows])
+
+    return {
+        "num_stages": [step.num_stages for step in steps],
+        "num_chunks_per_stage": [step.num_chunks_per_stage for step in steps],
+        "num_micro_batches": [step.num_micro_batches for step in steps],
+        "chunk_forward_s": padded("forward_s"),
+        "chunk_backward_s": padded("backward_s"),
+        "send_s": [step.send_s for step in steps],
+        "send_blocks_sender": [step.send_blocks_sender for step in steps],
+        "gradient_sync_s": padded("sync_s"),
+        "parameter_gather_s": padded("gather_s"),
+        "num_overlap_buckets": [step.num_overlap_buckets for step in steps],
+    }
+
+
+def equal_step(p: int, m: int, v: int = 1, **changes: object) -> Step:
+    """A step of equal chunks: a stage's forward takes 1 s and its backward 2 s; no network."""
+    usual: dict[str, object] = {
+        "num_stages": p,
+        "num_chunks_per_stage": v,
+        "num_micro_batches": m,
+        "forward_s": [1.0 / v] * (p * v),
+        "backward_s": [2.0 / v] * (p * v),
+        "sync_s": [0.0] * (p * v),
+        "gather_s": [0.0] * (p * v),
+    }
+    return Step(**(usual | changes))  # type: ignore[arg-type]
+
+
+def played(*steps: Step) -> PipelineTimes:
+    return play_pipelines(**columns_of(list(steps)))
+
+
+@st.composite
+def random_steps(draw: st.DrawFn, has_network: bool = True) -> Step:
+    """Any design that has a schedule, with times of any size including zero."""
+    p, v = draw(st.integers(1, 6)), draw(st.integers(1, 3))
+    m = draw(st.integers(1, 12)) if v == 1 else p * draw(st.integers(1, 4))
+    times = st.lists(st.floats(0.0, 10.0), min_size=p * v, max_size=p * v)
+    none = [0.0] * (p * v)
+    return Step(
+        num_stages=p,
+        num_chunks_per_stage=v,
+        num_micro_batches=m,
+        forward_s=draw(times),
+        backward_s=draw(times),
+        sync_s=draw(times) if has_network else none,
+        gather_s=draw(times) if has_network else none,
+        send_s=draw(st.floats(0.0, 3.0)) if has_network else 0.0,
+        send_blocks_sender=draw(st.booleans()),
+        num_overlap_buckets=draw(st.integers(0, 8)),
+    )
+
+
+SHAPES = [(1, 1), (1, 7), (2, 1), (2, 5), (4, 4), (4, 3), (8, 32), (16, 48)]
+
+
+class TestClosedForms:
+    @pytest.mark.parametrize(("p", "m"), SHAPES)
+    def test_equal_stages_have_the_bubble_of_p_minus_1_micro_batches(self, p: int, m: int) -> None:
+        # (m + p - 1)(f + b): arXiv 2104.04473, section 2.2.1.
+        assert played(equal_step(p, m)).step_s == pytest.approx((m + p - 1) * 3.0, rel=1e-9)
+
+    @pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (4, 8, 2), (4, 4, 3), (8, 32, 4)])
+    def test_interleaving_divides_the_bubble_by_the_chunks(self, p: int, m: int, v: int) -> None:
+        # m (f + b) + (p - 1)(f + b)/v: same, section 2.2.2.
+        expected_s = m * 3.0 + (p - 1) * 3.0 / v
+        assert played(equal_step(p, m, v)).step_s == pytest.approx(expected_s, rel=1e-9)
+
+    @pytest.mark.parametrize("is_blocking", [False, True])
+    def test_one_micro_batch_pays_every_send_there_and_back(self, is_blocking: bool) -> None:
+        step = equal_step(5, 1, send_s=0.25, send_blocks_sender=is_blocking)
+        assert played(step).step_s == pytest.approx(5 * 3.0 + 2 * 4 * 0.25, rel=1e-9)
+
+    def test_a_stage_stands_still_for_all_its_sends_if_they_block(self) -> None:
+        times = played(equal_step(3, 8, send_s=0.25, send_blocks_sender=True), equal_step(3, 8, send_s=0.25))
+        # Activations leave all stages but the last, gradients all but the first.
+        assert times.send_busy_s.tolist() == [[2.0, 4.0, 2.0], [0.0, 0.0, 0.0]]
+        assert times.step_s[0] > times.step_s[1]
+
+    def test_a_single_stage_sends_nothing(self) -> None:
+        assert played(equal_step(1, 4, v=3, send_s=9.0)).step_s == pytest.approx(12.0)
+
+    @settings(max_examples=100, deadline=None)
+    @given(random_steps(has_network=False).filter(lambda step: step.num_chunks_per_stage == 1))
+    def test_unequal_stages_lie_between_their_bounds(self, step: Step) -> None:
+        # For one ratio of backward to forward: where it differs by stage, steps can exceed `highest`.
+        step = replace(step, backward_s=[2.0 * forward_s for forward_s in step.forward_s])
+        both = np.add(step.forward_s, step.backward_s)
+        p, m = step.num_stages, step.num_micro_batches
+        highest = both.sum() + (m - 1) * both.max()
+        lowest = max(
+            both[:k].sum()
+            + m * both[k]
+            + max(0.0, both[k + 1 :].sum() - min(p - 1 - k, m) * step.forward_s[k])
+            for k in range(p)
+        )
+        assert lowest * (1 - 1e-9) <= played(step).step_s[0] <= highest * (1 + 1e-9)
+
+    def test_a_slowest_last_stage_reaches_both_bounds(self) -> None:
+        step = equal_step(4, 8, forward_s=[1.0, 1.0, 1.0, 1.5], backward_s=[2.0, 2.0, 2.0, 3.5])
+        assert played(step).step_s == pytest.approx(3 * 3.0 + 5.0 + 7 * 5.0, rel=1e-9)
+
+    @pytest.mark.parametrize(("p", "m"), SHAPES)
+    def test_a_stage_holds_no_more_micro_batches_than_stages_follow_it(self, p: int, m: int) -> None:
+        assert played(equal_step(p, m)).peak_in_flight[0].tolist() == [min(p - r, m) for r in range(p)]
+
+    def test_interleaving_holds_the_warm_up_and_one_more(self) -> None:
+        # Warm-up of Megatron Core: 2(p - r - 1) + (v - 1) p; 16 activations are all there are.
+        assert played(equal_step(4, 8, v=2)).peak_in_flight[0].tolist() == [11, 9, 7, 5]
+        assert played(equal_step(4, 4, v=4)).peak_in_flight[0].tolist() == [16, 16, 15, 13]
+
+    def test_a_stage_is_busy_with_its_own_chunks(self) -> None:
+        step = equal_step(2, 4, v=2, forward_s=[1.0, 2.0, 3.0, 4.0], backward_s=[0.5] * 4)
+        assert played(step).busy_s.tolist() == [[4 * 5.0, 4 * 7.0]]
+
+
+class TestExposedNetwork:
+    def test_without_overlap_everything_is_exposed(self) -> None:
+        times = played(equal_step(1, 4, sync_s=[0.7], gather_s=[0.4]))
+        assert times.step_s == pytest.approx(4 * 3.0 + 1.1)
+        assert times.exposed_sync_s == pytest.approx(1.1)
+
+    @pytest.mark.parametrize("num_buckets", [1, 4, 100])
+    def test_a_short_sync_shows_its_last_piece_only(self, num_buckets: int) -> None:
+        times = played(equal_step(1, 4, sync_s=[1.5], num_overlap_buckets=num_buckets))
+        assert times.exposed_sync_s == pytest.approx(1.5 / num_buckets)
+
+    @pytest.mark.parametrize("num_buckets", [1, 4, 100])
+    def test_a_long_sync_shows_all_but_the_backward_after_its_first_piece(self, num_buckets: int) -> None:
+        times = played(equal_step(1, 4, sync_s=[5.0], num_overlap_buckets=num_buckets))
+        assert times.exposed_sync_s == pytest.approx(5.0 - (2.0 - 2.0 / num_buckets))
+
+    @pytest.mark.parametrize(("gather_s", "exposed_s"), [(0.8, 0.8 / 4), (3.0, 3.0 - 1.0 + 1.0 / 4)])
+    def test_a_gather_hides_behind_the_first_forward(self, gather_s: float, exposed_s: float) -> None:
+        times = played(equal_step(1, 4, gather_s=[gather_s], num_overlap_buckets=4))
+        assert times.exposed_sync_s == pytest.approx(exposed_s)
+
+    def test_the_sync_of_later_chunks_hides_behind_the_backward_of_earlier_ones(self) -> None:
+        # The last chunk is one piece behind its backward, and so is the first: 0.1 s of its 1 s is left.
+        times = played(equal_step(1, 4, v=2, sync_s=[1.0, 1.0], num_overlap_buckets=10))
+        assert times.exposed_sync_s == pytest.approx(0.1)
+
+    def test_early_stages_hide_their_sync_worst(self) -> None:
+        # The last stage has done its last backward p - 1 backwards before the first one has.
+        times = played(equal_step(4, 8, sync_s=[6.0] * 4))
+        assert times.stage_end_s[0].tolist() == pytest.approx([39.0, 37.0, 35.0, 33.0])
+        assert played(equal_step(4, 8, sync_s=[0.0, 0.0, 0.0, 6.0])).exposed_sync_s == pytest.approx(0.0)
+
+
+class TestAgainstTheReference:
+    @settings(max_examples=300, deadline=None)
+    @given(random_steps())
+    def test_random_designs_take_the_times_of_the_slow_player(self, step: Step) -> None:
+        times, expected = played(step), play(step)
+        # Sums of the same numbers in another order.
+        assert times.step_s[0] == pytest.approx(expected.step_s, rel=1e-9, abs=1e-9)
+        assert times.stage_end_s[0].tolist() == pytest.approx(expected.stage_end_s, rel=1e-9, abs=1e-9)
+        assert times.send_busy_s[0].tolist() == pytest.approx(expected.send_busy_s, rel=1e-9, abs=1e-9)
+        assert times.peak_in_flight[0].tolist() == expected.peak_in_flight
+        exposed_s = expected.step_s - play_without_network(step).step_s
+        assert times.exposed_sync_s[0] == pytest.approx(exposed_s, rel=1e-9, abs=1e-7)
+
+    @settings(max_examples=100, deadline=None)
+    @given(random_steps())
+    def test_a_timeline_has_every_operation_at_its_time(self, step: Step) -> None:
+        timeline = pipeline_timeline(**columns_of([step]))
+        keys = zip(timeline.is_backward, timeline.chunk, timeline.micro_batch, strict=True)
+        ends_s = {
+            ("B" if b else "F", int(c), int(j)): end
+            for (b, c, j), end in zip(keys, timeline.end_s, strict=True)
+        }
+        assert ends_s == pytest.approx(play(step).ends_s, rel=1e-9, abs=1e-9)
+        assert (timeline.stage == timeline.chunk % step.num_stages).all()
+
+    @settings(max_examples=100, deadline=None)
+    @given(random_steps())
+    def test_a_stage_never_does_two_things_at_once(self, step: Step) -> None:
+        timeline = pipeline_timeline(**columns_of([step]))
+        assert (timeline.end_s >= timeline.start_s - 1e-9).all()
+        for stage in range(step.num_stages):
+            is_here = timeline.stage == stage
+            assert (timeline.start_s[is_here][1:] >= timeline.end_s[is_here][:-1] - 1e-9).all()
+
+
+class TestBatches:
+    def test_a_batch_gives_the_bytes_that_its_rows_give_alone(self) -> None:
+        columns = population(60, seed=3)
+        together = play_pipelines(**columns)
+        for row in range(60):
+            one = cast(PipelineColumns, {name: np.asarray(c)[row : row + 1] for name, c in columns.items()})
+            alone = play_pipelines(**one)
+            for name in NAMES:
+                width = getattr(alone, name).shape[1:]
+                full = getattr(together, name)[row][: width[0]] if width else getattr(together, name)[row]
+                assert getattr(alone, name)[0].tobytes() == full.tobytes(), name
+
+    def test_the_number_of_threads_changes_no_byte(self) -> None:
+        columns, num_threads = population(60, seed=4), get_num_threads()
+        usual = play_pipelines(**columns)
+        try:
+            set_num_threads(1)
+            single = play_pipelines(**columns)
+        finally:
+            set_num_threads(num_threads)
+        for name in NAMES:
+            assert getattr(usual, name).tobytes() == getattr(single, name).tobytes()
+
+    def test_the_population_of_the_benchmark_agrees_with_the_reference(self) -> None:
+        columns = population(30, seed=5)
+        expected = [play(step_of(columns, row)).step_s for row in range(30)]
+        assert play_pipelines(**columns).step_s.tolist() == pytest.approx(expected, rel=1e-9)
+
+    def test_no_designs_give_no_times(self) -> None:
+        columns = {name: np.asarray(column)[:0] for name, column in population(3, seed=1).items()}
+        assert play_pipelines(**cast(PipelineColumns, columns)).step_s.shape == (0,)
+
+    def test_stages_that_a_design_lacks_are_zero(self) -> None:
+        times = played(equal_step(1, 2), equal_step(3, 2))
+        assert times.busy_s[0].tolist() == [6.0, 0.0, 0.0]
+        assert times.peak_in_flight[0].tolist() == [1, 0, 0]
+
+
+class TestProblems:
+    def test_an_interleaved_schedule_that_does_not_exist_has_no_times(self) -> None:
+        times = played(equal_step(4, 6, v=2), equal_step(4, 8, v=2), equal_step(4, 6))
+        assert np.isnan(times.step_s).tolist() == [True, False, False]
+        assert np.isnan(times.exposed_sync_s[0])
+        for name in ("busy_s", "send_busy_s", "stage_end_s"):
+            assert np.isnan(getattr(times, name)[0]).all()
+        assert times.peak_in_flight[0].tolist() == [0, 0, 0, 0]
+
+    def test_such_a_schedule_has_no_timeline(self) -> None:
+        message = r"num_micro_batches = 6: must be a multiple of num_stages \(4\)"
+        with pytest.raises(InputError, match=message):
+            pipeline_timeline(**columns_of([equal_step(4, 6, v=2)]))
+
+    def test_a_timeline_is_of_one_design(self) -> None:
+        with pytest.raises(InputError, match=r"num_stages = shape \(2,\): must have one row"):
+            pipeline_timeline(**columns_of([equal_step(2, 2), equal_step(2, 2)]))
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"num_stages": [0]}, r"num_stages = 0: must be at least 1"),
+            ({"num_micro_batches": [-2]}, r"num_micro_batches = -2: must be at least 1"),
+            ({"num_overlap_buckets": [-1]}, r"num_overlap_buckets = -1: must be at least 0"),
+            ({"send_s": [0.0, 0.0]}, r"send_s = shape \(2,\): must have 1 rows"),
+            (
+                {"gradient_sync_s": [[0.0]]},
+                r"gradient_sync_s = shape \(1, 1\): must have at least .* = 2 columns",
+            ),
+            ({"chunk_forward_s": [1.0, 1.0]}, r"chunk_forward_s = shape \(2,\): must have 1 rows of chunks"),
+        ],
+    )
+    def test_wrong_columns_are_refused_with_the_rule(self, changes: dict[str, object], message: str) -> None:
+        columns = cast(PipelineColumns, columns_of([equal_step(2, 4)]) | changes)
+        with pytest.raises(InputError, match=message):
+            play_pipelines(**columns)
