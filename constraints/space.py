@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from constraints.bounds import BoundTable, bound, kept_by_bounds
 from constraints.lattice import cross_run_knobs, enumerate_layouts, num_run_knobs
 from simulator.job import Job
 from simulator.plan import PlanTable
+from simulator.table import Booleans
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +23,15 @@ class Space:
     """Every valid layout, kept or not."""
     bounds: BoundTable
     """Bounds of `all_layouts`."""
-    layouts: PlanTable
-    """Layouts that may keep every limit."""
+    is_kept: Booleans
+    """Which layouts may keep every limit."""
     num_pruned: dict[str, int]
     """Designs kept out, by the first constraint whose bound they break."""
+
+    @cached_property
+    def layouts(self) -> PlanTable:
+        """Layouts that may keep every limit."""
+        return self.all_layouts.take(self.is_kept)
 
     @property
     def num_designs(self) -> int:
@@ -48,5 +55,5 @@ def pruned_space(job: Job) -> Space:
             num_pruned[name] = broken
         remaining &= kept
     return Space(
-        job=job, all_layouts=layouts, bounds=bounds, layouts=layouts.take(remaining), num_pruned=num_pruned
+        job=job, all_layouts=layouts, bounds=bounds, is_kept=remaining, num_pruned=num_pruned
     )

@@ -16,10 +16,6 @@ from simulator.plan import PlanTable
 from simulator.simulate import Outcomes, simulate
 from simulator.table import Booleans, Floats
 
-DESIGNS_PER_BATCH = 32_768
-"""Designs that are simulated together: their columns take about 30 MB."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """Designs with what became of them, one row each; all of them have valid layouts."""
