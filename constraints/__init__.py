@@ -1,0 +1,6 @@
+"""May it exist? The rules of layouts, the limits of a job, and why nothing keeps them all.
+
+    layout, lattice       which splits of a model there are
+    bounds, space         what can be ruled out before simulation
+    limits, feasibility   what a simulated design exceeds, and which limits contradict each other
+"""

@@ -1,0 +1,72 @@
+"""What should I buy, and how do I run it? The front door of capplan for Python programs.
+
+    from planner import load_job, recommend
+
+    answer = recommend(load_job("job.yaml"), seed=1)
+    answer.best.plan.num_gpus, answer.best.cost_usd, answer.why
+
+Names are imported at their first use, so that `import planner` costs nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CapplanError",
+    "Design",
+    "InputError",
+    "Job",
+    "Recommendation",
+    "StudyError",
+    "TrackingError",
+    "load_job",
+    "parse_job",
+    "recommend",
+]
+
+if TYPE_CHECKING:
+    from planner.job_file import load_job, parse_job
+    from planner.recommend import recommend
+    from planner.recommendation import Design, Recommendation
+    from simulator.errors import CapplanError, InputError, StudyError, TrackingError
+    from simulator.job import Job
+
+_HOMES = {
+    "CapplanError": "simulator.errors",
+    "Design": "planner.recommendation",
+    "InputError": "simulator.errors",
+    "Job": "simulator.job",
+    "Recommendation": "planner.recommendation",
+    "StudyError": "simulator.errors",
+    "TrackingError": "simulator.errors",
+    "load_job": "planner.job_file",
+    "parse_job": "planner.job_file",
+    "recommend": "planner.recommend",
+}
+"""Module of each public name."""
+
+
+class _Front(ModuleType):
+    """This package; its public names are looked up in their modules."""
+
+    def __getattr__(self, name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name]), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # The import system binds a module to its package: the function `recommend` goes before its module.
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Front

@@ -25,16 +25,19 @@ BEYOND = 10.0
 WORST_EXCESS = 5.0
 """Excess at which broken limits are cut off."""
 
+_Known = dict[bytes, tuple[Floats, float]]
+"""Objectives and broken limits of every index row that was evaluated, by its bytes."""
+
 
 def search_nsga2(searcher: Searcher, space: Space, seed: int) -> bool:
     """Evaluates populations until the job's number of evaluations is spent; returns whether it was not interrupted."""
     search = searcher.job.search
     knobs = Knobs.of(space)
-    seen: set[bytes] = set()
+    known: _Known = {}
     num_done = 0
     for restart in range(search.num_restarts):
         share = search.max_evaluations * (restart + 1) // search.num_restarts
-        population = _Population(searcher, knobs, space, seed + restart, seen)
+        population = _Population(searcher, knobs, space, seed + restart, known)
         while num_done < share:
             if searcher.should_stop():
                 return False
@@ -48,11 +51,10 @@ def search_nsga2(searcher: Searcher, space: Space, seed: int) -> bool:
 class _Population:
     """One restart: asks pymoo for designs, evaluates those that are valid and new, and tells it what they are worth."""
 
-    def __init__(self, searcher: Searcher, knobs: Knobs, space: Space, seed: int, seen: set[bytes]) -> None:
+    def __init__(self, searcher: Searcher, knobs: Knobs, space: Space, seed: int, known: _Known) -> None:
         self._searcher = searcher
         self._knobs = knobs
-        self._seen = seen
-        self._known: dict[bytes, tuple[Floats, float]] = {}
+        self._known = known
         self._stale_generations = 0
         self._algorithm = _algorithm(knobs, space, searcher.job.search.population_size, seed)
 
@@ -81,11 +83,11 @@ class _Population:
         self._stale_generations = 0 if is_new.any() else self._stale_generations + 1
         return int(is_new.sum())
 
-    def _remember(self, keys: list[str] | list[bytes], evaluation: Evaluation) -> None:
+    def _remember(self, keys: list[bytes], evaluation: Evaluation) -> None:
         values = evaluation.objectives(self._searcher.job)
         broken = np.minimum(evaluation.excess.total, WORST_EXCESS)
         for key, value, excess in zip(keys, values, broken, strict=True):
-            self._known[key] = (value, float(excess))  # type: ignore[index]
+            self._known[key] = (value, float(excess))
 
     def _results(self, keys: list[bytes], layout_excess: Floats) -> tuple[Floats, Floats]:
         """Objectives `(n, k)` and the constraint `(n,)`; an invalid layout has no objectives, only its distance."""

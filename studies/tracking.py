@@ -165,8 +165,8 @@ class StudyTracker:
 
     @property
     def open_command(self) -> str:
-        """A command that shows the study, fit to be pasted into a shell; `***` where a password belongs."""
-        page = f"#/experiments/{self._run.info.experiment_id}/runs/{self.run_id}"
+        """A command that shows the experiment, fit to be pasted into a shell; `***` where a password belongs."""
+        page = f"#/experiments/{self._run.info.experiment_id}"
         if self._tracking_uri.startswith(("http://", "https://")):
             parts = urlsplit(self._tracking_uri)
             host = parts.netloc.rpartition("@")[2]  # the browser asks for user and password itself

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,13 +27,14 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 MALFORMED = Path(__file__).with_name("malformed")
 
+WORKLOAD: dict[str, object] = {
+    "model": "llama-3.1-8b",
+    "tokens": 1e12,
+    "sequence_length": 8192,
+    "global_batch_tokens": 4e6,
+}
 DOCUMENT: dict[str, object] = {
-    "workload": {
-        "model": "llama-3.1-8b",
-        "tokens": 1e12,
-        "sequence_length": 8192,
-        "global_batch_tokens": 4e6,
-    },
+    "workload": WORKLOAD,
     "offers": [{"accelerator": "h100-sxm5-80gb", "num_gpus": {"min": 64, "max": 256}}],
     "site": "us-iowa",
 }
@@ -43,12 +46,10 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "binary.yaml": ("is not UTF-8 text: byte 0x80 at position 0",),
     "both-batches.yaml": ("workload.global_batch_tokens = 4000000", "global_batch_size", "not both"),
     "both-prices.yaml": ("offers[0]", "exactly one of rent_usd_per_gpu_hour and purchase_usd_per_node"),
-    "budget-too-small.yaml": ("limits.budget_usd = 5000", "must be at least", "peak rate"),
     "config-of-unknown-family.json": ("workload: is missing", "hidden_size = 64: unknown field"),
     "config-of-unknown-family.yaml": ("workload.model.config.model_type = 'perceptron'", "llama"),
     "config-that-is-not-there.yaml": ("workload.model.config", "no-such-folder/config.json", "No such file"),
     "date.toml": ("site = '2024-01-01'", "in quotes"),
-    "deadline-too-short.yaml": ("limits.deadline_days = 0.5", "must be at least", "peak rate"),
     "deep.yaml": ("line 1, column 51", "more than 50 lists and mappings"),
     "duplicate-field.json": ("'site' stands twice",),
     "duplicate-field.yaml": ("line 10, column 1", "'site' stands twice"),
@@ -72,6 +73,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "nan.yaml": ("workload.tokens = nan", "must be a finite number"),
     "negative-budget.yaml": ("limits.budget_usd = -4000000", "must be greater than 0"),
     "no-bytes.yaml": ("is empty",),
+    "no-format.yaml": ("workload.precisions", "at least one number format"),
     "node-of-another-accelerator.yaml": ("offers[0]", "dgx-a100-640 holds a100-sxm4-80gb", "h100-sxm5-80gb"),
     "not-toml.toml": ("not valid TOML", "line 1, column 8"),
     "null-bytes.yaml": ("not valid YAML", "#x0000"),
@@ -80,7 +82,6 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "objective-twice.yaml": ("objectives must name at least one objective, each once",),
     "offers-not-a-list.yaml": ("offers = {", "must be a list"),
     "own-accelerator-without-node.yaml": ("offers[0].node: is missing", "of your own"),
-    "power-too-small.yaml": ("limits.power_w = 5000", "must be at least", "idles"),
     "preference-of-no-objective.yaml": ("preference", "carbon", "not among the objectives"),
     "prose.yaml": ("'Please train me a model.' must be a mapping",),
     "python-tag.yaml": ("line 1, column 7", "tags (!) are not supported"),
@@ -111,6 +112,10 @@ def changed(**sections: object) -> dict[str, object]:
 
 def offered(**fields: object) -> dict[str, object]:
     return changed(offers=[{"accelerator": "h100-sxm5-80gb", "num_gpus": 64, **fields}])
+
+
+def changed_offer(*, accelerator: object, **limits: float) -> dict[str, object]:
+    return {**offered(accelerator=accelerator), "limits": limits}
 
 
 def refusal(document: object, *overrides: str) -> str:
@@ -216,16 +221,15 @@ VALUES = st.recursive(
 )
 
 
-def job_or_error(make: object) -> Job | None:
-    assert callable(make)
+def job_or_error(make: Callable[[], Job]) -> Job | None:
+    """Returns the job, or `None` after an `InputError` that says something; anything else fails the test."""
     try:
-        job = make()
+        return make()
     except InputError as error:
-        assert error.problems
-        assert str(error).isprintable() or "\n" in str(error)
-        return None
-    assert isinstance(job, Job)
-    return job
+        message = str(error)
+    assert message.splitlines()[0].endswith(("problem", "problems"))
+    assert message.replace("\n", "").isprintable()
+    return None
 
 
 def places(value: object, here: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -234,6 +238,15 @@ def places(value: object, here: tuple[str | int, ...] = ()) -> Iterator[tuple[st
     for step, inner in items:
         yield (*here, step)
         yield from places(inner, (*here, step))
+
+
+def put(document: object, place: tuple[str | int, ...], value: object) -> None:
+    """Puts a value at a place, unless the way there was replaced before."""
+    owner = document
+    with contextlib.suppress(KeyError, IndexError, TypeError):
+        for step in place[:-1]:
+            owner = operator.getitem(owner, step)  # type: ignore[call-overload]
+        operator.setitem(owner, place[-1], value)  # type: ignore[call-overload]
 
 
 LONG_DOCUMENT: dict[str, object] = json.loads(parse_job(DOCUMENT).model_dump_json())
@@ -249,12 +262,7 @@ def test_any_value_at_any_place_is_a_job_or_an_input_error(data: st.DataObject) 
     kind = data.draw(st.sampled_from(["short", "long"]))
     document = copy.deepcopy(DOCUMENT if kind == "short" else LONG_DOCUMENT)
     for place in data.draw(st.lists(st.sampled_from(PLACES[kind]), min_size=1, max_size=3)):
-        owner: object = document
-        for step in place[:-1]:
-            inside = isinstance(owner, dict) and step in owner or isinstance(owner, list)
-            owner = owner[step] if inside and owner else None  # type: ignore[index]
-        if isinstance(owner, dict) or (isinstance(owner, list) and owner):
-            owner[place[-1]] = data.draw(VALUES)  # type: ignore[index]
+        put(document, place, data.draw(VALUES))
     job_or_error(lambda: parse_job(document))
 
 
@@ -288,13 +296,15 @@ def test_an_example_survives_being_written_out_and_read_again(path: Path) -> Non
 def test_the_same_job_in_yaml_json_and_toml_is_the_same(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text(json.dumps(DOCUMENT))
     (tmp_path / "job.yaml").write_text(
-        "workload: {model: llama-3.1-8b, tokens: 1e12, sequence_length: 8192, global_batch_tokens: 4_000_000}\n"
+        "workload:\n  model: llama-3.1-8b\n  tokens: 1e12\n  sequence_length: 8192\n"
+        "  global_batch_tokens: 4_000_000\n"
         "offers: [{accelerator: h100-sxm5-80gb, num_gpus: {min: 64, max: 256}}]\n"
         "site: us-iowa\n"
     )
     (tmp_path / "job.toml").write_text(
         'site = "us-iowa"\n[workload]\nmodel = "llama-3.1-8b"\ntokens = 1e12\nsequence_length = 8192\n'
-        'global_batch_tokens = 4e6\n[[offers]]\naccelerator = "h100-sxm5-80gb"\nnum_gpus = {min = 64, max = 256}\n'
+        'global_batch_tokens = 4e6\n[[offers]]\naccelerator = "h100-sxm5-80gb"\n'
+        "num_gpus = {min = 64, max = 256}\n"
     )
     jobs = [load_job(tmp_path / f"job.{suffix}") for suffix in ("json", "yaml", "toml")]
     assert jobs[0] == jobs[1] == jobs[2] == parse_job(DOCUMENT)
@@ -311,7 +321,7 @@ def test_yaml_words_stay_words() -> None:
 
 
 # Batches: tokens / sequence length, to the nearest 64 sequences: 4e6 / 8192 = 488.3 -> 7.6 x 64 -> 512;
-# 16e6 / 8192 = 1953.1 -> 30.5 x 64 -> 31 x 64 = 1984; below 32 sequences there is no such multiple: 2e5 / 8192 = 24.4.
+# 16e6 / 8192 = 1953.1 -> 30.5 x 64 -> 31 x 64 = 1984; 2e5 / 8192 = 24.4 has no such multiple but 0.
 @pytest.mark.parametrize(
     ("tokens", "sequences"), [(4e6, 512), (16e6, 1984), (2e5, 24), (8192, 1), ("4e6", 512)]
 )
@@ -433,7 +443,7 @@ def test_a_model_may_come_from_a_config_file_beside_the_job(tmp_path: Path) -> N
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text(json.dumps(CONFIG))
     document = changed()
-    document["workload"] = {**DOCUMENT["workload"], "model": {"config": "mine/config.json"}}  # type: ignore[dict-item]
+    document["workload"] = {**WORKLOAD, "model": {"config": "mine/config.json"}}
     (tmp_path / "job.json").write_text(json.dumps(document))
     model = load_job(tmp_path / "job.json").workload.model
     assert model.name == "mine"
@@ -458,7 +468,7 @@ def test_a_model_may_come_from_a_config_file_beside_the_job(tmp_path: Path) -> N
 def test_a_config_file_that_is_unusable_is_named(tmp_path: Path, content: str, expected: str) -> None:
     (tmp_path / "config.json").write_text(content)
     document = changed()
-    document["workload"] = {**DOCUMENT["workload"], "model": {"config": "config.json"}}  # type: ignore[dict-item]
+    document["workload"] = {**WORKLOAD, "model": {"config": "config.json"}}
     with pytest.raises(InputError, match=expected):
         parse_job(document, folder=tmp_path)
 
@@ -473,7 +483,7 @@ def test_any_config_file_is_a_job_or_an_input_error(tmp_path: Path, data: st.Dat
     config |= data.draw(st.dictionaries(st.sampled_from(keys), numbers, max_size=4))
     (tmp_path / "config.json").write_text(json.dumps(config))
     document = changed()
-    document["workload"] = {**DOCUMENT["workload"], "model": {"config": "config.json"}}  # type: ignore[dict-item]
+    document["workload"] = {**WORKLOAD, "model": {"config": "config.json"}}
     job_or_error(lambda: parse_job(document, folder=tmp_path))
 
 
@@ -532,42 +542,11 @@ def test_an_override_that_cannot_be_used_is_named(override: str, expected: str) 
 # Limits that shut everything out
 
 
-# Llama 3.1 8B on 8,192 tokens: 6 x 7.504e9 + 6 x 32 x 4096 x 8192 = 5.147e10 FLOP per token with causal attention; times
-# 1e12 tokens over 256 x 989e12 FLOP/s = 2.03e5 s = 2.353 days.
-def test_a_deadline_is_refused_below_the_time_at_peak_rate_only() -> None:
-    assert "limits.deadline_days = 2.34" in refusal(changed(limits={"deadline_days": 2.34}))
-    assert parse_job(changed(limits={"deadline_days": 2.36})).limits.deadline_days == 2.36
-    assert "2.36" in refusal(changed(limits={"deadline_days": 2.3}))
-
-
-def test_a_limit_on_the_accelerators_makes_the_shortest_time_longer() -> None:
-    limits = {"deadline_days": 2.5, "num_gpus": 128}
-    assert "must be at least 4.71" in refusal(changed(limits=limits))
-
-
-# 2.353 days x 24 x 256 accelerators = 14,459 hours; at 2 USD the run costs at least 28,918 USD.
-def test_a_budget_is_refused_below_the_rent_at_peak_rate_only() -> None:
-    offers = [{"accelerator": "h100-sxm5-80gb", "num_gpus": 64, "rent_usd_per_gpu_hour": 2.0}]
-    assert "must be at least 29000" in refusal(changed(offers=offers, limits={"budget_usd": 28_800}))
-    assert parse_job(changed(offers=offers, limits={"budget_usd": 29_000}))
-
-
-def test_a_limit_that_one_offer_can_meet_is_accepted() -> None:
-    offers = [
-        {"accelerator": "h100-sxm5-80gb", "num_gpus": 64, "rent_usd_per_gpu_hour": 50.0},
-        {
-            "accelerator": "h100-sxm5-80gb",
-            "num_gpus": {"min": 512, "max": 1024},
-            "rent_usd_per_gpu_hour": 2.0,
-        },
-    ]
-    job = parse_job(changed(offers=offers, limits={"budget_usd": 3e5, "deadline_days": 2}))
-    assert len(job.offers) == 2
-
-
-def test_a_node_that_is_bought_has_no_lower_bound_on_its_cost() -> None:
-    offers = [{"accelerator": "h100-sxm5-80gb", "num_gpus": 64, "purchase_usd_per_node": 3e5}]
-    assert parse_job(changed(offers=offers, limits={"budget_usd": 1.0}))
+@pytest.mark.parametrize("limits", [{"budget_usd": 1.0}, {"deadline_days": 1e-6}, {"power_w": 1e-3}])
+def test_limits_that_are_too_tight_are_left_to_the_study_which_says_what_would_help(
+    limits: dict[str, float],
+) -> None:
+    assert parse_job(changed(limits=limits)).limits.model_dump(exclude_none=True) == limits
 
 
 @pytest.mark.parametrize(("least", "most", "near"), [(1, 7, "nearest: 8"), (65, 71, "nearest: 64, 72")])

@@ -241,7 +241,7 @@ def test_a_relative_address_means_the_same_from_every_folder(
         ("postgresql://ada:secret@host/db", "mlflow ui --backend-store-uri 'postgresql://ada:***@host/db'"),
         (
             "https://ada:secret@host/mlflow/",
-            "python -m webbrowser 'https://host/mlflow/#/experiments/1/runs/{id}'",
+            "python -m webbrowser 'https://host/mlflow/#/experiments/1'",
         ),
     ],
 )

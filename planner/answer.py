@@ -1,0 +1,242 @@
+"""What should I buy, and how do I run it? The one call that answers a job."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from constraints.evaluation import Evaluation
+from objectives.pareto import compromise_row
+from planner.design_view import designs_of
+from planner.infeasible import explain
+from planner.output import FrontFormat, make_output_folder, write_answer
+from planner.reasons import cautions, rejections, why_chosen
+from planner.recommendation import (
+    Infeasibility,
+    MlflowRecord,
+    Recommendation,
+    Status,
+)
+from planner.uncertainty import uncertainty_of
+from simulator.catalog import catalog_hash
+from simulator.job import Job
+from studies.archive import Archive
+from studies.design_log import DesignLog
+from studies.mlflow_session import without_password
+from studies.progress import Report, Stop, ignore, never_stop
+from studies.recording import DESIGN_TABLE, Recording
+from studies.study import StudyResult, run_study
+from studies.tracking import DEFAULT_FILE, RunStatus, StudyTracker, software_tags
+
+Clock = Callable[[], datetime]
+
+RUN_STATUS: dict[Status, RunStatus] = {
+    "recommended": "FINISHED",
+    "infeasible": "FINISHED",
+    "interrupted": "KILLED",
+}
+"""How MLflow calls the end of a study."""
+
+
+def utc_now() -> datetime:
+    """Returns the time of day."""
+    return datetime.now(UTC)
+
+
+def recommend(
+    job: Job,
+    *,
+    seed: int = 0,
+    tracking: bool = True,
+    tracking_uri: str | None = None,
+    experiment: str = "capplan",
+    output: Path | None = None,
+    front_format: FrontFormat = "csv",
+    progress: Report = ignore,
+    should_stop: Stop = never_stop,
+    clock: Clock = utc_now,
+) -> Recommendation:
+    """Searches the designs of a job and recommends one.
+
+    Args:
+        job: the question; `load_job` reads it from a file.
+        seed: of everything random; the same job, version and seed give the same answer.
+        tracking: whether MLflow records the study.
+        tracking_uri: MLflow store; by default MLFLOW_TRACKING_URI, else `capplan-studies/mlflow.db` in the working folder.
+        experiment: MLflow experiment that the study belongs to.
+        output: folder for `recommendation.json`, the front and the table of all designs; none by default.
+        front_format: `csv` or `parquet`.
+        progress: told how far the search is.
+        should_stop: asked between batches; when true, the best of what was evaluated is returned.
+        clock: time of day for `created_at`.
+
+    Returns:
+        The recommendation with front, reasons and record; `status` says whether limits were proven too tight.
+
+    Raises:
+        InputError: `output` cannot be written to.
+        TrackingError: the MLflow store cannot be used from the start.
+
+    Example:
+        >>> from planner import load_job, recommend
+        >>> answer = recommend(load_job("examples/bloom-176b.yaml"), seed=1, tracking=False)
+        >>> answer.best.accelerator, answer.best.plan.num_gpus <= 416
+        ('a100-sxm4-80gb', True)
+    """
+    if output is not None:
+        make_output_folder(output)
+    with ExitStack() as stack:
+        folder = output or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="capplan-")))
+        tracker = None
+        if tracking:
+            tracker = stack.enter_context(_opened_tracker(job, seed, tracking_uri, experiment))
+        archive = Archive(job)
+        log = stack.enter_context(DesignLog(folder / DESIGN_TABLE))
+        recording = Recording(job, archive, log, tracker)
+        result = run_study(
+            job, archive, recording.record, seed=seed, report=progress, should_stop=should_stop
+        )
+        infeasibility = _explained(job, result, recording, should_stop)
+        answer = _answer(job, seed, result, infeasibility, clock())
+        files = write_answer(answer, folder, front_format)
+        recording.finish(RUN_STATUS[answer.status], _metrics(answer), files)
+        answer = _with_record(answer, recording, tracker, folder if output is None else None)
+        if output is not None:
+            write_answer(answer, folder, front_format)
+        return answer
+
+
+def _explained(
+    job: Job, result: StudyResult, recording: Recording, should_stop: Stop
+) -> Infeasibility | None:
+    """The proof where nothing was found; a design that the search had missed is recorded instead."""
+    if result.archive.front is not None or not result.is_complete:
+        return None
+    finding = explain(job, result.space, should_stop=should_stop)
+    if isinstance(finding, Infeasibility):
+        return finding
+    recording.record(finding, "exact search for the least values")
+    return None
+
+
+def _answer(
+    job: Job, seed: int, result: StudyResult, infeasibility: Infeasibility | None, now: datetime
+) -> Recommendation:
+    front, ids = result.archive.front, result.archive.ids
+    row = _chosen_row(job, front) if front is not None else None
+    designs = designs_of(job, front, ids) if front is not None else ()
+    status: Status = "recommended"
+    if infeasibility is not None:
+        status = "infeasible"
+    elif not result.is_complete or front is None:
+        status = "interrupted"
+    return Recommendation(
+        capplan_version=software_tags()["capplan_version"],
+        catalog_hash=catalog_hash(),
+        job=job.name,
+        seed=seed,
+        created_at=now.isoformat(timespec="seconds"),
+        status=status,
+        recommendation=designs[row] if row is not None else None,
+        why=why_chosen(job, front, row) if front is not None and row is not None else (),
+        uncertainty=uncertainty_of(job, front, ids, row, seed) if front is not None and row is not None else None,
+        objectives=tuple(objective.value for objective in job.objectives),
+        front=designs,
+        rejected=rejections(job, result),
+        num_evaluated=result.archive.num_evaluated,
+        num_feasible=result.archive.num_feasible,
+        algorithm=_algorithm_text(job, result),
+        infeasibility=infeasibility,
+        mlflow=None,
+        warnings=cautions(job, front),
+    )
+
+
+def _chosen_row(job: Job, front: Evaluation) -> int:
+    weights = np.array([job.preference.get(objective, 1.0) for objective in job.objectives])
+    return compromise_row(front.objectives(job), weights)
+
+
+def _algorithm_text(job: Job, result: StudyResult) -> str:
+    if result.is_exact:
+        text = f"exhaustive search of all {result.space.num_designs:,} designs that the bounds admit"
+    elif result.algorithm.value == "exhaustive":
+        text = f"exhaustive search, stopped before all {result.space.num_designs:,} designs were evaluated"
+    else:
+        text = (
+            f"NSGA-II ({job.search.num_restarts} restarts of {job.search.population_size} designs per generation) "
+            f"over {result.space.num_designs:,} designs"
+        )
+    return f"{text}; Optuna refined the front" if job.search.num_refinements and result.archive.front else text
+
+
+def _metrics(answer: Recommendation) -> dict[str, float]:
+    """What MLflow's table of studies shows and sorts by."""
+    metrics = {
+        "num_evaluated": float(answer.num_evaluated),
+        "num_feasible": float(answer.num_feasible),
+        "num_front": float(len(answer.front)),
+    }
+    if answer.best is None:
+        return metrics
+    names = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e", "mfu_fraction", "goodput_fraction")
+    return metrics | {f"recommended_{name}": float(getattr(answer.best, name)) for name in names}
+
+
+def _opened_tracker(job: Job, seed: int, tracking_uri: str | None, experiment: str) -> StudyTracker:
+    asked = {
+        "job": job.name,
+        "seed": str(seed),
+        "model": job.workload.model.name,
+        "tokens": f"{job.workload.tokens:g}",
+        "sequence_length": str(job.workload.sequence_length),
+        "global_batch_size": str(job.workload.global_batch_size),
+        "offers": ", ".join(offer.accelerator.id for offer in job.offers),
+        "objectives": ", ".join(job.objectives),
+        "site": job.site.region,
+        **{f"limit_{name}": f"{value:g}" for name, value in job.limits if value is not None},
+    }
+    return StudyTracker.open(
+        experiment=experiment,
+        run_name=job.name,
+        tracking_uri=tracking_uri,
+        params={name: value[:6000] for name, value in asked.items()},
+        tags={"catalog_hash": catalog_hash()},
+    )
+
+
+def _with_record(
+    answer: Recommendation, recording: Recording, tracker: StudyTracker | None, temporary: Path | None
+) -> Recommendation:
+    """The answer with where MLflow holds the study, or with the place of the design table where MLflow failed."""
+    if tracker is None:
+        return answer
+    if recording.failure:
+        kept = _rescued(temporary, answer.job) if temporary else "the output folder"
+        note = f"MLflow does not hold the whole study ({recording.failure}); the design table is in {kept}"
+        answer = answer.model_copy(update={"warnings": (*answer.warnings, note)})
+    record = MlflowRecord(
+        tracking_uri=without_password(tracker.tracking_uri),
+        experiment=tracker.experiment,
+        run_name=tracker.run_name,
+        num_designs=answer.num_evaluated,
+        num_design_runs=recording.num_design_runs,
+        open_with=tracker.open_command,
+        run_id=tracker.run_id,
+    )
+    return answer.model_copy(update={"mlflow": record})
+
+
+def _rescued(folder: Path, name: str) -> str:
+    """Moves the design table out of a temporary folder and says where it is."""
+    place = DEFAULT_FILE.parent
+    place.mkdir(parents=True, exist_ok=True)
+    target = place / f"{name}-{folder.name}.parquet"
+    shutil.move(folder / DESIGN_TABLE, target)
+    return str(target)

@@ -1,0 +1,97 @@
+"""Where do the answers go that a user wants as files? The answer as JSON, the front as CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import Literal
+
+from planner.recommendation import Design, Recommendation
+from simulator.errors import InputError, Problem
+
+FrontFormat = Literal["csv", "parquet"]
+ANSWER_FILE = "recommendation.json"
+FRONT_FILE = "front"
+
+FRONT_FIGURES = (
+    "design_id",
+    "accelerator",
+    "node",
+    "num_nodes",
+    "time_to_train_days",
+    "cost_usd",
+    "cost_low_usd",
+    "cost_high_usd",
+    "energy_kwh",
+    "carbon_kgco2e",
+    "peak_power_w",
+    "step_time_s",
+    "iteration_time_s",
+    "mfu_fraction",
+    "goodput_fraction",
+    "num_failures",
+    "peak_memory_bytes",
+    "memory_capacity_bytes",
+)
+
+
+def make_output_folder(folder: Path) -> None:
+    """Makes the folder for the answer.
+
+    Raises:
+        InputError: it cannot be made or written to, or holds an answer already.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        is_writable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError as error:
+        raise _problem(folder, f"cannot be made: {error.strerror or error}") from None
+    if not is_writable:
+        raise _problem(folder, "cannot be written to")
+    taken = [name for name in (ANSWER_FILE, "designs.parquet") if (folder / name).exists()]
+    if taken:
+        raise _problem(folder, f"holds {taken[0]} already, and answers are never overwritten: choose another folder")
+
+
+def write_answer(answer: Recommendation, folder: Path, front_format: FrontFormat) -> list[Path]:
+    """Writes the answer and the front into a folder and returns the files."""
+    answer_file = folder / ANSWER_FILE
+    answer_file.write_text(answer_json(answer), encoding="utf-8")
+    front_file = folder / f"{FRONT_FILE}.{front_format}"
+    rows = [_front_row(design, answer) for design in answer.front]
+    if front_format == "csv":
+        _write_csv(rows, front_file)
+    else:
+        _write_parquet(rows, front_file)
+    return [answer_file, front_file]
+
+
+def answer_json(answer: Recommendation) -> str:
+    """Returns the answer as the JSON object that `capplan recommend --json` prints, with a line end."""
+    return answer.model_dump_json(indent=2) + "\n"
+
+
+def _front_row(design: Design, answer: Recommendation) -> dict[str, object]:
+    figures = {name: getattr(design, name) for name in FRONT_FIGURES}
+    is_recommended = answer.recommendation is not None and design.design_id == answer.recommendation.design_id
+    return figures | design.plan.model_dump(mode="json") | {"is_recommended": is_recommended}
+
+
+def _write_csv(rows: list[dict[str, object]], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        names = list(rows[0]) if rows else list(FRONT_FIGURES)
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _write_parquet(rows: list[dict[str, object]], path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+def _problem(folder: Path, rule: str) -> InputError:
+    return InputError([Problem(path="output", value=str(folder), rule=rule)])

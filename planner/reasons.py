@@ -1,0 +1,130 @@
+"""Why this design, and why not another? Sentences in numbers from the front and the counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from constraints.evaluation import Evaluation
+from constraints.limits import ExcessTable
+from planner.recommendation import Rejection
+from simulator.job import Job, Objective
+from simulator.units import DAY, GIGA, JOULES_PER_KWH, KILO, MEGA
+from studies.study import StudyResult
+
+QUANTITIES = {
+    Objective.TIME: ("time to train", DAY, "days"),
+    Objective.COST: ("cost", MEGA, "million USD"),
+    Objective.ENERGY: ("energy", KILO * JOULES_PER_KWH, "MWh"),
+    Objective.CARBON: ("carbon", KILO, "t CO2e"),
+}
+"""Objective, unit for readers in SI, its name."""
+
+
+def amount(objective: Objective, value: float) -> str:
+    """Returns an objective's value in a unit for readers: `31.4 days`."""
+    _, unit, name = QUANTITIES[objective]
+    return f"{value / unit:.4g} {name}"
+
+
+def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:
+    """Returns why a row of the front was recommended: its rank in each objective and what its rivals would cost."""
+    values = front.objectives(job)
+    sentences = [_method(job, len(front))]
+    for k, objective in enumerate(job.objectives):
+        best = int(np.argmin(values[:, k]))
+        name = QUANTITIES[objective][0]
+        if values[row, k] <= values[best, k]:
+            sentences.append(f"It has the least {name} of the front: {amount(objective, values[row, k])}.")
+        else:
+            sentences.append(_against(job, front, values, row, best, k))
+    return (*sentences, *_headroom(job, front, row))
+
+
+def _method(job: Job, num_front: int) -> str:
+    names = ", ".join(QUANTITIES[objective][0] for objective in job.objectives)
+    if num_front == 1:
+        return f"It is best in everything that counts ({names}): no other feasible design is on the front."
+    weights = [job.preference.get(objective, 1.0) for objective in job.objectives]
+    weighed = "equally weighed" if len(set(weights)) == 1 else "weighed " + ":".join(f"{w:g}" for w in weights)
+    return (
+        f"Of the {num_front} designs on the front it gives up least of what each objective ({names}; {weighed}) could "
+        "reach: its largest regret is the smallest."
+    )
+
+
+def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: int, k: int) -> str:
+    objective = job.objectives[k]
+    chosen, rival = front.plans.plan(row), front.plans.plan(best)
+    chip = job.offers[rival.offer].accelerator.name
+    loses = [
+        f"{values[best, other] / values[row, other] - 1.0:+.1%} {QUANTITIES[name][0]}"
+        for other, name in enumerate(job.objectives)
+        if other != k
+    ]
+    layout = "the same accelerators" if (chosen.offer, chosen.num_gpus) == (rival.offer, rival.num_gpus) else ""
+    who = layout or f"{rival.num_gpus:,} x {chip}"
+    price = f" for {', '.join(loses)}" if loses else ""
+    return (
+        f"Least {QUANTITIES[objective][0]} is {amount(objective, values[best, k])} "
+        f"({values[best, k] / values[row, k] - 1.0:+.1%}) with {who}{price}."
+    )
+
+
+def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
+    limits = job.limits
+    held = {
+        "budget": (limits.budget_usd, front.scores.cost_usd),
+        "deadline": (limits.deadline_days, front.scores.time_to_train_s / DAY),
+        "power limit": (limits.power_w, front.outcomes.summary.peak_power_w),
+        "GPU limit": (limits.num_gpus, front.plans.num_gpus),
+        "carbon limit": (limits.carbon_kgco2e, front.scores.carbon_kgco2e),
+    }
+    parts = [f"{1.0 - column[row] / limit:.0%} of the {name}" for name, (limit, column) in held.items() if limit]
+    return [f"Left unused: {', '.join(parts)}."] if parts else []
+
+
+RULES = {
+    "memory": "the most loaded accelerator needs more memory than it has",
+    "host_memory": "saves under way need more main memory than a node has",
+    "progress": "failures come faster than work can be saved",
+    "budget_usd": "cost above budget_usd = {:,.6g}",
+    "deadline_days": "time to train above deadline_days = {:g}",
+    "power_w": "peak power above power_w = {:,.6g}",
+    "num_gpus": "more than num_gpus = {:,}",
+    "carbon_kgco2e": "carbon above carbon_kgco2e = {:,.6g}",
+}
+
+
+def rule_text(job: Job, name: str) -> str:
+    """Returns a constraint in words, with the job's limit."""
+    limit = getattr(job.limits, name, None)
+    return RULES[name].format(limit) if limit is not None else RULES[name]
+
+
+def rejections(job: Job, result: StudyResult) -> tuple[Rejection, ...]:
+    """Returns what kept designs out, constraint by constraint; only those that rejected any."""
+    before, after = result.space.num_pruned, result.archive.num_breaking
+    return tuple(
+        Rejection(
+            constraint=name,
+            rule=rule_text(job, name),
+            num_before_simulation=before.get(name, 0),
+            num_after_simulation=after[name],
+        )
+        for name in ExcessTable.names()
+        if before.get(name, 0) + after[name] > 0
+    )
+
+
+def cautions(job: Job, front: Evaluation | None) -> tuple[str, ...]:
+    """Returns what the reader should know before trusting the figures."""
+    notes = []
+    estimated = [o.accelerator.id for o in job.offers if o.accelerator.family not in ("ampere", "hopper", "blackwell")]
+    if estimated:
+        notes.append(f"No measured kernels are known for {', '.join(estimated)}; Hopper's efficiencies are scaled to them.")
+    if front is not None and (front.outcomes.summary.peak_memory_bytes / front.outcomes.summary.memory_capacity_bytes).max() > 0.95:
+        notes.append(
+            "Designs of the front fill more than 95 % of the memory, which is within the error of the memory model "
+            f"(capacity {front.outcomes.summary.memory_capacity_bytes[0] / GIGA:.0f} GB)."
+        )
+    return tuple(notes)

@@ -1,0 +1,59 @@
+"""How sure are the recommended figures? Replays of the run under chance, and designs that the model cannot tell apart."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraints.evaluation import Evaluation
+from planner.recommendation import Spread, Uncertainty
+from simulator.accuracy import step_time_error
+from simulator.hardware import Precision
+from simulator.job import Job
+from simulator.simulate import replicate
+from simulator.table import Floats, Integers
+from simulator.units import DAY
+
+NUM_REPLAYS = 400
+"""Replays of the recommended run: the 10th and 90th percentile are then known to about 2 percentiles."""
+
+
+def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: int) -> Uncertainty:
+    """Returns the spread of the recommended design and the designs that are as good within the model's error."""
+    chosen = front.take(np.array([row]))
+    replays = replicate(job, chosen.plans, chosen.outcomes, num_replications=NUM_REPLAYS, seed=seed)
+    wall_s = replays.wall_s[0]
+    cost_usd = chosen.scores.cost_usd[0] / chosen.scores.time_to_train_s[0] * wall_s
+    error = _step_time_error(job, chosen)
+    limits = job.limits
+    return Uncertainty(
+        num_replays=NUM_REPLAYS,
+        time_to_train_days=_spread(wall_s / DAY),
+        cost_usd=_spread(cost_usd),
+        deadline_probability=_share_within(wall_s / DAY, limits.deadline_days),
+        budget_probability=_share_within(cost_usd, limits.budget_usd),
+        step_time_error_fraction=error,
+        tied_designs=tuple(int(number) for number in ids[_tied(front.objectives(job), row, error)]),
+    )
+
+
+def _step_time_error(job: Job, chosen: Evaluation) -> float:
+    family = job.offers[int(chosen.plans.offer[0])].accelerator.family
+    precision = Precision.from_code(int(chosen.plans.precision[0]))
+    return step_time_error(family, precision.value).mean_absolute_error_fraction
+
+
+def _spread(values: Floats) -> Spread:
+    p10, p50, p90 = np.quantile(values, (0.1, 0.5, 0.9), method="inverted_cdf").tolist()
+    return Spread(p10=p10, p50=p50, p90=p90)
+
+
+def _share_within(values: Floats, limit: float | None) -> float | None:
+    return None if limit is None else float(np.mean(values <= limit))
+
+
+def _tied(values: Floats, row: int, error: float) -> NDArray[np.bool_]:
+    """Rows whose every objective is within the error of the chosen row's, the row itself left out."""
+    is_near = (np.abs(values / values[row] - 1.0) <= error).all(axis=1)
+    is_near[row] = False
+    return is_near

@@ -1,0 +1,87 @@
+"""What is written down of every evaluated design? The columns of the design table and of the designs' MLflow runs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraints.evaluation import Evaluation
+from simulator.job import Job
+from simulator.plan import CheckpointScheme, PlanTable, Recompute
+from simulator.hardware import Precision
+from simulator.record import Choice
+from simulator.table import Integers
+from simulator.units import DAY, JOULES_PER_KWH
+from studies.bulk_runs import RunTable
+
+CHOICES: dict[str, type[Choice]] = {
+    "recompute": Recompute,
+    "precision": Precision,
+    "checkpoint_scheme": CheckpointScheme,
+}
+
+Columns = dict[str, NDArray[np.generic]]
+
+
+def design_columns(job: Job, evaluation: Evaluation, ids: Integers, stage: str) -> Columns:
+    """Returns one column per figure, `(n,)`, with the unit in its name."""
+    return {
+        "design_id": ids,
+        "stage": np.full(len(ids), stage),
+        **plan_columns(job, evaluation.plans),
+        **metric_columns(evaluation),
+        "is_feasible": evaluation.is_feasible,
+    }
+
+
+def plan_columns(job: Job, plans: PlanTable) -> Columns:
+    """Returns the decisions, choices as words."""
+    accelerators = np.array([offer.accelerator.id for offer in job.offers])
+    columns: Columns = {"accelerator": accelerators[plans.offer]}
+    for name, column in plans.columns().items():
+        words = np.array([choice.value for choice in CHOICES[name]]) if name in CHOICES else None
+        columns[name] = column if words is None else words[column]
+    return columns
+
+
+def metric_columns(evaluation: Evaluation) -> Columns:
+    """Returns what came out."""
+    scores, run, steps = evaluation.scores, evaluation.outcomes.run, evaluation.outcomes.steps
+    summary = evaluation.outcomes.summary
+    excess = {f"excess_{name}": column for name, column in evaluation.excess.columns().items()}
+    return {
+        "time_to_train_days": scores.time_to_train_s / DAY,
+        "cost_usd": scores.cost_usd,
+        "energy_kwh": scores.energy_j / JOULES_PER_KWH,
+        "carbon_kgco2e": scores.carbon_kgco2e,
+        "operational_kgco2e": scores.operational_kgco2e,
+        "embodied_kgco2e": scores.embodied_kgco2e,
+        **steps.columns(),
+        "mfu_fraction": summary.mfu_fraction,
+        "goodput_fraction": run.goodput_fraction,
+        "num_failures": run.num_failures,
+        "used_checkpoint_interval_s": run.checkpoint_interval_s,
+        "checkpoint_stall_s": run.checkpoint_stall_s,
+        "lost_work_s": run.lost_work_s,
+        "restart_s": run.restart_s,
+        "straggler_s": run.straggler_s,
+        "peak_memory_bytes": summary.peak_memory_bytes,
+        "peak_power_w": summary.peak_power_w,
+        "mean_power_w": summary.mean_power_w,
+        **excess,
+    }
+
+
+def design_runs(job: Job, evaluation: Evaluation, ids: Integers, is_front: NDArray[np.bool_]) -> RunTable:
+    """Returns designs as MLflow shows them: decisions as parameters, figures as metrics, feasible and front as tags."""
+    params = {name: [str(value) for value in column.tolist()] for name, column in plan_columns(job, evaluation.plans).items()}
+    words = np.array(["false", "true"])
+    return RunTable(
+        names=[f"design {number}" for number in ids.tolist()],
+        params=params,
+        metrics=metric_columns(evaluation),
+        tags={
+            "feasible": words[evaluation.is_feasible.astype(np.intp)].tolist(),
+            "front": words[is_front.astype(np.intp)].tolist(),
+        },
+    )
