@@ -26,13 +26,6 @@ def front_rows(values: Floats) -> NDArray[np.intp]:
     return rows[np.lexsort(values[rows].T[::-1])]
 
 
-def normalized(values: Floats) -> Floats:
-    """Returns values `(n, k)` scaled so that each column runs from 0 (best) to 1 (worst); 0 where all are equal."""
-    low, high = values.min(axis=0), values.max(axis=0)
-    span = np.where(high > low, high - low, 1.0)
-    return np.asarray((values - low) / span)
-
-
 def hypervolume(values: Floats, reference: Floats) -> float:
     """Returns the volume `(k,)`-space that rows `(n, k)` dominate up to a reference point; rows beyond it add nothing."""
     from moocore import hypervolume as volume
@@ -41,15 +34,25 @@ def hypervolume(values: Floats, reference: Floats) -> float:
     return float(volume(inside, ref=reference)) if len(inside) else 0.0
 
 
+def regret_fractions(values: Floats) -> Floats:
+    """Returns by which share each row exceeds the best value of each objective, `(n, k)`; 0 is best.
+
+    Args:
+        values: `(n, k)` objectives, all positive.
+    """
+    return np.asarray(values / values.min(axis=0) - 1.0)
+
+
 def compromise_row(values: Floats, weights: Floats) -> int:
     """Returns the row nearest to the ideal point: the least largest weighted regret, then the least sum of regrets.
 
-    Regret is the distance from the best value of each objective on the front, as a share of the front's span
-    (weighted Chebyshev; Miettinen, Nonlinear Multiobjective Optimization, 1999, section 3.4).
+    The ideal point has the best value of every objective; regret is a share of it, so that one per cent of time weighs
+    as much as one per cent of cost (weighted Chebyshev distance; Miettinen, Nonlinear Multiobjective Optimization, 1999,
+    section 3.4).
 
     Args:
-        values: `(n, k)` objectives of the front.
+        values: `(n, k)` objectives of the front, all positive.
         weights: `(k,)` importance of each objective.
     """
-    regret = normalized(values) * (weights / weights.sum())
+    regret = regret_fractions(values) * weights
     return int(np.lexsort((regret.sum(axis=1), regret.max(axis=1)))[0])

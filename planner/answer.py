@@ -13,7 +13,7 @@ import numpy as np
 
 from constraints.evaluation import Evaluation
 from objectives.pareto import compromise_row
-from planner.design_view import designs_of
+from planner.designs import designs_of
 from planner.infeasible import explain
 from planner.output import FrontFormat, make_output_folder, write_answer
 from planner.reasons import cautions, rejections, why_chosen

@@ -1,89 +1,134 @@
-"""How does a row of the tables become a design that people can read? One function, one row."""
+"""What is this design, in words? Its configuration, its figures, and where memory, time, money and energy go."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
-from constraints.evaluation import Evaluation
-from planner.recommendation import Design
-from simulator.job import Job
-from simulator.plan import CheckpointScheme
-from simulator.table import Integers, Table
-from simulator.units import DAY, JOULES_PER_KWH
+from planner import human
+from planner.recommendation import Design, Spread, Uncertainty
+from simulator.plan import CheckpointScheme, Plan
 
-STEP_PARTS = (
-    "compute_s",
-    "tensor_comm_s",
-    "expert_comm_s",
-    "shard_comm_s",
-    "pipeline_send_s",
-    "gradient_sync_s",
-    "pipeline_bubble_s",
-    "optimizer_s",
-)
-RUN_PARTS = (
-    "productive_s",
-    "straggler_s",
-    "checkpoint_stall_s",
-    "checkpoint_tax_s",
-    "backpressure_wait_s",
-    "lost_work_s",
-    "restart_s",
-    "initialization_s",
-)
-COST_PARTS = ("rent_usd", "capital_usd", "maintenance_usd", "facility_usd", "electricity_usd")
-CARBON_PARTS = ("operational_kgco2e", "embodied_kgco2e")
+BAR_LENGTH = 30
+"""Characters of a part that is everything."""
+SMALLEST_SHOWN_FRACTION = 0.0005
+"""Smaller parts are summed up as `other`."""
+
+_NO_POWER_CAP = 1.0
 
 
-def design_at(job: Job, evaluation: Evaluation, row: int, design_id: int) -> Design:
-    """Returns one evaluated design with all its figures."""
-    plan = evaluation.plans.plan(row)
-    offer = job.offers[plan.offer]
-    scores, outcomes = evaluation.scores, evaluation.outcomes
-    run, summary = outcomes.run, outcomes.summary
-    never_saves = plan.checkpoint_scheme is CheckpointScheme.NONE
-    num_steps = job.workload.num_steps
-    return Design(
-        design_id=design_id,
-        accelerator=offer.accelerator.id,
-        node=offer.node.id,
-        num_nodes=int(np.ceil(plan.num_gpus / offer.node.num_accelerators)),
-        plan=plan,
-        time_to_train_days=_at(scores.time_to_train_s, row) / DAY,
-        cost_usd=_at(scores.cost_usd, row),
-        cost_low_usd=_at(scores.cost_low_usd, row),
-        cost_high_usd=_at(scores.cost_high_usd, row),
-        energy_kwh=_at(scores.energy_j, row) / JOULES_PER_KWH,
-        carbon_kgco2e=_at(scores.carbon_kgco2e, row),
-        peak_power_w=_at(summary.peak_power_w, row),
-        step_time_s=_at(outcomes.steps.step_time_s, row),
-        iteration_time_s=(_at(run.productive_s, row) + _at(run.straggler_s, row)) / num_steps,
-        mfu_fraction=_at(summary.mfu_fraction, row),
-        goodput_fraction=_at(run.goodput_fraction, row),
-        num_failures=_at(run.num_failures, row),
-        memory_bytes=_parts(outcomes.memory, outcomes.memory.names(), row),
-        peak_memory_bytes=_at(summary.peak_memory_bytes, row),
-        memory_capacity_bytes=_at(summary.memory_capacity_bytes, row),
-        checkpoint_interval_s=None if never_saves else _at(run.checkpoint_interval_s, row),
-        step_seconds=_parts(outcomes.steps, STEP_PARTS, row),
-        run_seconds=_parts(run, RUN_PARTS, row),
-        cost_parts_usd=_parts(scores, COST_PARTS, row),
-        energy_parts_kwh={
-            name.replace("_j", "_kwh"): value / JOULES_PER_KWH
-            for name, value in _parts(outcomes.energy, outcomes.energy.names(), row).items()
-        },
-        carbon_parts_kgco2e=_parts(scores, CARBON_PARTS, row),
+@dataclass(frozen=True, kw_only=True)
+class Breakdown:
+    """What a total is made of, largest part first."""
+
+    title: str
+    """What is broken down, with its total."""
+    parts: tuple[tuple[str, str, float], ...]
+    """Name, quantity and share of each part."""
+
+
+def headline(design: Design) -> str:
+    """Returns the design in one line: `1,024 x h100-sxm5-80gb for 31.4 days and $1.85 M`."""
+    took = f"{human.days(design.time_to_train_days)} and {human.dollars(design.cost_usd)}"
+    return f"{human.count(design.plan.num_gpus)} x {design.accelerator} for {took}"
+
+
+def layout(plan: Plan) -> str:
+    """Returns the degrees above one, as short as a table needs: `TP8 PP4 DP32`."""
+    degrees = {
+        "TP": plan.tensor_parallel,
+        "PP": plan.pipeline_parallel,
+        "VPP": plan.virtual_pipeline,
+        "CP": plan.context_parallel,
+        "EP": plan.expert_parallel,
+    }
+    return " ".join(
+        [*(f"{name}{degree}" for name, degree in degrees.items() if degree > 1), f"DP{plan.data_parallel}"]
     )
 
 
-def designs_of(job: Job, evaluation: Evaluation, ids: Integers) -> tuple[Design, ...]:
-    """Returns every evaluated design of a table with all its figures."""
-    return tuple(design_at(job, evaluation, row, int(ids[row])) for row in range(len(evaluation)))
+def configuration(design: Design) -> Iterator[tuple[str, str]]:
+    """Yields the decisions, as name and words."""
+    plan = design.plan
+    nodes = _plural(design.num_nodes, "node")
+    yield "GPUs", f"{human.count(plan.num_gpus)} x {design.accelerator}"
+    yield "nodes", f"{nodes} {design.node}, and {_plural(plan.num_spare_nodes, 'spare')}"
+    yield "parallelism", _parallelism(plan)
+    yield "micro-batch", _plural(plan.micro_batch_size, "sequence")
+    yield "recomputation", f"{plan.recompute.value}; ZeRO stage {plan.zero_stage}; {plan.precision.value}"
+    yield "checkpoints", _checkpoints(design)
+    if plan.power_cap_fraction < _NO_POWER_CAP:
+        yield "power cap", f"{human.percent(plan.power_cap_fraction)} of the accelerators' limit"
 
 
-def _at(column: np.ndarray, row: int) -> float:
-    return float(column[row])
+def figures(design: Design, uncertainty: Uncertainty | None) -> Iterator[tuple[str, str, str]]:
+    """Yields what the design comes to, as name, figure and how sure it is."""
+    time_note, cost_note = "", ""
+    if uncertainty:
+        time_note = _sureness(
+            uncertainty.time_to_train_days, human.days, uncertainty.deadline_probability, "deadline"
+        )
+        cost_note = _sureness(uncertainty.cost_usd, human.dollars, uncertainty.budget_probability, "budget")
+    prices = f"{human.dollars(design.cost_low_usd)} to {human.dollars(design.cost_high_usd)} by the price of the hardware"
+    step = f"{human.duration(design.step_time_s)}, {human.duration(design.iteration_time_s)} with stragglers"
+    yield "time to train", human.days(design.time_to_train_days), time_note
+    yield "cost", human.dollars(design.cost_usd), cost_note
+    yield "", "", prices
+    yield "energy", human.energy(design.energy_kwh), f"peak power {human.power(design.peak_power_w)}"
+    yield "carbon", human.carbon(design.carbon_kgco2e), ""
+    yield "MFU", human.percent(design.mfu_fraction), f"step time {step}"
+    yield (
+        "goodput",
+        human.percent(design.goodput_fraction),
+        f"{human.digits(design.num_failures)} failures to expect",
+    )
 
 
-def _parts(table: Table, names: tuple[str, ...], row: int) -> dict[str, float]:
-    return {name: float(getattr(table, name)[row]) for name in names}
+def breakdowns(design: Design) -> Iterator[Breakdown]:
+    """Yields where memory, the step, the run, money, energy and carbon go; what has one part only is left out."""
+    capacity = design.memory_capacity_bytes
+    used = f"{design.peak_memory_bytes / 1e9:,.1f} of {human.memory(capacity)}"
+    yield _breakdown(f"memory of the fullest GPU: {used}", design.memory_bytes, human.memory, capacity)
+    for title, parts, unit in (
+        (f"one step: {human.duration(design.step_time_s)}", design.step_seconds, human.duration),
+        (f"the run: {human.days(design.time_to_train_days)}", design.run_seconds, human.duration),
+        (f"cost: {human.dollars(design.cost_usd)}", design.cost_parts_usd, human.dollars),
+        (f"energy: {human.energy(design.energy_kwh)}", design.energy_parts_kwh, human.energy),
+        (f"carbon: {human.carbon(design.carbon_kgco2e)}", design.carbon_parts_kgco2e, human.carbon),
+    ):
+        found = _breakdown(title, parts, unit, sum(parts.values()))
+        if len(found.parts) > 1:
+            yield found
+
+
+def _breakdown(
+    title: str, parts: Mapping[str, float], unit: Callable[[float], str], whole: float
+) -> Breakdown:
+    ordered = sorted(parts.items(), key=lambda part: -part[1])
+    least = SMALLEST_SHOWN_FRACTION * whole
+    shown = [(human.words(name), value) for name, value in ordered if value >= least and value > 0]
+    if rest := sum(value for _, value in ordered if 0 < value < least):
+        shown.append(("other", rest))
+    return Breakdown(title=title, parts=tuple((name, unit(value), value / whole) for name, value in shown))
+
+
+def _parallelism(plan: Plan) -> str:
+    degrees = f"TP {plan.tensor_parallel} x PP {plan.pipeline_parallel} x CP {plan.context_parallel}"
+    more = f"VPP {plan.virtual_pipeline}, EP {plan.expert_parallel}"
+    return f"{degrees} x DP {plan.data_parallel}; {more}"
+
+
+def _checkpoints(design: Design) -> str:
+    scheme = design.plan.checkpoint_scheme
+    if scheme is CheckpointScheme.NONE or design.checkpoint_interval_s is None:
+        return "none: a failure starts the run anew"
+    return f"{scheme.value}, every {human.duration(design.checkpoint_interval_s)} of training"
+
+
+def _sureness(spread: Spread, unit: Callable[[float], str], probability: float | None, limit: str) -> str:
+    bounds = f"{unit(spread.p10)} to {unit(spread.p90)} in 8 of 10 replays"
+    return bounds if probability is None else f"{bounds}; keeps the {limit} in {human.percent(probability)}"
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{human.count(number)} {noun}" if number == 1 else f"{human.count(number)} {noun}s"

@@ -14,7 +14,7 @@ from constraints.relaxation import (
     with_limits,
 )
 from constraints.space import Space
-from planner.design_view import design_at
+from planner.designs import design_at
 from planner.recommendation import Infeasibility, Relaxation
 from simulator.job import Job
 from simulator.plan import PlanTable

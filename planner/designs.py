@@ -1,0 +1,89 @@
+"""How does a row of the tables become a design that people can read? One function, one row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from constraints.evaluation import Evaluation
+from planner.recommendation import Design
+from simulator.job import Job
+from simulator.plan import CheckpointScheme
+from simulator.table import Integers, Table
+from simulator.units import DAY, JOULES_PER_KWH
+
+STEP_PARTS = (
+    "compute_s",
+    "tensor_comm_s",
+    "expert_comm_s",
+    "shard_comm_s",
+    "pipeline_send_s",
+    "gradient_sync_s",
+    "pipeline_bubble_s",
+    "optimizer_s",
+)
+RUN_PARTS = (
+    "productive_s",
+    "straggler_s",
+    "checkpoint_stall_s",
+    "checkpoint_tax_s",
+    "backpressure_wait_s",
+    "lost_work_s",
+    "restart_s",
+    "initialization_s",
+)
+COST_PARTS = ("rent_usd", "capital_usd", "maintenance_usd", "facility_usd", "electricity_usd")
+CARBON_PARTS = ("operational_kgco2e", "embodied_kgco2e")
+
+
+def design_at(job: Job, evaluation: Evaluation, row: int, design_id: int) -> Design:
+    """Returns one evaluated design with all its figures."""
+    plan = evaluation.plans.plan(row)
+    offer = job.offers[plan.offer]
+    scores, outcomes = evaluation.scores, evaluation.outcomes
+    run, summary = outcomes.run, outcomes.summary
+    never_saves = plan.checkpoint_scheme is CheckpointScheme.NONE
+    num_steps = job.workload.num_steps
+    return Design(
+        design_id=design_id,
+        accelerator=offer.accelerator.id,
+        node=offer.node.id,
+        num_nodes=int(np.ceil(plan.num_gpus / offer.node.num_accelerators)),
+        plan=plan,
+        time_to_train_days=_at(scores.time_to_train_s, row) / DAY,
+        cost_usd=_at(scores.cost_usd, row),
+        cost_low_usd=_at(scores.cost_low_usd, row),
+        cost_high_usd=_at(scores.cost_high_usd, row),
+        energy_kwh=_at(scores.energy_j, row) / JOULES_PER_KWH,
+        carbon_kgco2e=_at(scores.carbon_kgco2e, row),
+        peak_power_w=_at(summary.peak_power_w, row),
+        step_time_s=_at(outcomes.steps.step_time_s, row),
+        iteration_time_s=(_at(run.productive_s, row) + _at(run.straggler_s, row)) / num_steps,
+        mfu_fraction=_at(summary.mfu_fraction, row),
+        goodput_fraction=_at(run.goodput_fraction, row),
+        num_failures=_at(run.num_failures, row),
+        memory_bytes=_parts(outcomes.memory, outcomes.memory.names(), row),
+        peak_memory_bytes=_at(summary.peak_memory_bytes, row),
+        memory_capacity_bytes=_at(summary.memory_capacity_bytes, row),
+        checkpoint_interval_s=None if never_saves else _at(run.checkpoint_interval_s, row),
+        step_seconds=_parts(outcomes.steps, STEP_PARTS, row),
+        run_seconds=_parts(run, RUN_PARTS, row),
+        cost_parts_usd=_parts(scores, COST_PARTS, row),
+        energy_parts_kwh={
+            name.replace("_j", "_kwh"): value / JOULES_PER_KWH
+            for name, value in _parts(outcomes.energy, outcomes.energy.names(), row).items()
+        },
+        carbon_parts_kgco2e=_parts(scores, CARBON_PARTS, row),
+    )
+
+
+def designs_of(job: Job, evaluation: Evaluation, ids: Integers) -> tuple[Design, ...]:
+    """Returns every evaluated design of a table with all its figures."""
+    return tuple(design_at(job, evaluation, row, int(ids[row])) for row in range(len(evaluation)))
+
+
+def _at(column: np.ndarray, row: int) -> float:
+    return float(column[row])
+
+
+def _parts(table: Table, names: tuple[str, ...], row: int) -> dict[str, float]:
+    return {name: float(getattr(table, name)[row]) for name in names}

@@ -1,0 +1,113 @@
+"""How does a person write this quantity? Three digits, a familiar prefix, and the unit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, Context, Decimal
+
+from simulator.units import DAY, GIGA, HOUR, KILO, MEGA, MILLISECOND, MINUTE, YEAR
+
+_Scale = Sequence[tuple[float, str]]
+"""Sizes of units with their names, largest first."""
+
+_MONEY: _Scale = ((GIGA, " B"), (MEGA, " M"), (KILO, " k"), (1.0, ""))
+_ENERGY_KWH: _Scale = ((GIGA, " TWh"), (MEGA, " GWh"), (KILO, " MWh"), (1.0, " kWh"))
+_CARBON_KG: _Scale = ((MEGA, " kt CO2e"), (KILO, " t CO2e"), (1.0, " kg CO2e"))
+_POWER_W: _Scale = ((GIGA, " GW"), (MEGA, " MW"), (KILO, " kW"), (1.0, " W"))
+_DURATION_S: _Scale = (
+    (YEAR, " years"),
+    (DAY, " days"),
+    (HOUR, " h"),
+    (MINUTE, " min"),
+    (1.0, " s"),
+    (MILLISECOND, " ms"),
+)
+
+_NEVER = "never ends"
+_LARGEST_SHOWN = 1e15
+
+
+def digits(value: float, *, significant: int = 3) -> str:
+    """Returns a number with some significant digits and thousands separators: `31.4`, `1,230`, `0.012`."""
+    if not math.isfinite(value):
+        return str(value)
+    rounded = float(f"{value:.{significant}g}")
+    if abs(rounded) >= _LARGEST_SHOWN or 0 < abs(rounded) < 1 / _LARGEST_SHOWN:
+        return f"{rounded:.{significant}g}"
+    exponent = math.floor(math.log10(abs(rounded))) if rounded else significant - 1
+    return f"{rounded:,.{max(0, significant - 1 - exponent)}f}"
+
+
+def count(value: float) -> str:
+    """Returns a whole number with thousands separators: `1,024`."""
+    return f"{value:,.0f}"
+
+
+def dollars(value_usd: float) -> str:
+    """Returns money: `$1.85 M`, `$950 k`, `$12.3`."""
+    return f"${_scaled(value_usd, _MONEY)}"
+
+
+def days(value_days: float) -> str:
+    """Returns a duration given in days: `31.4 days`, `7.3 h`."""
+    return duration(value_days * DAY)
+
+
+def duration(value_s: float) -> str:
+    """Returns a duration given in seconds: `31.4 days`, `35.0 min`, `6.32 s`."""
+    if math.isinf(value_s):
+        return _NEVER
+    # A run is spoken of in days up to two years.
+    return f"{digits(value_s / DAY)} days" if DAY <= value_s < 2 * YEAR else _scaled(value_s, _DURATION_S)
+
+
+def memory(value_bytes: float) -> str:
+    """Returns a size in decimal gigabytes, as vendors give the memory of accelerators: `62.1 GB`."""
+    return f"{value_bytes / GIGA:,.1f} GB"
+
+
+def energy(value_kwh: float) -> str:
+    """Returns an energy: `1.23 GWh`, `850 MWh`."""
+    return _scaled(value_kwh, _ENERGY_KWH)
+
+
+def carbon(value_kgco2e: float) -> str:
+    """Returns greenhouse gases: `412 t CO2e`."""
+    return _scaled(value_kgco2e, _CARBON_KG)
+
+
+def power(value_w: float) -> str:
+    """Returns a power: `1.10 MW`."""
+    return _scaled(value_w, _POWER_W)
+
+
+def percent(fraction: float) -> str:
+    """Returns a share with three digits, but never `100 %` for less than all: `41.2 %`."""
+    if 0.9995 <= fraction < 1.0:
+        return "> 99.9 %"
+    return f"{fraction * 100:.1f} %"
+
+
+def words(name: str) -> str:
+    """Returns the name of a field without its unit: `optimizer states` for `optimizer_states_bytes`."""
+    for unit in ("_per_s", "_bytes", "_usd", "_kwh", "_kgco2e", "_days", "_s", "_w", "_j"):
+        name = name.removesuffix(unit)
+    return name.replace("_", " ")
+
+
+def no_less(value: float, *, significant: int = 4) -> str:
+    """Returns a short number that is not below the value, as job files take it: `2.346e6` for 2345678."""
+    rounded = Context(prec=significant, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))
+    if rounded == rounded.to_integral_value() and abs(rounded) < MEGA:
+        return f"{int(rounded)}"
+    return (
+        f"{rounded.normalize():e}".replace("e+", "e") if abs(rounded) >= MEGA else f"{rounded.normalize():f}"
+    )
+
+
+def _scaled(value: float, scale: _Scale) -> str:
+    """Returns a value in the largest unit that leaves at least one before the point."""
+    rounded = float(f"{value:.3g}")
+    size, name = next((unit for unit in scale if abs(rounded) >= unit[0]), scale[-1])
+    return f"{digits(value / size)}{name}"

@@ -1,0 +1,244 @@
+"""How does a person read the answer? Sections of text with rich, for terminals, pipes and files alike.
+
+Nothing depends on colour, and no lines are drawn around tables. Commands stand on lines of their own, unbroken.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from planner import human
+from planner.design_view import BAR_LENGTH, breakdowns, configuration, figures, headline, layout
+from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MAX_FRONT_ROWS = 20
+"""Designs of the front that are shown; files and JSON hold all of them."""
+
+_INDENT = 2
+_LIMIT_UNITS = {
+    "budget_usd": human.dollars,
+    "deadline_days": human.days,
+    "power_w": human.power,
+    "num_gpus": human.count,
+    "carbon_kgco2e": human.carbon,
+}
+
+
+def show(
+    answer: Recommendation,
+    console: Console,
+    *,
+    command: str = "capplan recommend JOB.yaml",
+    files: Sequence[Path] = (),
+) -> None:
+    """Writes the whole answer.
+
+    Args:
+        answer: What to show.
+        console: Where to.
+        command: The command that asked; relaxations are tried by adding to it.
+        files: What was written beside the answer.
+    """
+    _show_headline(answer, console)
+    if answer.recommendation:
+        _show_design(answer, answer.recommendation, console)
+    if answer.infeasibility:
+        _show_infeasibility(answer.infeasibility, console, command)
+    _show_front(answer, console)
+    _show_rejected(answer, console)
+    _show_notes(answer, console)
+    _show_record(answer, console, files)
+
+
+def _show_headline(answer: Recommendation, console: Console) -> None:
+    best = answer.recommendation
+    match answer.status:
+        case "recommended":
+            verdict, style = "Recommended", "bold green"
+        case "interrupted":
+            verdict, style = "Interrupted; the best until then", "bold yellow"
+        case "infeasible":
+            verdict, style = "No design keeps all limits", "bold red"
+    told = headline(best) if best else "none" if answer.status == "interrupted" else ""
+    console.print(Text(f"{verdict}: {told}" if told else verdict, style=style))
+    searched = f"{human.count(answer.num_evaluated)} designs simulated, {human.count(answer.num_feasible)} keep all limits"
+    console.print(Text(f"Job {answer.job}, seed {answer.seed}: {searched}; {answer.algorithm}."))
+
+
+def _show_design(answer: Recommendation, design: Design, console: Console) -> None:
+    _title(console, "Configuration")
+    _grid(console, configuration(design))
+    _title(console, "What it comes to")
+    _grid(console, figures(design, answer.uncertainty))
+    _show_uncertainty(answer, console)
+    _title(console, "Why this one")
+    _sentences(console, answer.why)
+    for breakdown in breakdowns(design):
+        _title(console, breakdown.title[0].upper() + breakdown.title[1:])
+        _grid(
+            console, [(*part[:2], human.percent(part[2]), _bar(part[2], console)) for part in breakdown.parts]
+        )
+
+
+def _show_uncertainty(answer: Recommendation, console: Console) -> None:
+    sure = answer.uncertainty
+    if sure is None:
+        return
+    told = [
+        f"{human.count(sure.num_replays)} replays of failures and stragglers; simulated step times are off by "
+        f"{human.percent(sure.step_time_error_fraction)} on average on published runs."
+    ]
+    if sure.tied_designs:
+        ties = ", ".join(str(design_id) for design_id in sure.tied_designs)
+        told.append(f"Within that error it cannot be told from design {ties} of the front (marked ~).")
+    console.print()
+    _sentences(console, told)
+
+
+def _bar(fraction: float, console: Console) -> str:
+    """Returns a bar; plain signs where the output cannot carry blocks."""
+    sign = "█" if console.encoding.lower().startswith("utf") else "#"
+    return sign * max(1, round(BAR_LENGTH * fraction))
+
+
+def _show_infeasibility(infeasibility: Infeasibility, console: Console, command: str) -> None:
+    _title(console, "Why not")
+    if infeasibility.conflict:
+        limits = ", ".join(infeasibility.conflict)
+        _sentences(console, [f"In conflict: {limits}. Without any one of them the rest is possible."])
+    _sentences(console, [*infeasibility.reasons, f"Proof: {infeasibility.proof}"])
+    if infeasibility.relaxations:
+        _title(console, "What would help")
+    for relaxation in infeasibility.relaxations:
+        _show_relaxation(relaxation, console, command)
+
+
+def _show_relaxation(relaxation: Relaxation, console: Console, command: str) -> None:
+    changes = " and ".join(
+        f"{name} = {human.no_less(value)} ({_LIMIT_UNITS.get(name, human.digits)(value)})"
+        for name, value in relaxation.limits.items()
+    )
+    _sentences(console, [f"{changes}: {headline(relaxation.example)}, {layout(relaxation.example.plan)}"])
+    options = [
+        f"--set {shlex.quote(f'limits.{name}={human.no_less(value)}')}"
+        for name, value in relaxation.limits.items()
+    ]
+    _command(console, " ".join([command, *options]))
+
+
+def _show_front(answer: Recommendation, console: Console) -> None:
+    if not answer.front:
+        return
+    objectives = ", ".join(human.words(name) for name in answer.objectives)
+    _title(console, f"Pareto front ({human.count(len(answer.front))} designs; {objectives})")
+    shown = _front_rows(answer)
+    table = _table("", "design", "GPUs", "accelerator", "layout", "time", "cost", "energy", "carbon", "MFU")
+    for design in shown:
+        table.add_row(*(Text(cell) for cell in _front_cells(answer, design)))
+    console.print(Padding(table, (0, 0, 0, _INDENT)))
+    if hidden := len(answer.front) - len(shown):
+        _sentences(console, [f"{human.count(hidden)} more lie between these; --json and --output give all."])
+
+
+def _front_rows(answer: Recommendation) -> list[Design]:
+    """Returns designs evenly spread over the front with both ends, and the recommended one."""
+    last = len(answer.front) - 1
+    if last < MAX_FRONT_ROWS:
+        return list(answer.front)
+    best = answer.recommendation.design_id if answer.recommendation else None
+    has_best = any(design.design_id == best for design in answer.front)
+    num_spread = MAX_FRONT_ROWS - has_best
+    chosen = {round(step * last / (num_spread - 1)) for step in range(num_spread)}
+    return [row for index, row in enumerate(answer.front) if index in chosen or row.design_id == best]
+
+
+def _front_cells(answer: Recommendation, design: Design) -> tuple[str, ...]:
+    is_best = answer.recommendation is not None and design.design_id == answer.recommendation.design_id
+    is_tied = answer.uncertainty is not None and design.design_id in answer.uncertainty.tied_designs
+    return (
+        "*" if is_best else "~" if is_tied else "",
+        str(design.design_id),
+        human.count(design.plan.num_gpus),
+        design.accelerator,
+        layout(design.plan),
+        human.days(design.time_to_train_days),
+        human.dollars(design.cost_usd),
+        human.energy(design.energy_kwh),
+        human.carbon(design.carbon_kgco2e).removesuffix(" CO2e"),
+        human.percent(design.mfu_fraction),
+    )
+
+
+def _show_rejected(answer: Recommendation, console: Console) -> None:
+    if not answer.rejected:
+        return
+    _title(console, "What kept designs out")
+    table = _table("constraint", "rule", "before simulation", "after")
+    for rejection in answer.rejected:
+        before, after = rejection.num_before_simulation, rejection.num_after_simulation
+        cells = (human.words(rejection.constraint), rejection.rule, human.count(before), human.count(after))
+        table.add_row(*(Text(cell) for cell in cells))
+    console.print(Padding(table, (0, 0, 0, _INDENT)))
+
+
+def _show_notes(answer: Recommendation, console: Console) -> None:
+    if answer.warnings:
+        _title(console, "Mind", style="bold yellow")
+        _sentences(console, answer.warnings)
+
+
+def _show_record(answer: Recommendation, console: Console, files: Sequence[Path]) -> None:
+    record = answer.mlflow
+    if record:
+        _title(console, "In MLflow")
+        held = f"{human.count(record.num_designs)} designs, {human.count(record.num_design_runs)} with a run of their own"
+        _sentences(console, [f"Run {record.run_name} of experiment {record.experiment} holds {held}."])
+        _command(console, record.open_with)
+    if files:
+        _title(console, "Files")
+        for file in files:
+            _command(console, str(file))
+
+
+def _title(console: Console, title: str, *, style: str = "bold") -> None:
+    console.print()
+    console.print(Text(title, style=style))
+
+
+def _sentences(console: Console, sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        console.print(Padding(Text(sentence), (0, 0, 0, _INDENT)))
+
+
+def _command(console: Console, command: str) -> None:
+    """Writes one line as it is, however long, so that it can be copied."""
+    console.print(Text(" " * 2 * _INDENT + command, style="cyan"), soft_wrap=True)
+
+
+def _grid(console: Console, rows: Iterable[Sequence[str]]) -> None:
+    """Writes rows of cells under each other, without a heading."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(Padding(table, (0, 0, 0, _INDENT)))
+
+
+_TO_THE_RIGHT = {"design", "GPUs", "time", "cost", "energy", "carbon", "MFU", "before simulation", "after"}
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for heading in headings:
+        is_number = heading in _TO_THE_RIGHT
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number)
+    return table
