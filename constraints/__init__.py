@@ -2,5 +2,7 @@
 
     layout, lattice       which splits of a model there are
     bounds, space         what can be ruled out before simulation
-    limits, feasibility   what a simulated design exceeds, and which limits contradict each other
+    limits, evaluation    what a simulated design exceeds
+    feasibility           which limits contradict each other
+    relaxation            what would make a design possible
 """

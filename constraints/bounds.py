@@ -1,30 +1,31 @@
 """How cheap and how fast can a layout be at best? Bounds that no simulation beats, for pruning before the search.
 
-A layout is kept out only where even its bound breaks a limit, so no design that fits is ever lost:
+A layout is kept out only where even its bound breaks a limit, so no design that fits is ever lost. The bounds are what
+a run would come to in which nothing fails, nothing is saved, and steps are as short as their layers allow:
 
-    time    >= steps x model FLOPs / (accelerators x peak x best kernel efficiency) x stragglers
-    cost    >= time x rent or capital of the accelerators that train, without spares
-    carbon  >= embodied share of that time
-    memory, power and accelerators are exact: they do not depend on what the simulation finds
+    time    >= steps x least step (constraints.step_bound) x stragglers + first start
+    energy  >= computation and exposed collectives at their powers, the rest of that time at the least power
+    cost    >= rent or ownership for that time, energy and the fewest spares
+    carbon  >= that energy at the grid's intensity, and the embodied share of that time
+    memory and accelerators are exact, power is so up to the spares
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from constraints.limits import LIMIT_NAMES, excess_over
-from objectives.scores import cost_rate_usd_per_s, embodied_kgco2e
-from simulator.compute import kernel_constants
-from simulator.hardware import Precision
+from constraints.step_bound import StepBoundTable, bound_step
+from objectives.scores import Usage, carbon_parts, cost_parts, total
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
-from simulator.power import peak_power
-from simulator.run import first_start_s
+from simulator.power import peak_power, phase_power
+from simulator.run import first_start_s, sufficient_spare_nodes
 from simulator.simulate import layout_memory
-from simulator.table import Booleans, Floats, Table
+from simulator.table import Booleans, Floats, Integers, Table
 from simulator.units import DAY
 
 MARGIN = 1e-9
@@ -44,46 +45,58 @@ class BoundTable(Table):
 
 
 def bound(job: Job, layouts: PlanTable) -> BoundTable:
-    """Returns the bounds of layouts, whatever checkpoint scheme, interval and spares they are run with."""
+    """Returns the bounds of layouts, whatever checkpoint scheme, interval and spares of the job they are run with."""
     offers = OfferTable.from_job(job).take(layouts.offer)
-    time_s = _least_time_s(job, layouts)
-    without_spares = PlanTable(**layouts.columns() | {"num_spare_nodes": np.zeros_like(layouts.num_gpus)})
+    fewest = replace(layouts, num_spare_nodes=_fewest_spare_nodes(job, layouts))
+    usage = _least_usage(job, fewest, offers)
     lowered = 1.0 - MARGIN
     return BoundTable(
         fits_memory=layout_memory(job, layouts).peak_bytes <= offers.memory_bytes,
-        budget_usd=cost_rate_usd_per_s(job, without_spares) * time_s * lowered,
-        deadline_days=time_s / DAY * lowered,
-        power_w=peak_power(job, without_spares, offers) * lowered,
+        budget_usd=total(cost_parts(job, fewest, usage)) * lowered,
+        deadline_days=usage.wall_s / DAY * lowered,
+        power_w=usage.peak_power_w * lowered,
         num_gpus=layouts.num_gpus.astype(np.float64),
-        carbon_kgco2e=embodied_kgco2e(job, without_spares, time_s) * lowered,
+        carbon_kgco2e=total(carbon_parts(job, fewest, usage)) * lowered,
     )
 
 
 def kept_by_bounds(job: Job, bounds: BoundTable) -> dict[str, Booleans]:
     """Returns for memory and every limit which layouts may keep it, `(n,)`."""
-    limits = {name: excess_over(getattr(job.limits, name), getattr(bounds, name)) == 0.0 for name in LIMIT_NAMES}
+    limits = {
+        name: excess_over(getattr(job.limits, name), getattr(bounds, name)) == 0.0 for name in LIMIT_NAMES
+    }
     return {"memory": bounds.fits_memory, **limits}
 
 
-def _least_time_s(job: Job, layouts: PlanTable) -> Floats:
-    workload = job.workload
-    flop = workload.model.model_flop_per_token(workload.sequence_length) * workload.tokens_per_step
-    speed = _best_flop_per_s(job)[layouts.offer, layouts.precision] * layouts.num_gpus
-    steps_s = workload.num_steps * flop / speed
-    return steps_s * job.reliability.straggler_slowdown + first_start_s(job)
+def _fewest_spare_nodes(job: Job, layouts: PlanTable) -> Integers:
+    """Spare nodes that every design of a layout has."""
+    return (
+        sufficient_spare_nodes(job, layouts)
+        if all(job.search.with_spares)
+        else np.zeros_like(layouts.num_gpus)
+    )
 
 
-def _best_flop_per_s(job: Job) -> Floats:
-    """Most model FLOPs per second that one accelerator can reach, `(offers, precisions)`; NaN where it lacks one."""
-    table = OfferTable.from_job(job)
-    best = np.empty_like(table.peak_flop_per_s)
-    for index, offer in enumerate(job.offers):
-        chip = offer.accelerator
-        constants = kernel_constants(
-            [chip.family] * len(Precision),
-            [precision.value for precision in Precision],
-            ceiling_fractions=np.full(len(Precision), chip.matmul_ceiling_fraction),
-        )
-        fraction = np.maximum(constants.gemm_peak_fraction, constants.attention_peak_fraction)
-        best[index] = table.peak_flop_per_s[index] * np.minimum(fraction, 1.0)
-    return best
+def _least_usage(job: Job, layouts: PlanTable, offers: OfferTable) -> Usage:
+    """Time, energy and power of a run without saves and failures."""
+    steps = bound_step(job, layouts)
+    steps_s = job.workload.num_steps * steps.step_time_s * job.reliability.straggler_slowdown
+    wall_s = steps_s + first_start_s(job)
+    return Usage(
+        wall_s=wall_s,
+        energy_j=_least_energy_j(job, layouts, offers, steps, wall_s),
+        peak_power_w=peak_power(job, layouts, offers),
+    )
+
+
+def _least_energy_j(
+    job: Job, layouts: PlanTable, offers: OfferTable, steps: StepBoundTable, wall_s: Floats
+) -> Floats:
+    """Energy of computation and collectives at their own powers, and of the rest at the least power of any phase."""
+    power = phase_power(job, layouts, offers)
+    phases = (power.compute_w, power.communication_w, power.optimizer_w, power.waiting_w, power.stalled_w)
+    least_w = np.min(phases, axis=0)
+    above_least_w = steps.compute_s * (power.compute_w - least_w) + steps.communication_s * (
+        power.communication_w - least_w
+    )
+    return np.asarray(job.workload.num_steps * above_least_w + wall_s * (least_w + power.spares_w))

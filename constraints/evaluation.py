@@ -16,6 +16,7 @@ from simulator.plan import PlanTable
 from simulator.simulate import Outcomes, simulate
 from simulator.table import Booleans, Floats
 
+
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """Designs with what became of them, one row each; all of them have valid layouts."""

@@ -30,7 +30,7 @@ class LayoutRule:
 
 def _remainder(value: Integers | int, divisor: Integers | int) -> Floats:
     """What is left of a division, as a share of the divisor."""
-    return np.asarray(np.mod(value, divisor) / divisor, dtype=np.float64)
+    return np.asarray(np.mod(value, divisor) / divisor)
 
 
 def _gpu_range(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from objectives.scores import ScoreTable
+from objectives.scores import ScoreTable, total
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
@@ -34,7 +34,7 @@ class ExcessTable(Table):
     @property
     def total(self) -> Floats:
         """Sum over the limits, `(n,)`: 0 for a feasible design."""
-        return np.sum(list(self.columns().values()), axis=0)
+        return total({name: getattr(self, name) for name in self.names()})
 
     @property
     def is_feasible(self) -> Booleans:

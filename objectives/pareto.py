@@ -23,7 +23,7 @@ def front_rows(values: Floats) -> NDArray[np.intp]:
     if len(candidates) == 0:
         return candidates
     rows = candidates[is_nondominated(values[candidates], keep_weakly=False)]
-    return rows[np.lexsort(values[rows].T[::-1])]
+    return np.asarray(rows[np.lexsort(values[rows].T[::-1])])
 
 
 def hypervolume(values: Floats, reference: Floats) -> float:
@@ -34,25 +34,14 @@ def hypervolume(values: Floats, reference: Floats) -> float:
     return float(volume(inside, ref=reference)) if len(inside) else 0.0
 
 
-def regret_fractions(values: Floats) -> Floats:
-    """Returns by which share each row exceeds the best value of each objective, `(n, k)`; 0 is best.
-
-    Args:
-        values: `(n, k)` objectives, all positive.
-    """
-    return np.asarray(values / values.min(axis=0) - 1.0)
-
-
 def compromise_row(values: Floats, weights: Floats) -> int:
-    """Returns the row nearest to the ideal point: the least largest weighted regret, then the least sum of regrets.
+    """Returns the row with the least weighted product of its objectives (first row of equals).
 
-    The ideal point has the best value of every objective; regret is a share of it, so that one per cent of time weighs
-    as much as one per cent of cost (weighted Chebyshev distance; Miettinen, Nonlinear Multiobjective Optimization, 1999,
-    section 3.4).
+    One per cent more of one objective is worth one per cent less of an equally weighted other one, whatever their units
+    and whatever else is on the front (weighted product model; Bridgman, Dimensional Analysis, 1922).
 
     Args:
         values: `(n, k)` objectives of the front, all positive.
         weights: `(k,)` importance of each objective.
     """
-    regret = regret_fractions(values) * weights
-    return int(np.lexsort((regret.sum(axis=1), regret.max(axis=1)))[0])
+    return int(np.argmin(np.log(values) @ (weights / weights.sum())))

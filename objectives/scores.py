@@ -5,17 +5,22 @@ Sources of the terms: `simulator.job.Ownership` and `simulator.hardware.Site` na
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from simulator.job import Job, Objective, Offer
+from simulator.job import Estimate, Job, Objective
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import fabric_tiers
 from simulator.simulate import Outcomes
-from simulator.table import Floats, Table
+from simulator.table import Booleans, Floats, Table
 from simulator.units import HOUR, JOULES_PER_KWH, YEAR
+
+PriceLevel = Literal["low", "mid", "high"]
+"""Which value of an `Estimate` is taken."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,76 +70,89 @@ class ScoreTable(Table):
         return np.column_stack([self.objective(objective) for objective in objectives])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Usage(Table):
+    """What money and carbon are counted from, `(n,)`."""
+
+    wall_s: Floats
+    """How long the accelerators are held."""
+    energy_j: Floats
+    """Energy of the facility."""
+    peak_power_w: Floats
+    """Most that the facility draws."""
+
+
 def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
     """Returns the scores of designs that were simulated; infinite where a run makes no progress."""
     wall_s = outcomes.run.wall_time_s
-    energy_kwh = outcomes.energy.total_j / JOULES_PER_KWH
-    mid = _cost_parts(job, plans, wall_s, energy_kwh, outcomes.summary.peak_power_w, "mid")
-    low, high = (
-        np.sum(list(_cost_parts(job, plans, wall_s, energy_kwh, outcomes.summary.peak_power_w, level).values()), axis=0)
-        for level in ("low", "high")
+    usage = Usage(
+        wall_s=wall_s,
+        energy_j=np.where(np.isinf(wall_s), np.inf, outcomes.energy.total_j),
+        peak_power_w=outcomes.summary.peak_power_w,
     )
-    operational = energy_kwh * job.site.grid_kgco2e_per_kwh
-    embodied = embodied_kgco2e(job, plans, wall_s)
+    parts = cost_parts(job, plans, usage)
+    carbon = carbon_parts(job, plans, usage)
     return ScoreTable(
         time_to_train_s=wall_s,
-        cost_usd=np.sum(list(mid.values()), axis=0),
-        cost_low_usd=low,
-        cost_high_usd=high,
-        **mid,
-        energy_j=outcomes.energy.total_j,
-        carbon_kgco2e=operational + embodied,
-        operational_kgco2e=operational,
-        embodied_kgco2e=embodied,
+        cost_usd=total(parts),
+        cost_low_usd=total(cost_parts(job, plans, usage, "low")),
+        cost_high_usd=total(cost_parts(job, plans, usage, "high")),
+        **parts,
+        energy_j=usage.energy_j,
+        carbon_kgco2e=total(carbon),
+        **carbon,
     )
+
+
+def total(parts: Mapping[str, Floats]) -> Floats:
+    """Returns the sum of parts of equal length, `(n,)`."""
+    return np.asarray(np.sum(list(parts.values()), axis=0))
 
 
 def num_held_gpus(job: Job, plans: PlanTable) -> Floats:
     """Returns the accelerators that are rented or bought: those that train, in whole nodes, and the spares; `(n,)`."""
-    offers = OfferTable.from_job(job).take(plans.offer)
-    nodes = np.ceil(plans.num_gpus / offers.gpus_per_node) + plans.num_spare_nodes
-    return nodes * offers.gpus_per_node
+    gpus_per_node = OfferTable.from_job(job).gpus_per_node[plans.offer]
+    nodes = np.ceil(plans.num_gpus / gpus_per_node) + plans.num_spare_nodes
+    return np.asarray(nodes * gpus_per_node, dtype=np.float64)
 
 
-def cost_rate_usd_per_s(job: Job, plans: PlanTable) -> Floats:
-    """Returns what one second of wall time costs at least, `(n,)`: rent, or capital and maintenance of bought nodes."""
-    one_second = np.ones(len(plans))
-    nothing = np.zeros(len(plans))
-    return np.sum(list(_cost_parts(job, plans, one_second, nothing, nothing, "mid").values()), axis=0)
+def cost_parts(job: Job, plans: PlanTable, usage: Usage, level: PriceLevel = "mid") -> dict[str, Floats]:
+    """Returns the parts of the cost at one level of the hardware's price, by their column of `ScoreTable`.
 
-
-def _cost_parts(
-    job: Job, plans: PlanTable, wall_s: Floats, energy_kwh: Floats, peak_power_w: Floats, level: str
-) -> dict[str, Floats]:
-    """Parts of the cost at one level of the hardware's price; a rented design has no other part than rent."""
-    held = num_held_gpus(job, plans)
-    rent = np.array([_rent(offer, level) for offer in job.offers])[plans.offer]
-    is_bought = np.isnan(rent)
-    own = job.ownership
-    share_years = wall_s / (YEAR * own.utilization_fraction)
-    purchase = _purchase(job, plans, held, level)
-    facility = own.facility_usd_per_w * peak_power_w / job.site.power_usage_effectiveness
-    rate = own.capital_cost_fraction_per_year
+    A rented design has no part but rent, because electricity and maintenance are in every rent; a bought one has no
+    rent. No part ever falls when a design holds more accelerators, runs longer or draws more.
+    """
+    rent_usd_per_s, purchase_usd = _prices(job, plans, level)
+    own, site = job.ownership, job.site
+    is_bought = _is_bought(job, plans)
+    facility_usd = own.facility_usd_per_w * usage.peak_power_w / site.power_usage_effectiveness
+    interest = own.capital_cost_fraction_per_year
+    capital_share = annuity_fraction(interest, own.lifetime_years)
+    facility_share = annuity_fraction(interest, own.facility_lifetime_years)
+    years = usage.wall_s / (YEAR * own.utilization_fraction)
+    electricity_usd_per_j = site.electricity_usd_per_kwh / JOULES_PER_KWH
     return {
-        "rent_usd": np.where(is_bought, 0.0, held * np.nan_to_num(rent) * wall_s / HOUR),
-        "capital_usd": is_bought * purchase * annuity_fraction(rate, own.lifetime_years) * share_years,
-        "maintenance_usd": is_bought * purchase * own.maintenance_fraction_per_year * share_years,
-        "facility_usd": is_bought * facility * annuity_fraction(rate, own.facility_lifetime_years) * share_years,
-        "electricity_usd": is_bought * energy_kwh * job.site.electricity_usd_per_kwh,
+        "rent_usd": _product(rent_usd_per_s, usage.wall_s),
+        "capital_usd": _product(purchase_usd * capital_share, years),
+        "maintenance_usd": _product(purchase_usd * own.maintenance_fraction_per_year, years),
+        "facility_usd": _product(np.where(is_bought, facility_usd * facility_share, 0.0), years),
+        "electricity_usd": _product(np.where(is_bought, electricity_usd_per_j, 0.0), usage.energy_j),
     }
 
 
-def _rent(offer: Offer, level: str) -> float:
-    return float("nan") if offer.rent_usd_per_gpu_hour is None else getattr(offer.rent_usd_per_gpu_hour, level)
+def carbon_parts(job: Job, plans: PlanTable, usage: Usage) -> dict[str, Floats]:
+    """Returns operational and embodied greenhouse gases, by their column of `ScoreTable`.
 
-
-def _purchase(job: Job, plans: PlanTable, held: Floats, level: str) -> Floats:
-    """Price of nodes and fabric, 0 for rented designs."""
+    The embodied part is what making the held nodes emitted, times hours used over hours of use in their life.
+    """
     offers = OfferTable.from_job(job).take(plans.offer)
-    per_node = np.array(
-        [0.0 if o.purchase_usd_per_node is None else getattr(o.purchase_usd_per_node, level) for o in job.offers]
-    )[plans.offer]
-    return held / offers.gpus_per_node * per_node + held * fabric_tiers(plans, offers) * offers.port_usd
+    per_gpu = offers.embodied_gpu_kgco2e + offers.embodied_host_kgco2e / offers.gpus_per_node
+    lifetime_s = job.ownership.lifetime_years * YEAR * job.ownership.utilization_fraction
+    kgco2e_per_j = np.full(len(plans), job.site.grid_kgco2e_per_kwh / JOULES_PER_KWH)
+    return {
+        "operational_kgco2e": _product(kgco2e_per_j, usage.energy_j),
+        "embodied_kgco2e": _product(num_held_gpus(job, plans) * per_gpu, usage.wall_s / lifetime_s),
+    }
 
 
 def annuity_fraction(rate_per_year: float, years: float) -> float:
@@ -144,12 +162,30 @@ def annuity_fraction(rate_per_year: float, years: float) -> float:
     """
     if rate_per_year == 0.0:
         return 1.0 / years
-    return float(rate_per_year / (1.0 - (1.0 + rate_per_year) ** -years))
+    return float(rate_per_year / -np.expm1(-years * np.log1p(rate_per_year)))
 
 
-def embodied_kgco2e(job: Job, plans: PlanTable, wall_s: Floats) -> Floats:
-    """Returns the share of making the held nodes that a run of some length uses up, `(n,)`."""
+def _prices(job: Job, plans: PlanTable, level: PriceLevel) -> tuple[Floats, Floats]:
+    """Rent of all held accelerators per second, and price of nodes and fabric; one of them is 0 in every design."""
     offers = OfferTable.from_job(job).take(plans.offer)
-    per_gpu = offers.embodied_gpu_kgco2e + offers.embodied_host_kgco2e / offers.gpus_per_node
-    used_life = wall_s / (job.ownership.lifetime_years * YEAR * job.ownership.utilization_fraction)
-    return num_held_gpus(job, plans) * per_gpu * used_life
+    held = num_held_gpus(job, plans)
+    rent = np.array([_at(offer.rent_usd_per_gpu_hour, level) for offer in job.offers])[plans.offer]
+    node = np.array([_at(offer.purchase_usd_per_node, level) for offer in job.offers])[plans.offer]
+    fabric_usd = held * fabric_tiers(plans, offers) * offers.port_usd
+    purchase_usd = held / offers.gpus_per_node * node + fabric_usd
+    return held * rent / HOUR, np.where(_is_bought(job, plans), purchase_usd, 0.0)
+
+
+def _is_bought(job: Job, plans: PlanTable) -> Booleans:
+    return np.array([offer.purchase_usd_per_node is not None for offer in job.offers])[plans.offer]
+
+
+def _at(estimate: Estimate | None, level: PriceLevel) -> float:
+    if estimate is None:
+        return 0.0
+    return {"low": estimate.low, "mid": estimate.mid, "high": estimate.high}[level]
+
+
+def _product(rate: Floats, amount: Floats) -> Floats:
+    """Rate times amount; what has no rate costs nothing, however long a run without progress lasts."""
+    return np.multiply(rate, amount, out=np.zeros(len(amount)), where=rate > 0.0)

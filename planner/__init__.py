@@ -10,9 +10,7 @@ Names are imported at their first use, so that `import planner` costs nothing.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
@@ -31,8 +29,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from planner.answer import recommend
     from planner.job_file import load_job, parse_job
-    from planner.recommend import recommend
     from planner.recommendation import Design, Recommendation
     from simulator.errors import CapplanError, InputError, StudyError, TrackingError
     from simulator.job import Job
@@ -47,26 +45,17 @@ _HOMES = {
     "TrackingError": "simulator.errors",
     "load_job": "planner.job_file",
     "parse_job": "planner.job_file",
-    "recommend": "planner.recommend",
+    "recommend": "planner.answer",
 }
 """Module of each public name."""
 
+if not TYPE_CHECKING:  # a type checker would take any name for one that exists
 
-class _Front(ModuleType):
-    """This package; its public names are looked up in their modules."""
-
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(_HOMES[name]), name)
 
-    def __setattr__(self, name: str, value: object) -> None:
-        # The import system binds a module to its package: the function `recommend` goes before its module.
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
 
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *__all__})
-
-
-sys.modules[__name__].__class__ = _Front
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -15,6 +15,22 @@ SMALLEST_SHOWN_FRACTION = 0.0005
 """Smaller parts are summed up as `other`."""
 
 _NO_POWER_CAP = 1.0
+_PART_WORDS = {
+    "tensor_comm_s": "tensor parallelism",
+    "expert_comm_s": "expert parallelism",
+    "shard_comm_s": "gathering sharded weights",
+    "pipeline_send_s": "pipeline transfers",
+    "gradient_sync_s": "gradient synchronisation",
+    "productive_s": "steps that count",
+    "straggler_s": "stragglers",
+    "checkpoint_stall_s": "standing still for saves",
+    "checkpoint_tax_s": "slowed down by saves",
+    "backpressure_wait_s": "waiting for earlier saves",
+    "lost_work_s": "work lost and done again",
+    "restart_s": "restarts",
+    "initialization_s": "first start",
+}
+"""Parts whose field names say too little; the others are their field names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +50,7 @@ def headline(design: Design) -> str:
 
 
 def layout(plan: Plan) -> str:
-    """Returns the degrees above one, as short as a table needs: `TP8 PP4 DP32`."""
+    """Returns the degrees above one and a power cap, as short as a table needs: `TP8 PP4 DP32 cap 90%`."""
     degrees = {
         "TP": plan.tensor_parallel,
         "PP": plan.pipeline_parallel,
@@ -42,9 +58,9 @@ def layout(plan: Plan) -> str:
         "CP": plan.context_parallel,
         "EP": plan.expert_parallel,
     }
-    return " ".join(
-        [*(f"{name}{degree}" for name, degree in degrees.items() if degree > 1), f"DP{plan.data_parallel}"]
-    )
+    splits = [f"{name}{degree}" for name, degree in degrees.items() if degree > 1]
+    cap = [f"cap {plan.power_cap_fraction:.0%}"] if plan.power_cap_fraction < _NO_POWER_CAP else []
+    return " ".join([*splits, f"DP{plan.data_parallel}", *cap])
 
 
 def configuration(design: Design) -> Iterator[tuple[str, str]]:
@@ -87,7 +103,7 @@ def figures(design: Design, uncertainty: Uncertainty | None) -> Iterator[tuple[s
 def breakdowns(design: Design) -> Iterator[Breakdown]:
     """Yields where memory, the step, the run, money, energy and carbon go; what has one part only is left out."""
     capacity = design.memory_capacity_bytes
-    used = f"{design.peak_memory_bytes / 1e9:,.1f} of {human.memory(capacity)}"
+    used = f"{human.memory(design.peak_memory_bytes).removesuffix(' GiB')} of {human.memory(capacity)}"
     yield _breakdown(f"memory of the fullest GPU: {used}", design.memory_bytes, human.memory, capacity)
     for title, parts, unit in (
         (f"one step: {human.duration(design.step_time_s)}", design.step_seconds, human.duration),
@@ -106,10 +122,14 @@ def _breakdown(
 ) -> Breakdown:
     ordered = sorted(parts.items(), key=lambda part: -part[1])
     least = SMALLEST_SHOWN_FRACTION * whole
-    shown = [(human.words(name), value) for name, value in ordered if value >= least and value > 0]
+    shown = [(_part_words(name), value) for name, value in ordered if value >= least and value > 0]
     if rest := sum(value for _, value in ordered if 0 < value < least):
         shown.append(("other", rest))
     return Breakdown(title=title, parts=tuple((name, unit(value), value / whole) for name, value in shown))
+
+
+def _part_words(name: str) -> str:
+    return _PART_WORDS.get(name) or human.words(name)
 
 
 def _parallelism(plan: Plan) -> str:
@@ -127,7 +147,7 @@ def _checkpoints(design: Design) -> str:
 
 def _sureness(spread: Spread, unit: Callable[[float], str], probability: float | None, limit: str) -> str:
     bounds = f"{unit(spread.p10)} to {unit(spread.p90)} in 8 of 10 replays"
-    return bounds if probability is None else f"{bounds}; keeps the {limit} in {human.percent(probability)}"
+    return bounds if probability is None else f"{bounds}; {human.percent(probability)} keep the {limit}"
 
 
 def _plural(number: int, noun: str) -> str:

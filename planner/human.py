@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 
-from simulator.units import DAY, GIGA, HOUR, KILO, MEGA, MILLISECOND, MINUTE, YEAR
+from simulator.units import DAY, GIB, GIGA, HOUR, KILO, MEGA, MILLISECOND, MINUTE, YEAR
 
 _Scale = Sequence[tuple[float, str]]
 """Sizes of units with their names, largest first."""
@@ -15,14 +15,11 @@ _MONEY: _Scale = ((GIGA, " B"), (MEGA, " M"), (KILO, " k"), (1.0, ""))
 _ENERGY_KWH: _Scale = ((GIGA, " TWh"), (MEGA, " GWh"), (KILO, " MWh"), (1.0, " kWh"))
 _CARBON_KG: _Scale = ((MEGA, " kt CO2e"), (KILO, " t CO2e"), (1.0, " kg CO2e"))
 _POWER_W: _Scale = ((GIGA, " GW"), (MEGA, " MW"), (KILO, " kW"), (1.0, " W"))
-_DURATION_S: _Scale = (
-    (YEAR, " years"),
-    (DAY, " days"),
-    (HOUR, " h"),
-    (MINUTE, " min"),
-    (1.0, " s"),
-    (MILLISECOND, " ms"),
-)
+_DURATION_S: _Scale = ((DAY, " days"), (HOUR, " h"), (MINUTE, " min"), (1.0, " s"), (MILLISECOND, " ms"))
+_LONGEST_S = 2 * MINUTE
+"""Steps are spoken of in seconds up to two minutes,"""
+_LONGEST_DAYS = 2 * YEAR
+"""and runs in days up to two years."""
 
 _NEVER = "never ends"
 _LARGEST_SHOWN = 1e15
@@ -58,13 +55,14 @@ def duration(value_s: float) -> str:
     """Returns a duration given in seconds: `31.4 days`, `35.0 min`, `6.32 s`."""
     if math.isinf(value_s):
         return _NEVER
-    # A run is spoken of in days up to two years.
-    return f"{digits(value_s / DAY)} days" if DAY <= value_s < 2 * YEAR else _scaled(value_s, _DURATION_S)
+    if value_s >= _LONGEST_DAYS:
+        return f"{digits(value_s / YEAR)} years"
+    return f"{digits(value_s)} s" if 1.0 <= value_s < _LONGEST_S else _scaled(value_s, _DURATION_S)
 
 
 def memory(value_bytes: float) -> str:
-    """Returns a size in decimal gigabytes, as vendors give the memory of accelerators: `62.1 GB`."""
-    return f"{value_bytes / GIGA:,.1f} GB"
+    """Returns a size in GiB, in which the memory of an `80 GB` accelerator is 80: `62.1 GiB`."""
+    return f"{value_bytes / GIB:,.1f} GiB"
 
 
 def energy(value_kwh: float) -> str:

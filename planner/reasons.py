@@ -47,8 +47,8 @@ def _method(job: Job, num_front: int) -> str:
     weights = [job.preference.get(objective, 1.0) for objective in job.objectives]
     weighed = "equally weighed" if len(set(weights)) == 1 else "weighed " + ":".join(f"{w:g}" for w in weights)
     return (
-        f"Of the {num_front} designs on the front it stays nearest to the best of every objective ({names}; {weighed}): "
-        "no other has a smaller largest regret."
+        f"Of the {num_front} designs on the front it is the best compromise: no other gains more per cent in some of "
+        f"{names} ({weighed}) than it loses in the rest."
     )
 
 

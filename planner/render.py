@@ -94,10 +94,9 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
     sure = answer.uncertainty
     if sure is None:
         return
-    told = [
-        f"{human.count(sure.num_replays)} replays of failures and stragglers; simulated step times are off by "
-        f"{human.percent(sure.step_time_error_fraction)} on average on published runs."
-    ]
+    error = human.percent(sure.step_time_error_fraction)
+    replays = f"{human.count(sure.num_replays)} replays of failures and stragglers"
+    told = [f"{replays}; simulated step times are off by {error} on average on published runs."]
     if sure.tied_designs:
         ties = ", ".join(str(design_id) for design_id in sure.tied_designs)
         told.append(f"Within that error it cannot be told from design {ties} of the front (marked ~).")

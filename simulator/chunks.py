@@ -1,8 +1,9 @@
-"""Which layers stand on which pipeline chunk?
+"""Which layers and weights stand on which pipeline chunk?
 
 A model is cut into C = PP x VPP chunks in model order; chunk c runs on stage c mod PP. Either C divides the number
 of layers L, or it divides L + 2: then the first and the last chunk, which also hold the embedding and the output
-layer, have one layer less than the others (BLOOM: 70 layers on 12 stages; Llama 3 405B: 126 on 16).
+layer, have one layer less than the others (BLOOM: 70 layers on 12 stages; Llama 3 405B: 126 on 16). With C = L + 2
+they hold nothing else, as on the interleaved stages of Llama 3 405B (arXiv 2407.21783, section 3.3.2).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ class Chunks:
 
     num_chunks: Integers
     """`(n,)` chunks of each design."""
+    num_stages: Integers
+    """`(n,)` stages of each design."""
     num_dense_layers: Floats
     """`(n, C)` layers with an ordinary feed-forward block."""
     num_expert_layers: Floats
@@ -36,11 +39,19 @@ class Chunks:
         """`(n, C)` all layers of each chunk."""
         return self.num_dense_layers + self.num_expert_layers
 
+    @property
+    def stages(self) -> Integers:
+        """`(n, C)` the stage of each chunk."""
+        return np.asarray(np.arange(self.is_last.shape[1]) % self.num_stages[:, None])
+
+    def on_stage(self, values: Floats | Booleans, stage: Integers) -> Floats:
+        """Sums chunk values `(n, C)` over the chunks of one stage of each design; returns `(n,)`."""
+        return np.asarray(np.sum(values * (self.stages == stage[:, None]), axis=1), dtype=np.float64)
+
 
 def can_split_layers(num_layers: int, num_chunks: Integers) -> Booleans:
     """Returns whether the layers can be cut into that many chunks, `(n,)`."""
-    fits = (num_layers % num_chunks == 0) | ((num_layers + 2) % num_chunks == 0)
-    return fits & (num_chunks <= num_layers)
+    return np.asarray((num_layers % num_chunks == 0) | ((num_layers + 2) % num_chunks == 0))
 
 
 def split_layers(model: ModelShape, plans: PlanTable) -> Chunks:
@@ -48,28 +59,46 @@ def split_layers(model: ModelShape, plans: PlanTable) -> Chunks:
     num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
     chunk = np.arange(num_chunks.max(initial=1))
     count = num_chunks[:, None]
-    is_first = chunk == 0
-    is_last = chunk == count - 1
-    base = model.num_layers // count
     is_inner = (chunk > 0) & (chunk < count - 1)
     has_remainder = model.num_layers % count > 0
-    layers = np.where(chunk < count, base + (is_inner & has_remainder), 0)
+    layers = np.where(chunk < count, model.num_layers // count + (is_inner & has_remainder), 0)
     first_layer = np.cumsum(layers, axis=1) - layers
-    leading_dense = model.num_dense_layers if model.experts else model.num_layers
-    dense = np.clip(leading_dense - first_layer, 0, layers).astype(np.float64)
+    dense = np.clip(model.num_dense_layers - first_layer, 0, layers).astype(np.float64)
     return Chunks(
         num_chunks=num_chunks,
+        num_stages=plans.pipeline_parallel,
         num_dense_layers=dense,
         num_expert_layers=layers - dense,
-        is_first=np.broadcast_to(is_first, layers.shape),
-        is_last=is_last,
+        is_first=np.broadcast_to(chunk == 0, layers.shape),
+        is_last=chunk == count - 1,
     )
 
 
-def layers_per_stage(values: Floats, num_stages: Integers) -> Floats:
-    """Sums chunk values `(n, C)` over the chunks of each stage; returns `(n, P)` with P the largest number of stages."""
-    chunk = np.arange(values.shape[1])
-    stage_of_chunk = chunk[None, :] % num_stages[:, None]
-    totals = np.zeros((len(values), int(num_stages.max(initial=1))))
-    np.add.at(totals, (np.arange(len(values))[:, None], stage_of_chunk), values)
-    return totals
+@dataclass(frozen=True, kw_only=True)
+class ChunkWeights:
+    """Weights that one rank holds of every chunk, `(n, C)`, before replicas share them out."""
+
+    shared: Floats
+    """Weights that every token meets, a share of 1/TP of them."""
+    routed: Floats
+    """Weights of routed experts, a share of 1/EP of them."""
+
+
+def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkWeights:
+    """Returns the weights of every chunk on one rank.
+
+    With tied embeddings the last stage holds a copy of its own, unless it is also the first.
+    """
+    has_copy = chunks.is_last & (plans.pipeline_parallel > 1)[:, None]
+    shared = (
+        chunks.num_dense_layers * model.dense_layer_parameters
+        + chunks.num_expert_layers * model.expert_layer_shared_parameters
+        + chunks.is_first * model.embedding_parameters
+        + chunks.is_last * model.output_parameters
+        + has_copy * model.tied_parameters
+    )
+    num_experts = model.experts.num_experts if model.experts else 0
+    routed = chunks.num_expert_layers * num_experts * model.expert_parameters
+    return ChunkWeights(
+        shared=shared / plans.tensor_parallel[:, None], routed=routed / plans.expert_parallel[:, None]
+    )

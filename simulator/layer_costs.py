@@ -1,39 +1,39 @@
 """How long does one micro-batch take in one layer on one rank, forward and backward?
 
 A layer is a list of matrix products, an attention kernel and memory-bound operators (priced by
-`simulator.compute`) and the collectives between tensor-, context- and expert-parallel ranks that nothing hides
-(priced by `simulator.network`). Nomenclature as in `simulator.model`; t, c, e are the tensor-, context- and
-expert-parallel degrees; T = b s / c the tokens of a micro-batch on one rank.
+`simulator.compute`) and the collectives that nothing hides (`simulator.layer_collectives`). Nomenclature as in
+`simulator.model`; t, c, e are the tensor-, context- and expert-parallel degrees; T = b s / c the tokens of a
+micro-batch on one rank.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 
-from simulator.compute import (
-    KernelConstants,
-    attention_time_s,
-    gemm_time_s,
-    memory_bound_time_s,
-    unfused_attention_time_s,
-)
+from simulator.compute import KernelConstants, attention_time_s, unfused_attention_time_s
 from simulator.hardware import Precision
-from simulator.job import Workload
-from simulator.memory import ACTIVATION_BYTES, micro_batch_tokens
-from simulator.network import LinkConstants, all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s
-from simulator.offer_table import OfferTable
-from simulator.plan import PlanTable, Recompute
+from simulator.layer_collectives import (
+    Directions,
+    block_s,
+    context_ring_s,
+    entering_s,
+    expert_exchange_s,
+    leaving_s,
+    num_blocks,
+)
+from simulator.memory import ACTIVATION_BYTES
+from simulator.plan import Recompute
+from simulator.rank import Rank
 from simulator.table import Floats, Table
 
 NUM_FORWARD_KERNELS = 12.0
 """Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout)."""
 BACKWARD_RATIO = 2.0
 """Bytes and kernels of memory-bound operators backward, relative to forward."""
-CORE_SHARE = 0.15
-"""Share of the cores that a collective takes from the computation it hides behind (Calculon, arXiv 2311.02076: 0.15
-over NVLink)."""
 LOSS_BYTES_PER_LOGIT = 16.0
 """Softmax cross entropy: four passes over fp32 logits forward, the same backward."""
 
@@ -60,72 +60,6 @@ class PartTimes(Table):
         return self.backward_compute_s + self.backward_tensor_comm_s + self.backward_expert_comm_s
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rank:
-    """Everything that the price of an operator depends on, one row per design."""
-
-    workload: Workload
-    plans: PlanTable
-    offers: OfferTable
-    kernels: KernelConstants
-    links: LinkConstants
-    compute_slowdown: Floats
-    """Factor on compute under a power cap."""
-
-    @property
-    def tokens(self) -> Floats:
-        """Tokens of one micro-batch on one context-parallel rank (T)."""
-        return micro_batch_tokens(self.workload, self.plans)
-
-    @property
-    def split_tokens(self) -> Floats:
-        """Tokens whose norms and residuals one rank computes: a share of T with sequence parallelism."""
-        return self.tokens / self.plans.tensor_parallel if self.workload.has_sequence_parallel else self.tokens
-
-    @property
-    def peak_flop_per_s(self) -> Floats:
-        """Dense peak of the plan's number format."""
-        return np.take_along_axis(self.offers.peak_flop_per_s, self.plans.precision[:, None], axis=1)[:, 0]
-
-    @property
-    def element_bytes(self) -> Floats:
-        """Bytes of one input of a matrix product."""
-        return np.where(self.plans.precision == Precision.FP8.code, 1.0, 2.0)
-
-    def gemm_s(self, m: Floats, n: Floats, k: Floats, num_gemms: Floats | float = 1.0) -> tuple[Floats, Floats]:
-        """Forward and backward (input and weight gradient) of a product (m, k) x (k, n).
-
-        With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
-        """
-
-        def price(m: Floats, n: Floats, k: Floats, *, weight_gradient: bool = False) -> Floats:
-            return gemm_time_s(
-                m=m,
-                n=n,
-                k=k,
-                bytes_per_element=self.element_bytes,
-                peak_flop_per_s=self.peak_flop_per_s,
-                memory_bytes_per_s=self.offers.memory_bytes_per_s,
-                constants=self.kernels,
-                num_gemms=num_gemms,
-                weight_gradient=weight_gradient,
-            )
-
-        casts = self.kernels.cast_bytes_per_element * num_gemms * m
-        forward_s = price(m, n, k) + self.memory_bound_s(casts * k, 0.0)
-        backward_s = price(m, k, n) + price(k, n, m, weight_gradient=True) + self.memory_bound_s(casts * n, 0.0)
-        return forward_s, backward_s
-
-    def memory_bound_s(self, num_bytes: Floats, num_kernels: float) -> Floats:
-        """Operators that only move data."""
-        return memory_bound_time_s(
-            num_bytes=num_bytes,
-            memory_bytes_per_s=self.offers.memory_bytes_per_s,
-            constants=self.kernels,
-            num_kernels=num_kernels,
-        )
-
-
 def dense_layer(rank: Rank) -> PartTimes:
     """Returns the times of a layer with an ordinary feed-forward block."""
     return _layer(rank, is_expert=False)
@@ -137,19 +71,14 @@ def expert_layer(rank: Rank) -> PartTimes:
 
 
 def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
-    attention_forward_s, attention_backward_s, core_s = _attention(rank)
-    ffn_forward_s, ffn_backward_s = _expert_ffn(rank) if is_expert else _dense_ffn(rank)
-    moved_s = rank.memory_bound_s(_moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
-    forward_s = (attention_forward_s + ffn_forward_s) * rank.compute_slowdown + moved_s
-    backward_s = (attention_backward_s + ffn_backward_s) * rank.compute_slowdown + BACKWARD_RATIO * moved_s
-    tensor_forward_s, tensor_backward_s = _tensor_collectives(rank, core_s)
-    expert_s = _expert_collectives(rank) if is_expert else np.zeros(len(rank.plans))
     is_full = rank.plans.recompute == Recompute.FULL.code
     is_selective = rank.plans.recompute == Recompute.SELECTIVE.code
+    forward_s, backward_s, core_s = _layer_compute(rank, is_expert=is_expert)
+    tensor_forward_s, tensor_backward_s = _layer_collectives(rank, core_s, is_expert=is_expert)
+    expert_s = expert_exchange_s(rank) if is_expert else np.zeros(len(rank.plans))
     return PartTimes(
         forward_compute_s=forward_s,
-        backward_compute_s=backward_s
-        + np.select([is_full, is_selective], [forward_s, core_s * rank.compute_slowdown], 0.0),
+        backward_compute_s=backward_s + np.select([is_full, is_selective], [forward_s, core_s], 0.0),
         forward_tensor_comm_s=tensor_forward_s,
         backward_tensor_comm_s=tensor_backward_s + is_full * tensor_forward_s,
         forward_expert_comm_s=expert_s,
@@ -157,17 +86,33 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
     )
 
 
-def _attention(rank: Rank) -> tuple[Floats, Floats, Floats]:
-    """Projections and core: forward, backward, and the forward of the core alone."""
-    model, t = rank.workload.model, rank.plans.tensor_parallel
-    qk_dim, value_dim = model.attention_dims
-    heads = model.num_heads / t
-    forward_s, backward_s = np.zeros(len(t)), np.zeros(len(t))
-    for n, k in _attention_products(rank):
-        product_forward_s, product_backward_s = rank.gemm_s(rank.tokens, n, k)
-        forward_s, backward_s = forward_s + product_forward_s, backward_s + product_backward_s
-    core_forward_s, core_backward_s = _attention_core(rank, heads, (qk_dim + value_dim) / 2.0)
-    return forward_s + core_forward_s, backward_s + core_backward_s, core_forward_s
+def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floats]:
+    """Forward, backward without recomputation, and the forward of the attention core alone."""
+    projections, core = _projections(rank), _attention_core(rank)
+    ffn = _expert_ffn(rank) if is_expert else _dense_ffn(rank)
+    moved_s = rank.memory_bound_s(_moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
+    forward_s, backward_s = (
+        _sum(parts) * rank.compute_slowdown for parts in zip(projections, core, ffn, strict=True)
+    )
+    return forward_s + moved_s, backward_s + BACKWARD_RATIO * moved_s, core[0] * rank.compute_slowdown
+
+
+def _layer_collectives(rank: Rank, core_s: Floats, *, is_expert: bool) -> Directions:
+    """Exposed collectives between tensor- and context-parallel ranks."""
+    blocks = num_blocks(rank, is_expert=is_expert)
+    block_forward_s, block_backward_s = block_s(rank)
+    ring_forward_s, ring_backward_s = context_ring_s(rank, core_s)
+    return blocks * block_forward_s + ring_forward_s, blocks * block_backward_s + ring_backward_s
+
+
+def _sum(times_s: Iterable[Floats]) -> Floats:
+    return np.asarray(np.sum(list(times_s), axis=0))
+
+
+def _projections(rank: Rank) -> Directions:
+    """Products before and after the attention core."""
+    times_s = [rank.gemm_s(rank.tokens, n, k) for n, k in _attention_products(rank)]
+    return _sum(forward_s for forward_s, _ in times_s), _sum(backward_s for _, backward_s in times_s)
 
 
 def _attention_products(rank: Rank) -> list[tuple[Floats, Floats]]:
@@ -177,7 +122,10 @@ def _attention_products(rank: Rank) -> list[tuple[Floats, Floats]]:
     qk_dim, value_dim = model.attention_dims
     if model.latent_attention is None:
         kv_heads = np.maximum(1.0, model.num_kv_heads / t)
-        return [(qk_dim * model.num_heads / t + 2.0 * qk_dim * kv_heads, h), (h, model.num_heads * value_dim / t)]
+        return [
+            (qk_dim * model.num_heads / t + 2.0 * qk_dim * kv_heads, h),
+            (h, model.num_heads * value_dim / t),
+        ]
     mla = model.latent_attention
     query_width = model.num_heads * qk_dim / t
     query = (
@@ -195,37 +143,41 @@ def _attention_products(rank: Rank) -> list[tuple[Floats, Floats]]:
     ]
 
 
-def _attention_core(rank: Rank, heads: Floats, head_dim: float) -> tuple[Floats, Floats]:
-    bf16_flop_per_s = rank.offers.peak_flop_per_s[:, Precision.BF16.code]
+def _attention_core(rank: Rank) -> Directions:
+    """Scores, softmax and the product with the values, in bf16 whatever the products around it use."""
+    model = rank.workload.model
+    shape: _CoreShape = {
+        "tokens": rank.tokens,
+        "sequence_length": float(rank.workload.sequence_length),
+        "num_heads": model.num_heads / rank.plans.tensor_parallel,
+        "head_dim": sum(model.attention_dims) / 2.0,
+        "bf16_flop_per_s": rank.offers.peak_flop_per_s[:, Precision.BF16.code],
+        "constants": rank.kernels,
+    }
     if rank.workload.attention == "flash":
-        flash_forward_s, flash_backward_s = (
-            attention_time_s(
-                tokens=rank.tokens,
-                sequence_length=rank.workload.sequence_length,
-                num_heads=heads,
-                head_dim=head_dim,
-                bf16_flop_per_s=bf16_flop_per_s,
-                constants=rank.kernels,
-                backward=backward,
-            )
-            for backward in (False, True)
-        )
-        return flash_forward_s, flash_backward_s
-    unfused_forward_s, unfused_backward_s = (
-        unfused_attention_time_s(
-            tokens=rank.tokens,
-            sequence_length=rank.workload.sequence_length,
-            num_heads=heads,
-            head_dim=head_dim,
-            bytes_per_element=ACTIVATION_BYTES,
-            bf16_flop_per_s=bf16_flop_per_s,
-            memory_bytes_per_s=rank.offers.memory_bytes_per_s,
-            constants=rank.kernels,
-            backward=backward,
-        )
-        for backward in (False, True)
+        return attention_time_s(**shape), attention_time_s(**shape, backward=True)
+    memory: _CoreMemory = {
+        "bytes_per_element": ACTIVATION_BYTES,
+        "memory_bytes_per_s": rank.offers.memory_bytes_per_s,
+    }
+    return (
+        unfused_attention_time_s(**shape, **memory),
+        unfused_attention_time_s(**shape, **memory, backward=True),
     )
-    return unfused_forward_s, unfused_backward_s
+
+
+class _CoreShape(TypedDict):
+    tokens: Floats
+    sequence_length: float
+    num_heads: Floats
+    head_dim: float
+    bf16_flop_per_s: Floats
+    constants: KernelConstants
+
+
+class _CoreMemory(TypedDict):
+    bytes_per_element: float
+    memory_bytes_per_s: Floats
 
 
 def _dense_ffn(rank: Rank) -> tuple[Floats, Floats]:
@@ -261,9 +213,7 @@ def _expert_ffn(rank: Rank) -> tuple[Floats, Floats]:
     ]
     if experts.shared_ffn_hidden_size:
         parts.append(_ffn(rank, rank.tokens, experts.shared_ffn_hidden_size / t))
-    forward_s = np.sum([forward for forward, _ in parts], axis=0)
-    backward_s = np.sum([backward for _, backward in parts], axis=0)
-    return forward_s, backward_s
+    return _sum(forward_s for forward_s, _ in parts), _sum(backward_s for _, backward_s in parts)
 
 
 def _moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
@@ -286,71 +236,20 @@ def _moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
     return ACTIVATION_BYTES * (residual + rotary + activation + permuted)
 
 
-def _tensor_collectives(rank: Rank, core_s: Floats) -> tuple[Floats, Floats]:
-    """Exposed collectives of one layer between tensor- and context-parallel ranks, forward and backward.
-
-    Tensor parallelism: two all-reduces forward and two backward; with sequence parallelism each is an all-gather and
-    a reduce-scatter, and backward gathers two inputs once more behind the input-gradient product (hidden).
-    Context parallelism (ring): keys and values travel behind the attention core; what is longer stays exposed.
-    """
-    plans, links = rank.plans, rank.links
-    t, c = plans.tensor_parallel, plans.context_parallel
-    domain = rank.offers.link_domain_size
-    hidden_bytes = ACTIVATION_BYTES * rank.tokens * rank.workload.model.hidden_size
-    members = np.minimum(t, domain)
-    if rank.workload.has_sequence_parallel:
-        gather_s = all_gather_s(num_bytes=hidden_bytes, group_size=t, members_per_domain=members, links=links)
-        scatter_s = reduce_scatter_s(num_bytes=hidden_bytes, group_size=t, members_per_domain=members, links=links)
-        tensor_s = 2.0 * (gather_s + scatter_s)
-    else:
-        tensor_s = 2.0 * all_reduce_s(
-            num_bytes=hidden_bytes, group_size=t, members_per_domain=members, links=links
-        )
-    qk_dim, value_dim = rank.workload.model.attention_dims
-    kv_heads = np.maximum(1.0, rank.workload.model.num_kv_heads / t)
-    ring_bytes = ACTIVATION_BYTES * rank.tokens * c * kv_heads * (qk_dim + value_dim)
-    ring_s = all_gather_s(
-        num_bytes=ring_bytes, group_size=c, members_per_domain=members_in_domain(domain, t, c), links=links
-    )
-    context_forward_s = exposed_s(ring_s, core_s)
-    context_backward_s = exposed_s(2.0 * ring_s, 2.0 * core_s)
-    return tensor_s + context_forward_s, tensor_s + context_backward_s
-
-
-def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:
-    """Returns what communication behind a computation costs, `(n,)`: the part that is longer, and the cores it takes."""
-    return np.asarray(np.maximum(0.0, traffic_s - cover_s) + CORE_SHARE * np.minimum(traffic_s, cover_s))
-
-
-def members_in_domain(domain: Floats, stride: Floats, group_size: Floats) -> Floats:
-    """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`."""
-    return np.clip(domain // stride, 1, group_size)
-
-
-def _expert_collectives(rank: Rank) -> Floats:
-    """Dispatch and combine: two all-to-alls of the routed tokens among the ranks that share the experts."""
-    experts = rank.workload.model.experts
-    assert experts is not None
-    t, e = rank.plans.tensor_parallel, rank.plans.expert_parallel
-    routed = rank.tokens / t * experts.experts_per_token
-    sent_bytes = ACTIVATION_BYTES * routed * rank.workload.model.hidden_size
-    members = np.minimum(e, rank.offers.link_domain_size)
-    return 2.0 * all_to_all_s(num_bytes=sent_bytes, group_size=e, members_per_domain=members, links=rank.links)
-
-
 def embedding(rank: Rank) -> PartTimes:
-    """Returns the times of the input embedding: a look-up forward, an addition into fp32 gradients backward."""
+    """Returns the times of the input embedding: a look-up forward, an addition into fp32 gradients backward.
+
+    Tensor-parallel ranks hold a share of the vocabulary each, so the rows that they found are summed up.
+    """
     hidden = rank.tokens * rank.workload.model.hidden_size
-    forward_s = rank.memory_bound_s(2.0 * ACTIVATION_BYTES * hidden, 1.0)
-    backward_s = rank.memory_bound_s((ACTIVATION_BYTES + 8.0) * hidden, 1.0)
-    zero = np.zeros_like(forward_s)
+    forward_comm_s, backward_comm_s = leaving_s(rank)
     return PartTimes(
-        forward_compute_s=forward_s,
-        backward_compute_s=backward_s,
-        forward_tensor_comm_s=zero,
-        backward_tensor_comm_s=zero,
-        forward_expert_comm_s=zero,
-        backward_expert_comm_s=zero,
+        forward_compute_s=rank.memory_bound_s(2.0 * ACTIVATION_BYTES * hidden, 1.0),
+        backward_compute_s=rank.memory_bound_s((ACTIVATION_BYTES + 8.0) * hidden, 1.0),
+        forward_tensor_comm_s=forward_comm_s,
+        backward_tensor_comm_s=backward_comm_s,
+        forward_expert_comm_s=np.zeros_like(hidden),
+        backward_expert_comm_s=np.zeros_like(hidden),
     )
 
 
@@ -361,15 +260,12 @@ def output_layer(rank: Rank) -> PartTimes:
     vocabulary = rank.workload.model.vocabulary_size / t
     forward_s, backward_s = rank.gemm_s(rank.tokens, vocabulary, h)
     loss_s = rank.memory_bound_s(LOSS_BYTES_PER_LOGIT * rank.tokens * vocabulary, 4.0)
-    hidden_bytes = ACTIVATION_BYTES * rank.tokens * h
-    members = np.minimum(t, rank.offers.link_domain_size)
-    comm_s = all_gather_s(num_bytes=hidden_bytes, group_size=t, members_per_domain=members, links=rank.links)
-    zero = np.zeros(len(t))
+    forward_comm_s, backward_comm_s = entering_s(rank)
     return PartTimes(
         forward_compute_s=forward_s * rank.compute_slowdown + loss_s,
         backward_compute_s=backward_s * rank.compute_slowdown + loss_s,
-        forward_tensor_comm_s=comm_s,
-        backward_tensor_comm_s=comm_s,
-        forward_expert_comm_s=zero,
-        backward_expert_comm_s=zero,
+        forward_tensor_comm_s=forward_comm_s,
+        backward_tensor_comm_s=backward_comm_s,
+        forward_expert_comm_s=np.zeros_like(h),
+        backward_expert_comm_s=np.zeros_like(h),
     )

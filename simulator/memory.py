@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.chunks import Chunks
+from simulator.chunks import Chunks, ChunkWeights, chunk_weights
 from simulator.job import Workload
 from simulator.model import ModelShape
 from simulator.plan import PlanTable, Recompute
@@ -49,7 +49,7 @@ class MemoryTable(Table):
     @property
     def peak_bytes(self) -> Floats:
         """Sum of the components."""
-        return np.sum(list(self.columns().values()), axis=0)
+        return np.asarray(np.sum(list(self.columns().values()), axis=0))
 
 
 def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryTable:
@@ -60,8 +60,9 @@ def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryT
     """
     last = plans.pipeline_parallel - 1
     first_without_dense = np.argmax(chunks.num_dense_layers == 0, axis=1) % plans.pipeline_parallel
+    weights = chunk_weights(workload.model, plans, chunks)
     candidates = [
-        _stage_memory(workload, plans, chunks, stage)
+        _stage_memory(workload, plans, _Stage.of(chunks, weights, stage))
         for stage in (np.zeros_like(last), np.minimum(1, last), first_without_dense, last)
     ]
     worst = np.argmax([memory.peak_bytes for memory in candidates], axis=0)
@@ -73,34 +74,76 @@ def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryT
     )
 
 
-def _stage_memory(workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> MemoryTable:
-    model = workload.model
-    layers = _StageLayers.of(plans, chunks, stage)
-    shared, routed = _stage_parameters(model, plans, chunks, layers)
-    shards = (plans.data_parallel * plans.context_parallel).astype(np.float64)
-    expert_shards = shards * plans.tensor_parallel / plans.expert_parallel
-    weights_split, gradients_split, optimizer_split = (plans.zero_stage >= stage for stage in (3, 2, 1))
+@dataclass(frozen=True, kw_only=True)
+class _Stage:
+    """One stage of each design: its number, and what one rank of it holds; all `(n,)`."""
 
-    def states(bytes_per_weight: float, is_split: np.ndarray) -> Floats:
-        held = shared / np.where(is_split, shards, 1.0) + routed / np.where(is_split, expert_shards, 1.0)
-        return bytes_per_weight * held
+    number: Integers
+    dense_layers: Floats
+    expert_layers: Floats
+    shared_weights: Floats
+    routed_weights: Floats
+    has_output: Floats
 
-    gathered = np.where(weights_split, 2.0 * WEIGHT_BYTES * (shared + routed) / np.maximum(layers.total, 1.0), 0.0)
-    activations = _stage_activations(workload, plans, layers, stage)
+    @classmethod
+    def of(cls, chunks: Chunks, weights: ChunkWeights, stage: Integers) -> _Stage:
+        return cls(
+            number=stage,
+            dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
+            expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
+            shared_weights=chunks.on_stage(weights.shared, stage),
+            routed_weights=chunks.on_stage(weights.routed, stage),
+            has_output=chunks.on_stage(chunks.is_last, stage),
+        )
+
+
+def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> MemoryTable:
+    states = _StateBytes.of(workload, plans, stage)
+    activations = _stage_activations(workload, plans, stage)
     tokens = micro_batch_tokens(workload, plans)
-    logits = layers.has_output * LOGIT_BYTES * tokens * model.vocabulary_size / plans.tensor_parallel
-    weights = states(WEIGHT_BYTES, weights_split)
-    gradients = states(workload.gradient_bytes, gradients_split)
-    optimizer = states(OPTIMIZER_BYTES, optimizer_split)
-    allocated = weights + gradients + optimizer + activations + logits + gathered
+    logits = stage.has_output * LOGIT_BYTES * tokens * workload.model.vocabulary_size / plans.tensor_parallel
+    allocated = states.weights + states.gradients + states.optimizer + states.gathered + activations + logits
+    fragmentation = allocated * RESERVED_FRACTION / (1.0 - RESERVED_FRACTION)
     return MemoryTable(
-        weights_bytes=weights,
-        gradients_bytes=gradients,
-        optimizer_bytes=optimizer,
+        weights_bytes=states.weights,
+        gradients_bytes=states.gradients,
+        optimizer_bytes=states.optimizer,
         activations_bytes=activations,
         logits_bytes=logits,
-        overhead_bytes=FRAMEWORK_BYTES + gathered + allocated * RESERVED_FRACTION / (1.0 - RESERVED_FRACTION),
+        overhead_bytes=FRAMEWORK_BYTES + states.gathered + fragmentation,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StateBytes:
+    """What one rank of a stage keeps of weights, gradients and optimizer states under its ZeRO stage, `(n,)`."""
+
+    weights: Floats
+    gradients: Floats
+    optimizer: Floats
+    gathered: Floats
+    """Weights of the layer at work and of the next one, gathered under ZeRO-3."""
+
+    @classmethod
+    def of(cls, workload: Workload, plans: PlanTable, stage: _Stage) -> _StateBytes:
+        replicas = (plans.data_parallel * plans.context_parallel).astype(np.float64)
+        expert_replicas = replicas * plans.tensor_parallel / plans.expert_parallel
+
+        def held(bytes_per_weight: float, zero_stage: int) -> Floats:
+            is_split = plans.zero_stage >= zero_stage
+            shared = stage.shared_weights / np.where(is_split, replicas, 1.0)
+            return bytes_per_weight * (
+                shared + stage.routed_weights / np.where(is_split, expert_replicas, 1.0)
+            )
+
+        layers = np.maximum(stage.dense_layers + stage.expert_layers, 1.0)
+        two_layers = 2.0 * (stage.shared_weights + stage.routed_weights) / layers
+        return cls(
+            weights=held(WEIGHT_BYTES, 3),
+            gradients=held(float(workload.gradient_bytes), 2),
+            optimizer=held(OPTIMIZER_BYTES, 1),
+            gathered=np.where(plans.zero_stage >= 3, WEIGHT_BYTES * two_layers, 0.0),
+        )
 
 
 def micro_batch_tokens(workload: Workload, plans: PlanTable) -> Floats:
@@ -113,65 +156,23 @@ def num_micro_batches(workload: Workload, plans: PlanTable) -> Integers:
     return workload.global_batch_size // (plans.data_parallel * plans.micro_batch_size)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _StageLayers:
-    """Layers of one stage of each design, `(n,)`."""
-
-    dense: Floats
-    expert: Floats
-    per_chunk: Floats
-    has_embedding: Floats
-    has_output: Floats
-
-    @property
-    def total(self) -> Floats:
-        return self.dense + self.expert
-
-    @classmethod
-    def of(cls, plans: PlanTable, chunks: Chunks, stage: Integers) -> _StageLayers:
-        chunk = np.arange(chunks.num_layers.shape[1])
-        is_own = (chunk % plans.pipeline_parallel[:, None] == stage[:, None]) & (
-            chunk < chunks.num_chunks[:, None]
-        )
-        dense = np.sum(chunks.num_dense_layers * is_own, axis=1)
-        expert = np.sum(chunks.num_expert_layers * is_own, axis=1)
-        return cls(
-            dense=dense,
-            expert=expert,
-            per_chunk=(dense + expert) / plans.virtual_pipeline,
-            has_embedding=np.any(chunks.is_first & is_own, axis=1).astype(np.float64),
-            has_output=np.any(chunks.is_last & is_own, axis=1).astype(np.float64),
-        )
-
-
-def _stage_parameters(
-    model: ModelShape, plans: PlanTable, chunks: Chunks, layers: _StageLayers
-) -> tuple[Floats, Floats]:
-    """Weights on one rank of the stage: those that every token meets, and those of routed experts."""
-    shared = (
-        layers.dense * model.dense_layer_parameters
-        + layers.expert * model.expert_layer_shared_parameters
-        + layers.has_embedding * model.embedding_parameters
-        + layers.has_output * model.output_parameters
-    )
-    if model.has_tied_embeddings:  # the last stage keeps its own copy of the embedding unless it is also the first
-        shared = shared + layers.has_output * (1 - layers.has_embedding) * model.embedding_parameters
-    num_experts = model.experts.num_experts if model.experts else 0
-    routed = layers.expert * num_experts * model.expert_parameters / plans.expert_parallel
-    return shared / plans.tensor_parallel, routed
-
-
-def _stage_activations(
-    workload: Workload, plans: PlanTable, layers: _StageLayers, stage: Integers
-) -> Floats:
-    is_full = plans.recompute == Recompute.FULL.code
+def _stage_activations(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
+    """What the micro-batches in flight keep, and what the layer at work computes again."""
+    has_experts = workload.model.experts is not None
     dense = _layer_activations(workload, plans, is_expert=False)
-    expert = _layer_activations(workload, plans, is_expert=True) if workload.model.experts else dense
-    kept_dense = np.where(is_full, _checkpointed_activations(workload, plans), dense)
-    kept_expert = np.where(is_full, _checkpointed_activations(workload, plans), expert)
-    in_flight = in_flight_chunks(workload, plans, stage) / plans.virtual_pipeline
-    working = np.where(is_full, np.where(layers.expert > 0, np.maximum(dense, expert), dense), 0.0)
-    return in_flight * (layers.dense * kept_dense + layers.expert * kept_expert) + working
+    expert = _layer_activations(workload, plans, is_expert=True) if has_experts else dense
+    scores = _score_bytes(workload, plans)
+    is_full, is_selective = (
+        plans.recompute == choice.code for choice in (Recompute.FULL, Recompute.SELECTIVE)
+    )
+    kept_scores = np.where(is_selective, 0.0, scores)
+    layer_input = _layer_input(workload, plans)
+    kept_dense = np.where(is_full, layer_input, dense + kept_scores)
+    kept_expert = np.where(is_full, layer_input, expert + kept_scores)
+    in_flight = in_flight_chunks(workload, plans, stage.number) / plans.virtual_pipeline
+    largest = np.where(stage.expert_layers > 0, np.maximum(dense, expert), dense)
+    at_work = np.select([is_full, is_selective], [largest + scores, scores], 0.0)
+    return in_flight * (stage.dense_layers * kept_dense + stage.expert_layers * kept_expert) + at_work
 
 
 def in_flight_chunks(workload: Workload, plans: PlanTable, stage: Integers) -> Integers:
@@ -182,42 +183,43 @@ def in_flight_chunks(workload: Workload, plans: PlanTable, stage: Integers) -> I
     """
     p, v = plans.pipeline_parallel, plans.virtual_pipeline
     warm_up = np.where(v > 1, 2 * (p - stage - 1) + (v - 1) * p, p - stage - 1)
-    return np.minimum(warm_up + 1, num_micro_batches(workload, plans) * v)
+    return np.asarray(np.minimum(warm_up + 1, num_micro_batches(workload, plans) * v))
 
 
-def _checkpointed_activations(workload: Workload, plans: PlanTable) -> Floats:
-    """The layer input that full recomputation keeps."""
+def _layer_input(workload: Workload, plans: PlanTable) -> Floats:
+    """The input of a layer, which is all that full recomputation keeps."""
     split = plans.tensor_parallel if workload.has_sequence_parallel else 1
     return ACTIVATION_BYTES * micro_batch_tokens(workload, plans) * workload.model.hidden_size / split
 
 
 def _layer_activations(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
-    """Bytes that one layer keeps for its backward pass when nothing of it is computed again."""
-    model = workload.model
-    tokens = micro_batch_tokens(workload, plans)
-    tensor = plans.tensor_parallel.astype(np.float64)
-    sequence_split = tensor if workload.has_sequence_parallel else np.ones_like(tensor)
-    replicated = 4 * model.hidden_size  # inputs of both norms and of both blocks
-    scores = _score_bytes_per_token(workload) * (plans.recompute == Recompute.NONE.code)
+    """Bytes that one layer keeps for its backward pass besides attention scores."""
+    model, tensor = workload.model, plans.tensor_parallel
+    sequence_split = tensor if workload.has_sequence_parallel else 1
+    replicated = 4.0 * model.hidden_size  # inputs of both norms and of both blocks
     ffn = _expert_width(model) if is_expert else _ffn_width(model, model.ffn_hidden_size)
-    split_values = _attention_width(model) + ffn
-    return tokens * (
-        ACTIVATION_BYTES * (replicated / sequence_split + split_values / tensor) + scores / tensor
-    )
+    width = replicated / sequence_split + (_attention_width(model, tensor) + ffn) / tensor
+    return np.asarray(ACTIVATION_BYTES * micro_batch_tokens(workload, plans) * width)
 
 
-def _score_bytes_per_token(workload: Workload) -> float:
+def _score_bytes(workload: Workload, plans: PlanTable) -> Floats:
+    """Attention scores of one layer, which only separate kernels write to memory."""
     if workload.attention == "flash":
-        return 0.0
-    return SCORE_BYTES * workload.model.num_heads * workload.sequence_length
+        return np.zeros(len(plans))
+    scores = micro_batch_tokens(workload, plans) * workload.sequence_length * workload.model.num_heads
+    return SCORE_BYTES * scores / plans.tensor_parallel
 
 
-def _attention_width(model: ModelShape) -> float:
-    """Values per token: queries, keys, values and the input of the output projection."""
+def _attention_width(model: ModelShape, tensor: Integers) -> Floats:
+    """Values per token on all ranks: queries, keys, values and the input of the output projection.
+
+    Where there are more ranks than key-value heads, ranks hold copies of them.
+    """
     qk_dim, value_dim = model.attention_dims
-    heads = model.num_heads if model.latent_attention else model.num_kv_heads
-    latent = model.latent_attention.key_value_rank + model.latent_attention.query_rank if model.latent_attention else 0
-    return float(model.num_heads * (qk_dim + value_dim) + heads * (qk_dim + value_dim) + latent)
+    mla = model.latent_attention
+    kv_heads = model.num_heads if mla else np.maximum(model.num_kv_heads, tensor)
+    latent = mla.key_value_rank + mla.query_rank if mla else 0
+    return np.asarray((model.num_heads + kv_heads) * (qk_dim + value_dim) + latent, dtype=np.float64)
 
 
 def _ffn_width(model: ModelShape, hidden: float) -> float:

@@ -15,6 +15,11 @@ from pydantic import Field, PositiveInt, model_validator
 
 from simulator.record import Record
 
+AttentionKernel = Literal["flash", "unfused"]
+"""`flash`: one fused kernel that never stores the scores; `unfused`: separate kernels that do."""
+
+"""`flash`: one fused kernel that never stores the scores; `unfused`: separate kernels that do."""
+
 
 class MixtureOfExperts(Record):
     """The routed part of a mixture-of-experts model."""
@@ -89,9 +94,7 @@ class ModelShape(Record):
     @model_validator(mode="after")
     def _shape_is_consistent(self) -> Self:
         if self.num_heads % self.num_kv_heads:
-            raise ValueError(
-                f"num_kv_heads ({self.num_kv_heads}) must divide num_heads ({self.num_heads})"
-            )
+            raise ValueError(f"num_kv_heads ({self.num_kv_heads}) must divide num_heads ({self.num_heads})")
         if self.experts and self.experts.num_dense_layers > self.num_layers:
             raise ValueError(
                 f"num_dense_layers ({self.experts.num_dense_layers}) must not exceed num_layers ({self.num_layers})"
@@ -160,6 +163,16 @@ class ModelShape(Record):
         return own + self.hidden_size
 
     @property
+    def tied_parameters(self) -> int:
+        """Weights of the input embedding that the output layer uses too; 0 where it has its own."""
+        return self.vocabulary_size * self.hidden_size if self.has_tied_embeddings else 0
+
+    @property
+    def norm_parameters(self) -> int:
+        """Weights of all norms: two in each layer and the final one."""
+        return (2 * self.num_layers + 1) * self.hidden_size
+
+    @property
     def num_parameters(self) -> int:
         """All weights."""
         expert_layer = self.expert_layer_shared_parameters + (
@@ -181,11 +194,11 @@ class ModelShape(Record):
 
         Six per weight that takes part in a matrix product (Kaplan et al. 2020, arXiv 2001.08361), plus
         attention scores and their product with the values: 12 L a d s, half of it when causal masking is
-        counted (PaLM, arXiv 2204.02311, appendix B). The input embedding is a look-up and counts nothing.
+        counted (PaLM, arXiv 2204.02311, appendix B). The input embedding is a look-up and counts nothing, nor
+        do the norms.
         """
-        matrix_weights = self.num_active_parameters - self.embedding_parameters
-        if self.has_tied_embeddings:
-            matrix_weights += self.vocabulary_size * self.hidden_size
+        looked_up = self.embedding_parameters - self.tied_parameters
+        matrix_weights = self.num_active_parameters - looked_up - self.norm_parameters
         qk_dim, value_dim = self.attention_dims
         attention = 6.0 * self.num_layers * self.num_heads * (qk_dim + value_dim) * sequence_length
         return 6.0 * matrix_weights + attention * (0.5 if is_causal else 1.0)
@@ -197,6 +210,3 @@ class ModelShape(Record):
             return self.head_dim, self.head_dim
         mla = self.latent_attention
         return mla.nope_head_dim + mla.rope_head_dim, mla.value_head_dim
-
-
-AttentionKernel = Literal["flash", "unfused"]

@@ -21,12 +21,12 @@ from simulator.compute import kernel_constants
 from simulator.energy import EnergyTable, run_energy
 from simulator.hardware import Precision
 from simulator.job import Job
-from simulator.layer_costs import Rank
 from simulator.memory import MemoryTable, peak_memory
 from simulator.network import LinkConstants, link_constants
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import peak_power, slowdown_under_cap
+from simulator.rank import Rank
 from simulator.run import RunTable, expected_run, replicate_runs
 from simulator.run_events import RunReplications
 from simulator.step import StepTable, simulate_step
@@ -132,7 +132,9 @@ def simulate(job: Job, plans: PlanTable) -> Outcomes:
     )
 
 
-def replicate(job: Job, plans: PlanTable, outcomes: Outcomes, *, num_replications: int, seed: int) -> RunReplications:
+def replicate(
+    job: Job, plans: PlanTable, outcomes: Outcomes, *, num_replications: int, seed: int
+) -> RunReplications:
     """Plays the runs of some designs event by event, `num_replications` times each.
 
     Args:

@@ -68,6 +68,15 @@ class Knobs:
         drawn = [random.integers(0, len(self.values[name]), len(layouts)) for name in RUN_KNOBS]
         return np.column_stack([*columns, *drawn]).astype(np.int64)
 
+    def encode_designs(self, plans: PlanTable) -> Integers:
+        """Returns designs of the space as indices `(n, k)`, run knobs included."""
+        columns = [np.searchsorted(self.values[name], getattr(plans, name)) for name in LAYOUT_KNOBS]
+        schemes = self.values["checkpoint_scheme"].tolist()
+        columns.append(np.array([schemes.index(code) for code in plans.checkpoint_scheme.tolist()], dtype=np.int64))
+        with_spares = self.values["with_spares"].tolist()
+        columns.append(np.array([with_spares.index(spares > 0) for spares in plans.num_spare_nodes.tolist()], dtype=np.int64))
+        return np.column_stack(columns).astype(np.int64)
+
     def decode(self, indices: Integers) -> PlanTable:
         """Returns the designs `(n,)` of index rows; data parallelism is rounded down where it is not whole."""
         chosen = {name: values[indices[:, k]] for k, (name, values) in enumerate(self.values.items())}

@@ -14,12 +14,17 @@ from constraints.evaluation import Evaluation
 from constraints.space import Space
 from simulator.table import Floats, Integers
 from studies.knobs import Knobs
+from studies.neighbours import search_neighbours
 from studies.search import Searcher
 
 if TYPE_CHECKING:
     from pymoo.algorithms.moo.nsga2 import NSGA2
 
 STAGE = "searching with NSGA-II"
+EVOLUTION_SHARE = 0.6
+"""Share of the evaluations that populations may spend; the rest is for the neighbours of the front."""
+STALE_GENERATIONS = 25
+"""Generations without a change of the front after which a restart ends."""
 BEYOND = 10.0
 """Constraint value of a layout that is invalid, beyond its distance from validity: worse than any limit broken."""
 WORST_EXCESS = 5.0
@@ -30,22 +35,22 @@ _Known = dict[bytes, tuple[Floats, float]]
 
 
 def search_nsga2(searcher: Searcher, space: Space, seed: int) -> bool:
-    """Evaluates populations until the job's number of evaluations is spent; returns whether it was not interrupted."""
+    """Evaluates populations until the job's evaluations are spent or nothing new turns up, then the front's neighbours.
+
+    Returns:
+        Whether it was not interrupted.
+    """
     search = searcher.job.search
     knobs = Knobs.of(space)
     known: _Known = {}
-    num_done = 0
     for restart in range(search.num_restarts):
-        share = search.max_evaluations * (restart + 1) // search.num_restarts
         population = _Population(searcher, knobs, space, seed + restart, known)
-        while num_done < share:
+        share = EVOLUTION_SHARE * search.max_evaluations * (restart + 1) / search.num_restarts
+        while len(known) < share and not population.is_exhausted:
             if searcher.should_stop():
                 return False
-            evaluated = population.advance(num_done)
-            if evaluated == 0 and population.is_exhausted:
-                break
-            num_done += evaluated
-    return True
+            population.advance()
+    return search_neighbours(searcher, knobs, set(known), search.max_evaluations - len(known))
 
 
 class _Population:
@@ -56,15 +61,16 @@ class _Population:
         self._knobs = knobs
         self._known = known
         self._stale_generations = 0
+        self._best_ids: bytes = b""
         self._algorithm = _algorithm(knobs, space, searcher.job.search.population_size, seed)
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether many generations in a row brought nothing new."""
-        return self._stale_generations >= 20
+        """Whether many generations in a row left the front as it was."""
+        return self._stale_generations >= STALE_GENERATIONS
 
-    def advance(self, num_done: int) -> int:
-        """Runs one generation and returns how many designs were simulated for the first time."""
+    def advance(self) -> None:
+        """Runs one generation."""
         population = self._algorithm.ask()
         indices = np.asarray(population.get("X"), dtype=np.int64)
         plans = self._knobs.decode(indices)
@@ -74,14 +80,15 @@ class _Population:
         if is_new.any():
             rows = np.flatnonzero(is_new)
             total = self._searcher.job.search.max_evaluations
-            evaluation = self._searcher.evaluate(plans.take(rows), STAGE, num_done, total)
+            evaluation = self._searcher.evaluate(plans.take(rows), STAGE, len(self._known), total)
             self._remember([keys[row] for row in rows], evaluation)
         values, constraint = self._results(keys, excess)
         population.set("F", values)
         population.set("G", constraint[:, None])
         self._algorithm.tell(infills=population)
-        self._stale_generations = 0 if is_new.any() else self._stale_generations + 1
-        return int(is_new.sum())
+        ids = self._searcher.archive.ids.tobytes()
+        self._stale_generations = self._stale_generations + 1 if ids == self._best_ids else 0
+        self._best_ids = ids
 
     def _remember(self, keys: list[bytes], evaluation: Evaluation) -> None:
         values = evaluation.objectives(self._searcher.job)

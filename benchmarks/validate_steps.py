@@ -1,0 +1,379 @@
+"""How near are simulated steps to the step times and memory that others measured and published?
+
+Simulates every configuration of benchmarks/data/published_steps.csv, prints the errors, and rewrites the tables of
+docs/validation.md and the file simulator/data/accuracy.csv:
+
+    python -m benchmarks.validate_steps
+
+Errors are simulated over measured, less one. Averages of production runs contain the fleet's stragglers, so there the
+simulated step is multiplied by their expected slow-down.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.published_steps import Comparison, Row, compare, plan_of, read_rows
+from simulator import catalog
+from simulator.errors import InputError, Problem
+from simulator.table import Floats
+from simulator.units import GIB
+
+ROOT = Path(__file__).parents[1]
+ACCURACY_FILE = ROOT / "simulator" / "data" / "accuracy.csv"
+REPORT_FILE = ROOT / "docs" / "validation.md"
+
+OUT_OF_MEMORY = "ran out of memory: no step time"
+"""Why a row has no step time although its layout is known: it tests memory instead."""
+LLAMA_3 = "llama3-0002"
+END = "<!-- end -->"
+MIN_RANKED = 4
+"""Fewest configurations of a group whose order is worth comparing."""
+NUM_WORST = 12
+COMMON_TO_A_PAIR = (
+    "group",
+    "model",
+    "num_heads",
+    "accelerator",
+    "num_gpus",
+    "sequence_length",
+    "precision",
+    "is_production",
+)
+"""Columns in which two rows agree whose layouts are compared."""
+DISTINGUISHABLE = 1.05
+"""Ratio of two measured rates from which their order means something: the same configuration in another software
+release differs by 5 % (median of 66 configurations)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorStatistics:
+    """Errors of several configurations, as fractions of what was measured."""
+
+    num_rows: int
+    bias: float
+    mean_absolute: float
+    median: float
+    worst: float
+
+    @classmethod
+    def of(cls, errors: Sequence[float]) -> ErrorStatistics:
+        """Returns the statistics of at least one error."""
+        values = np.asarray(errors)
+        return cls(
+            num_rows=len(values),
+            bias=float(values.mean()),
+            mean_absolute=float(np.abs(values).mean()),
+            median=float(np.median(values)),
+            worst=float(values[np.abs(values).argmax()]),
+        )
+
+    def cells(self) -> list[str]:
+        """Returns the statistics as text."""
+        fractions = (self.bias, self.mean_absolute, self.median, self.worst)
+        signs = ("+", "", "+", "+")
+        return [
+            str(self.num_rows),
+            *(f"{value:{sign}.1%}" for value, sign in zip(fractions, signs, strict=True)),
+        ]
+
+
+def by_group(
+    comparisons: Sequence[Comparison], name: Callable[[Comparison], str]
+) -> dict[str, list[Comparison]]:
+    """Returns the comparisons by a name of theirs, in the order of the file."""
+    groups: dict[str, list[Comparison]] = defaultdict(list)
+    for comparison in comparisons:
+        groups[name(comparison)].append(comparison)
+    return dict(sorted(groups.items()))
+
+
+def rank_correlations(comparisons: Sequence[Comparison]) -> dict[str, tuple[int, float]]:
+    """Returns size and Spearman correlation of measured and simulated token rates of every group.
+
+    A group is a model on a number of accelerators of one kind; in it, layout, batch, sequence and format differ.
+    """
+
+    def name(comparison: Comparison) -> str:
+        row = comparison.row
+        return f"{row['model']}, {row['num_gpus']} {row['accelerator']}"
+
+    found = {}
+    for group, members in by_group(comparisons, name).items():
+        if len(members) >= MIN_RANKED:
+            measured, simulated = np.array([token_rates(member) for member in members]).T
+            found[group] = (len(members), rank_correlation(measured, simulated))
+    return found
+
+
+def rank_correlation(one: Floats, other: Floats) -> float:
+    """Returns Spearman's correlation of two columns `(n,)`: that of their ranks, ties sharing their mean rank."""
+
+    def ranks(values: Floats) -> Floats:
+        below, equal = values[:, None] > values, values[:, None] == values
+        return np.asarray(below.sum(axis=1) + (equal.sum(axis=1) - 1) / 2.0)
+
+    return float(np.corrcoef(ranks(one), ranks(other))[0, 1])
+
+
+def token_rates(comparison: Comparison) -> tuple[float, float]:
+    """Returns measured and simulated tokens per second."""
+    row = comparison.row
+    tokens = float(row["global_batch_size"]) * float(row["sequence_length"])
+    return tokens / float(row["step_time_s"]), tokens / comparison.expected_s
+
+
+def ordered_pairs(comparisons: Sequence[Comparison]) -> dict[str, tuple[int, int]]:
+    """Returns for every source the pairs of layouts that can be told apart, and those that are ordered rightly.
+
+    The two of a pair share source, model, accelerators, sequence and format, and differ in layout or micro-batch.
+    """
+
+    def name(comparison: Comparison) -> str:
+        return "|".join(comparison.row[column] for column in COMMON_TO_A_PAIR)
+
+    counts: dict[str, list[bool]] = defaultdict(list)
+    for members in by_group(comparisons, name).values():
+        for one, other in combinations(members, 2):
+            measured, simulated = np.divide(token_rates(one), token_rates(other))
+            is_apart = abs(np.log(measured)) >= np.log(DISTINGUISHABLE)
+            if is_apart and plan_of(one.row) != plan_of(other.row):
+                counts[one.row["group"]].append(bool((measured > 1) == (simulated > 1)))
+    return {source: (len(verdicts), sum(verdicts)) for source, verdicts in sorted(counts.items())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """One table of the report."""
+
+    name: str
+    """Its marker in the report."""
+    head: tuple[str, ...]
+    lines: list[list[str]]
+
+    def markdown(self) -> str:
+        """Returns the table as Markdown, numbers to the right."""
+        rule = ["---", *["---:"] * (len(self.head) - 1)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in [self.head, rule, *self.lines])
+
+
+STATISTICS = ("n", "bias", "mean abs. error", "median", "worst")
+
+
+def statistics_sheet(
+    name: str, label: str, groups: Mapping[str, Sequence[Comparison]], error: Callable[[Comparison], float]
+) -> Sheet:
+    """Returns the statistics of one error for every group."""
+    return Sheet(
+        name=name,
+        head=(label, *STATISTICS),
+        lines=[
+            [group, *ErrorStatistics.of([error(member) for member in members]).cells()]
+            for group, members in groups.items()
+        ],
+    )
+
+
+def sheets(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Sheet]:
+    """Returns all tables of the report."""
+
+    def error(comparison: Comparison) -> float:
+        return comparison.error_fraction
+
+    with_memory = [c for c in comparisons if c.row["peak_memory_bytes"]]
+    return [
+        _left_out_sheet(rows),
+        statistics_sheet("by-source", "source", by_group(comparisons, lambda c: c.row["group"]), error),
+        statistics_sheet(
+            "by-accelerator",
+            "accelerator, format, model",
+            by_group(comparisons, lambda c: f"{c.row['accelerator']}, {c.row['precision']}, {_kind(c)}"),
+            error,
+        ),
+        _production_sheet(comparisons),
+        _llama_sheet(rows),
+        _rank_sheet(comparisons),
+        _order_sheet(comparisons),
+        statistics_sheet(
+            "memory",
+            "source",
+            by_group(with_memory, lambda c: c.row["group"]),
+            lambda c: c.memory_error_fraction,
+        ),
+        _out_of_memory_sheet(rows),
+        _worst_sheet(comparisons),
+    ]
+
+
+def _kind(comparison: Comparison) -> str:
+    return "experts" if comparison.row["num_experts"] else "dense"
+
+
+def _left_out_sheet(rows: Sequence[Row]) -> Sheet:
+    counts = Counter(row["left_out_because"] for row in rows if row["left_out_because"])
+    lines = [[reason, str(count)] for reason, count in counts.most_common()]
+    return Sheet(name="left-out", head=("left out because", "rows"), lines=lines)
+
+
+def _production_sheet(comparisons: Sequence[Comparison]) -> Sheet:
+    lines = [
+        [
+            f"{c.row['group']}, {c.row['num_gpus']} GPUs",
+            f"{float(c.row['step_time_s']):.4g}",
+            f"{c.simulated_s:.4g}",
+            f"{c.ideal_error_fraction:+.1%}",
+            f"{c.expected_s:.4g}",
+            f"{c.error_fraction:+.1%}",
+        ]
+        for c in comparisons
+        if c.is_production
+    ]
+    head = ("run", "measured (s)", "simulated (s)", "error", "with stragglers (s)", "error with stragglers")
+    return Sheet(name="production", head=head, lines=sorted(lines))
+
+
+def _llama_sheet(rows: Sequence[Row]) -> Sheet:
+    """The settings of Llama 3 405B on 16,384 accelerators that its paper leaves open."""
+    published = next(row for row in rows if row["row_id"] == LLAMA_3)
+    variants = [
+        {**published, "zero_stage": stage, "virtual_pipeline": chunks} for stage in "12" for chunks in "48"
+    ]
+    lines = [
+        [
+            f"ZeRO-{c.row['zero_stage']}, {c.row['virtual_pipeline']} chunks per stage",
+            f"{c.simulated_s:.3g}",
+            f"{c.ideal_error_fraction:+.1%}",
+            f"{c.error_fraction:+.1%}",
+            f"{c.simulated_memory_bytes / GIB:.0f}",
+        ]
+        for c in compare(variants)
+    ]
+    head = ("Llama 3 405B", "simulated (s)", "error", "error with stragglers", "simulated peak (GiB)")
+    return Sheet(name="llama-3", head=head, lines=sorted(lines))
+
+
+def _rank_sheet(comparisons: Sequence[Comparison]) -> Sheet:
+    found = rank_correlations(comparisons)
+    lines = [[group, str(size), f"{value:.2f}"] for group, (size, value) in found.items()]
+    mean = np.mean([value for _, value in found.values()])
+    lines.append(["mean of the groups", str(sum(size for size, _ in found.values())), f"{mean:.2f}"])
+    return Sheet(name="rank", head=("model and cluster", "n", "rank correlation"), lines=lines)
+
+
+def _order_sheet(comparisons: Sequence[Comparison]) -> Sheet:
+    lines = [
+        [source, str(pairs), f"{right / pairs:.0%}"]
+        for source, (pairs, right) in ordered_pairs(comparisons).items()
+    ]
+    head = ("source", "pairs of layouts more than 5 % apart", "ordered rightly")
+    return Sheet(name="order", head=head, lines=lines)
+
+
+def _out_of_memory_sheet(rows: Sequence[Row]) -> Sheet:
+    lines = [
+        [
+            layout(c.row),
+            f"{c.simulated_memory_bytes / GIB:.1f}",
+            f"{catalog.accelerator(c.row['accelerator']).memory_bytes / GIB:.1f}",
+        ]
+        for c in compare([row for row in rows if row["left_out_because"] == OUT_OF_MEMORY])
+    ]
+    head = ("run that ran out of memory", "simulated peak (GiB)", "memory (GiB)")
+    return Sheet(name="out-of-memory", head=head, lines=lines)
+
+
+def _worst_sheet(comparisons: Sequence[Comparison]) -> Sheet:
+    worst = sorted(comparisons, key=lambda c: -abs(c.error_fraction))[:NUM_WORST]
+    lines = [
+        [
+            f"{c.row['row_id']}: {layout(c.row)}",
+            f"{float(c.row['step_time_s']):.4g}",
+            f"{c.error_fraction:+.0%}",
+        ]
+        for c in worst
+    ]
+    return Sheet(name="worst", head=("configuration", "measured (s)", "error"), lines=lines)
+
+
+def layout(row: Row) -> str:
+    """Returns a configuration in one line."""
+    degrees = " ".join(
+        f"{letters}{row[name]}"
+        for letters, name in (
+            ("TP", "tensor_parallel"),
+            ("PP", "pipeline_parallel"),
+            ("VPP", "virtual_pipeline"),
+            ("CP", "context_parallel"),
+            ("EP", "expert_parallel"),
+        )
+        if row[name] != "1"
+    )
+    sizes = f"sequence {row['sequence_length']}, micro-batch {row['micro_batch_size']}, {row['precision']}"
+    return f"{row['model']}, {row['num_gpus']} {row['accelerator']}, {degrees or 'data parallel'}, {sizes}"
+
+
+def accuracy_lines(comparisons: Sequence[Comparison]) -> list[list[str]]:
+    """Returns the rows of simulator/data/accuracy.csv."""
+    lines = []
+    groups = by_group(comparisons, lambda c: f"{c.family},{c.row['precision']}")
+    for name, members in groups.items():
+        statistics = ErrorStatistics.of([member.error_fraction for member in members])
+        sources = "; ".join(sorted({member.row["group"] for member in members}))
+        errors = [f"{statistics.bias:.4f}", f"{statistics.mean_absolute:.4f}"]
+        lines.append([*name.split(","), str(statistics.num_rows), *errors, sources])
+    return lines
+
+
+def write_accuracy(comparisons: Sequence[Comparison]) -> None:
+    """Rewrites simulator/data/accuracy.csv."""
+    head = ["family", "precision", "num_rows", "bias_fraction", "mean_absolute_error_fraction", "source"]
+    with ACCURACY_FILE.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([head, *accuracy_lines(comparisons)])
+
+
+def with_tables(page: str, tables: Sequence[Sheet]) -> str:
+    """Returns a page with the text between `<!-- name -->` and `<!-- end -->` replaced by the table of that name."""
+    for table in tables:
+        start = f"<!-- {table.name} -->\n"
+        if page.count(start) != 1:
+            raise InputError(
+                [Problem(path=REPORT_FILE.name, value="", rule=f"must hold the line {start.strip()} once")]
+            )
+        before, after = page.split(start)
+        page = f"{before}{start}{table.markdown()}\n{after[after.index(END) :]}"
+    return page
+
+
+def print_sheet(sheet: Sheet) -> None:
+    """Prints a table to the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=sheet.name)
+    for position, title in enumerate(sheet.head):
+        table.add_column(title, justify="right" if position else "left")
+    for line in sheet.lines:
+        table.add_row(*line)
+    Console().print(table)
+
+
+def main() -> None:
+    """Compares all rows, prints the tables and rewrites the report and the accuracy file."""
+    rows = read_rows()
+    comparisons = compare([row for row in rows if not row["left_out_because"]])
+    tables = sheets(rows, comparisons)
+    for table in tables:
+        print_sheet(table)
+    write_accuracy(comparisons)
+    REPORT_FILE.write_text(with_tables(REPORT_FILE.read_text(encoding="utf-8"), tables), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""How far are simulated step times from measured ones? The error on published runs, by architecture and number format.
+
+`benchmarks/validate_steps.py` writes the figures into `data/accuracy.csv`; no constant of the simulator is fitted on
+the rows behind them. docs/validation.md says what was compared.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+
+FILE = "data/accuracy.csv"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy:
+    """The error of simulated step times on measured configurations; errors are simulated over measured, less one."""
+
+    num_rows: int
+    """Configurations that were compared."""
+    bias_fraction: float
+    """Mean error; negative: the simulator is too fast."""
+    mean_absolute_error_fraction: float
+    """Mean size of the error."""
+    is_measured: bool
+    """Whether these very architecture and format were compared; otherwise the figures are borrowed."""
+
+
+def step_time_error(family: str, precision: str) -> Accuracy:
+    """Returns the error of step times on an architecture in a number format.
+
+    What was never compared is taken to be no better than what was: the format with the largest mean absolute error
+    of the same architecture or, for an architecture without rows, of all.
+
+    Args:
+        family: Architecture of the accelerator (`Accelerator.family`).
+        precision: Number format (`Precision.value`).
+    """
+    table = _measured()
+    if (family, precision) in table:
+        return table[family, precision]
+    relatives = [accuracy for (known, _), accuracy in table.items() if known == family]
+    return _worst(relatives or list(table.values()))
+
+
+def _worst(candidates: Sequence[Accuracy]) -> Accuracy:
+    worst = max(candidates, key=lambda accuracy: accuracy.mean_absolute_error_fraction)
+    return replace(worst, is_measured=False)
+
+
+@cache
+def _measured() -> Mapping[tuple[str, str], Accuracy]:
+    """Returns the shipped figures by architecture and format; the file is read once."""
+    text = resources.files("simulator").joinpath(FILE).read_text(encoding="utf-8")
+    return {
+        (row["family"], row["precision"]): Accuracy(
+            num_rows=int(row["num_rows"]),
+            bias_fraction=float(row["bias_fraction"]),
+            mean_absolute_error_fraction=float(row["mean_absolute_error_fraction"]),
+            is_measured=True,
+        )
+        for row in csv.DictReader(text.splitlines())
+    }

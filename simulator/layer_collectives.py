@@ -1,0 +1,147 @@
+"""How long do the ranks of a layer wait for each other? Tensor, context and expert parallelism, one micro-batch.
+
+Every result is a pair of seconds `(n,)`, forward and backward, of what computation does not hide. A block is what
+tensor-parallel ranks share out: an attention or feed-forward block, the embedding, the output layer. Collectives
+stand where it is entered and left (f and g of Megatron-LM, arXiv 1909.08053; with sequence parallelism g and g-bar of
+Korthikanti et al., arXiv 2205.05198):
+
+                  entering it                          leaving it
+                  forward         backward             forward          backward
+    plain         -               all-reduce           all-reduce       -
+    sequence      all-gather      reduce-scatter       reduce-scatter   all-gather
+
+With sequence parallelism the backward pass gathers the block's input once more, behind the product for the input's
+gradient.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.memory import ACTIVATION_BYTES
+from simulator.network import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s
+from simulator.rank import Rank
+from simulator.table import Floats, Integers
+
+CORE_SHARE = 0.15
+"""Share of the cores that a collective takes from the computation it hides behind (Calculon, arXiv 2311.02076: 0.15
+over NVLink)."""
+
+Directions = tuple[Floats, Floats]
+"""Forward and backward."""
+
+
+def entering_s(rank: Rank) -> Directions:
+    """Returns the collectives at the start of a block."""
+    if rank.workload.has_sequence_parallel:
+        return _tensor_gather_s(rank), _tensor_scatter_s(rank)
+    return np.zeros(len(rank.plans)), _tensor_reduce_s(rank)
+
+
+def leaving_s(rank: Rank) -> Directions:
+    """Returns the collectives at the end of a block: those of its start, in the other direction."""
+    if rank.workload.has_sequence_parallel:
+        return _tensor_scatter_s(rank), _tensor_gather_s(rank)
+    return _tensor_reduce_s(rank), np.zeros(len(rank.plans))
+
+
+def block_s(rank: Rank) -> Directions:
+    """Returns the collectives of a whole block."""
+    (enter_forward_s, enter_backward_s), (leave_forward_s, leave_backward_s) = (
+        entering_s(rank),
+        leaving_s(rank),
+    )
+    return enter_forward_s + leave_forward_s, enter_backward_s + leave_backward_s
+
+
+def num_blocks(rank: Rank, *, is_expert: bool) -> int:
+    """Returns how many blocks of a layer the tensor-parallel ranks share out.
+
+    Routed experts are not split by tensor parallelism. With sequence parallelism each rank sends its own tokens to
+    them, so that nothing is gathered; without it their results are, as after any other block.
+    """
+    experts = rank.workload.model.experts
+    if is_expert and experts and rank.workload.has_sequence_parallel and not experts.shared_ffn_hidden_size:
+        return 1
+    return 2
+
+
+def _tensor_gather_s(rank: Rank) -> Floats:
+    return all_gather_s(
+        num_bytes=_hidden_bytes(rank),
+        group_size=_tensor(rank),
+        members_per_domain=_members(rank),
+        links=rank.links,
+    )
+
+
+def _tensor_scatter_s(rank: Rank) -> Floats:
+    return reduce_scatter_s(
+        num_bytes=_hidden_bytes(rank),
+        group_size=_tensor(rank),
+        members_per_domain=_members(rank),
+        links=rank.links,
+    )
+
+
+def _tensor_reduce_s(rank: Rank) -> Floats:
+    return all_reduce_s(
+        num_bytes=_hidden_bytes(rank),
+        group_size=_tensor(rank),
+        members_per_domain=_members(rank),
+        links=rank.links,
+    )
+
+
+def _hidden_bytes(rank: Rank) -> Floats:
+    """The residual stream of one micro-batch."""
+    return ACTIVATION_BYTES * rank.tokens * rank.workload.model.hidden_size
+
+
+def _tensor(rank: Rank) -> Floats:
+    return rank.plans.tensor_parallel.astype(np.float64)
+
+
+def _members(rank: Rank) -> Floats:
+    return members_in_domain(rank, 1, rank.plans.tensor_parallel)
+
+
+def context_ring_s(rank: Rank, core_s: Floats) -> Directions:
+    """Returns what the ring of keys and values takes longer than the attention core behind which it travels.
+
+    Backward, keys and values go round again, and their gradients with them, behind twice the computation.
+    """
+    model, plans = rank.workload.model, rank.plans
+    context = plans.context_parallel.astype(np.float64)
+    kv_heads = np.maximum(1.0, model.num_kv_heads / plans.tensor_parallel)
+    sequence_bytes = ACTIVATION_BYTES * rank.tokens * context * kv_heads * sum(model.attention_dims)
+    ring_s = all_gather_s(
+        num_bytes=sequence_bytes,
+        group_size=context,
+        members_per_domain=members_in_domain(rank, plans.tensor_parallel, plans.context_parallel),
+        links=rank.links,
+    )
+    return exposed_s(ring_s, core_s), exposed_s(2.0 * ring_s, 2.0 * core_s)
+
+
+def expert_exchange_s(rank: Rank) -> Floats:
+    """Returns dispatch and combine, the same in both directions: all-to-alls among the ranks that share the experts."""
+    experts = rank.workload.model.experts
+    assert experts is not None
+    routed_tokens = rank.tokens / rank.plans.tensor_parallel * experts.experts_per_token
+    return 2.0 * all_to_all_s(
+        num_bytes=ACTIVATION_BYTES * routed_tokens * rank.workload.model.hidden_size,
+        group_size=rank.plans.expert_parallel.astype(np.float64),
+        members_per_domain=members_in_domain(rank, 1, rank.plans.expert_parallel),
+        links=rank.links,
+    )
+
+
+def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:
+    """Returns what communication behind a computation costs: the part that is longer, and the cores it takes."""
+    return np.asarray(np.maximum(0.0, traffic_s - cover_s) + CORE_SHARE * np.minimum(traffic_s, cover_s))
+
+
+def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers) -> Floats:
+    """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`."""
+    return np.clip(rank.offers.link_domain_size // stride, 1, group_size).astype(np.float64)

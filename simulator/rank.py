@@ -1,0 +1,88 @@
+"""On which rank does an operator run? Everything that its price depends on, one row per design."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.compute import KernelConstants, gemm_time_s, memory_bound_time_s
+from simulator.hardware import Precision
+from simulator.job import Workload
+from simulator.memory import micro_batch_tokens
+from simulator.network import LinkConstants
+from simulator.offer_table import OfferTable
+from simulator.plan import PlanTable
+from simulator.table import Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """A rank of every design: what it works on, what it is, and how fast its kernels and links are."""
+
+    workload: Workload
+    plans: PlanTable
+    offers: OfferTable
+    kernels: KernelConstants
+    links: LinkConstants
+    compute_slowdown: Floats
+    """Factor on compute under a power cap."""
+
+    @property
+    def tokens(self) -> Floats:
+        """Tokens of one micro-batch on one context-parallel rank (T)."""
+        return micro_batch_tokens(self.workload, self.plans)
+
+    @property
+    def split_tokens(self) -> Floats:
+        """Tokens whose norms and residuals one rank computes: a share of T with sequence parallelism."""
+        return (
+            self.tokens / self.plans.tensor_parallel if self.workload.has_sequence_parallel else self.tokens
+        )
+
+    @property
+    def peak_flop_per_s(self) -> Floats:
+        """Dense peak of the plan's number format."""
+        return np.take_along_axis(self.offers.peak_flop_per_s, self.plans.precision[:, None], axis=1)[:, 0]
+
+    @property
+    def element_bytes(self) -> Floats:
+        """Bytes of one input of a matrix product."""
+        return np.where(self.plans.precision == Precision.FP8.code, 1.0, 2.0)
+
+    def gemm_s(
+        self, m: Floats, n: Floats, k: Floats, num_gemms: Floats | float = 1.0
+    ) -> tuple[Floats, Floats]:
+        """Forward and backward (input and weight gradient) of a product (m, k) x (k, n).
+
+        With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
+        """
+
+        def price(m: Floats, n: Floats, k: Floats, *, weight_gradient: bool = False) -> Floats:
+            return gemm_time_s(
+                m=m,
+                n=n,
+                k=k,
+                bytes_per_element=self.element_bytes,
+                peak_flop_per_s=self.peak_flop_per_s,
+                memory_bytes_per_s=self.offers.memory_bytes_per_s,
+                constants=self.kernels,
+                num_gemms=num_gemms,
+                weight_gradient=weight_gradient,
+            )
+
+        casts = self.kernels.cast_bytes_per_element * num_gemms * m
+        forward_s = price(m, n, k) + self.memory_bound_s(casts * k, 0.0)
+        backward_s = (
+            price(m, k, n) + price(k, n, m, weight_gradient=True) + self.memory_bound_s(casts * n, 0.0)
+        )
+        return forward_s, backward_s
+
+    def memory_bound_s(self, num_bytes: Floats, num_kernels: float) -> Floats:
+        """Operators that only move data."""
+        return memory_bound_time_s(
+            num_bytes=num_bytes,
+            memory_bytes_per_s=self.offers.memory_bytes_per_s,
+            constants=self.kernels,
+            num_kernels=num_kernels,
+        )

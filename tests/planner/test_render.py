@@ -1,0 +1,206 @@
+"""Does the answer read well? Figures, order and width of the text for people."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from planner import human
+from planner.recommendation import Recommendation
+from planner.render import MAX_FRONT_ROWS, show
+from tests.planner.hand_made import design, infeasible, interrupted, recommended
+
+MIB = 2.0**20
+
+
+def text_of(answer: Recommendation, *, files: tuple[Path, ...] = (), width: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=width, markup=False, highlight=False)
+    with console.capture() as capture:
+        show(answer, console, command="capplan recommend job.yaml", files=files)
+    return capture.get()
+
+
+def lines_with(text: str, *words: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines() if all(word in line for word in words)]
+
+
+def test_the_first_line_is_the_recommendation_itself() -> None:
+    assert (
+        text_of(recommended()).splitlines()[0]
+        == "Recommended: 1,024 x h100-sxm5-80gb for 31.4 days and $1.85 M"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nodes 128 nodes dgx-h100, and 3 spares",
+        "parallelism TP 8 x PP 4 x CP 1 x DP 32; VPP 2, EP 1",
+        "micro-batch 1 sequence",
+        "recomputation selective; ZeRO stage 1; bf16",
+        "checkpoints async, every 31.0 min of training",
+        "time to train 31.4 days 30.8 days to 33.0 days in 8 of 10 replays; 97.0 % keep the deadline",
+        "cost $1.85 M $1.80 M to $1.90 M in 8 of 10 replays",
+        "$1.25 M to $2.51 M by the price of the hardware",
+        "energy 850 MWh peak power 1.10 MW",
+        "carbon 412 t CO2e",
+        "MFU 41.2 % step time 6.32 s, 6.51 s with stragglers",
+        "goodput 95.1 % 12.3 failures to expect",
+        "It is the fastest of the front.",
+        "Memory of the fullest GPU: 60.0 of 80.0 GiB",
+        "compute 5.00 s 79.1 % ████████████████████████",
+        "tensor parallelism 1.32 s 20.9 % ██████",
+        "operational 309 t CO2e 75.0 % ██████████████████████",
+        "budget cost above budget_usd = 2e6 1,234 56",
+        "No price of an optic is known.",
+        "Run llama of experiment capplan holds 4,321 designs, 210 with a run of their own.",
+        "mlflow ui --backend-store-uri sqlite:///capplan-studies/mlflow.db",
+        "answer/front.csv",
+    ],
+)
+def test_the_answer_says_in_human_units(line: str) -> None:
+    text = text_of(recommended(), files=(Path("answer/front.csv"),))
+    assert line in [" ".join(shown.split()) for shown in text.splitlines()]
+
+
+def test_a_total_with_one_part_is_not_broken_down() -> None:
+    assert "Cost: $" not in text_of(recommended())
+
+
+def test_parts_that_are_nothing_are_left_out_and_tiny_ones_are_summed_up() -> None:
+    text = text_of(recommended())
+    assert "expert" not in text
+    assert lines_with(text, "other")[0].startswith("other 0.0 GiB 0.0 %")
+
+
+def test_a_power_cap_is_shown_only_where_there_is_one() -> None:
+    assert "power cap" not in text_of(recommended())
+    capped = design(power_cap=0.8)
+    answer = recommended().model_copy(update={"recommendation": capped, "front": (capped,)})
+    assert lines_with(text_of(answer), "power cap") == ["power cap 80.0 % of the accelerators' limit"]
+    assert lines_with(text_of(answer), "cap 80%")
+
+
+def test_the_front_marks_the_recommended_and_the_tied_design() -> None:
+    rows = lines_with(text_of(recommended()), "TP8 PP4 VPP2 DP32")
+    assert [row.split()[:2] for row in rows] == [["*", "7"], ["~", "8"], ["9", "1,024"]]
+    assert rows[0].endswith("31.4 days $1.85 M 850 MWh 412 t 41.2 %")
+
+
+def test_a_long_front_keeps_both_ends_and_says_how_many_are_hidden() -> None:
+    text = text_of(recommended(num_front=100))
+    rows = lines_with(text, "TP8 PP4 VPP2 DP32")
+    assert len(rows) <= MAX_FRONT_ROWS == 20
+    assert (rows[0].split()[1], rows[-1].split()[0]) == ("7", "106")
+    assert f"{100 - len(rows)} more lie between these" in text
+
+
+def test_a_recommended_design_in_the_middle_of_a_long_front_is_always_shown() -> None:
+    answer = recommended(num_front=1000)
+    answer = answer.model_copy(update={"recommendation": answer.front[601]})
+    rows = lines_with(text_of(answer), "TP8 PP4 VPP2 DP32")
+    assert len(rows) <= MAX_FRONT_ROWS
+    assert [row.split()[1] for row in rows if row.startswith("*")] == ["608"]
+
+
+@pytest.mark.parametrize("num_front", [1, 19, 20, 21, 22])
+def test_fronts_around_the_limit_are_shown_with_the_recommended_design(num_front: int) -> None:
+    text = text_of(recommended(num_front=num_front))
+    rows = lines_with(text, "TP8 PP4 VPP2 DP32")
+    assert len(rows) <= MAX_FRONT_ROWS
+    assert rows[0].startswith("* 7")
+    assert ("more lie between" in text) == (len(rows) < num_front)
+
+
+def test_an_infeasible_job_gets_conflict_reasons_proof_and_a_command_to_try() -> None:
+    text = text_of(infeasible())
+    assert text.splitlines()[0] == "No design keeps all limits"
+    assert "In conflict: budget_usd, deadline_days." in text
+    assert "The cheapest design in time costs more than the budget." in text
+    assert "Proof: CP-SAT over 240 layouts" in text
+    command = "capplan recommend job.yaml --set limits.budget_usd=1.850e6 --set limits.num_gpus=1024"
+    assert lines_with(text, "--set") == [command.replace("1.850e6", "1.85e6")]
+
+
+def test_an_interrupted_search_says_so_first() -> None:
+    assert text_of(interrupted()).startswith("Interrupted; the best until then: 1,024 x")
+    nothing = interrupted().model_copy(update={"recommendation": None, "front": (), "uncertainty": None})
+    assert text_of(nothing).splitlines()[0] == "Interrupted; the best until then: none"
+
+
+@pytest.mark.parametrize("answer", [recommended(100), infeasible(), interrupted()])
+def test_text_fits_100_columns_but_commands_are_never_broken(answer: Recommendation) -> None:
+    long_command = f"mlflow ui --backend-store-uri sqlite:///{'folder/' * 20}mlflow.db"
+    assert answer.mlflow is not None
+    record = answer.mlflow.model_copy(update={"open_with": long_command})
+    text = text_of(answer.model_copy(update={"mlflow": record}))
+    too_long = [line.strip() for line in text.splitlines() if len(line.rstrip()) > 100]
+    assert too_long == [long_command]
+
+
+def test_a_narrow_terminal_gets_every_word_too() -> None:
+    text = text_of(recommended(), width=60)
+    assert max(len(line.rstrip()) for line in text.splitlines() if "mlflow ui" not in line) <= 60
+
+
+def test_plain_output_has_no_escape_codes_and_no_drawn_lines() -> None:
+    text = text_of(recommended())
+    assert not set(text) & set("\x1b─│┌┐└┘├┤━┃╭╮")
+
+
+def test_brackets_in_names_are_shown_as_they_are() -> None:
+    assert "Job [red]x[/red], seed 3" in text_of(recommended().model_copy(update={"job": "[red]x[/red]"}))
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (human.dollars(1.85e6), "$1.85 M"),
+        (human.dollars(950_000), "$950 k"),
+        (human.dollars(999_999), "$1.00 M"),
+        (human.dollars(12.3), "$12.3"),
+        (human.dollars(2.5e9), "$2.50 B"),
+        (human.dollars(0), "$0"),
+        (human.days(31.4159), "31.4 days"),
+        (human.days(0.25), "6.00 h"),
+        (human.days(365.25 * 3), "3.00 years"),
+        (human.days(float("inf")), "never ends"),
+        (human.duration(1860), "31.0 min"),
+        (human.duration(88.3), "88.3 s"),
+        (human.duration(0.0123), "12.3 ms"),
+        (human.memory(80 * 1024 * MIB), "80.0 GiB"),
+        (human.energy(1_230_000), "1.23 GWh"),
+        (human.carbon(750), "750 kg CO2e"),
+        (human.power(1.1e6), "1.10 MW"),
+        (human.percent(0.4123), "41.2 %"),
+        (human.percent(0.9999), "> 99.9 %"),
+        (human.percent(1.0), "100.0 %"),
+        (human.count(1024), "1,024"),
+        (human.digits(0.0), "0"),
+        (human.digits(-5.5), "-5.50"),
+        (human.digits(1e20), "1e+20"),
+        (human.words("deadline_days"), "deadline"),
+        (human.words("bf16_peak"), "bf16 peak"),
+    ],
+)
+def test_quantities_have_three_digits_and_a_familiar_unit(shown: str, expected: str) -> None:
+    assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1_849_001.0, "1.85e6"),
+        (2_345_678.0, "2.346e6"),
+        (31.4159, "31.42"),
+        (1024.0, "1024"),
+        (4e6, "4e6"),
+        (0.5, "0.5"),
+    ],
+)
+def test_a_proposed_limit_is_short_and_never_below_what_is_needed(value: float, text: str) -> None:
+    assert human.no_less(value) == text
+    assert float(text) >= value

@@ -1,0 +1,205 @@
+"""Is the house in order? Imports run downhill, names and versions are pinned, files are fit to ship."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import planner
+
+ROOT = Path(__file__).parent.parent
+FLOORS = ("simulator", "objectives", "constraints", "studies", "planner")
+"""The rooms, lowest first."""
+MODULES = sorted(path for room in FLOORS for path in (ROOT / room).rglob("*.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+MAX_LINES = 400
+QUESTION_WORDS = ("What ", "Which ", "How ", "Where ", "Why ", "Who ", "When ")
+
+PUBLIC = {
+    "CapplanError",
+    "Design",
+    "InputError",
+    "Job",
+    "Recommendation",
+    "StudyError",
+    "TrackingError",
+    "load_job",
+    "parse_job",
+    "recommend",
+}
+"""What programs may rely on; a change here is a change for users and belongs into CHANGELOG.md."""
+
+IMPORT_NAMES = {"PyYAML": "yaml"}
+"""Distributions that are imported under another name."""
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def rooms_imported_by(path: Path) -> set[str]:
+    """Rooms that a module imports anywhere, inside functions and for the type checker, too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{relative(path)} imports relatively"
+            found.add(node.module or "")
+    return {name.partition(".")[0] for name in found} & {*FLOORS, "tests", "benchmarks", "docs"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_imports_run_downhill_only(path: Path) -> None:
+    own = FLOORS.index(path.relative_to(ROOT).parts[0])
+    assert rooms_imported_by(path) <= set(FLOORS[: own + 1])
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_every_module_starts_with_the_question_that_it_answers(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    first_paragraph = docstring.partition("\n\n")[0]
+    assert "?" in first_paragraph or first_paragraph.startswith(QUESTION_WORDS)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_no_module_is_longer_than_a_reader_bears(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+
+
+def test_the_public_names_are_pinned_and_can_be_imported() -> None:
+    assert set(planner.__all__) == PUBLIC
+    assert set(dir(planner)) >= PUBLIC
+    for name in PUBLIC:
+        assert getattr(planner, name).__name__ == name
+
+
+def test_an_unknown_name_is_refused_as_by_any_module() -> None:
+    with pytest.raises(AttributeError, match="module 'planner' has no attribute 'recomend'"):
+        _ = planner.recomend  # type: ignore[attr-defined]
+
+
+def test_importing_the_rooms_loads_nothing_heavy() -> None:
+    code = f"import sys, {', '.join(FLOORS)}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (
+        set(done.stdout.split()) & {"numpy", "pydantic", "mlflow", "numba", "scipy", "rich", "click"} == set()
+    )
+
+
+def test_every_room_is_marked_as_typed() -> None:
+    assert [room for room in FLOORS if not (ROOT / room / "py.typed").exists()] == []
+
+
+def test_the_changelog_is_headed_by_the_version() -> None:
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings[0] == planner.__version__
+
+
+def test_the_project_installs_all_rooms_and_nothing_else() -> None:
+    assert set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == set(FLOORS)
+
+
+REQUIREMENTS = [
+    *PROJECT["project"]["dependencies"],
+    *PROJECT["project"]["optional-dependencies"]["test"],
+]
+
+
+@pytest.mark.parametrize("requirement", REQUIREMENTS)
+def test_what_is_installed_lies_within_the_bounds_of_the_project(requirement: str) -> None:
+    wanted = Requirement(requirement)
+    assert wanted.specifier.contains(version(wanted.name), prereleases=True)
+
+
+@pytest.mark.parametrize("requirement", PROJECT["project"]["dependencies"])
+def test_every_dependency_can_be_imported_and_is_used(requirement: str) -> None:
+    name = Requirement(requirement).name
+    module = IMPORT_NAMES.get(name, name)
+    import_module(module)
+    users = [
+        path
+        for path in MODULES
+        if re.search(rf"^\s*(import|from) {module}\b", path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert users
+
+
+def test_the_pinned_versions_satisfy_the_project_and_name_no_address() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = {}
+    for line in lines:
+        if line and not line.startswith("#"):
+            assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line), line
+            name, _, pinned = line.partition("==")
+            pins[name.lower().replace("_", "-")] = pinned
+    for text in REQUIREMENTS:
+        wanted = Requirement(text)
+        assert wanted.specifier.contains(pins[wanted.name.lower()]), text
+
+
+SHIPPED_SUFFIXES = {
+    ".py",
+    ".md",
+    ".csv",
+    ".json",
+    ".toml",
+    ".txt",
+    ".sh",
+    ".yaml",
+    ".yml",
+    ".cfg",
+    ".typed",
+    "",
+}
+SKIPPED_FOLDERS = {"__pycache__", "build", "dist", "capplan-studies", "mlruns"}
+FORBIDDEN = (
+    "/" + "work/",
+    "/" + "root/",
+    "/" + "home/",
+    "/" + "opt/",
+    "pypi" + ".org",
+    "files.python" + "hosted",
+    "index" + "-url",
+)
+"""Places of one machine and addresses of package indexes; in pieces, so that this file does not contain them."""
+
+
+def shipped_files() -> list[Path]:
+    """Text files of the project; hidden folders hold caches and environments, except `.ci`."""
+    files = []
+    for path in ROOT.rglob("*"):
+        parts = path.relative_to(ROOT).parts
+        is_hidden = any(part.startswith(".") and part != ".ci" for part in parts)
+        if (
+            path.is_file()
+            and not is_hidden
+            and not SKIPPED_FOLDERS & set(parts)
+            and path.suffix in SHIPPED_SUFFIXES
+        ):
+            files.append(path)
+    return files
+
+
+def test_no_file_names_places_of_one_machine_or_package_indexes() -> None:
+    found = {}
+    for path in shipped_files():
+        text = path.read_text(encoding="utf-8", errors="replace")  # some test data is broken on purpose
+        if words := [word for word in FORBIDDEN if word in text]:
+            found[relative(path)] = words
+    assert found == {}
+
+
+@pytest.mark.parametrize("path", [*MODULES, *(ROOT / "examples").glob("*.yaml")], ids=relative)
+def test_no_program_and_no_example_depends_on_a_temporary_folder(path: Path) -> None:
+    assert "/" + "tmp" not in path.read_text(encoding="utf-8")
