@@ -88,7 +88,7 @@ class ErrorStatistics:
 def by_group(
     comparisons: Sequence[Comparison], name: Callable[[Comparison], str]
 ) -> dict[str, list[Comparison]]:
-    """Returns the comparisons by a name of theirs, in the order of the file."""
+    """Returns the comparisons by a name of theirs, sorted by it."""
     groups: dict[str, list[Comparison]] = defaultdict(list)
     for comparison in comparisons:
         groups[name(comparison)].append(comparison)

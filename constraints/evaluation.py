@@ -1,4 +1,4 @@
-"""What does a batch of designs come to? Layout check, simulation, scores and limits in one call."""
+"""What does a batch of designs come to? Simulation, scores and limits in one call."""
 
 from __future__ import annotations
 

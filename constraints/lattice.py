@@ -7,7 +7,7 @@ parallelism follows from the batch, and with it the number of accelerators.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -46,9 +46,7 @@ def enumerate_layouts(job: Job) -> PlanTable:
     parts = [_with_data_parallel(job, index, offer) for index, offer in enumerate(job.offers)]
     layouts = _with_choices(job, np.concatenate(parts))
     layouts = layouts.take(is_valid_layout(job, layouts))
-    capped = [
-        PlanTable(**layouts.columns() | {"power_cap_fraction": np.full(len(layouts), cap)}) for cap in job.power_caps
-    ]
+    capped = [replace(layouts, power_cap_fraction=np.full(len(layouts), cap)) for cap in job.power_caps]
     return PlanTable.concatenate(capped)
 
 
@@ -59,10 +57,8 @@ def cross_run_knobs(job: Job, layouts: PlanTable) -> PlanTable:
     knobs = np.array(list(product(schemes, with_spares)), dtype=np.int64)
     rows = layouts.take(np.repeat(np.arange(len(layouts)), len(knobs)))
     chosen = np.tile(knobs, (len(layouts), 1))
-    return PlanTable(
-        **rows.columns()
-        | {"checkpoint_scheme": chosen[:, 0], "num_spare_nodes": chosen[:, 1] * sufficient_spare_nodes(job, rows)}
-    )
+    spares = chosen[:, 1] * sufficient_spare_nodes(job, rows)
+    return replace(rows, checkpoint_scheme=chosen[:, 0], num_spare_nodes=spares)
 
 
 def num_run_knobs(job: Job) -> int:
@@ -82,9 +78,10 @@ def allowed_degrees(job: Job, offer: Offer) -> Iterator[Degrees]:
 
 def _pipelines(job: Job) -> list[tuple[int, int]]:
     layers, search = job.workload.model.num_layers, job.search
-    stages = search.pipeline_parallel or range(1, min(layers, LARGEST_PIPELINE) + 1)
-    chunks = search.virtual_pipeline or range(1, layers + 1)
-    pairs = [(p, v) for p in stages for v in chunks if p * v <= layers and (p > 1 or v == 1)]
+    most = layers + 2  # the first and the last chunk may hold no layer
+    stages = search.pipeline_parallel or range(1, min(most, LARGEST_PIPELINE) + 1)
+    chunks = search.virtual_pipeline or range(1, most + 1)
+    pairs = [(p, v) for p in stages for v in chunks if p * v <= most and (p > 1 or v == 1)]
     fits = can_split_layers(layers, np.array([p * v for p, v in pairs], dtype=np.int64))
     return [pair for pair, fit in zip(pairs, fits, strict=True) if fit]
 
@@ -119,8 +116,8 @@ def _with_data_parallel(job: Job, index: int, offer: Offer) -> Integers:
             if degrees.virtual > 1:
                 d = d[batch // micro_batch // d % degrees.pipeline == 0]
             head = (index, degrees.tensor, degrees.pipeline, degrees.virtual, degrees.context)
-            for e in _expert(job, d * degrees.tensor * degrees.context):
-                rows.append(_rows(head, e, d, micro_batch))
+            experts = _expert(job, d * degrees.tensor * degrees.context)
+            rows.extend(_rows(head, e, d, micro_batch) for e in experts)
     return np.concatenate(rows) if rows else np.zeros((0, 8), dtype=np.int64)
 
 

@@ -28,9 +28,9 @@ class LayoutRule:
     """`(n,)`: 0 where the rule is kept, otherwise greater than 0 and the larger the farther."""
 
 
-def _remainder(value: Integers | int, divisor: Integers | int) -> Floats:
+def _remainder(value: Integers | int, divisor: Integers) -> Floats:
     """What is left of a division, as a share of the divisor."""
-    return np.asarray(np.mod(value, divisor) / divisor)
+    return np.asarray(np.mod(value, divisor) / divisor, dtype=np.float64)
 
 
 def _gpu_range(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -45,6 +45,7 @@ def _whole_nodes(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 def _attention_heads(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     t, model = plans.tensor_parallel, job.workload.model
+    # Latent attention expands its keys and values to all heads, so that there are no groups to split.
     kv_heads = np.full_like(t, model.num_heads if model.latent_attention else model.num_kv_heads)
     small, large = np.minimum(t, kv_heads), np.maximum(t, kv_heads)
     return _remainder(model.num_heads, t) + _remainder(large, small)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from objectives.scores import ScoreTable, total
-from simulator.job import Job
+from simulator.job import Job, Limits
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.simulate import Outcomes
@@ -37,6 +38,11 @@ class ExcessTable(Table):
         return total({name: getattr(self, name) for name in self.names()})
 
     @property
+    def is_possible(self) -> Booleans:
+        """Whether a design keeps what no limit of a user can change: memory, host memory and progress; `(n,)`."""
+        return np.asarray((self.memory + self.host_memory + self.progress) == 0.0)
+
+    @property
     def is_feasible(self) -> Booleans:
         """Whether every limit is kept, `(n,)`."""
         return np.asarray(self.total == 0.0)
@@ -44,6 +50,21 @@ class ExcessTable(Table):
 
 LIMIT_NAMES = ("budget_usd", "deadline_days", "power_w", "num_gpus", "carbon_kgco2e")
 """Limits that a user sets, in the order in which reports name them; the rest of `ExcessTable` is physics."""
+
+
+def set_limits(job: Job) -> dict[str, float]:
+    """Returns the limits that the job sets, by name, in the order of `LIMIT_NAMES`."""
+    limits = {name: getattr(job.limits, name) for name in LIMIT_NAMES}
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def with_limits(job: Job, limits: Mapping[str, float]) -> Job:
+    """Returns the job with these limits and no others, and the same designs.
+
+    The power caps of a job depend on whether it limits power, so they are written down before that limit may go.
+    """
+    search = job.search.model_copy(update={"power_caps": job.power_caps})
+    return job.model_copy(update={"limits": Limits.model_validate(dict(limits)), "search": search})
 
 
 def limited_quantities(plans: PlanTable, scores: ScoreTable, outcomes: Outcomes) -> dict[str, Floats]:

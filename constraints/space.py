@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from constraints.bounds import BoundTable, bound, kept_by_bounds
 from constraints.lattice import cross_run_knobs, enumerate_layouts, num_run_knobs
+from constraints.limits import with_limits
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.table import Booleans
@@ -36,24 +38,28 @@ class Space:
     @property
     def num_designs(self) -> int:
         """Designs that are left to search."""
-        return len(self.layouts) * num_run_knobs(self.job)
+        return int(self.is_kept.sum()) * num_run_knobs(self.job)
 
     def designs(self) -> PlanTable:
         """Returns all designs that are left, one row each."""
         return cross_run_knobs(self.job, self.layouts)
 
+    def under(self, limits: Mapping[str, float]) -> Space:
+        """Returns the same layouts under these limits and no others."""
+        return _pruned(with_limits(self.job, limits), self.all_layouts, self.bounds)
+
 
 def pruned_space(job: Job) -> Space:
     """Returns the layouts of a job that may keep every limit."""
     layouts = enumerate_layouts(job)
-    bounds = bound(job, layouts)
+    return _pruned(job, layouts, bound(job, layouts))
+
+
+def _pruned(job: Job, layouts: PlanTable, bounds: BoundTable) -> Space:
     remaining = np.ones(len(layouts), dtype=np.bool_)
     num_pruned = {}
     for name, kept in kept_by_bounds(job, bounds).items():
-        broken = int((remaining & ~kept).sum()) * num_run_knobs(job)
-        if broken:
-            num_pruned[name] = broken
+        if num_broken := int((remaining & ~kept).sum()):
+            num_pruned[name] = num_broken * num_run_knobs(job)
         remaining &= kept
-    return Space(
-        job=job, all_layouts=layouts, bounds=bounds, is_kept=remaining, num_pruned=num_pruned
-    )
+    return Space(job=job, all_layouts=layouts, bounds=bounds, is_kept=remaining, num_pruned=num_pruned)

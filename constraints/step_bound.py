@@ -14,9 +14,10 @@ import numpy as np
 
 from simulator.chunks import Chunks, split_layers
 from simulator.job import Job
-from simulator.layer_costs import PartTimes, Rank, dense_layer, embedding, expert_layer, output_layer
+from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
 from simulator.memory import num_micro_batches
 from simulator.plan import PlanTable
+from simulator.rank import Rank
 from simulator.simulate import LAYOUTS_PER_BLOCK, _rank
 from simulator.table import Floats, Integers, Table
 
@@ -78,7 +79,8 @@ def _per_stage(chunk_s: Floats, num_stages: Integers) -> Floats:
     width = int(num_stages.max(initial=1))
     stage = np.arange(num_chunks) % num_stages[:, None]
     place = np.arange(num_rows)[:, None] * width + stage
-    return np.bincount(place.ravel(), chunk_s.ravel(), minlength=num_rows * width).reshape(num_rows, width)
+    sums = np.bincount(place.ravel(), weights=chunk_s.ravel(), minlength=num_rows * width)
+    return np.asarray(sums, dtype=np.float64).reshape(num_rows, width)
 
 
 def _parts(rank: Rank, chunks: Chunks) -> Iterator[tuple[PartTimes, Floats]]:

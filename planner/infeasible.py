@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from constraints.bounds import kept_by_bounds
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from constraints.evaluation import Evaluation, evaluate
 from constraints.feasibility import conflicting_limits
-from constraints.relaxation import (
-    LeastValue,
-    least_value,
-    nearest_design,
-    rounded_up,
-    set_limits,
-    with_limits,
-)
+from constraints.lattice import cross_run_knobs
+from constraints.limits import limited_quantities, set_limits
+from constraints.relaxation import FIRST_ROUND, LeastValue, LeastValues, rounded_up
 from constraints.space import Space
 from planner.designs import design_at
+from planner.reasons import rule_text
 from planner.recommendation import Infeasibility, Relaxation
 from simulator.job import Job
 from simulator.plan import PlanTable
@@ -22,132 +20,194 @@ from studies.progress import Stop, never_stop
 
 NO_ID = -1
 """Designs of a relaxation are not part of the study's table."""
+WITHOUT_LIMITS = ("num_gpus",)
+"""What is made small where the job sets no limit, to find out whether any design is possible at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """A job under investigation."""
+
+    job: Job
+    space: Space
+    limits: Mapping[str, float]
+    least: LeastValues
+
+    def shown(self, names: tuple[str, ...]) -> str:
+        """Limits in words: `budget_usd = 100,000 and deadline_days = 45`."""
+        return " and ".join(f"{name} = {self.limits[name]:,.6g}" for name in names)
+
+    def conflict_at_bounds(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Limits among these that even the bounds of layouts break, proven by CP-SAT; empty for none."""
+        bounds = self.space.bounds.take(self.space.bounds.fits_memory)
+        return conflicting_limits(
+            {name: getattr(bounds, name) for name in names}, {name: self.limits[name] for name in names}
+        )
 
 
 def explain(job: Job, space: Space, *, should_stop: Stop = never_stop) -> Infeasibility | Evaluation:
     """Returns why no design keeps the limits, or designs that do after all, where a heuristic search missed them.
 
-    Exact: for every limit, all layouts whose bounds could win are simulated.
+    Exact: for every limit, all layouts whose bounds could win are simulated. Where it is stopped before the proof is
+    complete, the answer is neither: an `Evaluation` without rows.
     """
     if len(space.all_layouts) == 0:
         return _no_layout(job)
     if not space.bounds.fits_memory.any():
         return _no_memory(job, space)
     limits = set_limits(job)
-    least = {name: least_value(job, name, should_stop=should_stop) for name in limits}
-    helpful = {name: value for name, value in least.items() if value is not None}
-    missed = [value.design for name, value in helpful.items() if value.value <= limits[name]]
+    case = _Case(job=job, space=space, limits=limits, least=LeastValues(space, should_stop))
+    answer = _answer(case)
+    return evaluate(job, space.all_layouts.take(slice(0))) if case.least.was_stopped else answer
+
+
+def _answer(case: _Case) -> Infeasibility | Evaluation:
+    """The answer for a job with layouts that fit memory; of no use where the search for least values was stopped."""
+    limits, least = case.limits, case.least
+    values = [least.of(name, tuple(limits)) for name in limits or WITHOUT_LIMITS]
+    helpful = [value for value in values if value is not None]
+    missed = [value.design.plans for value in helpful if _is_kept(value, limits)]
     if missed:
-        return evaluate(job, PlanTable.concatenate([design.plans for design in missed]))
-    if not helpful:
-        return _several_conflicts(job, space, should_stop)
+        return evaluate(case.job, PlanTable.concatenate(missed))
+    if helpful:
+        return _one_conflict(case, helpful)
+    return _several_conflicts(case) if least.can_keep(()) else _no_possible_design(case)
+
+
+def _is_kept(least: LeastValue, limits: Mapping[str, float]) -> bool:
+    return least.name not in limits or least.value <= limits[least.name]
+
+
+def _one_conflict(case: _Case, helpful: list[LeastValue]) -> Infeasibility:
+    """There are limits of which any one is enough to give way: proposes to change each of them alone."""
     return Infeasibility(
-        conflict=_conflict(job, space, helpful, limits),
-        reasons=tuple(_reason(job, value, limits) for value in helpful.values()),
-        proof=_proof(job, space, limits),
+        conflict=_minimal_conflict(case, tuple(case.limits)),
+        reasons=tuple(_reason(case, value) for value in helpful),
+        proof=_proof(case),
         relaxations=tuple(
-            _relaxation(job, value)
-            for value in sorted(helpful.values(), key=lambda value: value.value / limits[value.name])
+            Relaxation(
+                limits={value.name: value.proposed_limit},
+                example=design_at(case.job, value.design, 0, NO_ID),
+            )
+            for value in sorted(helpful, key=lambda value: value.value / case.limits[value.name])
         ),
     )
 
 
-def _conflict(
-    job: Job, space: Space, helpful: dict[str, LeastValue], limits: dict[str, float]
-) -> tuple[str, ...]:
-    """Limits at fault: those of which one is enough to give way, and the partner they clash with."""
-    if len(helpful) > 1:
-        return tuple(name for name in limits if name in helpful)
-    (name,) = helpful
-    alone = with_limits(job, {name: limits[name]})
-    if (without_others := least_value(alone, name)) and without_others.value <= limits[name]:
-        needs = {other: getattr(space.bounds, other)[space.bounds.fits_memory] for other in limits}
-        by_bounds = conflicting_limits(needs, limits)
-        return by_bounds if name in by_bounds and len(by_bounds) > 1 else tuple(limits)
-    return (name,)
+def _minimal_conflict(case: _Case, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Limits among these that no design keeps together, though some design keeps any choice that leaves one out."""
+    conflict = case.conflict_at_bounds(names) or names
+    for name in conflict:
+        rest = tuple(other for other in conflict if other != name)
+        if not case.least.can_keep(rest):
+            conflict = rest
+    return conflict
 
 
-def _reason(job: Job, least: LeastValue, limits: dict[str, float]) -> str:
-    name = least.name
-    others = ", ".join(f"{other} = {limit:,.6g}" for other, limit in limits.items() if other != name)
-    kept = f" among designs that keep {others}" if others else ""
-    free = least_value(with_limits(job, {name: limits[name]}), name) if others else None
-    alone = ""
-    if free is not None and free.value < least.value * (1.0 - 1e-6):
-        alone = f"; without the other limits it is {free.value:,.6g}"
-    elif free is not None:
-        alone = "; leaving the other limits out does not lower it"
-    return f"{name} = {limits[name]:,.6g} cannot be met: the least{kept} is {least.value:,.6g}{alone}"
-
-
-def _proof(job: Job, space: Space, limits: dict[str, float]) -> str:
-    by_bounds = conflicting_limits(
-        {name: getattr(space.bounds, name)[space.bounds.fits_memory] for name in limits}, limits
+def _reason(case: _Case, value: LeastValue) -> str:
+    name = value.name
+    others = tuple(other for other in case.limits if other != name)
+    kept = f" among designs that keep {case.shown(others)}" if others else ""
+    return (
+        f"{case.shown((name,))} cannot be met: the least{kept} is {value.value:,.6g}"
+        f"{_without_others(case, value) if others else ''}"
     )
-    if by_bounds:
+
+
+def _without_others(case: _Case, value: LeastValue) -> str:
+    free = case.least.of(value.name, ())
+    assert free is not None, "a design that keeps some limits is a design"
+    if free.value < value.value * (1.0 - 1e-6):
+        return f"; without the other limits it is {free.value:,.6g}"
+    return "; leaving the other limits out does not lower it"
+
+
+def _several_conflicts(case: _Case) -> Infeasibility:
+    """No single limit is enough to give way: proposes to change all that the nearest design breaks."""
+    nearest = case.least.nearest_design()
+    if nearest is None:  # only where it was stopped
+        return _no_possible_design(case)
+    reached = limited_quantities(nearest.plans, nearest.scores, nearest.outcomes)
+    changes = {
+        name: float(reached[name][0]) for name in case.limits if getattr(nearest.excess, name)[0] > 0.0
+    }
+    conflicts = _separate_conflicts(case)
+    together = " and ".join(f"{name} = {value:,.6g}" for name, value in changes.items())
+    return Infeasibility(
+        conflict=tuple(name for conflict in conflicts for name in conflict),
+        reasons=(*(_conflict_reason(case, conflict) for conflict in conflicts), f"the nearest design reaches {together}"),
+        proof=_proof(case),
+        relaxations=(
+            Relaxation(
+                limits={name: rounded_up(value) for name, value in changes.items()},
+                example=design_at(case.job, nearest, 0, NO_ID),
+            ),
+        ),
+    )
+
+
+def _separate_conflicts(case: _Case) -> list[tuple[str, ...]]:
+    """Minimal conflicts without a limit in common, until the limits that are left can be kept together."""
+    conflicts: list[tuple[str, ...]] = []
+    rest = tuple(case.limits)
+    while rest and not case.least.can_keep(rest) and not case.least.was_stopped:
+        conflicts.append(_minimal_conflict(case, rest))
+        rest = tuple(name for name in rest if name not in conflicts[-1])
+    return conflicts
+
+
+def _conflict_reason(case: _Case, conflict: tuple[str, ...]) -> str:
+    least = case.least.of(conflict[0], ())
+    if len(conflict) > 1 or least is None:
+        return f"no design keeps {case.shown(conflict)} together"
+    return f"{case.shown(conflict)} cannot be met: the least of all designs is {least.value:,.6g}"
+
+
+def _proof(case: _Case) -> str:
+    num_layouts = len(case.space.all_layouts)
+    if by_bounds := case.conflict_at_bounds(tuple(case.limits)):
         return (
-            f"CP-SAT: no layout of {len(space.all_layouts):,} keeps {' and '.join(by_bounds)} even at the bounds that no "
+            f"CP-SAT: no layout of {num_layouts:,} keeps {' and '.join(by_bounds)} even at the bounds that no "
             "simulation beats"
         )
     return (
-        f"exhaustion: of {len(space.all_layouts):,} layouts, all {int(space.is_kept.sum()):,} whose bounds admit the "
+        f"exhaustion: of {num_layouts:,} layouts, all {int(case.space.is_kept.sum()):,} whose bounds admit the "
         "limits were simulated"
     )
 
 
-def _relaxation(job: Job, least: LeastValue) -> Relaxation:
-    return Relaxation(
-        limits={least.name: least.proposed_limit}, example=design_at(job, least.design, 0, NO_ID)
-    )
-
-
-def _several_conflicts(job: Job, space: Space, should_stop: Stop) -> Infeasibility:
-    """No single limit is at fault: proposes to change all that the nearest design breaks."""
-    limits = set_limits(job)
-    nearest = nearest_design(job, space, should_stop=should_stop)
-    assert nearest is not None
-    design = design_at(job, nearest, 0, NO_ID)
-    reached = {
-        "budget_usd": design.cost_usd,
-        "deadline_days": design.time_to_train_days,
-        "power_w": design.peak_power_w,
-        "num_gpus": float(design.plan.num_gpus),
-        "carbon_kgco2e": design.carbon_kgco2e,
-    }
-    changes = {name: rounded_up(reached[name]) for name, limit in limits.items() if reached[name] > limit}
+def _no_possible_design(case: _Case) -> Infeasibility:
+    """No limit is at fault: what fits the accelerators' memory breaks something that no limit can change."""
+    layouts = case.space.all_layouts.take(case.space.bounds.fits_memory).take(slice(FIRST_ROUND))
+    excess = evaluate(case.job, cross_run_knobs(case.job, layouts)).excess
+    broken = tuple(name for name in ("host_memory", "progress") if (getattr(excess, name) > 0.0).any())
     return Infeasibility(
-        conflict=tuple(changes),
+        conflict=broken,
         reasons=tuple(
-            f"{name} = {limits[name]:,.6g} is exceeded by the nearest design, which reaches {reached[name]:,.6g}"
-            for name in changes
+            f"{rule_text(case.job, name)}; allow other search.checkpoint_schemes, search.with_spares or more splits"
+            for name in broken
         ),
-        proof=_proof(job, space, limits),
-        relaxations=(Relaxation(limits=changes, example=design),),
+        proof="simulation of all designs that fit the memory of the accelerators",
+        relaxations=(),
     )
 
 
 def _no_layout(job: Job) -> Infeasibility:
     ranges = ", ".join(f"{o.accelerator.id} {o.num_gpus.min:,}..{o.num_gpus.max:,}" for o in job.offers)
+    reason = (
+        f"no layout divides {job.workload.model.name} and a batch of {job.workload.global_batch_size:,} sequences over "
+        f"the accelerators on offer ({ranges}); widen offers[].num_gpus or choose a batch with more divisors"
+    )
     return Infeasibility(
-        conflict=("layout",),
-        reasons=(
-            f"no layout divides {job.workload.model.name} and a batch of {job.workload.global_batch_size:,} sequences over "
-            f"the accelerators on offer ({ranges}); widen offers[].num_gpus or choose a batch with more divisors",
-        ),
-        proof="enumeration of all layouts",
-        relaxations=(),
+        conflict=("layout",), reasons=(reason,), proof="enumeration of all layouts", relaxations=()
     )
 
 
 def _no_memory(job: Job, space: Space) -> Infeasibility:
-    count = len(space.all_layouts)
-    assert not kept_by_bounds(job, space.bounds)["memory"].any()
+    reason = (
+        f"{job.workload.model.name} does not fit the memory of the accelerators on offer in any of "
+        f"{len(space.all_layouts):,} layouts; offer more of them or larger ones, or allow more splits (search)"
+    )
     return Infeasibility(
-        conflict=("memory",),
-        reasons=(
-            f"{job.workload.model.name} does not fit the memory of the accelerators on offer in any of {count:,} layouts; "
-            "offer more of them or larger ones, or allow more splits (search)",
-        ),
-        proof="memory of every layout",
-        relaxations=(),
+        conflict=("memory",), reasons=(reason,), proof="memory of every layout", relaxations=()
     )

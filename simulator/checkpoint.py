@@ -7,7 +7,7 @@ and the time to load one. Sources stand at the constants.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from simulator.job import Job
 from simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
 from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, PlanTable
-from simulator.table import Booleans, Floats, Integers, Table
+from simulator.table import Floats, Integers, Table
 
 CHECKPOINT_BYTES = WEIGHT_BYTES + OPTIMIZER_BYTES
 """14 bytes per parameter: 16-bit weights, fp32 master weights, two moments (BLOOM: 2.3 TB for 176 billion)."""
@@ -61,97 +61,125 @@ def checkpoint_costs(
 ) -> CheckpointTable:
     """Returns what a save of each design costs; `offers` holds one row per design."""
     sizes = _Sizes.of(job, plans, offers)
-    store_s = sizes.transfer_s(job.storage.write_bytes_per_s_per_node, job.storage.write_bytes_per_s)
-    read_s = sizes.transfer_s(job.storage.read_bytes_per_s_per_node, job.storage.read_bytes_per_s)
-    peer_s = sizes.gpu_bytes * (NUM_PEER_COPIES - 1) / (offers.network_bytes_per_s * IDLE_NETWORK_FRACTION)
-    peer_commit_s = np.maximum(step_time_s, sizes.copy_s + peer_s)
-    gradient_stall_s = FIXED_STALL_S + _exposed_gradient_copy(sizes, step_time_s, optimizer_s)
-    replay_s = (WINDOW_STEPS - 1) / 2.0 * sizes.node_bytes / REPLAY_BYTES_PER_S
-    is_scheme = {scheme: plans.checkpoint_scheme == scheme.code for scheme in CheckpointScheme}
-    zero = np.zeros(len(plans))
-
-    def choose(values: dict[CheckpointScheme, Floats | float]) -> Floats:
-        return np.select([is_scheme[s] for s in values], [np.broadcast_to(v, zero.shape) for v in values.values()])
-
-    commit_s = choose(
-        {
-            CheckpointScheme.NONE: 0.0,
-            CheckpointScheme.SYNC_SHARDED: 0.0,
-            CheckpointScheme.ASYNC: store_s,
-            CheckpointScheme.IN_MEMORY_PEER: peer_commit_s,
-            CheckpointScheme.GRADIENT_ASSISTED: store_s + replay_s,
-        }
-    )
-    window_s = np.where(is_scheme[CheckpointScheme.GRADIENT_ASSISTED], WINDOW_STEPS * step_time_s, step_time_s)
+    tables = {
+        CheckpointScheme.NONE: _none(sizes),
+        CheckpointScheme.SYNC_SHARDED: _sync_sharded(sizes, step_time_s),
+        CheckpointScheme.ASYNC: _async(sizes, step_time_s),
+        CheckpointScheme.IN_MEMORY_PEER: _in_memory_peer(sizes, step_time_s),
+        CheckpointScheme.GRADIENT_ASSISTED: _gradient_assisted(sizes, step_time_s, optimizer_s),
+    }
     return CheckpointTable(
-        stall_s=choose(
-            {
-                CheckpointScheme.NONE: 0.0,
-                CheckpointScheme.SYNC_SHARDED: FIXED_STALL_S + sizes.copy_s + store_s,
-                CheckpointScheme.ASYNC: FIXED_STALL_S + sizes.copy_s,
-                CheckpointScheme.IN_MEMORY_PEER: PEER_STALL_S,
-                CheckpointScheme.GRADIENT_ASSISTED: gradient_stall_s,
-            }
-        ),
-        commit_s=commit_s,
-        tax_fraction=np.where(commit_s > 0, WRITE_TAX_FRACTION, 0.0),
-        slots=np.ones(len(plans), dtype=np.int64),
-        load_s=choose(
-            {
-                CheckpointScheme.NONE: 0.0,
-                CheckpointScheme.SYNC_SHARDED: read_s,
-                CheckpointScheme.ASYNC: read_s,
-                CheckpointScheme.IN_MEMORY_PEER: sizes.gpu_bytes / offers.network_bytes_per_s,
-                CheckpointScheme.GRADIENT_ASSISTED: read_s,
-            }
-        ),
-        minimum_interval_s=np.where(
-            is_scheme[CheckpointScheme.NONE], NEVER_S, np.maximum(window_s, commit_s)
-        ),
-        host_memory_bytes=choose(
-            {
-                CheckpointScheme.NONE: 0.0,
-                CheckpointScheme.SYNC_SHARDED: sizes.node_bytes,
-                CheckpointScheme.ASYNC: 2.0 * sizes.node_bytes,
-                CheckpointScheme.IN_MEMORY_PEER: 2.0 * NUM_PEER_COPIES * sizes.node_bytes,
-                CheckpointScheme.GRADIENT_ASSISTED: (2.0 + GRADIENT_BYTES / CHECKPOINT_BYTES) * sizes.node_bytes,
-            }
-        ),
-        bytes_per_save=np.where(is_scheme[CheckpointScheme.NONE], 0.0, sizes.total_bytes),
+        **{
+            name: np.choose(
+                plans.checkpoint_scheme, [getattr(tables[scheme], name) for scheme in CheckpointScheme]
+            )
+            for name in CheckpointTable.names()
+        }
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sizes:
-    """Bytes of one save and the time of its copy to host memory, `(n,)`."""
+    """Bytes of one save, and how long its parts travel, `(n,)`."""
 
     total_bytes: Floats
-    gpu_bytes: Floats
     node_bytes: Floats
     copy_s: Floats
-    num_writing_nodes: Floats
+    """From the accelerators to host memory."""
+    store_s: Floats
+    """From host memory to the file system."""
+    read_s: Floats
+    """From the file system."""
+    peer_copy_s: Floats
+    """To the host memory of other nodes, in the background."""
+    peer_read_s: Floats
+    """Back from there."""
 
     @classmethod
     def of(cls, job: Job, plans: PlanTable, offers: OfferTable) -> _Sizes:
+        """Returns the sizes; without a sharded optimizer one replica writes for all."""
         total = np.full(len(plans), CHECKPOINT_BYTES * job.workload.model.num_parameters)
-        is_sharded: Booleans = plans.zero_stage >= 1
-        writers = np.where(is_sharded, plans.num_gpus, plans.num_gpus / plans.data_parallel)
-        gpu_bytes = total / writers
-        nodes = np.maximum(1.0, writers / offers.gpus_per_node)
+        replicas = plans.data_parallel * plans.context_parallel
+        writers = plans.num_gpus / np.where(plans.zero_stage >= 1, 1, replicas)
+        gpu_bytes, node_bytes = total / writers, total / np.maximum(1.0, writers / offers.gpus_per_node)
+        storage, network = job.storage, offers.network_bytes_per_s
         return cls(
             total_bytes=total,
-            gpu_bytes=gpu_bytes,
-            node_bytes=total / nodes,
+            node_bytes=node_bytes,
             copy_s=gpu_bytes / offers.host_copy_bytes_per_s,
-            num_writing_nodes=nodes,
+            store_s=np.maximum(
+                node_bytes / storage.write_bytes_per_s_per_node, total / storage.write_bytes_per_s
+            ),
+            read_s=np.maximum(
+                node_bytes / storage.read_bytes_per_s_per_node, total / storage.read_bytes_per_s
+            ),
+            peer_copy_s=gpu_bytes * (NUM_PEER_COPIES - 1) / (network * IDLE_NETWORK_FRACTION),
+            peer_read_s=gpu_bytes / network,
         )
 
-    def transfer_s(self, node_bytes_per_s: float, storage_bytes_per_s: float) -> Floats:
-        """Time in which the nodes write or read one save through the slower of node and storage."""
-        return np.maximum(self.node_bytes / node_bytes_per_s, self.total_bytes / storage_bytes_per_s)
+
+def _none(sizes: _Sizes) -> CheckpointTable:
+    zero = np.zeros_like(sizes.total_bytes)
+    return CheckpointTable(
+        stall_s=zero,
+        commit_s=zero,
+        tax_fraction=zero,
+        slots=np.ones(len(zero), dtype=np.int64),
+        load_s=zero,
+        minimum_interval_s=np.full_like(zero, NEVER_S),
+        host_memory_bytes=zero,
+        bytes_per_save=zero,
+    )
 
 
-def _exposed_gradient_copy(sizes: _Sizes, step_time_s: Floats, optimizer_s: Floats) -> Floats:
+def _sync_sharded(sizes: _Sizes, step_time_s: Floats) -> CheckpointTable:
+    return replace(
+        _none(sizes),
+        stall_s=FIXED_STALL_S + sizes.copy_s + sizes.store_s,
+        load_s=sizes.read_s,
+        minimum_interval_s=step_time_s,
+        host_memory_bytes=sizes.node_bytes,
+        bytes_per_save=sizes.total_bytes,
+    )
+
+
+def _async(sizes: _Sizes, step_time_s: Floats) -> CheckpointTable:
+    return replace(
+        _sync_sharded(sizes, step_time_s),
+        stall_s=FIXED_STALL_S + sizes.copy_s,
+        commit_s=sizes.store_s,
+        tax_fraction=np.full_like(step_time_s, WRITE_TAX_FRACTION),
+        minimum_interval_s=np.maximum(step_time_s, sizes.store_s),
+        host_memory_bytes=2.0 * sizes.node_bytes,
+    )
+
+
+def _in_memory_peer(sizes: _Sizes, step_time_s: Floats) -> CheckpointTable:
+    """Host memory holds the last save and the one under way, each with the copies of the peers."""
+    commit_s = np.maximum(step_time_s, sizes.copy_s + sizes.peer_copy_s)
+    return replace(
+        _async(sizes, step_time_s),
+        stall_s=np.full_like(step_time_s, PEER_STALL_S),
+        commit_s=commit_s,
+        load_s=sizes.peer_read_s,
+        minimum_interval_s=commit_s,
+        host_memory_bytes=2.0 * NUM_PEER_COPIES * sizes.node_bytes,
+    )
+
+
+def _gradient_assisted(sizes: _Sizes, step_time_s: Floats, optimizer_s: Floats) -> CheckpointTable:
+    replay_s = (WINDOW_STEPS - 1) / 2.0 * sizes.node_bytes / REPLAY_BYTES_PER_S
+    commit_s = sizes.store_s + replay_s
+    return replace(
+        _async(sizes, step_time_s),
+        stall_s=FIXED_STALL_S + _exposed_gradient_copy(sizes.copy_s, step_time_s, optimizer_s),
+        commit_s=commit_s,
+        minimum_interval_s=np.maximum(WINDOW_STEPS * step_time_s, commit_s),
+        host_memory_bytes=(2.0 + GRADIENT_BYTES / CHECKPOINT_BYTES) * sizes.node_bytes,
+    )
+
+
+def _exposed_gradient_copy(copy_s: Floats, step_time_s: Floats, optimizer_s: Floats) -> Floats:
     """What a gradient-assisted save cannot hide (GoCkpt-O: gradients travel behind update and next forward).
 
     s = max(0, T_S - K T_ovl) + sum over i = 2..K of max(0, (i - 1)/K T_G - (t_update + t_forward)),
@@ -159,7 +187,7 @@ def _exposed_gradient_copy(sizes: _Sizes, step_time_s: Floats, optimizer_s: Floa
     """
     overlap_s = step_time_s - optimizer_s
     hidden_per_step_s = optimizer_s + overlap_s / 3.0
-    gradient_copy_s = sizes.copy_s * GRADIENT_BYTES / CHECKPOINT_BYTES
+    gradient_copy_s = copy_s * GRADIENT_BYTES / CHECKPOINT_BYTES
     shares = np.arange(1, WINDOW_STEPS) / WINDOW_STEPS
     exposed = np.maximum(0.0, shares * gradient_copy_s[:, None] - hidden_per_step_s[:, None]).sum(axis=1)
-    return np.maximum(0.0, sizes.copy_s - WINDOW_STEPS * overlap_s) + exposed
+    return np.asarray(np.maximum(0.0, copy_s - WINDOW_STEPS * overlap_s) + exposed)

@@ -40,10 +40,12 @@ class EnergyTable(Table):
     @property
     def total_j(self) -> Floats:
         """Sum of the phases."""
-        return np.sum(list(self.columns().values()), axis=0)
+        return np.asarray(np.sum(list(self.columns().values()), axis=0))
 
 
-def run_energy(job: Job, plans: PlanTable, offers: OfferTable, steps: StepTable, run: RunTable) -> EnergyTable:
+def run_energy(
+    job: Job, plans: PlanTable, offers: OfferTable, steps: StepTable, run: RunTable
+) -> EnergyTable:
     """Returns the energy of each design; `offers` holds one row per design.
 
     Lost work draws what a step draws on average; the slow-down by background saves draws as communication does.
@@ -51,7 +53,11 @@ def run_energy(job: Job, plans: PlanTable, offers: OfferTable, steps: StepTable,
     power = phase_power(job, plans, offers)
     num_steps = job.workload.num_steps
     communication_s = (
-        steps.tensor_comm_s + steps.expert_comm_s + steps.shard_comm_s + steps.pipeline_send_s + steps.gradient_sync_s
+        steps.tensor_comm_s
+        + steps.expert_comm_s
+        + steps.shard_comm_s
+        + steps.pipeline_send_s
+        + steps.gradient_sync_s
     )
     step_parts = {
         "compute_j": num_steps * steps.compute_s * power.compute_w,
@@ -67,5 +73,5 @@ def run_energy(job: Job, plans: PlanTable, offers: OfferTable, steps: StepTable,
         checkpoint_j=stalled_s * power.stalled_w + run.checkpoint_tax_s * power.communication_w,
         lost_work_j=run.lost_work_s * step_w,
         restart_j=(run.restart_s + run.initialization_s) * power.stalled_w,
-        spare_j=run.wall_time_s * power.spares_w,
+        spare_j=np.where(plans.num_spare_nodes > 0, run.wall_time_s, 0.0) * power.spares_w,
     )

@@ -115,8 +115,8 @@ class Fabric(Record):
     """Link whose measured efficiency and latency apply; `capplan catalog links` lists them."""
     oversubscription: float = Field(default=1.0, ge=1.0, le=64.0)
     """Ratio of node bandwidth to bandwidth through the core; 1: full bisection."""
-    switch_ports: PositiveInt = 64
-    """Ports of one switch."""
+    switch_ports: int = Field(default=64, ge=4, le=100_000)
+    """Ports of one switch; half of them lead up in a fat tree."""
     switch_power_w: float = Field(default=747.0, ge=0)
     """Typical power of one switch with passive copper (NVIDIA QM9700, 64 ports of NDR InfiniBand: 747 W)."""
     optic_power_w: float = Field(default=15.0, ge=0)

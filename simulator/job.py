@@ -248,7 +248,7 @@ class Job(Record):
     """What a design must not exceed."""
     objectives: tuple[Objective, ...] = (Objective.TIME, Objective.COST, Objective.CARBON)
     """What is made small."""
-    preference: dict[Objective, PositiveFloat] = {}
+    preference: dict[Objective, PositiveFloat] = Field(default={})
     """Weight of each objective in the recommendation; left out: 1."""
     reliability: Reliability
     """Failures, restarts and stragglers."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.hardware import Precision
 from simulator.job import Job, Offer
@@ -42,17 +44,14 @@ class OfferTable(Table):
     def from_job(cls, job: Job) -> Self:
         """Returns one row for each offer of the job."""
         rows = [_row(offer) for offer in job.offers]
-        return cls(
-            **{
-                name: np.array(
-                    [row[name] for row in rows], dtype=np.int64 if name in _COUNTS else np.float64
-                )
-                for name in cls.names()
-            }
-        )
+        return cls(**{name: _column([row[name] for row in rows], name) for name in cls.names()})
 
 
 _COUNTS = ("gpus_per_node", "link_domain_size", "switch_ports")
+
+
+def _column(values: Sequence[float | list[float]], name: str) -> NDArray[Any]:
+    return np.array(values, dtype=np.int64 if name in _COUNTS else np.float64)
 
 
 def _row(offer: Offer) -> dict[str, float | list[float]]:

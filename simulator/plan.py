@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from simulator.hardware import Precision
@@ -75,9 +76,7 @@ class Plan(Record):
 
     @model_validator(mode="after")
     def _degrees_multiply_to_the_gpus(self) -> Self:
-        product = (
-            self.tensor_parallel * self.pipeline_parallel * self.context_parallel * self.data_parallel
-        )
+        product = self.tensor_parallel * self.pipeline_parallel * self.context_parallel * self.data_parallel
         if product != self.num_gpus:
             raise ValueError(
                 f"tensor_parallel x pipeline_parallel x context_parallel x data_parallel ({product}) "
@@ -110,11 +109,7 @@ class PlanTable(Table):
     @classmethod
     def from_plans(cls, plans: Sequence[Plan]) -> Self:
         """Returns the plans as a table, one row each."""
-        columns = {}
-        for name in cls.names():
-            values = [_to_number(getattr(plan, name)) for plan in plans]
-            columns[name] = np.array(values, dtype=np.float64 if name in _FLOAT_COLUMNS else np.int64)
-        return cls(**columns)
+        return cls(**{name: _column([getattr(plan, name) for plan in plans], name) for name in cls.names()})
 
     def plan(self, row: int) -> Plan:
         """Returns one row as a `Plan`; raises `pydantic.ValidationError` when the layout is impossible."""
@@ -133,6 +128,11 @@ _CHOICES: dict[str, type[Choice]] = {
     "checkpoint_scheme": CheckpointScheme,
 }
 _FLOAT_COLUMNS = ("checkpoint_interval_s", "power_cap_fraction")
+
+
+def _column(values: Sequence[object], name: str) -> NDArray[Any]:
+    dtype = np.float64 if name in _FLOAT_COLUMNS else np.int64
+    return np.array([_to_number(value) for value in values], dtype=dtype)
 
 
 def _to_number(value: object) -> float:

@@ -39,15 +39,18 @@ PHASE_FRACTIONS = PhaseFractions()
 CAP_EXPONENT = 2.0
 """Clock loss under a power cap: time grows by ((f - idle)/(cap - idle))^(1/2); range of the exponent 1.3-3
 (power-cap traces of Zeus, NSDI 2023)."""
-SPARE_FRACTION = 0.0
-"""A spare accelerator idles."""
+
+_LEAST_ROOM = 1e-3
+"""Share of the TDP that a cap below the idle power leaves for computing: next to nothing, but not less."""
+_ROUNDING = 1e-9
+"""Tiers by which the logarithm of a full tree may come out too large."""
 
 
 def slowdown_under_cap(offers: OfferTable, cap_fraction: Floats) -> Floats:
     """Returns by how much dense compute takes longer under a power cap, `(n,)`, 1 for no effect."""
     idle = offers.idle_power_w / offers.thermal_design_power_w
-    room = np.maximum(cap_fraction - idle, 1e-3)
-    return np.maximum(1.0, (PHASE_FRACTIONS.compute - idle) / room) ** (1.0 / CAP_EXPONENT)
+    room = np.maximum(cap_fraction - idle, _LEAST_ROOM)
+    return np.asarray(np.maximum(1.0, (PHASE_FRACTIONS.compute - idle) / room) ** (1.0 / CAP_EXPONENT))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +69,7 @@ class PhasePower:
 def phase_power(job: Job, plans: PlanTable, offers: OfferTable) -> PhasePower:
     """Returns the power that the facility draws in each phase; the fabric and storage are part of every phase."""
     nodes = plans.num_gpus / offers.gpus_per_node
-    shared_w = nodes * offers.gpus_per_node * fabric_power_per_gpu(plans, offers) + job.storage.capacity_power_w
+    shared_w = plans.num_gpus * fabric_power_per_gpu(plans, offers) + job.storage.capacity_power_w
     pue = job.site.power_usage_effectiveness
 
     def facility(fraction: float) -> Floats:
@@ -100,10 +103,10 @@ def fabric_tiers(plans: PlanTable, offers: OfferTable) -> Integers:
 
     T tiers of k-port switches join 2 (k/2)^T ports.
     """
-    half = offers.switch_ports / 2.0
-    tiers = np.ceil(np.log(np.maximum(plans.num_gpus, 2) / 2.0) / np.log(half))
+    tiers = np.log(np.maximum(plans.num_gpus, 2) / 2.0) / np.log(offers.switch_ports / 2.0)
+    whole_tiers = np.ceil(tiers - _ROUNDING)
     within_domain = plans.num_gpus <= offers.link_domain_size
-    return np.where(within_domain, 0, np.maximum(1, tiers)).astype(np.int64)
+    return np.where(within_domain, 0, np.maximum(1, whole_tiers)).astype(np.int64)
 
 
 def fabric_power_per_gpu(plans: PlanTable, offers: OfferTable) -> Floats:

@@ -54,7 +54,7 @@ class ReplicaGroup:
 
     @classmethod
     def _of(cls, rank: Rank, stride: Integers, size: Integers) -> Self:
-        columns = {name: column[:, None] for name, column in rank.links.columns().items()}
+        columns: dict[str, Floats] = {name: getattr(rank.links, name)[:, None] for name in LinkConstants.names()}
         return cls(
             size=size[:, None].astype(np.float64),
             members_per_domain=members_in_domain(rank, stride, size)[:, None],

@@ -14,23 +14,14 @@ from scipy.special import pdtrc, pdtrik
 from simulator.checkpoint import CheckpointTable
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, PlanTable
-from simulator.run_events import (
-    BackPressure,
-    RunReplications,
-    expected_goodput,
-    expected_ledger,
-    optimal_interval_s,
-    simulate_runs,
-)
+from simulator.run_columns import BackPressure, RunColumns
+from simulator.run_events import RunReplications, expected_ledger, optimal_interval_s, simulate_runs
 from simulator.step import StepTable
 from simulator.table import Booleans, Floats, Integers, Table
 from simulator.units import DAY
 
-
 GPUS_PER_COUNTED_NODE = 8.0
 """Published failure rates count nodes of eight accelerators; a larger or smaller node fails in proportion."""
-
-
 SPARE_CONFIDENCE = 0.99
 """Share of failures that `sufficient_spare_nodes` covers."""
 
@@ -68,34 +59,11 @@ class RunTable(Table):
     """False where failures come faster than work can be saved: every time is infinite then."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _RunInputs:
-    """Arguments of the run, `(n,)`."""
-
-    mtbf_s: Floats
-    interval_s: Floats
-    restart_s: Floats
-    slowdown: Floats
-
-
-def expected_run(
-    job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable
-) -> RunTable:
+def expected_run(job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable) -> RunTable:
     """Returns the expected run of each design."""
-    inputs = _inputs(job, plans, checkpoints)
     work_s = job.workload.num_steps * steps.step_time_s
-    ledger = expected_ledger(
-        work_s=work_s * inputs.slowdown,
-        mtbf_s=inputs.mtbf_s,
-        interval_s=inputs.interval_s,
-        stall_s=checkpoints.stall_s,
-        commit_s=checkpoints.commit_s,
-        tax_fraction=checkpoints.tax_fraction,
-        slots=checkpoints.slots,
-        policy=np.full(len(plans), BackPressure.SKIP),
-        restart_s=inputs.restart_s,
-    )
-    initialization_s = np.full(len(plans), first_start_s(job))
+    columns = _run_columns(job, plans, checkpoints, work_s * job.reliability.straggler_slowdown)
+    ledger = expected_ledger(**columns)
     parts = {
         "productive_s": work_s,
         "straggler_s": ledger.productive_s - work_s,
@@ -104,16 +72,16 @@ def expected_run(
         "backpressure_wait_s": ledger.backpressure_wait_s,
         "lost_work_s": ledger.lost_work_s,
         "restart_s": ledger.restart_s,
-        "initialization_s": initialization_s,
+        "initialization_s": np.full(len(plans), first_start_s(job)),
     }
-    wall_time_s = np.sum(list(parts.values()), axis=0)
+    wall_time_s = np.asarray(np.sum(list(parts.values()), axis=0))
     return RunTable(
         wall_time_s=wall_time_s,
         **parts,
         goodput_fraction=work_s / wall_time_s,
         num_failures=ledger.num_failures,
-        mtbf_s=inputs.mtbf_s,
-        checkpoint_interval_s=inputs.interval_s,
+        mtbf_s=np.asarray(columns["mtbf_s"]),
+        checkpoint_interval_s=np.asarray(columns["interval_s"]),
         makes_progress=np.isfinite(wall_time_s),
     )
 
@@ -131,22 +99,10 @@ def replicate_runs(
 
     The straggler slow-down of a replication is drawn from the fleet's distribution instead of its mean.
     """
-    inputs = _inputs(job, plans, checkpoints)
-    work_s = job.workload.num_steps * steps.step_time_s
     slowdowns = _straggler_slowdowns(job, num_replications, seed)
-    return simulate_runs(
-        work_s=work_s[:, None] * slowdowns,
-        mtbf_s=inputs.mtbf_s,
-        interval_s=inputs.interval_s,
-        stall_s=checkpoints.stall_s,
-        commit_s=checkpoints.commit_s,
-        tax_fraction=checkpoints.tax_fraction,
-        slots=checkpoints.slots,
-        policy=np.full(len(plans), BackPressure.SKIP),
-        restart_s=inputs.restart_s,
-        num_replications=num_replications,
-        seed=seed,
-    )
+    work_s = (job.workload.num_steps * steps.step_time_s)[:, None] * slowdowns
+    columns = _run_columns(job, plans, checkpoints, work_s)
+    return simulate_runs(**columns, num_replications=num_replications, seed=seed)
 
 
 def _straggler_slowdowns(job: Job, num_replications: int, seed: int) -> Floats:
@@ -157,9 +113,26 @@ def _straggler_slowdowns(job: Job, num_replications: int, seed: int) -> Floats:
     return 1.0 + np.exp(reliability.straggler_log_mean + reliability.straggler_log_deviation * normal)
 
 
-def _inputs(job: Job, plans: PlanTable, checkpoints: CheckpointTable) -> _RunInputs:
+def _run_columns(job: Job, plans: PlanTable, checkpoints: CheckpointTable, work_s: Floats) -> RunColumns:
+    """Returns what both depths of the run are played with; `work_s` is `(n,)` or `(n, R)`."""
     mtbf_s = mean_time_between_failures_s(job, plans)
     restart_s = _restart_s(job, plans) + checkpoints.load_s
+    return {
+        "work_s": work_s,
+        "mtbf_s": mtbf_s,
+        "interval_s": _interval_s(plans, checkpoints, mtbf_s, restart_s),
+        "stall_s": checkpoints.stall_s,
+        "commit_s": checkpoints.commit_s,
+        "tax_fraction": checkpoints.tax_fraction,
+        "slots": checkpoints.slots,
+        "policy": np.full(len(plans), BackPressure.SKIP),
+        "restart_s": restart_s,
+    }
+
+
+def _interval_s(plans: PlanTable, checkpoints: CheckpointTable, mtbf_s: Floats, restart_s: Floats) -> Floats:
+    """Training time between saves: the plan's, or the one that loses least; infinite without saves."""
+    never_saves = plans.checkpoint_scheme == CheckpointScheme.NONE.code
     best_s = optimal_interval_s(
         mtbf_s=mtbf_s,
         stall_s=checkpoints.stall_s,
@@ -167,18 +140,11 @@ def _inputs(job: Job, plans: PlanTable, checkpoints: CheckpointTable) -> _RunInp
         tax_fraction=checkpoints.tax_fraction,
         slots=checkpoints.slots,
         restart_s=restart_s,
-        minimum_interval_s=np.where(
-            np.isfinite(checkpoints.minimum_interval_s), checkpoints.minimum_interval_s, 1.0
-        ),
+        # What stands where nothing is saved does not matter, but has to be finite.
+        minimum_interval_s=np.where(never_saves, 1.0, checkpoints.minimum_interval_s),
     )
-    never = plans.checkpoint_scheme == CheckpointScheme.NONE.code
     chosen_s = np.where(np.isnan(plans.checkpoint_interval_s), best_s, plans.checkpoint_interval_s)
-    return _RunInputs(
-        mtbf_s=mtbf_s,
-        interval_s=np.where(never, np.inf, np.maximum(chosen_s, checkpoints.minimum_interval_s)),
-        restart_s=restart_s,
-        slowdown=np.full(len(plans), job.reliability.straggler_slowdown),
-    )
+    return np.where(never_saves, np.inf, np.maximum(chosen_s, checkpoints.minimum_interval_s))
 
 
 def first_start_s(job: Job) -> float:

@@ -68,7 +68,7 @@ class SummaryTable(Table):
     peak_power_w: Floats
     """Most that the facility draws."""
     mean_power_w: Floats
-    """Energy over wall time."""
+    """Energy over wall time; NaN for a run that never ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,5 +232,5 @@ def _summary(
         peak_memory_bytes=memory.peak_bytes,
         memory_capacity_bytes=offers.memory_bytes,
         peak_power_w=peak_power(job, plans, offers),
-        mean_power_w=energy.total_j / run.wall_time_s,
+        mean_power_w=np.where(run.makes_progress, energy.total_j, np.nan) / run.wall_time_s,
     )

@@ -25,6 +25,8 @@ INTERVAL_FACTOR = 4.0
 """The interval is searched between the best expected one divided and multiplied by this."""
 LOWEST_CAP = 0.6
 """Lowest power cap where the job names none; below about half the energy rises again (Zeus, NSDI 2023)."""
+CAP_STEP = 0.05
+"""Power caps are set in steps of this share of the TDP."""
 PENALTY = 10.0
 """Loss per share by which limits are exceeded."""
 
@@ -73,7 +75,7 @@ class _Tuner:
             low, high = self._interval_s / INTERVAL_FACTOR, self._interval_s * INTERVAL_FACTOR
             columns["checkpoint_interval_s"] = np.array([self._trial.suggest_float("interval_s", low, high, log=True)])
         if self._caps[0] < self._caps[1]:
-            columns["power_cap_fraction"] = np.array([self._trial.suggest_float("power_cap", *self._caps)])
+            columns["power_cap_fraction"] = np.array([self._trial.suggest_float("power_cap", *self._caps, step=CAP_STEP)])
         return PlanTable(**columns)  # type: ignore[arg-type]
 
     def tell(self, result: Evaluation) -> None:

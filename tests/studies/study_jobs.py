@@ -1,0 +1,45 @@
+"""Which jobs do the tests of the search use? Real ones, cut down so that every design can be evaluated in a second."""
+
+from __future__ import annotations
+
+from constraints.evaluation import Evaluation
+from planner.job_file import parse_job
+from simulator.job import Job, Limits
+from studies.archive import Archive
+from studies.progress import Stop, never_stop
+from studies.study import StudyResult, run_study
+
+
+def small_job(**search: object) -> Job:
+    """Llama 3.1 8B on up to 128 H100 or A100: about three thousand designs."""
+    return parse_job(
+        {
+            "workload": {"model": "llama-3.1-8b", "tokens": 2e11, "sequence_length": 8192, "global_batch_size": 128},
+            "offers": [
+                {"accelerator": "h100-sxm5-80gb", "num_gpus": {"min": 16, "max": 128}, "rent_usd_per_gpu_hour": 2.6},
+                {"accelerator": "a100-sxm4-80gb", "num_gpus": {"min": 16, "max": 128}, "rent_usd_per_gpu_hour": 1.3},
+            ],
+            "site": "us-iowa",
+            "objectives": ["time_to_train", "cost", "carbon"],
+            "search": {"num_refinements": 0, "micro_batch_sizes": [1, 2], "zero_stages": [1, 3], **search},
+        }
+    )
+
+
+def study(job: Job, seed: int = 0, should_stop: Stop = never_stop) -> tuple[StudyResult, list[Evaluation]]:
+    """Runs a study and returns its result and everything that it evaluated."""
+    archive = Archive(job)
+    evaluated: list[Evaluation] = []
+
+    def record(evaluation: Evaluation, stage: str) -> None:
+        assert stage
+        archive.add(evaluation)
+        evaluated.append(evaluation)
+
+    result = run_study(job, archive, record, seed=seed, should_stop=should_stop)
+    return result, evaluated
+
+
+def with_limits(job: Job, limits: dict[str, float]) -> Job:
+    """Returns the job with these limits and no others."""
+    return job.model_copy(update={"limits": Limits.model_validate(limits)})

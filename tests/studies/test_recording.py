@@ -1,0 +1,81 @@
+"""Is every evaluated design written down? The design table and MLflow against what was evaluated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mlflow import MlflowClient
+
+from constraints.evaluation import Evaluation, evaluate
+from constraints.space import pruned_space
+from simulator.errors import TrackingError
+from simulator.job import Job
+from studies import recording
+from studies.archive import Archive
+from studies.design_log import DesignLog, read_designs
+from studies.recording import Recording
+from studies.tracking import StudyTracker
+from tests.studies.study_jobs import small_job
+
+
+@pytest.fixture
+def job() -> Job:
+    return small_job(tensor_parallel=[1, 2], pipeline_parallel=[1], context_parallel=[1])
+
+
+@pytest.fixture
+def designs(job: Job) -> Evaluation:
+    return evaluate(job, pruned_space(job).designs())
+
+
+def record_all(job: Job, designs: Evaluation, folder: Path, uri: str) -> tuple[Recording, Archive, StudyTracker]:
+    archive = Archive(job)
+    with StudyTracker.open(experiment="capplan", run_name="small", tracking_uri=uri) as tracker:
+        with DesignLog(folder / "designs.parquet") as log:
+            record = Recording(job, archive, log, tracker)
+            for start in range(0, len(designs), 100):
+                record.record(designs.take(slice(start, start + 100)), "test")
+            record.finish("FINISHED", {"num_evaluated": float(len(designs))}, [])
+    return record, archive, tracker
+
+
+def test_table_and_runs_hold_every_design_once(job: Job, designs: Evaluation, tmp_path: Path, uri: str) -> None:
+    record, archive, tracker = record_all(job, designs, tmp_path, uri)
+    table = read_designs(tmp_path / "designs.parquet")
+    assert table["design_id"].tolist() == list(range(len(designs)))
+    np.testing.assert_array_equal(table["is_feasible"], designs.is_feasible)
+    np.testing.assert_allclose(table["cost_usd"], designs.scores.cost_usd, rtol=0)
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("capplan")
+    assert experiment is not None
+    of_study = f"tags.`mlflow.parentRunId` = '{tracker.run_id}'"
+    runs = client.search_runs([experiment.experiment_id], of_study, max_results=5000, order_by=["metrics.cost_usd"])
+    assert record.num_design_runs == len(runs) == len(designs)
+    costs = [run.data.metrics["cost_usd"] for run in runs]
+    assert costs == sorted(designs.scores.cost_usd.tolist())
+    on_front = [run.info.run_name for run in runs if run.data.tags["front"] == "true"]
+    assert sorted(on_front) == sorted(f"design {number}" for number in archive.ids.tolist())
+
+
+def test_above_the_stated_number_the_front_has_runs_and_the_table_everything(
+    job: Job, designs: Evaluation, tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MAX_DESIGN_RUNS", 50)
+    record, archive, _ = record_all(job, designs, tmp_path, uri)
+    assert record.num_design_runs == len(archive.ids) < len(designs)
+    assert len(read_designs(tmp_path / "designs.parquet")["design_id"]) == len(designs)
+
+
+def test_a_store_that_fails_in_the_middle_costs_no_design(
+    job: Job, designs: Evaluation, tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise TrackingError("MLflow store x: disk full")
+
+    monkeypatch.setattr(StudyTracker, "log_generation", fail)
+    monkeypatch.setattr(StudyTracker, "log_artifact", fail)
+    record, archive, _ = record_all(job, designs, tmp_path, uri)
+    assert "disk full" in record.failure
+    assert archive.num_evaluated == len(read_designs(tmp_path / "designs.parquet")["design_id"]) == len(designs)
