@@ -106,7 +106,7 @@ def _expert(job: Job, ranks: Integers) -> list[int]:
 def _with_data_parallel(job: Job, index: int, offer: Offer) -> Integers:
     """Rows (offer, t, p, v, c, e, d, micro-batch) whose accelerators lie in the offer's range, `(n, 8)`."""
     batch = job.workload.global_batch_size
-    rows = []
+    rows: list[Integers] = []
     replicas = {b: np.array(divisors(batch // b)) for b in job.search.micro_batch_sizes if batch % b == 0}
     for degrees in allowed_degrees(job, offer):
         split = degrees.tensor * degrees.pipeline * degrees.context

@@ -36,7 +36,8 @@ def _remainder(value: Integers | int, divisor: Integers) -> Floats:
 def _gpu_range(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     low = np.array([offer.num_gpus.min for offer in job.offers])[plans.offer]
     high = np.array([offer.num_gpus.max for offer in job.offers])[plans.offer]
-    return np.maximum(0.0, low / plans.num_gpus - 1.0) + np.maximum(0.0, plans.num_gpus / high - 1.0)
+    too_few, too_many = low / plans.num_gpus - 1.0, plans.num_gpus / high - 1.0
+    return np.asarray(np.maximum(0.0, too_few) + np.maximum(0.0, too_many))
 
 
 def _whole_nodes(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -74,9 +75,8 @@ def _batch(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 def _sequence(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     c, s = plans.context_parallel, job.workload.sequence_length
-    pieces = np.where(c > 1, 2 * c, 1)
-    pieces = pieces * (plans.tensor_parallel if job.workload.has_sequence_parallel else 1)
-    return _remainder(s, pieces)
+    pieces: Integers = np.asarray(np.where(c > 1, 2 * c, 1), dtype=np.int64)
+    return _remainder(s, pieces * plans.tensor_parallel if job.workload.has_sequence_parallel else pieces)
 
 
 def _experts(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:

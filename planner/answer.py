@@ -25,7 +25,7 @@ from planner.recommendation import (
 )
 from planner.uncertainty import uncertainty_of
 from simulator.catalog import catalog_hash
-from simulator.job import Job
+from simulator.job import Algorithm, Job
 from studies.archive import Archive
 from studies.design_log import DesignLog
 from studies.mlflow_session import without_password
@@ -166,7 +166,7 @@ def _chosen_row(job: Job, front: Evaluation) -> int:
 def _algorithm_text(job: Job, result: StudyResult) -> str:
     if result.is_exact:
         text = f"exhaustive search of all {result.space.num_designs:,} designs that the bounds admit"
-    elif result.algorithm.value == "exhaustive":
+    elif result.algorithm is Algorithm.EXHAUSTIVE:
         text = f"exhaustive search, stopped before all {result.space.num_designs:,} designs were evaluated"
     else:
         text = (

@@ -72,6 +72,9 @@ class _Population:
     def advance(self) -> None:
         """Runs one generation."""
         population = self._algorithm.ask()
+        if population is None:  # every child would be a twin of a parent
+            self._stale_generations = STALE_GENERATIONS
+            return
         indices = np.asarray(population.get("X"), dtype=np.int64)
         plans = self._knobs.decode(indices)
         excess = self._knobs.excess(plans)

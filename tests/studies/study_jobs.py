@@ -10,18 +10,24 @@ from studies.progress import Stop, never_stop
 from studies.study import StudyResult, run_study
 
 
-def small_job(**search: object) -> Job:
-    """Llama 3.1 8B on up to 128 H100 or A100: about three thousand designs."""
+def small_job(*, h100_rent: float = 2.6, **search: object) -> Job:
+    """Llama 3.1 8B on up to 128 H100 or A100: about eighteen thousand designs."""
     return parse_job(
         {
             "workload": {"model": "llama-3.1-8b", "tokens": 2e11, "sequence_length": 8192, "global_batch_size": 128},
             "offers": [
-                {"accelerator": "h100-sxm5-80gb", "num_gpus": {"min": 16, "max": 128}, "rent_usd_per_gpu_hour": 2.6},
+                {"accelerator": "h100-sxm5-80gb", "num_gpus": {"min": 16, "max": 128}, "rent_usd_per_gpu_hour": h100_rent},
                 {"accelerator": "a100-sxm4-80gb", "num_gpus": {"min": 16, "max": 128}, "rent_usd_per_gpu_hour": 1.3},
             ],
             "site": "us-iowa",
             "objectives": ["time_to_train", "cost", "carbon"],
-            "search": {"num_refinements": 0, "micro_batch_sizes": [1, 2], "zero_stages": [1, 3], **search},
+            "search": {
+                "num_refinements": 0,
+                "micro_batch_sizes": [1, 2],
+                "zero_stages": [1, 3],
+                "checkpoint_schemes": ["async", "in_memory_peer"],
+                **search,
+            },
         }
     )
 

@@ -1,0 +1,169 @@
+"""Does `recommend` keep its promises? Limits, proofs, records and repeatability, on a job that takes a second."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from planner import Recommendation, recommend
+from planner.output import answer_json
+from simulator.errors import InputError
+from simulator.job import Algorithm, Job
+from studies.design_log import read_designs
+from studies.recording import Recording
+from tests.studies.study_jobs import small_job, with_limits
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def job() -> Job:
+    return small_job(tensor_parallel=[1, 2], context_parallel=[1], num_refinements=4)
+
+
+def answer_to(job: Job, **options: object) -> Recommendation:
+    return recommend(job, **{"tracking": False, "clock": lambda: NOON, **options})  # type: ignore[arg-type]
+
+
+def test_the_recommendation_is_on_the_front_and_keeps_every_limit(job: Job) -> None:
+    answer = answer_to(with_limits(job, {"budget_usd": 50_000.0, "deadline_days": 5.0, "power_w": 2e5}))
+    assert answer.status == "recommended"
+    assert answer.best in answer.front
+    for design in answer.front:
+        assert design.cost_usd <= 50_000.0
+        assert design.time_to_train_days <= 5.0
+        assert design.peak_power_w <= 2e5
+        assert design.peak_memory_bytes <= design.memory_capacity_bytes
+
+
+def test_every_breakdown_sums_to_its_total(job: Job) -> None:
+    for design in answer_to(job).front:
+        assert sum(design.step_seconds.values()) == pytest.approx(design.step_time_s, rel=1e-9)
+        assert sum(design.run_seconds.values()) == pytest.approx(design.time_to_train_days * 86400, rel=1e-9)
+        assert sum(design.cost_parts_usd.values()) == pytest.approx(design.cost_usd, rel=1e-9)
+        assert sum(design.energy_parts_kwh.values()) == pytest.approx(design.energy_kwh, rel=1e-9)
+        assert sum(design.carbon_parts_kgco2e.values()) == pytest.approx(design.carbon_kgco2e, rel=1e-9)
+        assert sum(design.memory_bytes.values()) == pytest.approx(design.peak_memory_bytes, rel=1e-9)
+
+
+def test_evaluated_pruned_and_feasible_designs_add_up(job: Job) -> None:
+    answer = answer_to(with_limits(job, {"budget_usd": 30_000.0}))
+    assert answer.num_feasible <= answer.num_evaluated
+    budget = next(rejection for rejection in answer.rejected if rejection.constraint == "budget_usd")
+    assert "30,000" in budget.rule
+    assert budget.num_after_simulation <= answer.num_evaluated - answer.num_feasible
+
+
+def test_a_budget_that_is_too_small_is_proven_and_the_smallest_one_that_works_does_work(job: Job) -> None:
+    tight = {"budget_usd": 100.0, "deadline_days": 10.0}
+    answer = answer_to(with_limits(job, tight))
+    assert answer.status == "infeasible"
+    assert answer.best is None
+    assert answer.infeasibility is not None
+    assert "budget_usd" in answer.infeasibility.conflict
+    assert "deadline_days = 10" in " ".join(answer.infeasibility.reasons)
+    (relaxation,) = answer.infeasibility.relaxations
+    relaxed = answer_to(with_limits(job, {**tight, **relaxation.limits}))
+    assert relaxed.status == "recommended"
+    # It is the smallest: with 0.1 % less (the limit is rounded up to four digits) nothing is left.
+    less = {name: value * 0.999 for name, value in relaxation.limits.items()}
+    assert answer_to(with_limits(job, {**tight, **less})).status == "infeasible"
+
+
+def test_two_limits_in_conflict_are_both_named_and_each_relaxation_works() -> None:
+    job = small_job(h100_rent=8.0, tensor_parallel=[1, 2], context_parallel=[1])  # H100 fast, A100 cheap
+    fastest = min(answer_to(job).front, key=lambda design: design.time_to_train_days)
+    cheapest = min(answer_to(job).front, key=lambda design: design.cost_usd)
+    limits = {
+        "budget_usd": cheapest.cost_usd * 1.001,
+        "deadline_days": (fastest.time_to_train_days + cheapest.time_to_train_days) / 2,
+    }
+    answer = answer_to(with_limits(job, limits))
+    assert answer.infeasibility is not None
+    assert set(answer.infeasibility.conflict) == {"budget_usd", "deadline_days"}
+    for relaxation in answer.infeasibility.relaxations:
+        assert answer_to(with_limits(job, {**limits, **relaxation.limits})).status == "recommended"
+
+
+def test_nsga2_that_finds_nothing_does_not_claim_a_proof(job: Job) -> None:
+    cheapest = min(answer_to(job).front, key=lambda design: design.cost_usd).cost_usd
+    heuristic = job.model_copy(
+        update={
+            "search": job.search.model_copy(
+                update={"algorithm": Algorithm.NSGA2, "max_evaluations": 8, "population_size": 8, "num_refinements": 0}
+            )
+        }
+    )
+    answer = answer_to(with_limits(heuristic, {"budget_usd": cheapest * 1.0001}))
+    assert answer.status == "recommended"
+    assert answer.best is not None
+    assert answer.best.cost_usd <= cheapest * 1.0001
+
+
+def test_the_same_job_and_seed_give_the_same_bytes(job: Job, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/mlflow.db"
+    first, second = (answer_to(job, seed=3, tracking=True, tracking_uri=store) for _ in range(2))
+    assert answer_json(first) == answer_json(second)
+    assert first.mlflow_run_id != second.mlflow_run_id
+
+
+def test_mlflow_and_the_output_hold_every_evaluated_design(job: Job, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/mlflow.db"
+    answer = answer_to(job, tracking=True, tracking_uri=store, output=tmp_path / "answer", front_format="parquet")
+    table = read_designs(tmp_path / "answer" / "designs.parquet")
+    assert len(table["design_id"]) == answer.num_evaluated == answer.mlflow.num_designs  # type: ignore[union-attr]
+    client = MlflowClient(tracking_uri=store)
+    copy = client.download_artifacts(answer.mlflow_run_id, "designs.parquet", str(tmp_path))
+    assert read_designs(Path(copy))["design_id"].tolist() == table["design_id"].tolist()
+    written = json.loads((tmp_path / "answer" / "recommendation.json").read_text())
+    assert {"recommendation", "front", "rejected", "num_evaluated", "mlflow"} <= set(written)
+    assert written == json.loads(answer_json(answer))
+    assert (tmp_path / "answer" / "front.parquet").exists()
+
+
+def test_an_interrupted_study_answers_with_the_best_so_far(job: Job, tmp_path: Path) -> None:
+    calls = iter(range(1000))
+    store = f"sqlite:///{tmp_path}/mlflow.db"
+    many = job.model_copy(update={"search": job.search.model_copy(update={"algorithm": Algorithm.NSGA2})})
+    answer = answer_to(many, tracking=True, tracking_uri=store, should_stop=lambda: next(calls) >= 3)
+    assert answer.status == "interrupted"
+    assert answer.best is not None
+    run = MlflowClient(tracking_uri=store).get_run(answer.mlflow_run_id)
+    assert run.info.status == "KILLED"
+    assert run.data.metrics["num_evaluated"] == answer.num_evaluated == answer.mlflow.num_designs  # type: ignore[union-attr]
+
+
+def test_an_output_folder_with_an_answer_in_it_is_not_overwritten(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "recommendation.json").write_text("{}")
+    with pytest.raises(InputError, match=r"output = .*holds recommendation\.json already.*choose another folder"):
+        answer_to(job, output=tmp_path)
+    assert (tmp_path / "recommendation.json").read_text() == "{}"
+
+
+def test_preference_moves_the_choice_towards_what_matters(job: Job) -> None:
+    def chosen(preference: dict[str, float]) -> Recommendation:
+        return answer_to(Job.model_validate(job.model_dump() | {"preference": preference}))
+
+    hurried, thrifty = chosen({"time_to_train": 100.0}), chosen({"cost": 100.0})
+    assert hurried.best is not None
+    assert thrifty.best is not None
+    assert hurried.best.time_to_train_days == min(design.time_to_train_days for design in hurried.front)
+    assert thrifty.best.cost_usd == min(design.cost_usd for design in thrifty.front)
+
+
+def test_a_recording_that_fails_is_a_warning_and_the_table_is_kept(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        Recording, "finish", lambda self, *_: (self._log.close(), setattr(self, "failure", "MLflow store x: gone"))
+    )
+    answer = answer_to(job, tracking=True, tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+    (kept,) = (tmp_path / "capplan-studies").glob("*.parquet")
+    assert len(read_designs(kept)["design_id"]) == answer.num_evaluated
+    assert "gone" in answer.warnings[-1]
+    assert kept.name in answer.warnings[-1]

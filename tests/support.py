@@ -1,0 +1,64 @@
+"""Which jobs and plans do the tests of several rooms share? Small ones from the catalogue, changed where a test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from planner.job_file import parse_job
+from simulator.job import Job
+from simulator.plan import PlanTable
+
+H100_RENTED: Mapping[str, object] = {
+    "accelerator": "h100-sxm5-80gb",
+    "num_gpus": {"min": 16, "max": 64},
+    "rent_usd_per_gpu_hour": {"low": 2.0, "mid": 2.5, "high": 4.0},
+}
+H100_BOUGHT: Mapping[str, object] = {
+    "accelerator": "h100-sxm5-80gb",
+    "num_gpus": {"min": 16, "max": 64},
+    "purchase_usd_per_node": {"low": 250e3, "mid": 300e3, "high": 400e3},
+}
+A100_RENTED: Mapping[str, object] = {
+    "accelerator": "a100-sxm4-80gb",
+    "num_gpus": {"min": 16, "max": 64},
+    "rent_usd_per_gpu_hour": 1.3,
+}
+
+
+def job_with(
+    *offers: Mapping[str, object],
+    workload: Mapping[str, object] | None = None,
+    search: Mapping[str, object] | None = None,
+    **fields: object,
+) -> Job:
+    """Returns a job on a few H100 that trains Llama 3.1 8B, with some of its fields replaced.
+
+    Args:
+        *offers: offers as in a job file; left out: H100 for rent.
+        workload: fields of the workload that differ.
+        search: fields of the search that differ.
+        **fields: other fields of a job file, such as `limits`.
+    """
+    trained = {"model": "llama-3.1-8b", "tokens": 5e10, "sequence_length": 8192, "global_batch_size": 64}
+    document: dict[str, object] = {
+        "workload": {**trained, **(workload or {})},
+        "offers": [dict(offer) for offer in offers or (H100_RENTED,)],
+        "site": "us-iowa",
+        "search": {"micro_batch_sizes": [1, 2], "num_refinements": 0, **(search or {})},
+        **fields,
+    }
+    return parse_job(document)
+
+
+def plans_with(*rows: Mapping[str, object]) -> PlanTable:
+    """Returns plans for the first offer, of one node of eight unless a row says otherwise; data parallelism follows."""
+    from simulator.plan import Plan
+
+    plans = []
+    for row in rows:
+        degrees = [int(str(row.get(f"{name}_parallel", 1))) for name in ("tensor", "pipeline", "context")]
+        split = degrees[0] * degrees[1] * degrees[2]
+        num_gpus = int(str(row.get("num_gpus", 8)))
+        columns = {"offer": 0, "num_gpus": num_gpus, "data_parallel": max(1, num_gpus // split), **row}
+        plans.append(Plan.model_validate(columns))
+    return PlanTable.from_plans(plans)
