@@ -27,7 +27,7 @@ def front_rows(values: Floats) -> NDArray[np.intp]:
 
 
 def hypervolume(values: Floats, reference: Floats) -> float:
-    """Returns the volume `(k,)`-space that rows `(n, k)` dominate up to a reference point; rows beyond it add nothing."""
+    """Returns the volume that rows `(n, k)` dominate up to a reference point `(k,)`; rows beyond it add nothing."""
     from moocore import hypervolume as volume
 
     inside = values[(values <= reference).all(axis=1)]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from simulator.compute import KernelConstants, gemm_time_s, memory_bound_time_s
+from simulator.compute import KernelConstants, gemm_time_s, kernel_constants, memory_bound_time_s
 from simulator.hardware import Precision
-from simulator.job import Workload
+from simulator.job import Job, Workload
 from simulator.memory import micro_batch_tokens
-from simulator.network import LinkConstants
+from simulator.network import LinkConstants, link_constants
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
+from simulator.power import slowdown_under_cap
 from simulator.table import Floats
 
 
@@ -27,6 +29,20 @@ class Rank:
     links: LinkConstants
     compute_slowdown: Floats
     """Factor on compute under a power cap."""
+
+    @classmethod
+    def of(cls, job: Job, plans: PlanTable) -> Self:
+        """Returns a rank of every plan of a job, `(n,)`."""
+        table = OfferTable.from_job(job)
+        offers = table.take(plans.offer)
+        return cls(
+            workload=job.workload,
+            plans=plans,
+            offers=offers,
+            kernels=_kernels(job).take(plans.offer * len(Precision) + plans.precision),
+            links=_links(job, table).take(plans.offer),
+            compute_slowdown=slowdown_under_cap(offers, plans.power_cap_fraction),
+        )
 
     @property
     def tokens(self) -> Floats:
@@ -86,3 +102,24 @@ class Rank:
             constants=self.kernels,
             num_kernels=num_kernels,
         )
+
+
+def _kernels(job: Job) -> KernelConstants:
+    """Constants of every offer with every number format, one row each."""
+    pairs = [(offer.accelerator, precision) for offer in job.offers for precision in Precision]
+    return kernel_constants(
+        [accelerator.family for accelerator, _ in pairs],
+        [precision.value for _, precision in pairs],
+        ceiling_fractions=np.array([accelerator.matmul_ceiling_fraction for accelerator, _ in pairs]),
+    )
+
+
+def _links(job: Job, table: OfferTable) -> LinkConstants:
+    """Constants of every offer, one row each."""
+    return link_constants(
+        [offer.accelerator.family for offer in job.offers],
+        [offer.fabric.kind for offer in job.offers],
+        intra_bytes_per_s=table.scale_up_bytes_per_s,
+        inter_bytes_per_s_per_gpu=table.network_bytes_per_s,
+        gpus_per_domain=table.link_domain_size.astype(np.float64),
+    )

@@ -17,15 +17,12 @@ from numpy.typing import NDArray
 
 from simulator.checkpoint import CheckpointTable, checkpoint_costs
 from simulator.chunks import split_layers
-from simulator.compute import kernel_constants
 from simulator.energy import EnergyTable, run_energy
-from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.memory import MemoryTable, peak_memory
-from simulator.network import LinkConstants, link_constants
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
-from simulator.power import peak_power, slowdown_under_cap
+from simulator.power import peak_power
 from simulator.rank import Rank
 from simulator.run import RunTable, expected_run, replicate_runs
 from simulator.run_events import RunReplications
@@ -180,37 +177,7 @@ def _distinct_layouts(plans: PlanTable) -> tuple[NDArray[np.intp], NDArray[np.in
 
 def _price_layouts(job: Job, layouts: PlanTable) -> tuple[StepTable, MemoryTable]:
     chunks = split_layers(job.workload.model, layouts)
-    return simulate_step(_rank(job, layouts), chunks), peak_memory(job.workload, layouts, chunks)
-
-
-def _rank(job: Job, plans: PlanTable) -> Rank:
-    offers = OfferTable.from_job(job).take(plans.offer)
-    pairs = [(offer.accelerator, precision) for offer in job.offers for precision in Precision]
-    kernels = kernel_constants(
-        [accelerator.family for accelerator, _ in pairs],
-        [precision.value for _, precision in pairs],
-        ceiling_fractions=np.array([accelerator.matmul_ceiling_fraction for accelerator, _ in pairs]),
-    )
-    return Rank(
-        workload=job.workload,
-        plans=plans,
-        offers=offers,
-        kernels=kernels.take(plans.offer * len(Precision) + plans.precision),
-        links=_links(job, plans),
-        compute_slowdown=slowdown_under_cap(offers, plans.power_cap_fraction),
-    )
-
-
-def _links(job: Job, plans: PlanTable) -> LinkConstants:
-    table = OfferTable.from_job(job)
-    links = link_constants(
-        [offer.accelerator.family for offer in job.offers],
-        [offer.fabric.kind for offer in job.offers],
-        intra_bytes_per_s=table.scale_up_bytes_per_s,
-        inter_bytes_per_s_per_gpu=table.network_bytes_per_s,
-        gpus_per_domain=table.link_domain_size.astype(np.float64),
-    )
-    return links.take(plans.offer)
+    return simulate_step(Rank.of(job, layouts), chunks), peak_memory(job.workload, layouts, chunks)
 
 
 def _summary(
@@ -234,3 +201,6 @@ def _summary(
         peak_power_w=peak_power(job, plans, offers),
         mean_power_w=np.where(run.makes_progress, energy.total_j, np.nan) / run.wall_time_s,
     )
+
+
+_rank = Rank.of

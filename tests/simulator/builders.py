@@ -1,0 +1,122 @@
+"""Which jobs and plans do the simulator's tests ask about? Typed builders over the catalogue, below the job file."""
+
+from __future__ import annotations
+
+from simulator import catalog
+from simulator.hardware import Precision
+from simulator.job import Estimate, GpuRange, Job, Offer, Workload
+from simulator.model import ModelShape
+from simulator.plan import CheckpointScheme, Plan, PlanTable, Recompute
+from simulator.reliability import RELIABILITY_PRESETS, ReliabilityPreset
+
+H100 = "h100-sxm5-80gb"
+A100 = "a100-sxm4-80gb"
+
+
+def rented(
+    accelerator: str = H100, *, node: str | None = None, fabric: str | None = None, usd: float = 2.0
+) -> Offer:
+    """Returns an offer of 1 to 100,000 rented accelerators with the catalogue's node and fabric."""
+    return Offer(
+        accelerator=catalog.accelerator(accelerator),
+        node=catalog.node(node) if node else catalog.default_node(accelerator),
+        fabric=catalog.fabric(fabric) if fabric else catalog.default_fabric(accelerator),
+        num_gpus=GpuRange(min=1, max=100_000),
+        rent_usd_per_gpu_hour=Estimate(low=usd, mid=usd, high=usd),
+    )
+
+
+def training(
+    model: str | ModelShape = "llama-3.1-8b",
+    *,
+    sequence_length: int = 4096,
+    global_batch_size: int = 512,
+    num_steps: int = 10_000,
+) -> Workload:
+    """Returns a training run of `num_steps` steps with the defaults of today's frameworks."""
+    return Workload(
+        model=catalog.model(model) if isinstance(model, str) else model,
+        tokens=float(num_steps) * global_batch_size * sequence_length,
+        sequence_length=sequence_length,
+        global_batch_size=global_batch_size,
+    )
+
+
+def job_of(
+    workload: Workload | None = None,
+    *offers: Offer,
+    reliability: ReliabilityPreset = "typical",
+    region: str = "us-iowa",
+) -> Job:
+    """Returns a job; without offers it runs on rented H100."""
+    return Job(
+        name="test",
+        workload=workload or training(),
+        offers=offers or (rented(),),
+        site=catalog.site(region),
+        reliability=RELIABILITY_PRESETS[reliability],
+    )
+
+
+def plan_of(
+    *,
+    tensor: int = 1,
+    pipeline: int = 1,
+    virtual: int = 1,
+    context: int = 1,
+    expert: int = 1,
+    data: int = 1,
+    micro_batch: int = 1,
+    recompute: Recompute = Recompute.NONE,
+    zero: int = 1,
+    precision: Precision = Precision.BF16,
+    scheme: CheckpointScheme = CheckpointScheme.ASYNC,
+    spares: int = 0,
+    cap: float = 1.0,
+) -> Plan:
+    """Returns a plan on the first offer whose degrees multiply to its accelerators."""
+    return Plan(
+        offer=0,
+        num_gpus=tensor * pipeline * context * data,
+        num_spare_nodes=spares,
+        tensor_parallel=tensor,
+        pipeline_parallel=pipeline,
+        virtual_pipeline=virtual,
+        context_parallel=context,
+        expert_parallel=expert,
+        data_parallel=data,
+        micro_batch_size=micro_batch,
+        recompute=recompute,
+        zero_stage=zero,
+        precision=precision,
+        checkpoint_scheme=scheme,
+        power_cap_fraction=cap,
+    )
+
+
+def table_of(*plans: Plan) -> PlanTable:
+    """Returns the plans as the table that the simulator takes."""
+    return PlanTable.from_plans(plans)
+
+
+def gpt(
+    *,
+    num_layers: int = 24,
+    hidden_size: int = 2048,
+    num_heads: int = 16,
+    vocabulary_size: int = 51_200,
+    has_tied_embeddings: bool = False,
+) -> ModelShape:
+    """Returns a GPT as in the Megatron-LM papers: f = 4 h, no gate, ordinary attention."""
+    return ModelShape(
+        name="gpt",
+        num_layers=num_layers,
+        hidden_size=hidden_size,
+        num_heads=num_heads,
+        num_kv_heads=num_heads,
+        head_dim=hidden_size // num_heads,
+        ffn_hidden_size=4 * hidden_size,
+        is_gated=False,
+        vocabulary_size=vocabulary_size,
+        has_tied_embeddings=has_tied_embeddings,
+    )

@@ -1,0 +1,237 @@
+"""Is memory what the papers' formulas give, and is the most loaded stage found?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator import catalog
+from simulator.chunks import chunk_weights, split_layers
+from simulator.job import Workload
+from simulator.memory import (
+    FRAMEWORK_BYTES,
+    MemoryTable,
+    _Stage,
+    _stage_memory,
+    in_flight_chunks,
+    num_micro_batches,
+    peak_memory,
+)
+from simulator.pipeline import play_pipelines
+from simulator.plan import Plan, Recompute
+from tests.simulator.builders import gpt, plan_of, table_of, training
+
+
+def memory_of(workload: Workload, *plans: Plan) -> MemoryTable:
+    table = table_of(*plans)
+    return peak_memory(workload, table, split_layers(workload.model, table))
+
+
+def states_bytes(memory: MemoryTable) -> float:
+    return float((memory.weights_bytes + memory.gradients_bytes + memory.optimizer_bytes)[0])
+
+
+# One stage and one micro-batch, so that every layer is held once.
+LAYERS, S, B, H, A = 24, 2048, 2, 2048, 16
+UNFUSED = training(gpt(), sequence_length=S, global_batch_size=B).model_copy(update={"attention": "unfused"})
+PLAIN = UNFUSED.model_copy(update={"has_sequence_parallel": False})
+SBH, SCORES = S * B * H, 5 * A * S / H
+
+
+class TestActivations:
+    """Korthikanti et al., arXiv 2205.05198, table 2, less the dropout masks of 2 s b h outside of attention."""
+
+    @pytest.mark.parametrize("t", [1, 2, 4, 8])
+    def test_tensor_and_sequence_parallelism_split_all_of_a_layer(self, t: int) -> None:
+        memory = memory_of(UNFUSED, plan_of(tensor=t, micro_batch=B))
+        assert memory.activations_bytes == pytest.approx(LAYERS * SBH / t * (34 - 2 + SCORES), rel=1e-12)
+
+    @pytest.mark.parametrize("t", [1, 2, 4, 8])
+    def test_tensor_parallelism_alone_leaves_norms_and_residuals_whole(self, t: int) -> None:
+        memory = memory_of(PLAIN, plan_of(tensor=t, micro_batch=B))
+        assert memory.activations_bytes == pytest.approx(
+            LAYERS * SBH * (10 - 2 + 24 / t + SCORES / t), rel=1e-12
+        )
+
+    def test_selective_recomputation_keeps_no_scores_but_those_of_the_layer_at_work(self) -> None:
+        memory = memory_of(UNFUSED, plan_of(tensor=4, micro_batch=B, recompute=Recompute.SELECTIVE))
+        assert memory.activations_bytes == pytest.approx(SBH / 4 * (LAYERS * 32 + SCORES), rel=1e-12)
+
+    def test_full_recomputation_keeps_layer_inputs_and_the_layer_at_work(self) -> None:
+        memory = memory_of(PLAIN, plan_of(tensor=4, micro_batch=B, recompute=Recompute.FULL))
+        at_work = 8 + 24 / 4 + SCORES / 4
+        assert memory.activations_bytes == pytest.approx(SBH * (2 * LAYERS + at_work), rel=1e-12)
+
+    def test_fused_attention_keeps_no_scores(self) -> None:
+        fused = UNFUSED.model_copy(update={"attention": "flash"})
+        memory = memory_of(fused, plan_of(micro_batch=B))
+        assert memory.activations_bytes == pytest.approx(LAYERS * SBH * 32, rel=1e-12)
+
+    def test_a_gated_block_with_grouped_heads_keeps_three_wide_tensors_and_few_keys(self) -> None:
+        # Llama 3.1 8B: 4 h of inputs, h of queries, 2 h/4 of keys and values, h before the output, 3 f; 2 bytes each.
+        workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=1)
+        width = 4 * 4096 + 4096 + 2 * 1024 + 4096 + 3 * 14336
+        assert memory_of(workload, plan_of()).activations_bytes == pytest.approx(32 * 4096 * 2 * width)
+
+    def test_more_ranks_than_key_value_heads_hold_copies_of_them(self) -> None:
+        workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=1)
+        eight, sixteen = (
+            memory_of(workload, plan_of(tensor=t)).activations_bytes[0] * t / (32 * 4096 * 2) for t in (8, 16)
+        )
+        assert sixteen - eight == pytest.approx(2 * 1024)  # 16 instead of 8 heads of keys and values
+
+    def test_context_parallelism_splits_everything_by_sequence(self) -> None:
+        workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=1)
+        one, four = (memory_of(workload, plan_of(context=c)) for c in (1, 4))
+        assert four.activations_bytes == pytest.approx(one.activations_bytes / 4)
+        assert four.logits_bytes == pytest.approx(one.logits_bytes / 4)
+
+    def test_each_token_is_kept_once_for_each_of_its_experts(self) -> None:
+        workload = training("mixtral-8x7b", sequence_length=4096, global_batch_size=1)
+        dense = memory_of(
+            workload.model_copy(update={"model": workload.model.model_copy(update={"experts": None})}),
+            plan_of(),
+        )
+        routed = memory_of(workload, plan_of())
+        # Top 2: a second feed-forward block of 3 f, and for both experts a copy of h there and back.
+        extra = 3 * 14336 + 2 * 2 * 4096
+        assert (routed.activations_bytes - dense.activations_bytes)[0] == pytest.approx(32 * 4096 * 2 * extra)
+
+
+class TestStates:
+    @pytest.mark.parametrize(("stage", "gigabytes"), [(0, 120), (1, 31.4), (2, 16.6), (3, 1.9)])
+    def test_zero_stages_need_the_published_bytes(self, stage: int, gigabytes: float) -> None:
+        # Rajbhandari et al., arXiv 1910.02054, figure 1: 7.5 billion weights on 64 GPUs, 16-bit gradients.
+        workload = training("megatron-7.5b", global_batch_size=64).model_copy(update={"gradient_bytes": 2})
+        scale = 7.5e9 / workload.model.num_parameters
+        memory = memory_of(workload, plan_of(data=64, zero=stage))
+        assert states_bytes(memory) * scale / 1e9 == pytest.approx(
+            gigabytes, abs=0.05
+        )  # one decimal is printed
+
+    @pytest.mark.parametrize(("d", "c"), [(1, 1), (8, 1), (4, 2)])
+    def test_a_distributed_optimizer_needs_6_and_12_over_dc_bytes_per_weight(self, d: int, c: int) -> None:
+        # Megatron-LM's table: 18 bytes without, 6 + 12/(d c) with it, for fp32 gradients.
+        workload = training(global_batch_size=d)
+        weights = workload.model.num_parameters
+        memory = memory_of(workload, plan_of(data=d, context=c))
+        assert states_bytes(memory) == pytest.approx(weights * (6 + 12 / (d * c)))
+
+    def test_experts_are_shared_out_over_their_own_replicas(self) -> None:
+        workload = training("mixtral-8x7b", global_batch_size=16)
+        model = workload.model
+        routed = 32 * 8 * model.expert_parameters
+        memory = memory_of(workload, plan_of(tensor=2, expert=4, data=16, zero=1))
+        # 16 replicas of a half of the shared weights; 16 x 2 / 4 = 8 replicas of a quarter of the routed ones.
+        optimizer = 12 * ((model.num_parameters - routed) / 2 / 16 + routed / 4 / 8)
+        assert memory.optimizer_bytes == pytest.approx(optimizer)
+
+    def test_fully_sharded_weights_need_room_for_the_two_layers_at_work(self) -> None:
+        model = gpt(vocabulary_size=8)
+        one, eight = (
+            memory_of(training(model, global_batch_size=8), plan_of(data=d, zero=3)) for d in (1, 8)
+        )
+        assert eight.weights_bytes == pytest.approx(one.weights_bytes / 8)
+        allocated = eight.peak_bytes - eight.overhead_bytes
+        gathered = (eight.overhead_bytes - FRAMEWORK_BYTES - allocated * 6 / 94) * 94 / 100
+        assert gathered == pytest.approx(2 * 2 * 12 * 2048**2, rel=1e-3)  # two layers of 12 h^2 in 16 bits
+
+    def test_logits_are_kept_in_16_and_32_bits_on_the_last_stage(self) -> None:
+        workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=8)
+        memory = memory_of(workload, plan_of(tensor=4, data=8, recompute=Recompute.FULL))
+        assert memory.logits_bytes == pytest.approx(6 * 8192 * 128_256 / 4)
+
+
+class TestStages:
+    @pytest.mark.parametrize("virtual", [1, 2, 4])
+    @pytest.mark.parametrize("stages", [1, 2, 4, 8])
+    def test_activations_in_flight_are_those_of_the_played_pipeline(self, stages: int, virtual: int) -> None:
+        workload = training(gpt(num_layers=32), global_batch_size=16)
+        table = table_of(plan_of(pipeline=stages, virtual=virtual if stages > 1 else 1))
+        num_chunks = int(table.pipeline_parallel[0] * table.virtual_pipeline[0])
+        ones, zeros = np.ones((1, num_chunks)), np.zeros((1, num_chunks))
+        played = play_pipelines(
+            num_stages=table.pipeline_parallel,
+            num_chunks_per_stage=table.virtual_pipeline,
+            num_micro_batches=num_micro_batches(workload, table),
+            chunk_forward_s=ones,
+            chunk_backward_s=2 * ones,
+            send_s=np.zeros(1),
+            send_blocks_sender=np.zeros(1, dtype=np.bool_),
+            gradient_sync_s=zeros,
+            parameter_gather_s=zeros,
+            num_overlap_buckets=np.zeros(1, dtype=np.int64),
+        )
+        counted = [in_flight_chunks(workload, table, np.array([stage]))[0] for stage in range(stages)]
+        assert counted == played.peak_in_flight[0].tolist()
+
+    @pytest.mark.parametrize(("p", "v"), [(4, 2), (8, 6), (16, 8)])
+    def test_interleaving_holds_the_published_share_more(self, p: int, v: int) -> None:
+        # Korthikanti et al., arXiv 2205.05198, section 4.2.3: L s b h (1 + (p - 1)/(p v)) on the first stage.
+        workload = training(gpt(num_layers=p * v), global_batch_size=4 * p)
+        table = table_of(plan_of(pipeline=p, virtual=v))
+        in_flight = in_flight_chunks(workload, table, np.array([0]))[0]
+        assert in_flight / (p * v) == pytest.approx(1 + (p - 1) / (p * v))
+
+    @pytest.mark.parametrize(
+        ("name", "plan"),
+        [
+            ("bloom-176b", plan_of(tensor=4, pipeline=12, data=8, recompute=Recompute.FULL)),
+            ("llama-3.1-405b", plan_of(tensor=8, pipeline=16, data=4)),
+            ("llama-3.1-405b", plan_of(tensor=8, pipeline=16, virtual=8, data=4)),
+            ("llama-3.1-8b", plan_of(pipeline=4, data=8, recompute=Recompute.FULL)),
+            ("deepseek-v2-lite", plan_of(pipeline=9, expert=8, data=8)),
+            ("deepseek-v3", plan_of(tensor=2, pipeline=9, expert=16, data=16, recompute=Recompute.FULL)),
+            ("gpt3-175b", plan_of(tensor=8, pipeline=8, virtual=6, data=2, recompute=Recompute.SELECTIVE)),
+        ],
+    )
+    def test_no_other_stage_needs_more_than_the_one_that_is_reported(self, name: str, plan: Plan) -> None:
+        workload, table = training(name, global_batch_size=1024), table_of(plan)
+        chunks = split_layers(workload.model, table)
+        weights = chunk_weights(workload.model, table, chunks)
+        by_stage = [
+            _stage_memory(workload, table, _Stage.of(chunks, weights, np.array([stage]))).peak_bytes[0]
+            for stage in range(plan.pipeline_parallel)
+        ]
+        assert peak_memory(workload, table, chunks).peak_bytes[0] == max(by_stage)
+
+    def test_components_sum_to_the_peak(self) -> None:
+        memory = memory_of(training(), plan_of(tensor=2, pipeline=4, data=8), plan_of(data=64, zero=3))
+        total = sum(np.asarray(column, dtype=np.float64) for column in memory.columns().values())
+        assert memory.peak_bytes == pytest.approx(total, rel=1e-12)
+
+
+@given(
+    tensor=st.sampled_from([1, 2, 4]),
+    pipeline=st.sampled_from([1, 2, 4]),
+    data=st.sampled_from([1, 2, 8]),
+    zero=st.integers(0, 3),
+    recompute=st.sampled_from(Recompute),
+)
+def test_splitting_further_and_keeping_less_never_need_more(
+    tensor: int, pipeline: int, data: int, zero: int, recompute: Recompute
+) -> None:
+    workload = training("llama-3.1-8b", global_batch_size=64)
+
+    def peak(*, t: int = tensor, z: int = zero, kept: Recompute = recompute, micro: int = 1) -> float:
+        plan = plan_of(tensor=t, pipeline=pipeline, data=data, zero=z, recompute=kept, micro_batch=micro)
+        return float(memory_of(workload, plan).peak_bytes[0])
+
+    assert peak(t=2 * tensor) < peak()
+    assert peak(kept=Recompute.FULL) <= peak() <= peak(kept=Recompute.NONE)
+    assert peak() <= peak(micro=2)
+    if 0 < zero < 3:  # gathered layers can make ZeRO-3 need more in small groups
+        assert peak(z=zero) <= peak(z=zero - 1)
+
+
+def test_published_models_fit_the_accelerators_that_trained_them() -> None:
+    bloom = training("bloom-176b", sequence_length=2048, global_batch_size=2048).model_copy(
+        update={"attention": "unfused", "has_sequence_parallel": False}
+    )
+    plan = plan_of(tensor=4, pipeline=12, data=8, micro_batch=2, recompute=Recompute.FULL)
+    assert memory_of(bloom, plan).peak_bytes[0] < catalog.accelerator("a100-sxm4-80gb").memory_bytes
+    # Without recomputation the scores alone would not fit.
+    unrecomputed = plan.model_copy(update={"recompute": Recompute.NONE})
+    assert memory_of(bloom, unrecomputed).peak_bytes[0] > 3 * 80e9

@@ -1,0 +1,110 @@
+"""Do the shipped examples answer as expected? The three jobs and the script, as a user would run them."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner import Job, Recommendation, load_job, recommend
+from simulator.job import Limits
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+JOBS = ("llama-3.1-70b", "llama-3.1-405b", "bloom-176b")
+
+
+def job_of(name: str) -> Job:
+    return load_job(EXAMPLES / f"{name}.yaml")
+
+
+@cache
+def answer_to(name: str) -> Recommendation:
+    return recommend(job_of(name), tracking=False)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_no_design_is_recommended_that_violates_a_limit(name: str) -> None:
+    limits, answer = job_of(name).limits, answer_to(name)
+    assert answer.status == "recommended"
+    for design in (*answer.front, answer.best):
+        assert design is not None
+        assert design.cost_usd <= (limits.budget_usd or np.inf)
+        assert design.time_to_train_days <= (limits.deadline_days or np.inf)
+        assert design.peak_power_w <= (limits.power_w or np.inf)
+        assert design.peak_memory_bytes <= design.memory_capacity_bytes
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_removing_the_tightest_limit_never_makes_the_front_worse(name: str) -> None:
+    job, answer = job_of(name), answer_to(name)
+    used = {
+        "budget_usd": max(design.cost_usd for design in answer.front) / (job.limits.budget_usd or np.inf),
+        "deadline_days": max(d.time_to_train_days for d in answer.front) / (job.limits.deadline_days or np.inf),
+        "power_w": max(design.peak_power_w for design in answer.front) / (job.limits.power_w or np.inf),
+    }
+    tightest = max(used, key=lambda limit: used[limit])
+    limits = Limits.model_validate(job.limits.model_dump() | {tightest: None})
+    looser = recommend(job.model_copy(update={"limits": limits}), tracking=False)
+    names = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e")
+    by_objective = dict(zip(("time_to_train", "cost", "energy", "carbon"), names, strict=True))
+    chosen = [by_objective[objective] for objective in answer.objectives]
+    loose = np.array([[getattr(design, figure) for figure in chosen] for design in looser.front])
+    for design in answer.front:
+        figures = np.array([getattr(design, figure) for figure in chosen])
+        # Refinement by Optuna follows other paths from another front; it moves objectives by less than 0.5 %.
+        assert (loose <= figures * 1.005).all(axis=1).any()
+
+
+# Expected results, with the ranges that published runs leave open.
+
+
+def test_llama_70b_takes_thousands_of_h100_within_budget_and_deadline() -> None:
+    best = answer_to("llama-3.1-70b").best
+    assert best is not None
+    # 2e12 tokens x 4.6e11 FLOP (6 N plus causal attention at 8,192) = 9.2e23 FLOP: at 35-60 % of 989 TFLOP/s between
+    # 430,000 and 740,000 H100-hours, which at the 2.95 USD of the job cost 1.27 to 2.2 million USD.
+    assert best.accelerator == "h100-sxm5-80gb"
+    assert 430_000 <= best.plan.num_gpus * best.time_to_train_days * 24 <= 740_000
+    assert best.plan.tensor_parallel <= 8
+
+
+def test_llama_405b_needs_nearly_all_of_the_16384_h100_for_its_deadline() -> None:
+    answer = answer_to("llama-3.1-405b")
+    best = answer.best
+    assert best is not None
+    # Published: 30.84 million GPU-hours in all, 26.4 million at the quoted 400 TFLOP/s (ground truth of the model card).
+    assert best.plan.num_gpus > 12_288
+    assert 20e6 <= best.plan.num_gpus * best.time_to_train_days * 24 <= 31e6
+    # 419 unexpected interruptions in 54 days on 16,384 GPUs: the preset of this job is that fleet.
+    per_gpu_day = best.num_failures / best.plan.num_gpus / best.time_to_train_days
+    assert per_gpu_day == pytest.approx(419 / 54 / 16_384, rel=0.05)
+
+
+def test_bloom_is_laid_out_on_384_gpus_in_about_the_time_it_took() -> None:
+    best = answer_to("bloom-176b").best
+    assert best is not None
+    assert best.plan.num_gpus == 384  # the layout of the run: 416 does not divide batch and layers
+    # Published: 118 days of calendar with TP 4 and micro-batch 2, about 1.08 million GPU-hours and 433 MWh (by nameplate).
+    assert 85 <= best.time_to_train_days <= 125
+    assert 350_000 <= best.energy_kwh <= 700_000
+
+
+def test_the_planning_script_is_short_and_prints_a_line_for_each_budget_and_gpu_type() -> None:
+    script = EXAMPLES / "plan_fleet.py"
+    text = script.read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 40
+    assert ast.get_docstring(ast.parse(text))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    result = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True, env=environment, cwd=ROOT
+    )
+    lines = [line for line in result.stdout.splitlines() if "-sxm" in line]
+    assert len(lines) == 6
+    assert sum("budget_usd" in line for line in lines) >= 1
