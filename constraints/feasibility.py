@@ -26,7 +26,9 @@ def conflicting_limits(needs: Mapping[str, Floats], limits: Mapping[str, float])
         Without designs, all limits: there is nothing to choose from then.
     """
     names = tuple(limits)
-    keeps = np.column_stack([needs[name] <= limits[name] for name in names]) if names else np.ones((1, 0), bool)
+    if not names:
+        return ()
+    keeps = np.column_stack([needs[name] <= limits[name] for name in names])
     patterns = np.unique(keeps, axis=0)  # designs that keep the same limits are one choice
     if len(patterns) == 0:
         return names

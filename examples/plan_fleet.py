@@ -26,11 +26,12 @@ def main() -> None:
 
 def cells(answer: Recommendation) -> list[str]:
     """Returns the figures of the recommended design, or the smallest change that would make one possible."""
-    if (best := answer.best) is None:
-        changes = answer.infeasibility.relaxations[0].limits
-        return ["-"] * 4 + [", ".join(f"{name} = {value:,.0f}" for name, value in changes.items())]
-    figures = f"{best.plan.num_gpus:,}", f"{best.time_to_train_days:.1f}", f"${best.cost_usd / 1e6:.2f} M"
-    return [*figures, f"{best.carbon_kgco2e / 1e3:.0f}", ""]
+    if best := answer.best:
+        figures = f"{best.plan.num_gpus:,}", f"{best.time_to_train_days:.1f}", f"${best.cost_usd / 1e6:.2f} M"
+        return [*figures, f"{best.carbon_kgco2e / 1e3:.0f}", ""]
+    assert answer.infeasibility  # without a design there is a reason
+    changes = answer.infeasibility.relaxations[0].limits
+    return ["-"] * 4 + [", ".join(f"{name} = {value:,.0f}" for name, value in changes.items())]
 
 
 if __name__ == "__main__":

@@ -145,7 +145,9 @@ def _answer(
         status=status,
         recommendation=designs[row] if row is not None else None,
         why=why_chosen(job, front, row) if front is not None and row is not None else (),
-        uncertainty=uncertainty_of(job, front, ids, row, seed) if front is not None and row is not None else None,
+        uncertainty=uncertainty_of(job, front, ids, row, seed)
+        if front is not None and row is not None
+        else None,
         objectives=tuple(objective.value for objective in job.objectives),
         front=designs,
         rejected=rejections(job, result),
@@ -173,7 +175,9 @@ def _algorithm_text(job: Job, result: StudyResult) -> str:
             f"NSGA-II ({job.search.num_restarts} restarts of {job.search.population_size} designs per generation) "
             f"over {result.space.num_designs:,} designs"
         )
-    return f"{text}; Optuna refined the front" if job.search.num_refinements and result.archive.front else text
+    return (
+        f"{text}; Optuna refined the front" if job.search.num_refinements and result.archive.front else text
+    )
 
 
 def _metrics(answer: Recommendation) -> dict[str, float]:
@@ -185,7 +189,14 @@ def _metrics(answer: Recommendation) -> dict[str, float]:
     }
     if answer.best is None:
         return metrics
-    names = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e", "mfu_fraction", "goodput_fraction")
+    names = (
+        "time_to_train_days",
+        "cost_usd",
+        "energy_kwh",
+        "carbon_kgco2e",
+        "mfu_fraction",
+        "goodput_fraction",
+    )
     return metrics | {f"recommended_{name}": float(getattr(answer.best, name)) for name in names}
 
 

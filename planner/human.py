@@ -21,6 +21,8 @@ _LONGEST_S = 2 * MINUTE
 _LONGEST_DAYS = 2 * YEAR
 """and runs in days up to two years."""
 
+_EXACT_FROM = 1e5
+"""From here on a limit is written without a fraction."""
 _NEVER = "never ends"
 _LARGEST_SHOWN = 1e15
 
@@ -34,6 +36,11 @@ def digits(value: float, *, significant: int = 3) -> str:
         return f"{rounded:.{significant}g}"
     exponent = math.floor(math.log10(abs(rounded))) if rounded else significant - 1
     return f"{rounded:,.{max(0, significant - 1 - exponent)}f}"
+
+
+def figure(value: float) -> str:
+    """Returns a limit's value as one would type it, with separators: `2,100,000`, `45`, `0.05`."""
+    return f"{value:,.0f}" if abs(value) >= _EXACT_FROM and math.isfinite(value) else f"{value:,.6g}"
 
 
 def count(value: float) -> str:

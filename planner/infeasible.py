@@ -135,7 +135,10 @@ def _several_conflicts(case: _Case) -> Infeasibility:
     together = " and ".join(f"{name} = {value:,.6g}" for name, value in changes.items())
     return Infeasibility(
         conflict=tuple(name for conflict in conflicts for name in conflict),
-        reasons=(*(_conflict_reason(case, conflict) for conflict in conflicts), f"the nearest design reaches {together}"),
+        reasons=(
+            *(_conflict_reason(case, conflict) for conflict in conflicts),
+            f"the nearest design reaches {together}",
+        ),
         proof=_proof(case),
         relaxations=(
             Relaxation(

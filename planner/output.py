@@ -51,7 +51,9 @@ def make_output_folder(folder: Path) -> None:
         raise _problem(folder, "cannot be written to")
     taken = [name for name in (ANSWER_FILE, "designs.parquet") if (folder / name).exists()]
     if taken:
-        raise _problem(folder, f"holds {taken[0]} already, and answers are never overwritten: choose another folder")
+        raise _problem(
+            folder, f"holds {taken[0]} already, and answers are never overwritten: choose another folder"
+        )
 
 
 def write_answer(answer: Recommendation, folder: Path, front_format: FrontFormat) -> list[Path]:

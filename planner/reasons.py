@@ -6,11 +6,16 @@ import numpy as np
 
 from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
+from planner import human
 from planner.recommendation import Rejection
 from simulator.job import Job, Objective
-from simulator.units import DAY, GIGA, JOULES_PER_KWH, KILO, MEGA
+from simulator.units import DAY, JOULES_PER_KWH, KILO, MEGA
 from studies.study import StudyResult
 
+MEASURED_FAMILIES = ("ampere", "hopper", "blackwell")
+"""Architectures whose kernels were measured (`simulator/data/kernel_efficiency.csv`)."""
+FULL_FRACTION = 0.95
+"""Share of the memory beyond which a reader is warned."""
 QUANTITIES = {
     Objective.TIME: ("time to train", DAY, "days"),
     Objective.COST: ("cost", MEGA, "million USD"),
@@ -45,7 +50,9 @@ def _method(job: Job, num_front: int) -> str:
     if num_front == 1:
         return f"It is best in everything that counts ({names}): no other feasible design is on the front."
     weights = [job.preference.get(objective, 1.0) for objective in job.objectives]
-    weighed = "equally weighed" if len(set(weights)) == 1 else "weighed " + ":".join(f"{w:g}" for w in weights)
+    weighed = (
+        "equally weighed" if len(set(weights)) == 1 else "weighed " + ":".join(f"{w:g}" for w in weights)
+    )
     return (
         f"Of the {num_front} designs on the front it is the best compromise: no other gains more per cent in some of "
         f"{names} ({weighed}) than it loses in the rest."
@@ -61,7 +68,9 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
         for other, name in enumerate(job.objectives)
         if other != k
     ]
-    layout = "the same accelerators" if (chosen.offer, chosen.num_gpus) == (rival.offer, rival.num_gpus) else ""
+    layout = (
+        "the same accelerators" if (chosen.offer, chosen.num_gpus) == (rival.offer, rival.num_gpus) else ""
+    )
     who = layout or f"{rival.num_gpus:,} x {chip}"
     price = f" for {', '.join(loses)}" if loses else ""
     return (
@@ -79,7 +88,9 @@ def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
         "GPU limit": (limits.num_gpus, front.plans.num_gpus),
         "carbon limit": (limits.carbon_kgco2e, front.scores.carbon_kgco2e),
     }
-    parts = [f"{1.0 - column[row] / limit:.0%} of the {name}" for name, (limit, column) in held.items() if limit]
+    parts = [
+        f"{1.0 - column[row] / limit:.0%} of the {name}" for name, (limit, column) in held.items() if limit
+    ]
     return [f"Left unused: {', '.join(parts)}."] if parts else []
 
 
@@ -87,18 +98,18 @@ RULES = {
     "memory": "the most loaded accelerator needs more memory than it has",
     "host_memory": "saves under way need more main memory than a node has",
     "progress": "failures come faster than work can be saved",
-    "budget_usd": "cost above budget_usd = {:,.6g}",
-    "deadline_days": "time to train above deadline_days = {:g}",
-    "power_w": "peak power above power_w = {:,.6g}",
-    "num_gpus": "more than num_gpus = {:,}",
-    "carbon_kgco2e": "carbon above carbon_kgco2e = {:,.6g}",
+    "budget_usd": "cost above budget_usd = {}",
+    "deadline_days": "time to train above deadline_days = {}",
+    "power_w": "peak power above power_w = {}",
+    "num_gpus": "more than num_gpus = {}",
+    "carbon_kgco2e": "carbon above carbon_kgco2e = {}",
 }
 
 
 def rule_text(job: Job, name: str) -> str:
     """Returns a constraint in words, with the job's limit."""
     limit = getattr(job.limits, name, None)
-    return RULES[name].format(limit) if limit is not None else RULES[name]
+    return RULES[name].format(human.figure(limit)) if limit is not None else RULES[name]
 
 
 def rejections(job: Job, result: StudyResult) -> tuple[Rejection, ...]:
@@ -119,12 +130,17 @@ def rejections(job: Job, result: StudyResult) -> tuple[Rejection, ...]:
 def cautions(job: Job, front: Evaluation | None) -> tuple[str, ...]:
     """Returns what the reader should know before trusting the figures."""
     notes = []
-    estimated = [o.accelerator.id for o in job.offers if o.accelerator.family not in ("ampere", "hopper", "blackwell")]
+    estimated = [o.accelerator.id for o in job.offers if o.accelerator.family not in MEASURED_FAMILIES]
     if estimated:
-        notes.append(f"No measured kernels are known for {', '.join(estimated)}; Hopper's efficiencies are scaled to them.")
-    if front is not None and (front.outcomes.summary.peak_memory_bytes / front.outcomes.summary.memory_capacity_bytes).max() > 0.95:
         notes.append(
-            "Designs of the front fill more than 95 % of the memory, which is within the error of the memory model "
-            f"(capacity {front.outcomes.summary.memory_capacity_bytes[0] / GIGA:.0f} GB)."
+            f"No measured kernels are known for {', '.join(estimated)}; Hopper's efficiencies are scaled to them."
         )
+    if front is not None:
+        summary = front.outcomes.summary
+        num_full = int(np.sum(summary.peak_memory_bytes > FULL_FRACTION * summary.memory_capacity_bytes))
+        if num_full:
+            notes.append(
+                f"{num_full} of the {len(front)} designs on the front fill more than {FULL_FRACTION:.0%} of the memory, "
+                "which is within the error of the memory model (docs/validation.md): try them before you rely on them."
+            )
     return tuple(notes)

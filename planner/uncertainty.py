@@ -54,6 +54,6 @@ def _share_within(values: Floats, limit: float | None) -> float | None:
 
 def _tied(values: Floats, row: int, error: float) -> NDArray[np.bool_]:
     """Rows whose every objective is within the error of the chosen row's, the row itself left out."""
-    is_near = (np.abs(values / values[row] - 1.0) <= error).all(axis=1)
+    is_near: NDArray[np.bool_] = (np.abs(values / values[row] - 1.0) <= error).all(axis=1)
     is_near[row] = False
     return is_near

@@ -33,7 +33,7 @@ class Archive:
         self.num_evaluated += len(evaluation)
         self.num_feasible += int(evaluation.is_feasible.sum())
         for name, excess in evaluation.excess.columns().items():
-            self.num_breaking[name] += int((excess > 0).sum())
+            self.num_breaking[name] += int(np.count_nonzero(excess))
         feasible = np.flatnonzero(evaluation.is_feasible)
         self._merge(evaluation.take(feasible), ids[feasible])
         return ids

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation
+from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, PlanTable, Recompute
-from simulator.hardware import Precision
 from simulator.record import Choice
 from simulator.table import Integers
 from simulator.units import DAY, JOULES_PER_KWH
@@ -74,7 +74,10 @@ def metric_columns(evaluation: Evaluation) -> Columns:
 
 def design_runs(job: Job, evaluation: Evaluation, ids: Integers, is_front: NDArray[np.bool_]) -> RunTable:
     """Returns designs as MLflow shows them: decisions as parameters, figures as metrics, feasible and front as tags."""
-    params = {name: [str(value) for value in column.tolist()] for name, column in plan_columns(job, evaluation.plans).items()}
+    params = {
+        name: [str(value) for value in column.tolist()]
+        for name, column in plan_columns(job, evaluation.plans).items()
+    }
     words = np.array(["false", "true"])
     return RunTable(
         names=[f"design {number}" for number in ids.tolist()],

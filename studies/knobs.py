@@ -7,7 +7,7 @@ not divide, the layout is invalid, and by how much is a constraint that the sear
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -37,6 +37,10 @@ LAYOUT_KNOBS = (
 """Knobs whose values are those that occur among the layouts of the space."""
 RUN_KNOBS = ("checkpoint_scheme", "with_spares")
 """Knobs that the job lists."""
+
+
+NO_COLUMN = ("power_cap_fraction", "with_spares")
+"""Knobs that are no whole-number column of a plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,24 +76,31 @@ class Knobs:
         """Returns designs of the space as indices `(n, k)`, run knobs included."""
         columns = [np.searchsorted(self.values[name], getattr(plans, name)) for name in LAYOUT_KNOBS]
         schemes = self.values["checkpoint_scheme"].tolist()
-        columns.append(np.array([schemes.index(code) for code in plans.checkpoint_scheme.tolist()], dtype=np.int64))
+        columns.append(
+            np.array([schemes.index(code) for code in plans.checkpoint_scheme.tolist()], dtype=np.int64)
+        )
         with_spares = self.values["with_spares"].tolist()
-        columns.append(np.array([with_spares.index(spares > 0) for spares in plans.num_spare_nodes.tolist()], dtype=np.int64))
+        columns.append(
+            np.array(
+                [with_spares.index(spares > 0) for spares in plans.num_spare_nodes.tolist()], dtype=np.int64
+            )
+        )
         return np.column_stack(columns).astype(np.int64)
 
     def decode(self, indices: Integers) -> PlanTable:
         """Returns the designs `(n,)` of index rows; data parallelism is rounded down where it is not whole."""
         chosen = {name: values[indices[:, k]] for k, (name, values) in enumerate(self.values.items())}
-        with_spares = chosen.pop("with_spares")
-        split = chosen["tensor_parallel"] * chosen["pipeline_parallel"] * chosen["context_parallel"]
+        counts = {name: column.astype(np.int64) for name, column in chosen.items() if name not in NO_COLUMN}
+        split = counts["tensor_parallel"] * counts["pipeline_parallel"] * counts["context_parallel"]
         plans = PlanTable(
-            **chosen,
-            data_parallel=np.maximum(1, chosen["num_gpus"] // split),
+            **counts,
+            power_cap_fraction=chosen["power_cap_fraction"].astype(np.float64),
+            data_parallel=np.maximum(1, counts["num_gpus"] // split),
             num_spare_nodes=np.zeros(len(indices), dtype=np.int64),
             checkpoint_interval_s=np.full(len(indices), np.nan),
         )
-        spares = with_spares * sufficient_spare_nodes(self.job, plans)
-        return PlanTable(**plans.columns() | {"num_spare_nodes": spares})
+        spares = chosen["with_spares"].astype(np.int64) * sufficient_spare_nodes(self.job, plans)
+        return replace(plans, num_spare_nodes=spares)
 
     def excess(self, plans: PlanTable) -> Floats:
         """Returns how far decoded designs are from a valid layout, `(n,)`; 0 is valid."""

@@ -33,7 +33,11 @@ def search_neighbours(searcher: Searcher, knobs: Knobs, known: set[bytes], num_e
         if searcher.should_stop():
             return False
         front = _unexpanded(searcher, knobs, expanded)
-        candidates = _new_rows(np.concatenate([_neighbours(row, knobs) for row in front]), known) if len(front) else front
+        candidates = (
+            _new_rows(np.concatenate([_neighbours(row, knobs) for row in front]), known)
+            if len(front)
+            else front
+        )
         plans = knobs.decode(candidates)
         valid = np.flatnonzero(knobs.excess(plans) == 0.0)[: num_evaluations - num_done]
         expanded |= {row.tobytes() for row in front}
@@ -59,7 +63,9 @@ def _neighbours(row: Integers, knobs: Knobs) -> Integers:
     sizes = knobs.largest + 1
     parts = []
     for first, second in combinations(range(len(row)), 2):
-        values = np.stack(np.meshgrid(np.arange(sizes[first]), np.arange(sizes[second])), axis=-1).reshape(-1, 2)
+        values = np.stack(np.meshgrid(np.arange(sizes[first]), np.arange(sizes[second])), axis=-1).reshape(
+            -1, 2
+        )
         changed = np.tile(row, (len(values), 1))
         changed[:, first], changed[:, second] = values.T
         parts.append(changed)

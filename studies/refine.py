@@ -73,9 +73,13 @@ class _Tuner:
         columns = dict(self._start.plans.columns())
         if self._start.plans.checkpoint_scheme[0] != CheckpointScheme.NONE.code:
             low, high = self._interval_s / INTERVAL_FACTOR, self._interval_s * INTERVAL_FACTOR
-            columns["checkpoint_interval_s"] = np.array([self._trial.suggest_float("interval_s", low, high, log=True)])
+            columns["checkpoint_interval_s"] = np.array(
+                [self._trial.suggest_float("interval_s", low, high, log=True)]
+            )
         if self._caps[0] < self._caps[1]:
-            columns["power_cap_fraction"] = np.array([self._trial.suggest_float("power_cap", *self._caps, step=CAP_STEP)])
+            columns["power_cap_fraction"] = np.array(
+                [self._trial.suggest_float("power_cap", *self._caps, step=CAP_STEP)]
+            )
         return PlanTable(**columns)  # type: ignore[arg-type]
 
     def tell(self, result: Evaluation) -> None:

@@ -36,7 +36,9 @@ class Searcher:
         """Evaluates valid layouts, records them and reports."""
         evaluation = evaluate(self.job, plans)
         self.record(evaluation, stage)
-        self.report(Progress(stage=stage, num_done=num_done + len(plans), num_total=num_total, best=self._best()))
+        self.report(
+            Progress(stage=stage, num_done=num_done + len(plans), num_total=num_total, best=self._best())
+        )
         return evaluation
 
     def _best(self) -> str:

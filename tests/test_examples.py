@@ -46,7 +46,8 @@ def test_removing_the_tightest_limit_never_makes_the_front_worse(name: str) -> N
     job, answer = job_of(name), answer_to(name)
     used = {
         "budget_usd": max(design.cost_usd for design in answer.front) / (job.limits.budget_usd or np.inf),
-        "deadline_days": max(d.time_to_train_days for d in answer.front) / (job.limits.deadline_days or np.inf),
+        "deadline_days": max(d.time_to_train_days for d in answer.front)
+        / (job.limits.deadline_days or np.inf),
         "power_w": max(design.peak_power_w for design in answer.front) / (job.limits.power_w or np.inf),
     }
     tightest = max(used, key=lambda limit: used[limit])

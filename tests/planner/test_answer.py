@@ -94,7 +94,12 @@ def test_nsga2_that_finds_nothing_does_not_claim_a_proof(job: Job) -> None:
     heuristic = job.model_copy(
         update={
             "search": job.search.model_copy(
-                update={"algorithm": Algorithm.NSGA2, "max_evaluations": 8, "population_size": 8, "num_refinements": 0}
+                update={
+                    "algorithm": Algorithm.NSGA2,
+                    "max_evaluations": 8,
+                    "population_size": 8,
+                    "num_refinements": 0,
+                }
             )
         }
     )
@@ -113,7 +118,9 @@ def test_the_same_job_and_seed_give_the_same_bytes(job: Job, tmp_path: Path) -> 
 
 def test_mlflow_and_the_output_hold_every_evaluated_design(job: Job, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/mlflow.db"
-    answer = answer_to(job, tracking=True, tracking_uri=store, output=tmp_path / "answer", front_format="parquet")
+    answer = answer_to(
+        job, tracking=True, tracking_uri=store, output=tmp_path / "answer", front_format="parquet"
+    )
     table = read_designs(tmp_path / "answer" / "designs.parquet")
     assert len(table["design_id"]) == answer.num_evaluated == answer.mlflow.num_designs  # type: ignore[union-attr]
     client = MlflowClient(tracking_uri=store)
@@ -139,7 +146,9 @@ def test_an_interrupted_study_answers_with_the_best_so_far(job: Job, tmp_path: P
 
 def test_an_output_folder_with_an_answer_in_it_is_not_overwritten(job: Job, tmp_path: Path) -> None:
     (tmp_path / "recommendation.json").write_text("{}")
-    with pytest.raises(InputError, match=r"output = .*holds recommendation\.json already.*choose another folder"):
+    with pytest.raises(
+        InputError, match=r"output = .*holds recommendation\.json already.*choose another folder"
+    ):
         answer_to(job, output=tmp_path)
     assert (tmp_path / "recommendation.json").read_text() == "{}"
 
@@ -160,7 +169,9 @@ def test_a_recording_that_fails_is_a_warning_and_the_table_is_kept(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        Recording, "finish", lambda self, *_: (self._log.close(), setattr(self, "failure", "MLflow store x: gone"))
+        Recording,
+        "finish",
+        lambda self, *_: (self._log.close(), setattr(self, "failure", "MLflow store x: gone")),
     )
     answer = answer_to(job, tracking=True, tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
     (kept,) = (tmp_path / "capplan-studies").glob("*.parquet")

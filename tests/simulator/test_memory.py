@@ -231,7 +231,8 @@ def test_published_models_fit_the_accelerators_that_trained_them() -> None:
         update={"attention": "unfused", "has_sequence_parallel": False}
     )
     plan = plan_of(tensor=4, pipeline=12, data=8, micro_batch=2, recompute=Recompute.FULL)
-    assert memory_of(bloom, plan).peak_bytes[0] < catalog.accelerator("a100-sxm4-80gb").memory_bytes
-    # Without recomputation the scores alone would not fit.
+    capacity_bytes = catalog.accelerator("a100-sxm4-80gb").memory_bytes
+    assert memory_of(bloom, plan).peak_bytes[0] < capacity_bytes
+    # Without recomputation the scores of 11 micro-batches in 6 layers take 77 GB, everything else as much again.
     unrecomputed = plan.model_copy(update={"recompute": Recompute.NONE})
-    assert memory_of(bloom, unrecomputed).peak_bytes[0] > 3 * 80e9
+    assert memory_of(bloom, unrecomputed).peak_bytes[0] > 1.5 * capacity_bytes

@@ -14,10 +14,23 @@ def small_job(*, h100_rent: float = 2.6, **search: object) -> Job:
     """Llama 3.1 8B on up to 128 H100 or A100: about eighteen thousand designs."""
     return parse_job(
         {
-            "workload": {"model": "llama-3.1-8b", "tokens": 2e11, "sequence_length": 8192, "global_batch_size": 128},
+            "workload": {
+                "model": "llama-3.1-8b",
+                "tokens": 2e11,
+                "sequence_length": 8192,
+                "global_batch_size": 128,
+            },
             "offers": [
-                {"accelerator": "h100-sxm5-80gb", "num_gpus": {"min": 16, "max": 128}, "rent_usd_per_gpu_hour": h100_rent},
-                {"accelerator": "a100-sxm4-80gb", "num_gpus": {"min": 16, "max": 128}, "rent_usd_per_gpu_hour": 1.3},
+                {
+                    "accelerator": "h100-sxm5-80gb",
+                    "num_gpus": {"min": 16, "max": 128},
+                    "rent_usd_per_gpu_hour": h100_rent,
+                },
+                {
+                    "accelerator": "a100-sxm4-80gb",
+                    "num_gpus": {"min": 16, "max": 128},
+                    "rent_usd_per_gpu_hour": 1.3,
+                },
             ],
             "site": "us-iowa",
             "objectives": ["time_to_train", "cost", "carbon"],

@@ -30,18 +30,24 @@ def designs(job: Job) -> Evaluation:
     return evaluate(job, pruned_space(job).designs())
 
 
-def record_all(job: Job, designs: Evaluation, folder: Path, uri: str) -> tuple[Recording, Archive, StudyTracker]:
+def record_all(
+    job: Job, designs: Evaluation, folder: Path, uri: str
+) -> tuple[Recording, Archive, StudyTracker]:
     archive = Archive(job)
-    with StudyTracker.open(experiment="capplan", run_name="small", tracking_uri=uri) as tracker:
-        with DesignLog(folder / "designs.parquet") as log:
-            record = Recording(job, archive, log, tracker)
-            for start in range(0, len(designs), 100):
-                record.record(designs.take(slice(start, start + 100)), "test")
-            record.finish("FINISHED", {"num_evaluated": float(len(designs))}, [])
+    with (
+        StudyTracker.open(experiment="capplan", run_name="small", tracking_uri=uri) as tracker,
+        DesignLog(folder / "designs.parquet") as log,
+    ):
+        record = Recording(job, archive, log, tracker)
+        for start in range(0, len(designs), 100):
+            record.record(designs.take(slice(start, start + 100)), "test")
+        record.finish("FINISHED", {"num_evaluated": float(len(designs))}, [])
     return record, archive, tracker
 
 
-def test_table_and_runs_hold_every_design_once(job: Job, designs: Evaluation, tmp_path: Path, uri: str) -> None:
+def test_table_and_runs_hold_every_design_once(
+    job: Job, designs: Evaluation, tmp_path: Path, uri: str
+) -> None:
     record, archive, tracker = record_all(job, designs, tmp_path, uri)
     table = read_designs(tmp_path / "designs.parquet")
     assert table["design_id"].tolist() == list(range(len(designs)))
@@ -51,7 +57,9 @@ def test_table_and_runs_hold_every_design_once(job: Job, designs: Evaluation, tm
     experiment = client.get_experiment_by_name("capplan")
     assert experiment is not None
     of_study = f"tags.`mlflow.parentRunId` = '{tracker.run_id}'"
-    runs = client.search_runs([experiment.experiment_id], of_study, max_results=5000, order_by=["metrics.cost_usd"])
+    runs = client.search_runs(
+        [experiment.experiment_id], of_study, max_results=5000, order_by=["metrics.cost_usd"]
+    )
     assert record.num_design_runs == len(runs) == len(designs)
     costs = [run.data.metrics["cost_usd"] for run in runs]
     assert costs == sorted(designs.scores.cost_usd.tolist())
@@ -78,4 +86,6 @@ def test_a_store_that_fails_in_the_middle_costs_no_design(
     monkeypatch.setattr(StudyTracker, "log_artifact", fail)
     record, archive, _ = record_all(job, designs, tmp_path, uri)
     assert "disk full" in record.failure
-    assert archive.num_evaluated == len(read_designs(tmp_path / "designs.parquet")["design_id"]) == len(designs)
+    assert (
+        archive.num_evaluated == len(read_designs(tmp_path / "designs.parquet")["design_id"]) == len(designs)
+    )

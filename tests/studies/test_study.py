@@ -37,7 +37,9 @@ def test_exhaustive_search_evaluates_every_design_that_the_bounds_admit_once() -
     plans = all_of(evaluated).plans
     assert result.is_exact
     assert result.archive.num_evaluated == len(plans) == pruned_space(job).num_designs
-    rows = {tuple(row) for row in np.column_stack([np.nan_to_num(c) for c in plans.columns().values()]).tolist()}
+    rows = {
+        tuple(row) for row in np.column_stack([np.nan_to_num(c) for c in plans.columns().values()]).tolist()
+    }
     assert len(rows) == len(plans)
 
 

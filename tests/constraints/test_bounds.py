@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from constraints.bounds import BoundTable, bound
+from constraints.evaluation import Evaluation, evaluate
+from constraints.lattice import cross_run_knobs, enumerate_layouts
+from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
+from constraints.space import pruned_space
+from constraints.step_bound import bound_step
+from simulator.job import Job
+from simulator.plan import CheckpointScheme, PlanTable
+from simulator.simulate import simulate
+from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
+
+NUM_LAYOUTS = 400
+"""Layouts of a job that are drawn; with all schemes and spares about ten times as many designs."""
+WIDE = {"min": 16, "max": 256}
+KNOBS: Mapping[str, object] = {
+    "checkpoint_schemes": list(CheckpointScheme),
+    "with_spares": [True, False],
+    "zero_stages": [0, 1, 2, 3],
+    "power_caps": [1.0, 0.8, 0.6],
+}
+JOBS: Mapping[str, Job] = {
+    "dense, rented": job_with(
+        {**H100_RENTED, "num_gpus": WIDE}, {**A100_RENTED, "num_gpus": WIDE}, search=KNOBS
+    ),
+    "dense, bought, spares for all": job_with(
+        {**H100_BOUGHT, "num_gpus": WIDE},
+        search={**KNOBS, "with_spares": [True]},
+        reliability="harsh",
+        storage={"capacity_power_w": 5e3},
+    ),
+    "old kernels, no overlap": job_with(
+        {**A100_RENTED, "num_gpus": WIDE},
+        workload={
+            "model": "gpt-neox-20b",
+            "sequence_length": 2048,
+            "global_batch_size": 256,
+            "attention": "unfused",
+            "has_sequence_parallel": False,
+            "overlaps_gradient_sync": False,
+        },
+        search=KNOBS,
+    ),
+    "experts, bought": job_with(
+        {**H100_BOUGHT, "num_gpus": WIDE},
+        workload={"model": "mixtral-8x7b", "global_batch_size": 96},
+        search=KNOBS,
+    ),
+    "latent attention, eight bits": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        workload={"model": "deepseek-v2-lite", "precisions": ["bf16", "fp8"]},
+        search=KNOBS,
+    ),
+    "long sequences, no stragglers": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        workload={"sequence_length": 65_536, "global_batch_size": 16},
+        search=KNOBS,
+        reliability={"preset": "mature", "straggler_log_mean": None},
+    ),
+}
+
+
+@cache
+def sample(name: str) -> tuple[PlanTable, BoundTable]:
+    """Layouts drawn from the lattice of a job, with their bounds."""
+    layouts = enumerate_layouts(JOBS[name])
+    rows = np.random.default_rng(20_240_607).choice(len(layouts), NUM_LAYOUTS, replace=False)
+    layouts = layouts.take(rows)
+    return layouts, bound(JOBS[name], layouts)
+
+
+@cache
+def designs(name: str) -> tuple[Evaluation, np.ndarray]:
+    """Every design of the drawn layouts, simulated, and the row of its layout."""
+    layouts, _ = sample(name)
+    result = evaluate(JOBS[name], cross_run_knobs(JOBS[name], layouts))
+    return result, np.repeat(np.arange(len(layouts)), len(result) // len(layouts))
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_no_simulated_design_is_better_than_the_bound_of_its_layout(name: str) -> None:
+    _, bounds = sample(name)
+    result, layout = designs(name)
+    values = limited_quantities(result.plans, result.scores, result.outcomes)
+    assert set(values) == set(LIMIT_NAMES)
+    for limit in LIMIT_NAMES:
+        assert (values[limit] >= getattr(bounds, limit)[layout]).all(), limit
+
+
+@pytest.mark.parametrize("name", JOBS)
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_no_interval_between_saves_beats_the_bound(name: str, data: st.DataObject) -> None:
+    _, bounds = sample(name)
+    every_design, every_layout = designs(name)
+    rows = np.arange(data.draw(st.integers(0, 99)), len(every_layout), 100)
+    interval_s = 10.0 ** data.draw(st.floats(0.0, 5.0))
+    plans = replace(every_design.plans.take(rows), checkpoint_interval_s=np.full(len(rows), interval_s))
+    result = evaluate(JOBS[name], plans)
+    values = limited_quantities(result.plans, result.scores, result.outcomes)
+    for limit in LIMIT_NAMES:
+        assert (values[limit] >= getattr(bounds, limit)[every_layout[rows]]).all(), limit
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_memory_and_accelerators_are_exact(name: str) -> None:
+    _, bounds = sample(name)
+    result, layout = designs(name)
+    np.testing.assert_array_equal(bounds.fits_memory[layout], result.excess.memory == 0.0)
+    np.testing.assert_array_equal(bounds.num_gpus[layout], result.plans.num_gpus)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_power_is_exact_for_the_design_with_the_fewest_spares(name: str) -> None:
+    _, bounds = sample(name)
+    result, layout = designs(name)
+    least = np.full(len(bounds), np.inf)
+    np.minimum.at(least, layout, result.outcomes.summary.peak_power_w)
+    np.testing.assert_allclose(bounds.power_w, least, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", JOBS)
+@settings(max_examples=20, deadline=None)
+@given(shares=st.lists(st.none() | st.floats(0.0, 0.6), min_size=5, max_size=5))
+def test_a_design_that_fits_is_never_pruned(name: str, shares: list[float | None]) -> None:
+    layouts, bounds = sample(name)
+    result, layout = designs(name)
+    values = limited_quantities(result.plans, result.scores, result.outcomes)
+    limits = {
+        limit: float(np.quantile(values[limit], share, method="inverted_cdf"))  # the value of some design
+        for limit, share in zip(LIMIT_NAMES, shares, strict=True)
+        if share is not None
+    }
+    fits = result.excess.is_possible
+    for limit, value in limits.items():
+        fits &= values[limit] <= value
+    job = with_limits(JOBS[name], limits)
+    space = replace(pruned_space(tiny(job)), all_layouts=layouts, bounds=bounds).under(limits)
+    assert space.is_kept[layout[fits]].all()
+
+
+def tiny(job: Job) -> Job:
+    """The same question with as few layouts as there can be, for tests that bring their own."""
+    search = job.search.model_copy(update={"pipeline_parallel": (1,), "tensor_parallel": (1,)})
+    return job.model_copy(update={"search": search})
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_bound_of_a_step_is_near_the_step(name: str) -> None:
+    # Half of the layouts within 10 %: what the bound leaves out are sends, traffic between replicas and the optimizer.
+    layouts, _ = sample(name)
+    ratio = bound_step(JOBS[name], layouts).step_time_s / simulate(JOBS[name], layouts).steps.step_time_s
+    assert ratio.max() <= 1.0 + 1e-12
+    assert np.median(ratio) > 0.9
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_computation_and_collectives_of_the_bound_are_those_of_the_step(name: str) -> None:
+    layouts, _ = sample(name)
+    steps, least = simulate(JOBS[name], layouts).steps, bound_step(JOBS[name], layouts)
+    np.testing.assert_allclose(least.compute_s, steps.compute_s, rtol=1e-12)
+    np.testing.assert_allclose(least.communication_s, steps.tensor_comm_s + steps.expert_comm_s, rtol=1e-12)
+
+
+def test_a_layout_that_only_computes_takes_no_longer_than_its_bound() -> None:
+    # One replica on one stage without tensor parallelism: nothing is sent, so only the optimizer is left out.
+    job = job_with({**H100_RENTED, "num_gpus": 8}, search={"tensor_parallel": [8], "pipeline_parallel": [1]})
+    layouts = enumerate_layouts(job)
+    steps, least = simulate(job, layouts).steps, bound_step(job, layouts)
+    np.testing.assert_allclose(least.step_time_s, steps.step_time_s - steps.optimizer_s, rtol=1e-12)
+
+
+def test_bounds_of_no_layouts_are_no_bounds() -> None:
+    job = job_with()
+    assert len(bound(job, enumerate_layouts(job).take(slice(0)))) == 0

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from constraints.feasibility import conflicting_limits
+from simulator.table import Floats
+
+NAMES = ("budget_usd", "deadline_days", "power_w", "carbon_kgco2e")
+
+
+def is_conflict(needs: Floats, limits: Floats, columns: tuple[int, ...]) -> bool:
+    """The definition: no design keeps all of these limits."""
+    return not any(all(row[column] <= limits[column] for column in columns) for row in needs)
+
+
+def minimal_conflicts(needs: Floats, limits: Floats) -> set[tuple[str, ...]]:
+    """Every set of limits that is a conflict while no part of it is, by trying all sets."""
+    columns = range(needs.shape[1])
+    every = [chosen for size in range(1, needs.shape[1] + 1) for chosen in combinations(columns, size)]
+    conflicts = [set(chosen) for chosen in every if is_conflict(needs, limits, chosen)]
+    minimal = [found for found in conflicts if not any(other < found for other in conflicts)]
+    return {tuple(NAMES[column] for column in sorted(found)) for found in minimal}
+
+
+NEEDS = st.integers(1, 4).flatmap(
+    lambda width: arrays(
+        np.float64, st.tuples(st.integers(1, 8), st.just(width)), elements=st.integers(1, 6) | st.just(np.inf)
+    )
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(needs=NEEDS, data=st.data())
+def test_the_conflict_is_one_of_those_that_brute_force_finds(needs: Floats, data: st.DataObject) -> None:
+    width = needs.shape[1]
+    limits = np.array(
+        data.draw(st.lists(st.integers(1, 6), min_size=width, max_size=width)), dtype=np.float64
+    )
+    found = conflicting_limits(
+        {name: needs[:, column] for column, name in enumerate(NAMES[:width])},
+        dict(zip(NAMES, limits.tolist(), strict=False)),
+    )
+    possible = minimal_conflicts(needs, limits)
+    assert (found in possible) if possible else (found == ())
+
+
+def test_a_need_equal_to_its_limit_keeps_it_and_the_next_number_does_not() -> None:
+    limit = 1e6
+    above = float(np.nextafter(limit, np.inf))
+    assert conflicting_limits({"budget_usd": np.array([limit])}, {"budget_usd": limit}) == ()
+    assert conflicting_limits({"budget_usd": np.array([above])}, {"budget_usd": limit}) == ("budget_usd",)
+
+
+def test_two_limits_that_only_clash_together_are_named_together() -> None:
+    # Fast is dear, cheap is slow; power is no matter.
+    needs = {
+        "budget_usd": np.array([9.0, 4.0, 2.0]),
+        "deadline_days": np.array([1.0, 5.0, 8.0]),
+        "power_w": np.array([1.0, 1.0, 1.0]),
+    }
+    limits = {"power_w": 2.0, "budget_usd": 3.0, "deadline_days": 4.0}
+    assert conflicting_limits(needs, limits) == ("budget_usd", "deadline_days")
+    assert conflicting_limits(needs, {**limits, "deadline_days": 8.0}) == ()
+
+
+@pytest.mark.parametrize("size", [0, 3])
+def test_without_limits_there_is_no_conflict(size: int) -> None:
+    assert conflicting_limits({}, {}) == ()
+    assert conflicting_limits({"power_w": np.zeros(size)}, {}) == ()
+
+
+def test_without_designs_all_limits_are_in_conflict() -> None:
+    nothing = {"power_w": np.zeros(0), "budget_usd": np.zeros(0)}
+    assert conflicting_limits(nothing, {"power_w": 1.0, "budget_usd": 1.0}) == ("power_w", "budget_usd")

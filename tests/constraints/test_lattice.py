@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+import numpy as np
+import pytest
+
+from constraints.lattice import cross_run_knobs, divisors, enumerate_layouts, num_run_knobs
+from constraints.layout import is_valid_layout
+from simulator.job import Job
+from simulator.plan import CheckpointScheme, Recompute
+from tests.support import A100_RENTED, H100_RENTED, job_with
+
+TINY = {
+    "name": "tiny",
+    "num_layers": 6,
+    "hidden_size": 64,
+    "num_heads": 8,
+    "num_kv_heads": 2,
+    "head_dim": 8,
+    "ffn_hidden_size": 48,
+    "is_gated": True,
+    "vocabulary_size": 128,
+}
+EXPERTS = {"num_experts": 6, "experts_per_token": 2, "expert_ffn_hidden_size": 32}
+SEQUENCE, BATCH, LAYERS, HEADS, KV_HEADS, FFN = 48, 24, 6, 8, 2, 48
+DEGREES = {
+    "tensor_parallel": [1, 2, 3, 4, 8],
+    "pipeline_parallel": [1, 2, 3, 4, 5, 8],
+    "virtual_pipeline": [1, 2, 3, 4],
+    "context_parallel": [1, 2, 3, 4],
+    "expert_parallel": [1, 2, 3, 4, 6],
+    "micro_batch_sizes": [1, 2, 3, 5],
+}
+
+
+def tiny_job(*, num_experts: int = 0, **search: object) -> Job:
+    model = {**TINY, "experts": EXPERTS} if num_experts else TINY
+    workload = {"model": model, "sequence_length": SEQUENCE, "global_batch_size": BATCH, "tokens": 1e6}
+    return job_with({**H100_RENTED, "num_gpus": {"min": 12, "max": 48}}, workload=workload, search=search)
+
+
+def layouts_by_hand(num_experts: int) -> Iterator[tuple[int, ...]]:
+    """The rules once more, one layout at a time: 16 to 48 accelerators in nodes of eight."""
+    experts = DEGREES["expert_parallel"] if num_experts else [1]
+    degrees = [DEGREES[f"{name}_parallel"] for name in ("tensor", "pipeline", "context")]
+    for t, p, c in product(*degrees):
+        for v, e, b, d in product(
+            DEGREES["virtual_pipeline"], experts, DEGREES["micro_batch_sizes"], range(1, 49)
+        ):
+            num_gpus = t * p * c * d
+            keeps_all = (
+                16 <= num_gpus <= 48
+                and num_gpus % 8 == 0
+                and HEADS % t == 0
+                and (KV_HEADS % t == 0 or t % KV_HEADS == 0)
+                and FFN % t == 0
+                and (LAYERS % (p * v) == 0 or (LAYERS + 2) % (p * v) == 0)
+                and BATCH % (d * b) == 0
+                and (v == 1 or (p > 1 and BATCH // (d * b) % p == 0))
+                and SEQUENCE % (t * (2 * c if c > 1 else 1)) == 0
+                and (num_experts == 0 or num_experts % e == 0)
+                and (t * c * d) % e == 0
+            )
+            if keeps_all:
+                yield t, p, v, c, e, d, b
+
+
+@pytest.mark.parametrize("num_experts", [0, 6])
+def test_the_lattice_is_what_brute_force_finds(num_experts: int) -> None:
+    job = tiny_job(num_experts=num_experts, recompute=["none"], zero_stages=[1], **DEGREES)
+    plans = enumerate_layouts(job)
+    names = ("tensor", "pipeline", "virtual", "context", "expert", "data")
+    columns = [
+        getattr(plans, "virtual_pipeline" if name == "virtual" else f"{name}_parallel") for name in names
+    ]
+    found = list(zip(*(column.tolist() for column in [*columns, plans.micro_batch_size]), strict=True))
+    expected = set(layouts_by_hand(num_experts))
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+    for index, name in enumerate(names):  # every kind of splitting takes part in the comparison
+        assert {row[index] for row in expected} - {1} or (name == "expert" and num_experts == 0)
+
+
+@pytest.mark.parametrize("num_experts", [0, 6])
+def test_by_default_the_lattice_holds_every_degree_that_the_rules_allow(num_experts: int) -> None:
+    # Sequences of 48 tokens are too short to be split by default, and nothing else is left out.
+    everything = tiny_job(
+        num_experts=num_experts,
+        tensor_parallel=list(range(1, 9)),
+        pipeline_parallel=list(range(1, 10)),
+        virtual_pipeline=list(range(1, 10)),
+        context_parallel=[1],
+        expert_parallel=list(range(1, 7)),
+    )
+    assert len(enumerate_layouts(tiny_job(num_experts=num_experts))) == len(enumerate_layouts(everything))
+
+
+def test_every_degree_is_crossed_with_every_choice() -> None:
+    choices: Mapping[str, object] = {
+        "recompute": ["none", "full"],
+        "zero_stages": [1, 2, 3],
+        "power_caps": [1.0, 0.8],
+    }
+    one = enumerate_layouts(tiny_job(recompute=["none"], zero_stages=[1], power_caps=[1.0]))
+    many = enumerate_layouts(tiny_job(**choices))
+    is_sharded = one.data_parallel * one.context_parallel > 1
+    assert len(many) == 2 * 2 * (3 * int(is_sharded.sum()) + int((~is_sharded).sum()))
+    assert set(many.power_cap_fraction.tolist()) == {1.0, 0.8}
+    single = many.take(many.data_parallel * many.context_parallel == 1)
+    assert set(single.zero_stage.tolist()) == {1}  # with one replica there is nothing to shard
+
+
+def test_selective_recomputation_is_for_kernels_that_store_the_scores() -> None:
+    flash = enumerate_layouts(tiny_job())
+    unfused = enumerate_layouts(
+        job_with(workload={"attention": "unfused"}, search={"recompute": ["none", "selective", "full"]})
+    )
+    assert set(flash.recompute.tolist()) == {Recompute.NONE.code, Recompute.FULL.code}
+    assert set(unfused.recompute.tolist()) == {choice.code for choice in Recompute}
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-70b", "mixtral-8x7b", "deepseek-v3"])
+def test_every_row_keeps_the_rules_and_is_a_plan(model: str) -> None:
+    job = job_with(
+        {**H100_RENTED, "num_gpus": {"min": 100, "max": 256}},
+        {**A100_RENTED, "num_gpus": {"min": 64, "max": 128}},
+        workload={"model": model, "global_batch_size": 256},
+        search={"micro_batch_sizes": [1]},
+    )
+    layouts = enumerate_layouts(job)
+    assert is_valid_layout(job, layouts).all()
+    assert set(layouts.offer.tolist()) == {0, 1}
+    for row in np.linspace(0, len(layouts) - 1, 50).astype(int).tolist():
+        assert layouts.plan(row).num_spare_nodes == 0
+
+
+def test_long_sequences_are_split_into_pieces_of_at_least_2048_tokens() -> None:
+    layouts = enumerate_layouts(job_with(workload={"sequence_length": 32_768}))
+    assert set(layouts.context_parallel.tolist()) == {1, 2, 4, 8, 16}
+
+
+def test_tensor_parallelism_stays_inside_the_link_domain_unless_asked_for() -> None:
+    wide = enumerate_layouts(job_with(search={"tensor_parallel": [16]}))
+    assert enumerate_layouts(job_with()).tensor_parallel.max() == 8
+    assert set(wide.tensor_parallel.tolist()) == {16}
+
+
+def test_a_job_without_layouts_has_an_empty_lattice() -> None:
+    one_stage = {"tensor_parallel": [1], "pipeline_parallel": [1]}
+    job = job_with(
+        workload={"global_batch_size": 7}, search=one_stage
+    )  # 7 sequences for at least 16 replicas
+    assert len(enumerate_layouts(job)) == 0
+
+
+def test_designs_cross_layouts_with_schemes_and_spares() -> None:
+    schemes = [CheckpointScheme.ASYNC, CheckpointScheme.NONE, CheckpointScheme.IN_MEMORY_PEER]
+    job = job_with(search={"checkpoint_schemes": schemes, "with_spares": [False, True]})
+    layouts = enumerate_layouts(job).take(slice(5))
+    designs = cross_run_knobs(job, layouts)
+    assert len(designs) == len(layouts) * num_run_knobs(job) == 5 * 3 * 2
+    knobs = list(zip(designs.checkpoint_scheme.tolist(), (designs.num_spare_nodes > 0).tolist(), strict=True))
+    assert knobs[:6] == knobs[6:12] == list(product([scheme.code for scheme in schemes], [False, True]))
+    np.testing.assert_array_equal(designs.num_gpus, np.repeat(layouts.num_gpus, 6))
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(1, [1]), (12, [1, 2, 3, 4, 6, 12]), (49, [1, 7, 49]), (97, [1, 97])]
+)
+def test_divisors_come_in_rising_order(number: int, expected: list[int]) -> None:
+    assert divisors(number) == expected

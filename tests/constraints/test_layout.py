@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from constraints.layout import LAYOUT_RULES, is_valid_layout, layout_excess
+from simulator.job import Job
+from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
+
+ANY_H100 = {**H100_RENTED, "num_gpus": {"min": 8, "max": 20_000}}
+ANY_A100 = {**A100_RENTED, "num_gpus": {"min": 8, "max": 20_000}}
+
+
+def broken_rules(job: Job, row: Mapping[str, object]) -> set[str]:
+    excess = layout_excess(job, plans_with(row))[0]
+    return {rule.name for rule, value in zip(LAYOUT_RULES, excess, strict=True) if value > 0.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A run that took place, so that its layout must be valid."""
+
+    model: str
+    batch: int
+    sequence: int
+    layout: Mapping[str, int]
+    offer: Mapping[str, object] = field(default_factory=lambda: ANY_A100)
+    workload: Mapping[str, object] = field(default_factory=dict)
+
+
+PUBLISHED = {
+    # arXiv 2211.05100, table 3 and the BigScience chronicles: 70 layers on 12 stages.
+    "BLOOM": Published(
+        model="bloom-176b",
+        batch=2048,
+        sequence=2048,
+        layout={"num_gpus": 384, "tensor_parallel": 4, "pipeline_parallel": 12, "micro_batch_size": 2},
+        workload={"has_sequence_parallel": False},
+    ),
+    # arXiv 2104.04473, table 1, last row: a trillion parameters on 3,072 A100.
+    "Megatron 1T": Published(
+        model="megatron-1t",
+        batch=3072,
+        sequence=2048,
+        layout={"num_gpus": 3072, "tensor_parallel": 8, "pipeline_parallel": 64},
+    ),
+    # The same, section 5.4: 175 billion parameters, two chunks on each of 12 stages.
+    "GPT-3, interleaved": Published(
+        model="gpt3-175b",
+        batch=48,
+        sequence=2048,
+        layout={"num_gpus": 96, "tensor_parallel": 8, "pipeline_parallel": 12, "virtual_pipeline": 2},
+    ),
+    # arXiv 2201.11990, section 3.1: 105 layers on 35 stages, 280 GPUs a replica.
+    "MT-NLG": Published(
+        model="mt-nlg-530b",
+        batch=1920,
+        sequence=2048,
+        layout={"num_gpus": 2240, "tensor_parallel": 8, "pipeline_parallel": 35},
+    ),
+    # arXiv 2407.21783, table 4: the three stages of Llama 3 405B; 126 layers on 16 stages.
+    "Llama 3 405B": Published(
+        model="llama-3.1-405b",
+        batch=2048,
+        sequence=8192,
+        layout={"num_gpus": 16_384, "tensor_parallel": 8, "pipeline_parallel": 16},
+        offer=ANY_H100,
+    ),
+    "Llama 3 405B, long context": Published(
+        model="llama-3.1-405b",
+        batch=128,
+        sequence=131_072,
+        layout={
+            "num_gpus": 16_384,
+            "tensor_parallel": 8,
+            "pipeline_parallel": 16,
+            "context_parallel": 16,
+        },
+        offer=ANY_H100,
+    ),
+}
+
+
+@pytest.mark.parametrize("run", PUBLISHED.values(), ids=PUBLISHED)
+def test_layouts_of_published_runs_keep_all_rules(run: Published) -> None:
+    workload = {
+        "model": run.model,
+        "sequence_length": run.sequence,
+        "global_batch_size": run.batch,
+        "tokens": 1e12,
+        **run.workload,
+    }
+    assert broken_rules(job_with(run.offer, workload=workload), run.layout) == set()
+
+
+ODD_FFN = {
+    "name": "odd",
+    "num_layers": 4,
+    "hidden_size": 512,
+    "num_heads": 8,
+    "num_kv_heads": 8,
+    "head_dim": 64,
+    "ffn_hidden_size": 1365,
+    "is_gated": True,
+    "vocabulary_size": 1024,
+}
+MIXTRAL = {"workload": {"model": "mixtral-8x7b", "global_batch_size": 192}}
+
+BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
+    # Rule, what differs in the job, the layout. Llama 3.1 8B: 32 layers, 32 heads, 8 of them for keys and values,
+    # feed-forward 14,336 = 2^11 x 7; batches of 192 = 2^6 x 3 sequences of 8,192 tokens.
+    ("gpu_range", {}, {"num_gpus": 8}),
+    ("gpu_range", {}, {"num_gpus": 192}),
+    ("whole_nodes", {}, {"num_gpus": 24, "data_parallel": 12, "tensor_parallel": 2, "gpus_per_node": 16}),
+    ("attention_heads", {}, {"num_gpus": 64, "tensor_parallel": 64}),
+    ("attention_heads", {"workload": {"model": "llama-3.2-3b"}}, {"num_gpus": 16, "tensor_parallel": 16}),
+    ("feed_forward", {"workload": {"model": ODD_FFN}}, {"num_gpus": 16, "tensor_parallel": 8}),
+    ("layers", {}, {"num_gpus": 24, "pipeline_parallel": 3}),
+    ("interleaving", {}, {"num_gpus": 16, "virtual_pipeline": 2}),
+    ("interleaving", {}, {"num_gpus": 128, "pipeline_parallel": 4, "virtual_pipeline": 2}),
+    ("batch", {}, {"num_gpus": 128}),
+    ("batch", {}, {"num_gpus": 128, "micro_batch_size": 2}),
+    ("sequence", {}, {"num_gpus": 24, "context_parallel": 3}),
+    ("sequence", {"workload": {"sequence_length": 8190}}, {"num_gpus": 16, "tensor_parallel": 4}),
+    ("experts", {}, {"num_gpus": 16, "expert_parallel": 2}),
+    ("experts", MIXTRAL, {"num_gpus": 48, "expert_parallel": 3}),
+    ("experts", MIXTRAL, {"num_gpus": 16, "pipeline_parallel": 4, "expert_parallel": 8}),
+    ("number_format", {"offer": "a100"}, {"num_gpus": 16, "precision": "fp8"}),
+]
+
+
+def breaking_job(changes: Mapping[str, object], row: Mapping[str, object]) -> Job:
+    offer = {**(ANY_A100 if "offer" in changes else H100_RENTED), "num_gpus": {"min": 16, "max": 128}}
+    workload = changes.get("workload", {})
+    assert isinstance(workload, Mapping)
+    job = job_with(offer, workload={"global_batch_size": 192, **workload})
+    if "gpus_per_node" not in row:
+        return job
+    node = job.offers[0].node.model_copy(update={"num_accelerators": row["gpus_per_node"]})
+    return job.model_copy(update={"offers": (job.offers[0].model_copy(update={"node": node}),)})
+
+
+@pytest.mark.parametrize(("name", "changes", "row"), BREAKING)
+def test_a_layout_that_breaks_one_rule_is_told_which(
+    name: str, changes: Mapping[str, object], row: Mapping[str, object]
+) -> None:
+    job = breaking_job(changes, row)
+    layout = {key: value for key, value in row.items() if key != "gpus_per_node"}
+    assert broken_rules(job, layout) == {name}
+    assert not is_valid_layout(job, plans_with(layout))[0]
+
+
+def test_every_rule_is_broken_by_some_test() -> None:
+    assert {name for name, _, _ in BREAKING} == {rule.name for rule in LAYOUT_RULES}
+
+
+def test_without_sequence_parallelism_tensor_ranks_need_not_divide_the_sequence() -> None:
+    job = job_with(workload={"sequence_length": 8190, "has_sequence_parallel": False})
+    assert broken_rules(job, {"num_gpus": 16, "tensor_parallel": 4}) == set()
+
+
+def test_latent_attention_has_no_groups_of_heads_to_split() -> None:
+    job = job_with({**H100_RENTED, "num_gpus": 64}, workload={"model": "deepseek-v3"})
+    model = job.workload.model.model_copy(update={"num_kv_heads": 1})
+    job = job.model_copy(update={"workload": job.workload.model_copy(update={"model": model})})
+    assert "attention_heads" not in broken_rules(job, {"num_gpus": 64, "tensor_parallel": 32})
+
+
+def test_the_farther_from_a_rule_the_larger_the_excess() -> None:
+    job = job_with({**H100_RENTED, "num_gpus": {"min": 32, "max": 64}}, workload={"global_batch_size": 16})
+    plans = plans_with(*({"num_gpus": count} for count in (8, 16, 32, 64, 128, 256)))
+    excess = layout_excess(job, plans)
+    names = [rule.name for rule in LAYOUT_RULES]
+    gpu_range, batch = excess[:, names.index("gpu_range")], excess[:, names.index("batch")]
+    np.testing.assert_allclose(
+        gpu_range, [3.0, 1.0, 0.0, 0.0, 1.0, 3.0]
+    )  # times too few or too many, less one
+    assert np.all(np.diff(batch[1:]) > 0)
+
+
+def test_each_rule_has_a_sentence_and_a_name_of_its_own() -> None:
+    assert len({rule.name for rule in LAYOUT_RULES}) == len(LAYOUT_RULES)
+    assert all(len(rule.sentence.split()) >= 4 for rule in LAYOUT_RULES)

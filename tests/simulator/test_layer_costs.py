@@ -1,0 +1,255 @@
+"""Does a layer compute and exchange what Megatron-LM's layers do?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator import catalog
+from simulator.compute import gemm_time_s
+from simulator.hardware import Precision
+from simulator.job import Offer, Workload
+from simulator.layer_collectives import CORE_SHARE, context_ring_s, expert_exchange_s, exposed_s
+from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
+from simulator.model import MixtureOfExperts
+from simulator.network import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s
+from simulator.plan import Plan, Recompute
+from simulator.rank import Rank
+from simulator.table import Floats
+from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
+
+WITHOUT_SEQUENCE_PARALLEL = {"has_sequence_parallel": False}
+
+
+def rank_of(plan: Plan, workload: Workload | None = None, offer: Offer | None = None) -> Rank:
+    return Rank.of(job_of(workload or training(), *([offer] if offer else [])), table_of(plan))
+
+
+def with_fabric_rate(bytes_per_s: float) -> Offer:
+    offer = rented()
+    return offer.model_copy(
+        update={"node": offer.node.model_copy(update={"network_bytes_per_s": bytes_per_s})}
+    )
+
+
+def total_comm_s(times: PartTimes) -> Floats:
+    return np.asarray(
+        times.forward_tensor_comm_s
+        + times.backward_tensor_comm_s
+        + times.forward_expert_comm_s
+        + times.backward_expert_comm_s
+    )
+
+
+class TestCompute:
+    def test_a_layer_takes_at_least_its_flop_at_the_peak(self) -> None:
+        workload = training(gpt(hidden_size=4096), sequence_length=2048)
+        rank = rank_of(plan_of(), workload)
+        layer = dense_layer(rank)
+        # 24 B s h^2 (1 + s/(6 h)) forward, twice as much backward (arXiv 2104.04473, appendix); half for causal scores.
+        projections, scores = 24 * 2048 * 4096**2, 4 * 2048**2 * 4096 / 2
+        peak = float(rank.peak_flop_per_s[0])
+        assert layer.forward_compute_s[0] > (projections + scores) / peak
+        assert layer.backward_compute_s[0] > 2 * layer.forward_compute_s[0] * 0.9
+        # Published layers of that size reach 40-60 % of the peak; three times the ideal would be a slip.
+        assert layer.forward_compute_s[0] < 3 * (projections + scores) / peak
+
+    def test_tensor_parallelism_splits_products_but_not_evenly_in_time(self) -> None:
+        one, eight = (dense_layer(rank_of(plan_of(tensor=t))) for t in (1, 8))
+        assert (
+            1 / 8 < (eight.forward_compute_s / one.forward_compute_s)[0] < 1 / 4
+        )  # small products are slower
+
+    def test_grouped_key_value_heads_need_smaller_products(self) -> None:
+        grouped = training("llama-3.1-8b")
+        ordinary = grouped.model_copy(
+            update={"model": grouped.model.model_copy(update={"num_kv_heads": grouped.model.num_heads})}
+        )
+        few, many = (dense_layer(rank_of(plan_of(), workload)) for workload in (grouped, ordinary))
+        assert few.forward_compute_s < many.forward_compute_s
+
+    def test_full_recomputation_repeats_the_forward_pass_with_its_collectives(self) -> None:
+        kept, repeated = (
+            dense_layer(rank_of(plan_of(tensor=8, recompute=recompute)))
+            for recompute in (Recompute.NONE, Recompute.FULL)
+        )
+        assert repeated.forward_s == kept.forward_s
+        assert repeated.backward_s == pytest.approx(kept.backward_s + kept.forward_s)
+
+    def test_selective_recomputation_repeats_attention_only(self) -> None:
+        none, selective, full = (
+            dense_layer(rank_of(plan_of(recompute=recompute))).backward_compute_s[0]
+            for recompute in (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
+        )
+        assert none < selective < (none + full) / 2
+
+    def test_eight_bit_products_are_faster_but_attention_is_not(self) -> None:
+        sixteen, eight = (
+            dense_layer(rank_of(plan_of(precision=precision), training("llama-3.1-405b")))
+            for precision in (Precision.BF16, Precision.FP8)
+        )
+        assert 0.5 < (eight.forward_compute_s / sixteen.forward_compute_s)[0] < 1.0
+
+    def test_a_power_cap_slows_products_and_not_collectives(self) -> None:
+        free, capped = (dense_layer(rank_of(plan_of(tensor=8, cap=cap))) for cap in (1.0, 0.5))
+        slowdown = (capped.forward_compute_s / free.forward_compute_s)[0]
+        # ((0.96 - idle)/(0.5 - idle))^(1/2) with an H100 that idles at a tenth of its 700 W.
+        assert 1.0 < slowdown < ((0.96 - 0.1) / (0.5 - 0.1)) ** 0.5 + 0.01
+        assert capped.forward_tensor_comm_s == free.forward_tensor_comm_s
+
+    def test_the_output_layer_is_one_product_and_the_loss(self) -> None:
+        workload = training("llama-3.1-8b", sequence_length=8192)
+        rank = rank_of(plan_of(), workload)
+        product_s = gemm_time_s(
+            m=8192.0,
+            n=128_256.0,
+            k=4096.0,
+            bytes_per_element=2.0,
+            peak_flop_per_s=rank.peak_flop_per_s,
+            memory_bytes_per_s=rank.offers.memory_bytes_per_s,
+            constants=rank.kernels,
+        )
+        # Four passes over fp32 logits at the bandwidth that kernels reach, and four launches.
+        passes_s = 16 * 8192 * 128_256 / (rank.offers.memory_bytes_per_s * rank.kernels.memory_fraction)
+        expected_s = product_s + passes_s + 4 * rank.kernels.launch_s
+        assert output_layer(rank).forward_compute_s == pytest.approx(expected_s)
+
+
+class TestTensorParallelism:
+    def collective_s(self, collective: Callable[..., Floats], rank: Rank, t: int) -> Floats:
+        hidden_bytes = 2.0 * 4096 * 4096  # one sequence of 4,096 tokens, h = 4,096, 16 bits
+        return collective(
+            num_bytes=hidden_bytes, group_size=float(t), members_per_domain=float(min(t, 8)), links=rank.links
+        )
+
+    @pytest.mark.parametrize("t", [2, 8, 16])
+    def test_sequence_parallelism_gathers_and_scatters_twice_in_each_direction(self, t: int) -> None:
+        rank = rank_of(plan_of(tensor=t))
+        layer = dense_layer(rank)
+        pair_s = self.collective_s(all_gather_s, rank, t) + self.collective_s(reduce_scatter_s, rank, t)
+        assert layer.forward_tensor_comm_s == pytest.approx(2 * pair_s)
+        assert layer.backward_tensor_comm_s == pytest.approx(2 * pair_s)
+
+    @pytest.mark.parametrize("t", [2, 8, 16])
+    def test_without_it_there_are_two_all_reduces_in_each_direction(self, t: int) -> None:
+        rank = rank_of(plan_of(tensor=t), training().model_copy(update=WITHOUT_SEQUENCE_PARALLEL))
+        layer = dense_layer(rank)
+        assert layer.forward_tensor_comm_s == pytest.approx(2 * self.collective_s(all_reduce_s, rank, t))
+        assert layer.backward_tensor_comm_s == pytest.approx(2 * self.collective_s(all_reduce_s, rank, t))
+
+    def test_the_embedding_leaves_a_block_and_the_output_layer_enters_one(self) -> None:
+        rank = rank_of(plan_of(tensor=8), training().model_copy(update=WITHOUT_SEQUENCE_PARALLEL))
+        reduced_s = self.collective_s(all_reduce_s, rank, 8)
+        first, last = embedding(rank), output_layer(rank)
+        # Megatron-LM's f and g: the one that does something forward does nothing backward.
+        assert (first.forward_tensor_comm_s, first.backward_tensor_comm_s) == (pytest.approx(reduced_s), 0)
+        assert (last.forward_tensor_comm_s, last.backward_tensor_comm_s) == (0, pytest.approx(reduced_s))
+
+    def test_nothing_is_exchanged_on_one_rank(self) -> None:
+        rank = rank_of(plan_of(), training("mixtral-8x7b"))
+        parts = [dense_layer(rank), expert_layer(rank), embedding(rank), output_layer(rank)]
+        assert [total_comm_s(times)[0] for times in parts] == [0, 0, 0, 0]
+
+
+class TestContextParallelism:
+    def test_a_ring_shorter_than_the_core_takes_only_its_share_of_cores(self) -> None:
+        workload = training(sequence_length=131_072)
+        rank = rank_of(plan_of(context=8), workload)
+        forward_s, backward_s = context_ring_s(rank, np.array([10.0]))
+        ring_s = forward_s / CORE_SHARE
+        # K and V of 8 heads of 128 values: 131,072 x 2 x 1,024 x 2 bytes; 7 of 8 parts arrive over 450 GB/s.
+        assert ring_s[0] > 131_072 * 2 * 1024 * 2 * 7 / 8 / 450e9
+        assert backward_s == pytest.approx(2 * forward_s)
+
+    def test_what_the_core_does_not_hide_is_exposed(self) -> None:
+        rank = rank_of(plan_of(context=8), training(sequence_length=131_072))
+        whole_s = context_ring_s(rank, np.array([0.0]))[0]
+        half_hidden_s = context_ring_s(rank, whole_s / 2)[0]
+        assert half_hidden_s == pytest.approx(whole_s * (0.5 + CORE_SHARE / 2))
+
+    def test_grouped_heads_make_the_ring_lighter_in_proportion(self) -> None:
+        workload = training(sequence_length=131_072)
+        ordinary = workload.model_copy(
+            update={"model": workload.model.model_copy(update={"num_kv_heads": workload.model.num_heads})}
+        )
+        grouped_s, ordinary_s = (
+            context_ring_s(rank_of(plan_of(context=8), each), np.array([0.0]))[0][0]
+            for each in (workload, ordinary)
+        )
+        assert ordinary_s / grouped_s == pytest.approx(32 / 8, rel=0.1)  # but for latency
+
+    def test_compute_of_all_ranks_is_that_of_one(self) -> None:
+        workload = training(sequence_length=131_072)
+        one, eight = (dense_layer(rank_of(plan_of(context=c), workload)) for c in (1, 8))
+        # Every rank works on an eighth of the queries against all keys; smaller products are a little slower.
+        assert 1.0 <= (8 * eight.forward_compute_s / one.forward_compute_s)[0] < 1.1
+
+
+class TestExperts:
+    def test_one_expert_for_all_tokens_is_a_dense_layer_with_a_router(self) -> None:
+        single = MixtureOfExperts(num_experts=1, experts_per_token=1, expert_ffn_hidden_size=4 * 4096)
+        model = gpt(hidden_size=4096)
+        dense = dense_layer(rank_of(plan_of(), training(model)))
+        routed = expert_layer(rank_of(plan_of(), training(model.model_copy(update={"experts": single}))))
+        # The router is a product with one column, tokens are permuted there and back: 4 passes over h beside 30.
+        assert 1.0 < (routed.forward_compute_s / dense.forward_compute_s)[0] < 1.15
+
+    def test_dispatch_and_combine_are_two_all_to_alls_of_the_routed_tokens(self) -> None:
+        rank = rank_of(plan_of(tensor=2, expert=8, data=4), training("mixtral-8x7b", sequence_length=4096))
+        # A tensor-parallel rank sends its half of the tokens to two experts each.
+        sent_bytes = 2.0 * 4096 / 2 * 2 * 4096
+        expected_s = 2 * all_to_all_s(
+            num_bytes=sent_bytes, group_size=8.0, members_per_domain=8.0, links=rank.links
+        )
+        assert expert_exchange_s(rank) == pytest.approx(expected_s)
+        layer = expert_layer(rank)
+        assert layer.forward_expert_comm_s == layer.backward_expert_comm_s == pytest.approx(expected_s)
+
+    def test_experts_across_nodes_cost_more(self) -> None:
+        workload = training("deepseek-v2", sequence_length=4096)
+        near, far = (expert_exchange_s(rank_of(plan_of(expert=e, data=32), workload))[0] for e in (8, 32))
+        assert far > 2 * near
+
+    def test_routed_tokens_are_not_gathered_again_over_tensor_ranks(self) -> None:
+        routed = rank_of(plan_of(tensor=8, data=8), training("mixtral-8x7b"))
+        shared = rank_of(plan_of(tensor=8, data=8), training("deepseek-v2-lite"))
+        assert expert_layer(routed).forward_tensor_comm_s == pytest.approx(
+            dense_layer(routed).forward_tensor_comm_s / 2
+        )
+        assert expert_layer(shared).forward_tensor_comm_s == dense_layer(shared).forward_tensor_comm_s
+
+    def test_expert_parallelism_keeps_the_work_of_a_rank(self) -> None:
+        # Half of the experts with twice the tokens each: the same operations in fewer, larger products.
+        workload = training("mixtral-8x22b")
+        alone, spread = (expert_layer(rank_of(plan_of(expert=e, data=8), workload)) for e in (1, 8))
+        assert 0.7 < (spread.forward_compute_s / alone.forward_compute_s)[0] <= 1.0
+
+
+@given(traffic=st.floats(0, 1e3), cover=st.floats(0, 1e3))
+def test_hidden_communication_costs_between_its_cores_and_its_time(traffic: float, cover: float) -> None:
+    exposed = exposed_s(np.array([traffic]), np.array([cover]))[0]
+    assert 0.15 * traffic * (1 - 1e-12) <= exposed <= traffic * (1 + 1e-12)
+    assert exposed >= traffic - cover
+
+
+@given(factor=st.floats(1.0, 10.0))
+def test_a_faster_fabric_never_makes_a_layer_slower(factor: float) -> None:
+    plan = plan_of(tensor=2, expert=16, context=2, data=32)
+    workload = training("mixtral-8x7b")
+    slow, fast = (
+        total_comm_s(expert_layer(rank_of(plan, workload, with_fabric_rate(rate))))[0]
+        for rate in (200e9, 200e9 * factor)
+    )
+    assert fast <= slow
+
+
+def test_every_model_of_the_catalogue_has_a_price() -> None:
+    for name in catalog.names(catalog.Kind.MODELS):
+        workload = training(name)
+        rank = rank_of(plan_of(), workload)
+        times = [dense_layer(rank), *([expert_layer(rank)] if workload.model.experts else [])]
+        assert all(each.forward_s[0] > 0 and each.backward_s[0] > each.forward_s[0] for each in times), name

@@ -1,0 +1,278 @@
+"""Does a step take what pipeline theory, ring volumes and memory passes say, and do its parts add up?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from simulator.chunks import can_split_layers, split_layers
+from simulator.job import Job, Offer, Workload
+from simulator.network import all_reduce_s, point_to_point_s
+from simulator.plan import Plan, Recompute
+from simulator.rank import Rank
+from simulator.replica_sync import ReplicaGroup, tied_gradient_s
+from simulator.step import StepTable, _send_s, simulate_step
+from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
+
+PARTS = tuple(name for name in StepTable.names() if name != "step_time_s")
+EVEN = training(
+    gpt(num_layers=32, hidden_size=4096, num_heads=32, vocabulary_size=8),
+    sequence_length=2048,
+    global_batch_size=32,
+)
+"""A model whose stages all take the same time: embedding and output layer are next to nothing."""
+
+
+def steps_of(job: Job, *plans: Plan) -> StepTable:
+    table = table_of(*plans)
+    return simulate_step(Rank.of(job, table), split_layers(job.workload.model, table))
+
+
+def with_fabric_rate(bytes_per_s: float) -> Offer:
+    offer = rented()
+    return offer.model_copy(
+        update={"node": offer.node.model_copy(update={"network_bytes_per_s": bytes_per_s})}
+    )
+
+
+def untied(workload: Workload) -> Workload:
+    return workload.model_copy(
+        update={"model": workload.model.model_copy(update={"has_tied_embeddings": False})}
+    )
+
+
+DESIGNS = {
+    "llama-3.1-8b": (plan_of(data=64, zero=3), plan_of(tensor=2, pipeline=4, data=8, zero=2), plan_of()),
+    "llama-3.1-405b": (
+        plan_of(tensor=8, pipeline=16, virtual=8, data=4),
+        plan_of(tensor=16, pipeline=8, context=2, data=2, recompute=Recompute.FULL),
+    ),
+    "bloom-176b": (plan_of(tensor=4, pipeline=12, data=8, micro_batch=2, recompute=Recompute.FULL, zero=0),),
+    "mixtral-8x7b": (
+        plan_of(tensor=2, pipeline=4, expert=8, data=8),
+        plan_of(tensor=4, expert=8, data=16, recompute=Recompute.SELECTIVE),
+    ),
+    "deepseek-v3": (plan_of(pipeline=9, expert=64, data=64), plan_of(tensor=2, expert=16, data=64, zero=3)),
+}
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_parts_sum_to_the_step_for_the_average_accelerator(name: str) -> None:
+    steps = steps_of(job_of(training(name, global_batch_size=1024)), *DESIGNS[name])
+    total = np.sum([getattr(steps, part) for part in PARTS], axis=0)
+    assert total == pytest.approx(steps.step_time_s, rel=1e-12)
+    assert all((getattr(steps, part) >= 0).all() for part in PARTS)
+
+
+def test_one_accelerator_only_computes() -> None:
+    steps = steps_of(job_of(training(global_batch_size=4)), plan_of())
+    assert steps.step_time_s == pytest.approx(steps.compute_s + steps.optimizer_s)
+
+
+class TestPipeline:
+    @pytest.mark.parametrize("p", [2, 4, 8])
+    @pytest.mark.parametrize("v", [1, 2, 4])
+    def test_even_stages_have_the_bubble_of_theory(self, p: int, v: int) -> None:
+        steps = steps_of(job_of(EVEN), plan_of(pipeline=p, virtual=v))
+        # (p - 1)/(v m) of the work (arXiv 2104.04473, section 2.2); sends take the rest, about 1 %.
+        work_s = steps.compute_s[0]
+        assert steps.pipeline_bubble_s[0] / work_s == pytest.approx((p - 1) / (v * 32), rel=0.15)
+
+    def test_without_micro_batches_to_overlap_stages_take_turns(self) -> None:
+        workload = EVEN.model_copy(update={"global_batch_size": 1})
+        one, four = (steps_of(job_of(workload), plan_of(pipeline=p)) for p in (1, 4))
+        sent_and_waited = four.pipeline_send_s + four.pipeline_bubble_s + four.compute_s
+        assert sent_and_waited[0] == pytest.approx(one.compute_s[0], rel=0.02)  # sends on top
+
+    def test_the_output_layer_makes_other_stages_wait(self) -> None:
+        large_vocabulary = EVEN.model.model_copy(update={"vocabulary_size": 256_000})
+        workload = EVEN.model_copy(update={"model": large_vocabulary})
+        even, uneven = (steps_of(job_of(each), plan_of(pipeline=8)) for each in (EVEN, workload))
+        assert uneven.pipeline_bubble_s[0] > 1.5 * even.pipeline_bubble_s[0]
+
+    def test_a_schedule_that_does_not_exist_is_nan(self) -> None:
+        workload = EVEN.model_copy(update={"global_batch_size": 6})
+        assert np.isnan(steps_of(job_of(workload), plan_of(pipeline=4, virtual=2)).step_time_s)
+
+    def test_sends_cross_as_many_borders_as_there_are_between_the_link_domains(self) -> None:
+        # Eight stages of two ranks on two nodes of eight: one of seven sends leaves its node.
+        rank = Rank.of(job_of(EVEN), table_of(plan_of(tensor=2, pipeline=8)))
+        near_s, far_s = (
+            point_to_point_s(num_bytes=2.0 * 2048 * 4096 / 2, is_same_domain=is_near, links=rank.links)[0]
+            for is_near in (True, False)
+        )
+        assert _send_s(rank) == pytest.approx((6 * near_s + far_s) / 7)
+
+    @pytest.mark.parametrize(
+        ("plan", "num_far", "num_sends"),
+        [
+            (plan_of(tensor=4, pipeline=2), 0, 1),
+            (plan_of(tensor=8, pipeline=4), 3, 3),
+            (plan_of(data=4), 0, 1),
+        ],
+    )
+    def test_sends_inside_and_between_nodes(self, plan: Plan, num_far: int, num_sends: int) -> None:
+        rank = Rank.of(job_of(EVEN), table_of(plan))
+        num_bytes = 2.0 * 2048 * 4096 / plan.tensor_parallel
+        near_s, far_s = (
+            point_to_point_s(num_bytes=num_bytes, is_same_domain=is_near, links=rank.links)[0]
+            for is_near in (True, False)
+        )
+        mean_s = (num_far * far_s + (num_sends - num_far) * near_s) / num_sends
+        assert _send_s(rank) == pytest.approx(mean_s if plan.pipeline_parallel > 1 else 0.0)
+
+
+class TestReplicas:
+    def test_groups_are_those_of_megatron(self) -> None:
+        # t = 2, c = 2, d = 8, e = 4 on nodes of eight.
+        table = table_of(plan_of(tensor=2, context=2, data=8, expert=4))
+        rank = Rank.of(job_of(training("mixtral-8x7b")), table)
+        shared, routed = ReplicaGroup.of_shared(rank), ReplicaGroup.of_routed(rank)
+        assert (shared.size[0, 0], shared.members_per_domain[0, 0]) == (16, 4)  # d c ranks, every second one
+        assert (routed.size[0, 0], routed.members_per_domain[0, 0]) == (
+            8,
+            2,
+        )  # d c t / e ranks, every fourth one
+
+    def test_exposed_gradients_are_at_least_their_ring_volume(self) -> None:
+        workload = training("llama-3.1-8b", global_batch_size=8).model_copy(
+            update={"overlaps_gradient_sync": False}
+        )
+        steps = steps_of(job_of(workload), plan_of(data=8, zero=0))
+        # All-reduce of 8.03e9 fp32 gradients over NVLink: 2 x 7/8 of the bytes at 450 GB/s at best.
+        assert steps.gradient_sync_s[0] > 2 * 7 / 8 * 8.03e9 * 4 / 450e9
+
+    def test_overlap_hides_most_of_the_gradients(self) -> None:
+        workload = training("llama-3.1-8b", global_batch_size=64)
+        behind = steps_of(job_of(workload), plan_of(data=8))
+        after = steps_of(
+            job_of(workload.model_copy(update={"overlaps_gradient_sync": False})), plan_of(data=8)
+        )
+        assert behind.gradient_sync_s[0] < 0.5 * after.gradient_sync_s[0]
+        assert behind.step_time_s < after.step_time_s
+
+    def test_16_bit_gradients_are_half_as_long_on_the_wire(self) -> None:
+        workload = training("llama-3.1-8b", global_batch_size=8).model_copy(
+            update={"overlaps_gradient_sync": False}
+        )
+        wide, narrow = (
+            steps_of(job_of(workload.model_copy(update={"sync_bytes": size})), plan_of(data=8, zero=0))
+            for size in (4, 2)
+        )
+        assert wide.gradient_sync_s[0] / narrow.gradient_sync_s[0] == pytest.approx(
+            2, rel=0.02
+        )  # and latency
+
+    @pytest.mark.parametrize("zero", [2, 3])
+    def test_sharded_gradients_and_weights_travel_in_every_micro_batch(self, zero: int) -> None:
+        few, many = (
+            steps_of(job_of(training(global_batch_size=batch)), plan_of(data=8, zero=zero))
+            for batch in (64, 128)
+        )
+        assert many.shard_comm_s == pytest.approx(2 * few.shard_comm_s)
+        assert few.shard_comm_s > 0
+
+    def test_zero_3_gathers_embedding_and_output_layer_too(self) -> None:
+        # With next to no computation to hide behind, traffic is proportional to the weights.
+        shapes = [gpt(num_layers=8, vocabulary_size=vocabulary) for vocabulary in (8, 256_000)]
+        slow = with_fabric_rate(1e9)
+        small, large = (
+            steps_of(
+                job_of(training(shape, sequence_length=64), slow), plan_of(data=64, zero=3)
+            ).shard_comm_s[0]
+            for shape in shapes
+        )
+        assert large / small == pytest.approx(shapes[1].num_parameters / shapes[0].num_parameters, rel=0.05)
+
+    def test_one_replica_has_nothing_to_exchange(self) -> None:
+        for zero in range(4):
+            steps = steps_of(job_of(EVEN), plan_of(tensor=2, pipeline=4, zero=zero))
+            assert (steps.gradient_sync_s[0], steps.shard_comm_s[0]) == (0, 0)
+
+
+class TestTiedEmbeddings:
+    BLOOM = training("bloom-176b", sequence_length=2048, global_batch_size=2048)
+
+    def test_first_and_last_stage_sum_their_gradients(self) -> None:
+        plan = plan_of(tensor=4, pipeline=12, data=8)
+        rank = Rank.of(job_of(self.BLOOM), table_of(plan))
+        # The quarter of 3,596,615,680 fp32 gradients between two accelerators in different nodes.
+        expected_s = all_reduce_s(
+            num_bytes=3_596_615_680 / 4 * 4.0, group_size=2.0, members_per_domain=1.0, links=rank.links
+        )
+        assert tied_gradient_s(rank) == pytest.approx(expected_s)
+        tied, own = (
+            steps_of(job_of(each), plan).gradient_sync_s[0] for each in (self.BLOOM, untied(self.BLOOM))
+        )
+        assert tied - own == pytest.approx(expected_s[0], rel=0.1)  # both last stages reduce an output layer
+
+    @pytest.mark.parametrize("pipeline", [1, 2])
+    def test_untied_embeddings_and_single_stages_need_no_sum(self, pipeline: int) -> None:
+        workload = self.BLOOM if pipeline == 1 else untied(self.BLOOM)
+        rank = Rank.of(job_of(workload), table_of(plan_of(tensor=8, pipeline=pipeline)))
+        assert tied_gradient_s(rank) == 0
+
+
+class TestOptimizer:
+    def test_it_moves_34_bytes_per_weight_of_the_fullest_stage(self) -> None:
+        job = job_of(training("llama-3.1-8b", global_batch_size=8))
+        steps = steps_of(job, plan_of(zero=0), plan_of(data=8, zero=1))
+        # Read gradient twice (norm, update), read and write 12 bytes of states, write the 16-bit weight.
+        least_s = 34 * 8_030_261_248 / 3.35e12
+        assert least_s < steps.optimizer_s[0] < 1.5 * least_s
+        assert least_s / 8 < steps.optimizer_s[1] < 1.5 * least_s / 8
+
+    def test_stages_share_it_out(self) -> None:
+        one, four = (steps_of(job_of(EVEN), plan_of(pipeline=p, zero=0)).optimizer_s[0] for p in (1, 4))
+        assert four == pytest.approx(one / 4, rel=0.01)  # launches remain
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    tensor=st.sampled_from([1, 2, 8]),
+    pipeline=st.sampled_from([1, 2, 4]),
+    data=st.sampled_from([1, 4, 16]),
+    zero=st.integers(0, 3),
+    factor=st.floats(1.0, 20.0),
+)
+def test_a_faster_fabric_never_makes_a_step_longer(
+    tensor: int, pipeline: int, data: int, zero: int, factor: float
+) -> None:
+    plan = plan_of(tensor=tensor, pipeline=pipeline, data=data, zero=zero)
+    slow, fast = (
+        steps_of(job_of(training(global_batch_size=64), with_fabric_rate(rate)), plan).step_time_s[0]
+        for rate in (100e9, 100e9 * factor)
+    )
+    assert fast <= slow * (1 + 1e-12)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    pipeline=st.integers(1, 8),
+    virtual=st.integers(1, 4),
+    tensor=st.sampled_from([1, 2, 4]),
+    data=st.sampled_from([1, 2, 8]),
+    micro_batch=st.sampled_from([1, 2]),
+    zero=st.integers(0, 3),
+    recompute=st.sampled_from(Recompute),
+)
+def test_parts_sum_to_the_step_of_any_layout(
+    pipeline: int, virtual: int, tensor: int, data: int, micro_batch: int, zero: int, recompute: Recompute
+) -> None:
+    workload = training(gpt(has_tied_embeddings=True), global_batch_size=840 * 16)
+    assume(virtual == 1 or pipeline > 1)
+    assume(can_split_layers(24, np.array([pipeline * virtual]))[0])
+    assume(workload.global_batch_size // (data * micro_batch) % pipeline == 0)
+    plan = plan_of(
+        tensor=tensor,
+        pipeline=pipeline,
+        virtual=virtual,
+        data=data,
+        micro_batch=micro_batch,
+        zero=zero,
+        recompute=recompute,
+    )
+    steps = steps_of(job_of(workload), plan)
+    assert sum(getattr(steps, part)[0] for part in PARTS) == pytest.approx(steps.step_time_s[0], rel=1e-9)
