@@ -1,7 +1,7 @@
-"""How is the reference of the job file kept true? It is written from the types themselves.
+"""How are the pages kept true? References are written from the types, the README's results from real answers.
 
-python docs/generate.py            writes docs/job-file.md
-python docs/generate.py --check    fails when the file on disk differs
+python -m docs.generate            writes docs/job-file.md, docs/answer.md and the marked parts of README.md
+python -m docs.generate --check    fails when a page on disk differs, and names it
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from docs.answer_page import ANSWER_PAGE, answer_reference
+from docs.readme import README, filled_readme
 from planner.job_schema import Form, form_of, known_fields, record_in
 from simulator.job import Job
 from simulator.record import Record
@@ -34,8 +36,8 @@ unit in its name; fractions are 0..1; bytes, seconds, watts and dollars have no 
   `site.power_usage_effectiveness=1.1`.
 - All problems of a file are reported at once, each with the path of its field; the exit code is 2.
 - Anchors, aliases and tags of YAML are refused, as are duplicate fields and files above 1 MB.
-- Limits that no design can meet are problems, too: a range without a multiple of the node's accelerators, or
-  a deadline, budget or power below what even the peak rate would need.
+- A range without a multiple of the node's accelerators, or a number format that nothing on offer has, is a problem,
+  too. Limits that turn out too tight are not: the study proves it and says what would help (exit code 3).
 
 This page is generated from the types: `python -m docs.generate`.
 """
@@ -146,16 +148,18 @@ def _value(value: object) -> str:
 
 
 def main() -> int:
-    """Writes or checks the page; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Write the reference of the job file.")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail when the page is out of date"
-    )
-    page = job_file_reference()
-    if not parser.parse_args().check:
-        PAGE.write_text(page, encoding="utf-8")
-        return 0
-    return int(PAGE.read_text(encoding="utf-8") != page)
+    """Writes or checks the pages; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Write the pages that are made from types and answers.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a page is out of date")
+    is_check = parser.parse_args().check
+    pages = {PAGE: job_file_reference(), ANSWER_PAGE: answer_reference(), README: filled_readme()}
+    stale = [path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        if is_check:
+            print(f"{path.name} is out of date: run python -m docs.generate", file=sys.stderr)  # noqa: T201
+        else:
+            path.write_text(pages[path], encoding="utf-8")
+    return int(is_check and bool(stale))
 
 
 if __name__ == "__main__":

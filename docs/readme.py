@@ -1,0 +1,71 @@
+"""Are the results in the README real? Its marked parts are what capplan answers today."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from planner import Recommendation, load_job, recommend
+from planner.render import show
+from simulator.accuracy import step_time_error
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+JOB = ROOT / "examples" / "llama-3.1-70b.yaml"
+SHOWN_SECTIONS = ("Recommended", "Configuration", "What it comes to", "Why this one", "Pareto front")
+"""Sections of the answer that the README shows."""
+ACCURACY_ROWS = (
+    ("H100, bf16", "hopper", "bf16"),
+    ("H100, fp8", "hopper", "fp8"),
+    ("A100, bf16", "ampere", "bf16"),
+    ("A100, fp16", "ampere", "fp16"),
+    ("B200, bf16", "blackwell", "bf16"),
+    ("B200, fp8", "blackwell", "fp8"),
+)
+
+
+def filled_readme() -> str:
+    """Returns the README with its marked parts written anew."""
+    text = README.read_text(encoding="utf-8")
+    answer = _text(recommend(load_job(JOB), tracking=False))
+    tight = _text(recommend(load_job(JOB, ["limits.budget_usd=1.6e6"]), tracking=False))
+    shown = [section for section in _sections(answer) if section.startswith(SHOWN_SECTIONS)]
+    conflict = [section for section in _sections(tight) if not section.startswith(("What kept", "Mind"))]
+    text = _replaced(text, "answer", _block(shown))
+    text = _replaced(text, "infeasible", _block(conflict))
+    return _replaced(text, "accuracy", _accuracy_table())
+
+
+def _text(answer: Recommendation) -> str:
+    console = Console(file=io.StringIO(), width=100, markup=False, highlight=False, emoji=False)
+    with console.capture() as capture:
+        show(answer, console, command="capplan recommend examples/llama-3.1-70b.yaml")
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+def _sections(text: str) -> list[str]:
+    return [section for section in text.split("\n\n") if section.strip()]
+
+
+def _block(sections: list[str]) -> str:
+    body = "\n\n".join(sections)
+    return f"```text\n{body}\n```"
+
+
+def _accuracy_table() -> str:
+    lines = ["| accelerator, format | configurations | bias | mean absolute error |", "|---|---:|---:|---:|"]
+    for name, family, precision in ACCURACY_ROWS:
+        error = step_time_error(family, precision)
+        lines.append(
+            f"| {name} | {error.num_rows} | {error.bias_fraction:+.1%} | {error.mean_absolute_error_fraction:.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def _replaced(text: str, name: str, body: str) -> str:
+    start, end = f"<!-- {name} -->", "<!-- end -->"
+    head, _, rest = text.partition(start)
+    _, _, tail = rest.partition(end)
+    return f"{head}{start}\n{body}\n{end}{tail}"

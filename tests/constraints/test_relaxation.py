@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constraints import relaxation
+from constraints.evaluation import Evaluation, evaluate
+from constraints.limits import LIMIT_NAMES, check_limits, limited_quantities, with_limits
+from constraints.relaxation import LeastValues, rounded_up
+from constraints.space import Space, pruned_space
+from simulator.job import Job
+from simulator.plan import PlanTable
+from simulator.table import Floats
+from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
+
+JOBS: Mapping[str, Job] = {
+    "rented": job_with(H100_RENTED, A100_RENTED, search={"micro_batch_sizes": [1]}),
+    "bought under power caps": job_with(
+        H100_BOUGHT, search={"power_caps": [1.0, 0.7], "with_spares": [True, False], "zero_stages": [1]}
+    ),
+    "experts": job_with(
+        workload={"model": "mixtral-8x7b"}, search={"micro_batch_sizes": [1], "checkpoint_schemes": ["async"]}
+    ),
+}
+
+
+@cache
+def whole(name: str) -> tuple[Space, Evaluation, Mapping[str, Floats]]:
+    """Every design of a job, simulated, with its limited quantities."""
+    space = pruned_space(JOBS[name])
+    result = evaluate(space.job, space.designs())
+    return space, result, limited_quantities(result.plans, result.scores, result.outcomes)
+
+
+ROUNDING = 1e-12
+"""Sums come out a few last bits apart when the batch around a design is another one."""
+
+
+def tight_limits(name: str, share: float) -> dict[str, float]:
+    """Limits that some share of the designs keeps, each taken alone; a hair above the value of a design."""
+    _, result, values = whole(name)
+    possible = result.excess.is_possible
+    limits = {
+        limit: float(np.quantile(values[limit][possible], share, method="inverted_cdf")) * (1.0 + 1e-9)
+        for limit in LIMIT_NAMES
+    }
+    return limits | {"num_gpus": float(np.floor(limits["num_gpus"]))}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("name", JOBS)
+def test_the_least_value_is_the_minimum_over_all_designs(name: str, share: float) -> None:
+    space, result, values = whole(name)
+    limits = tight_limits(name, share)
+    least = LeastValues(space.under(limits))
+    for relaxed in LIMIT_NAMES:
+        rest = tuple(limit for limit in LIMIT_NAMES if limit != relaxed)
+        for others in [(), *combinations(rest, 1), *combinations(rest, 2), rest]:
+            kept = result.excess.is_possible.copy()
+            for other in others:
+                kept &= values[other] <= limits[other]
+            found = least.of(relaxed, others)
+            if kept.any():
+                assert found is not None
+                assert found.value == pytest.approx(values[relaxed][kept].min(), rel=ROUNDING)
+            else:
+                assert found is None
+            assert least.can_keep((relaxed, *others)) == bool(
+                (values[relaxed][kept] <= limits[relaxed]).any()
+            )
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_design_that_comes_with_a_least_value_reaches_it(name: str) -> None:
+    space, _, _ = whole(name)
+    limits = tight_limits(name, 0.4)
+    found = LeastValues(space.under(limits)).of("budget_usd", ("deadline_days",))
+    assert found is not None
+    again = evaluate(with_limits(space.job, {"deadline_days": limits["deadline_days"]}), found.design.plans)
+    assert again.is_feasible.tolist() == [True]
+    assert again.scores.cost_usd[0] == pytest.approx(found.value, rel=ROUNDING)
+    assert found.proposed_limit >= found.value
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_nearest_design_has_the_least_total_excess(name: str) -> None:
+    space, result, _ = whole(name)
+    limits = {limit: value / 3.0 for limit, value in tight_limits(name, 0.05).items()}
+    limited = space.under({**limits, "num_gpus": 8.0})
+    excess = check_limits(limited.job, result.plans, result.outcomes, result.scores)
+    nearest = LeastValues(limited).nearest_design()
+    assert nearest is not None
+    least = excess.total[excess.is_possible].min()
+    assert nearest.excess.total[0] == pytest.approx(least, rel=ROUNDING)
+
+
+def test_a_least_value_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def counted(job: Job, plans: PlanTable) -> Evaluation:
+        calls.append(len(plans))
+        return evaluate(job, plans)
+
+    monkeypatch.setattr(relaxation, "evaluate", counted)
+    space = pruned_space(job_with(limits={"budget_usd": 1e4, "deadline_days": 5.0}))
+    least = LeastValues(space)
+    first = least.of("budget_usd", ("deadline_days",))
+    num_calls = len(calls)
+    assert num_calls > 0
+    assert least.of("budget_usd", ["deadline_days", "budget_usd"]) is first
+    assert least.can_keep(("budget_usd", "deadline_days")) in (True, False)
+    assert len(calls) == num_calls
+
+
+def test_bounds_spare_most_of_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated: list[int] = []
+
+    def counted(job: Job, plans: PlanTable) -> Evaluation:
+        simulated.append(len(plans))
+        return evaluate(job, plans)
+
+    monkeypatch.setattr(relaxation, "evaluate", counted)
+    space, _, _ = whole("rented")
+    LeastValues(space).of("budget_usd", ())
+    assert sum(simulated) < space.num_designs / 4
+
+
+def test_a_stopped_search_says_so() -> None:
+    space, _, _ = whole("rented")
+    least = LeastValues(space, lambda: True)
+    assert not least.was_stopped
+    assert least.of("budget_usd", ()) is None
+    assert least.was_stopped
+    assert LeastValues(space, lambda: True).nearest_design() is None
+
+
+def test_a_search_that_is_stopped_later_keeps_what_it_has() -> None:
+    space, _, values = whole("rented")
+    answers = iter([False])
+    least = LeastValues(space, lambda: next(answers, True))
+    found = least.of("deadline_days", ())
+    assert found is not None
+    assert found.value >= values["deadline_days"].min() * (1.0 - ROUNDING)
+
+
+@given(value=st.floats(1e-6, 1e15))
+def test_a_proposed_limit_is_the_next_number_of_four_digits(value: float) -> None:
+    limit = rounded_up(value)
+    digits = Decimal(repr(limit)).normalize()
+    assert limit >= value
+    assert len(digits.as_tuple().digits) <= 4
+    step = Decimal(1).scaleb(Decimal(value).adjusted() - 3)
+    assert Decimal(repr(limit)) - Decimal(value) < step  # the number before it is too small
+
+
+@pytest.mark.parametrize(
+    ("value", "limit"),
+    [
+        (1_699_001.0, 1_700_000.0),
+        (1_699_000.0, 1_699_000.0),
+        (45.0, 45.0),
+        (45.00001, 45.01),
+        (99_991.0, 100_000.0),
+        (64.0, 64.0),
+        (0.1, 0.1001),  # the double next to 0.1 lies above it
+        (12_345.0, 12_350.0),
+    ],
+)
+def test_proposed_limits_by_hand(value: float, limit: float) -> None:
+    assert rounded_up(value) == limit

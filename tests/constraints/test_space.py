@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import numpy as np
+
+from constraints.bounds import kept_by_bounds
+from constraints.evaluation import evaluate
+from constraints.lattice import num_run_knobs
+from constraints.limits import LIMIT_NAMES
+from constraints.space import pruned_space
+from simulator.table import Floats
+from tests.support import A100_RENTED, H100_RENTED, job_with
+
+JOB = job_with(H100_RENTED, A100_RENTED)
+
+
+def middle(values: Floats) -> float:
+    return float(np.median(values))
+
+
+def test_without_limits_only_memory_prunes() -> None:
+    space = pruned_space(JOB)
+    num_broken = int((~space.bounds.fits_memory).sum())
+    assert num_broken > 0
+    assert space.num_pruned == {"memory": num_broken * num_run_knobs(JOB)}
+    np.testing.assert_array_equal(space.is_kept, space.bounds.fits_memory)
+
+
+def test_every_design_is_either_kept_or_counted_once_under_the_first_limit_that_its_bound_breaks() -> None:
+    free = pruned_space(JOB)
+    limits = {name: middle(getattr(free.bounds, name)) for name in LIMIT_NAMES}
+    space = free.under(limits)
+    assert sum(space.num_pruned.values()) + space.num_designs == len(free.all_layouts) * num_run_knobs(JOB)
+    fits = free.bounds.fits_memory
+    dear = (free.bounds.budget_usd > limits["budget_usd"]) & fits
+    assert space.num_pruned["budget_usd"] == dear.sum() * num_run_knobs(JOB)
+    kept = np.all(list(kept_by_bounds(space.job, space.bounds).values()), axis=0)
+    np.testing.assert_array_equal(space.is_kept, kept)
+
+
+def test_designs_are_the_kept_layouts_with_all_run_knobs() -> None:
+    space = pruned_space(JOB)
+    designs = space.designs()
+    assert len(designs) == space.num_designs == len(space.layouts) * num_run_knobs(JOB)
+    assert (evaluate(JOB, designs.take(slice(0, None, 50))).excess.memory == 0.0).all()
+
+
+def test_a_space_under_other_limits_is_that_of_the_job_with_these_limits() -> None:
+    budget = middle(pruned_space(JOB).bounds.budget_usd)
+    limited = job_with(H100_RENTED, A100_RENTED, limits={"budget_usd": budget})
+    expected, found = pruned_space(limited), pruned_space(JOB).under({"budget_usd": budget})
+    np.testing.assert_array_equal(found.is_kept, expected.is_kept)
+    assert found.num_pruned == expected.num_pruned
+    assert found.job.limits == limited.limits
+
+
+def test_dropping_a_power_limit_keeps_the_designs_under_power_caps() -> None:
+    limited = pruned_space(job_with(limits={"power_w": 1e9}))
+    free = limited.under({})
+    assert len(free.all_layouts) == len(limited.all_layouts)
+    assert set(free.layouts.power_cap_fraction.tolist()) == {1.0, 0.85, 0.7}
+    assert free.job.power_caps == limited.job.power_caps

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from itertools import count
+
+import numpy as np
+import pytest
+
+from constraints.evaluation import Evaluation, evaluate
+from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
+from constraints.space import Space, pruned_space
+from planner.infeasible import explain
+from planner.recommendation import Infeasibility
+from simulator.job import Job
+from simulator.table import Booleans, Floats
+from tests.support import H100_RENTED, job_with
+
+# Eight billion parameters on 16 to 64 H100, bf16, 50 billion tokens: about a day for all 64 of them.
+JOB = job_with(search={"micro_batch_sizes": [1], "zero_stages": [1]})
+
+
+@cache
+def every_design() -> tuple[Space, Mapping[str, Floats], Booleans]:
+    """All designs of the job, simulated: their limited quantities, and which of them are possible."""
+    space = pruned_space(JOB)
+    result = evaluate(JOB, space.designs())
+    values = limited_quantities(result.plans, result.scores, result.outcomes)
+    return space, values, result.excess.is_possible
+
+
+def fits(limits: Mapping[str, float], job: Job = JOB) -> bool:
+    """Whether any design keeps the limits, by trying all of them."""
+    space = pruned_space(with_limits(job, limits))
+    return len(space.layouts) > 0 and bool(evaluate(space.job, space.designs()).is_feasible.any())
+
+
+def explained(limits: Mapping[str, float], job: Job = JOB) -> Infeasibility:
+    limited = with_limits(job, limits)
+    answer = explain(limited, pruned_space(limited))
+    assert isinstance(answer, Infeasibility)
+    return answer
+
+
+def least(name: str, others: Mapping[str, float] | None = None) -> float:
+    """Least value of a quantity among the designs that keep some limits, by trying all of them."""
+    _, values, kept = every_design()
+    for other, limit in (others or {}).items():
+        kept = kept & (values[other] <= limit)
+    return float(values[name][kept].min())
+
+
+def assert_relaxations_work_and_are_the_least(limits: Mapping[str, float], answer: Infeasibility) -> None:
+    assert answer.relaxations
+    for relaxation in answer.relaxations:
+        assert all(value > limits[name] for name, value in relaxation.limits.items())
+        assert fits({**limits, **relaxation.limits})
+        if len(relaxation.limits) == 1:
+            ((name, value),) = relaxation.limits.items()
+            lower = (
+                value - 1.0 if name == "num_gpus" else value * (1.0 - 1.1e-3)
+            )  # beyond the next of four digits
+            assert not fits({**limits, name: lower})
+
+
+@pytest.mark.parametrize("name", ["budget_usd", "deadline_days", "power_w", "carbon_kgco2e"])
+def test_one_limit_that_no_design_keeps_is_named_with_the_least_that_works(name: str) -> None:
+    limits = {name: least(name) * 0.5}
+    answer = explained(limits)
+    assert answer.conflict == (name,)
+    assert [set(relaxation.limits) for relaxation in answer.relaxations] == [{name}]
+    assert answer.relaxations[0].limits[name] == pytest.approx(least(name), rel=1e-3)  # four digits
+    assert answer.reasons[0].startswith(f"{name} = ")
+    assert_relaxations_work_and_are_the_least(limits, answer)
+
+
+def test_other_limits_that_are_kept_do_not_count_as_conflict() -> None:
+    limits = {"budget_usd": least("budget_usd") * 0.5, "deadline_days": 1000.0, "num_gpus": 64.0}
+    answer = explained(limits)
+    assert answer.conflict == ("budget_usd",)
+    assert "leaving the other limits out does not lower it" in answer.reasons[0]
+    assert "CP-SAT" in answer.proof
+    assert_relaxations_work_and_are_the_least(limits, answer)
+
+
+def two_that_clash() -> dict[str, float]:
+    """A deadline for many accelerators, and power for few of them; each alone is easily kept."""
+    return {"deadline_days": least("deadline_days") * 1.2, "power_w": least("power_w") * 1.2}
+
+
+def test_two_limits_that_clash_are_named_together_and_each_can_give_way() -> None:
+    limits = two_that_clash()
+    assert fits({"power_w": limits["power_w"]})
+    assert fits({"deadline_days": limits["deadline_days"]})
+    answer = explained({**limits, "budget_usd": 1e9})
+    assert answer.conflict == ("deadline_days", "power_w")
+    assert sorted(name for relaxation in answer.relaxations for name in relaxation.limits) == sorted(limits)
+    for name in limits:
+        others = {other: limit for other, limit in limits.items() if other != name}
+        (value,) = (r.limits[name] for r in answer.relaxations if name in r.limits)
+        assert value == pytest.approx(least(name, others), rel=1e-3)  # four digits
+    assert all("without the other limits it is" in reason for reason in answer.reasons)
+    assert_relaxations_work_and_are_the_least(limits, answer)
+
+
+def test_the_smallest_change_comes_first() -> None:
+    limits = two_that_clash()
+    changes = [
+        value / limits[name] for r in explained(limits).relaxations for name, value in r.limits.items()
+    ]
+    assert changes == sorted(changes)
+
+
+def test_one_limit_between_two_partners_is_the_only_one_that_can_give_way() -> None:
+    # Few accelerators alone can be cheap and draw little; but not by the deadline, which clashes with both.
+    limits = {**two_that_clash(), "num_gpus": 16.0}
+    answer = explained(limits)
+    assert "deadline_days" in answer.conflict
+    assert len(answer.conflict) == 2
+    assert [set(relaxation.limits) for relaxation in answer.relaxations] == [{"deadline_days"}]
+    assert_relaxations_work_and_are_the_least(limits, answer)
+
+
+def test_independent_conflicts_are_all_named_and_changed_together() -> None:
+    limits = {
+        "budget_usd": least("budget_usd") * 0.5,
+        "deadline_days": 1000.0,
+        "power_w": least("power_w") * 0.7,
+    }
+    answer = explained(limits)
+    assert answer.conflict == ("budget_usd", "power_w")
+    assert [set(relaxation.limits) for relaxation in answer.relaxations] == [{"budget_usd", "power_w"}]
+    assert [reason.partition(" = ")[0] for reason in answer.reasons[:2]] == ["budget_usd", "power_w"]
+    assert "the nearest design reaches" in answer.reasons[-1]
+    assert_relaxations_work_and_are_the_least(limits, answer)
+
+
+def test_a_clash_beside_an_impossible_limit_is_named_with_it() -> None:
+    limits = {**two_that_clash(), "carbon_kgco2e": least("carbon_kgco2e") * 0.5}
+    answer = explained(limits)
+    assert set(answer.conflict) == set(limits)
+    assert any("deadline_days" in reason and "together" in reason for reason in answer.reasons)
+    assert_relaxations_work_and_are_the_least(limits, answer)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_conflict_is_one_and_leaving_a_limit_of_it_out_resolves_it(seed: int) -> None:
+    _, values, possible = every_design()
+    random = np.random.default_rng(seed)
+    names = [str(name) for name in random.choice(LIMIT_NAMES, size=random.integers(2, 6), replace=False)]
+    shares = random.uniform(0.0, 0.25, len(names))
+    limits = {
+        name: float(np.quantile(values[name][possible], share)) * 1.001
+        for name, share in zip(names, shares, strict=True)
+    }
+    if "num_gpus" in limits:
+        limits["num_gpus"] = float(np.ceil(limits["num_gpus"]))
+
+    def can_keep(chosen: tuple[str, ...]) -> bool:
+        kept = possible.copy()
+        for name in chosen:
+            kept = kept & (values[name] <= limits[name])
+        return bool(kept.any())
+
+    limited = with_limits(JOB, limits)
+    answer = explain(limited, pruned_space(limited))
+    if can_keep(tuple(limits)):
+        assert isinstance(answer, Evaluation)
+        assert answer.is_feasible.all()
+        return
+    assert isinstance(answer, Infeasibility)
+    assert not can_keep(answer.conflict)
+    helpful = {name for name in limits if can_keep(tuple(other for other in limits if other != name))}
+    if helpful:
+        assert {name for relaxation in answer.relaxations for name in relaxation.limits} == helpful
+        assert helpful <= set(answer.conflict)
+        for name in answer.conflict:
+            assert can_keep(tuple(other for other in answer.conflict if other != name))
+    assert_relaxations_work_and_are_the_least(limits, answer)
+
+
+def test_a_power_limit_is_relaxed_to_what_capped_accelerators_draw() -> None:
+    # Under a power limit designs may cap their accelerators; the proposal must count on that as the next run will.
+    job = job_with(limits={"power_w": 1000.0}, search={"micro_batch_sizes": [1]})
+    answer = explain(job, pruned_space(job))
+    assert isinstance(answer, Infeasibility)
+    (relaxation,) = answer.relaxations
+    assert relaxation.example.plan.power_cap_fraction == 0.7
+    assert fits(relaxation.limits, job)
+
+
+def test_where_the_search_missed_a_design_it_is_returned() -> None:
+    limited = with_limits(JOB, {"budget_usd": least("budget_usd") * 1.01, "deadline_days": 1000.0})
+    found = explain(limited, pruned_space(limited))
+    assert isinstance(found, Evaluation)
+    assert len(found) > 0
+    assert found.is_feasible.all()
+
+
+def test_a_job_without_limits_has_a_design() -> None:
+    found = explain(with_limits(JOB, {}), pruned_space(JOB))
+    assert isinstance(found, Evaluation)
+    assert found.is_feasible.all()
+
+
+@pytest.mark.parametrize("num_rounds", [0, 1, 2, 3])
+def test_an_explanation_that_is_stopped_claims_nothing(num_rounds: int) -> None:
+    limited = with_limits(JOB, {"budget_usd": least("budget_usd") * 0.5, "power_w": least("power_w") * 0.7})
+    rounds = count()
+    answer = explain(limited, pruned_space(limited), should_stop=lambda: next(rounds) >= num_rounds)
+    assert isinstance(answer, Evaluation)
+    assert len(answer) == 0
+
+
+def test_a_batch_that_nothing_divides_has_no_layout() -> None:
+    job = job_with(
+        workload={"global_batch_size": 7}, search={"tensor_parallel": [1], "pipeline_parallel": [1]}
+    )
+    answer = explain(job, pruned_space(job))
+    assert isinstance(answer, Infeasibility)
+    assert answer.conflict == ("layout",)
+    assert "batch of 7 sequences" in answer.reasons[0]
+    assert "h100-sxm5-80gb 16..64" in answer.reasons[0]
+    assert answer.relaxations == ()
+
+
+def test_a_model_that_is_too_large_does_not_fit_memory() -> None:
+    job = job_with({**H100_RENTED, "num_gpus": 16}, workload={"model": "llama-3.1-405b"})
+    answer = explain(job, pruned_space(job))
+    assert isinstance(answer, Infeasibility)
+    assert answer.conflict == ("memory",)
+    assert "does not fit the memory" in answer.reasons[0]
+    assert answer.relaxations == ()
+
+
+def test_saves_that_need_more_than_the_main_memory_are_no_matter_of_limits() -> None:
+    job = job_with(limits={"budget_usd": 1e9}, search={"checkpoint_schemes": ["in_memory_peer"]})
+    small = job.offers[0].node.model_copy(update={"host_memory_bytes": 1e9})
+    offer = job.offers[0].model_copy(update={"node": small})
+    job = job.model_copy(update={"offers": (offer,)})
+    answer = explain(job, pruned_space(job))
+    assert isinstance(answer, Infeasibility)
+    assert answer.conflict == ("host_memory",)
+    assert "main memory" in answer.reasons[0]
+    assert answer.relaxations == ()
