@@ -46,7 +46,9 @@ def _section(model: type[Record]) -> str:
         for name, field in model.model_fields.items()
         if not field.exclude
     ]
-    return "\n".join([f"## {model.__name__}\n", f"{summary}\n", "| field | type | meaning |\n|---|---|---|", *rows, ""])
+    return "\n".join(
+        [f"## {model.__name__}\n", f"{summary}\n", "| field | type | meaning |\n|---|---|---|", *rows, ""]
+    )
 
 
 def _words(annotation: object) -> str:
@@ -71,5 +73,10 @@ def _words(annotation: object) -> str:
             return _words(arguments[0])  # a number with bounds
 
 
-_WORDS: dict[object, str] = {int: "whole number", float: "number", str: "text", bool: "true or false", NoneType: "null"}
-
+_WORDS: dict[object, str] = {
+    int: "whole number",
+    float: "number",
+    str: "text",
+    bool: "true or false",
+    NoneType: "null",
+}

@@ -153,7 +153,9 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a page is out of date")
     is_check = parser.parse_args().check
     pages = {PAGE: job_file_reference(), ANSWER_PAGE: answer_reference(), README: filled_readme()}
-    stale = [path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    stale = [
+        path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
     for path in stale:
         if is_check:
             print(f"{path.name} is out of date: run python -m docs.generate", file=sys.stderr)  # noqa: T201

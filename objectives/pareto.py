@@ -45,3 +45,21 @@ def compromise_row(values: Floats, weights: Floats) -> int:
         weights: `(k,)` importance of each objective.
     """
     return int(np.argmin(np.log(values) @ (weights / weights.sum())))
+
+
+def distinct_rows(values: Floats, tolerance_fraction: float) -> NDArray[np.intp]:
+    """Returns the rows of a front that are left when rows that hardly differ count as one, in their order.
+
+    A row is left out when a kept one is at most the tolerance worse in every objective; the best compromises are kept
+    first, so every row left out has a stand-in that is as good for all practical purposes.
+
+    Args:
+        values: `(n, k)` objectives of the front, all positive.
+        tolerance_fraction: share by which two values may differ and still count as the same.
+    """
+    kept: list[int] = []
+    for row in np.argsort(np.log(values).sum(axis=1), kind="stable").tolist():
+        limit = values[row] * (1.0 + tolerance_fraction)
+        if not (values[kept] <= limit).all(axis=1).any():
+            kept.append(row)
+    return np.sort(np.array(kept, dtype=np.intp))

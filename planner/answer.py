@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from objectives.pareto import compromise_row
+from objectives.pareto import compromise_row, distinct_rows
 from planner.designs import designs_of
 from planner.infeasible import explain
 from planner.output import FrontFormat, make_output_folder, write_answer
@@ -26,6 +26,7 @@ from planner.recommendation import (
 from planner.uncertainty import uncertainty_of
 from simulator.catalog import catalog_hash
 from simulator.job import Algorithm, Job
+from simulator.table import Integers
 from studies.archive import Archive
 from studies.design_log import DesignLog
 from studies.mlflow_session import without_password
@@ -36,6 +37,8 @@ from studies.tracking import DEFAULT_FILE, RunStatus, StudyTracker, software_tag
 
 Clock = Callable[[], datetime]
 
+SAME_WITHIN_FRACTION = 0.001
+"""Designs whose objectives all differ by less are shown as one; far below what the model can tell apart."""
 RUN_STATUS: dict[Status, RunStatus] = {
     "recommended": "FINISHED",
     "infeasible": "FINISHED",
@@ -128,7 +131,7 @@ def _explained(
 def _answer(
     job: Job, seed: int, result: StudyResult, infeasibility: Infeasibility | None, now: datetime
 ) -> Recommendation:
-    front, ids = result.archive.front, result.archive.ids
+    front, ids = _distinct_front(job, result.archive)
     row = _chosen_row(job, front) if front is not None else None
     designs = designs_of(job, front, ids) if front is not None else ()
     status: Status = "recommended"
@@ -158,6 +161,14 @@ def _answer(
         mlflow=None,
         warnings=cautions(job, front),
     )
+
+
+def _distinct_front(job: Job, archive: Archive) -> tuple[Evaluation | None, Integers]:
+    """The front without designs that hardly differ from another one, such as in the checkpoint interval alone."""
+    if archive.front is None:
+        return None, archive.ids
+    rows = distinct_rows(archive.front.objectives(job), SAME_WITHIN_FRACTION)
+    return archive.front.take(rows), archive.ids[rows]
 
 
 def _chosen_row(job: Job, front: Evaluation) -> int:

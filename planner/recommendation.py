@@ -181,7 +181,8 @@ class Recommendation(Record):
     objectives: tuple[str, ...]
     """What was made small."""
     front: tuple[Design, ...]
-    """The Pareto front, by rising first objective; no design of it is beaten in every objective by any other."""
+    """The Pareto front, by rising first objective: no design beats another in every objective. Of designs whose objectives
+    all differ by less than 0.1 % one stands for the others."""
     rejected: tuple[Rejection, ...]
     """What kept designs out."""
     num_evaluated: int

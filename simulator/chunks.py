@@ -14,7 +14,7 @@ import numpy as np
 
 from simulator.model import ModelShape
 from simulator.plan import PlanTable
-from simulator.table import Booleans, Floats, Integers
+from simulator.table import Booleans, Floats, Integers, sum_columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Chunks:
 
     def on_stage(self, values: Floats | Booleans, stage: Integers) -> Floats:
         """Sums chunk values `(n, C)` over the chunks of one stage of each design; returns `(n,)`."""
-        return np.asarray(np.sum(values * (self.stages == stage[:, None]), axis=1), dtype=np.float64)
+        return sum_columns(values * (self.stages == stage[:, None]))
 
 
 def can_split_layers(num_layers: int, num_chunks: Integers) -> Booleans:

@@ -20,7 +20,7 @@ from simulator.network import point_to_point_s
 from simulator.pipeline import PipelineTimes, play_pipelines
 from simulator.rank import Rank
 from simulator.replica_sync import ReplicaGroup, ReplicaTraffic, tied_gradient_s
-from simulator.table import Floats, Integers, Table
+from simulator.table import Floats, Integers, Table, sum_columns
 
 OPTIMIZER_PASS_BYTES = 4.0 + 4.0 + 2.0 * OPTIMIZER_BYTES + WEIGHT_BYTES
 """Per weight: gradient norm and update read the fp32 gradient, the update reads and writes the states and writes
@@ -63,15 +63,17 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     times = _play(rank, parts, weights, (shard_forward_s, shard_backward_s))
     stages = rank.plans.pipeline_parallel
     per_gpu = num_micro_batches(rank.workload, rank.plans) / stages
-    busy_s, send_s = times.busy_s.sum(axis=1) / stages, times.send_busy_s.sum(axis=1) / stages
-    waiting_s = times.step_s - times.exposed_sync_s - busy_s - send_s
+    busy_s, send_s = sum_columns(times.busy_s) / stages, sum_columns(times.send_busy_s) / stages
+    # A number format that the accelerator lacks has no busy time; the pipeline would play on without it.
+    step_s = np.where(np.isnan(busy_s), np.nan, times.step_s)
+    waiting_s = step_s - times.exposed_sync_s - busy_s - send_s
     tied_s, optimizer_s = tied_gradient_s(rank), _optimizer_s(rank, chunks, weights)
     return StepTable(
-        step_time_s=times.step_s + tied_s + optimizer_s,
+        step_time_s=step_s + tied_s + optimizer_s,
         compute_s=parts.total("forward_compute_s", "backward_compute_s") * per_gpu,
         tensor_comm_s=parts.total("forward_tensor_comm_s", "backward_tensor_comm_s") * per_gpu,
         expert_comm_s=parts.total("forward_expert_comm_s", "backward_expert_comm_s") * per_gpu,
-        shard_comm_s=(shard_forward_s + shard_backward_s).sum(axis=1) * per_gpu,
+        shard_comm_s=sum_columns(shard_forward_s + shard_backward_s) * per_gpu,
         pipeline_send_s=send_s,
         gradient_sync_s=times.exposed_sync_s + tied_s,
         pipeline_bubble_s=np.maximum(0.0, waiting_s),  # rounding must not make it negative
@@ -133,7 +135,7 @@ class _Parts:
 
     def total(self, *names: str) -> Floats:
         """Sum of some times over the whole model, `(n,)`."""
-        return np.asarray(np.sum([self.per_chunk(name).sum(axis=1) for name in names], axis=0))
+        return np.asarray(np.sum([sum_columns(self.per_chunk(name)) for name in names], axis=0))
 
     def weighted(self, part_times_s: Iterable[Floats]) -> Floats:
         """Sum over the parts of every chunk, `(n, C)`, of a time `(n,)` for each of the k parts."""

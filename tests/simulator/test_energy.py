@@ -93,7 +93,7 @@ def test_more_failures_cost_more_energy() -> None:
 
 
 def test_a_run_that_never_ends_needs_infinite_energy_at_no_known_power() -> None:
-    outcome = outcome_of(with_failures(10_000.0), plan_of(data=4096, scheme=CheckpointScheme.NONE))
+    outcome = outcome_of(with_failures(10_000.0), plan_of(data=512, scheme=CheckpointScheme.NONE))
     assert not outcome.run.makes_progress[0]
     assert outcome.run.wall_time_s[0] == outcome.energy.total_j[0] == np.inf
     assert outcome.energy.spare_j[0] == 0

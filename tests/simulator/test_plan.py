@@ -1,0 +1,73 @@
+"""Does a plan travel through its table unharmed?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from simulator.hardware import Precision
+from simulator.plan import CheckpointScheme, Plan, PlanTable, Recompute
+from tests.simulator.builders import plan_of, table_of
+
+degrees = st.sampled_from([1, 2, 3, 8, 70])
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    plan = plan_of(
+        tensor=draw(degrees),
+        pipeline=draw(degrees),
+        context=draw(degrees),
+        data=draw(degrees),
+        virtual=draw(degrees),
+        expert=draw(degrees),
+        micro_batch=draw(degrees),
+        recompute=draw(st.sampled_from(Recompute)),
+        zero=draw(st.integers(0, 3)),
+        precision=draw(st.sampled_from(Precision)),
+        scheme=draw(st.sampled_from(CheckpointScheme)),
+        spares=draw(st.integers(0, 99)),
+        cap=draw(st.floats(0.01, 1.0)),
+    )
+    interval_s = draw(st.none() | st.floats(1e-3, 1e9))
+    return plan.model_copy(update={"checkpoint_interval_s": interval_s, "offer": draw(st.integers(0, 9))})
+
+
+@given(st.lists(plans(), min_size=1, max_size=5))
+def test_plans_come_back_from_their_table_as_they_were(rows: list[Plan]) -> None:
+    table = PlanTable.from_plans(rows)
+    assert [table.plan(row) for row in range(len(table))] == rows
+
+
+def test_counts_and_choices_are_whole_numbers_and_no_interval_is_nan() -> None:
+    table = table_of(plan_of(recompute=Recompute.FULL, scheme=CheckpointScheme.ASYNC))
+    floats = {name for name, column in table.columns().items() if column.dtype == np.float64}
+    assert floats == {"checkpoint_interval_s", "power_cap_fraction"}
+    assert np.isnan(table.checkpoint_interval_s)
+    assert (table.recompute[0], table.checkpoint_scheme[0]) == (2, 2)
+
+
+def test_the_columns_are_the_fields_of_a_plan() -> None:
+    assert PlanTable.names() == tuple(Plan.model_fields)
+
+
+def test_degrees_that_do_not_multiply_to_the_accelerators_are_refused() -> None:
+    with pytest.raises(ValidationError, match=r"data_parallel \(16\) must equal num_gpus \(12\)"):
+        Plan(offer=0, num_gpus=12, tensor_parallel=2, data_parallel=8)
+
+
+@pytest.mark.parametrize("stage", [-1, 4])
+def test_zero_has_stages_0_to_3(stage: int) -> None:
+    with pytest.raises(ValidationError, match="zero_stage"):
+        Plan(offer=0, num_gpus=1, zero_stage=stage)
+
+
+def test_an_impossible_row_is_refused_when_it_becomes_a_plan() -> None:
+    table = table_of(plan_of(data=8))
+    broken = PlanTable.concatenate([table]).take(slice(0, 1))
+    broken.num_gpus[0] = 7
+    with pytest.raises(ValidationError, match="must equal num_gpus"):
+        broken.plan(0)

@@ -1,0 +1,70 @@
+"""Do tables keep their columns together?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from simulator.table import Floats, Integers, Table, sum_columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(Table):
+    """Two columns, one of them with parts."""
+
+    count: Integers
+    time_s: Floats
+
+
+def measured(*counts: int) -> Measured:
+    return Measured(count=np.array(counts, dtype=np.int64), time_s=np.ones((len(counts), 2)) * 0.5)
+
+
+def test_a_table_has_as_many_rows_as_its_columns() -> None:
+    assert len(measured(1, 2, 3)) == 3
+    assert Measured.names() == ("count", "time_s")
+
+
+def test_columns_of_different_length_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"columns of Measured differ in length: \{'count': 2, 'time_s': 1\}"
+    ):
+        Measured(count=np.zeros(2, dtype=np.int64), time_s=np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("rows", "counts"),
+    [
+        (np.array([2, 0, 0]), [7, 5, 5]),
+        (np.array([True, False, True]), [5, 7]),
+        (slice(1, None), [6, 7]),
+        (np.array([], dtype=np.intp), []),
+    ],
+)
+def test_rows_are_taken_by_index_mask_and_slice(rows: slice, counts: list[int]) -> None:
+    taken = measured(5, 6, 7).take(rows)
+    assert taken.count.tolist() == counts
+    assert taken.time_s.shape == (len(counts), 2)
+
+
+def test_tables_follow_one_another() -> None:
+    assert Measured.concatenate([measured(1), measured(), measured(2, 3)]).count.tolist() == [1, 2, 3]
+
+
+def test_nothing_cannot_be_concatenated() -> None:
+    with pytest.raises(ValueError, match="at least one array"):
+        Measured.concatenate([])
+
+
+def test_columns_are_shared_and_not_copied() -> None:
+    table = measured(1, 2)
+    assert table.columns()["count"] is table.count
+
+
+def test_columns_of_zeros_do_not_change_the_last_bit_of_a_sum() -> None:
+    values = np.random.default_rng(0).random((100, 40))
+    wide = np.hstack([values, np.zeros((100, 333))])
+    assert (sum_columns(wide) == sum_columns(values)).all()
+    assert sum_columns(values) == pytest.approx(values.sum(axis=1), rel=1e-14)
