@@ -24,7 +24,7 @@ from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import peak_power, phase_power
 from simulator.run import first_start_s, sufficient_spare_nodes
-from simulator.simulate import layout_memory
+from simulator.simulate import LAYOUTS_PER_BLOCK, layout_memory
 from simulator.table import Booleans, Floats, Integers, Table
 from simulator.units import DAY
 
@@ -46,6 +46,16 @@ class BoundTable(Table):
 
 def bound(job: Job, layouts: PlanTable) -> BoundTable:
     """Returns the bounds of layouts, whatever checkpoint scheme, interval and spares of the job they are run with."""
+    # Layouts of like width share a block, because a block is as wide as its widest layout.
+    order = np.argsort(layouts.pipeline_parallel * layouts.virtual_pipeline, kind="stable")
+    blocks = [
+        _bound_block(job, layouts.take(order[start : start + LAYOUTS_PER_BLOCK]))
+        for start in range(0, max(1, len(order)), LAYOUTS_PER_BLOCK)
+    ]
+    return BoundTable.concatenate(blocks).take(np.argsort(order, kind="stable"))
+
+
+def _bound_block(job: Job, layouts: PlanTable) -> BoundTable:
     offers = OfferTable.from_job(job).take(layouts.offer)
     fewest = replace(layouts, num_spare_nodes=_fewest_spare_nodes(job, layouts))
     usage = _least_usage(job, fewest, offers)

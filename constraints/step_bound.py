@@ -1,8 +1,8 @@
 """How short can a step be at best? Every layer is priced, but the pipeline is not played.
 
 What is left out only makes a step longer: sends between stages, traffic between replicas and of ZeRO, the optimizer,
-and all waiting but that of one stage for the first activation and after its last gradient. That is 0.5 % of a step on
-the median layout, for a thirtieth of the time that playing takes.
+and all waiting but that of one stage for the first activation and after its last gradient. For dense models that is 3 to
+6 % of a step on the median layout (tests/constraints/test_bounds.py), for a twentieth of the time that playing takes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_laye
 from simulator.memory import num_micro_batches
 from simulator.plan import PlanTable
 from simulator.rank import Rank
-from simulator.simulate import LAYOUTS_PER_BLOCK, _rank
 from simulator.table import Floats, Integers, Table
 
 
@@ -36,18 +35,8 @@ class StepBoundTable(Table):
 
 def bound_step(job: Job, layouts: PlanTable) -> StepBoundTable:
     """Returns the bounds of layouts with a schedule, `(n,)`."""
-    # Layouts of like width share a block, because a block is as wide as its widest layout.
-    order = np.argsort(layouts.pipeline_parallel * layouts.virtual_pipeline, kind="stable")
-    blocks = [
-        _bound_block(job, layouts.take(order[start : start + LAYOUTS_PER_BLOCK]))
-        for start in range(0, max(1, len(order)), LAYOUTS_PER_BLOCK)
-    ]
-    return StepBoundTable.concatenate(blocks).take(np.argsort(order, kind="stable"))
-
-
-def _bound_block(job: Job, layouts: PlanTable) -> StepBoundTable:
     chunks = split_layers(job.workload.model, layouts)
-    parts = list(_parts(_rank(job, layouts), chunks))
+    parts = list(_parts(Rank.of(job, layouts), chunks))
     num_micro = num_micro_batches(job.workload, layouts)
     passes_s = _sum_over(parts, "forward_s", "backward_s")
     per_gpu = num_micro / layouts.pipeline_parallel

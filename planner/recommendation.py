@@ -129,7 +129,9 @@ class Infeasibility(Record):
     """Why no design can satisfy the limits."""
 
     conflict: tuple[str, ...]
-    """Limits that no design keeps together; leaving any one of them out makes the rest possible."""
+    """Limits that no design keeps together, while without any one of them some design keeps the others. Where several
+    such conflicts have no limit in common, the limits of all of them, one conflict after another. `layout`, `memory`,
+    `host_memory` or `progress` where no limit is at fault."""
     reasons: tuple[str, ...]
     """The same in sentences."""
     proof: str

@@ -14,7 +14,7 @@ import numpy as np
 
 from simulator.model import ModelShape
 from simulator.plan import PlanTable
-from simulator.table import Booleans, Floats, Integers, sum_columns
+from simulator.table import Booleans, Floats, Integers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,8 @@ class Chunks:
     """`(n,)` chunks of each design."""
     num_stages: Integers
     """`(n,)` stages of each design."""
+    stages: Integers
+    """`(n, C)` the stage of each chunk."""
     num_dense_layers: Floats
     """`(n, C)` layers with an ordinary feed-forward block."""
     num_expert_layers: Floats
@@ -39,14 +41,13 @@ class Chunks:
         """`(n, C)` all layers of each chunk."""
         return self.num_dense_layers + self.num_expert_layers
 
-    @property
-    def stages(self) -> Integers:
-        """`(n, C)` the stage of each chunk."""
-        return np.asarray(np.arange(self.is_last.shape[1]) % self.num_stages[:, None])
+    def on_stage(self, counts: Floats | Booleans, stage: Integers) -> Floats:
+        """Sums whole numbers `(n, C)` over the chunks of one stage of each design; returns `(n,)`.
 
-    def on_stage(self, values: Floats | Booleans, stage: Integers) -> Floats:
-        """Sums chunk values `(n, C)` over the chunks of one stage of each design; returns `(n,)`."""
-        return sum_columns(values * (self.stages == stage[:, None]))
+        Sums of whole numbers are exact, so that they do not depend on how many empty columns follow.
+        """
+        is_own = (self.stages == stage[:, None]).astype(np.float64)
+        return np.asarray(np.einsum("nc,nc->n", counts.astype(np.float64, copy=False), is_own))
 
 
 def can_split_layers(num_layers: int, num_chunks: Integers) -> Booleans:
@@ -67,6 +68,7 @@ def split_layers(model: ModelShape, plans: PlanTable) -> Chunks:
     return Chunks(
         num_chunks=num_chunks,
         num_stages=plans.pipeline_parallel,
+        stages=chunk % plans.pipeline_parallel[:, None],
         num_dense_layers=dense,
         num_expert_layers=layers - dense,
         is_first=np.broadcast_to(chunk == 0, layers.shape),
@@ -76,29 +78,27 @@ def split_layers(model: ModelShape, plans: PlanTable) -> Chunks:
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkWeights:
-    """Weights that one rank holds of every chunk, `(n, C)`, before replicas share them out."""
+    """Weights of every chunk, `(n, C)`, of all its tensor- and expert-parallel ranks together."""
 
     shared: Floats
-    """Weights that every token meets, a share of 1/TP of them."""
+    """Weights that every token meets; a rank holds 1/TP of them."""
     routed: Floats
-    """Weights of routed experts, a share of 1/EP of them."""
+    """Weights of routed experts; a rank holds 1/EP of them."""
 
 
 def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkWeights:
-    """Returns the weights of every chunk on one rank.
+    """Returns the weights of every chunk.
 
     With tied embeddings the last stage holds a copy of its own, unless it is also the first.
     """
-    has_copy = chunks.is_last & (plans.pipeline_parallel > 1)[:, None]
+    num_copied = np.where(plans.pipeline_parallel > 1, model.tied_parameters, 0)[:, None]
     shared = (
         chunks.num_dense_layers * model.dense_layer_parameters
         + chunks.num_expert_layers * model.expert_layer_shared_parameters
         + chunks.is_first * model.embedding_parameters
-        + chunks.is_last * model.output_parameters
-        + has_copy * model.tied_parameters
+        + chunks.is_last * (model.output_parameters + num_copied)
     )
     num_experts = model.experts.num_experts if model.experts else 0
-    routed = chunks.num_expert_layers * num_experts * model.expert_parameters
     return ChunkWeights(
-        shared=shared / plans.tensor_parallel[:, None], routed=routed / plans.expert_parallel[:, None]
+        shared=shared, routed=chunks.num_expert_layers * (num_experts * model.expert_parameters)
     )

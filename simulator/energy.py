@@ -12,7 +12,7 @@ from simulator.plan import PlanTable
 from simulator.power import phase_power
 from simulator.run import RunTable
 from simulator.step import StepTable
-from simulator.table import Floats, Table
+from simulator.table import Floats, Table, total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class EnergyTable(Table):
     @property
     def total_j(self) -> Floats:
         """Sum of the phases."""
-        return np.asarray(np.sum(list(self.columns().values()), axis=0))
+        return total(getattr(self, name) for name in self.names())
 
 
 def run_energy(
@@ -65,7 +65,7 @@ def run_energy(
         "pipeline_bubble_j": num_steps * steps.pipeline_bubble_s * power.waiting_w,
         "optimizer_j": num_steps * steps.optimizer_s * power.optimizer_w,
     }
-    step_w = np.sum(list(step_parts.values()), axis=0) / run.productive_s
+    step_w = total(step_parts.values()) / run.productive_s
     stalled_s = run.checkpoint_stall_s + run.backpressure_wait_s
     return EnergyTable(
         **step_parts,

@@ -8,7 +8,6 @@ micro-batch on one rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -28,7 +27,7 @@ from simulator.layer_collectives import (
 from simulator.memory import ACTIVATION_BYTES
 from simulator.plan import Recompute
 from simulator.rank import Rank
-from simulator.table import Floats, Table
+from simulator.table import Floats, Table, total
 
 NUM_FORWARD_KERNELS = 12.0
 """Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout)."""
@@ -92,7 +91,7 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floa
     ffn = _expert_ffn(rank) if is_expert else _dense_ffn(rank)
     moved_s = rank.memory_bound_s(_moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
     forward_s, backward_s = (
-        _sum(parts) * rank.compute_slowdown for parts in zip(projections, core, ffn, strict=True)
+        total(parts) * rank.compute_slowdown for parts in zip(projections, core, ffn, strict=True)
     )
     return forward_s + moved_s, backward_s + BACKWARD_RATIO * moved_s, core[0] * rank.compute_slowdown
 
@@ -105,14 +104,10 @@ def _layer_collectives(rank: Rank, core_s: Floats, *, is_expert: bool) -> Direct
     return blocks * block_forward_s + ring_forward_s, blocks * block_backward_s + ring_backward_s
 
 
-def _sum(times_s: Iterable[Floats]) -> Floats:
-    return np.asarray(np.sum(list(times_s), axis=0))
-
-
 def _projections(rank: Rank) -> Directions:
     """Products before and after the attention core."""
     times_s = [rank.gemm_s(rank.tokens, n, k) for n, k in _attention_products(rank)]
-    return _sum(forward_s for forward_s, _ in times_s), _sum(backward_s for _, backward_s in times_s)
+    return total(forward_s for forward_s, _ in times_s), total(backward_s for _, backward_s in times_s)
 
 
 def _attention_products(rank: Rank) -> list[tuple[Floats, Floats]]:
@@ -213,7 +208,7 @@ def _expert_ffn(rank: Rank) -> tuple[Floats, Floats]:
     ]
     if experts.shared_ffn_hidden_size:
         parts.append(_ffn(rank, rank.tokens, experts.shared_ffn_hidden_size / t))
-    return _sum(forward_s for forward_s, _ in parts), _sum(backward_s for _, backward_s in parts)
+    return total(forward_s for forward_s, _ in parts), total(backward_s for _, backward_s in parts)
 
 
 def _moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:

@@ -15,7 +15,7 @@ from simulator.chunks import Chunks, ChunkWeights, chunk_weights
 from simulator.job import Workload
 from simulator.model import ModelShape
 from simulator.plan import PlanTable, Recompute
-from simulator.table import Floats, Integers, Table
+from simulator.table import Floats, Integers, Table, total
 from simulator.units import GIGA
 
 WEIGHT_BYTES = 2.0
@@ -49,7 +49,7 @@ class MemoryTable(Table):
     @property
     def peak_bytes(self) -> Floats:
         """Sum of the components."""
-        return np.asarray(np.sum(list(self.columns().values()), axis=0))
+        return total(getattr(self, name) for name in self.names())
 
 
 def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryTable:
@@ -62,7 +62,7 @@ def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryT
     first_without_dense = np.argmax(chunks.num_dense_layers == 0, axis=1) % plans.pipeline_parallel
     weights = chunk_weights(workload.model, plans, chunks)
     candidates = [
-        _stage_memory(workload, plans, _Stage.of(chunks, weights, stage))
+        _stage_memory(workload, plans, _Stage.of(plans, chunks, weights, stage))
         for stage in (np.zeros_like(last), np.minimum(1, last), first_without_dense, last)
     ]
     worst = np.argmax([memory.peak_bytes for memory in candidates], axis=0)
@@ -86,13 +86,13 @@ class _Stage:
     has_output: Floats
 
     @classmethod
-    def of(cls, chunks: Chunks, weights: ChunkWeights, stage: Integers) -> _Stage:
+    def of(cls, plans: PlanTable, chunks: Chunks, weights: ChunkWeights, stage: Integers) -> _Stage:
         return cls(
             number=stage,
             dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
             expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
-            shared_weights=chunks.on_stage(weights.shared, stage),
-            routed_weights=chunks.on_stage(weights.routed, stage),
+            shared_weights=chunks.on_stage(weights.shared, stage) / plans.tensor_parallel,
+            routed_weights=chunks.on_stage(weights.routed, stage) / plans.expert_parallel,
             has_output=chunks.on_stage(chunks.is_last, stage),
         )
 

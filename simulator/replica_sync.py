@@ -54,7 +54,9 @@ class ReplicaGroup:
 
     @classmethod
     def _of(cls, rank: Rank, stride: Integers, size: Integers) -> Self:
-        columns: dict[str, Floats] = {name: getattr(rank.links, name)[:, None] for name in LinkConstants.names()}
+        columns: dict[str, Floats] = {
+            name: getattr(rank.links, name)[:, None] for name in LinkConstants.names()
+        }
         return cls(
             size=size[:, None].astype(np.float64),
             members_per_domain=members_in_domain(rank, stride, size)[:, None],
@@ -105,11 +107,14 @@ class ReplicaTraffic:
 
     @classmethod
     def of(cls, rank: Rank, weights: ChunkWeights) -> Self:
-        """Returns the traffic of weights on one rank under the ZeRO stage of each design."""
-        traffic = cls._in(ReplicaGroup.of_shared(rank), rank.plans.zero_stage[:, None], weights.shared)
+        """Returns the traffic of weights under the layout and ZeRO stage of each design."""
+        plans, zero_stage = rank.plans, rank.plans.zero_stage[:, None]
+        shared = weights.shared / plans.tensor_parallel[:, None]
+        traffic = cls._in(ReplicaGroup.of_shared(rank), zero_stage, shared)
         if rank.workload.model.experts is None:
             return traffic
-        return traffic + cls._in(ReplicaGroup.of_routed(rank), rank.plans.zero_stage[:, None], weights.routed)
+        routed = weights.routed / plans.expert_parallel[:, None]
+        return traffic + cls._in(ReplicaGroup.of_routed(rank), zero_stage, routed)
 
     @classmethod
     def _in(cls, group: ReplicaGroup, zero_stage: Integers, weights: Floats) -> Self:

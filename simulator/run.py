@@ -17,7 +17,7 @@ from simulator.plan import CheckpointScheme, PlanTable
 from simulator.run_columns import BackPressure, RunColumns
 from simulator.run_events import RunReplications, expected_ledger, optimal_interval_s, simulate_runs
 from simulator.step import StepTable
-from simulator.table import Booleans, Floats, Integers, Table
+from simulator.table import Booleans, Floats, Integers, Table, total
 from simulator.units import DAY
 
 GPUS_PER_COUNTED_NODE = 8.0
@@ -74,7 +74,7 @@ def expected_run(job: Job, plans: PlanTable, steps: StepTable, checkpoints: Chec
         "restart_s": ledger.restart_s,
         "initialization_s": np.full(len(plans), first_start_s(job)),
     }
-    wall_time_s = np.asarray(np.sum(list(parts.values()), axis=0))
+    wall_time_s = total(parts.values())
     return RunTable(
         wall_time_s=wall_time_s,
         **parts,

@@ -20,7 +20,7 @@ from simulator.network import point_to_point_s
 from simulator.pipeline import PipelineTimes, play_pipelines
 from simulator.rank import Rank
 from simulator.replica_sync import ReplicaGroup, ReplicaTraffic, tied_gradient_s
-from simulator.table import Floats, Integers, Table, sum_columns
+from simulator.table import Floats, Integers, Table, sum_columns, total
 
 OPTIMIZER_PASS_BYTES = 4.0 + 4.0 + 2.0 * OPTIMIZER_BYTES + WEIGHT_BYTES
 """Per weight: gradient norm and update read the fp32 gradient, the update reads and writes the states and writes
@@ -59,8 +59,9 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     """Returns the step of each design."""
     parts = _Parts.of(rank, chunks)
     weights = chunk_weights(rank.workload.model, rank.plans, chunks)
-    shard_forward_s, shard_backward_s = _shard_collectives(rank, parts)
-    times = _play(rank, parts, weights, (shard_forward_s, shard_backward_s))
+    layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
+    shards_s = _shard_collectives(rank, parts, *layers_s)
+    times = _play(rank, weights, layers_s[0] + shards_s[0], layers_s[1] + shards_s[1])
     stages = rank.plans.pipeline_parallel
     per_gpu = num_micro_batches(rank.workload, rank.plans) / stages
     busy_s, send_s = sum_columns(times.busy_s) / stages, sum_columns(times.send_busy_s) / stages
@@ -73,7 +74,7 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
         compute_s=parts.total("forward_compute_s", "backward_compute_s") * per_gpu,
         tensor_comm_s=parts.total("forward_tensor_comm_s", "backward_tensor_comm_s") * per_gpu,
         expert_comm_s=parts.total("forward_expert_comm_s", "backward_expert_comm_s") * per_gpu,
-        shard_comm_s=sum_columns(shard_forward_s + shard_backward_s) * per_gpu,
+        shard_comm_s=sum_columns(shards_s[0] + shards_s[1]) * per_gpu,
         pipeline_send_s=send_s,
         gradient_sync_s=times.exposed_sync_s + tied_s,
         pipeline_bubble_s=np.maximum(0.0, waiting_s),  # rounding must not make it negative
@@ -81,18 +82,16 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     )
 
 
-def _play(
-    rank: Rank, parts: _Parts, weights: ChunkWeights, shard_comm_s: tuple[Floats, Floats]
-) -> PipelineTimes:
-    """Plays the pipelines; plain 1F1B sends without overlap, as Megatron-LM does."""
+def _play(rank: Rank, weights: ChunkWeights, forward_s: Floats, backward_s: Floats) -> PipelineTimes:
+    """Plays the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
     sync = ReplicaTraffic.of(rank, weights)
     num_buckets = NUM_OVERLAP_BUCKETS if rank.workload.overlaps_gradient_sync else 0
     return play_pipelines(
         num_stages=rank.plans.pipeline_parallel,
         num_chunks_per_stage=rank.plans.virtual_pipeline,
         num_micro_batches=num_micro_batches(rank.workload, rank.plans),
-        chunk_forward_s=parts.per_chunk("forward_s") + shard_comm_s[0],
-        chunk_backward_s=parts.per_chunk("backward_s") + shard_comm_s[1],
+        chunk_forward_s=forward_s,
+        chunk_backward_s=backward_s,
         send_s=_send_s(rank),
         send_blocks_sender=rank.plans.virtual_pipeline == 1,
         gradient_sync_s=sync.gradient_s,
@@ -109,7 +108,7 @@ class _Parts:
     counts: tuple[Floats, ...]
     """`(n, C)` for each part."""
     weights: ChunkWeights
-    """`(n, k)` on one rank."""
+    """`(1, k)`, of all ranks together."""
 
     @classmethod
     def of(cls, rank: Rank, chunks: Chunks) -> _Parts:
@@ -123,10 +122,7 @@ class _Parts:
             counts.append(chunks.num_expert_layers)
             shared.append(model.expert_layer_shared_parameters)
             routed.append(model.experts.num_experts * model.expert_parameters)
-        weights = ChunkWeights(
-            shared=np.array(shared) / rank.plans.tensor_parallel[:, None],
-            routed=np.array(routed) / rank.plans.expert_parallel[:, None],
-        )
+        weights = ChunkWeights(shared=np.array([shared], dtype=float), routed=np.array([routed], dtype=float))
         return cls(times=tuple(times), counts=tuple(counts), weights=weights)
 
     def per_chunk(self, name: str) -> Floats:
@@ -135,25 +131,33 @@ class _Parts:
 
     def total(self, *names: str) -> Floats:
         """Sum of some times over the whole model, `(n,)`."""
-        return np.asarray(np.sum([sum_columns(self.per_chunk(name)) for name in names], axis=0))
+        numbers = [count.sum(axis=1) for count in self.counts]
+        return total(
+            number * getattr(times, name)
+            for name in names
+            for number, times in zip(numbers, self.times, strict=True)
+        )
 
     def weighted(self, part_times_s: Iterable[Floats]) -> Floats:
         """Sum over the parts of every chunk, `(n, C)`, of a time `(n,)` for each of the k parts."""
         pairs = zip(self.counts, part_times_s, strict=True)
-        return np.asarray(np.sum([count * time_s[:, None] for count, time_s in pairs], axis=0))
+        return total(count * time_s[:, None] for count, time_s in pairs)
 
 
-def _shard_collectives(rank: Rank, parts: _Parts) -> tuple[Floats, Floats]:
+def _shard_collectives(
+    rank: Rank, parts: _Parts, forward_s: Floats, backward_s: Floats
+) -> tuple[Floats, Floats]:
     """Exposed traffic of ZeRO-2 and ZeRO-3 in every chunk and micro-batch, forward and backward, `(n, C)`.
 
     Gradients of a layer are reduced behind the backward pass of the next one; under ZeRO-3 its weights are gathered
-    behind the pass of the one before. Only the rest of a chunk that is longer than its computation shows.
+    behind the pass of the one before. Only what is longer than the `(n, C)` passes of the chunk shows.
     """
+    if not np.any(rank.plans.zero_stage >= 2):
+        return np.zeros_like(forward_s), np.zeros_like(backward_s)
     traffic = ReplicaTraffic.of(rank, parts.weights)
-    forward_s, backward_s = parts.weighted(traffic.forward_s.T), parts.weighted(traffic.backward_s.T)
     return (
-        exposed_s(forward_s, parts.per_chunk("forward_s")),
-        exposed_s(backward_s, parts.per_chunk("backward_s")),
+        exposed_s(parts.weighted(traffic.forward_s.T), forward_s),
+        exposed_s(parts.weighted(traffic.backward_s.T), backward_s),
     )
 
 
@@ -175,20 +179,26 @@ def _send_s(rank: Rank) -> Floats:
 
 
 def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
-    """Optimizer over the weights of the fullest stage, of which replicas update a share each from ZeRO-1 on."""
-    is_split = rank.plans.zero_stage[:, None] >= 1
-    shared = weights.shared / np.where(is_split, ReplicaGroup.of_shared(rank).size, 1.0)
-    routed = weights.routed / np.where(is_split, ReplicaGroup.of_routed(rank).size, 1.0)
+    """Optimizer over the weights of the fullest stage, of which replicas update a share each from ZeRO-1 on.
+
+    The first, the last or one in the middle is the fullest.
+    """
+    is_split = rank.plans.zero_stage >= 1
+    shared_shares = rank.plans.tensor_parallel * np.where(
+        is_split, ReplicaGroup.of_shared(rank).size[:, 0], 1
+    )
+    routed_shares = rank.plans.expert_parallel * np.where(
+        is_split, ReplicaGroup.of_routed(rank).size[:, 0], 1
+    )
+    last = chunks.num_stages - 1
+    per_rank = [
+        chunks.on_stage(weights.shared, stage) / shared_shares
+        + chunks.on_stage(weights.routed, stage) / routed_shares
+        for stage in (np.zeros_like(last), last // 2, last)
+    ]
     return memory_bound_time_s(
-        num_bytes=OPTIMIZER_PASS_BYTES * _fullest_stage(chunks, shared + routed),
+        num_bytes=OPTIMIZER_PASS_BYTES * np.max(per_rank, axis=0),
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,
         constants=rank.kernels,
         num_kernels=NUM_OPTIMIZER_KERNELS,
     )
-
-
-def _fullest_stage(chunks: Chunks, values: Floats) -> Floats:
-    """Largest sum of chunk values `(n, C)` over the chunks of a stage: of the first, the last or one in the middle."""
-    last = chunks.num_stages - 1
-    stages: tuple[Integers, ...] = (np.zeros_like(last), last // 2, last)
-    return np.asarray(np.max([chunks.on_stage(values, stage) for stage in stages], axis=0))

@@ -6,7 +6,8 @@ that has parts). Evaluating one design is a table of one row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Self
 
@@ -51,10 +52,15 @@ class Table:
         )
 
 
-def sum_columns(values: Floats | Booleans) -> Floats:
-    """Sums `(n, m)` over its columns one after another; returns `(n,)`.
+def total(columns: Iterable[Floats]) -> Floats:
+    """Adds columns `(n,)` or tables of them `(n, m)` one after another, so that the order does not depend on n.
 
-    Other than NumPy's sum, which adds in blocks, it does not depend on how many columns of zeros follow: a design
-    comes out the same to the last bit whatever other designs share its table.
+    NumPy's sum adds in blocks whose size depends on the shape. Here a design comes out the same to the last bit
+    whatever other designs share its table.
     """
-    return np.asarray(np.cumsum(values, axis=1, dtype=np.float64)[:, -1])
+    return functools.reduce(np.add, columns)
+
+
+def sum_columns(values: Floats) -> Floats:
+    """Adds up each row of `(n, m)` from left to right, `(n,)`: however many columns of zeros follow, see `total`."""
+    return total(values.T) if values.shape[1] else np.zeros(len(values))

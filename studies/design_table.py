@@ -20,6 +20,22 @@ CHOICES: dict[str, type[Choice]] = {
     "checkpoint_scheme": CheckpointScheme,
 }
 
+RUN_METRICS = (
+    "time_to_train_days",
+    "cost_usd",
+    "energy_kwh",
+    "carbon_kgco2e",
+    "step_time_s",
+    "mfu_fraction",
+    "goodput_fraction",
+    "num_failures",
+    "peak_memory_bytes",
+    "peak_power_w",
+    "excess",
+)
+"""Figures by which designs are searched and compared in MLflow; the design table has all of them. Every figure of every
+run costs two rows of the store."""
+
 Columns = dict[str, NDArray[np.generic]]
 
 
@@ -79,10 +95,11 @@ def design_runs(job: Job, evaluation: Evaluation, ids: Integers, is_front: NDArr
         for name, column in plan_columns(job, evaluation.plans).items()
     }
     words = np.array(["false", "true"])
+    metrics = {**metric_columns(evaluation), "excess": evaluation.excess.total}
     return RunTable(
         names=[f"design {number}" for number in ids.tolist()],
         params=params,
-        metrics=metric_columns(evaluation),
+        metrics={name: metrics[name] for name in RUN_METRICS},
         tags={
             "feasible": words[evaluation.is_feasible.astype(np.intp)].tolist(),
             "front": words[is_front.astype(np.intp)].tolist(),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -98,13 +98,10 @@ def test_by_default_the_lattice_holds_every_degree_that_the_rules_allow(num_expe
 
 
 def test_every_degree_is_crossed_with_every_choice() -> None:
-    choices: Mapping[str, object] = {
-        "recompute": ["none", "full"],
-        "zero_stages": [1, 2, 3],
-        "power_caps": [1.0, 0.8],
-    }
     one = enumerate_layouts(tiny_job(recompute=["none"], zero_stages=[1], power_caps=[1.0]))
-    many = enumerate_layouts(tiny_job(**choices))
+    many = enumerate_layouts(
+        tiny_job(recompute=["none", "full"], zero_stages=[1, 2, 3], power_caps=[1.0, 0.8])
+    )
     is_sharded = one.data_parallel * one.context_parallel > 1
     assert len(many) == 2 * 2 * (3 * int(is_sharded.sum()) + int((~is_sharded).sum()))
     assert set(many.power_cap_fraction.tolist()) == {1.0, 0.8}

@@ -192,7 +192,7 @@ class TestStages:
         chunks = split_layers(workload.model, table)
         weights = chunk_weights(workload.model, table, chunks)
         by_stage = [
-            _stage_memory(workload, table, _Stage.of(chunks, weights, np.array([stage]))).peak_bytes[0]
+            _stage_memory(workload, table, _Stage.of(table, chunks, weights, np.array([stage]))).peak_bytes[0]
             for stage in range(plan.pipeline_parallel)
         ]
         assert peak_memory(workload, table, chunks).peak_bytes[0] == max(by_stage)
