@@ -20,7 +20,7 @@ from simulator.network import point_to_point_s
 from simulator.pipeline import PipelineTimes, play_pipelines
 from simulator.rank import Rank
 from simulator.replica_sync import ReplicaGroup, ReplicaTraffic, tied_gradient_s
-from simulator.table import Floats, Integers, Table, sum_columns, total
+from simulator.table import Floats, Table, sum_columns, total
 
 OPTIMIZER_PASS_BYTES = 4.0 + 4.0 + 2.0 * OPTIMIZER_BYTES + WEIGHT_BYTES
 """Per weight: gradient norm and update read the fp32 gradient, the update reads and writes the states and writes

@@ -36,6 +36,20 @@ def test_a_batch_is_bitwise_what_its_designs_are_alone() -> None:
     assert_same(together, alone)
 
 
+def test_a_design_is_bitwise_the_same_in_any_company() -> None:
+    degrees = [(1, 8), (2, 4), (4, 2), (8, 1)]
+    layouts = [
+        plan_of(tensor=t, pipeline=p, data=d, zero=z)
+        for t, d in degrees
+        for p in (1, 2, 4, 8, 16, 32)
+        for z in range(4)
+    ]
+    together = simulate(JOB, table_of(*layouts))
+    for start in range(0, len(layouts), 7):  # other neighbours, other widths
+        alone = simulate(JOB, table_of(*layouts[start : start + 7]))
+        assert_same(together.take(slice(start, start + 7)), alone)
+
+
 def test_order_does_not_matter() -> None:
     order = np.random.default_rng(0).permutation(len(PLANS))
     plans = table_of(*PLANS)
