@@ -201,6 +201,3 @@ def _summary(
         peak_power_w=peak_power(job, plans, offers),
         mean_power_w=np.where(run.makes_progress, energy.total_j, np.nan) / run.wall_time_s,
     )
-
-
-_rank = Rank.of

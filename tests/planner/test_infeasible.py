@@ -83,6 +83,14 @@ def test_other_limits_that_are_kept_do_not_count_as_conflict() -> None:
     assert_relaxations_work_and_are_the_least(limits, answer)
 
 
+def test_a_limit_that_the_bounds_admit_but_no_simulated_design_keeps_is_named_alone() -> None:
+    limits = {"budget_usd": least("budget_usd") * 0.9999, "deadline_days": 1000.0, "num_gpus": 64.0}
+    answer = explained(limits)
+    assert answer.conflict == ("budget_usd",)
+    assert "exhaustion" in answer.proof
+    assert fits({**limits, **answer.relaxations[0].limits})
+
+
 def two_that_clash() -> dict[str, float]:
     """A deadline for many accelerators, and power for few of them; each alone is easily kept."""
     return {"deadline_days": least("deadline_days") * 1.2, "power_w": least("power_w") * 1.2}
@@ -233,11 +241,33 @@ def test_a_model_that_is_too_large_does_not_fit_memory() -> None:
     assert answer.relaxations == ()
 
 
+def job_with_main_memory(job: Job, host_memory_bytes: float) -> Job:
+    node = job.offers[0].node.model_copy(update={"host_memory_bytes": host_memory_bytes})
+    return job.model_copy(update={"offers": (job.offers[0].model_copy(update={"node": node}),)})
+
+
+def test_the_nearest_design_is_one_that_other_limits_make_possible() -> None:
+    # Saves to a peer are cheaper than blocking ones, but just do not fit the nodes: no limit on money changes that.
+    job = job_with(
+        search={
+            "micro_batch_sizes": [1],
+            "checkpoint_schemes": ["in_memory_peer", "sync_sharded"],
+            "tensor_parallel": [8],
+        },
+        limits={"budget_usd": 1000.0, "power_w": 1000.0},
+    )
+    space = pruned_space(job)
+    needs = evaluate(job, space.under({}).designs()).outcomes.checkpoints.host_memory_bytes
+    job = job_with_main_memory(job, float(needs.max()) * 0.2499)  # blocking saves need a quarter
+    answer = explain(job, pruned_space(job))
+    assert isinstance(answer, Infeasibility)
+    assert answer.relaxations[0].example.plan.checkpoint_scheme == "sync_sharded"
+    assert fits(answer.relaxations[0].limits, job)
+
+
 def test_saves_that_need_more_than_the_main_memory_are_no_matter_of_limits() -> None:
     job = job_with(limits={"budget_usd": 1e9}, search={"checkpoint_schemes": ["in_memory_peer"]})
-    small = job.offers[0].node.model_copy(update={"host_memory_bytes": 1e9})
-    offer = job.offers[0].model_copy(update={"node": small})
-    job = job.model_copy(update={"offers": (offer,)})
+    job = job_with_main_memory(job, 1e9)
     answer = explain(job, pruned_space(job))
     assert isinstance(answer, Infeasibility)
     assert answer.conflict == ("host_memory",)

@@ -224,6 +224,15 @@ class TestOptimizer:
         assert least_s < steps.optimizer_s[0] < 1.5 * least_s
         assert least_s / 8 < steps.optimizer_s[1] < 1.5 * least_s / 8
 
+    def test_experts_are_updated_by_their_own_replicas(self) -> None:
+        job = job_of(training("mixtral-8x7b", global_batch_size=64))
+        optimizer_s = steps_of(job, plan_of(tensor=2, expert=4, data=16)).optimizer_s[0]
+        routed = 32 * 8 * 3 * 4096 * 14_336
+        shared = 46_702_792_704 - routed
+        # 1/2 of the shared weights over 16 replicas, 1/4 of the routed ones over 16 x 2 / 4 = 8.
+        least_s = 34 * (shared / 2 / 16 + routed / 4 / 8) / 3.35e12
+        assert least_s < optimizer_s < 1.5 * least_s
+
     def test_stages_share_it_out(self) -> None:
         one, four = (steps_of(job_of(EVEN), plan_of(pipeline=p, zero=0)).optimizer_s[0] for p in (1, 4))
         assert four == pytest.approx(one / 4, rel=0.01)  # launches remain
