@@ -131,7 +131,9 @@ def _rows(head: tuple[int, ...], expert: int, replicas: Integers, micro_batch: i
 def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     """Each row with every allowed recomputation, ZeRO stage and number format."""
     search = job.search
-    recompute = [r for r in search.recompute if not (r is Recompute.SELECTIVE and job.workload.attention == "flash")]
+    recompute = [
+        r for r in search.recompute if not (r is Recompute.SELECTIVE and job.workload.attention == "flash")
+    ]
     choices = np.array(
         [
             (r.code, stage, precision.code)
@@ -165,4 +167,3 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     # With one replica there is nothing to shard: all stages are the first of them.
     has_replicas = table.data_parallel * table.context_parallel > 1
     return table.take(has_replicas | (table.zero_stage == search.zero_stages[0]))
-

@@ -63,7 +63,9 @@ def _layers(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 def _interleaving(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     p, v = plans.pipeline_parallel, plans.virtual_pipeline
-    per_replica = np.maximum(1, job.workload.global_batch_size // (plans.data_parallel * plans.micro_batch_size))
+    per_replica = np.maximum(
+        1, job.workload.global_batch_size // (plans.data_parallel * plans.micro_batch_size)
+    )
     return np.where(v > 1, np.where(p > 1, _remainder(per_replica, p), 1.0), 0.0)
 
 

@@ -92,7 +92,9 @@ class LeastValues:
         For jobs in which no single limit is at fault.
         """
         space, fits = self._space, self._space.bounds.fits_memory
-        bounds = [excess_over(limit, getattr(space.bounds, name)[fits]) for name, limit in self._limits.items()]
+        bounds = [
+            excess_over(limit, getattr(space.bounds, name)[fits]) for name, limit in self._limits.items()
+        ]
         least = np.sum([np.zeros(int(fits.sum())), *bounds], axis=0)
         found = self._best(space.all_layouts.take(fits), least, _distance, space)
         return None if found is None else found[1]

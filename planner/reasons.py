@@ -8,6 +8,7 @@ from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
 from planner import human
 from planner.recommendation import Rejection
+from simulator.accuracy import step_time_error
 from simulator.job import Job, Objective
 from simulator.units import DAY, JOULES_PER_KWH, KILO, MEGA
 from studies.study import StudyResult
@@ -16,6 +17,8 @@ MEASURED_FAMILIES = ("ampere", "hopper", "blackwell")
 """Architectures whose kernels were measured (`simulator/data/kernel_efficiency.csv`)."""
 FULL_FRACTION = 0.95
 """Share of the memory beyond which a reader is warned."""
+UNEQUAL_FRACTION = 0.05
+"""Difference of two mean errors from which a comparison is worth a note."""
 QUANTITIES = {
     Objective.TIME: ("time to train", DAY, "days"),
     Objective.COST: ("cost", MEGA, "million USD"),
@@ -127,9 +130,27 @@ def rejections(job: Job, result: StudyResult) -> tuple[Rejection, ...]:
     )
 
 
+def _unequal_errors(job: Job) -> list[str]:
+    """A note where what is on offer is not simulated equally well."""
+    kinds = {
+        (o.accelerator.family, precision.value) for o in job.offers for precision in job.workload.precisions
+    }
+    errors = {kind: step_time_error(*kind) for kind in sorted(kinds) if kind[0] in MEASURED_FAMILIES}
+    biases = [error.bias_fraction for error in errors.values()]
+    if len(biases) < 2 or max(biases) - min(biases) < UNEQUAL_FRACTION:
+        return []
+    figures = ", ".join(
+        f"{family} in {fmt} {error.bias_fraction:+.0%}" for (family, fmt), error in errors.items()
+    )
+    return [
+        f"Simulated steps differ from published ones by {figures} on average (docs/validation.md); a comparison between "
+        "them inherits the difference."
+    ]
+
+
 def cautions(job: Job, front: Evaluation | None) -> tuple[str, ...]:
     """Returns what the reader should know before trusting the figures."""
-    notes = []
+    notes = _unequal_errors(job)
     estimated = [o.accelerator.id for o in job.offers if o.accelerator.family not in MEASURED_FAMILIES]
     if estimated:
         notes.append(

@@ -1,10 +1,10 @@
 """What can go wrong, as one tree of exceptions.
 
-    CapplanError                 everything capplan raises on purpose
-    ├── InputError               a file, a field or an argument breaks a rule (exit code 2)
-    │   └── CatalogError         a name is not in the catalogue
-    └── StudyError               a study cannot be stored or read back
-        └── TrackingError        the MLflow store cannot be used
+CapplanError                 everything capplan raises on purpose
+├── InputError               a file, a field or an argument breaks a rule (exit code 2)
+│   └── CatalogError         a name is not in the catalogue
+└── StudyError               a study cannot be stored or read back
+    └── TrackingError        the MLflow store cannot be used
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ less the two dropout masks that today's models do not have.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,8 @@ SCORE_BYTES = 5.0
 """Per score of unfused attention: 2 softmax output, 1 dropout mask, 2 dropout output (Korthikanti et al., section 4.1)."""
 FRAMEWORK_BYTES = 3.9 * GIGA
 """Context, libraries and communicators: 3.5 GB + 0.39 GB for eight ranks (aiconfigurator, measured on H100)."""
+NEVER_SPLIT = 4
+"""A ZeRO stage beyond all that there are."""
 RESERVED_FRACTION = 0.06
 """Share of the reserved memory that fragmentation wastes: reserved = allocated / 0.94 (SimuMax)."""
 
@@ -140,10 +143,29 @@ class _StateBytes:
         two_layers = 2.0 * (stage.shared_weights + stage.routed_weights) / layers
         return cls(
             weights=held(WEIGHT_BYTES, 3),
-            gradients=held(float(workload.gradient_bytes), 2),
+            gradients=_gradient_bytes(workload, plans, held),
             optimizer=held(OPTIMIZER_BYTES, 1),
             gathered=np.where(plans.zero_stage >= 3, WEIGHT_BYTES * two_layers, 0.0),
         )
+
+
+def _gradient_bytes(workload: Workload, plans: PlanTable, held: Callable[[float, int], Floats]) -> Floats:
+    """Gradients on one rank; under ZeRO-2 a pipeline keeps those of two chunks whole: one grows, one is being reduced."""
+    split, whole = (held(float(workload.gradient_bytes), zero_stage) for zero_stage in (2, NEVER_SPLIT))
+    is_grouped = (plans.zero_stage == 2) & (plans.pipeline_parallel > 1)
+    return np.where(is_grouped, np.minimum(whole, split + whole * 2.0 / plans.virtual_pipeline), split)
+
+
+def reduced_fraction(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns the share of micro-batches after which ZeRO-2 reduces the gradients of a chunk, `(n,)`.
+
+    Without a pipeline every micro-batch, which is what FSDP2 and DeepSpeed do by themselves. In a pipeline, gradients
+    stay whole while backward passes of one chunk follow each other: all of them under 1F1B, groups of p when interleaved
+    (PyTorch pull request 126166 describes both ways; Megatron-FSDP keeps partial gradients between micro-batches).
+    """
+    p = plans.pipeline_parallel
+    in_pipeline = np.where(plans.virtual_pipeline > 1, 1.0 / p, 1.0 / num_micro_batches(workload, plans))
+    return np.where(p > 1, in_pipeline, 1.0)
 
 
 def micro_batch_tokens(workload: Workload, plans: PlanTable) -> Floats:

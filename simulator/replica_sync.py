@@ -6,8 +6,10 @@ replicas, t ranks apart; those of routed experts have d c t / e, e ranks apart.
     ZeRO stage   per step                                        per micro-batch
     0            all-reduce of gradients                         -
     1            reduce-scatter of gradients, gather of weights  -
-    2            gather of weights                               reduce-scatter of gradients
-    3            -                                               the same, gather of weights forward and backward
+    2            gather of weights                               reduce-scatter of gradients, in pipelines only
+                                                                 after each group (`memory.reduced_fraction`)
+    3            -                                               reduce-scatter of gradients, gather of weights forward
+                                                                 and backward
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import numpy as np
 
 from simulator.chunks import ChunkWeights
 from simulator.layer_collectives import members_in_domain
-from simulator.memory import WEIGHT_BYTES
+from simulator.memory import WEIGHT_BYTES, reduced_fraction
 from simulator.network import LinkConstants, all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
@@ -103,21 +105,24 @@ class ReplicaTraffic:
     forward_s: Floats
     """In the forward pass of every micro-batch."""
     backward_s: Floats
-    """In the backward pass of every micro-batch."""
+    """In the backward pass of every micro-batch; the mean where not every one reduces."""
 
     @classmethod
     def of(cls, rank: Rank, weights: ChunkWeights) -> Self:
         """Returns the traffic of weights under the layout and ZeRO stage of each design."""
         plans, zero_stage = rank.plans, rank.plans.zero_stage[:, None]
         shared = weights.shared / plans.tensor_parallel[:, None]
-        traffic = cls._in(ReplicaGroup.of_shared(rank), zero_stage, shared)
+        reduced = np.where(
+            plans.zero_stage == 2, reduced_fraction(rank.workload, plans), plans.zero_stage == 3
+        )
+        traffic = cls._in(ReplicaGroup.of_shared(rank), zero_stage, shared, reduced[:, None])
         if rank.workload.model.experts is None:
             return traffic
         routed = weights.routed / plans.expert_parallel[:, None]
-        return traffic + cls._in(ReplicaGroup.of_routed(rank), zero_stage, routed)
+        return traffic + cls._in(ReplicaGroup.of_routed(rank), zero_stage, routed, reduced[:, None])
 
     @classmethod
-    def _in(cls, group: ReplicaGroup, zero_stage: Integers, weights: Floats) -> Self:
+    def _in(cls, group: ReplicaGroup, zero_stage: Integers, weights: Floats, reduced: Floats) -> Self:
         scatter_s, gather_s = group.reduce_scatter_s(weights), group.all_gather_s(weights)
         once_s = [group.all_reduce_s(weights), scatter_s]
         again_s = np.where(zero_stage == 3, gather_s, 0.0)
@@ -125,7 +130,7 @@ class ReplicaTraffic:
             gradient_s=np.select([zero_stage == 0, zero_stage == 1], once_s, 0.0),
             parameter_s=np.where((zero_stage == 1) | (zero_stage == 2), gather_s, 0.0),
             forward_s=again_s,
-            backward_s=np.where(zero_stage >= 2, scatter_s, 0.0) + again_s,
+            backward_s=reduced * scatter_s + again_s,
         )
 
     def __add__(self, other: Self) -> Self:

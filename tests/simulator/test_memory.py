@@ -18,6 +18,7 @@ from simulator.memory import (
     in_flight_chunks,
     num_micro_batches,
     peak_memory,
+    reduced_fraction,
 )
 from simulator.pipeline import play_pipelines
 from simulator.plan import Plan, Recompute
@@ -236,3 +237,26 @@ def test_published_models_fit_the_accelerators_that_trained_them() -> None:
     # Without recomputation the scores of 11 micro-batches in 6 layers take 77 GB, everything else as much again.
     unrecomputed = plan.model_copy(update={"recompute": Recompute.NONE})
     assert memory_of(bloom, unrecomputed).peak_bytes[0] > 1.5 * capacity_bytes
+
+
+class TestGradientsOfZero2InAPipeline:
+    """Whole while the backward passes of one chunk follow each other, split between the replicas otherwise."""
+
+    @pytest.mark.parametrize(
+        ("p", "v", "fraction"), [(1, 1, 1.0), (4, 1, 1 / 8), (4, 2, 1 / 4), (2, 4, 1 / 2)]
+    )
+    def test_they_are_reduced_after_each_group_of_backward_passes(
+        self, p: int, v: int, fraction: float
+    ) -> None:
+        plans = table_of(plan_of(pipeline=p, virtual=v, data=8, zero=2))
+        # 64 sequences over 8 replicas: 8 micro-batches, which come in groups of p when chunks are interleaved.
+        assert reduced_fraction(training(global_batch_size=64), plans) == pytest.approx(fraction)
+
+    @pytest.mark.parametrize(("v", "whole_share"), [(1, 1.0), (2, 1.0), (6, 1 / 3 + 1 / 8)])
+    def test_two_chunks_are_whole_at_a_time(self, v: int, whole_share: float) -> None:
+        model = training(gpt(), global_batch_size=64)  # 24 layers
+        zero_1, zero_2 = (
+            memory_of(model, plan_of(pipeline=4, virtual=v, data=8, zero=zero)).gradients_bytes[0]
+            for zero in (1, 2)
+        )
+        assert zero_2 == pytest.approx(whole_share * zero_1, rel=1e-9)
