@@ -11,6 +11,7 @@ from constraints.lattice import cross_run_knobs
 from constraints.limits import limited_quantities, set_limits
 from constraints.relaxation import FIRST_ROUND, LeastValue, LeastValues, rounded_up
 from constraints.space import Space
+from planner import human
 from planner.designs import design_at
 from planner.reasons import rule_text
 from planner.recommendation import Infeasibility, Relaxation
@@ -35,7 +36,7 @@ class _Case:
 
     def shown(self, names: tuple[str, ...]) -> str:
         """Limits in words: `budget_usd = 100,000 and deadline_days = 45`."""
-        return " and ".join(f"{name} = {self.limits[name]:,.6g}" for name in names)
+        return " and ".join(f"{name} = {human.figure(self.limits[name])}" for name in names)
 
     def conflict_at_bounds(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Limits among these that even the bounds of layouts break, proven by CP-SAT; empty for none."""
@@ -109,7 +110,7 @@ def _reason(case: _Case, value: LeastValue) -> str:
     others = tuple(other for other in case.limits if other != name)
     kept = f" among designs that keep {case.shown(others)}" if others else ""
     return (
-        f"{case.shown((name,))} cannot be met: the least{kept} is {value.value:,.6g}"
+        f"{case.shown((name,))} cannot be met: the least{kept} is {human.figure(value.value)}"
         f"{_without_others(case, value) if others else ''}"
     )
 
@@ -118,7 +119,7 @@ def _without_others(case: _Case, value: LeastValue) -> str:
     free = case.least.of(value.name, ())
     assert free is not None, "a design that keeps some limits is a design"
     if free.value < value.value * (1.0 - 1e-6):
-        return f"; without the other limits it is {free.value:,.6g}"
+        return f"; without the other limits it is {human.figure(free.value)}"
     return "; leaving the other limits out does not lower it"
 
 
@@ -132,7 +133,7 @@ def _several_conflicts(case: _Case) -> Infeasibility:
         name: float(reached[name][0]) for name in case.limits if getattr(nearest.excess, name)[0] > 0.0
     }
     conflicts = _separate_conflicts(case)
-    together = " and ".join(f"{name} = {value:,.6g}" for name, value in changes.items())
+    together = " and ".join(f"{name} = {human.figure(value)}" for name, value in changes.items())
     return Infeasibility(
         conflict=tuple(name for conflict in conflicts for name in conflict),
         reasons=(
@@ -163,10 +164,15 @@ def _conflict_reason(case: _Case, conflict: tuple[str, ...]) -> str:
     least = case.least.of(conflict[0], ())
     if len(conflict) > 1 or least is None:
         return f"no design keeps {case.shown(conflict)} together"
-    return f"{case.shown(conflict)} cannot be met: the least of all designs is {least.value:,.6g}"
+    return f"{case.shown(conflict)} cannot be met: the least of all designs is {human.figure(least.value)}"
 
 
 def _proof(case: _Case) -> str:
+    caps = ", ".join(f"{cap:g}" for cap in case.job.power_caps)
+    return f"{_argument(case)}; power caps {caps} of the TDP were considered (search.power_caps)"
+
+
+def _argument(case: _Case) -> str:
     num_layouts = len(case.space.all_layouts)
     if by_bounds := case.conflict_at_bounds(tuple(case.limits)):
         return (

@@ -142,10 +142,8 @@ def _unequal_errors(job: Job) -> list[str]:
     figures = ", ".join(
         f"{family} in {fmt} {error.bias_fraction:+.0%}" for (family, fmt), error in errors.items()
     )
-    return [
-        f"Simulated steps differ from published ones by {figures} on average (docs/validation.md); a comparison between "
-        "them inherits the difference."
-    ]
+    note = f"Simulated steps differ from published ones by {figures} on average (docs/validation.md)"
+    return [f"{note}; a comparison between them inherits the difference."]
 
 
 def cautions(job: Job, front: Evaluation | None) -> tuple[str, ...]:

@@ -110,11 +110,20 @@ def _bar(fraction: float, console: Console) -> str:
     return sign * max(1, round(BAR_LENGTH * fraction))
 
 
+def _conflict_text(infeasibility: Infeasibility) -> str:
+    """Returns which limits are at fault, in one sentence."""
+    limits = " and ".join(infeasibility.conflict)
+    if len(infeasibility.conflict) == 1:
+        return f"At fault: {limits} alone."
+    if any(len(relaxation.limits) > 1 for relaxation in infeasibility.relaxations):
+        return f"At fault: {limits}, which have to give way together."
+    return f"In conflict: {limits}. When one of them gives way, the others can be kept."
+
+
 def _show_infeasibility(infeasibility: Infeasibility, console: Console, command: str) -> None:
     _title(console, "Why not")
     if infeasibility.conflict:
-        limits = ", ".join(infeasibility.conflict)
-        _sentences(console, [f"In conflict: {limits}. Without any one of them the rest is possible."])
+        _sentences(console, [_conflict_text(infeasibility)])
     _sentences(console, [*infeasibility.reasons, f"Proof: {infeasibility.proof}"])
     if infeasibility.relaxations:
         _title(console, "What would help")

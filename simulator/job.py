@@ -172,6 +172,10 @@ class Algorithm(Choice):
     NSGA2 = "nsga2"
 
 
+LOWEST_POWER_CAP = 0.6
+"""Lowest power cap where the job names none; below about half the energy rises again (Zeus, NSDI 2023)."""
+
+
 class Search(Record):
     """Where and how long to search; lists that are left out mean everything that is possible."""
 
@@ -214,7 +218,7 @@ class Search(Record):
     """Whether spare nodes are taken (as many as cover the failed ones in 99 of 100 cases), not taken, or both tried."""
     power_caps: tuple[float, ...] | None = None
     """Power limits of the accelerators to search over, as shares of their TDP; refinement works between them. Left
-    out: 1, and under a power limit 0.85 and 0.7 too."""
+    out: 1, and under a limit on power or carbon 0.8 and 0.6 too; refinement then works from 0.6 to 1."""
 
     @model_validator(mode="after")
     def _lists_are_usable(self) -> Self:
@@ -222,11 +226,17 @@ class Search(Record):
             value = getattr(self, name)
             if isinstance(value, tuple) and not value:
                 raise ValueError(f"{name} must not be empty; leave it out for the default")
+            if isinstance(value, tuple) and len(set(value)) != len(value):
+                raise ValueError(f"{name} names {_first_twice(value)} twice; once is enough")
         if any(not 0 <= stage <= 3 for stage in self.zero_stages):
             raise ValueError(f"zero_stages {self.zero_stages} must lie in 0..3")
         if any(not 0.3 <= cap <= 1.0 for cap in self.power_caps or ()):
             raise ValueError(f"power_caps {self.power_caps} must lie in 0.3..1")
         return self
+
+
+def _first_twice(values: tuple[object, ...]) -> object:
+    return next(value for index, value in enumerate(values) if value in values[:index])
 
 
 class Job(Record):
@@ -258,7 +268,10 @@ class Job(Record):
     @property
     def power_caps(self) -> tuple[float, ...]:
         """Power caps that are searched, as shares of the TDP."""
-        return self.search.power_caps or ((1.0,) if self.limits.power_w is None else (1.0, 0.85, 0.7))
+        if self.search.power_caps:
+            return self.search.power_caps
+        is_needed = self.limits.power_w is not None or self.limits.carbon_kgco2e is not None
+        return (1.0, 0.8, LOWEST_POWER_CAP) if is_needed else (1.0,)
 
     @model_validator(mode="after")
     def _objectives_are_distinct(self) -> Self:

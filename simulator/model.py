@@ -18,8 +18,6 @@ from simulator.record import Record
 AttentionKernel = Literal["flash", "unfused"]
 """`flash`: one fused kernel that never stores the scores; `unfused`: separate kernels that do."""
 
-"""`flash`: one fused kernel that never stores the scores; `unfused`: separate kernels that do."""
-
 
 class MixtureOfExperts(Record):
     """The routed part of a mixture-of-experts model."""

