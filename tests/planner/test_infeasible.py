@@ -193,7 +193,7 @@ def test_a_power_limit_is_relaxed_to_what_capped_accelerators_draw() -> None:
     answer = explain(job, pruned_space(job))
     assert isinstance(answer, Infeasibility)
     (relaxation,) = answer.relaxations
-    assert relaxation.example.plan.power_cap_fraction == 0.7
+    assert relaxation.example.plan.power_cap_fraction == 0.6
     assert fits(relaxation.limits, job)
 
 
