@@ -169,7 +169,7 @@ def _conflict_reason(case: _Case, conflict: tuple[str, ...]) -> str:
 
 def _proof(case: _Case) -> str:
     caps = ", ".join(f"{cap:g}" for cap in case.job.power_caps)
-    return f"{_argument(case)}; power caps {caps} of the TDP were considered (search.power_caps)"
+    return f"{_argument(case)}; power caps that were considered: {caps} (search.power_caps)"
 
 
 def _argument(case: _Case) -> str:
