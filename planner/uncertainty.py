@@ -22,7 +22,7 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
     """Returns the spread of the recommended design and the designs that are as good within the model's error."""
     chosen = front.take(np.array([row]))
     replays = replicate(job, chosen.plans, chosen.outcomes, num_replications=NUM_REPLAYS, seed=seed)
-    wall_s = replays.wall_s[0]
+    wall_s = replays.wall_s[0] + chosen.outcomes.run.initialization_s[0]
     cost_usd = chosen.scores.cost_usd[0] / chosen.scores.time_to_train_s[0] * wall_s
     error = _step_time_error(job, chosen)
     limits = job.limits
