@@ -1,6 +1,6 @@
 """How near are simulated steps to the step times and memory that others measured and published?
 
-Simulates every configuration of benchmarks/data/published_steps.csv, prints the errors, and rewrites the tables of
+Simulates every configuration of planner/data/published_steps.csv, prints the errors, and rewrites the tables of
 docs/validation.md and the file simulator/data/accuracy.csv:
 
     python -m benchmarks.validate_steps
@@ -20,22 +20,18 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.published_steps import Comparison, Row, compare, plan_of, read_rows
-from simulator import catalog
+from planner.measured_runs import OUT_OF_MEMORY, Comparison, Row, compare, plan_of, read_rows
+from planner.validation import MIN_RANKED, Choice, choices, entries_of, rank_correlation, timed
+from planner.validation_interval import Residual, interval_of, residual_of
 from simulator.errors import InputError, Problem
-from simulator.table import Floats
 from simulator.units import GIB
 
 ROOT = Path(__file__).parents[1]
 ACCURACY_FILE = ROOT / "simulator" / "data" / "accuracy.csv"
 REPORT_FILE = ROOT / "docs" / "validation.md"
 
-OUT_OF_MEMORY = "ran out of memory: no step time"
-"""Why a row has no step time although its layout is known: it tests memory instead."""
 LLAMA_3 = "llama3-0002"
 END = "<!-- end -->"
-MIN_RANKED = 4
-"""Fewest configurations of a group whose order is worth comparing."""
 NUM_WORST = 12
 COMMON_TO_A_PAIR = (
     "group",
@@ -113,21 +109,10 @@ def rank_correlations(comparisons: Sequence[Comparison]) -> dict[str, tuple[int,
     return found
 
 
-def rank_correlation(one: Floats, other: Floats) -> float:
-    """Returns Spearman's correlation of two columns `(n,)`: that of their ranks, ties sharing their mean rank."""
-
-    def ranks(values: Floats) -> Floats:
-        below, equal = values[:, None] > values, values[:, None] == values
-        return np.asarray(below.sum(axis=1) + (equal.sum(axis=1) - 1) / 2.0)
-
-    return float(np.corrcoef(ranks(one), ranks(other))[0, 1])
-
-
 def token_rates(comparison: Comparison) -> tuple[float, float]:
     """Returns measured and simulated tokens per second."""
-    row = comparison.row
-    tokens = float(row["global_batch_size"]) * float(row["sequence_length"])
-    return tokens / float(row["step_time_s"]), tokens / comparison.expected_s
+    tokens = comparison.tokens_per_step
+    return tokens / comparison.measured_s, tokens / comparison.expected_s
 
 
 def ordered_pairs(comparisons: Sequence[Comparison]) -> dict[str, tuple[int, int]]:
@@ -201,6 +186,7 @@ def sheets(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Sheet
         _llama_sheet(rows),
         _rank_sheet(comparisons),
         _order_sheet(comparisons),
+        _regret_sheet(choices(timed(entries_of([comparison.row for comparison in comparisons])))),
         statistics_sheet(
             "memory",
             "source",
@@ -209,6 +195,7 @@ def sheets(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Sheet
         ),
         _out_of_memory_sheet(rows),
         _worst_sheet(comparisons),
+        _interval_sheet(comparisons),
     ]
 
 
@@ -276,12 +263,50 @@ def _order_sheet(comparisons: Sequence[Comparison]) -> Sheet:
     return Sheet(name="order", head=head, lines=lines)
 
 
+def _regret_sheet(found: Sequence[Choice]) -> Sheet:
+    sources: dict[str, list[Choice]] = defaultdict(list)
+    for choice in found:
+        sources[choice.source].append(choice)
+    lines = [_regret_line(source, members) for source, members in sorted(sources.items())]
+    head = ("source", "jobs", "designs", "mean regret", "largest regret")
+    return Sheet(name="regret", head=head, lines=[*lines, _regret_line("all", found)])
+
+
+def _regret_line(name: str, found: Sequence[Choice]) -> list[str]:
+    regrets = [choice.regret_fraction for choice in found]
+    num_designs = sum(choice.num_designs for choice in found)
+    return [name, str(len(found)), str(num_designs), f"{np.mean(regrets):.1%}", f"{max(regrets):.1%}"]
+
+
+def _interval_sheet(comparisons: Sequence[Comparison]) -> Sheet:
+    """How many measured steps lie in their 80 % interval, also where their whole architecture is left out."""
+    residuals = [residual_of(comparison) for comparison in comparisons]
+    groups = by_group(comparisons, lambda c: c.row["group"])
+    lines = [_coverage_line(source, members, residuals) for source, members in groups.items()]
+    return Sheet(
+        name="intervals",
+        head=("source", "n", "inside, without its source", "inside, without its architecture"),
+        lines=[*lines, _coverage_line("all rows", comparisons, residuals)],
+    )
+
+
+def _coverage_line(name: str, members: Sequence[Comparison], residuals: Sequence[Residual]) -> list[str]:
+    def share(known: Callable[[Comparison], Sequence[Residual]]) -> str:
+        intervals = [(member, interval_of(member, known(member))) for member in members]
+        return f"{np.mean([low_high.holds(member.measured_s) for member, low_high in intervals]):.0%}"
+
+    def other_architectures(member: Comparison) -> Sequence[Residual]:
+        return [residual for residual in residuals if residual.family != member.family]
+
+    return [name, str(len(members)), share(lambda _: residuals), share(other_architectures)]
+
+
 def _out_of_memory_sheet(rows: Sequence[Row]) -> Sheet:
     lines = [
         [
             layout(c.row),
             f"{c.simulated_memory_bytes / GIB:.1f}",
-            f"{catalog.accelerator(c.row['accelerator']).memory_bytes / GIB:.1f}",
+            f"{c.capacity_bytes / GIB:.1f}",
         ]
         for c in compare([row for row in rows if row["left_out_because"] == OUT_OF_MEMORY])
     ]

@@ -1,16 +1,21 @@
-"""What stands in the JSON of an answer? The reference page, written from the types of `planner.recommendation`."""
+"""What stands in the JSON of an answer? The reference pages, written from the types of the answers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Literal, Union, get_args, get_origin
 
+from planner.goodput import Goodput
 from planner.job_schema import record_in
+from planner.one_design import SimulatedDesign
+from planner.plan_input import SHORT_FORMS
 from planner.recommendation import Recommendation
 from simulator.record import Choice, Record
 
 ANSWER_PAGE = Path(__file__).with_name("answer.md")
+SIMULATE_PAGE = Path(__file__).with_name("simulate.md")
 INTRODUCTION = """\
 # The answer as JSON
 
@@ -23,6 +28,50 @@ one for each design that was evaluated; `design_id` is the same number in all of
 
 This page is generated from the types: `python -m docs.generate`.
 """
+SIMULATE_INTRODUCTION = """\
+# One plan, and one run
+
+## capplan simulate
+
+`capplan simulate JOB.yaml --plan tp=8,pp=4,dp=16,mbs=2` simulates one plan of a job in full, whether the search would
+have chosen it or not: time, cost, energy, carbon, memory, the step and the run by what they are spent on, the spread
+of replays, and every limit and layout rule that it breaks. A plan that breaks some is an answer like any other (exit
+code 0, `is_feasible` is false); an unknown key or a value of the wrong type is not (exit code 2). `--json` prints one
+[SimulatedDesign](#simulateddesign), which `planner.simulate_plan` returns as a value.
+
+The keys of `--plan` are the fields of [Plan](answer.md#plan), in `key=value` pairs or in a file (`--plan plan.yaml`;
+the `plan` of any answer will do):
+
+- short forms: {short_forms};
+- `accelerator=NAME` stands for `offer`, and neither is needed where the job has one offer;
+- `num_gpus` may be left out: it is the product of tensor, pipeline, context and data parallelism; or `data_parallel`,
+  when `num_gpus` is given;
+- what else is left out has the default of a plan: 1 for every degree and the micro-batch, `recompute=none`,
+  `zero_stage=1`, `precision=bf16`, `checkpoint_scheme=async`, no spare nodes, no power cap, and the interval between
+  saves that loses least.
+
+A layout outside the offer's range of accelerators is simulated all the same; one that breaks another rule of layouts
+cannot run, so its `design` is null and `violations` says why, with the nearest values that would do.
+
+## capplan goodput
+
+`capplan goodput --mtbf-s 10980 --interval-s 371 --stall-s 0.8 --commit-s 60 --restart-s 390` plays a run of which only
+the numbers are given, without a job, and prints its closed form and its best interval beside it (`--interval-s auto`
+takes that one). `--json` prints one [Goodput](#goodput). [The model](model.md) has the conventions. Without `--work-s`
+or `--work-days` the run is long enough for a stable mean: as much work as meets 1,000 failures, but 100 to 30,000
+intervals. Runs of more than a billion saves and failures, over all replications, are refused (exit code 2).
+
+This page is generated from the types: `python -m docs.generate`.
+"""
+
+
+def simulate_reference() -> str:
+    """Returns the page: one section for every type of these answers that the page on `recommend` does not hold."""
+    known = _models(Recommendation, [])
+    found = _models(Goodput, _models(SimulatedDesign, list(known)))
+    pairs = ", ".join(f"`{short}` for `{name}`" for short, name in SHORT_FORMS.items())
+    sections = [_section(model, elsewhere=known) for model in found if model not in known]
+    return "\n".join([SIMULATE_INTRODUCTION.replace("{short_forms}", pairs), *sections])
 
 
 def answer_reference() -> str:
@@ -39,10 +88,10 @@ def _models(model: type[Record], found: list[type[Record]]) -> list[type[Record]
     return found
 
 
-def _section(model: type[Record]) -> str:
+def _section(model: type[Record], elsewhere: Sequence[type[Record]] = ()) -> str:
     summary = (model.__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
     rows = [
-        f"| `{name}` | {_words(field.annotation)} | {' '.join((field.description or '').split())} |"
+        f"| `{name}` | {_words(field.annotation, elsewhere)} | {' '.join((field.description or '').split())} |"
         for name, field in model.model_fields.items()
         if not field.exclude
     ]
@@ -51,11 +100,12 @@ def _section(model: type[Record]) -> str:
     )
 
 
-def _words(annotation: object) -> str:
-    """Returns a type in the words of JSON."""
+def _words(annotation: object, elsewhere: Sequence[type[Record]] = ()) -> str:
+    """Returns a type in the words of JSON; types of the page on `recommend` are linked there."""
     arguments = get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Record):
-        return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
+        page = ANSWER_PAGE.name if annotation in elsewhere else ""
+        return f"[{annotation.__name__}]({page}#{annotation.__name__.lower()})"
     if isinstance(annotation, type) and issubclass(annotation, Choice):
         return " or ".join(f"`{member.value}`" for member in annotation)
     match get_origin(annotation):
@@ -64,13 +114,13 @@ def _words(annotation: object) -> str:
         case origin if origin is Literal:
             return " or ".join(f"`{value}`" for value in arguments)
         case origin if origin in (Union, UnionType):
-            return " or ".join(_words(inner) for inner in arguments)
+            return " or ".join(_words(inner, elsewhere) for inner in arguments)
         case origin if origin is tuple:
-            return f"list of {_words(arguments[0])}"
+            return f"list of {_words(arguments[0], elsewhere)}"
         case origin if origin is dict:
-            return f"object of {_words(arguments[1])}"
+            return f"object of {_words(arguments[1], elsewhere)}"
         case _:
-            return _words(arguments[0])  # a number with bounds
+            return _words(arguments[0], elsewhere)  # a number with bounds
 
 
 _WORDS: dict[object, str] = {

@@ -1,6 +1,6 @@
 """How are the pages kept true? References are written from the types, the README's results from real answers.
 
-python -m docs.generate            writes docs/job-file.md, docs/answer.md and the marked parts of README.md
+python -m docs.generate            writes docs/job-file.md, answer.md, simulate.md and the marked parts of README.md
 python -m docs.generate --check    fails when a page on disk differs, and names it
 """
 
@@ -16,7 +16,7 @@ from typing import Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from docs.answer_page import ANSWER_PAGE, answer_reference
+from docs.answer_page import ANSWER_PAGE, SIMULATE_PAGE, answer_reference, simulate_reference
 from docs.readme import README, filled_readme
 from planner.job_schema import Form, form_of, known_fields, record_in
 from simulator.job import Job
@@ -152,7 +152,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write the pages that are made from types and answers.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a page is out of date")
     is_check = parser.parse_args().check
-    pages = {PAGE: job_file_reference(), ANSWER_PAGE: answer_reference(), README: filled_readme()}
+    pages = {
+        PAGE: job_file_reference(),
+        ANSWER_PAGE: answer_reference(),
+        SIMULATE_PAGE: simulate_reference(),
+        README: filled_readme(),
+    }
     stale = [
         path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text
     ]

@@ -21,16 +21,19 @@ __all__ = [
     "InputError",
     "Job",
     "Recommendation",
+    "SimulatedDesign",
     "StudyError",
     "TrackingError",
     "load_job",
     "parse_job",
     "recommend",
+    "simulate_plan",
 ]
 
 if TYPE_CHECKING:
     from planner.answer import recommend
     from planner.job_file import load_job, parse_job
+    from planner.one_design import SimulatedDesign, simulate_plan
     from planner.recommendation import Design, Recommendation
     from simulator.errors import CapplanError, InputError, StudyError, TrackingError
     from simulator.job import Job
@@ -41,11 +44,13 @@ _HOMES = {
     "InputError": "simulator.errors",
     "Job": "simulator.job",
     "Recommendation": "planner.recommendation",
+    "SimulatedDesign": "planner.one_design",
     "StudyError": "simulator.errors",
     "TrackingError": "simulator.errors",
     "load_job": "planner.job_file",
     "parse_job": "planner.job_file",
     "recommend": "planner.answer",
+    "simulate_plan": "planner.one_design",
 }
 """Module of each public name."""
 

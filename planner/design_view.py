@@ -9,8 +9,6 @@ from planner import human
 from planner.recommendation import Design, Spread, Uncertainty
 from simulator.plan import CheckpointScheme, Plan
 
-BAR_LENGTH = 30
-"""Characters of a part that is everything."""
 SMALLEST_SHOWN_FRACTION = 0.0005
 """Smaller parts are summed up as `other`."""
 

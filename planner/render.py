@@ -6,7 +6,7 @@ Nothing depends on colour, and no lines are drawn around tables. Commands stand 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from planner import human
-from planner.design_view import BAR_LENGTH, breakdowns, configuration, figures, headline, layout
+from planner.design_view import breakdowns, configuration, figures, headline, layout
 from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation
+from planner.text_blocks import bar, grid, sentences, title
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,17 +77,17 @@ def _show_headline(answer: Recommendation, console: Console) -> None:
 
 
 def _show_design(answer: Recommendation, design: Design, console: Console) -> None:
-    _title(console, "Configuration")
-    _grid(console, configuration(design))
-    _title(console, "What it comes to")
-    _grid(console, figures(design, answer.uncertainty))
+    title(console, "Configuration")
+    grid(console, configuration(design))
+    title(console, "What it comes to")
+    grid(console, figures(design, answer.uncertainty))
     _show_uncertainty(answer, console)
-    _title(console, "Why this one")
-    _sentences(console, answer.why)
+    title(console, "Why this one")
+    sentences(console, answer.why)
     for breakdown in breakdowns(design):
-        _title(console, breakdown.title[0].upper() + breakdown.title[1:])
-        _grid(
-            console, [(*part[:2], human.percent(part[2]), _bar(part[2], console)) for part in breakdown.parts]
+        title(console, breakdown.title)
+        grid(
+            console, [(*part[:2], human.percent(part[2]), bar(console, part[2])) for part in breakdown.parts]
         )
 
 
@@ -101,13 +102,7 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
         ties = ", ".join(str(design_id) for design_id in sure.tied_designs)
         told.append(f"Within that error it cannot be told from design {ties} of the front (marked ~).")
     console.print()
-    _sentences(console, told)
-
-
-def _bar(fraction: float, console: Console) -> str:
-    """Returns a bar; plain signs where the output cannot carry blocks."""
-    sign = "█" if console.encoding.lower().startswith("utf") else "#"
-    return sign * max(1, round(BAR_LENGTH * fraction))
+    sentences(console, told)
 
 
 def _conflict_text(infeasibility: Infeasibility) -> str:
@@ -121,12 +116,12 @@ def _conflict_text(infeasibility: Infeasibility) -> str:
 
 
 def _show_infeasibility(infeasibility: Infeasibility, console: Console, command: str) -> None:
-    _title(console, "Why not")
+    title(console, "Why not")
     if infeasibility.conflict:
-        _sentences(console, [_conflict_text(infeasibility)])
-    _sentences(console, [*infeasibility.reasons, f"Proof: {infeasibility.proof}"])
+        sentences(console, [_conflict_text(infeasibility)])
+    sentences(console, [*infeasibility.reasons, f"Proof: {infeasibility.proof}"])
     if infeasibility.relaxations:
-        _title(console, "What would help")
+        title(console, "What would help")
     for relaxation in infeasibility.relaxations:
         _show_relaxation(relaxation, console, command)
 
@@ -136,7 +131,7 @@ def _show_relaxation(relaxation: Relaxation, console: Console, command: str) -> 
         f"{name} = {human.no_less(value)} ({_LIMIT_UNITS.get(name, human.digits)(value)})"
         for name, value in relaxation.limits.items()
     )
-    _sentences(console, [f"{changes}: {headline(relaxation.example)}, {layout(relaxation.example.plan)}"])
+    sentences(console, [f"{changes}: {headline(relaxation.example)}, {layout(relaxation.example.plan)}"])
     options = [
         f"--set {shlex.quote(f'limits.{name}={human.no_less(value)}')}"
         for name, value in relaxation.limits.items()
@@ -148,14 +143,14 @@ def _show_front(answer: Recommendation, console: Console) -> None:
     if not answer.front:
         return
     objectives = ", ".join(human.words(name) for name in answer.objectives)
-    _title(console, f"Pareto front ({human.count(len(answer.front))} designs; {objectives})")
+    title(console, f"Pareto front ({human.count(len(answer.front))} designs; {objectives})")
     shown = _front_rows(answer)
     table = _table("", "design", "GPUs", "accelerator", "layout", "time", "cost", "energy", "carbon", "MFU")
     for design in shown:
         table.add_row(*(Text(cell) for cell in _front_cells(answer, design)))
     console.print(Padding(table, (0, 0, 0, _INDENT)))
     if hidden := len(answer.front) - len(shown):
-        _sentences(console, [f"{human.count(hidden)} more lie between these; --json and --output give all."])
+        sentences(console, [f"{human.count(hidden)} more lie between these; --json and --output give all."])
 
 
 def _front_rows(answer: Recommendation) -> list[Design]:
@@ -190,7 +185,7 @@ def _front_cells(answer: Recommendation, design: Design) -> tuple[str, ...]:
 def _show_rejected(answer: Recommendation, console: Console) -> None:
     if not answer.rejected:
         return
-    _title(console, "What kept designs out")
+    title(console, "What kept designs out")
     table = _table("constraint", "rule", "before simulation", "after")
     for rejection in answer.rejected:
         before, after = rejection.num_before_simulation, rejection.num_after_simulation
@@ -201,44 +196,26 @@ def _show_rejected(answer: Recommendation, console: Console) -> None:
 
 def _show_notes(answer: Recommendation, console: Console) -> None:
     if answer.warnings:
-        _title(console, "Mind", style="bold yellow")
-        _sentences(console, answer.warnings)
+        title(console, "Mind")
+        sentences(console, answer.warnings)
 
 
 def _show_record(answer: Recommendation, console: Console, files: Sequence[Path]) -> None:
     record = answer.mlflow
     if record:
-        _title(console, "In MLflow")
+        title(console, "In MLflow")
         held = f"{human.count(record.num_designs)} designs, {human.count(record.num_design_runs)} with a run of their own"
-        _sentences(console, [f"Run {record.run_name} of experiment {record.experiment} holds {held}."])
+        sentences(console, [f"Run {record.run_name} of experiment {record.experiment} holds {held}."])
         _command(console, record.open_with)
     if files:
-        _title(console, "Files")
+        title(console, "Files")
         for file in files:
             _command(console, str(file))
-
-
-def _title(console: Console, title: str, *, style: str = "bold") -> None:
-    console.print()
-    console.print(Text(title, style=style))
-
-
-def _sentences(console: Console, sentences: Iterable[str]) -> None:
-    for sentence in sentences:
-        console.print(Padding(Text(sentence), (0, 0, 0, _INDENT)))
 
 
 def _command(console: Console, command: str) -> None:
     """Writes one line as it is, however long, so that it can be copied."""
     console.print(Text(" " * 2 * _INDENT + command, style="cyan"), soft_wrap=True)
-
-
-def _grid(console: Console, rows: Iterable[Sequence[str]]) -> None:
-    """Writes rows of cells under each other, without a heading."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(Padding(table, (0, 0, 0, _INDENT)))
 
 
 _TO_THE_RIGHT = {"design", "GPUs", "time", "cost", "energy", "carbon", "MFU", "before simulation", "after"}

@@ -30,11 +30,13 @@ PUBLIC = {
     "InputError",
     "Job",
     "Recommendation",
+    "SimulatedDesign",
     "StudyError",
     "TrackingError",
     "load_job",
     "parse_job",
     "recommend",
+    "simulate_plan",
 }
 """What programs may rely on; a change here is a change for users and belongs into CHANGELOG.md."""
 

@@ -61,6 +61,7 @@ def test_the_wheel_holds_every_file_of_the_five_packages_and_nothing_else(wheel:
 @pytest.mark.parametrize(
     "name",
     [
+        "planner/data/published_steps.csv",
         "simulator/catalog/data/accelerators.csv",
         "simulator/catalog/data/nodes.csv",
         "simulator/catalog/data/fabrics.csv",

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from benchmarks.published_steps import RELIABILITY, Comparison, Row, compare, read_rows
 from benchmarks.validate_steps import (
     REPORT_FILE,
     ErrorStatistics,
     Sheet,
     by_group,
     ordered_pairs,
-    rank_correlation,
     sheets,
     with_tables,
 )
+from planner.measured_runs import RELIABILITY, Comparison, Row, compare, read_rows
+from planner.validation import rank_correlation
 from simulator.accuracy import step_time_error
 from simulator.errors import InputError
 from simulator.hardware import Precision

@@ -1,0 +1,59 @@
+"""What does `capplan validate` take and print? Measured steps in, errors of the simulator out.
+
+Only click is imported here; the simulator waits until the command runs.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from planner.measured_rows import Unmodelled
+    from planner.measured_runs import Row
+
+
+@click.command(short_help="Compare simulated steps with measured ones.")
+@click.option(
+    "--measured",
+    type=click.Path(path_type=Path),
+    metavar="FILE.csv",
+    help="Measured runs, one a row; docs/validation.md lists the columns. Left out: the published runs that come "
+    "with capplan.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print tables and all rows as one JSON object.")
+def validate(*, measured: Path | None, as_json: bool) -> None:
+    """Simulate steps that were measured, and report the errors of time and memory.
+
+    Tables by source, accelerator, model family, number format and parallelism; how well designs of one job are
+    ordered; what was not modelled and why. No constant of the simulator is fitted on the rows.
+    """
+    from planner.cli import _check_installation, _quiet_libraries, _rendered, _write
+
+    _check_installation()
+    from planner.validation import entries_of
+    from planner.validation_report import as_json as report_json
+    from planner.validation_report import report_of
+    from planner.validation_view import show
+
+    with _quiet_libraries():
+        entries = entries_of(_rows(measured))
+        report = report_of(entries)
+    if as_json:
+        _write(json.dumps(report_json(report, entries), indent=2, allow_nan=False) + "\n")
+        return
+    source = str(measured) if measured else "published runs that come with capplan"
+    _write(_rendered(lambda console: show(report, console, source=source)))
+
+
+def _rows(measured: Path | None) -> list[Row | Unmodelled]:
+    if measured is None:
+        from planner.measured_runs import read_rows
+
+        return [*read_rows()]
+    from planner.measured_rows import read_measured
+
+    return read_measured(measured)

@@ -1,0 +1,123 @@
+"""Which hardware of the catalogue do people mean by `H100-80GB`, `MI300X` or `NVLink4 node + 8x400G InfiniBand`?"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from simulator import catalog
+from simulator.catalog import Kind
+from simulator.units import KILO, gigabits_per_s
+
+USUAL_NAMES = {
+    "v100": "v100-sxm2-32gb",
+    "v100sxm2": "v100-sxm2-32gb",
+    "a100": "a100-sxm4-80gb",
+    "a100sxm": "a100-sxm4-80gb",
+    "a100sxm4": "a100-sxm4-80gb",
+    "a10040gb": "a100-sxm4-40gb",
+    "a100sxm40gb": "a100-sxm4-40gb",
+    "a100pcie": "a100-pcie-80gb",
+    "h100": "h100-sxm5-80gb",
+    "h100sxm": "h100-sxm5-80gb",
+    "h100sxm5": "h100-sxm5-80gb",
+    "h100hbm3": "h100-sxm5-80gb",
+    "h100pcie": "h100-pcie-80gb",
+    "h200": "h200-sxm-141gb",
+    "h200sxm": "h200-sxm-141gb",
+    "h800": "h800-sxm5-80gb",
+    "h800sxm": "h800-sxm5-80gb",
+    "h20": "h20-sxm-96gb",
+    "b200": "b200-sxm-180gb",
+    "b200sxm": "b200-sxm-180gb",
+    "b300sxm": "b300",
+    "gb200nvl72": "gb200",
+    "gb300nvl72": "gb300",
+    "mi250": "mi250x",
+    "mi300": "mi300x",
+    "mi325": "mi325x",
+    "mi355": "mi355x",
+    "gaudi2hl225": "gaudi2",
+    "tpuv5lite": "tpu-v5e",
+    "trillium": "tpu-v6e",
+    "ironwood": "tpu-v7",
+    "tpu7x": "tpu-v7",
+    "trainium": "trainium1",
+    "trn1": "trainium1",
+    "trn2": "trainium2",
+}
+"""Catalogue name by what people write, without blanks, hyphens, makers and, where it says nothing new, memory."""
+
+_MAKERS = re.compile(r"^(nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu)+")
+_MEMORY = re.compile(r"[\s_-]+\d+\s*Gi?B\b", re.IGNORECASE)
+_CARDS = re.compile(r"(\d+)\s*x\s*(\d+)\s*G", re.IGNORECASE)
+_NODE_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(T|G)b(?:/s|ps)\b.*\bnode", re.IGNORECASE)
+_DOMAIN = re.compile(r"NVL(\d+)", re.IGNORECASE)
+_FABRICS = (
+    ("omni-?path", "omni-path"),
+    ("slingshot", "slingshot-11"),
+    (r"\befa", "efa-400g"),
+    (r"\bxdr\b|800G?\W*(gb/s )?infiniband", "infiniband-xdr"),
+    (r"\bndr\b|400G?\W*(gb/s )?infiniband", "infiniband-ndr"),
+    (r"\bhdr\b|200G?\W*(gb/s )?infiniband", "infiniband-hdr"),
+    (r"\bedr\b|100G?\W*(gb/s )?infiniband", "infiniband-edr"),
+    ("800G?.*(roce|ethernet)", "ethernet-roce-800g"),
+    ("^(?!.*infiniband).*(roce|ethernet|tcpx)", "ethernet-roce-400g"),
+    ("tpu|jupiter|dcn", "tpu-dcn"),
+)
+"""Fabrics by what their descriptions contain; what is not told apart is the usual fabric of the accelerator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """What a description says of the links; empty where it says nothing."""
+
+    fabric: str
+    """Catalogue name of the network between nodes."""
+    node_bytes_per_s: float | None
+    """All network cards of a node, per direction."""
+    link_domain_size: int | None
+    """Accelerators that share the scale-up link."""
+
+
+def accelerator_id(name: str) -> str:
+    """Returns the catalogue name of an accelerator.
+
+    Raises:
+        CatalogError: neither a catalogue name nor a usual one.
+    """
+    plain = _MAKERS.sub("", _plain(name))
+    without_memory = _MAKERS.sub("", _plain(_MEMORY.sub("", name)))
+    spellings = (plain, f"tpu{plain}", without_memory)
+    known = _catalog_spellings() | USUAL_NAMES
+    found = next((known[spelling] for spelling in spellings if spelling in known), name)
+    return catalog.accelerator(found, path="gpu").id
+
+
+def network_of(description: str, accelerator: str) -> Network:
+    """Returns what a free description such as `NVLink3 node + 8x200G HDR InfiniBand` says of the links."""
+    words = next((kind for words, kind in _FABRICS if re.search(words, description, re.IGNORECASE)), None)
+    domain = _DOMAIN.search(description)
+    return Network(
+        fabric=words or catalog.default_fabric(accelerator).kind,
+        node_bytes_per_s=_node_rate(description),
+        link_domain_size=int(domain[1]) if domain else None,
+    )
+
+
+def _node_rate(description: str) -> float | None:
+    if cards := _CARDS.search(description):
+        return gigabits_per_s(float(cards[1]) * float(cards[2]))
+    if rate := _NODE_RATE.search(description):
+        return gigabits_per_s(float(rate[1]) * (KILO if rate[2].upper() == "T" else 1.0))
+    return None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+@cache
+def _catalog_spellings() -> dict[str, str]:
+    return {_plain(name): name for name in catalog.names(Kind.ACCELERATORS)}

@@ -1,0 +1,173 @@
+"""Is this file a table of measured runs, and what stands in its cells? Every problem is reported with row and column."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.problems import shown
+from simulator.errors import InputError, Problem
+
+WORDS_FOR_NOTHING = ("", "-", "?", "n/a", "na", "nan", "none", "null", "unknown")
+"""What people write into a cell of numbers that has none."""
+MOST_SHOWN = 10
+"""Problems that one message names; the rest are counted."""
+LARGEST = 1e15
+
+COUNTS = {
+    "layers": 1,
+    "hidden": 1,
+    "heads": 1,
+    "kv_heads": 1,
+    "head_dim": 1,
+    "mlp_matrices": 2,
+    "ffn_hidden": 1,
+    "vocab": 1,
+    "experts": 0,
+    "topk": 0,
+    "moe_ffn_hidden": 0,
+    "shared_expert_ffn": 0,
+    "dense_layers": 0,
+    "seq_len": 1,
+    "global_batch": 1,
+    "micro_batch": 1,
+    "n_gpus": 1,
+    "gpus_per_node": 1,
+    "tp": 1,
+    "pp": 1,
+    "vpp": 0,
+    "cp": 0,
+    "ep": 0,
+    "dp": 1,
+}
+"""Columns of whole numbers with the smallest that makes sense; 0 stands for `not used`."""
+QUANTITIES = ("step_time_s", "tokens_per_s_per_gpu", "peak_mem_gib_per_gpu")
+"""Columns of positive numbers: what was measured."""
+NEEDED = (
+    ("gpu",),
+    ("n_gpus",),
+    ("seq_len",),
+    ("global_batch", "micro_batch"),
+    ("layers", "model"),
+    ("hidden", "model"),
+)
+"""Columns without which no row can be modelled: of each group one must be there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """One row of a file: its cells as text, and as numbers where the column holds numbers."""
+
+    line: int
+    """Row of the file, the head being row 1."""
+    text: Mapping[str, str]
+    """Trimmed cells by column."""
+    numbers: Mapping[str, float]
+    """Numbers by column; columns without one are left out."""
+
+    def count(self, column: str) -> int | None:
+        """Returns a whole number; `None` where the cell or the column is missing or 0."""
+        return int(self.numbers.get(column, 0)) or None
+
+
+def read_cells(path: Path) -> list[Cells]:
+    """Returns the rows of a CSV file.
+
+    Raises:
+        InputError: the file cannot be read, is no table, lacks a column, or a cell breaks the rule of its column.
+    """
+    records = _records(_text(path), path)
+    head = [name.strip() for name in records[0]]
+    _check_head(head, path)
+    problems: list[Problem] = []
+    rows = [_cells(line, head, record, problems) for line, record in enumerate(records[1:], 2) if any(record)]
+    if problems:
+        raise InputError(_shortened(problems), str(path))
+    if not rows:
+        raise _refusal(path, "has a head but no row: give one measured run a row")
+    return rows
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise _refusal(path, f"cannot be read: {error.strerror or error}") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _refusal(path, f"is not a text file in UTF-8 (byte {error.start + 1})") from None
+    if "\0" in text:
+        raise _refusal(path, "is not a text file: it holds a NUL character")
+    if not text.strip():
+        raise _refusal(path, "is empty: give a CSV file with a head")
+    return text
+
+
+def _records(text: str, path: Path) -> list[list[str]]:
+    try:
+        return list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error as error:
+        raise _refusal(path, f"is not a CSV file: {error}") from None
+
+
+def _check_head(head: Sequence[str], path: Path) -> None:
+    twice = sorted({name for name in head if name and head.count(name) > 1})
+    if twice:
+        raise _refusal(path, f"names the column {twice[0]} twice; keep one")
+    missing = [" or ".join(group) for group in NEEDED if not set(group) & set(head)]
+    if missing:
+        found = shown(", ".join(name for name in head if name))
+        raise _refusal(
+            path,
+            f"row 1 lacks the column {', '.join(dict.fromkeys(missing))}; found: {found}. Columns are separated by "
+            "commas; docs/validation.md lists them",
+        )
+
+
+def _cells(line: int, head: Sequence[str], record: Sequence[str], problems: list[Problem]) -> Cells:
+    if len(record) != len(head):
+        rule = f"has {len(record)} cells, but the head has {len(head)}; put text that holds commas in quotes"
+        problems.append(Problem(path=f"row {line}", value="", rule=rule))
+        return Cells(line=line, text={}, numbers={})
+    text = {name: cell.strip() for name, cell in zip(head, record, strict=True)}
+    numbers = {}
+    for column in (*COUNTS, *QUANTITIES):
+        cell = text.get(column, "")
+        if cell.lower() in WORDS_FOR_NOTHING:
+            continue
+        if rule := _broken_rule(column, cell):
+            problems.append(Problem(path=f"row {line}, column {column}", value=shown(cell), rule=rule))
+        else:
+            numbers[column] = float(cell)
+    return Cells(line=line, text=text, numbers=numbers)
+
+
+def _broken_rule(column: str, cell: str) -> str:
+    """Returns the rule that a number breaks; empty where it breaks none."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return "must be a number without unit or separators, or empty"
+    if not math.isfinite(value) or abs(value) > LARGEST:
+        return f"must be a finite number up to {LARGEST:g}, or empty"
+    if column in QUANTITIES:
+        return "" if value > 0 else "must be greater than 0, or empty"
+    if value != int(value):
+        return "must be a whole number, or empty"
+    return "" if value >= COUNTS[column] else f"must be at least {COUNTS[column]}, or empty"
+
+
+def _shortened(problems: Sequence[Problem]) -> list[Problem]:
+    if len(problems) <= MOST_SHOWN:
+        return list(problems)
+    more = f"{len(problems) - MOST_SHOWN} more cells break rules like these"
+    return [*problems[:MOST_SHOWN], Problem(path="", value="", rule=more)]
+
+
+def _refusal(path: Path, rule: str) -> InputError:
+    return InputError([Problem(path="", value="", rule=rule)], str(path))

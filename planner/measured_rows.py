@@ -1,0 +1,320 @@
+"""What did this run train, on what, and how was it laid out? From the cells of a file to a row that can be simulated.
+
+The columns are those of compiled lists of training runs: `gpu`, `n_gpus`, `layers`, `hidden`, `tp`, `pp`, .... What a
+row leaves open is taken from a catalogue model of the same name and size, from the framework's habits or from the
+defaults below, and named in `assumed`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from planner.framework_habits import Habits, habits_of
+from planner.hardware_names import accelerator_id, network_of
+from planner.measured_file import Cells, read_cells
+from planner.measured_runs import OUT_OF_MEMORY, Row
+from planner.model_names import known_shape
+from simulator import catalog
+from simulator.errors import CapplanError, InputError
+from simulator.model import ModelShape
+from simulator.units import GIB
+
+_Value = TypeVar("_Value")
+
+USUAL_VOCABULARY = 51_200
+"""GPT-2's vocabulary, padded as Megatron-LM pads it."""
+USUAL_HEAD_DIM = 128
+PLAIN_FFN_RATIO = 4
+"""Feed-forward width over hidden size of a block without gate; a narrower block is taken to have one."""
+MOST_LAYERS_ADDED_FRACTION = 0.1
+"""Layers that a pipeline of uneven stages may be given on top, so that every stage is as full as the fullest."""
+
+_UNLIKE_A_DECODER = re.compile(
+    r"mamba|nemotron-?h\b|nemotron-?3\b|jamba|zamba|deepseek-?v4|\bt5\b|\bbert\b|\bvit\b|diffusion|flux|whisper",
+    re.IGNORECASE,
+)
+_PARTLY_TRAINED = re.compile(r"lora|peft|inference|single-layer|forward only", re.IGNORECASE)
+_PRODUCTION = re.compile(r"production|mlperf|time-to-train|whole[- ]run", re.IGNORECASE)
+_OUT_OF_MEMORY = re.compile(r"out[- ]of[- ]memory|\boom\b", re.IGNORECASE)
+_PRECISIONS = (
+    (r"fp4|mxfp4|nvfp4|int8|fp32|tf32", ""),
+    ("fp8|e4m3|hybrid8", "fp8"),
+    ("bf16|bfloat16", "bf16"),
+    ("fp16|float16|half", "fp16"),
+)
+"""Number formats by what their names contain; empty: the simulator has no constants for them."""
+
+
+class _CannotModelError(CapplanError):
+    """A row says too little, or something that the simulator does not know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unmodelled:
+    """A row that is not simulated."""
+
+    row_id: str
+    group: str
+    reason: str
+    step_time_s: str
+    """What was measured; empty where nothing was."""
+
+
+def read_measured(path: Path) -> list[Row | Unmodelled]:
+    """Returns the rows of a file in its order, each ready to be simulated or with the reason why not.
+
+    Raises:
+        InputError: the file is no table of measured runs.
+    """
+    return [_translated(cells) for cells in read_cells(path)]
+
+
+def _translated(cells: Cells) -> Row | Unmodelled:
+    row_id = cells.text.get("id") or f"row {cells.line}"
+    group = cells.text.get("source") or "source not named"
+    try:
+        return _Translation(cells, row_id, group).row()
+    except _CannotModelError as error:
+        reason = str(error)
+    except InputError as error:
+        reason = "; ".join(str(problem) for problem in error.problems)
+    return Unmodelled(
+        row_id=row_id, group=group, reason=reason, step_time_s=_as_text(_measured_step_s(cells))
+    )
+
+
+class _Translation:
+    """One row on its way; collects what had to be assumed."""
+
+    def __init__(self, cells: Cells, row_id: str, group: str) -> None:
+        self.cells, self.row_id, self.group = cells, row_id, group
+        self.assumed: list[str] = []
+        self.model = self._text("model")
+        self.kind = self._text("metric_kind")
+        self._refuse_what_is_no_pretraining_of_a_decoder()
+        self.accelerator = accelerator_id(self._text("gpu") or "not named")
+        self.precision = self._precision()
+        family = catalog.accelerator(self.accelerator).family
+        self.habits: Habits = habits_of(self._text("framework"), family, self.precision)
+        self.known: ModelShape | None = known_shape(
+            self.model, cells.count("layers"), cells.count("hidden"), cells.count("heads")
+        )
+
+    def row(self) -> Row:
+        """Returns the row, its sizes as text like all its cells."""
+        shape, layout = self._shape(), self._layout()
+        shape["num_layers"] = self._split_layers(shape["num_layers"], layout)
+        sizes = {**shape, **self._experts(shape), **layout, **self._hardware(), **self._habits(layout)}
+        cells: dict[str, object] = {
+            "row_id": self.row_id,
+            "group": self.group,
+            "model": self.model[:100] or "model not named",
+            "precision": self.precision,
+            "is_production": bool(_PRODUCTION.search(self.kind)),
+            "tier": self._text("tier"),
+            **sizes,
+            **self._measured(),
+            "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(self.kind) else None,
+            "assumed": " ".join(self.assumed),
+        }
+        row = {name: _as_text(value) for name, value in cells.items()}
+        design = "|".join(value for name, value in row.items() if name not in _NO_PART_OF_THE_DESIGN)
+        return {**row, "config_key": self._text("config_key") or design}
+
+    def _refuse_what_is_no_pretraining_of_a_decoder(self) -> None:
+        if _UNLIKE_A_DECODER.search(self.model):
+            raise _CannotModelError(f"model {self.model}: only decoder-only transformers are modelled")
+        if _PARTLY_TRAINED.search(f"{self.kind} {self.model}"):
+            raise _CannotModelError(
+                f"metric_kind {self.kind or self.model}: only steps that train all weights"
+            )
+        if self._text("usable").lower() in ("no", "false", "unusable"):
+            raise _CannotModelError("usable: the row is marked as unusable")
+
+    def _precision(self) -> str:
+        written = self._text("precision") or self._default("precision", "bf16")
+        found = next((known for words, known in _PRECISIONS if re.search(words, written.lower())), "")
+        if not found:
+            raise _CannotModelError(f"precision {written}: only fp16, bf16 and fp8 are modelled")
+        return found
+
+    def _shape(self) -> dict[str, int]:
+        known = self.known.model_dump() if self.known else {}
+        hidden = self._count("hidden", known.get("hidden_size"))
+        head_dim = self.cells.count("head_dim")
+        usual_heads = max(1, hidden // (head_dim or USUAL_HEAD_DIM))
+        heads = self._count("heads", known.get("num_heads"), usual_heads)
+        plain = PLAIN_FFN_RATIO * hidden
+        ffn = self._count("ffn_hidden", known.get("ffn_hidden_size"), plain)
+        is_gated = known.get("is_gated", bool(self.cells.count("experts")) or ffn < plain)
+        return {
+            "num_layers": self._count("layers", known.get("num_layers")),
+            "hidden_size": hidden,
+            "num_heads": heads,
+            "num_kv_heads": self._count("kv_heads", known.get("num_kv_heads"), heads),
+            "head_dim": self._count("head_dim", known.get("head_dim"), max(1, hidden // heads)),
+            "ffn_hidden_size": ffn,
+            "is_gated": self._count("mlp_matrices", 3 if is_gated else 2) == 3,
+            "vocabulary_size": self._count("vocab", known.get("vocabulary_size"), USUAL_VOCABULARY),
+            "has_tied_embeddings": known.get("has_tied_embeddings", _ties_embeddings(self.model)),
+        }
+
+    def _experts(self, shape: dict[str, int]) -> dict[str, int | None]:
+        experts, latent = (self.known.experts, self.known.latent_attention) if self.known else (None, None)
+        parts: dict[str, int | None] = dict(latent.model_dump()) if latent else {}
+        if not self.cells.count("experts") and ("experts" in self.cells.text or not experts):
+            return {**parts, "num_experts": None}
+        known = experts.model_dump() if experts else {}
+        width = known.get("expert_ffn_hidden_size", shape["ffn_hidden_size"])
+        return {
+            **parts,
+            "num_experts": self._count("experts", known.get("num_experts")),
+            "experts_per_token": self._count("topk", known.get("experts_per_token")),
+            "expert_ffn_hidden_size": self._count("moe_ffn_hidden", width),
+            "shared_ffn_hidden_size": self._or_known(
+                "shared_expert_ffn", known.get("shared_ffn_hidden_size")
+            ),
+            "num_dense_layers": self._or_known("dense_layers", known.get("num_dense_layers")),
+        }
+
+    def _layout(self) -> dict[str, int]:
+        num_gpus = self._count("n_gpus")
+        sharded = self.habits.zero_stage == 3 or _zero_stage(self._text("zero_stage_or_fsdp")) == 3
+        is_split = sharded or num_gpus <= 8 or self.cells.count("dp") == num_gpus
+        for column in ("tp", "pp"):
+            if not is_split and column in self.cells.text and not self.cells.count(column):
+                raise _CannotModelError(
+                    f"{column} is not given, and a layout on more than one node cannot be guessed"
+                )
+        names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
+        degrees = {f"{name}_parallel": self._count(column, 1) for column, name in names.items()}
+        t, p, c, _ = degrees.values()
+        data = self.cells.count("dp") or max(1, num_gpus // (t * p * c))
+        micro_batch, batch = self._batch(data, sharded=sharded)
+        return {
+            **degrees,
+            "num_gpus": num_gpus,
+            "virtual_pipeline": self.cells.count("vpp") or 1,
+            "data_parallel": data,
+            "micro_batch_size": micro_batch,
+            "global_batch_size": batch,
+            "sequence_length": self._count("seq_len"),
+        }
+
+    def _split_layers(self, num_layers: int, layout: dict[str, int]) -> int:
+        """Returns the layers, or a few more where they do not split evenly: the fullest stage sets the pace."""
+        chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]
+        most = int(num_layers * (1.0 + MOST_LAYERS_ADDED_FRACTION))
+        for layers in range(num_layers, most + 1):
+            if layers % chunks == 0 or (layers + 2) % chunks == 0:
+                return layers if layers == num_layers else self._default("layers", layers)
+        return num_layers
+
+    def _batch(self, data_parallel: int, *, sharded: bool) -> tuple[int, int]:
+        """Returns micro-batch and global batch; frameworks that shard everything seldom accumulate gradients."""
+        micro_batch, batch = self.cells.count("micro_batch"), self.cells.count("global_batch")
+        if batch is None:
+            if micro_batch is None:
+                raise _CannotModelError("neither global_batch nor micro_batch is given")
+            return micro_batch, self._default("global_batch", micro_batch * data_parallel)
+        whole = max(1, batch // data_parallel)
+        return micro_batch or self._default("micro_batch", whole if sharded else 1), batch
+
+    def _hardware(self) -> dict[str, object]:
+        node = catalog.default_node(self.accelerator)
+        network = network_of(self._text("interconnect"), self.accelerator)
+        gpus = self.cells.count("gpus_per_node") or node.num_accelerators
+        usual_domain = node.link_domain_size if gpus == node.num_accelerators else gpus
+        share = node.network_bytes_per_s_per_accelerator * gpus
+        return {
+            "accelerator": self.accelerator,
+            "node": node.id,
+            "fabric": network.fabric,
+            "num_accelerators": gpus,
+            "link_domain_size": network.link_domain_size or usual_domain,
+            "network_bytes_per_s": network.node_bytes_per_s or share,
+        }
+
+    def _habits(self, layout: dict[str, int]) -> dict[str, object]:
+        habits, written = self.habits, self._text("sp").lower()
+        stage = _zero_stage(self._text("zero_stage_or_fsdp"))
+        recompute = self._text("recompute").lower()
+        if recompute not in ("none", "selective", "full"):
+            recompute = self._default("recompute", "selective" if "selective" in recompute else "none")
+        splits_sequence = written in ("yes", "true", "1") if written else habits.has_sequence_parallel
+        return {
+            "recompute": recompute,
+            "zero_stage": self._default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage,
+            "attention": habits.attention,
+            "has_sequence_parallel": splits_sequence and layout["tensor_parallel"] > 1,
+            "overlaps_gradient_sync": habits.overlaps_gradient_sync,
+            "gradient_bytes": habits.gradient_bytes,
+            "sync_bytes": habits.sync_bytes,
+        }
+
+    def _measured(self) -> dict[str, float | None]:
+        memory = self.cells.numbers.get("peak_mem_gib_per_gpu")
+        return {"step_time_s": _measured_step_s(self.cells), "peak_memory_bytes": memory and memory * GIB}
+
+    def _text(self, column: str) -> str:
+        return self.cells.text.get(column, "")
+
+    def _count(self, column: str, *defaults: int | None) -> int:
+        """Returns the number in a column or the first default that there is."""
+        if found := self.cells.count(column):
+            return found
+        default = next((value for value in defaults if value is not None), None)
+        if default is None:
+            raise _CannotModelError(f"{column} is not given")
+        return self._default(column, default)
+
+    def _or_known(self, column: str, known: int | None) -> int:
+        """Returns a number for which 0 is a value; of a known model where the cell is empty."""
+        return int(self.cells.numbers.get(column, known or 0))
+
+    def _default(self, column: str, value: _Value) -> _Value:
+        self.assumed.append(column)
+        return value
+
+
+_NO_PART_OF_THE_DESIGN = ("row_id", "tier", "step_time_s", "peak_memory_bytes", "left_out_because", "assumed")
+
+
+def _measured_step_s(cells: Cells) -> float | None:
+    """Returns the measured step, or the one that the measured tokens per second mean; `None` where neither stands."""
+    step_time_s, rate = cells.numbers.get("step_time_s"), cells.numbers.get("tokens_per_s_per_gpu")
+    sizes = [cells.count(column) for column in ("global_batch", "seq_len", "n_gpus")]
+    if step_time_s is not None or rate is None or None in sizes:
+        return step_time_s
+    batch, sequence, num_gpus = (float(size or 0) for size in sizes)
+    return batch * sequence / (rate * num_gpus)
+
+
+def _zero_stage(written: str) -> int | None:
+    """Returns what the replicas shard; `None` where nothing is said."""
+    text = written.lower()
+    if digit := re.search(r"zero[- _]?(\d)", text) or re.fullmatch(r"([0-3])", text):
+        return min(3, int(digit[1]))
+    if re.search("fsdp|full_shard|hsdp", text):
+        return 3
+    if re.search("distributed|dist[- _]opt", text):
+        return 1
+    return 0 if text in ("none", "no", "ddp") else None
+
+
+def _ties_embeddings(model: str) -> bool:
+    """Returns whether a model that the catalogue does not know is of a family that ties its embeddings."""
+    return bool(
+        re.match(
+            r"gpt-?[23]?\b|gpt-?[\d.]+[bt]|gpt3|megatron|mt-nlg|bloom|mpt|opt|gemma|falcon", model.lower()
+        )
+    )
+
+
+def _as_text(value: object) -> str:
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

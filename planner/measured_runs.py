@@ -1,0 +1,206 @@
+"""Which steps did people measure, and what does the simulator say of the same designs?
+
+A measured run is a row of text cells named as in `data/published_steps.csv`: fields of `ModelShape`, `MixtureOfExperts`,
+`Workload` and `Plan`, catalogue names of the hardware, what was measured (`step_time_s`, `peak_memory_bytes`) and its
+source. What a source leaves open and had to be assumed is named in the column `assumed`; rows that cannot be compared
+say why in `left_out_because`. `planner.measured_file` turns files of other columns into such rows.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from itertools import groupby
+
+from pydantic import ValidationError
+
+from constraints.layout import LAYOUT_RULES, layout_excess
+from simulator import catalog
+from simulator.errors import InputError
+from simulator.hardware import Node, Site
+from simulator.job import Estimate, GpuRange, Job, Offer, Workload
+from simulator.model import LatentAttention, MixtureOfExperts, ModelShape
+from simulator.plan import Plan, PlanTable
+from simulator.reliability import RELIABILITY_PRESETS
+from simulator.simulate import simulate
+
+STEPS_FILE = "data/published_steps.csv"
+RELIABILITY = RELIABILITY_PRESETS["typical"]
+NOWHERE = Site(region="any", grid_kgco2e_per_kwh=0, electricity_usd_per_kwh=0, power_usage_effectiveness=1)
+"""Place and prices play no part in a step."""
+OUT_OF_MEMORY = "ran out of memory: no step time"
+"""Why a row has no step time although its layout is known: it tests memory instead."""
+RULES_OF_LEASING = ("gpu_range", "whole_nodes")
+"""Layout rules that concern what may be rented; a measured run had the accelerators that it had."""
+MOST_PASSES = 4_000_000
+"""Micro-batches times chunks of one step, beyond which its play would not fit into memory; real steps have 1e5."""
+
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One measured configuration beside its simulation."""
+
+    row: Row
+    """The measured configuration."""
+    family: str
+    """Architecture of the accelerator."""
+    simulated_s: float
+    """Step without stragglers."""
+    simulated_memory_bytes: float
+    """Peak of the fullest stage."""
+    capacity_bytes: float
+    """Memory of one accelerator."""
+
+    @property
+    def is_production(self) -> bool:
+        """Whether the measured time is the average of a run with its fleet's stragglers."""
+        return self.row["is_production"] == "true"
+
+    @property
+    def measured_s(self) -> float:
+        """Measured step; NaN where none was published."""
+        return float(self.row["step_time_s"] or "nan")
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a step time was published."""
+        return math.isfinite(self.measured_s)
+
+    @property
+    def expected_s(self) -> float:
+        """The simulated time that is comparable with the measured one."""
+        return self.simulated_s * (RELIABILITY.straggler_slowdown if self.is_production else 1.0)
+
+    @property
+    def error_fraction(self) -> float:
+        """Relative error of the comparable time."""
+        return self.expected_s / self.measured_s - 1.0
+
+    @property
+    def ideal_error_fraction(self) -> float:
+        """Relative error of the step without stragglers."""
+        return self.simulated_s / self.measured_s - 1.0
+
+    @property
+    def memory_error_fraction(self) -> float:
+        """Relative error of the peak memory; NaN where none was published."""
+        return self.simulated_memory_bytes / float(self.row["peak_memory_bytes"] or "nan") - 1.0
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens of one step."""
+        return float(self.row["global_batch_size"]) * float(self.row["sequence_length"])
+
+
+def read_rows() -> list[Row]:
+    """Returns all shipped configurations, the left-out ones included."""
+    text = resources.files("planner").joinpath(STEPS_FILE).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def compare(rows: Sequence[Row]) -> list[Comparison]:
+    """Returns every row beside its simulation, in the given order; rows that share a job are one batch."""
+    keys = [job_of(row).model_dump_json() for row in rows]
+    found: dict[int, Comparison] = {}
+    for _, batch in groupby(sorted(range(len(rows)), key=keys.__getitem__), key=keys.__getitem__):
+        positions = list(batch)
+        found |= zip(positions, _simulated([rows[position] for position in positions]), strict=True)
+    return [found[position] for position in range(len(rows))]
+
+
+def reason_against(row: Row) -> str:
+    """Returns why a configuration cannot be simulated; empty where it can."""
+    try:
+        job, plan = job_of(row), plan_of(row)
+    except ValidationError as error:
+        return "; ".join(_rule_text(str(e["loc"][-1]) if e["loc"] else "", e["msg"]) for e in error.errors())
+    except InputError as error:
+        return "; ".join(str(problem) for problem in error.problems)
+    passes = job.workload.global_batch_size // (plan.data_parallel * plan.micro_batch_size)
+    if passes * plan.pipeline_parallel * plan.virtual_pipeline > MOST_PASSES:
+        return f"more than {MOST_PASSES:,} passes of micro-batches through chunks of the model in one step"
+    broken = layout_excess(job, PlanTable.from_plans([plan]))[0] != 0.0
+    return "; ".join(
+        rule.sentence
+        for rule, is_broken in zip(LAYOUT_RULES, broken, strict=True)
+        if is_broken and rule.name not in RULES_OF_LEASING
+    )
+
+
+def _rule_text(field: str, message: str) -> str:
+    text = message.removeprefix("Value error, ")
+    return f"{field}: {text}" if field else text
+
+
+def job_of(row: Row) -> Job:
+    """Returns the job of a measured configuration."""
+    offer = Offer(
+        accelerator=catalog.accelerator(row["accelerator"]),
+        node=_node(row),
+        fabric=catalog.fabric(row["fabric"]),
+        num_gpus=GpuRange(min=1, max=1_000_000),
+        rent_usd_per_gpu_hour=Estimate(low=1, mid=1, high=1),
+    )
+    return Job(
+        name=row["model"], workload=_workload(row), offers=(offer,), site=NOWHERE, reliability=RELIABILITY
+    )
+
+
+def plan_of(row: Row) -> Plan:
+    """Returns the layout of a measured configuration."""
+    return Plan.model_validate(_filled(row, Plan) | {"offer": 0})
+
+
+def _node(row: Row) -> Node:
+    """Returns the node from the catalogue with what the row says otherwise."""
+    known = catalog.node(row["node"])
+    given = {
+        name: row[name]
+        for name in ("num_accelerators", "link_domain_size", "network_bytes_per_s")
+        if row.get(name)
+    }
+    return Node.model_validate(known.model_dump() | given) if given else known
+
+
+def _workload(row: Row) -> Workload:
+    experts = MixtureOfExperts.model_validate(_filled(row, MixtureOfExperts)) if row["num_experts"] else None
+    latent = (
+        LatentAttention.model_validate(_filled(row, LatentAttention)) if row.get("key_value_rank") else None
+    )
+    model = ModelShape.model_validate(
+        _filled(row, ModelShape)
+        | {"name": row["model"], "experts": experts, "latent_attention": latent, "source": "measured"}
+    )
+    given = _filled(row, Workload) | {"precisions": (row["precision"],), "model": model}
+    one_step = float(row["global_batch_size"]) * float(row["sequence_length"])
+    return Workload.model_validate(given | {"tokens": one_step})
+
+
+def _filled(
+    row: Row, record: type[Plan | ModelShape | MixtureOfExperts | LatentAttention | Workload]
+) -> dict[str, object]:
+    """Returns the cells that are fields of a record and not empty."""
+    return {
+        name: row[name] for name in record.model_fields if row.get(name) and name not in ("model", "source")
+    }
+
+
+def _simulated(rows: Sequence[Row]) -> list[Comparison]:
+    job = job_of(rows[0])
+    outcomes = simulate(job, PlanTable.from_plans([plan_of(row) for row in rows]))
+    accelerator = job.offers[0].accelerator
+    return [
+        Comparison(
+            row=row,
+            family=accelerator.family,
+            simulated_s=float(outcomes.steps.step_time_s[position]),
+            simulated_memory_bytes=float(outcomes.summary.peak_memory_bytes[position]),
+            capacity_bytes=accelerator.memory_bytes,
+        )
+        for position, row in enumerate(rows)
+    ]

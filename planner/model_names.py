@@ -1,0 +1,37 @@
+"""Which model of the catalogue is meant by `Llama3.1-405B` or `DeepSeek-V3 (proxy 12L)`?"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from simulator import catalog
+from simulator.catalog import Kind
+from simulator.model import ModelShape
+
+
+def known_shape(
+    name: str, num_layers: int | None, hidden_size: int | None, num_heads: int | None
+) -> ModelShape | None:
+    """Returns the catalogue's shape of a model if its name starts alike and the sizes that are given do not differ.
+
+    Fewer layers are no other model: measured models are often cut down. Sizes that are `None` are not given.
+    """
+    plain = _plain(name)
+    alike = [known for spelling, known in _spellings().items() if plain.startswith(spelling)]
+    if not alike:
+        return None
+    shape = catalog.model(alike[0])
+    is_same = hidden_size in (None, shape.hidden_size) and num_heads in (None, shape.num_heads)
+    return shape if is_same and (num_layers is None or num_layers <= shape.num_layers) else None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]", "", name.lower())
+
+
+@cache
+def _spellings() -> dict[str, str]:
+    """Catalogue names by how they read without hyphens, longest first, so that the closest one is found."""
+    found = {_plain(name): name for name in catalog.names(Kind.MODELS)}
+    return dict(sorted(found.items(), key=lambda item: -len(item[0])))

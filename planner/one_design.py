@@ -1,0 +1,154 @@
+"""What would this very plan come to? One design in full, and every rule and limit that it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from constraints.evaluation import Evaluation, evaluate
+from planner import __version__, human
+from planner.designs import design_at
+from planner.goodput import MAX_EVENTS
+from planner.plan_input import plan_of
+from planner.reasons import FULL_FRACTION, cautions
+from planner.recommendation import Design, Uncertainty
+from planner.uncertainty import NUM_REPLAYS, uncertainty_of
+from planner.violations import (
+    AVAILABILITY,
+    Violation,
+    degrees_violation,
+    layout_violations,
+    limit_violations,
+)
+from simulator.catalog import catalog_hash
+from simulator.job import Job
+from simulator.plan import Plan, PlanTable
+from simulator.record import Record
+
+MOST_FAILURES = 1e4
+"""Runs that fail more often by expectation are not replayed: some replays might never end."""
+
+
+class SimulatedDesign(Record):
+    """One plan of a job, simulated; infeasible and impossible plans are results with reasons."""
+
+    capplan_version: str
+    """Version that simulated."""
+    catalog_hash: str
+    """Content of the catalogue that was used."""
+    job: str
+    """Name of the job."""
+    seed: int
+    """Seed of the replays."""
+    is_feasible: bool
+    """Whether every rule and limit is kept."""
+    plan: Plan | None
+    """The decisions, defaults filled in; null where the degrees do not multiply to `num_gpus`."""
+    design: Design | None
+    """What the plan comes to, whether it keeps the limits or not. Null where the layout cannot run, which `violations`
+    says, and where the run never ends. `design_id` is 0."""
+    violations: tuple[Violation, ...]
+    """What the plan breaks; empty for a feasible one."""
+    spread: Uncertainty | None
+    """What chance makes of time and cost; null without a design, and for runs that fail too often to be replayed."""
+    warnings: tuple[str, ...] = ()
+    """What the reader should know about the plan or the data."""
+
+
+def simulate_plan(job: Job, plan: Plan | Mapping[str, object], seed: int = 0) -> SimulatedDesign:
+    """Simulates one plan of a job.
+
+    Args:
+        job: the question; `load_job` reads it from a file.
+        plan: the decisions, or a mapping of them with the short forms of the command line, such as
+            `{"tp": 8, "pp": 4, "dp": 16}`.
+        seed: of the replays; the same job, plan, version and seed give the same answer.
+
+    Raises:
+        InputError: the mapping has an unknown key or a value of the wrong type, or names no offer of the job.
+
+    Example:
+        >>> from planner import load_job
+        >>> bloom = {"tp": 4, "pp": 12, "dp": 8, "mbs": 2, "recompute": "full", "checkpoint_scheme": "sync_sharded"}
+        >>> answer = simulate_plan(load_job("examples/bloom-176b.yaml"), bloom)
+        >>> answer.is_feasible, answer.design.plan.num_gpus
+        (True, 384)
+    """
+    written = plan.model_dump(mode="json") if isinstance(plan, Plan) else plan
+    checked, num_gpus = plan_of(job, written)
+    if num_gpus != checked.num_gpus:
+        return _result(job, seed, None, [degrees_violation(checked, num_gpus)])
+    broken = layout_violations(job, checked)
+    if any(violation.constraint != AVAILABILITY for violation in broken):
+        return _result(job, seed, checked, broken)
+    evaluation = evaluate(job, PlanTable.from_plans([checked]))
+    broken += limit_violations(job, evaluation)
+    return _result(job, seed, checked, broken, evaluation)
+
+
+def _result(
+    job: Job, seed: int, plan: Plan | None, broken: list[Violation], evaluation: Evaluation | None = None
+) -> SimulatedDesign:
+    ends = evaluation is not None and bool(evaluation.outcomes.run.makes_progress[0])
+    known = evaluation if ends else None
+    design = design_at(job, known, 0, 0) if known else None
+    return SimulatedDesign(
+        capplan_version=__version__,
+        catalog_hash=catalog_hash(),
+        job=job.name,
+        seed=seed,
+        is_feasible=not broken,
+        plan=plan,
+        design=design,
+        violations=tuple(broken),
+        spread=_spread(job, known, seed) if known else None,
+        warnings=tuple(_warnings(job, plan, design, known)),
+    )
+
+
+def _spread(job: Job, evaluation: Evaluation, seed: int) -> Uncertainty | None:
+    if not _can_be_replayed(evaluation):
+        return None
+    return uncertainty_of(job, evaluation, np.zeros(1, dtype=np.int64), 0, seed)
+
+
+def _can_be_replayed(evaluation: Evaluation) -> bool:
+    run = evaluation.outcomes.run
+    worked_s = run.productive_s[0] + run.straggler_s[0] + run.lost_work_s[0]
+    num_events = worked_s / run.checkpoint_interval_s[0] + run.num_failures[0]
+    return bool(run.num_failures[0] <= MOST_FAILURES and NUM_REPLAYS * num_events <= MAX_EVENTS)
+
+
+def _warnings(job: Job, plan: Plan | None, design: Design | None, evaluation: Evaluation | None) -> list[str]:
+    if plan is None:
+        return []
+    notes = _notes_on_choices(job, plan)
+    if design is None or evaluation is None:
+        return notes
+    asked_s, used_s = plan.checkpoint_interval_s, design.checkpoint_interval_s
+    if asked_s and used_s and used_s > asked_s:
+        notes.append(
+            f"checkpoint_interval_s = {asked_s:g} is shorter than a save or a step takes; {used_s:.4g} was used."
+        )
+    used = design.peak_memory_bytes / design.memory_capacity_bytes
+    if FULL_FRACTION < used <= 1.0:
+        notes.append(
+            f"{human.percent(used)} of the memory is used, which is within the error of the memory model "
+            "(docs/validation.md): try it before you rely on it."
+        )
+    if not _can_be_replayed(evaluation):
+        notes.append("The run fails or saves too often to be replayed, so that its spread is not known.")
+    return notes
+
+
+def _notes_on_choices(job: Job, plan: Plan) -> list[str]:
+    """Notes on the accelerator and the number format, for this plan's offer alone."""
+    precisions = job.workload.precisions
+    workload = job.workload.model_copy(update={"precisions": (plan.precision,)})
+    alone = job.model_copy(update={"offers": (job.offers[plan.offer],), "workload": workload})
+    notes = list(cautions(alone, None))
+    if plan.precision not in precisions:
+        known = ", ".join(precision.value for precision in precisions)
+        notes.append(f"precision {plan.precision.value} is not one that the job would choose ({known}).")
+    return notes

@@ -1,0 +1,58 @@
+"""How does a person read one simulated plan? Its verdict, what it breaks, its figures and where everything goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner import human
+from planner.design_view import breakdowns, configuration, figures, layout
+from planner.design_view import headline as design_headline
+from planner.one_design import SimulatedDesign
+from planner.text_blocks import bar, grid, headline, sentences, title
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show_simulated(answer: SimulatedDesign, console: Console) -> None:
+    """Writes the whole answer."""
+    headline(console, _headline(answer), is_good=answer.is_feasible)
+    if answer.violations:
+        title(console, "what it breaks")
+        sentences(console, [violation.sentence for violation in answer.violations])
+    if answer.design:
+        title(console, "configuration")
+        grid(console, configuration(answer.design))
+        title(console, "what it comes to")
+        grid(console, figures(answer.design, answer.spread))
+        for part in breakdowns(answer.design):
+            title(console, part.title)
+            grid(
+                console,
+                [(*cells[:2], human.percent(cells[2]), bar(console, cells[2])) for cells in part.parts],
+            )
+    notes = _notes(answer)
+    if notes:
+        title(console, "mind")
+        sentences(console, notes)
+
+
+def _headline(answer: SimulatedDesign) -> str:
+    if answer.design is None:
+        what = f": {layout(answer.plan)}" if answer.plan else ""
+        is_endless = any(violation.constraint == "progress" for violation in answer.violations)
+        return f"{'Never ends' if is_endless else 'Cannot be run'}{what}"
+    verdict = "Keeps all limits" if answer.is_feasible else "Breaks what is listed below"
+    return f"{verdict}: {design_headline(answer.design)}"
+
+
+def _notes(answer: SimulatedDesign) -> list[str]:
+    spread = answer.spread
+    if spread is None:
+        return list(answer.warnings)
+    error = human.percent(spread.step_time_error_fraction)
+    replays = f"{human.count(spread.num_replays)} replays of failures and stragglers, seed {answer.seed}"
+    return [
+        f"{replays}; simulated step times are off by {error} on average on published runs.",
+        *answer.warnings,
+    ]

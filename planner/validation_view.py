@@ -1,0 +1,142 @@
+"""How does a person read a validation? As a few tables: errors by group, choices between designs, memory, what was left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from planner.human import count
+from planner.validation import Choice, MemoryVerdicts, Score
+from planner.validation_report import (
+    MemoryScore,
+    Report,
+    mean_rank_correlation,
+    mean_regret_fraction,
+)
+
+TITLES = {
+    "source": "Step time by source",
+    "accelerator": "Step time by accelerator",
+    "model_family": "Step time by model family",
+    "precision": "Step time by number format",
+    "parallelism": "Step time by parallelism",
+    "tier": "Step time by tier of the row",
+}
+MOST_REASONS = 12
+MOST_CHOICES = 12
+
+
+def show(report: Report, console: Console, *, source: str) -> None:
+    """Prints the tables of a validation."""
+    console.print(f"Simulated against measured steps: {source}", style="bold")
+    console.print(
+        f"{report.num_rows:,} rows, {report.num_modelled:,} modelled, {report.num_scored:,} with a measured step time"
+    )
+    if not report.num_scored:
+        console.print("Nothing to score: no modelled row has step_time_s or tokens_per_s_per_gpu.")
+    for score in report.step_time["all"]:
+        console.print(_headline(score))
+    for table, title in TITLES.items():
+        _show_scores(title, report.step_time[table], console)
+    _show_choices(report.choices, console)
+    _show_memory(report.memory, report.memory_verdicts, console)
+    _show_reasons(report.not_modelled, console)
+
+
+def _headline(score: Score) -> str:
+    return (
+        f"{score.num_configurations:,} configurations: mean absolute error {score.mean_absolute_error_fraction:.1%}, "
+        f"median {score.median_error_fraction:+.1%}, bias {score.bias_fraction:+.1%}; "
+        f"{score.inside_interval_fraction:.0%} of the rows inside their 80% interval"
+    )
+
+
+def _show_scores(title: str, found: Sequence[Score], console: Console) -> None:
+    if len(found) < 2 and title != TITLES["source"]:
+        return
+    table = _table(
+        title, "", "rows", "config-\nurations", "mean\nabs.", "median", "bias", "in 80%\ninterval", "worst"
+    )
+    for score in found:
+        table.add_row(
+            score.group,
+            str(score.num_rows),
+            str(score.num_configurations),
+            f"{score.mean_absolute_error_fraction:.1%}",
+            f"{score.median_error_fraction:+.1%}",
+            f"{score.bias_fraction:+.1%}",
+            f"{score.inside_interval_fraction:.0%}",
+            f"{score.worst_error_fraction:+.0%} {score.worst_row}",
+        )
+    console.print(table)
+
+
+def _show_choices(found: Sequence[Choice], console: Console) -> None:
+    if not found:
+        return
+    rank = mean_rank_correlation(found)
+    ranked = "" if math.isnan(rank) else f"; mean rank correlation {rank:.2f}"
+    table = _table(
+        f"Choosing among measured designs of one job: {len(found)} jobs, picking by simulation costs "
+        f"{mean_regret_fraction(found):.1%} on average{ranked}",
+        "costliest choices",
+        "designs",
+        "rank corr.",
+        "regret",
+        "picked",
+        "fastest",
+    )
+    for choice in sorted(found, key=lambda choice: -choice.regret_fraction)[:MOST_CHOICES]:
+        correlation = "" if choice.rank_correlation is None else f"{choice.rank_correlation:.2f}"
+        table.add_row(
+            f"{choice.group} ({choice.source})",
+            str(choice.num_designs),
+            correlation,
+            f"{choice.regret_fraction:.1%}",
+            choice.picked_row,
+            choice.best_row,
+        )
+    console.print(table)
+
+
+def _show_memory(found: Sequence[MemoryScore], verdicts: MemoryVerdicts, console: Console) -> None:
+    if found:
+        table = _table("Peak memory by source", "", "rows", "mean abs.", "bias", "worst")
+        for score in found:
+            table.add_row(
+                score.group,
+                str(score.num_rows),
+                f"{score.mean_absolute_error_fraction:.1%}",
+                f"{score.bias_fraction:+.1%}",
+                f"{score.worst_error_fraction:+.0%} {score.worst_row}",
+            )
+        console.print(table)
+    ran = verdicts.num_ran_and_fit + verdicts.num_ran_but_simulated_too_large
+    failed = verdicts.num_out_of_memory_and_too_large + verdicts.num_out_of_memory_but_simulated_to_fit
+    console.print(
+        f"\nOf {count(ran)} runs that fit into memory {count(verdicts.num_ran_and_fit)} are simulated to fit; of "
+        f"{count(failed)} that ran out of memory {count(verdicts.num_out_of_memory_and_too_large)} are simulated "
+        "as too large."
+    )
+
+
+def _show_reasons(reasons: Mapping[str, int], console: Console) -> None:
+    if not reasons:
+        return
+    table = _table("Rows that are not modelled", "reason", "rows")
+    for reason, num_rows in list(reasons.items())[:MOST_REASONS]:
+        table.add_row(reason, str(num_rows))
+    if rest := list(reasons.values())[MOST_REASONS:]:
+        table.add_row(f"{len(rest)} other reasons (--json lists every row)", str(sum(rest)))
+    console.print(table)
+
+
+def _table(title: str, first: str, *others: str) -> Table:
+    table = Table(title=f"\n{title}", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table

@@ -1,0 +1,212 @@
+"""Which rules and limits does a plan break, and by how much? Each as a sentence in numbers with the way out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from constraints.evaluation import Evaluation
+from constraints.layout import LAYOUT_RULES, LayoutRule, layout_excess
+from constraints.limits import LIMIT_NAMES, limited_quantities
+from planner import human
+from planner.reasons import rule_text
+from simulator.job import Job
+from simulator.offer_table import OfferTable
+from simulator.plan import Plan, PlanTable
+from simulator.record import Record
+
+Figures = dict[str, int | float | str]
+
+AVAILABILITY = "gpu_range"
+"""The only rule of layouts that says what can be had instead of what can run."""
+WINDOW = 1024
+"""How far around a value, and from 1 on, values that keep a rule are looked for."""
+
+_KNOBS = {
+    "whole_nodes": "num_gpus",
+    "attention_heads": "tensor_parallel",
+    "feed_forward": "tensor_parallel",
+    "layers": "pipeline_parallel",
+    "interleaving": "virtual_pipeline",
+    "batch": "data_parallel",
+    "sequence": "context_parallel",
+    "experts": "expert_parallel",
+}
+"""Which count to change so that a rule is kept."""
+_LIMITED = {
+    "budget_usd": "cost_usd",
+    "deadline_days": "time_to_train_days",
+    "power_w": "peak_power_w",
+    "num_gpus": "num_gpus",
+    "carbon_kgco2e": "carbon_kgco2e",
+}
+"""What each limit bounds."""
+
+
+class Violation(Record):
+    """One rule or limit that a plan breaks."""
+
+    constraint: str
+    """Name of the rule or limit; `degrees` where the degrees do not multiply to `num_gpus`."""
+    kind: Literal["layout", "physics", "limit"]
+    """`layout`: the split cannot run or cannot be had; `physics`: memory and progress; `limit`: one that the job sets."""
+    sentence: str
+    """The rule with its figures and the way out."""
+    figures: Figures
+    """The quantities of the rule by name; what the job sets is named as `--set` takes it."""
+    excess_fraction: float | None
+    """By which share a limit is exceeded, or how far a layout is from keeping its rule; null where it has no bound."""
+    nearest: tuple[int, ...] = ()
+    """Values next to the plan's that keep the rule, for the count that the sentence names."""
+
+
+def degrees_violation(plan: Plan, num_gpus: int) -> Violation:
+    """Returns what is wrong when `num_gpus` are asked for and the degrees multiply to those of the plan."""
+    names = ("tensor_parallel", "pipeline_parallel", "context_parallel", "data_parallel")
+    figures: Figures = {name: getattr(plan, name) for name in names} | {"num_gpus": num_gpus}
+    product = " x ".join(str(getattr(plan, name)) for name in names)
+    return Violation(
+        constraint="degrees",
+        kind="layout",
+        sentence=f"{' x '.join(names)} must equal num_gpus: {product} = {plan.num_gpus:,}, not {num_gpus:,}",
+        figures=figures,
+        excess_fraction=abs(num_gpus / plan.num_gpus - 1.0),
+    )
+
+
+def layout_violations(job: Job, plan: Plan) -> list[Violation]:
+    """Returns the rules of layouts that a plan breaks, in the order of `LAYOUT_RULES`."""
+    excess = layout_excess(job, PlanTable.from_plans([plan]))[0]
+    return [
+        _layout_violation(job, plan, rule, float(far))
+        for rule, far in zip(LAYOUT_RULES, excess, strict=True)
+        if far > 0.0
+    ]
+
+
+def _layout_violation(job: Job, plan: Plan, rule: LayoutRule, far: float) -> Violation:
+    figures = _layout_figures(job, plan, rule.name)
+    near = _nearest(job, plan, rule)
+    way_out = f"; nearest {_KNOBS[rule.name]}: {', '.join(map(str, near))}" if near else ""
+    return Violation(
+        constraint=rule.name,
+        kind="layout",
+        sentence=f"{rule.sentence}: {_in_words(figures)}{way_out}",
+        figures=figures,
+        excess_fraction=far,
+        nearest=near,
+    )
+
+
+def _layout_figures(job: Job, plan: Plan, name: str) -> Figures:
+    """Returns the quantities that a rule compares."""
+    workload, offer = job.workload, job.offers[plan.offer]
+    model = workload.model
+    replica_batch = workload.global_batch_size // (plan.data_parallel * plan.micro_batch_size)
+    place = f"offers[{plan.offer}].num_gpus"
+    of_job: dict[str, Figures] = {
+        "gpu_range": {f"{place}.min": offer.num_gpus.min, f"{place}.max": offer.num_gpus.max},
+        "whole_nodes": {"gpus_per_node": offer.node.num_accelerators},
+        "attention_heads": {"num_heads": model.num_heads, "num_kv_heads": model.num_kv_heads},
+        "feed_forward": {"ffn_hidden_size": model.ffn_hidden_size},
+        "layers": {"num_layers": model.num_layers},
+        "interleaving": {"num_microbatches": replica_batch},
+        "batch": {"global_batch_size": workload.global_batch_size},
+        "sequence": {"sequence_length": workload.sequence_length},
+        "experts": {"num_experts": model.experts.num_experts if model.experts else 0},
+        "number_format": {"accelerator": offer.accelerator.id},
+    }
+    return {name: getattr(plan, name) for name in _PLAN_FIGURES[name]} | of_job[name]
+
+
+_PLAN_FIGURES = {
+    "gpu_range": ("num_gpus",),
+    "whole_nodes": ("num_gpus",),
+    "attention_heads": ("tensor_parallel",),
+    "feed_forward": ("tensor_parallel",),
+    "layers": ("pipeline_parallel", "virtual_pipeline"),
+    "interleaving": ("virtual_pipeline", "pipeline_parallel"),
+    "batch": ("data_parallel", "micro_batch_size"),
+    "sequence": ("context_parallel", "tensor_parallel"),
+    "experts": ("expert_parallel", "tensor_parallel", "context_parallel", "data_parallel"),
+    "number_format": ("precision",),
+}
+"""The decisions that each rule compares."""
+
+
+def _nearest(job: Job, plan: Plan, rule: LayoutRule) -> tuple[int, ...]:
+    """Returns the next smaller and the next larger value of the rule's count that keep it, where they exist."""
+    if rule.name not in _KNOBS:
+        return ()
+    knob = _KNOBS[rule.name]
+    value = getattr(plan, knob)
+    near = np.arange(max(1, value - WINDOW), value + WINDOW + 1, dtype=np.int64)
+    values = np.unique(np.concatenate([np.arange(1, WINDOW + 1, dtype=np.int64), near]))
+    repeated = PlanTable.from_plans([plan]).take(np.zeros(len(values), dtype=np.intp))
+    plans = replace(repeated, **{knob: values})
+    keeps = values[rule.excess(job, plans, OfferTable.from_job(job).take(plans.offer)) == 0.0]
+    return tuple(keeps[keeps < value][-1:].tolist() + keeps[keeps > value][:1].tolist())
+
+
+def limit_violations(job: Job, evaluation: Evaluation) -> list[Violation]:
+    """Returns what the single design of an evaluation exceeds, physics first."""
+    excess = evaluation.excess
+    broken = {name: float(getattr(excess, name)[0]) for name in excess.names()}
+    return [_limit_violation(job, evaluation, name, far) for name, far in broken.items() if far > 0.0]
+
+
+def _limit_violation(job: Job, evaluation: Evaluation, name: str, far: float) -> Violation:
+    is_limit = name in LIMIT_NAMES
+    figures = _limit_figures(job, evaluation, name) if is_limit else _physics_figures(job, evaluation, name)
+    much = f"; {human.digits(far * 100)} % too much" if np.isfinite(far) else ""
+    return Violation(
+        constraint=name,
+        kind="limit" if is_limit else "physics",
+        sentence=f"{rule_text(job, name)}: {_in_words(figures)}{much}",
+        figures=figures,
+        excess_fraction=far if np.isfinite(far) else None,
+    )
+
+
+def _limit_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
+    quantities = limited_quantities(evaluation.plans, evaluation.scores, evaluation.outcomes)
+    value = float(quantities[name][0])
+    # What takes forever costs what it costs forever; JSON has no infinity.
+    known: Figures = {_LIMITED[name]: value} if np.isfinite(value) else {}
+    return known | {f"limits.{name}": getattr(job.limits, name)}
+
+
+def _physics_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
+    outcomes = evaluation.outcomes
+    plan = evaluation.plans.plan(0)
+    if name == "memory":
+        return {
+            "peak_memory_bytes": float(outcomes.summary.peak_memory_bytes[0]),
+            "memory_capacity_bytes": float(outcomes.summary.memory_capacity_bytes[0]),
+        }
+    if name == "host_memory":
+        return {
+            "host_memory_bytes": float(outcomes.checkpoints.host_memory_bytes[0]),
+            "host_memory_capacity_bytes": job.offers[plan.offer].node.host_memory_bytes,
+        }
+    figures: Figures = {
+        "mtbf_s": float(outcomes.run.mtbf_s[0]),
+        "step_time_s": float(outcomes.steps.step_time_s[0]),
+    }
+    interval_s = float(outcomes.run.checkpoint_interval_s[0])
+    return figures | ({"checkpoint_interval_s": interval_s} if np.isfinite(interval_s) else {})
+
+
+def _in_words(figures: Figures) -> str:
+    """Returns `name = value` pairs; bytes in GiB, in which memories are spoken of."""
+    return ", ".join(f"{name} = {_figure(name, value)}" for name, value in figures.items())
+
+
+def _figure(name: str, value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    if name.endswith("_bytes"):
+        return f"{value:.0f} ({human.memory(value)})"
+    return f"{value:,}" if isinstance(value, int) else human.figure(value)
