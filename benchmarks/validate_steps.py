@@ -347,7 +347,7 @@ def layout(row: Row) -> str:
 def accuracy_lines(comparisons: Sequence[Comparison]) -> list[list[str]]:
     """Returns the rows of simulator/data/accuracy.csv."""
     lines = []
-    groups = by_group(comparisons, lambda c: f"{c.family},{c.row['precision']}")
+    groups = by_group(comparisons, lambda c: ",".join(c.kind))
     for name, members in groups.items():
         statistics = ErrorStatistics.of([member.error_fraction for member in members])
         sources = "; ".join(sorted({member.row["group"] for member in members}))
@@ -358,7 +358,15 @@ def accuracy_lines(comparisons: Sequence[Comparison]) -> list[list[str]]:
 
 def write_accuracy(comparisons: Sequence[Comparison]) -> None:
     """Rewrites simulator/data/accuracy.csv."""
-    head = ["family", "precision", "num_rows", "bias_fraction", "mean_absolute_error_fraction", "source"]
+    head = [
+        "family",
+        "precision",
+        "network",
+        "num_rows",
+        "bias_fraction",
+        "mean_absolute_error_fraction",
+        "source",
+    ]
     with ACCURACY_FILE.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([head, *accuracy_lines(comparisons)])
 

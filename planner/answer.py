@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from pydantic import ValidationError
 
 from constraints.evaluation import Evaluation
 from objectives.pareto import compromise_row, distinct_rows
 from planner.designs import designs_of
 from planner.infeasible import explain
-from planner.output import FrontFormat, make_output_folder, write_answer
+from planner.output import FrontFormat, make_output_folder, write_answer, write_job
+from planner.problems import Findings
 from planner.reasons import cautions, rejections, why_chosen
 from planner.recommendation import (
     Infeasibility,
@@ -35,6 +37,7 @@ from studies.recording import DESIGN_TABLE, Recording
 from studies.study import StudyResult, run_study
 from studies.tracking import DEFAULT_FILE, RunStatus, StudyTracker, software_tags
 
+LARGEST_SEED = 2**32 - 1
 Clock = Callable[[], datetime]
 
 SAME_WITHIN_FRACTION = 0.001
@@ -83,7 +86,7 @@ def recommend(
         The recommendation with front, reasons and record; `status` says whether limits were proven too tight.
 
     Raises:
-        InputError: `output` cannot be written to.
+        InputError: the job or the seed breaks a rule, or `output` cannot be written to.
         TrackingError: the MLflow store cannot be used from the start.
 
     Example:
@@ -92,6 +95,7 @@ def recommend(
         >>> answer.best.accelerator, answer.best.plan.num_gpus <= 416
         ('a100-sxm4-80gb', True)
     """
+    job = _checked(job, seed)
     if output is not None:
         make_output_folder(output)
     with ExitStack() as stack:
@@ -107,12 +111,29 @@ def recommend(
         )
         infeasibility = _explained(job, result, recording, should_stop)
         answer = _answer(job, seed, result, infeasibility, clock())
-        files = write_answer(answer, folder, front_format)
+        files = [write_job(job, folder), *write_answer(answer, folder, front_format)]
         recording.finish(RUN_STATUS[answer.status], _metrics(answer), files)
         answer = _with_record(answer, recording, tracker, folder if output is None else None)
         if output is not None:
             write_answer(answer, folder, front_format)
         return answer
+
+
+def _checked(job: Job, seed: int) -> Job:
+    """The job as its own types read it, since `model_copy` checks nothing.
+
+    Raises:
+        InputError: a value breaks a rule of its field.
+    """
+    findings = Findings()
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
+        findings.add(("seed",), seed, f"must be a whole number from 0 to {LARGEST_SEED}")
+    try:
+        job = Job.model_validate(job.model_dump(warnings=False))
+    except ValidationError as error:
+        findings.add_validation(error)
+    findings.raise_if_any("job")
+    return job
 
 
 def _explained(
@@ -139,6 +160,10 @@ def _answer(
         status = "infeasible"
     elif not result.is_complete or front is None:
         status = "interrupted"
+    uncertainty = (
+        uncertainty_of(job, front, ids, row, seed) if front is not None and row is not None else None
+    )
+    days = designs[row].time_to_train_days if row is not None else 0.0
     return Recommendation(
         capplan_version=software_tags()["capplan_version"],
         catalog_hash=catalog_hash(),
@@ -148,9 +173,7 @@ def _answer(
         status=status,
         recommendation=designs[row] if row is not None else None,
         why=why_chosen(job, front, row) if front is not None and row is not None else (),
-        uncertainty=uncertainty_of(job, front, ids, row, seed)
-        if front is not None and row is not None
-        else None,
+        uncertainty=uncertainty,
         objectives=tuple(objective.value for objective in job.objectives),
         front=designs,
         rejected=rejections(job, result),
@@ -159,7 +182,7 @@ def _answer(
         algorithm=_algorithm_text(job, result),
         infeasibility=infeasibility,
         mlflow=None,
-        warnings=cautions(job, front),
+        warnings=cautions(job, front, uncertainty, days),
     )
 
 
@@ -186,9 +209,8 @@ def _algorithm_text(job: Job, result: StudyResult) -> str:
             f"NSGA-II ({job.search.num_restarts} restarts of {job.search.population_size} designs per generation) "
             f"over {result.space.num_designs:,} designs"
         )
-    return (
-        f"{text}; Optuna refined the front" if job.search.num_refinements and result.archive.front else text
-    )
+    is_refined = result.is_refined and job.search.num_refinements and result.archive.front
+    return f"{text}; Optuna refined the front" if is_refined else text
 
 
 def _metrics(answer: Recommendation) -> dict[str, float]:

@@ -10,15 +10,20 @@ from constraints.feasibility import conflicting_limits
 from constraints.lattice import cross_run_knobs
 from constraints.limits import limited_quantities, set_limits
 from constraints.relaxation import FIRST_ROUND, LeastValue, LeastValues, rounded_up
-from constraints.space import Space
+from constraints.space import Space, pruned_space
 from planner import human
 from planner.designs import design_at
 from planner.reasons import rule_text
 from planner.recommendation import Infeasibility, Relaxation
-from simulator.job import Job
+from simulator.job import LOWEST_POWER_CAP, Job
 from simulator.plan import PlanTable
 from studies.progress import Stop, never_stop
+from studies.refine import CAP_STEP
 
+FINE_CAPS = tuple(
+    round(1.0 - CAP_STEP * step, 2) for step in range(round((1.0 - LOWEST_POWER_CAP) / CAP_STEP) + 1)
+)
+"""Power caps of a proof: those that the refinement of a front tries."""
 NO_ID = -1
 """Designs of a relaxation are not part of the study's table."""
 WITHOUT_LIMITS = ("num_gpus",)
@@ -56,10 +61,22 @@ def explain(job: Job, space: Space, *, should_stop: Stop = never_stop) -> Infeas
         return _no_layout(job)
     if not space.bounds.fits_memory.any():
         return _no_memory(job, space)
-    limits = set_limits(job)
-    case = _Case(job=job, space=space, limits=limits, least=LeastValues(space, should_stop))
+    fine = _with_fine_caps(job)
+    space = space if fine is job else pruned_space(fine)
+    case = _Case(job=fine, space=space, limits=set_limits(job), least=LeastValues(space, should_stop))
     answer = _answer(case)
     return evaluate(job, space.all_layouts.take(slice(0))) if case.least.was_stopped else answer
+
+
+def _with_fine_caps(job: Job) -> Job:
+    """The job with every power cap that refinement could choose, where caps matter and the user lists none."""
+    has_default_caps = job.search.power_caps is None and len(job.power_caps) > 1
+    return _with_power_caps(job, FINE_CAPS) if has_default_caps else job
+
+
+def _with_power_caps(job: Job, caps: tuple[float, ...]) -> Job:
+    """Returns the job with these power caps to search over."""
+    return job.model_copy(update={"search": job.search.model_copy(update={"power_caps": caps})})
 
 
 def _answer(case: _Case) -> Infeasibility | Evaluation:
@@ -205,7 +222,8 @@ def _no_layout(job: Job) -> Infeasibility:
     ranges = ", ".join(f"{o.accelerator.id} {o.num_gpus.min:,}..{o.num_gpus.max:,}" for o in job.offers)
     reason = (
         f"no layout divides {job.workload.model.name} and a batch of {job.workload.global_batch_size:,} sequences over "
-        f"the accelerators on offer ({ranges}); widen offers[].num_gpus or choose a batch with more divisors"
+        f"the accelerators on offer ({ranges}); widen offers[].num_gpus or the lists under search, "
+        "or choose a batch with more divisors"
     )
     return Infeasibility(
         conflict=("layout",), reasons=(reason,), proof="enumeration of all layouts", relaxations=()

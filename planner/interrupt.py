@@ -1,4 +1,7 @@
-"""How does Ctrl-C end a search? The first one asks it to stop and keeps what was found, the second one breaks it off."""
+"""How does Ctrl-C end a search? The first one asks it to stop and keeps what was found, the second one breaks it off.
+
+So do the signals of a scheduler that ends the job and of a terminal that is closed.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from studies.progress import Stop
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a search; all of them exist on POSIX."""
 _STDERR = 2
 _NOTICE = b"\nStopping; what was evaluated will be shown. Ctrl-C again ends at once.\n"
 
@@ -27,7 +32,8 @@ def stop_on_interrupt() -> Iterator[Stop]:
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         if asked.is_set():
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            for number in STOPPING:
+                signal.signal(number, signal.SIG_DFL)
             raise KeyboardInterrupt
         asked.set()
         # A signal may come while stderr is being written, and Python's own streams do not allow that.
@@ -36,8 +42,9 @@ def stop_on_interrupt() -> Iterator[Stop]:
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
         return
-    before = signal.signal(signal.SIGINT, handle)
+    before = {number: signal.signal(number, handle) for number in STOPPING}
     try:
         yield asked.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -22,7 +22,7 @@ def with_overrides(
 ) -> Mapping[str, object]:
     """Returns a document with values replaced or added in the order of the overrides; the given one stays.
 
-    An override is a path, `=` and a value in YAML; `null`, or nothing, takes a value out. Where the file has
+    An override is a path, `=` and a value in YAML; `null` takes a value out, nothing at all is a mistake. Where the file has
     a short form, such as `site: us-iowa`, an override may reach into the fields that it stands for.
     """
     for override in overrides:
@@ -36,6 +36,9 @@ def with_overrides(
 
 def _parsed(override: str, findings: Findings) -> tuple[Location, object]:
     path, equals, text = override.partition("=")
+    if equals and not text.strip():
+        findings.add(("override",), override, "needs a value after =; null takes a value out")
+        return (), None
     if not equals or not _PATH.fullmatch(path.strip()):
         rule = "must be a path, = and a value, such as limits.budget_usd=4e6 or offers[0].num_gpus.max=512"
         findings.add(("override",), override, rule)

@@ -57,6 +57,11 @@ class Comparison:
     """Memory of one accelerator."""
 
     @property
+    def kind(self) -> tuple[str, str, str]:
+        """Architecture, number format, and `dense` or `experts`: what errors are kept by."""
+        return self.family, self.row["precision"], "experts" if self.row["num_experts"] else "dense"
+
+    @property
     def is_production(self) -> bool:
         """Whether the measured time is the average of a run with its fleet's stragglers."""
         return self.row["is_production"] == "true"

@@ -9,9 +9,11 @@ from typing import Literal
 
 from planner.recommendation import Design, Recommendation
 from simulator.errors import InputError, Problem
+from simulator.job import Job
 
 FrontFormat = Literal["csv", "parquet"]
 ANSWER_FILE = "recommendation.json"
+JOB_FILE = "job.json"
 FRONT_FILE = "front"
 
 FRONT_FIGURES = (
@@ -42,6 +44,8 @@ def make_output_folder(folder: Path) -> None:
     Raises:
         InputError: it cannot be made or written to, or holds an answer already.
     """
+    if str(folder) in ("", ".") or folder.resolve() == Path.cwd():
+        raise _problem(folder, "must be a folder of its own, not the working folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         is_writable = os.access(folder, os.W_OK | os.X_OK)
@@ -54,6 +58,13 @@ def make_output_folder(folder: Path) -> None:
         raise _problem(
             folder, f"holds {taken[0]} already, and answers are never overwritten: choose another folder"
         )
+
+
+def write_job(job: Job, folder: Path) -> Path:
+    """Writes the job with every name resolved to its figures, so that the study can be repeated; returns the file."""
+    path = folder / JOB_FILE
+    path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return path
 
 
 def write_answer(answer: Recommendation, folder: Path, front_format: FrontFormat) -> list[Path]:
@@ -77,7 +88,8 @@ def answer_json(answer: Recommendation) -> str:
 def _front_row(design: Design, answer: Recommendation) -> dict[str, object]:
     figures = {name: getattr(design, name) for name in FRONT_FIGURES}
     is_recommended = answer.recommendation is not None and design.design_id == answer.recommendation.design_id
-    return figures | design.plan.model_dump(mode="json") | {"is_recommended": is_recommended}
+    used = {"checkpoint_interval_s": design.checkpoint_interval_s, "is_recommended": is_recommended}
+    return figures | design.plan.model_dump(mode="json") | used
 
 
 def _write_csv(rows: list[dict[str, object]], path: Path) -> None:

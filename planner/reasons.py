@@ -7,40 +7,58 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
 from planner import human
-from planner.recommendation import Rejection
+from planner.recommendation import Rejection, Uncertainty
 from simulator.accuracy import step_time_error
 from simulator.job import Job, Objective
-from simulator.units import DAY, JOULES_PER_KWH, KILO, MEGA
+from simulator.units import DAY, JOULES_PER_KWH
 from studies.study import StudyResult
 
 MEASURED_FAMILIES = ("ampere", "hopper", "blackwell")
 """Architectures whose kernels were measured (`simulator/data/kernel_efficiency.csv`)."""
 FULL_FRACTION = 0.95
 """Share of the memory beyond which a reader is warned."""
+ONE_SIDED_FRACTION = 0.05
+"""Mean error from which it is worth a note."""
 UNEQUAL_FRACTION = 0.05
 """Difference of two mean errors from which a comparison is worth a note."""
-QUANTITIES = {
-    Objective.TIME: ("time to train", DAY, "days"),
-    Objective.COST: ("cost", MEGA, "million USD"),
-    Objective.ENERGY: ("energy", KILO * JOULES_PER_KWH, "MWh"),
-    Objective.CARBON: ("carbon", KILO, "t CO2e"),
+NAMES = {
+    Objective.TIME: "time to train",
+    Objective.COST: "cost",
+    Objective.ENERGY: "energy",
+    Objective.CARBON: "carbon",
 }
-"""Objective, unit for readers in SI, its name."""
+"""Objectives in words."""
 
 
 def amount(objective: Objective, value: float) -> str:
     """Returns an objective's value in a unit for readers: `31.4 days`."""
-    _, unit, name = QUANTITIES[objective]
-    return f"{value / unit:.4g} {name}"
+    match objective:
+        case Objective.TIME:
+            return human.duration(value)
+        case Objective.COST:
+            return human.dollars(value)
+        case Objective.ENERGY:
+            return human.energy(value / JOULES_PER_KWH)
+        case Objective.CARBON:
+            return human.carbon(value)
+
+
+def change(value: float, reference: float) -> str:
+    """Returns by which share a value differs from another one: `+3.1%`; what costs nothing stays as it is."""
+    if value == reference:
+        return "+0.0%"
+    return f"{value / reference - 1.0:+.1%}" if reference else "from nothing"
 
 
 def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:
     """Returns why a row of the front was recommended: its rank in each objective and what its rivals would cost."""
     values = front.objectives(job)
     sentences = [_method(job, len(front))]
+    if len(front) == 1:
+        return (*sentences, *_headroom(job, front, row))
     for k, objective in enumerate(job.objectives):
         best = int(np.argmin(values[:, k]))
-        name = QUANTITIES[objective][0]
+        name = NAMES[objective]
         if values[row, k] <= values[best, k]:
             sentences.append(f"It has the least {name} of the front: {amount(objective, values[row, k])}.")
         else:
@@ -49,7 +67,7 @@ def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:
 
 
 def _method(job: Job, num_front: int) -> str:
-    names = ", ".join(QUANTITIES[objective][0] for objective in job.objectives)
+    names = ", ".join(NAMES[objective] for objective in job.objectives)
     if num_front == 1:
         return f"It is best in everything that counts ({names}): no other feasible design is on the front."
     weights = [job.preference.get(objective, 1.0) for objective in job.objectives]
@@ -67,7 +85,7 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
     chosen, rival = front.plans.plan(row), front.plans.plan(best)
     chip = job.offers[rival.offer].accelerator.name
     loses = [
-        f"{values[best, other] / values[row, other] - 1.0:+.1%} {QUANTITIES[name][0]}"
+        f"{change(values[best, other], values[row, other])} {NAMES[name]}"
         for other, name in enumerate(job.objectives)
         if other != k
     ]
@@ -77,8 +95,8 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
     who = layout or f"{rival.num_gpus:,} x {chip}"
     price = f" for {', '.join(loses)}" if loses else ""
     return (
-        f"Least {QUANTITIES[objective][0]} is {amount(objective, values[best, k])} "
-        f"({values[best, k] / values[row, k] - 1.0:+.1%}) with {who}{price}."
+        f"Least {NAMES[objective]} is {amount(objective, values[best, k])} "
+        f"({change(values[best, k], values[row, k])}) with {who}{price}."
     )
 
 
@@ -135,20 +153,47 @@ def _unequal_errors(job: Job) -> list[str]:
     kinds = {
         (o.accelerator.family, precision.value) for o in job.offers for precision in job.workload.precisions
     }
-    errors = {kind: step_time_error(*kind) for kind in sorted(kinds) if kind[0] in MEASURED_FAMILIES}
-    biases = [error.bias_fraction for error in errors.values()]
-    if len(biases) < 2 or max(biases) - min(biases) < UNEQUAL_FRACTION:
+    has_experts = job.workload.model.experts is not None
+    errors = {kind: step_time_error(*kind, has_experts=has_experts) for kind in sorted(kinds)}
+    biases = {kind: error.bias_fraction for kind, error in errors.items() if error.is_measured}
+    if len(biases) < 2 or max(biases.values()) - min(biases.values()) < UNEQUAL_FRACTION:
         return []
-    figures = ", ".join(
-        f"{family} in {fmt} {error.bias_fraction:+.0%}" for (family, fmt), error in errors.items()
-    )
+    figures = ", ".join(f"{family} in {fmt} {bias:+.0%}" for (family, fmt), bias in biases.items())
     note = f"Simulated steps differ from published ones by {figures} on average (docs/validation.md)"
     return [f"{note}; a comparison between them inherits the difference."]
 
 
-def cautions(job: Job, front: Evaluation | None) -> tuple[str, ...]:
-    """Returns what the reader should know before trusting the figures."""
-    notes = _unequal_errors(job)
+def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
+    """A note where steps like the recommended one's are known to be simulated too fast or too slow."""
+    bias = uncertainty.step_time_bias_fraction
+    if abs(bias) < ONE_SIDED_FRACTION or not uncertainty.is_step_time_measured:
+        return []
+    way = "fast" if bias < 0 else "slow"
+    known = f"Steps like the recommended one's were simulated {abs(bias):.0%} too {way} on published runs"
+    corrected = (
+        f"time to train would be about {human.days(days / (1.0 + bias))}, and cost and energy change alike"
+    )
+    return [f"{known}; corrected for that, {corrected}."]
+
+
+def cautions(
+    job: Job, front: Evaluation | None, uncertainty: Uncertainty | None = None, days: float = 0.0
+) -> tuple[str, ...]:
+    """Returns what the reader should know before trusting the figures.
+
+    Args:
+        job: the job.
+        front: the designs that are shown.
+        uncertainty: of the recommended design.
+        days: its time to train.
+    """
+    notes = _one_sided_error(uncertainty, days) if uncertainty else []
+    notes += _unequal_errors(job)
+    if job.workload.model.experts is not None:
+        notes.append(
+            "Step times of mixtures of experts are hardly validated (docs/validation.md): five configurations, from a third "
+            "too fast to 1.7 times too slow."
+        )
     estimated = [o.accelerator.id for o in job.offers if o.accelerator.family not in MEASURED_FAMILIES]
     if estimated:
         notes.append(
@@ -159,7 +204,7 @@ def cautions(job: Job, front: Evaluation | None) -> tuple[str, ...]:
         num_full = int(np.sum(summary.peak_memory_bytes > FULL_FRACTION * summary.memory_capacity_bytes))
         if num_full:
             notes.append(
-                f"{num_full} of the {len(front)} designs on the front fill more than {FULL_FRACTION:.0%} of the memory, "
+                f"{num_full} of {len(front)} designs on the front would fill more than {FULL_FRACTION:.0%} of the memory, "
                 "which is within the error of the memory model (docs/validation.md): try them before you rely on them."
             )
     return tuple(notes)

@@ -19,11 +19,11 @@ Status = Literal["recommended", "infeasible", "interrupted"]
 class Spread(Record):
     """What chance makes of a figure: failures, restarts and stragglers replayed many times."""
 
-    p10: float
-    """One replay in ten stays below."""
-    p50: float
+    p10: float | None
+    """One replay in ten stays below; null where that one never ends."""
+    p50: float | None
     """Median."""
-    p90: float
+    p90: float | None
     """One replay in ten goes beyond."""
 
 
@@ -98,7 +98,12 @@ class Uncertainty(Record):
     budget_probability: float | None = None
     """Share of the replays that keep the budget; null without one."""
     step_time_error_fraction: float
-    """Mean error of simulated step times on published runs (docs/validation.md)."""
+    """Mean size of the error of simulated step times on published runs (docs/validation.md)."""
+    step_time_bias_fraction: float
+    """Mean error with its sign: negative where steps were simulated too fast."""
+    is_step_time_measured: bool
+    """Whether runs of this very kind (architecture, number format, dense or experts) were compared; otherwise the two
+    figures above are borrowed from the kind that is known worst."""
     tied_designs: tuple[int, ...] = ()
     """Designs of the front that the model cannot tell from the recommended one: all objectives within that error."""
 

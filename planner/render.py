@@ -97,7 +97,12 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
         return
     error = human.percent(sure.step_time_error_fraction)
     replays = f"{human.count(sure.num_replays)} replays of failures and stragglers"
-    told = [f"{replays}; simulated step times are off by {error} on average on published runs."]
+    whose = (
+        "on published runs"
+        if sure.is_step_time_measured
+        else "on the worst kind of published runs (no closer kind is known)"
+    )
+    told = [f"{replays}; simulated step times are off by {error} on average {whose}."]
     if sure.tied_designs:
         ties = ", ".join(str(design_id) for design_id in sure.tied_designs)
         told.append(f"Within that error it cannot be told from design {ties} of the front (marked ~).")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation
 from planner.recommendation import Spread, Uncertainty
-from simulator.accuracy import step_time_error
+from simulator.accuracy import Accuracy, step_time_error
 from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.simulate import replicate
@@ -24,7 +26,8 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
     replays = replicate(job, chosen.plans, chosen.outcomes, num_replications=NUM_REPLAYS, seed=seed)
     wall_s = replays.wall_s[0] + chosen.outcomes.run.initialization_s[0]
     cost_usd = chosen.scores.cost_usd[0] / chosen.scores.time_to_train_s[0] * wall_s
-    error = _step_time_error(job, chosen)
+    accuracy = accuracy_of(job, chosen)
+    error = accuracy.mean_absolute_error_fraction
     limits = job.limits
     return Uncertainty(
         num_replays=NUM_REPLAYS,
@@ -33,18 +36,22 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         deadline_probability=_share_within(wall_s / DAY, limits.deadline_days),
         budget_probability=_share_within(cost_usd, limits.budget_usd),
         step_time_error_fraction=error,
+        step_time_bias_fraction=accuracy.bias_fraction,
+        is_step_time_measured=accuracy.is_measured,
         tied_designs=tuple(int(number) for number in ids[_tied(front.objectives(job), row, error)]),
     )
 
 
-def _step_time_error(job: Job, chosen: Evaluation) -> float:
+def accuracy_of(job: Job, chosen: Evaluation) -> Accuracy:
+    """Returns how well steps like those of a design, one row, were simulated on published runs."""
     family = job.offers[int(chosen.plans.offer[0])].accelerator.family
     precision = Precision.from_code(int(chosen.plans.precision[0]))
-    return step_time_error(family, precision.value).mean_absolute_error_fraction
+    return step_time_error(family, precision.value, has_experts=job.workload.model.experts is not None)
 
 
 def _spread(values: Floats) -> Spread:
-    p10, p50, p90 = np.quantile(values, (0.1, 0.5, 0.9), method="inverted_cdf").tolist()
+    quantiles = np.quantile(values, (0.1, 0.5, 0.9), method="inverted_cdf").tolist()
+    p10, p50, p90 = (value if math.isfinite(value) else None for value in quantiles)
     return Spread(p10=p10, p50=p50, p90=p90)
 
 
@@ -54,6 +61,6 @@ def _share_within(values: Floats, limit: float | None) -> float | None:
 
 def _tied(values: Floats, row: int, error: float) -> NDArray[np.bool_]:
     """Rows whose every objective is within the error of the chosen row's, the row itself left out."""
-    is_near: NDArray[np.bool_] = (np.abs(values / values[row] - 1.0) <= error).all(axis=1)
+    is_near: NDArray[np.bool_] = (np.abs(values - values[row]) <= error * values[row]).all(axis=1)
     is_near[row] = False
     return is_near

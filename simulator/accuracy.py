@@ -29,17 +29,24 @@ class Accuracy:
     """Whether these very architecture and format were compared; otherwise the figures are borrowed."""
 
 
-def step_time_error(family: str, precision: str) -> Accuracy:
+def step_time_error(family: str, precision: str, *, has_experts: bool = False) -> Accuracy:
     """Returns the error of step times on an architecture in a number format.
 
     What was never compared is taken to be no better than what was: the format with the largest mean absolute error
-    of the same architecture or, for an architecture without rows, of all.
+    of the same architecture or, for an architecture without rows, of all. Mixtures of experts borrow from mixtures of
+    experts only.
 
     Args:
         family: Architecture of the accelerator (`Accelerator.family`).
         precision: Number format (`Precision.value`).
+        has_experts: Whether the model is a mixture of experts.
     """
-    table = _measured()
+    network = "experts" if has_experts else "dense"
+    table = {
+        (known, number_format): accuracy
+        for (known, number_format, kind), accuracy in _measured().items()
+        if kind == network
+    }
     if (family, precision) in table:
         return table[family, precision]
     relatives = [accuracy for (known, _), accuracy in table.items() if known == family]
@@ -52,11 +59,11 @@ def _worst(candidates: Sequence[Accuracy]) -> Accuracy:
 
 
 @cache
-def _measured() -> Mapping[tuple[str, str], Accuracy]:
-    """Returns the shipped figures by architecture and format; the file is read once."""
+def _measured() -> Mapping[tuple[str, str, str], Accuracy]:
+    """Returns the shipped figures by architecture, format and kind of network; the file is read once."""
     text = resources.files("simulator").joinpath(FILE).read_text(encoding="utf-8")
     return {
-        (row["family"], row["precision"]): Accuracy(
+        (row["family"], row["precision"], row["network"]): Accuracy(
             num_rows=int(row["num_rows"]),
             bias_fraction=float(row["bias_fraction"]),
             mean_absolute_error_fraction=float(row["mean_absolute_error_fraction"]),

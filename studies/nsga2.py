@@ -81,8 +81,8 @@ class _Population:
         keys = [row.tobytes() for row in indices]
         is_new = np.array([key not in self._known for key in keys]) & (excess == 0.0)
         if is_new.any():
-            rows = np.flatnonzero(is_new)
             total = self._searcher.job.search.max_evaluations
+            rows = np.flatnonzero(is_new)[: max(1, total - len(self._known))]
             evaluation = self._searcher.evaluate(plans.take(rows), STAGE, len(self._known), total)
             self._remember([keys[row] for row in rows], evaluation)
         values, constraint = self._results(keys, excess)

@@ -12,7 +12,7 @@ import numpy as np
 
 from constraints.evaluation import Evaluation
 from simulator.errors import TrackingError
-from simulator.job import Job
+from simulator.job import Job, Objective
 from simulator.table import Integers
 from studies.archive import Archive
 from studies.design_log import DesignLog
@@ -23,6 +23,13 @@ MAX_DESIGN_RUNS = 2_000
 """Largest study whose designs all get an MLflow run of their own; above it the front does. Writing this many takes about
 a second, which is less than a third of what evaluating more designs takes."""
 DESIGN_TABLE = "designs.parquet"
+OBJECTIVE_METRICS = {
+    Objective.TIME: "time_to_train_s",
+    Objective.COST: "cost_usd",
+    Objective.ENERGY: "energy_j",
+    Objective.CARBON: "carbon_kgco2e",
+}
+"""Names of the objectives' best values by generation, with their units."""
 
 
 class Recording:
@@ -79,7 +86,7 @@ class Recording:
         }
         if archive.front is not None:
             values = archive.front.objectives(self._job).min(axis=0)
-            names = [f"best_{objective.value}" for objective in self._job.objectives]
+            names = [f"best_{OBJECTIVE_METRICS[objective]}" for objective in self._job.objectives]
             metrics |= dict(zip(names, values.tolist(), strict=True))
         try:
             tracker.log_generation(self._generation, metrics)

@@ -84,12 +84,13 @@ class _Tuner:
     def tell(self, result: Evaluation) -> None:
         """Reports what the design came to: mean logarithm of its objectives relative to the start, plus what it breaks."""
         assert self._trial is not None
-        ratios = result.objectives(self._job) / self._start.objectives(self._job)
+        with np.errstate(divide="ignore", invalid="ignore"):  # what costs nothing stays as it is
+            ratios = result.objectives(self._job) / self._start.objectives(self._job)
         weights = np.array([self._job.preference.get(objective, 1.0) for objective in self._job.objectives])
         loss = _mean_log(ratios[0], weights) + PENALTY * min(float(result.excess.total[0]), 1e6)
         self._study.tell(self._trial, loss)
 
 
 def _mean_log(ratios: Floats, weights: Floats) -> float:
-    bounded = np.clip(np.nan_to_num(ratios, nan=1e6, posinf=1e6), 1e-6, 1e6)
+    bounded = np.clip(np.nan_to_num(ratios, nan=1.0, posinf=1e6), 1e-6, 1e6)
     return float(np.average(np.log(bounded), weights=weights))

@@ -23,13 +23,20 @@ class StudyResult:
     """The front and the counts."""
     algorithm: Algorithm
     """How the space was searched."""
-    is_complete: bool
-    """False where it was stopped early."""
+    is_searched: bool
+    """False where the search was stopped early."""
+    is_refined: bool
+    """False where the refinement of the front was stopped, or not reached."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing was stopped early."""
+        return self.is_searched and self.is_refined
 
     @property
     def is_exact(self) -> bool:
         """Whether every design of the space was evaluated, so that the front is proven."""
-        return self.is_complete and self.algorithm is Algorithm.EXHAUSTIVE
+        return self.is_searched and self.algorithm is Algorithm.EXHAUSTIVE
 
 
 def run_study(
@@ -55,8 +62,10 @@ def run_study(
     searcher = Searcher(job=job, archive=archive, record=record, report=report, should_stop=should_stop)
     algorithm = chosen_algorithm(job, space)
     if algorithm is Algorithm.EXHAUSTIVE or len(space.layouts) == 0:
-        is_complete = search_exhaustively(searcher, space)
+        is_searched = search_exhaustively(searcher, space)
     else:
-        is_complete = search_nsga2(searcher, space, seed)
-    is_complete = is_complete and refine(searcher, seed)
-    return StudyResult(space=space, archive=archive, algorithm=algorithm, is_complete=is_complete)
+        is_searched = search_nsga2(searcher, space, seed)
+    is_refined = is_searched and refine(searcher, seed)
+    return StudyResult(
+        space=space, archive=archive, algorithm=algorithm, is_searched=is_searched, is_refined=is_refined
+    )

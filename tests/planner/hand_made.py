@@ -87,6 +87,8 @@ def recommended(num_front: int = 3) -> Recommendation:
             cost_usd=Spread(p10=1.8e6, p50=1.85e6, p90=1.9e6),
             deadline_probability=0.97,
             step_time_error_fraction=0.08,
+            step_time_bias_fraction=-0.02,
+            is_step_time_measured=True,
             tied_designs=(8,),
         ),
         objectives=("time_to_train", "cost"),

@@ -10,9 +10,11 @@ import pytest
 from mlflow import MlflowClient
 
 from planner import Recommendation, recommend
+from planner.job_file import parse_job
 from planner.output import answer_json
 from simulator.errors import InputError
-from simulator.job import Algorithm, Job
+from simulator.job import Algorithm, Job, Limits
+from simulator.plan import CheckpointScheme
 from studies.design_log import read_designs
 from studies.recording import Recording
 from tests.studies.study_jobs import small_job, with_limits
@@ -178,3 +180,79 @@ def test_a_recording_that_fails_is_a_warning_and_the_table_is_kept(
     assert len(read_designs(kept)["design_id"]) == answer.num_evaluated
     assert "gone" in answer.warnings[-1]
     assert kept.name in answer.warnings[-1]
+
+
+def test_a_run_that_may_never_end_has_no_bound_instead_of_a_crash(job: Job) -> None:
+    search = job.search.model_copy(update={"checkpoint_schemes": (CheckpointScheme.NONE,)})
+    answer = answer_to(job.model_copy(update={"search": search}))
+    assert answer.best is not None
+    assert answer.best.checkpoint_interval_s is None
+
+
+def test_hardware_that_costs_nothing_is_compared_by_the_other_objectives() -> None:
+    free = small_job(h100_rent=0.0, tensor_parallel=[1, 2], context_parallel=[1], num_refinements=2)
+    answer = answer_to(free)
+    assert answer.best is not None
+    assert answer.best.cost_usd == 0.0
+    assert "nan" not in " ".join(answer.why)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"offers": ()}, r"offers = \(\): needs 1 or more entries"),
+        (
+            {"limits": Limits.model_construct(budget_usd=-3.0)},
+            r"limits\.budget_usd = -3: must be greater than 0",
+        ),
+    ],
+)
+def test_a_job_that_was_changed_into_nonsense_is_refused(
+    job: Job, change: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        answer_to(job.model_copy(update=change))
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, "x", True])
+def test_a_seed_that_is_no_seed_is_refused(job: Job, seed: object) -> None:
+    with pytest.raises(InputError, match=r"seed = .*must be a whole number from 0 to 4294967295"):
+        answer_to(job, seed=seed)
+
+
+def test_mixtures_of_experts_come_with_their_own_error_and_a_note() -> None:
+    experts = parse_job(
+        {
+            "workload": {
+                "model": "mixtral-8x7b",
+                "tokens": 1e11,
+                "sequence_length": 4096,
+                "global_batch_size": 256,
+            },
+            "offers": [{"accelerator": "h100-sxm5-80gb", "num_gpus": 64, "rent_usd_per_gpu_hour": 2.0}],
+            "site": "us-iowa",
+            "search": {"num_refinements": 0, "tensor_parallel": [1, 2], "micro_batch_sizes": [1]},
+        }
+    )
+    answer = answer_to(experts)
+    assert answer.uncertainty is not None
+    assert (
+        answer.uncertainty.step_time_error_fraction > 0.5
+    )  # docs/validation.md: +37 % and +73 % on H100 in bf16
+    assert any("experts" in warning for warning in answer.warnings)
+
+
+def test_a_limit_that_only_a_power_cap_between_the_listed_ones_keeps_is_no_conflict(job: Job) -> None:
+    quick = job.model_copy(update={"search": job.search.model_copy(update={"num_refinements": 0})})
+    free = answer_to(quick).best
+    assert free is not None
+    limits = {"power_w": 0.93 * free.peak_power_w, "num_gpus": float(free.plan.num_gpus)}
+    answer = answer_to(with_limits(quick, limits))
+    assert answer.status == "recommended"
+
+
+def test_the_job_is_written_with_every_figure_and_can_be_asked_again(job: Job, tmp_path: Path) -> None:
+    answer = answer_to(job, output=tmp_path / "first")
+    again = Job.model_validate_json((tmp_path / "first" / "job.json").read_text())
+    assert again == job
+    assert answer_json(answer_to(again)) == answer_json(answer)

@@ -380,5 +380,6 @@ def test_nothing_but_the_answer_is_written_where_stderr_is_no_terminal(tmp_path:
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
         "designs.parquet",
         "front.csv",
+        "job.json",
         "recommendation.json",
     ]
