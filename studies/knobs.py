@@ -80,11 +80,9 @@ class Knobs:
             np.array([schemes.index(code) for code in plans.checkpoint_scheme.tolist()], dtype=np.int64)
         )
         with_spares = self.values["with_spares"].tolist()
-        columns.append(
-            np.array(
-                [with_spares.index(spares > 0) for spares in plans.num_spare_nodes.tolist()], dtype=np.int64
-            )
-        )
+        has_spares = (plans.num_spare_nodes > 0).tolist()
+        # Where no spare is needed, taking as many as needed and taking none are the same design.
+        columns.append(np.array([with_spares.index(has) if has in with_spares else 0 for has in has_spares]))
         return np.column_stack(columns).astype(np.int64)
 
     def decode(self, indices: Integers) -> PlanTable:
