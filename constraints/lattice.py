@@ -12,12 +12,13 @@ from itertools import product
 
 import numpy as np
 
-from constraints.layout import is_valid_layout
-from simulator.chunks import can_split_layers
+from constraints.layout import has_peers, is_valid_layout
+from simulator.chunks import can_split_evenly, can_split_layers
 from simulator.job import Job, Offer
-from simulator.plan import PlanTable, Recompute
+from simulator.offer_table import OfferTable
+from simulator.plan import CheckpointScheme, PlanTable, Recompute
 from simulator.run import sufficient_spare_nodes
-from simulator.table import Integers
+from simulator.table import Booleans, Integers
 
 SHORTEST_PIECE = 2048
 """Tokens below which a sequence is not split further by default: the ring's latency is no longer hidden."""
@@ -42,28 +43,55 @@ def divisors(number: int) -> list[int]:
 
 
 def enumerate_layouts(job: Job) -> PlanTable:
-    """Returns every valid layout under every power cap, with the first allowed checkpoint scheme and no spares."""
+    """Returns every valid layout under every power cap, with the first checkpoint scheme it can have and no spares."""
     parts = [_with_data_parallel(job, index, offer) for index, offer in enumerate(job.offers)]
     layouts = _with_choices(job, np.concatenate(parts))
+    layouts = replace(layouts, checkpoint_scheme=_first_scheme(job, layouts))
     layouts = layouts.take(is_valid_layout(job, layouts))
     capped = [replace(layouts, power_cap_fraction=np.full(len(layouts), cap)) for cap in job.power_caps]
     return PlanTable.concatenate(capped)
 
 
+def _first_scheme(job: Job, layouts: PlanTable) -> Integers:
+    """First allowed scheme, `(n,)`, other than copies in the memory of another node where there is none."""
+    schemes = job.search.checkpoint_schemes
+    alone = [scheme for scheme in schemes if scheme is not CheckpointScheme.IN_MEMORY_PEER] or schemes
+    peers = has_peers(layouts, OfferTable.from_job(job).take(layouts.offer))
+    return np.where(peers, schemes[0].code, alone[0].code)
+
+
 def cross_run_knobs(job: Job, layouts: PlanTable) -> PlanTable:
-    """Returns each layout with every allowed checkpoint scheme and spare policy; the designs of a layout stay together."""
-    schemes = np.array([scheme.code for scheme in job.search.checkpoint_schemes], dtype=np.int64)
-    with_spares = np.array(job.search.with_spares, dtype=np.int64)
-    knobs = np.array(list(product(schemes, with_spares)), dtype=np.int64)
-    rows = layouts.take(np.repeat(np.arange(len(layouts)), len(knobs)))
-    chosen = np.tile(knobs, (len(layouts), 1))
-    spares = chosen[:, 1] * sufficient_spare_nodes(job, rows)
-    return replace(rows, checkpoint_scheme=chosen[:, 0], num_spare_nodes=spares)
+    """Returns each layout with every checkpoint scheme and number of spares it can have; its designs stay together."""
+    knobs, spares = _run_knobs(job), sufficient_spare_nodes(job, layouts)
+    row, knob = np.nonzero(_is_design(job, layouts, spares))
+    chosen = np.array([(scheme.code, has_spares) for scheme, has_spares in knobs], dtype=np.int64)[knob]
+    return replace(
+        layouts.take(row), checkpoint_scheme=chosen[:, 0], num_spare_nodes=chosen[:, 1] * spares[row]
+    )
 
 
-def num_run_knobs(job: Job) -> int:
-    """Returns how many designs `cross_run_knobs` makes of a layout."""
-    return len(job.search.checkpoint_schemes) * len(job.search.with_spares)
+def num_run_knobs(job: Job, layouts: PlanTable) -> Integers:
+    """Returns how many designs `cross_run_knobs` makes of each layout, `(n,)`."""
+    return np.asarray(_is_design(job, layouts, sufficient_spare_nodes(job, layouts)).sum(axis=1))
+
+
+def _run_knobs(job: Job) -> list[tuple[CheckpointScheme, bool]]:
+    return list(product(job.search.checkpoint_schemes, job.search.with_spares))
+
+
+def _is_design(job: Job, layouts: PlanTable, spares: Integers) -> Booleans:
+    """Whether a layout with sufficient `spares` `(n,)` makes a design of its own with each of k run knobs, `(n, k)`.
+
+    Copies in the memory of another node need one, and where no spares suffice, taking them is the twin of taking none.
+    """
+    peers = has_peers(layouts, OfferTable.from_job(job).take(layouts.offer))
+    is_own = (spares > 0) | (False not in job.search.with_spares)
+    every = np.ones(len(layouts), dtype=np.bool_)
+    columns = [
+        (peers if scheme is CheckpointScheme.IN_MEMORY_PEER else every) & (is_own if has_spares else every)
+        for scheme, has_spares in _run_knobs(job)
+    ]
+    return np.column_stack(columns)
 
 
 def allowed_degrees(job: Job, offer: Offer) -> Iterator[Degrees]:
@@ -77,12 +105,18 @@ def allowed_degrees(job: Job, offer: Offer) -> Iterator[Degrees]:
 
 
 def _pipelines(job: Job) -> list[tuple[int, int]]:
+    """Pairs of PP and VPP that cut the layers evenly, and plain pipelines of 2^k stages, or of any stages that are listed.
+
+    With every count of stages the jobs in `examples/` would have two to six times as many layouts.
+    """
     layers, search = job.workload.model.num_layers, job.search
     most = layers + 2  # the first and the last chunk may hold no layer
     stages = search.pipeline_parallel or range(1, min(most, LARGEST_PIPELINE) + 1)
     chunks = search.virtual_pipeline or range(1, most + 1)
     pairs = [(p, v) for p in stages for v in chunks if p * v <= most and (p > 1 or v == 1)]
-    fits = can_split_layers(layers, np.array([p * v for p, v in pairs], dtype=np.int64))
+    p, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    is_tried = (p & (p - 1) == 0) if search.pipeline_parallel is None else np.ones_like(p, dtype=np.bool_)
+    fits = can_split_layers(layers, p, v) & (can_split_evenly(layers, p * v) | is_tried)
     return [pair for pair, fit in zip(pairs, fits, strict=True) if fit]
 
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.checkpoint import NUM_PEER_COPIES
 from simulator.chunks import can_split_layers
 from simulator.job import Job
 from simulator.offer_table import OfferTable
-from simulator.plan import PlanTable
+from simulator.plan import CheckpointScheme, PlanTable
 from simulator.table import Booleans, Floats, Integers
 
 
@@ -57,8 +58,8 @@ def _feed_forward(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def _layers(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
-    return np.where(can_split_layers(job.workload.model.num_layers, num_chunks), 0.0, 1.0)
+    p, v = plans.pipeline_parallel, plans.virtual_pipeline
+    return np.where(can_split_layers(job.workload.model.num_layers, p, v), 0.0, 1.0)
 
 
 def _interleaving(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -95,6 +96,16 @@ def _number_format(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     return np.isnan(peak).astype(np.float64)
 
 
+def has_peers(plans: PlanTable, offers: OfferTable) -> Booleans:
+    """Returns which plans, `(n,)`, have as many nodes as there are copies of a save in host memory."""
+    return np.asarray(plans.num_gpus > (NUM_PEER_COPIES - 1) * offers.gpus_per_node)
+
+
+def _peer_memory(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    is_kept = (plans.checkpoint_scheme != CheckpointScheme.IN_MEMORY_PEER.code) | has_peers(plans, offers)
+    return np.where(is_kept, 0.0, 1.0)
+
+
 LAYOUT_RULES = (
     LayoutRule(
         name="gpu_range", sentence="num_gpus must lie in the range that the offer names", excess=_gpu_range
@@ -111,7 +122,7 @@ LAYOUT_RULES = (
     LayoutRule(
         name="layers",
         sentence="pipeline_parallel x virtual_pipeline must divide num_layers, or num_layers + 2 with one layer less "
-        "on the first and the last chunk",
+        "on the first and the last chunk; with virtual_pipeline 1 any pipeline_parallel up to num_layers will do",
         excess=_layers,
     ),
     LayoutRule(
@@ -134,7 +145,14 @@ LAYOUT_RULES = (
         excess=_experts,
     ),
     LayoutRule(
-        name="number_format", sentence="the accelerator must have the number format", excess=_number_format
+        name="number_format",
+        sentence="the accelerator must have the number format; in 16 bits V100 has only fp16",
+        excess=_number_format,
+    ),
+    LayoutRule(
+        name="peer_memory",
+        sentence="checkpoint_scheme in_memory_peer needs a second node for the copy",
+        excess=_peer_memory,
     ),
 )
 """All rules, in the order in which reports name them."""

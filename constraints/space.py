@@ -13,7 +13,7 @@ from constraints.lattice import cross_run_knobs, enumerate_layouts, num_run_knob
 from constraints.limits import with_limits
 from simulator.job import Job
 from simulator.plan import PlanTable
-from simulator.table import Booleans
+from simulator.table import Booleans, Integers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,8 @@ class Space:
     """Every valid layout, kept or not."""
     bounds: BoundTable
     """Bounds of `all_layouts`."""
+    num_run_knobs: Integers
+    """Designs of each of `all_layouts`."""
     is_kept: Booleans
     """Which layouts may keep every limit."""
     num_pruned: dict[str, int]
@@ -38,7 +40,7 @@ class Space:
     @property
     def num_designs(self) -> int:
         """Designs that are left to search."""
-        return int(self.is_kept.sum()) * num_run_knobs(self.job)
+        return int(self.num_run_knobs[self.is_kept].sum())
 
     def designs(self) -> PlanTable:
         """Returns all designs that are left, one row each."""
@@ -46,20 +48,27 @@ class Space:
 
     def under(self, limits: Mapping[str, float]) -> Space:
         """Returns the same layouts under these limits and no others."""
-        return _pruned(with_limits(self.job, limits), self.all_layouts, self.bounds)
+        return _pruned(with_limits(self.job, limits), self.all_layouts, self.bounds, self.num_run_knobs)
 
 
 def pruned_space(job: Job) -> Space:
     """Returns the layouts of a job that may keep every limit."""
     layouts = enumerate_layouts(job)
-    return _pruned(job, layouts, bound(job, layouts))
+    return _pruned(job, layouts, bound(job, layouts), num_run_knobs(job, layouts))
 
 
-def _pruned(job: Job, layouts: PlanTable, bounds: BoundTable) -> Space:
+def _pruned(job: Job, layouts: PlanTable, bounds: BoundTable, num_designs: Integers) -> Space:
     remaining = np.ones(len(layouts), dtype=np.bool_)
     num_pruned = {}
     for name, kept in kept_by_bounds(job, bounds).items():
-        if num_broken := int((remaining & ~kept).sum()):
-            num_pruned[name] = num_broken * num_run_knobs(job)
+        if num_broken := int(num_designs[remaining & ~kept].sum()):
+            num_pruned[name] = num_broken
         remaining &= kept
-    return Space(job=job, all_layouts=layouts, bounds=bounds, is_kept=remaining, num_pruned=num_pruned)
+    return Space(
+        job=job,
+        all_layouts=layouts,
+        bounds=bounds,
+        num_run_knobs=num_designs,
+        is_kept=remaining,
+        num_pruned=num_pruned,
+    )

@@ -4,6 +4,10 @@ A model is cut into C = PP x VPP chunks in model order; chunk c runs on stage c 
 of layers L, or it divides L + 2: then the first and the last chunk, which also hold the embedding and the output
 layer, have one layer less than the others (BLOOM: 70 layers on 12 stages; Llama 3 405B: 126 on 16). With C = L + 2
 they hold nothing else, as on the interleaved stages of Llama 3 405B (arXiv 2407.21783, section 3.3.2).
+
+With VPP = 1 any C <= L will do (DeepSeek-V3: 61 layers on 16 stages). Every chunk has L // C layers, and what remains
+goes, one layer each, to the last chunks before the final one: early stages hold the most micro-batches, and the final
+one has the output layer. Megatron Core takes such a cut with `--pipeline-model-parallel-layout`.
 """
 
 from __future__ import annotations
@@ -49,10 +53,35 @@ class Chunks:
         is_own = (self.stages == stage[:, None]).astype(np.float64)
         return np.asarray(np.einsum("nc,nc->n", counts.astype(np.float64, copy=False), is_own))
 
+    def unlike_stages(self) -> tuple[Integers, ...]:
+        """Returns stages, each `(n,)`, among which there is the first of every kind of stage that a design has.
 
-def can_split_layers(num_layers: int, num_chunks: Integers) -> Booleans:
-    """Returns whether the layers can be cut into that many chunks, `(n,)`."""
+        Stages are of a kind when they hold as many layers of each sort, and both or neither an end of the model. Along
+        the pipeline dense layers give way to experts and few layers to one more, each once, so that the kinds begin on
+        the first two stages, on the first with most layers, on the first with experts, on the first with nothing else,
+        and on the last.
+        """
+        has_experts = self.num_expert_layers > 0
+        beginnings = [np.argmax(self.num_layers, axis=1)]
+        if has_experts.any():
+            beginnings += [
+                np.argmax(has_experts, axis=1),
+                np.argmax(has_experts & (self.num_dense_layers == 0), axis=1),
+            ]
+        first, last = np.zeros_like(self.num_stages), self.num_stages - 1
+        inner = [np.asarray(chunk % self.num_stages, dtype=np.int64) for chunk in beginnings]
+        return (first, np.minimum(1, last), *inner, last)
+
+
+def can_split_evenly(num_layers: int, num_chunks: Integers) -> Booleans:
+    """Returns whether so many chunks, `(n,)`, are equal, but for one layer less on the first and on the last."""
     return np.asarray((num_layers % num_chunks == 0) | ((num_layers + 2) % num_chunks == 0))
+
+
+def can_split_layers(num_layers: int, pipeline: Integers, virtual: Integers) -> Booleans:
+    """Returns whether the layers can be cut for PP and VPP `(n,)`: evenly, or with VPP = 1 over any stages."""
+    is_any_cut = (virtual == 1) & (pipeline <= num_layers)
+    return np.asarray(can_split_evenly(num_layers, pipeline * virtual) | is_any_cut)
 
 
 def split_layers(model: ModelShape, plans: PlanTable) -> Chunks:
@@ -60,9 +89,11 @@ def split_layers(model: ModelShape, plans: PlanTable) -> Chunks:
     num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
     chunk = np.arange(num_chunks.max(initial=1))
     count = num_chunks[:, None]
-    is_inner = (chunk > 0) & (chunk < count - 1)
-    has_remainder = model.num_layers % count > 0
-    layers = np.where(chunk < count, model.num_layers // count + (is_inner & has_remainder), 0)
+    remainder = model.num_layers % count
+    # The remainder ends before the final chunk, unless every chunk but the first has a share of it.
+    end = np.where(remainder == count - 1, count, count - 1)
+    has_one_more = (chunk >= end - remainder) & (chunk < end)
+    layers = np.where(chunk < count, model.num_layers // count + has_one_more, 0)
     first_layer = np.cumsum(layers, axis=1) - layers
     dense = np.clip(model.num_dense_layers - first_layer, 0, layers).astype(np.float64)
     return Chunks(

@@ -7,11 +7,14 @@ each with its source.
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Self, assert_never
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from simulator.record import Choice, Record
+
+FAMILIES_WITHOUT_BF16 = ("volta",)
+"""Architectures whose 16-bit matrix products are fp16 only: V100 has no bf16 (`simulator/catalog/data/accelerators.csv`)."""
 
 
 class Precision(Choice):
@@ -38,7 +41,7 @@ class Accelerator(Record):
     memory_bytes_per_s: PositiveFloat
     """Bandwidth of the high-bandwidth memory."""
     bf16_flop_per_s: PositiveFloat
-    """Dense peak of 16-bit matrix products."""
+    """Dense peak of 16-bit matrix products, in fp16 where the chip has no bf16."""
     fp8_flop_per_s: PositiveFloat | None = None
     """Dense peak of 8-bit floating-point matrix products; left out where the chip has none."""
     measured_bf16_flop_per_s: PositiveFloat | None = None
@@ -59,7 +62,15 @@ class Accelerator(Record):
 
     def peak_flop_per_s(self, precision: Precision) -> float | None:
         """Returns the dense peak for a number format, or `None` where the chip lacks it."""
-        return self.fp8_flop_per_s if precision is Precision.FP8 else self.bf16_flop_per_s
+        match precision:
+            case Precision.FP8:
+                return self.fp8_flop_per_s
+            case Precision.BF16 if self.family in FAMILIES_WITHOUT_BF16:
+                return None
+            case Precision.FP16 | Precision.BF16:
+                return self.bf16_flop_per_s
+            case _:
+                assert_never(precision)
 
 
 class Node(Record):

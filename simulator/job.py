@@ -214,8 +214,9 @@ class Search(Record):
         CheckpointScheme.GRADIENT_ASSISTED,
     )
     """Allowed checkpoint schemes."""
-    with_spares: tuple[bool, ...] = (True,)
-    """Whether spare nodes are taken (as many as cover the failed ones in 99 of 100 cases), not taken, or both tried."""
+    with_spares: tuple[bool, ...] = (True, False)
+    """Whether spare nodes are taken (as many as cover the failed ones in 99 of 100 cases), not taken, or both tried; runs
+    that are likely to end before a node fails need none."""
     power_caps: tuple[float, ...] | None = None
     """Power limits of the accelerators to search over, as shares of their TDP; refinement works between them. Left
     out: 1, and under a limit on power or carbon 0.8 and 0.6 too; refinement then works from 0.6 to 1."""
@@ -279,5 +280,5 @@ class Job(Record):
             raise ValueError("objectives must name at least one objective, each once")
         extra = set(self.preference) - set(self.objectives)
         if extra:
-            raise ValueError(f"preference names {sorted(extra)}, which are not among the objectives")
+            raise ValueError(f"preference names {', '.join(sorted(extra))}, not among the objectives")
         return self

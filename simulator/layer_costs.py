@@ -139,14 +139,14 @@ def _attention_products(rank: Rank) -> list[tuple[Floats, Floats]]:
 
 
 def _attention_core(rank: Rank) -> Directions:
-    """Scores, softmax and the product with the values, in bf16 whatever the products around it use."""
+    """Scores, softmax and the product with the values, in 16 bits whatever the products around it use."""
     model = rank.workload.model
     shape: _CoreShape = {
         "tokens": rank.tokens,
         "sequence_length": float(rank.workload.sequence_length),
         "num_heads": model.num_heads / rank.plans.tensor_parallel,
         "head_dim": sum(model.attention_dims) / 2.0,
-        "bf16_flop_per_s": rank.offers.peak_flop_per_s[:, Precision.BF16.code],
+        "bf16_flop_per_s": rank.offers.peak_flop_per_s[:, Precision.FP16.code],  # as bf16, which not all have
         "constants": rank.kernels,
     }
     if rank.workload.attention == "flash":

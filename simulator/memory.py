@@ -58,15 +58,12 @@ class MemoryTable(Table):
 def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryTable:
     """Returns the components of the stage that needs most.
 
-    Only four stages can be that one: the first, the second, the first without dense layers of a mixture of experts,
-    and the last. Stages in between hold as many layers of the same kind and fewer micro-batches.
+    Only the first stage of each kind can be that one: the others of its kind hold the same and fewer micro-batches.
     """
-    last = plans.pipeline_parallel - 1
-    first_without_dense = np.argmax(chunks.num_dense_layers == 0, axis=1) % plans.pipeline_parallel
     weights = chunk_weights(workload.model, plans, chunks)
     candidates = [
         _stage_memory(workload, plans, _Stage.of(plans, chunks, weights, stage))
-        for stage in (np.zeros_like(last), np.minimum(1, last), first_without_dense, last)
+        for stage in chunks.unlike_stages()
     ]
     worst = np.argmax([memory.peak_bytes for memory in candidates], axis=0)
     return MemoryTable(

@@ -6,6 +6,7 @@ The fast depth gives the expected run of every design from renewal theory (`simu
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.special import pdtrc, pdtrik
 
 from simulator.checkpoint import CheckpointTable
 from simulator.job import Job
+from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.run_columns import BackPressure, RunColumns
 from simulator.run_events import RunReplications, expected_ledger, optimal_interval_s, simulate_runs
@@ -24,6 +26,11 @@ GPUS_PER_COUNTED_NODE = 8.0
 """Published failure rates count nodes of eight accelerators; a larger or smaller node fails in proportion."""
 SPARE_CONFIDENCE = 0.99
 """Share of failures that `sufficient_spare_nodes` covers."""
+GUESSED_MFU_FRACTION = 0.4
+"""Share of the peak at which `sufficient_spare_nodes` guesses the length of a run that is not simulated yet. A heuristic
+for a decision, not physics: how long the run takes, and how often it waits for a node, does not rest on it."""
+_NO_FAILURE_MEAN = -math.log(SPARE_CONFIDENCE)
+"""Mean number of failures with which there is none in `SPARE_CONFIDENCE` of all cases: e^-mean."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +69,7 @@ class RunTable(Table):
 def expected_run(job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable) -> RunTable:
     """Returns the expected run of each design."""
     work_s = job.workload.num_steps * steps.step_time_s
-    columns = _run_columns(job, plans, checkpoints, work_s * job.reliability.straggler_slowdown)
+    columns = _run_columns(job, plans, steps, checkpoints, work_s * job.reliability.straggler_slowdown)
     ledger = expected_ledger(**columns)
     parts = {
         "productive_s": work_s,
@@ -101,7 +108,7 @@ def replicate_runs(
     """
     slowdowns = _straggler_slowdowns(job, num_replications, seed)
     work_s = (job.workload.num_steps * steps.step_time_s)[:, None] * slowdowns
-    columns = _run_columns(job, plans, checkpoints, work_s)
+    columns = _run_columns(job, plans, steps, checkpoints, work_s)
     return simulate_runs(**columns, num_replications=num_replications, seed=seed)
 
 
@@ -113,10 +120,13 @@ def _straggler_slowdowns(job: Job, num_replications: int, seed: int) -> Floats:
     return 1.0 + np.exp(reliability.straggler_log_mean + reliability.straggler_log_deviation * normal)
 
 
-def _run_columns(job: Job, plans: PlanTable, checkpoints: CheckpointTable, work_s: Floats) -> RunColumns:
+def _run_columns(
+    job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable, work_s: Floats
+) -> RunColumns:
     """Returns what both depths of the run are played with; `work_s` is `(n,)` or `(n, R)`."""
     mtbf_s = mean_time_between_failures_s(job, plans)
-    restart_s = _restart_s(job, plans) + checkpoints.load_s
+    expected_work_s = job.workload.num_steps * steps.step_time_s * job.reliability.straggler_slowdown
+    restart_s = _restart_s(job, plans, expected_work_s) + checkpoints.load_s
     return {
         "work_s": work_s,
         "mtbf_s": mtbf_s,
@@ -158,28 +168,56 @@ def mean_time_between_failures_s(job: Job, plans: PlanTable) -> Floats:
     return 1000.0 * DAY / (nodes_of_eight * job.reliability.failures_per_1000_node_days)
 
 
-def spare_shortage_probability(job: Job, plans: PlanTable) -> Floats:
-    """Returns how likely no spare is left at a failure: P(X >= spares) with X ~ Poisson(nodes in repair)."""
-    in_repair = _nodes_in_repair(job, plans)
+def spare_shortage_probability(job: Job, plans: PlanTable, run_s: Floats | float) -> Floats:
+    """Returns how likely no spare is left at a failure: P(X >= spares) with X ~ Poisson(nodes in repair).
+
+    Args:
+        job: the job.
+        plans: `(n,)` designs.
+        run_s: `(n,)` or one length of the runs.
+    """
+    in_repair = _nodes_in_repair(job, plans, run_s)
     return np.where(plans.num_spare_nodes > 0, pdtrc(plans.num_spare_nodes - 1.0, in_repair), 1.0)
 
 
 def sufficient_spare_nodes(job: Job, plans: PlanTable) -> Integers:
-    """Returns the fewest spare nodes, `(n,)`, with which a failure finds one in `SPARE_CONFIDENCE` of all cases."""
-    nodes = pdtrik(SPARE_CONFIDENCE, _nodes_in_repair(job, plans))
-    return np.asarray(np.ceil(nodes + 1.0), dtype=np.int64)
+    """Returns the fewest spare nodes, `(n,)`, with which a failure finds one in `SPARE_CONFIDENCE` of all cases.
+
+    None where the run is likely to end, with the same confidence, before any node fails.
+    """
+    run_s = _guessed_run_s(job, plans)
+    ends_before = _node_failures_within(job, plans, run_s) <= _NO_FAILURE_MEAN
+    in_repair = _nodes_in_repair(job, plans, run_s)
+    # Below that mean one spare is enough, and the percentile of the continuous distribution would be negative.
+    percentile = pdtrik(SPARE_CONFIDENCE, np.maximum(in_repair, _NO_FAILURE_MEAN))
+    spares = np.where(in_repair <= _NO_FAILURE_MEAN, 1.0, np.ceil(percentile + 1.0))
+    return np.asarray(np.where(ends_before, 0.0, spares), dtype=np.int64)
 
 
-def _nodes_in_repair(job: Job, plans: PlanTable) -> Floats:
-    """Mean number of failed nodes on repair, `(n,)` (Little's law); process faults leave the node in service."""
-    failures_under_way = job.reliability.repair_days * DAY / mean_time_between_failures_s(job, plans)
-    return failures_under_way * (1.0 - job.reliability.process_fault_fraction)
+def _guessed_run_s(job: Job, plans: PlanTable) -> Floats:
+    """Length of the run at `GUESSED_MFU_FRACTION` of the peak, `(n,)`; NaN where the number format is missing."""
+    workload, offers = job.workload, OfferTable.from_job(job).take(plans.offer)
+    flop = workload.tokens * workload.model.model_flop_per_token(workload.sequence_length)
+    peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
+    return np.asarray(flop / (plans.num_gpus * peak * GUESSED_MFU_FRACTION))
 
 
-def _restart_s(job: Job, plans: PlanTable) -> Floats:
+def _nodes_in_repair(job: Job, plans: PlanTable, run_s: Floats | float) -> Floats:
+    """Mean number of failed nodes on repair, `(n,)` (Little's law): none is longer there than the run is under way."""
+    # What has no step has no length either; the smaller of the two that is a number keeps its spares finite.
+    return _node_failures_within(job, plans, np.fmin(job.reliability.repair_days * DAY, run_s))
+
+
+def _node_failures_within(job: Job, plans: PlanTable, time_s: Floats) -> Floats:
+    """Mean number of failures in a time that put a node out of service, `(n,)`; process faults do not."""
+    num_failures = time_s / mean_time_between_failures_s(job, plans)
+    return num_failures * (1.0 - job.reliability.process_fault_fraction)
+
+
+def _restart_s(job: Job, plans: PlanTable, run_s: Floats) -> Floats:
     """From the fault to the first step, without loading; process faults need no other node."""
     restart = job.reliability.restart
-    shortage = spare_shortage_probability(job, plans)
+    shortage = spare_shortage_probability(job, plans, run_s)
     replace_s = shortage * restart.replace_from_queue_s + (1.0 - shortage) * restart.replace_from_spare_s
     node_fault_fraction = 1.0 - job.reliability.process_fault_fraction
     return (

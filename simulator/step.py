@@ -179,10 +179,7 @@ def _send_s(rank: Rank) -> Floats:
 
 
 def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
-    """Optimizer over the weights of the fullest stage, of which replicas update a share each from ZeRO-1 on.
-
-    The first, the last or one in the middle is the fullest.
-    """
+    """Optimizer over the weights of the fullest stage, of which replicas update a share each from ZeRO-1 on."""
     is_split = rank.plans.zero_stage >= 1
     shared_shares = rank.plans.tensor_parallel * np.where(
         is_split, ReplicaGroup.of_shared(rank).size[:, 0], 1
@@ -190,11 +187,10 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
     routed_shares = rank.plans.expert_parallel * np.where(
         is_split, ReplicaGroup.of_routed(rank).size[:, 0], 1
     )
-    last = chunks.num_stages - 1
     per_rank = [
         chunks.on_stage(weights.shared, stage) / shared_shares
         + chunks.on_stage(weights.routed, stage) / routed_shares
-        for stage in (np.zeros_like(last), last // 2, last)
+        for stage in chunks.unlike_stages()
     ]
     return memory_bound_time_s(
         num_bytes=OPTIMIZER_PASS_BYTES * np.max(per_rank, axis=0),

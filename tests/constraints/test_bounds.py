@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from constraints.bounds import BoundTable, bound
 from constraints.evaluation import Evaluation, evaluate
-from constraints.lattice import cross_run_knobs, enumerate_layouts
+from constraints.lattice import cross_run_knobs, enumerate_layouts, num_run_knobs
 from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
 from constraints.space import pruned_space
 from constraints.step_bound import bound_step
@@ -84,7 +84,7 @@ def designs(name: str) -> tuple[Evaluation, np.ndarray]:
     """Every design of the drawn layouts, simulated, and the row of its layout."""
     layouts, _ = sample(name)
     result = evaluate(JOBS[name], cross_run_knobs(JOBS[name], layouts))
-    return result, np.repeat(np.arange(len(layouts)), len(result) // len(layouts))
+    return result, np.repeat(np.arange(len(layouts)), num_run_knobs(JOBS[name], layouts))
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -145,7 +145,12 @@ def test_a_design_that_fits_is_never_pruned(name: str, shares: list[float | None
     for limit, value in limits.items():
         fits &= values[limit] <= value
     job = with_limits(JOBS[name], limits)
-    space = replace(pruned_space(tiny(job)), all_layouts=layouts, bounds=bounds).under(limits)
+    space = replace(
+        pruned_space(tiny(job)),
+        all_layouts=layouts,
+        bounds=bounds,
+        num_run_knobs=num_run_knobs(job, layouts),
+    ).under(limits)
     assert space.is_kept[layout[fits]].all()
 
 

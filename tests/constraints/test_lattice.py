@@ -8,6 +8,7 @@ import pytest
 
 from constraints.lattice import cross_run_knobs, divisors, enumerate_layouts, num_run_knobs
 from constraints.layout import is_valid_layout
+from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, Recompute
 from tests.support import A100_RENTED, H100_RENTED, job_with
@@ -24,6 +25,8 @@ TINY = {
     "vocabulary_size": 128,
 }
 EXPERTS = {"num_experts": 6, "experts_per_token": 2, "expert_ffn_hidden_size": 32}
+LONG = {"tokens": 1e12}
+"""A run in which some node fails."""
 SEQUENCE, BATCH, LAYERS, HEADS, KV_HEADS, FFN = 48, 24, 6, 8, 2, 48
 DEGREES = {
     "tensor_parallel": [1, 2, 3, 4, 8],
@@ -56,7 +59,7 @@ def layouts_by_hand(num_experts: int) -> Iterator[tuple[int, ...]]:
                 and HEADS % t == 0
                 and (KV_HEADS % t == 0 or t % KV_HEADS == 0)
                 and FFN % t == 0
-                and (LAYERS % (p * v) == 0 or (LAYERS + 2) % (p * v) == 0)
+                and (LAYERS % (p * v) == 0 or (LAYERS + 2) % (p * v) == 0 or (v == 1 and p <= LAYERS))
                 and BATCH % (d * b) == 0
                 and (v == 1 or (p > 1 and BATCH // (d * b) % p == 0))
                 and SEQUENCE % (t * (2 * c if c > 1 else 1)) == 0
@@ -89,12 +92,44 @@ def test_by_default_the_lattice_holds_every_degree_that_the_rules_allow(num_expe
     everything = tiny_job(
         num_experts=num_experts,
         tensor_parallel=list(range(1, 9)),
-        pipeline_parallel=list(range(1, 10)),
+        pipeline_parallel=[
+            p for p in range(1, 10) if p != 5
+        ],  # a cut of six layers that is uneven, and not 2^k
         virtual_pipeline=list(range(1, 10)),
         context_parallel=[1],
         expert_parallel=list(range(1, 7)),
     )
     assert len(enumerate_layouts(tiny_job(num_experts=num_experts))) == len(enumerate_layouts(everything))
+
+
+def test_61_layers_are_cut_evenly_or_over_powers_of_two_unless_other_stages_are_asked_for() -> None:
+    def pipelines(**search: object) -> set[tuple[int, int]]:
+        workload = {"model": "deepseek-v3", "global_batch_size": 2520 * 16}
+        search = {"micro_batch_sizes": [1], "tensor_parallel": [1], "expert_parallel": [1], **search}
+        layouts = enumerate_layouts(
+            job_with({**H100_RENTED, "num_gpus": {"min": 8, "max": 8 * 63}}, workload=workload, search=search)
+        )
+        return set(zip(layouts.pipeline_parallel.tolist(), layouts.virtual_pipeline.tolist(), strict=True))
+
+    found = pipelines()
+    # Divisors of 61 and of 63, and 2^k up to 61; two chunks and more on each stage come to 9, 21, 63 only.
+    assert {p for p, v in found if v == 1} == {1, 3, 7, 9, 21, 61, 63} | {2, 4, 8, 16, 32}
+    assert {p * v for p, v in found if v > 1} == {9, 21, 63}
+    assert pipelines(pipeline_parallel=[14, 15, 62]) == {(14, 1), (15, 1)}
+    assert pipelines(pipeline_parallel=[3, 15], virtual_pipeline=[3]) == {(3, 3)}
+
+
+def test_on_v100_only_fp16_is_chosen() -> None:
+    offer = {
+        "accelerator": "v100-sxm2-32gb",
+        "num_gpus": {"min": 16, "max": 64},
+        "rent_usd_per_gpu_hour": 0.8,
+    }
+    job = job_with(H100_RENTED, offer, workload={"precisions": ["fp16", "bf16"]})
+    layouts = enumerate_layouts(job)
+    on_v100 = layouts.take(layouts.offer == 1)
+    assert set(on_v100.precision.tolist()) == {Precision.FP16.code}
+    assert set(layouts.precision.tolist()) == {Precision.FP16.code, Precision.BF16.code}
 
 
 def test_every_degree_is_crossed_with_every_choice() -> None:
@@ -154,13 +189,51 @@ def test_a_job_without_layouts_has_an_empty_lattice() -> None:
 
 def test_designs_cross_layouts_with_schemes_and_spares() -> None:
     schemes = [CheckpointScheme.ASYNC, CheckpointScheme.NONE, CheckpointScheme.IN_MEMORY_PEER]
-    job = job_with(search={"checkpoint_schemes": schemes, "with_spares": [False, True]})
+    job = job_with(workload=LONG, search={"checkpoint_schemes": schemes, "with_spares": [False, True]})
     layouts = enumerate_layouts(job).take(slice(5))
     designs = cross_run_knobs(job, layouts)
-    assert len(designs) == len(layouts) * num_run_knobs(job) == 5 * 3 * 2
+    assert num_run_knobs(job, layouts).tolist() == [3 * 2] * 5
+    assert len(designs) == 5 * 3 * 2
     knobs = list(zip(designs.checkpoint_scheme.tolist(), (designs.num_spare_nodes > 0).tolist(), strict=True))
     assert knobs[:6] == knobs[6:12] == list(product([scheme.code for scheme in schemes], [False, True]))
     np.testing.assert_array_equal(designs.num_gpus, np.repeat(layouts.num_gpus, 6))
+
+
+@pytest.mark.parametrize(("with_spares", "num_policies"), [([True, False], 1), ([False], 1), ([True], 1)])
+def test_where_no_spares_suffice_there_is_no_twin_with_spares(
+    with_spares: list[bool], num_policies: int
+) -> None:
+    # 1e8 tokens of an 8B model are over in minutes: 16 nodes fail once in ten days.
+    job = job_with(
+        workload={"tokens": 1e8},
+        search={"checkpoint_schemes": ["async", "none"], "with_spares": with_spares},
+    )
+    layouts = enumerate_layouts(job)
+    designs = cross_run_knobs(job, layouts)
+    assert num_run_knobs(job, layouts).tolist() == [2 * num_policies] * len(layouts)
+    assert len(designs) == num_run_knobs(job, layouts).sum()
+    assert not designs.num_spare_nodes.any()
+    assert len(set(zip(*(column.tolist() for column in designs.columns().values()), strict=True))) == len(
+        designs
+    )
+
+
+def test_one_node_has_no_peer_to_copy_to() -> None:
+    schemes = [CheckpointScheme.IN_MEMORY_PEER, CheckpointScheme.ASYNC]
+    offer = {**H100_RENTED, "num_gpus": {"min": 8, "max": 16}}
+    job = job_with(offer, workload=LONG, search={"checkpoint_schemes": schemes, "with_spares": [True]})
+    layouts = enumerate_layouts(job)
+    is_one_node = layouts.num_gpus == 8
+    assert 0 < is_one_node.sum() < len(layouts)
+    designs = cross_run_knobs(job, layouts)
+    assert is_valid_layout(job, designs).all()
+    np.testing.assert_array_equal(num_run_knobs(job, layouts), np.where(is_one_node, 1, 2))
+    assert len(designs) == num_run_knobs(job, layouts).sum()
+    assert set(designs.take(designs.num_gpus == 8).checkpoint_scheme.tolist()) == {
+        CheckpointScheme.ASYNC.code
+    }
+    only_peers = job_with(offer, workload=LONG, search={"checkpoint_schemes": schemes[:1]})
+    assert set(enumerate_layouts(only_peers).num_gpus.tolist()) == {16}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from constraints.layout import LAYOUT_RULES, is_valid_layout, layout_excess
 from simulator.job import Job
+from simulator.plan import CheckpointScheme
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
 
 ANY_H100 = {**H100_RENTED, "num_gpus": {"min": 8, "max": 20_000}}
@@ -81,6 +82,14 @@ PUBLISHED = {
         },
         offer=ANY_H100,
     ),
+    # arXiv 2412.19437, section 3.2: 16 stages, experts over 64 ranks, ZeRO-1; 61 layers.
+    "DeepSeek-V3": Published(
+        model="deepseek-v3",
+        batch=15_360,
+        sequence=4096,
+        layout={"num_gpus": 2048, "pipeline_parallel": 16, "expert_parallel": 64},
+        offer={**ANY_H100, "accelerator": "h800-sxm5-80gb"},
+    ),
 }
 
 
@@ -118,7 +127,8 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("attention_heads", {}, {"num_gpus": 64, "tensor_parallel": 64}),
     ("attention_heads", {"workload": {"model": "llama-3.2-3b"}}, {"num_gpus": 16, "tensor_parallel": 16}),
     ("feed_forward", {"workload": {"model": ODD_FFN}}, {"num_gpus": 16, "tensor_parallel": 8}),
-    ("layers", {}, {"num_gpus": 24, "pipeline_parallel": 3}),
+    ("layers", {}, {"num_gpus": 24, "pipeline_parallel": 3, "virtual_pipeline": 2}),
+    ("layers", {}, {"num_gpus": 40, "pipeline_parallel": 40}),
     ("interleaving", {}, {"num_gpus": 16, "virtual_pipeline": 2}),
     ("interleaving", {}, {"num_gpus": 128, "pipeline_parallel": 4, "virtual_pipeline": 2}),
     ("batch", {}, {"num_gpus": 128}),
@@ -129,11 +139,13 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("experts", MIXTRAL, {"num_gpus": 48, "expert_parallel": 3}),
     ("experts", MIXTRAL, {"num_gpus": 16, "pipeline_parallel": 4, "expert_parallel": 8}),
     ("number_format", {"offer": "a100"}, {"num_gpus": 16, "precision": "fp8"}),
+    ("peer_memory", {"fewest": 8}, {"num_gpus": 8, "checkpoint_scheme": "in_memory_peer"}),
 ]
 
 
 def breaking_job(changes: Mapping[str, object], row: Mapping[str, object]) -> Job:
-    offer = {**(ANY_A100 if "offer" in changes else H100_RENTED), "num_gpus": {"min": 16, "max": 128}}
+    offer = {**(ANY_A100 if "offer" in changes else H100_RENTED)}
+    offer["num_gpus"] = {"min": changes.get("fewest", 16), "max": 128}
     workload = changes.get("workload", {})
     assert isinstance(workload, Mapping)
     job = job_with(offer, workload={"global_batch_size": 192, **workload})
@@ -160,6 +172,21 @@ def test_every_rule_is_broken_by_some_test() -> None:
 def test_without_sequence_parallelism_tensor_ranks_need_not_divide_the_sequence() -> None:
     job = job_with(workload={"sequence_length": 8190, "has_sequence_parallel": False})
     assert broken_rules(job, {"num_gpus": 16, "tensor_parallel": 4}) == set()
+
+
+def test_v100_computes_16_bits_as_fp16_but_not_as_bf16() -> None:
+    offer = {"accelerator": "v100-sxm2-32gb", "num_gpus": {"min": 8, "max": 64}, "rent_usd_per_gpu_hour": 0.8}
+    job = job_with(offer, workload={"precisions": ["fp16", "bf16"]})
+    (rule,) = [rule for rule in LAYOUT_RULES if rule.name == "number_format"]
+    assert broken_rules(job, {"num_gpus": 64, "precision": "bf16"}) == {rule.name}
+    assert "only fp16" in rule.sentence
+    assert broken_rules(job, {"num_gpus": 64, "precision": "fp16"}) == set()
+
+
+def test_copies_in_the_memory_of_a_peer_need_no_third_node() -> None:
+    job = job_with({**H100_RENTED, "num_gpus": {"min": 8, "max": 64}})
+    for scheme in CheckpointScheme:
+        assert broken_rules(job, {"num_gpus": 16, "checkpoint_scheme": scheme}) == set()
 
 
 def test_latent_attention_has_no_groups_of_heads_to_split() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from constraints.bounds import kept_by_bounds
 from constraints.evaluation import evaluate
-from constraints.lattice import num_run_knobs
+from constraints.lattice import cross_run_knobs, num_run_knobs
 from constraints.limits import LIMIT_NAMES
 from constraints.space import pruned_space
 from simulator.table import Floats
@@ -19,9 +19,9 @@ def middle(values: Floats) -> float:
 
 def test_without_limits_only_memory_prunes() -> None:
     space = pruned_space(JOB)
-    num_broken = int((~space.bounds.fits_memory).sum())
-    assert num_broken > 0
-    assert space.num_pruned == {"memory": num_broken * num_run_knobs(JOB)}
+    broken = space.all_layouts.take(~space.bounds.fits_memory)
+    assert len(broken) > 0
+    assert space.num_pruned == {"memory": len(cross_run_knobs(JOB, broken))}
     np.testing.assert_array_equal(space.is_kept, space.bounds.fits_memory)
 
 
@@ -29,10 +29,11 @@ def test_every_design_is_either_kept_or_counted_once_under_the_first_limit_that_
     free = pruned_space(JOB)
     limits = {name: middle(getattr(free.bounds, name)) for name in LIMIT_NAMES}
     space = free.under(limits)
-    assert sum(space.num_pruned.values()) + space.num_designs == len(free.all_layouts) * num_run_knobs(JOB)
+    num_designs = len(cross_run_knobs(JOB, free.all_layouts))
+    assert sum(space.num_pruned.values()) + space.num_designs == num_designs
     fits = free.bounds.fits_memory
     dear = (free.bounds.budget_usd > limits["budget_usd"]) & fits
-    assert space.num_pruned["budget_usd"] == dear.sum() * num_run_knobs(JOB)
+    assert space.num_pruned["budget_usd"] == num_run_knobs(JOB, free.all_layouts)[dear].sum()
     kept = np.all(list(kept_by_bounds(space.job, space.bounds).values()), axis=0)
     np.testing.assert_array_equal(space.is_kept, kept)
 
@@ -40,7 +41,7 @@ def test_every_design_is_either_kept_or_counted_once_under_the_first_limit_that_
 def test_designs_are_the_kept_layouts_with_all_run_knobs() -> None:
     space = pruned_space(JOB)
     designs = space.designs()
-    assert len(designs) == space.num_designs == len(space.layouts) * num_run_knobs(JOB)
+    assert len(designs) == space.num_designs == num_run_knobs(JOB, space.layouts).sum()
     assert (evaluate(JOB, designs.take(slice(0, None, 50))).excess.memory == 0.0).all()
 
 

@@ -8,7 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from simulator import catalog
-from simulator.chunks import can_split_layers, chunk_weights, split_layers
+from simulator.chunks import can_split_evenly, can_split_layers, chunk_weights, split_layers
+from simulator.model import ModelShape
 from tests.simulator.builders import gpt, plan_of, table_of
 
 
@@ -31,8 +32,8 @@ def test_published_models_are_cut_as_published(
 
 @given(layers=st.integers(1, 200), pipeline=st.integers(1, 32), virtual=st.integers(1, 8))
 def test_every_layer_stands_on_one_chunk(layers: int, pipeline: int, virtual: int) -> None:
-    assume(can_split_layers(layers, np.array([pipeline * virtual]))[0])
     plans = table_of(plan_of(pipeline=pipeline, virtual=virtual))
+    assume(can_split_layers(layers, plans.pipeline_parallel, plans.virtual_pipeline)[0])
     chunks = split_layers(gpt(num_layers=layers), plans)
     assert chunks.num_layers.sum() == layers
     assert chunks.num_layers.min() >= 0
@@ -45,7 +46,75 @@ def test_every_layer_stands_on_one_chunk(layers: int, pipeline: int, virtual: in
 )
 def test_layers_fit_divisors_of_their_number_and_of_two_more(layers: int, fits: set[int]) -> None:
     counts = np.arange(1, 300)
-    assert set(counts[can_split_layers(layers, counts)].tolist()) == fits
+    assert set(counts[can_split_evenly(layers, counts)].tolist()) == fits
+    halves = counts // 2  # the same chunks, two on each stage
+    interleaved = can_split_layers(layers, halves[1:], np.full_like(halves[1:], 2))
+    assert set((2 * halves[1:][interleaved]).tolist()) == {count for count in fits if count % 2 == 0}
+
+
+def test_plain_pipelines_may_have_any_number_of_stages_up_to_the_layers() -> None:
+    stages = np.arange(1, 100)
+    found = can_split_layers(61, stages, np.ones_like(stages))
+    assert stages[found].tolist() == [*range(1, 62), 63]  # 63 divides 61 + 2
+
+
+@pytest.mark.parametrize(
+    ("layers", "pipeline", "cut"),
+    [
+        (9, 4, [2, 2, 3, 2]),  # one layer over: not on the final stage, and as late as it can be
+        (10, 4, [2, 3, 3, 2]),  # the rule of two less, as for BLOOM
+        (11, 4, [2, 3, 3, 3]),  # three over: the final stage takes the third, the first never any
+        (7, 5, [1, 1, 2, 2, 1]),
+        (5, 2, [2, 3]),
+        (61, 8, [7, 7, 8, 8, 8, 8, 8, 7]),
+        (61, 16, [3, 3, *[4] * 13, 3]),
+    ],
+)
+def test_layers_that_remain_stand_on_the_last_stages_but_the_final_one(
+    layers: int, pipeline: int, cut: list[int]
+) -> None:
+    chunks = split_layers(gpt(num_layers=layers), table_of(plan_of(pipeline=pipeline)))
+    assert chunks.num_layers.tolist() == [cut]
+
+
+@given(layers=st.integers(2, 130), data=st.data())
+def test_no_stage_but_the_final_one_is_lighter_than_an_earlier_one(layers: int, data: st.DataObject) -> None:
+    pipeline = data.draw(st.integers(2, layers))
+    cut = split_layers(gpt(num_layers=layers), table_of(plan_of(pipeline=pipeline))).num_layers[0]
+    assert (np.diff(cut[:-1]) >= 0).all()
+    assert cut[0] == layers // pipeline
+    assert cut[-1] == cut[0] or (cut[1:] == cut[-1]).all()
+
+
+def mixture(num_layers: int, num_dense_layers: int) -> ModelShape:
+    """DeepSeek-V2 Lite with other numbers of layers."""
+    model = catalog.model("deepseek-v2-lite")
+    assert model.experts is not None
+    experts = model.experts.model_copy(update={"num_dense_layers": num_dense_layers})
+    return model.model_copy(update={"num_layers": num_layers, "experts": experts})
+
+
+@given(
+    layers=st.integers(1, 70),
+    dense=st.integers(0, 70),
+    pipeline=st.integers(1, 24),
+    virtual=st.integers(1, 5),
+)
+def test_every_stage_is_like_one_of_the_unlike_ones_that_is_not_behind_it(
+    layers: int, dense: int, pipeline: int, virtual: int
+) -> None:
+    # With a wider design in the same table, so that there are empty columns.
+    plans = table_of(plan_of(pipeline=pipeline, virtual=virtual), plan_of(pipeline=layers))
+    assume(can_split_layers(layers, plans.pipeline_parallel, plans.virtual_pipeline)[0])
+    chunks = split_layers(mixture(layers, min(dense, layers)), plans)
+
+    def contents(stage: int) -> tuple[float, ...]:
+        columns = (chunks.num_dense_layers, chunks.num_expert_layers, chunks.is_first, chunks.is_last)
+        return tuple(chunks.on_stage(column, np.array([stage, 0]))[0] for column in columns)
+
+    chosen = [int(stages[0]) for stages in chunks.unlike_stages()]
+    for stage in range(pipeline):
+        assert contents(stage) in [contents(other) for other in chosen if other <= stage]
 
 
 def test_designs_of_different_width_share_a_table() -> None:
@@ -64,10 +133,10 @@ def test_chunks_go_round_the_stages() -> None:
 
 
 def test_dense_layers_of_a_mixture_of_experts_come_first() -> None:
-    model = catalog.model("deepseek-v3").model_copy(update={"num_layers": 62})
-    chunks = split_layers(model, table_of(plan_of(pipeline=31)))
-    assert chunks.num_dense_layers[0, :3].tolist() == [2, 1, 0]
-    assert chunks.num_expert_layers.sum() == 59
+    chunks = split_layers(catalog.model("deepseek-v3"), table_of(plan_of(pipeline=31)))
+    # 61 layers, 3 of them dense (arXiv 2412.19437, section 4.2): one on the first stage, then two on each.
+    assert chunks.num_dense_layers[0, :3].tolist() == [1, 2, 0]
+    assert chunks.num_expert_layers.sum() == 58
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-8b", "mixtral-8x7b", "deepseek-v2-lite", "bloom-7b1"])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from simulator import catalog
-from simulator.chunks import chunk_weights, split_layers
+from simulator.chunks import can_split_layers, chunk_weights, split_layers
 from simulator.job import Workload
 from simulator.memory import (
     FRAMEWORK_BYTES,
@@ -28,6 +28,19 @@ from tests.simulator.builders import gpt, plan_of, table_of, training
 def memory_of(workload: Workload, *plans: Plan) -> MemoryTable:
     table = table_of(*plans)
     return peak_memory(workload, table, split_layers(workload.model, table))
+
+
+def bytes_by_stage(workload: Workload, plan: Plan) -> list[float]:
+    """Memory of one rank of every stage."""
+    table = table_of(plan)
+    chunks = split_layers(workload.model, table)
+    weights = chunk_weights(workload.model, table, chunks)
+    return [
+        float(
+            _stage_memory(workload, table, _Stage.of(table, chunks, weights, np.array([stage]))).peak_bytes[0]
+        )
+        for stage in range(plan.pipeline_parallel)
+    ]
 
 
 def states_bytes(memory: MemoryTable) -> float:
@@ -185,18 +198,54 @@ class TestStages:
             ("llama-3.1-8b", plan_of(pipeline=4, data=8, recompute=Recompute.FULL)),
             ("deepseek-v2-lite", plan_of(pipeline=9, expert=8, data=8)),
             ("deepseek-v3", plan_of(tensor=2, pipeline=9, expert=16, data=16, recompute=Recompute.FULL)),
+            ("deepseek-v3", plan_of(pipeline=16, expert=64, data=128)),
+            ("deepseek-v3", plan_of(pipeline=40, expert=8, data=8, zero=3)),
             ("gpt3-175b", plan_of(tensor=8, pipeline=8, virtual=6, data=2, recompute=Recompute.SELECTIVE)),
         ],
     )
     def test_no_other_stage_needs_more_than_the_one_that_is_reported(self, name: str, plan: Plan) -> None:
-        workload, table = training(name, global_batch_size=1024), table_of(plan)
-        chunks = split_layers(workload.model, table)
-        weights = chunk_weights(workload.model, table, chunks)
-        by_stage = [
-            _stage_memory(workload, table, _Stage.of(table, chunks, weights, np.array([stage]))).peak_bytes[0]
-            for stage in range(plan.pipeline_parallel)
-        ]
-        assert peak_memory(workload, table, chunks).peak_bytes[0] == max(by_stage)
+        workload = training(name, global_batch_size=1024)
+        assert memory_of(workload, plan).peak_bytes[0] == max(bytes_by_stage(workload, plan))
+
+    @given(
+        layers=st.integers(1, 70),
+        dense=st.integers(0, 20),
+        pipeline=st.integers(1, 40),
+        virtual=st.integers(1, 4),
+        data=st.sampled_from([1, 8]),
+        micro_batch=st.sampled_from([1, 64]),
+        zero=st.integers(0, 3),
+        recompute=st.sampled_from(Recompute),
+    )
+    def test_it_is_the_maximum_over_all_stages_however_the_layers_are_cut(
+        self,
+        layers: int,
+        dense: int,
+        pipeline: int,
+        virtual: int,
+        data: int,
+        micro_batch: int,
+        zero: int,
+        recompute: Recompute,
+    ) -> None:
+        assume(can_split_layers(layers, np.array([pipeline]), np.array([virtual]))[0])
+        plan = plan_of(
+            pipeline=pipeline,
+            virtual=virtual,
+            data=data,
+            micro_batch=micro_batch,
+            zero=zero,
+            recompute=recompute,
+        )
+        shape = catalog.model("deepseek-v2-lite")
+        assert shape.experts is not None
+        experts = shape.experts.model_copy(update={"num_dense_layers": min(dense, layers)})
+        for model in (
+            gpt(num_layers=layers),
+            shape.model_copy(update={"num_layers": layers, "experts": experts}),
+        ):
+            workload = training(model, global_batch_size=1024)
+            assert memory_of(workload, plan).peak_bytes[0] == max(bytes_by_stage(workload, plan))
 
     def test_components_sum_to_the_peak(self) -> None:
         memory = memory_of(training(), plan_of(tensor=2, pipeline=4, data=8), plan_of(data=64, zero=3))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, Plan
 from simulator.reliability import RELIABILITY_PRESETS, Reliability, ReliabilityPreset
@@ -21,7 +22,7 @@ from simulator.run import (
 )
 from simulator.simulate import Outcomes, replicate, simulate
 from simulator.units import DAY, HOUR
-from tests.simulator.builders import job_of, plan_of, table_of, training
+from tests.simulator.builders import job_of, plan_of, rented, table_of, training
 
 PARTS_S = (
     "productive_s",
@@ -73,6 +74,10 @@ class TestFailures:
         assert run.num_failures == pytest.approx(up_s / run.mtbf_s)
 
 
+ENDLESS = training(num_steps=10**9)
+"""On as many accelerators as there are here it takes longer than any repair."""
+
+
 class TestSpares:
     @pytest.mark.parametrize(
         ("nodes", "rate", "repair_days", "spares"),
@@ -83,7 +88,10 @@ class TestSpares:
     ) -> None:
         # Smallest x with Poisson(x; nodes x rate x days) >= 0.99, of which none is left for the next failure.
         job = with_reliability(
-            job_of(), failures_per_1000_node_days=rate, repair_days=repair_days, process_fault_fraction=0.0
+            job_of(ENDLESS),
+            failures_per_1000_node_days=rate,
+            repair_days=repair_days,
+            process_fault_fraction=0.0,
         )
         assert sufficient_spare_nodes(job, table_of(plan_of(data=8 * nodes))) == spares + 1
 
@@ -92,25 +100,76 @@ class TestSpares:
         job = with_reliability(job_of(), process_fault_fraction=0.25)
         mean = 256 * 6.5 / 1000 * 3.0 * 0.75  # nodes x failures per node-day x days x share of node faults
         table = table_of(plan_of(data=2048, spares=spares))
-        assert spare_shortage_probability(job, table)[0] == pytest.approx(
-            poisson_tail(spares, mean), rel=1e-9
+        for run_s in (3.0 * DAY, np.inf):
+            assert spare_shortage_probability(job, table, run_s)[0] == pytest.approx(
+                poisson_tail(spares, mean), rel=1e-9
+            )
+        # In a run of a day no node is longer in repair.
+        assert spare_shortage_probability(job, table, DAY)[0] == pytest.approx(
+            poisson_tail(spares, mean / 3.0), rel=1e-9
         )
 
     def test_without_spares_every_node_fault_waits_for_the_queue(self) -> None:
         job = with_reliability(job_of(), process_fault_fraction=0.0)
-        assert spare_shortage_probability(job, table_of(plan_of(data=8))) == 1
+        assert spare_shortage_probability(job, table_of(plan_of(data=8)), np.inf) == 1
 
     @given(nodes=st.integers(1, 2000), preset=st.sampled_from(["mature", "typical", "harsh"]))
     def test_sufficient_spares_leave_one_failure_in_a_hundred_without(
         self, nodes: int, preset: ReliabilityPreset
     ) -> None:
-        job, plan = job_of(reliability=preset), plan_of(data=8 * nodes)
+        job, plan = job_of(ENDLESS, reliability=preset), plan_of(data=8 * nodes)
         spares = int(sufficient_spare_nodes(job, table_of(plan))[0])
         enough, fewer = (
-            spare_shortage_probability(job, table_of(plan.model_copy(update={"num_spare_nodes": num})))[0]
+            spare_shortage_probability(
+                job, table_of(plan.model_copy(update={"num_spare_nodes": num})), np.inf
+            )[0]
             for num in (spares, spares - 1)
         )
         assert enough <= 0.01 < fewer
+
+    @staticmethod
+    def job_of_hours(hours: float, num_gpus: int, **reliability: object) -> Job:
+        """A job that takes so many hours on H100 at 40 % of the dense peak of their data sheet, 989.4 TFLOP/s."""
+        workload = training()
+        flop_per_token = workload.model.model_flop_per_token(workload.sequence_length)
+        tokens = hours * HOUR * num_gpus * 0.4 * 989.4e12 / flop_per_token
+        return with_reliability(job_of(workload.model_copy(update={"tokens": tokens})), **reliability)
+
+    def test_no_node_is_longer_in_repair_than_the_run_lasts(self) -> None:
+        # 64 nodes x 23.7 failures per 1000 node-days x a day x half: 0.7584 on average; P(X <= 3) = 0.993 and
+        # P(X <= 2) = 0.956, so that the fourth spare is the first that 99 of 100 failures find.
+        job = self.job_of_hours(
+            24.0, 512, failures_per_1000_node_days=23.7, repair_days=10_000, process_fault_fraction=0.5
+        )
+        assert poisson_tail(4, 0.7584) < 0.01 < poisson_tail(3, 0.7584)
+        assert sufficient_spare_nodes(job, table_of(plan_of(data=512))) == 4
+
+    def test_runs_that_end_before_a_node_fails_need_no_spare(self) -> None:
+        # Eight nodes in two hours: 8 x 6.5 / 1000 x 2/24 x half = 0.0022 failures; in ten hours 0.0108, above 1 %.
+        plans = table_of(plan_of(data=64))
+        for repair_days in (0.01, 3, 10_000):
+            short, long = (self.job_of_hours(hours, 64, repair_days=repair_days) for hours in (2.0, 10.0))
+            assert sufficient_spare_nodes(short, plans) == 0
+            assert sufficient_spare_nodes(long, plans) >= 1
+
+    def test_where_no_node_ever_fails_no_spare_is_taken(self) -> None:
+        job = with_reliability(job_of(ENDLESS), process_fault_fraction=1.0)
+        assert sufficient_spare_nodes(job, table_of(plan_of(data=16_384))) == 0
+
+    def test_a_number_format_that_is_missing_does_not_make_spares_endless(self) -> None:
+        job = with_reliability(job_of(ENDLESS, rented("a100-sxm4-80gb")), repair_days=3)
+        eight, sixteen = (
+            sufficient_spare_nodes(job, table_of(plan_of(data=2048, precision=precision)))
+            for precision in (Precision.FP8, Precision.BF16)
+        )
+        assert eight == sixteen
+
+    def test_a_short_run_waits_no_longer_for_spares_than_it_lasts(self) -> None:
+        # In the steady state 4,160 of 64 nodes were in repair; in some hours not one is to be expected.
+        job = self.job_of_hours(2.0, 512, repair_days=10_000, process_fault_fraction=0.0)
+        outcomes = simulate(job, table_of(plan_of(data=512, spares=10)))
+        per_failure_s = outcomes.run.restart_s / outcomes.run.num_failures - outcomes.checkpoints.load_s
+        assert per_failure_s[0] == pytest.approx(300 + 60)
 
 
 class TestRestarts:

@@ -272,7 +272,7 @@ def test_parts_sum_to_the_step_of_any_layout(
 ) -> None:
     workload = training(gpt(has_tied_embeddings=True), global_batch_size=840 * 16)
     assume(virtual == 1 or pipeline > 1)
-    assume(can_split_layers(24, np.array([pipeline * virtual]))[0])
+    assume(can_split_layers(24, np.array([pipeline]), np.array([virtual]))[0])
     assume(workload.global_batch_size // (data * micro_batch) % pipeline == 0)
     plan = plan_of(
         tensor=tensor,
