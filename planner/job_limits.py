@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 
 from simulator.errors import Problem
+from simulator.hardware import Precision
 from simulator.job import Job, Offer
 
 
@@ -32,7 +33,8 @@ def _partial_nodes(job: Job) -> Iterator[Problem]:
 def _missing_formats(job: Job) -> Iterator[Problem]:
     if not any(_peak_flop_per_s(job, offer) for offer in job.offers):
         formats = ", ".join(job.workload.precisions)
-        rule = "is not computed by any offered accelerator; add bf16 or another accelerator"
+        missing = "fp16" if Precision.BF16 in job.workload.precisions else "bf16"
+        rule = f"is not computed by any offered accelerator; add {missing} or another accelerator"
         yield Problem(
             path="workload.precisions",
             value=formats,

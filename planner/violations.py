@@ -117,6 +117,7 @@ def _layout_figures(job: Job, plan: Plan, name: str) -> Figures:
         "sequence": {"sequence_length": workload.sequence_length},
         "experts": {"num_experts": model.experts.num_experts if model.experts else 0},
         "number_format": {"accelerator": offer.accelerator.id},
+        "peer_memory": {"gpus_per_node": offer.node.num_accelerators},
     }
     return {name: getattr(plan, name) for name in _PLAN_FIGURES[name]} | of_job[name]
 
@@ -132,6 +133,7 @@ _PLAN_FIGURES = {
     "sequence": ("context_parallel", "tensor_parallel"),
     "experts": ("expert_parallel", "tensor_parallel", "context_parallel", "data_parallel"),
     "number_format": ("precision",),
+    "peer_memory": ("checkpoint_scheme", "num_gpus"),
 }
 """The decisions that each rule compares."""
 

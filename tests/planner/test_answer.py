@@ -159,7 +159,7 @@ def test_preference_moves_the_choice_towards_what_matters(job: Job) -> None:
     def chosen(preference: dict[str, float]) -> Recommendation:
         return answer_to(Job.model_validate(job.model_dump() | {"preference": preference}))
 
-    hurried, thrifty = chosen({"time_to_train": 100.0}), chosen({"cost": 100.0})
+    hurried, thrifty = chosen({"time_to_train": 1e4}), chosen({"cost": 1e4})
     assert hurried.best is not None
     assert thrifty.best is not None
     assert hurried.best.time_to_train_days == min(design.time_to_train_days for design in hurried.front)

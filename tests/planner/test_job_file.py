@@ -419,9 +419,13 @@ def test_domain_types_and_numpy_numbers_may_stand_for_their_fields() -> None:
 @pytest.mark.parametrize("name", catalog.names(catalog.Kind.ACCELERATORS))
 def test_every_accelerator_of_the_catalogue_can_be_offered(name: str) -> None:
     offer = {"accelerator": name, "num_gpus": {"min": 1, "max": 1024}, "rent_usd_per_gpu_hour": 2}
-    assert parse_job(changed(offers=[offer])).offers[0].node.accelerator == name
+    document = {
+        **changed(offers=[offer]),
+        "workload": {**changed()["workload"], "precisions": ["fp16", "bf16"]},
+    }
+    assert parse_job(document).offers[0].node.accelerator == name
     del offer["rent_usd_per_gpu_hour"]
-    if job := job_or_error(lambda: parse_job(changed(offers=[offer]))):
+    if job := job_or_error(lambda: parse_job(document)):
         assert job.offers[0].price_source != "user"
 
 
