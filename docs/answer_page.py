@@ -67,8 +67,8 @@ This page is generated from the types: `python -m docs.generate`.
 
 def simulate_reference() -> str:
     """Returns the page: one section for every type of these answers that the page on `recommend` does not hold."""
-    known = _models(Recommendation, [])
-    found = _models(Goodput, _models(SimulatedDesign, list(known)))
+    known = models_in(Recommendation, [])
+    found = models_in(Goodput, models_in(SimulatedDesign, list(known)))
     pairs = ", ".join(f"`{short}` for `{name}`" for short, name in SHORT_FORMS.items())
     sections = [_section(model, elsewhere=known) for model in found if model not in known]
     return "\n".join([SIMULATE_INTRODUCTION.replace("{short_forms}", pairs), *sections])
@@ -76,15 +76,16 @@ def simulate_reference() -> str:
 
 def answer_reference() -> str:
     """Returns the page: one section with a table for every type that an answer holds."""
-    return "\n".join([INTRODUCTION, *(_section(model) for model in _models(Recommendation, []))])
+    return "\n".join([INTRODUCTION, *(_section(model) for model in models_in(Recommendation, []))])
 
 
-def _models(model: type[Record], found: list[type[Record]]) -> list[type[Record]]:
+def models_in(model: type[Record], found: list[type[Record]]) -> list[type[Record]]:
+    """Returns a type and the types of its fields, each once, in reading order."""
     if model not in found:
         found.append(model)
         for field in model.model_fields.values():
             if inner := record_in(field.annotation):
-                _models(inner, found)
+                models_in(inner, found)
     return found
 
 

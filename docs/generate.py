@@ -16,9 +16,9 @@ from typing import Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from docs.answer_page import ANSWER_PAGE, SIMULATE_PAGE, answer_reference, simulate_reference
+from docs.answer_page import ANSWER_PAGE, SIMULATE_PAGE, answer_reference, models_in, simulate_reference
 from docs.readme import README, filled_readme
-from planner.job_schema import Form, form_of, known_fields, record_in
+from planner.job_schema import Form, form_of, known_fields
 from simulator.job import Job
 from simulator.record import Record
 
@@ -45,17 +45,7 @@ This page is generated from the types: `python -m docs.generate`.
 
 def job_file_reference() -> str:
     """Returns the page: one section with a table for every type that a job file can hold."""
-    return "\n".join([INTRODUCTION, *(_section(model) for model in _models(Job, []))])
-
-
-def _models(model: type[Record], found: list[type[Record]]) -> list[type[Record]]:
-    """Returns a type and the types of its fields, each once, in reading order."""
-    if model not in found:
-        found.append(model)
-        for field in model.model_fields.values():
-            if inner := record_in(field.annotation):
-                _models(inner, found)
-    return found
+    return "\n".join([INTRODUCTION, *(_section(model) for model in models_in(Job, []))])
 
 
 def _section(model: type[Record]) -> str:
