@@ -16,12 +16,17 @@ gradient.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from simulator.memory import ACTIVATION_BYTES
 from simulator.network import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
+
+Collective = Callable[..., Floats]
+"""A collective of `simulator.network`, called by keywords."""
 
 CORE_SHARE = 0.15
 """Share of the cores that a collective takes from the computation it hides behind (Calculon, arXiv 2311.02076: 0.15
@@ -34,15 +39,15 @@ Directions = tuple[Floats, Floats]
 def entering_s(rank: Rank) -> Directions:
     """Returns the collectives at the start of a block."""
     if rank.workload.has_sequence_parallel:
-        return _tensor_gather_s(rank), _tensor_scatter_s(rank)
-    return np.zeros(len(rank.plans)), _tensor_reduce_s(rank)
+        return _tensor_s(all_gather_s, rank), _tensor_s(reduce_scatter_s, rank)
+    return np.zeros(len(rank.plans)), _tensor_s(all_reduce_s, rank)
 
 
 def leaving_s(rank: Rank) -> Directions:
     """Returns the collectives at the end of a block: those of its start, in the other direction."""
     if rank.workload.has_sequence_parallel:
-        return _tensor_scatter_s(rank), _tensor_gather_s(rank)
-    return _tensor_reduce_s(rank), np.zeros(len(rank.plans))
+        return _tensor_s(reduce_scatter_s, rank), _tensor_s(all_gather_s, rank)
+    return _tensor_s(all_reduce_s, rank), np.zeros(len(rank.plans))
 
 
 def block_s(rank: Rank) -> Directions:
@@ -66,26 +71,9 @@ def num_blocks(rank: Rank, *, is_expert: bool) -> int:
     return 2
 
 
-def _tensor_gather_s(rank: Rank) -> Floats:
-    return all_gather_s(
-        num_bytes=_hidden_bytes(rank),
-        group_size=_tensor(rank),
-        members_per_domain=_members(rank),
-        links=rank.links,
-    )
-
-
-def _tensor_scatter_s(rank: Rank) -> Floats:
-    return reduce_scatter_s(
-        num_bytes=_hidden_bytes(rank),
-        group_size=_tensor(rank),
-        members_per_domain=_members(rank),
-        links=rank.links,
-    )
-
-
-def _tensor_reduce_s(rank: Rank) -> Floats:
-    return all_reduce_s(
+def _tensor_s(collective: Collective, rank: Rank) -> Floats:
+    """One collective over the residual stream between tensor-parallel ranks."""
+    return collective(
         num_bytes=_hidden_bytes(rank),
         group_size=_tensor(rank),
         members_per_domain=_members(rank),
