@@ -23,7 +23,7 @@ from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import peak_power, phase_power
-from simulator.run import first_start_s, sufficient_spare_nodes
+from simulator.run import first_start_s, least_slowdown, sufficient_spare_nodes
 from simulator.simulate import LAYOUTS_PER_BLOCK, layout_memory
 from simulator.table import Booleans, Floats, Integers, Table
 from simulator.units import DAY
@@ -90,7 +90,7 @@ def _fewest_spare_nodes(job: Job, layouts: PlanTable) -> Integers:
 def _least_usage(job: Job, layouts: PlanTable, offers: OfferTable) -> Usage:
     """Time, energy and power of a run without saves and failures."""
     steps = bound_step(job, layouts)
-    steps_s = job.workload.num_steps * steps.step_time_s * job.reliability.straggler_slowdown
+    steps_s = job.workload.num_steps * steps.step_time_s * least_slowdown(job)
     wall_s = steps_s + first_start_s(job)
     return Usage(
         wall_s=wall_s,

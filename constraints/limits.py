@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from objectives.scores import ScoreTable, total
+from objectives.scores import ScoreTable, cost_of_time, total
 from simulator.job import Job, Limits
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
+from simulator.run_spread import wall_time_quantile_s
 from simulator.simulate import Outcomes
 from simulator.table import Booleans, Floats, Table
 from simulator.units import DAY
@@ -61,21 +62,38 @@ def set_limits(job: Job) -> dict[str, float]:
 def with_limits(job: Job, limits: Mapping[str, float]) -> Job:
     """Returns the job with these limits and no others, and the same designs.
 
-    The power caps of a job depend on whether it limits power, so they are written down before that limit may go.
+    The power caps of a job depend on whether it limits power, so they are written down before that limit may go. How
+    surely a limit must be kept stays, since it says what is compared with the limit.
     """
     search = job.search.model_copy(update={"power_caps": job.power_caps})
-    return job.model_copy(update={"limits": Limits.model_validate(dict(limits)), "search": search})
+    sureness = {name: getattr(job.limits, name) for name in ("deadline_probability", "budget_probability")}
+    others = Limits.model_validate(dict(limits)).model_copy(update=sureness)
+    return job.model_copy(update={"limits": others, "search": search})
 
 
-def limited_quantities(plans: PlanTable, scores: ScoreTable, outcomes: Outcomes) -> dict[str, Floats]:
-    """Returns what each limit of a job bounds, `(n,)`, in the unit of the limit."""
+def limited_quantities(
+    job: Job, plans: PlanTable, scores: ScoreTable, outcomes: Outcomes
+) -> dict[str, Floats]:
+    """Returns what each limit of a job bounds, `(n,)`, in the unit of the limit.
+
+    A limit that must be kept with a probability bounds the quantile of the time, or of the cost by its time.
+    """
+    wall_s = scores.time_to_train_s
+    budget_wall_s = _wall_time_s(job, outcomes, job.limits.budget_probability)
     return {
-        "budget_usd": scores.cost_usd,
-        "deadline_days": scores.time_to_train_s / DAY,
+        "budget_usd": cost_of_time(scores.cost_usd, wall_s, budget_wall_s),
+        "deadline_days": _wall_time_s(job, outcomes, job.limits.deadline_probability) / DAY,
         "power_w": outcomes.summary.peak_power_w,
         "num_gpus": plans.num_gpus.astype(np.float64),
         "carbon_kgco2e": scores.carbon_kgco2e,
     }
+
+
+def _wall_time_s(job: Job, outcomes: Outcomes, probability: float | None) -> Floats:
+    """The expected wall time, or the one that a run stays below with a probability; `(n,)`."""
+    if probability is None:
+        return outcomes.run.wall_time_s
+    return wall_time_quantile_s(job, outcomes.run, probability)
 
 
 def excess_over(limit: float | None, value: Floats) -> Floats:
@@ -86,7 +104,7 @@ def excess_over(limit: float | None, value: Floats) -> Floats:
 def check_limits(job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) -> ExcessTable:
     """Returns by how much each design exceeds each limit."""
     offers = OfferTable.from_job(job).take(plans.offer)
-    values = limited_quantities(plans, scores, outcomes)
+    values = limited_quantities(job, plans, scores, outcomes)
     return ExcessTable(
         memory=np.maximum(0.0, outcomes.summary.peak_memory_bytes / offers.memory_bytes - 1.0),
         host_memory=np.maximum(0.0, outcomes.checkpoints.host_memory_bytes / offers.host_memory_bytes - 1.0),

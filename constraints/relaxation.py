@@ -81,7 +81,9 @@ class LeastValues:
 
     def _search(self, name: str, others: frozenset[str]) -> LeastValue | None:
         space = self._space.under({other: self._limits[other] for other in sorted(others)})
-        found = self._best(space.layouts, getattr(space.bounds, name)[space.is_kept], _quantity(name), space)
+        found = self._best(
+            space.layouts, getattr(space.bounds, name)[space.is_kept], _quantity(space, name), space
+        )
         if found is None:
             return None
         return LeastValue(name=name, value=found[0], design=found[1])
@@ -128,11 +130,11 @@ def rounded_up(value: float) -> float:
     return float(exact.quantize(last_digit, rounding=ROUND_CEILING))
 
 
-def _quantity(name: str) -> Callable[[Evaluation], Floats]:
+def _quantity(space: Space, name: str) -> Callable[[Evaluation], Floats]:
     """What a limit bounds; infinite for designs that break the limits they are evaluated under."""
 
     def value_of(part: Evaluation) -> Floats:
-        values = limited_quantities(part.plans, part.scores, part.outcomes)[name]
+        values = limited_quantities(space.job, part.plans, part.scores, part.outcomes)[name]
         return np.where(part.is_feasible, values, np.inf)
 
     return value_of

@@ -15,12 +15,16 @@ from simulator.job import Estimate, Job, Objective
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import fabric_tiers
+from simulator.run_spread import wall_time_quantile_s
 from simulator.simulate import Outcomes
 from simulator.table import Booleans, Floats, Table
 from simulator.units import HOUR, JOULES_PER_KWH, YEAR
 
 PriceLevel = Literal["low", "mid", "high"]
 """Which value of an `Estimate` is taken."""
+
+LATE_PROBABILITY = 0.95
+"""Share of the runs that stay below the figures called p95."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +33,16 @@ class ScoreTable(Table):
 
     time_to_train_s: Floats
     """Wall time of the whole run."""
+    time_to_train_p95_s: Floats
+    """Wall time that 19 of 20 runs stay below."""
     cost_usd: Floats
     """Sum of the parts below, at the middle of every price."""
     cost_low_usd: Floats
     """The same at the low end of the price of the hardware."""
     cost_high_usd: Floats
     """The same at its high end."""
+    cost_p95_usd: Floats
+    """Cost that 19 of 20 runs stay below, at the middle of every price."""
     rent_usd: Floats
     """Rent of all accelerators, spares too, for the whole wall time; electricity is part of it."""
     capital_usd: Floats
@@ -64,6 +72,10 @@ class ScoreTable(Table):
                 return self.energy_j
             case Objective.CARBON:
                 return self.carbon_kgco2e
+            case Objective.TIME_P95:
+                return self.time_to_train_p95_s
+            case Objective.COST_P95:
+                return self.cost_p95_usd
 
     def objectives(self, objectives: tuple[Objective, ...]) -> Floats:
         """Returns the chosen objectives as columns of one array, `(n, k)`."""
@@ -92,15 +104,28 @@ def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
     )
     parts = cost_parts(job, plans, usage)
     carbon = carbon_parts(job, plans, usage)
+    late_s = wall_time_quantile_s(job, outcomes.run, LATE_PROBABILITY)
     return ScoreTable(
         time_to_train_s=wall_s,
+        time_to_train_p95_s=late_s,
         cost_usd=total(parts),
+        cost_p95_usd=cost_of_time(total(parts), wall_s, late_s),
         cost_low_usd=total(cost_parts(job, plans, usage, "low")),
         cost_high_usd=total(cost_parts(job, plans, usage, "high")),
         **parts,
         energy_j=usage.energy_j,
         carbon_kgco2e=total(carbon),
         **carbon,
+    )
+
+
+def cost_of_time(cost_usd: Floats, wall_s: Floats, other_wall_s: Floats) -> Floats:
+    """Returns the cost of runs that take another time than expected, `(n,)`: it grows with the time they take."""
+    is_finite = np.isfinite(wall_s) & np.isfinite(other_wall_s)
+    return (
+        np.where(is_finite, cost_usd, np.inf)
+        * np.where(is_finite, other_wall_s, 1.0)
+        / np.where(is_finite, wall_s, 1.0)
     )
 
 

@@ -144,8 +144,8 @@ def _checkpoints(design: Design) -> str:
 
 
 def _sureness(spread: Spread, unit: Callable[[float], str], probability: float | None, limit: str) -> str:
-    low, high = ("no end" if value is None else unit(value) for value in (spread.p10, spread.p90))
-    bounds = f"{low} to {high} in 8 of 10 replays"
+    low, high = ("no end" if value is None else unit(value) for value in (spread.p5, spread.p95))
+    bounds = f"{low} to {high} in 9 of 10 replays"
     return bounds if probability is None else f"{bounds}; {human.percent(probability)} keep the {limit}"
 
 

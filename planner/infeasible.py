@@ -145,7 +145,7 @@ def _several_conflicts(case: _Case) -> Infeasibility:
     nearest = case.least.nearest_design()
     if nearest is None:  # only where it was stopped
         return _no_possible_design(case)
-    reached = limited_quantities(nearest.plans, nearest.scores, nearest.outcomes)
+    reached = limited_quantities(case.job, nearest.plans, nearest.scores, nearest.outcomes)
     changes = {
         name: float(reached[name][0]) for name in case.limits if getattr(nearest.excess, name)[0] > 0.0
     }

@@ -26,6 +26,8 @@ NAMES = {
     Objective.COST: "cost",
     Objective.ENERGY: "energy",
     Objective.CARBON: "carbon",
+    Objective.TIME_P95: "time to train of a late run",
+    Objective.COST_P95: "cost of a late run",
 }
 """Objectives in words."""
 
@@ -33,9 +35,9 @@ NAMES = {
 def amount(objective: Objective, value: float) -> str:
     """Returns an objective's value in a unit for readers: `31.4 days`."""
     match objective:
-        case Objective.TIME:
+        case Objective.TIME | Objective.TIME_P95:
             return human.duration(value)
-        case Objective.COST:
+        case Objective.COST | Objective.COST_P95:
             return human.dollars(value)
         case Objective.ENERGY:
             return human.energy(value / JOULES_PER_KWH)
@@ -130,7 +132,10 @@ RULES = {
 def rule_text(job: Job, name: str) -> str:
     """Returns a constraint in words, with the job's limit."""
     limit = getattr(job.limits, name, None)
-    return RULES[name].format(human.figure(limit)) if limit is not None else RULES[name]
+    sureness = {"budget_usd": job.limits.budget_probability, "deadline_days": job.limits.deadline_probability}
+    wanted = sureness.get(name)
+    runs = f" in {human.percent(1.0 - wanted)} of the runs or more" if wanted is not None else ""
+    return (RULES[name].format(human.figure(limit)) if limit is not None else RULES[name]) + runs
 
 
 def rejections(job: Job, result: StudyResult) -> tuple[Rejection, ...]:

@@ -19,12 +19,14 @@ Status = Literal["recommended", "infeasible", "interrupted"]
 class Spread(Record):
     """What chance makes of a figure: failures, restarts and stragglers replayed many times."""
 
-    p10: float | None
-    """One replay in ten stays below; null where that one never ends."""
+    mean: float | None
+    """Mean of the replays; null where one never ends."""
+    p5: float | None
+    """One replay in twenty stays below; null where that one never ends."""
     p50: float | None
     """Median."""
-    p90: float | None
-    """One replay in ten goes beyond."""
+    p95: float | None
+    """One replay in twenty goes beyond."""
 
 
 class Design(Record):
@@ -93,6 +95,8 @@ class Uncertainty(Record):
     """Spread by failures and stragglers."""
     cost_usd: Spread
     """The same for the cost at the middle price."""
+    goodput_fraction: Spread
+    """The same for the share of the wall time in which steps that count run at full speed."""
     deadline_probability: float | None = None
     """Share of the replays that keep the deadline; null without one."""
     budget_probability: float | None = None

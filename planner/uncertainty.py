@@ -17,7 +17,7 @@ from simulator.table import Floats, Integers
 from simulator.units import DAY
 
 NUM_REPLAYS = 400
-"""Replays of the recommended run: the 10th and 90th percentile are then known to about 2 percentiles."""
+"""Replays of the recommended run: the 5th and the 95th percentile are then known to about one percentile."""
 
 
 def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: int) -> Uncertainty:
@@ -33,6 +33,7 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         num_replays=NUM_REPLAYS,
         time_to_train_days=_spread(wall_s / DAY),
         cost_usd=_spread(cost_usd),
+        goodput_fraction=_spread(chosen.outcomes.run.productive_s[0] / wall_s),
         deadline_probability=_share_within(wall_s / DAY, limits.deadline_days),
         budget_probability=_share_within(cost_usd, limits.budget_usd),
         step_time_error_fraction=error,
@@ -50,9 +51,9 @@ def accuracy_of(job: Job, chosen: Evaluation) -> Accuracy:
 
 
 def _spread(values: Floats) -> Spread:
-    quantiles = np.quantile(values, (0.1, 0.5, 0.9), method="inverted_cdf").tolist()
-    p10, p50, p90 = (value if math.isfinite(value) else None for value in quantiles)
-    return Spread(p10=p10, p50=p50, p90=p90)
+    figures = [np.mean(values), *np.quantile(values, (0.05, 0.5, 0.95), method="inverted_cdf")]
+    mean, p5, p50, p95 = (float(value) if math.isfinite(value) else None for value in figures)
+    return Spread(mean=mean, p5=p5, p50=p50, p95=p95)
 
 
 def _share_within(values: Floats, limit: float | None) -> float | None:

@@ -173,7 +173,7 @@ def _limit_violation(job: Job, evaluation: Evaluation, name: str, far: float) ->
 
 
 def _limit_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
-    quantities = limited_quantities(evaluation.plans, evaluation.scores, evaluation.outcomes)
+    quantities = limited_quantities(job, evaluation.plans, evaluation.scores, evaluation.outcomes)
     value = float(quantities[name][0])
     # What takes forever costs what it costs forever; JSON has no infinity.
     known: Figures = {_LIMITED[name]: value} if np.isfinite(value) else {}

@@ -152,6 +152,18 @@ class Limits(Record):
     """Accelerators that train, spares not counted."""
     carbon_kgco2e: PositiveFloat | None = None
     """Greenhouse gases of the run, operational and embodied."""
+    deadline_probability: float | None = Field(default=None, ge=0.5, le=0.999)
+    """Probability with which the deadline must be kept; left out: the expected time must keep it."""
+    budget_probability: float | None = Field(default=None, ge=0.5, le=0.999)
+    """Probability with which the budget must be kept; left out: the expected cost must keep it."""
+
+    @model_validator(mode="after")
+    def _probabilities_have_limits(self) -> Self:
+        if self.deadline_probability is not None and self.deadline_days is None:
+            raise ValueError("deadline_probability needs deadline_days")
+        if self.budget_probability is not None and self.budget_usd is None:
+            raise ValueError("budget_probability needs budget_usd")
+        return self
 
 
 class Objective(Choice):
@@ -161,6 +173,10 @@ class Objective(Choice):
     COST = "cost"
     ENERGY = "energy"
     CARBON = "carbon"
+    TIME_P95 = "time_to_train_p95"
+    """Time that 19 of 20 runs stay below."""
+    COST_P95 = "cost_p95"
+    """Cost that 19 of 20 runs stay below, by their length."""
 
 
 class Algorithm(Choice):

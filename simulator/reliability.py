@@ -32,6 +32,10 @@ class Restart(Record):
     """Processes, containers and communicators."""
     warm_up_s: float = Field(default=60.0, ge=0)
     """Compilation and the first slow steps."""
+    planned_stop_s: float = Field(default=600.0, ge=0)
+    """Taking nodes out for planned maintenance and others in, before the ordinary initialization; estimate."""
+    log_deviation: float = Field(default=0.5, ge=0, le=2)
+    """Spread of each way back around its mean: standard deviation of its logarithm, in replays; estimate."""
 
 
 class Reliability(Record):
@@ -41,6 +45,17 @@ class Reliability(Record):
     """Failures that stop the job, per thousand node-days of nodes with eight accelerators."""
     process_fault_fraction: float = Field(default=0.5, ge=0, le=1)
     """Share of failures after which the node's memory is intact (DLRover reports about 75 %)."""
+    weibull_shape: float = Field(default=1.0, ge=0.3, le=5)
+    """Shape of the up-times in replays: 1 exponential, below 1 failures in clusters; the mean stays. Expected values are
+    those of 1, from which 0.5 to 1.5 change the goodput by 0.3 points at most."""
+    fails_during_restart: bool = False
+    """Whether something may fail on the way back too, which then begins anew."""
+    nodes_per_domain: int = Field(default=1, ge=1, le=10_000)
+    """Nodes that share a switch, rack or power feed and fail together with it."""
+    domain_failures_per_1000_domain_days: float = Field(default=0.0, ge=0, le=10_000)
+    """Failures of whole domains. No published rate is usable: 0 unless you know yours."""
+    planned_stops_per_1000_node_days: float = Field(default=0.0, ge=0, le=10_000)
+    """Announced interruptions, before which the job saves (Llama 3 405B: 47 in 54 days on 2,048 nodes, 0.42)."""
     repair_days: PositiveFloat = 3.0
     """Days until a failed node is back in the spare pool."""
     restart: Restart = Restart()

@@ -65,6 +65,11 @@ class RunTable(Table):
     makes_progress: Booleans
     """False where failures come faster than work can be saved: every time is infinite then."""
 
+    @property
+    def way_back_s(self) -> Floats:
+        """Time from failures to the next useful step."""
+        return self.restart_s
+
 
 def expected_run(job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable) -> RunTable:
     """Returns the expected run of each design."""
@@ -160,6 +165,18 @@ def _interval_s(plans: PlanTable, checkpoints: CheckpointTable, mtbf_s: Floats, 
 def first_start_s(job: Job) -> float:
     """Returns the time from the start of the run to its first useful step."""
     return job.reliability.restart.initialize_s + job.reliability.restart.warm_up_s
+
+
+def least_slowdown(job: Job) -> float:
+    """Returns a slow-down by stragglers that neither the expected run nor any limited quantile of it stays below.
+
+    A quantile from the median on is at least that of the stragglers alone.
+    """
+    reliability, limits = job.reliability, job.limits
+    is_quantile_limited = limits.deadline_probability is not None or limits.budget_probability is not None
+    if reliability.straggler_log_mean is None or not is_quantile_limited:
+        return reliability.straggler_slowdown
+    return min(reliability.straggler_slowdown, 1.0 + math.exp(reliability.straggler_log_mean))
 
 
 def mean_time_between_failures_s(job: Job, plans: PlanTable) -> Floats:

@@ -28,6 +28,8 @@ OBJECTIVE_METRICS = {
     Objective.COST: "cost_usd",
     Objective.ENERGY: "energy_j",
     Objective.CARBON: "carbon_kgco2e",
+    Objective.TIME_P95: "time_to_train_p95_s",
+    Objective.COST_P95: "cost_p95_usd",
 }
 """Names of the objectives' best values by generation, with their units."""
 

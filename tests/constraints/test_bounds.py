@@ -61,6 +61,16 @@ JOBS: Mapping[str, Job] = {
         workload={"model": "deepseek-v2-lite", "precisions": ["bf16", "fp8"]},
         search=KNOBS,
     ),
+    "limits to be kept surely": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        search=KNOBS,
+        limits={
+            "deadline_days": 1e6,
+            "budget_usd": 1e12,
+            "deadline_probability": 0.5,
+            "budget_probability": 0.95,
+        },
+    ),
     "long sequences, no stragglers": job_with(
         {**H100_RENTED, "num_gpus": WIDE},
         workload={"sequence_length": 65_536, "global_batch_size": 16},
@@ -91,7 +101,7 @@ def designs(name: str) -> tuple[Evaluation, np.ndarray]:
 def test_no_simulated_design_is_better_than_the_bound_of_its_layout(name: str) -> None:
     _, bounds = sample(name)
     result, layout = designs(name)
-    values = limited_quantities(result.plans, result.scores, result.outcomes)
+    values = limited_quantities(JOBS[name], result.plans, result.scores, result.outcomes)
     assert set(values) == set(LIMIT_NAMES)
     for limit in LIMIT_NAMES:
         assert (values[limit] >= getattr(bounds, limit)[layout]).all(), limit
@@ -107,7 +117,7 @@ def test_no_interval_between_saves_beats_the_bound(name: str, data: st.DataObjec
     interval_s = 10.0 ** data.draw(st.floats(0.0, 5.0))
     plans = replace(every_design.plans.take(rows), checkpoint_interval_s=np.full(len(rows), interval_s))
     result = evaluate(JOBS[name], plans)
-    values = limited_quantities(result.plans, result.scores, result.outcomes)
+    values = limited_quantities(JOBS[name], result.plans, result.scores, result.outcomes)
     for limit in LIMIT_NAMES:
         assert (values[limit] >= getattr(bounds, limit)[every_layout[rows]]).all(), limit
 
@@ -135,7 +145,7 @@ def test_power_is_exact_for_the_design_with_the_fewest_spares(name: str) -> None
 def test_a_design_that_fits_is_never_pruned(name: str, shares: list[float | None]) -> None:
     layouts, bounds = sample(name)
     result, layout = designs(name)
-    values = limited_quantities(result.plans, result.scores, result.outcomes)
+    values = limited_quantities(JOBS[name], result.plans, result.scores, result.outcomes)
     limits = {
         limit: float(np.quantile(values[limit], share, method="inverted_cdf"))  # the value of some design
         for limit, share in zip(LIMIT_NAMES, shares, strict=True)

@@ -36,7 +36,7 @@ def whole(name: str) -> tuple[Space, Evaluation, Mapping[str, Floats]]:
     """Every design of a job, simulated, with its limited quantities."""
     space = pruned_space(JOBS[name])
     result = evaluate(space.job, space.designs())
-    return space, result, limited_quantities(result.plans, result.scores, result.outcomes)
+    return space, result, limited_quantities(space.job, result.plans, result.scores, result.outcomes)
 
 
 ROUNDING = 1e-12

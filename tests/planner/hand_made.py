@@ -83,8 +83,9 @@ def recommended(num_front: int = 3) -> Recommendation:
         why=("It is the fastest of the front.",),
         uncertainty=Uncertainty(
             num_replays=400,
-            time_to_train_days=Spread(p10=30.8, p50=31.4, p90=33.0),
-            cost_usd=Spread(p10=1.8e6, p50=1.85e6, p90=1.9e6),
+            time_to_train_days=Spread(mean=31.6, p5=30.6, p50=31.4, p95=33.4),
+            cost_usd=Spread(mean=1.86e6, p5=1.79e6, p50=1.85e6, p95=1.92e6),
+            goodput_fraction=Spread(mean=0.9, p5=0.85, p50=0.9, p95=0.92),
             deadline_probability=0.97,
             step_time_error_fraction=0.08,
             step_time_bias_fraction=-0.02,

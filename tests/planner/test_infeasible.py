@@ -25,7 +25,7 @@ def every_design() -> tuple[Space, Mapping[str, Floats], Booleans]:
     """All designs of the job, simulated: their limited quantities, and which of them are possible."""
     space = pruned_space(JOB)
     result = evaluate(JOB, space.designs())
-    values = limited_quantities(result.plans, result.scores, result.outcomes)
+    values = limited_quantities(JOB, result.plans, result.scores, result.outcomes)
     return space, values, result.excess.is_possible
 
 

@@ -62,8 +62,9 @@ def test_the_spread_surrounds_the_expected_run(capsys: pytest.CaptureFixture[str
     assert found.spread is not None
     assert found.design is not None
     days = found.spread.time_to_train_days
-    assert days.p10 < days.p50 < days.p90
-    assert days.p10 < found.design.time_to_train_days < days.p90
+    assert days.p5 < days.p50 < days.p95
+    assert days.p5 < found.design.time_to_train_days < days.p95
+    assert days.mean == pytest.approx(found.design.time_to_train_days, rel=0.05)
     assert found.spread.deadline_probability is not None
     assert answer(capsys, AS_IT_WAS_RUN, "--seed", "1").spread != found.spread
 

@@ -1,0 +1,83 @@
+"""How far may the wall time of a run be from its mean? Quantiles of every design, without playing it.
+
+The wall time is the first start plus work that is slowed down by S and stretched by saves and failures:
+
+    T = start + A (1 + X) + s N,    X = e^(mu + sigma Z),  Z and N standard normal
+
+S = 1 + X is the slow-down of the job by stragglers, A the wall time of a run without them, and s^2 the variance of the
+time that failures take: a Poisson number n of losses L has variance n E[L^2]. Of a loss, the work that is done again is
+uniform between nothing and twice its mean, and the way back is lognormal. `simulator.run.replicate_runs` is the judge.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from simulator.job import Job
+from simulator.run import RunTable
+from simulator.table import Floats
+
+UNIFORM_SECOND_MOMENT = 4.0 / 3.0
+"""E[l^2] / E[l]^2 of a loss that is uniform from 0 to twice its mean."""
+_NUM_STRATA = 400
+"""Equally likely slow-downs over which the distribution is summed."""
+_NUM_HALVINGS = 50
+_NOISE_RATIOS = np.concatenate([[1e-9], np.geomspace(1e-4, 1e3, 57)])
+"""Values of s / A at which the quantile is tabulated; the rest is interpolated, beyond them it is that of noise alone."""
+
+
+def wall_time_quantile_s(job: Job, run: RunTable, probability: float) -> Floats:
+    """Returns the wall time that a run stays below with a probability, `(n,)`; infinite without progress.
+
+    Against replays of the event kernel it is within 2 % of the median, the 90th and the 95th percentile
+    (tests/simulator/test_run_spread.py).
+
+    Args:
+        job: the job, for its stragglers and restarts.
+        run: the expected runs.
+        probability: between 0 and 1, both left out.
+    """
+    assert 0.0 < probability < 1.0, "checked by the types of a job"
+    deviation_s = _failure_deviation_s(job, run)
+    ends = run.makes_progress
+    wall_s = np.where(ends, run.wall_time_s, 1.0)
+    reliability = job.reliability
+    if reliability.straggler_log_mean is None:
+        return np.where(ends, wall_s + ndtri(probability) * deviation_s, np.inf)
+    unhindered_s = (wall_s - run.initialization_s) / reliability.straggler_slowdown
+    table = _quantile_table(reliability.straggler_log_mean, reliability.straggler_log_deviation, probability)
+    above_noise = np.interp(deviation_s / unhindered_s, _NOISE_RATIOS, table)
+    quantile_s = run.initialization_s + unhindered_s * (1.0 + above_noise) + ndtri(probability) * deviation_s
+    return np.where(ends, np.maximum(quantile_s, run.initialization_s + run.productive_s), np.inf)
+
+
+def _failure_deviation_s(job: Job, run: RunTable) -> Floats:
+    """Standard deviation of the time that failures take, `(n,)`: sqrt(n E[L^2]); 0 without progress or failures."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        redone_s = run.lost_work_s / run.num_failures
+        way_back_s = run.way_back_s / run.num_failures
+        spread = math.exp(job.reliability.restart.log_deviation**2)
+        second_moment = (
+            UNIFORM_SECOND_MOMENT * redone_s**2 + 2.0 * redone_s * way_back_s + spread * way_back_s**2
+        )
+        variance = run.num_failures * second_moment
+    return np.sqrt(np.where(np.isfinite(variance), variance, 0.0))
+
+
+@lru_cache(maxsize=64)
+def _quantile_table(log_mean: float, log_deviation: float, probability: float) -> Floats:
+    """Quantile of X + r N less that of r N alone, for every r of `_NOISE_RATIOS`."""
+    strata = (np.arange(_NUM_STRATA) + 0.5) / _NUM_STRATA
+    slowness = np.exp(log_mean + log_deviation * ndtri(strata))
+    noise = _NOISE_RATIOS[:, None]
+    low = np.full(len(noise), slowness.min()) - 10.0 * _NOISE_RATIOS
+    high = np.full(len(noise), slowness.max()) + 10.0 * _NOISE_RATIOS
+    for _ in range(_NUM_HALVINGS):
+        middle = 0.5 * (low + high)
+        is_below = ndtr((middle[:, None] - slowness) / noise).mean(axis=1) < probability
+        low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
+    return np.asarray(0.5 * (low + high) - ndtri(probability) * _NOISE_RATIOS)
