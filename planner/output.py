@@ -74,7 +74,7 @@ def write_answer(answer: Recommendation, folder: Path, front_format: FrontFormat
     front_file = folder / f"{FRONT_FILE}.{front_format}"
     rows = [_front_row(design, answer) for design in answer.front]
     if front_format == "csv":
-        _write_csv(rows, front_file)
+        write_csv(rows, front_file)
     else:
         _write_parquet(rows, front_file)
     return [answer_file, front_file]
@@ -92,7 +92,8 @@ def _front_row(design: Design, answer: Recommendation) -> dict[str, object]:
     return figures | design.plan.model_dump(mode="json") | used
 
 
-def _write_csv(rows: list[dict[str, object]], path: Path) -> None:
+def write_csv(rows: list[dict[str, object]], path: Path) -> None:
+    """Writes rows with the names of the first one as the heading."""
     with path.open("w", newline="", encoding="utf-8") as file:
         names = list(rows[0]) if rows else list(FRONT_FIGURES)
         writer = csv.DictWriter(file, names, lineterminator="\n")

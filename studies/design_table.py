@@ -67,7 +67,9 @@ def metric_columns(evaluation: Evaluation) -> Columns:
     excess = {f"excess_{name}": column for name, column in evaluation.excess.columns().items()}
     return {
         "time_to_train_days": scores.time_to_train_s / DAY,
+        "time_to_train_p95_days": scores.time_to_train_p95_s / DAY,
         "cost_usd": scores.cost_usd,
+        "cost_p95_usd": scores.cost_p95_usd,
         "energy_kwh": scores.energy_j / JOULES_PER_KWH,
         "carbon_kgco2e": scores.carbon_kgco2e,
         "operational_kgco2e": scores.operational_kgco2e,

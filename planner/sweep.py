@@ -1,0 +1,153 @@
+"""How do cluster size, checkpoint scheme and interval change a job? A grid of designs, each simulated in full.
+
+For every combination of the axes and every size the layout of the shortest step is taken, and run under every scheme
+and interval. So the rows of one size differ only in how they save.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationError
+
+from constraints.evaluation import Evaluation, evaluate
+from constraints.lattice import cross_run_knobs, enumerate_layouts
+from planner.job_file import load_job, parse_job
+from planner.plain import plain_copy
+from planner.problems import Findings, shown
+from planner.yaml_text import read_document
+from simulator.errors import InputError, Problem
+from simulator.job import GpuRange, Job, Limits
+from simulator.offer_table import OfferTable
+from simulator.plan import CheckpointScheme, PlanTable
+from simulator.record import Record
+from simulator.simulate import layout_memory
+
+AUTO: Literal["auto"] = "auto"
+MOST_POINTS = 100_000
+"""Combinations of axes and sizes; each of them searches all its layouts, so that more would take days."""
+
+
+class Sweep(Record):
+    """A grid of designs around one job."""
+
+    name: str = Field(min_length=1, max_length=100)
+    """Name of the sweep in reports."""
+    job: str | dict[str, object]
+    """A job as in a job file, or the path of one, relative to this file. Its limits are not applied."""
+    axes: dict[str, tuple[object, ...]] = Field(default={})
+    """Fields of the job, written as for `--set`, and the values that each one takes."""
+    num_gpus: tuple[PositiveInt, ...] = Field(min_length=1)
+    """Sizes of the cluster; every offer is tried at every size."""
+    checkpoint_schemes: tuple[CheckpointScheme, ...] = Field(min_length=1)
+    """Checkpoint schemes."""
+    checkpoint_intervals_s: tuple[PositiveFloat | Literal["auto"], ...] = Field(default=(AUTO,), min_length=1)
+    """Training time between saves; `auto`: the one that loses least."""
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One combination of the axes on one size of cluster."""
+
+    axes: Mapping[str, object]
+    """Values of the axes by field."""
+    job: Job
+    """The job with these values, with every offer at this size."""
+    result: Evaluation | None
+    """One row per scheme and interval, in the sweep's order; none where no layout fits."""
+
+
+def load_sweep(path: str | Path) -> Sweep:
+    """Returns the sweep in a YAML, JSON or TOML file.
+
+    Raises:
+        InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
+    """
+    document = read_document(Path(path))
+    if not isinstance(document, Mapping):
+        rule = "must be a mapping with at least job, num_gpus and checkpoint_schemes"
+        raise InputError([Problem(path="", value="", rule=f"{shown(document)} {rule}")], str(path))
+    findings = Findings()
+    try:
+        return Sweep.model_validate(
+            {"name": Path(path).stem} | dict(plain_copy(document, findings)), strict=False
+        )
+    except ValidationError as error:
+        findings.add_validation(error)
+    raise InputError(findings.problems, str(path))
+
+
+def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
+    """Yields what becomes of every point, in the order of the axes, the sizes innermost.
+
+    Args:
+        sweep: the grid.
+        folder: where the path of a job file starts; left out: the current folder.
+
+    Raises:
+        InputError: the job, or a value of an axis, breaks rules; the grid is too large.
+    """
+    num_points = len(sweep.num_gpus) * int(np.prod([len(values) for values in sweep.axes.values()]))
+    if num_points > MOST_POINTS:
+        rule = f"must make at most {MOST_POINTS:,} points with num_gpus; take values out"
+        raise InputError([Problem(path="axes", value=f"{num_points:,} points", rule=rule)])
+    for values in product(*sweep.axes.values()):
+        axes = dict(zip(sweep.axes, values, strict=True))
+        job = _job(sweep, axes, folder or Path())
+        for num_gpus in sweep.num_gpus:
+            sized = _sized(job, num_gpus)
+            yield SweepPoint(axes=axes, job=sized, result=_evaluated(sized, sweep))
+
+
+def _job(sweep: Sweep, axes: Mapping[str, object], folder: Path) -> Job:
+    overrides = [f"{field}={value}" for field, value in axes.items()]
+    if isinstance(sweep.job, str):
+        job = load_job(folder / sweep.job, overrides)
+    else:
+        job = parse_job(sweep.job, name=sweep.name, folder=folder, source=sweep.name, overrides=overrides)
+    return job.model_copy(update={"limits": Limits()})
+
+
+def _sized(job: Job, num_gpus: int) -> Job:
+    only = GpuRange(min=num_gpus, max=num_gpus)
+    offers = tuple(offer.model_copy(update={"num_gpus": only}) for offer in job.offers)
+    return job.model_copy(update={"offers": offers})
+
+
+def _evaluated(job: Job, sweep: Sweep) -> Evaluation | None:
+    """The fastest layout of a size under every scheme and interval."""
+    layout = _fastest_layout(job)
+    if layout is None:
+        return None
+    knobs = list(product(sweep.checkpoint_schemes, sweep.checkpoint_intervals_s))
+    rows = layout.take(np.zeros(len(knobs), dtype=np.intp))
+    return evaluate(
+        job,
+        replace(
+            rows,
+            checkpoint_scheme=np.array([scheme.code for scheme, _ in knobs]),
+            checkpoint_interval_s=np.array(
+                [np.nan if interval == AUTO else float(interval) for _, interval in knobs]
+            ),
+        ),
+    )
+
+
+def _fastest_layout(job: Job) -> PlanTable | None:
+    """The layout of the shortest step of all that fit the memory, with sufficient spares, one row."""
+    search = job.search.model_copy(
+        update={"checkpoint_schemes": (CheckpointScheme.ASYNC,), "with_spares": (True,)}
+    )
+    job = job.model_copy(update={"search": search})
+    layouts = enumerate_layouts(job)
+    fits = layout_memory(job, layouts).peak_bytes <= OfferTable.from_job(job).memory_bytes[layouts.offer]
+    if not fits.any():
+        return None
+    designs = cross_run_knobs(job, layouts.take(fits))
+    steps = evaluate(job, designs).outcomes.steps.step_time_s
+    return designs.take(np.array([int(np.nanargmin(steps))]))

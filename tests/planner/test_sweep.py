@@ -1,0 +1,176 @@
+"""How do cluster size, checkpoint scheme and interval change a job? Tests of grids and of their command."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.cli import main
+from planner.sweep import Sweep, SweepPoint, load_sweep, run_sweep
+from planner.sweep_table import is_auto, sweep_rows
+from planner.sweep_view import best_by_scheme, number
+from simulator.errors import InputError
+
+JOB: dict[str, object] = {
+    "workload": {
+        "model": "llama-3.1-8b",
+        "tokens": 2e11,
+        "sequence_length": 8192,
+        "global_batch_size": 256,
+    },
+    "offers": [{"accelerator": "h100-sxm5-80gb", "num_gpus": 8, "rent_usd_per_gpu_hour": 2.0}],
+    "site": "us-iowa",
+    "search": {"micro_batch_sizes": [1], "tensor_parallel": [1, 2], "pipeline_parallel": [1, 2]},
+}
+
+
+def sweep_with(**fields: object) -> Sweep:
+    return Sweep.model_validate(
+        {
+            "name": "test",
+            "job": JOB,
+            "num_gpus": [16, 64],
+            "checkpoint_schemes": ["async", "in_memory_peer"],
+            "checkpoint_intervals_s": ["auto", 120, 3600],
+        }
+        | fields
+    )
+
+
+def points_of(sweep: Sweep) -> list[SweepPoint]:
+    return list(run_sweep(sweep))
+
+
+def test_every_scheme_and_interval_is_run_on_the_same_layout_of_a_size() -> None:
+    sweep = sweep_with()
+    rows = sweep_rows(sweep, points_of(sweep))
+    assert len(rows) == 2 * 2 * 3
+    for num_gpus in (16, 64):
+        here = [row for row in rows if row["num_gpus"] == num_gpus]
+        layouts = {(row["tensor_parallel"], row["pipeline_parallel"], row["step_time_s"]) for row in here}
+        assert len(here) == 6
+        assert len(layouts) == 1
+        assert [row["checkpoint_scheme"] for row in here] == ["async"] * 3 + ["in_memory_peer"] * 3
+        assert [row["checkpoint_interval_s"] for row in here] == ["auto", "120.0", "3600.0"] * 2
+
+
+def test_no_fixed_interval_beats_the_automatic_one() -> None:
+    sweep = sweep_with(checkpoint_intervals_s=["auto", 30, 60, 120, 300, 600, 1200, 2400, 7200])
+    for point in points_of(sweep):
+        assert point.result is not None
+        goodput = point.result.outcomes.run.goodput_fraction.reshape(2, -1)
+        assert (goodput[:, 0] >= goodput.max(axis=1) - 1e-4).all()
+
+
+def test_no_layout_of_a_size_is_faster_than_the_chosen_one() -> None:
+    narrow = sweep_with(job=JOB | {"search": {"micro_batch_sizes": [1], "tensor_parallel": [2]}})
+    for wide_point, narrow_point in zip(points_of(sweep_with()), points_of(narrow), strict=True):
+        assert wide_point.result is not None
+        assert narrow_point.result is not None
+        wide_s = wide_point.result.outcomes.steps.step_time_s[0]
+        assert wide_s <= narrow_point.result.outcomes.steps.step_time_s[0]
+
+
+def test_axes_are_fields_of_the_job() -> None:
+    sweep = sweep_with(
+        axes={"reliability": ["mature", "harsh"], "offers[0].rent_usd_per_gpu_hour": [1.0, 2.0]},
+        num_gpus=[16],
+        checkpoint_intervals_s=["auto"],
+    )
+    rows = [row for row in sweep_rows(sweep, points_of(sweep)) if row["checkpoint_scheme"] == "async"]
+    assert [(row["reliability"], row["offers[0].rent_usd_per_gpu_hour"]) for row in rows] == [
+        ("mature", 1.0),
+        ("mature", 2.0),
+        ("harsh", 1.0),
+        ("harsh", 2.0),
+    ]
+    assert number(rows[0], "goodput_fraction") > number(rows[2], "goodput_fraction")
+    assert number(rows[1], "cost_usd") == pytest.approx(2.0 * number(rows[0], "cost_usd"))
+
+
+def test_a_size_at_which_nothing_fits_has_no_rows() -> None:
+    sweep = sweep_with(axes={"workload.model": ["llama-3.1-405b"]}, num_gpus=[8])
+    points = points_of(sweep)
+    assert points[0].result is None
+    assert sweep_rows(sweep, points) == []
+
+
+def test_rows_agree_with_the_simulation_they_come_from() -> None:
+    sweep = sweep_with(checkpoint_intervals_s=["auto"], checkpoint_schemes=["async"])
+    points = points_of(sweep)
+    for row, point in zip(sweep_rows(sweep, points), points, strict=True):
+        assert point.result is not None
+        run = point.result.outcomes.run
+        assert is_auto(row)
+        assert number(row, "effective_tokens_per_s") == pytest.approx(2e11 / run.wall_time_s[0])
+        assert number(row, "effective_tokens_per_s") < number(row, "tokens_per_s")
+        assert number(row, "checkpoint_bytes_per_gpu") == pytest.approx(
+            14 * point.job.workload.model.num_parameters / point.result.plans.num_gpus[0]
+        )
+
+
+def test_the_best_row_of_a_scheme_has_its_largest_goodput() -> None:
+    sweep = sweep_with(num_gpus=[64])
+    rows = sweep_rows(sweep, points_of(sweep))
+    best = best_by_scheme(rows)
+    for scheme in ("async", "in_memory_peer"):
+        own = [number(row, "goodput_fraction") for row in rows if row["checkpoint_scheme"] == scheme]
+        assert number(best[scheme], "goodput_fraction") == np.max(own)
+
+
+def test_a_file_with_mistakes_names_all_of_them(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text("job: {}\nnum_gpus: [0]\ncheckpoint_schemes: [daily]\ncolour: red\n")
+    with pytest.raises(InputError) as caught:
+        load_sweep(file)
+    assert {problem.path for problem in caught.value.problems} == {
+        "num_gpus[0]",
+        "checkpoint_schemes[0]",
+        "colour",
+    }
+
+
+def test_a_grid_that_would_take_days_is_refused() -> None:
+    sweep = sweep_with(num_gpus=range(8, 8008, 8), axes={"workload.tokens": [*range(1, 200)]})
+    with pytest.raises(InputError, match=r"axes = 199,000 points: must make at most 100,000 points"):
+        next(run_sweep(sweep))
+
+
+def test_an_axis_that_is_no_field_of_the_job_is_named() -> None:
+    with pytest.raises(InputError, match=r"workload\.modle"):
+        points_of(sweep_with(axes={"workload.modle": ["llama-3.1-8b"]}))
+
+
+@pytest.fixture
+def sweep_file(tmp_path: Path) -> Path:
+    document = sweep_with(num_gpus=[16], checkpoint_intervals_s=["auto"]).model_dump(mode="json")
+    file = tmp_path / "small.json"
+    file.write_text(json.dumps(document))
+    return file
+
+
+def test_the_command_writes_what_it_shows(
+    sweep_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "rows.csv"
+    assert main(["sweep", str(sweep_file), "--output", str(output), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    with output.open(encoding="utf-8") as file:
+        written = list(csv.DictReader(file))
+    assert [float(row["goodput_fraction"]) for row in written] == [row["goodput_fraction"] for row in rows]
+    assert main(["sweep", str(sweep_file)]) == 0
+    assert f"{rows[0]['goodput_fraction'] * 100:.2f}" in capsys.readouterr().out
+
+
+def test_the_command_overwrites_nothing(
+    sweep_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "rows.csv"
+    output.write_text("mine")
+    assert main(["sweep", str(sweep_file), "--output", str(output)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert output.read_text() == "mine"
