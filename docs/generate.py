@@ -1,6 +1,6 @@
 """How are the pages kept true? References are written from the types, the README's results from real answers.
 
-python -m docs.generate            writes docs/job-file.md, answer.md, simulate.md and the marked parts of README.md
+python -m docs.generate            writes docs/job-file.md, sweep.md, answer.md, simulate.md and the marked parts of README.md
 python -m docs.generate --check    fails when a page on disk differs, and names it
 """
 
@@ -19,10 +19,12 @@ from pydantic.fields import FieldInfo
 from docs.answer_page import ANSWER_PAGE, SIMULATE_PAGE, answer_reference, models_in, simulate_reference
 from docs.readme import README, filled_readme
 from planner.job_schema import Form, form_of, known_fields
+from planner.sweep import Sweep
 from simulator.job import Job
 from simulator.record import Record
 
 PAGE = Path(__file__).with_name("job-file.md")
+SWEEP_PAGE = Path(__file__).with_name("sweep.md")
 INTRODUCTION = """\
 # The job file
 
@@ -41,6 +43,40 @@ unit in its name; fractions are 0..1; bytes, seconds, watts and dollars have no 
 
 This page is generated from the types: `python -m docs.generate`.
 """
+SWEEP_INTRODUCTION = """\
+# Sweeps: sizes, checkpoint schemes and intervals of one job
+
+`capplan sweep SWEEP.yaml` simulates every combination of a grid: the fields of the job that are named as axes, the sizes
+of the cluster, the checkpoint schemes and the intervals between saves. At each size the layout of the shortest step that
+fits the memory is taken, with spares that suffice for 99 of 100 failures, so that the rows of one size differ only in how
+they save. Limits of the job are not applied: a sweep shows what there is.
+
+```sh
+capplan sweep examples/studies/cluster-size-and-checkpointing.yaml --output rows.csv
+```
+
+The picture on the terminal shows for every size and scheme the largest goodput and the interval that reaches it;
+`--output` and `--json` hold every row: the layout, step and MFU, stall, commit time, bytes per GPU and interval of the
+saves, tokens per second with and without interruptions, time, energy, cost and carbon.
+[The study of cluster size](studies/cluster-size-and-checkpointing.md) is made from one.
+
+From Python:
+
+```python
+from planner.sweep import load_sweep, run_sweep
+from planner.sweep_table import sweep_rows
+
+sweep = load_sweep("examples/studies/cluster-size-and-checkpointing.yaml")
+rows = sweep_rows(sweep, run_sweep(sweep))
+```
+
+This page is generated from the types: `python -m docs.generate`.
+"""
+
+
+def sweep_reference() -> str:
+    """Returns the page on sweeps."""
+    return "\n".join([SWEEP_INTRODUCTION, _section(Sweep)])
 
 
 def job_file_reference() -> str:
@@ -94,7 +130,13 @@ def _words(annotation: object) -> str:
 
 
 _LONG_NUMBER = 1e6
-_WORDS: dict[object, str] = {int: "whole number", float: "number", str: "text", bool: "true or false"}
+_WORDS: dict[object, str] = {
+    object: "any value",
+    int: "whole number",
+    float: "number",
+    str: "text",
+    bool: "true or false",
+}
 _SIGNS = {"gt": "> {}", "ge": ">= {}", "lt": "< {}", "le": "<= {}"}
 
 
@@ -144,6 +186,7 @@ def main() -> int:
     is_check = parser.parse_args().check
     pages = {
         PAGE: job_file_reference(),
+        SWEEP_PAGE: sweep_reference(),
         ANSWER_PAGE: answer_reference(),
         SIMULATE_PAGE: simulate_reference(),
         README: filled_readme(),

@@ -33,9 +33,9 @@ def filled_readme() -> str:
     tight = _text(recommend(load_job(JOB, ["limits.budget_usd=1.6e6"]), tracking=False))
     shown = [section for section in _sections(answer) if section.startswith(SHOWN_SECTIONS)]
     conflict = [section for section in _sections(tight) if not section.startswith(("What kept", "Mind"))]
-    text = _replaced(text, "answer", _block(shown))
-    text = _replaced(text, "infeasible", _block(conflict))
-    return _replaced(text, "accuracy", _accuracy_table())
+    text = replaced(text, "answer", _block(shown))
+    text = replaced(text, "infeasible", _block(conflict))
+    return replaced(text, "accuracy", _accuracy_table())
 
 
 def _text(answer: Recommendation) -> str:
@@ -64,7 +64,8 @@ def _accuracy_table() -> str:
     return "\n".join(lines)
 
 
-def _replaced(text: str, name: str, body: str) -> str:
+def replaced(text: str, name: str, body: str) -> str:
+    """Returns a page with the part between `<!-- name -->` and `<!-- end -->` written anew."""
     start, end = f"<!-- {name} -->", "<!-- end -->"
     head, _, rest = text.partition(start)
     _, _, tail = rest.partition(end)

@@ -36,8 +36,8 @@ MOST_POINTS = 100_000
 class Sweep(Record):
     """A grid of designs around one job."""
 
-    name: str = Field(min_length=1, max_length=100)
-    """Name of the sweep in reports."""
+    name: str = Field(default="sweep", min_length=1, max_length=100)
+    """Name of the sweep in reports; a file without one lends its own name."""
     job: str | dict[str, object]
     """A job as in a job file, or the path of one, relative to this file. Its limits are not applied."""
     axes: dict[str, tuple[object, ...]] = Field(default={})

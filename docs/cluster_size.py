@@ -1,0 +1,294 @@
+"""What does the shipped study of cluster size and checkpointing say? Its page's tables and figures, from one sweep.
+
+python -m docs.cluster_size     writes the table of all designs, the figures, and the marked parts of the page
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from docs.readme import replaced
+from planner.sweep import AUTO, Sweep, load_sweep, run_sweep
+from planner.sweep_table import Row, is_auto, sweep_rows, write_rows
+from planner.sweep_view import best_by_scheme, number
+from simulator.units import GIGA, JOULES_PER_KWH, JOULES_PER_MWH, MINUTE
+
+ROOT = Path(__file__).parents[1]
+SWEEP = ROOT / "examples" / "studies" / "cluster-size-and-checkpointing.yaml"
+PAGE = ROOT / "docs" / "studies" / "cluster-size-and-checkpointing.md"
+MODEL = "workload.model"
+ASYNC, ASSISTED, PEER, SYNC = "async", "gradient_assisted", "in_memory_peer", "sync"
+COLORS = {ASYNC: "#1f77b4", ASSISTED: "#d62728", PEER: "#2ca02c", SYNC: "#7f7f7f"}
+WORTH_IT_FRACTION = 1e-3
+"""Share of the cost of a run below which a gain is called none; far below what two runs differ by."""
+MWH_PER_KWH = JOULES_PER_KWH / JOULES_PER_MWH
+
+
+def filled_page(rows: Sequence[Row]) -> str:
+    """Returns the page with its marked parts written anew."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name, body in {
+        "sizes": _sizes(rows),
+        "doubling": _doubling(rows),
+        "schemes": _schemes(rows),
+        "intervals": _intervals(rows),
+        "worth": _worth(rows),
+        "stops": _stops_paying(rows),
+    }.items():
+        text = replaced(text, name, body)
+    return text
+
+
+def all_rows() -> list[Row]:
+    """Returns every design of the study."""
+    sweep: Sweep = load_sweep(SWEEP)
+    return sweep_rows(sweep, run_sweep(sweep, SWEEP.parent))
+
+
+def _models(rows: Iterable[Row]) -> list[str]:
+    return list(dict.fromkeys(str(row[MODEL]) for row in rows))
+
+
+def _sizes_of(rows: Iterable[Row]) -> list[int]:
+    return sorted({int(number(row, "num_gpus")) for row in rows})
+
+
+def _at(rows: Sequence[Row], model: str, size: int, *, only_auto: bool = True) -> dict[str, Row]:
+    """The best design of every scheme for a model and a size; at the interval that loses least, if so wanted."""
+    return best_by_scheme(
+        [r for r in rows if r[MODEL] == model and r["num_gpus"] == size and (is_auto(r) or not only_auto)]
+    )
+
+
+def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heading, ["---", *["---:"] * (len(heading) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _layout(row: Row) -> str:
+    names = ("tensor_parallel", "pipeline_parallel", "virtual_pipeline", "data_parallel")
+    t, p, v, d = (int(number(row, name)) for name in names)
+    chunks = f" (VPP {v})" if v > 1 else ""
+    extras = f"; {row['recompute']} recompute" if row["recompute"] != "none" else ""
+    return f"TP {t} PP {p}{chunks} DP {d}; ZeRO-{int(number(row, 'zero_stage'))}{extras}"
+
+
+def _sizes(rows: Sequence[Row]) -> str:
+    lines = []
+    for model in _models(rows):
+        for size in _sizes_of(rows):
+            row = _at(rows, model, size)[ASYNC]
+            lines.append(
+                (
+                    f"{model}, {size:,}",
+                    _layout(row),
+                    f"{number(row, 'step_time_s'):.4g}",
+                    f"{number(row, 'mfu_fraction'):.1%}",
+                    f"{number(row, 'goodput_fraction'):.2%}",
+                    f"{number(row, 'time_to_train_days'):.3g}",
+                    f"{number(row, 'energy_kwh') * MWH_PER_KWH:,.0f}",
+                    f"{number(row, 'cost_usd') / 1e6:.3g}",
+                    f"{number(row, 'carbon_kgco2e') / 1e3:,.0f}",
+                )
+            )
+    heading = (
+        "model, GPUs", "fastest layout", "step (s)", "MFU", "goodput", "days", "MWh", "million $", "t CO2e",
+    )  # fmt: skip
+    return _table(heading, lines)
+
+
+def _doubling(rows: Sequence[Row]) -> str:
+    """What the second half of every cluster adds to the tokens per second."""
+    sizes = _sizes_of(rows)
+    lines = []
+    for small, large in itertools.pairwise(sizes):
+        cells = [f"{small:,} to {large:,}"]
+        for model in _models(rows):
+            before, after = _at(rows, model, small)[ASYNC], _at(rows, model, large)[ASYNC]
+            cells += [
+                f"{number(after, figure) / number(before, figure) - 1.0:.1%}"
+                for figure in ("tokens_per_s", "effective_tokens_per_s")
+            ]
+        lines.append(cells)
+    heads = [f"{model}: {what}" for model in _models(rows) for what in ("throughput", "with the whole run")]
+    return _table(["GPUs", *heads], lines)
+
+
+def _schemes(rows: Sequence[Row]) -> str:
+    lines = []
+    schemes = list(COLORS)
+    for model in _models(rows):
+        for size in _sizes_of(rows):
+            best = _at(rows, model, size)
+            cells = [
+                f"{number(best[s], 'goodput_fraction'):.2%}, {number(best[s], 'used_interval_s') / MINUTE:.1f}"
+                for s in schemes
+            ]
+            per_gpu = number(best[ASYNC], "checkpoint_bytes_per_gpu") / GIGA
+            lines.append((f"{model}, {size:,}", f"{per_gpu:.2f}", *cells))
+    return _table(("model, GPUs", "GB per GPU", *(f"`{scheme}`" for scheme in schemes)), lines)
+
+
+def _intervals(rows: Sequence[Row]) -> str:
+    """Goodput at fixed intervals, on the largest cluster."""
+    size = _sizes_of(rows)[-1]
+    asked = list(dict.fromkeys(str(row["checkpoint_interval_s"]) for row in rows))
+    lines = []
+    for model in _models(rows):
+        for scheme in COLORS:
+            found = {
+                str(r["checkpoint_interval_s"]): r
+                for r in rows
+                if (r[MODEL], r["num_gpus"], r["checkpoint_scheme"]) == (model, size, scheme)
+            }
+            lines.append(
+                (f"{model}, `{scheme}`", *(f"{number(found[a], 'goodput_fraction'):.2%}" for a in asked))
+            )
+    words = [a if a == AUTO else f"{float(a):,.0f} s" for a in asked]
+    return _table((f"at {size:,} GPUs", *words), lines)
+
+
+def _worth(rows: Sequence[Row]) -> str:
+    """What gradient-assisted saves are worth against asynchronous ones, each at its best interval."""
+    lines = []
+    for model in _models(rows):
+        for size in _sizes_of(rows):
+            best = _at(rows, model, size)
+            plain, assisted = best[ASYNC], best[ASSISTED]
+            saved_mwh = (number(plain, "energy_kwh") - number(assisted, "energy_kwh")) * MWH_PER_KWH
+            saved_usd = number(plain, "cost_usd") - number(assisted, "cost_usd")
+            lines.append(
+                (
+                    f"{model}, {size:,}",
+                    f"{number(plain, 'checkpoint_bytes_per_gpu') / GIGA:.2f}",
+                    f"{number(plain, 'stall_s'):.2f}",
+                    f"{number(assisted, 'stall_s'):.2f}",
+                    f"{number(assisted, 'goodput_fraction') - number(plain, 'goodput_fraction'):+.3%}",
+                    f"{saved_mwh:+.1f}",
+                    f"{saved_usd:+,.0f}",
+                    f"{saved_usd / number(plain, 'cost_usd'):+.2%}",
+                )
+            )
+    heading = (
+        "model, GPUs", "GB per GPU", "stall async (s)", "stall assisted (s)", "goodput", "MWh saved", "$ saved",
+        "share of cost",
+    )  # fmt: skip
+    return _table(heading, lines)
+
+
+def _stops_paying(rows: Sequence[Row]) -> str:
+    """Least bytes per GPU at which gradient-assisted saves still pay."""
+    pays = [
+        (number(best[ASYNC], "checkpoint_bytes_per_gpu") / GIGA, model, size)
+        for model in _models(rows)
+        for size in _sizes_of(rows)
+        for best in [_at(rows, model, size)]
+        if number(best[ASYNC], "cost_usd") - number(best[ASSISTED], "cost_usd")
+        > WORTH_IT_FRACTION * number(best[ASYNC], "cost_usd")
+    ]
+    if not pays:
+        return f"At no size of this study do they save as much as {WORTH_IT_FRACTION:.1%} of the cost of the run."
+    least, model, size = min(pays)
+    return (
+        f"They save more than {WORTH_IT_FRACTION:.1%} of the cost of the run down to {least:.2f} GB of saved state per "
+        f"GPU ({model} on {size:,} GPUs) and at no size below that."
+    )
+
+
+def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
+    """Draws the figures of the page and returns their files; the same rows give the same bytes."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams.update({"svg.hashsalt": "capplan", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3})
+    return [_draw_sizes(rows, folder), _draw_intervals(rows, folder), _draw_worth(rows, folder)]
+
+
+def _draw_sizes(rows: Sequence[Row], folder: Path) -> Path:
+    from matplotlib import pyplot as plt
+
+    models, sizes = _models(rows), _sizes_of(rows)
+    figure, axes = plt.subplots(1, 2, figsize=(9.0, 3.6), layout="constrained")
+    for model, style in zip(models, ("-", "--"), strict=False):
+        first = number(_at(rows, model, sizes[0])[ASYNC], "effective_tokens_per_s") / sizes[0]
+        for scheme, color in COLORS.items():
+            rates = [number(_at(rows, model, size)[scheme], "effective_tokens_per_s") for size in sizes]
+            share = [rate / size / first for rate, size in zip(rates, sizes, strict=True)]
+            label = f"{model}, {scheme}"
+            axes[0].plot(sizes, share, style, color=color, marker="o", markersize=3, label=label)
+            goodput = [number(_at(rows, model, size)[scheme], "goodput_fraction") for size in sizes]
+            axes[1].plot(sizes, goodput, style, color=color, marker="o", markersize=3)
+    for axis, title in zip(axes, ("Tokens per second and GPU, first size = 1", "Goodput"), strict=True):
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=45)
+        axis.set_xlabel("GPUs")
+        axis.set_title(title, fontsize=9)
+    axes[0].legend(fontsize=7)
+    return _saved(figure, folder / "cluster-size.svg")
+
+
+def _draw_intervals(rows: Sequence[Row], folder: Path) -> Path:
+    from matplotlib import pyplot as plt
+
+    models, size = _models(rows), _sizes_of(rows)[-1]
+    figure, axes = plt.subplots(1, len(models), figsize=(9.0, 3.4), layout="constrained", sharey=True)
+    for axis, model in zip(axes, models, strict=True):
+        for scheme, color in COLORS.items():
+            found = sorted(
+                (number(r, "used_interval_s") / MINUTE, number(r, "goodput_fraction"))
+                for r in rows
+                if (r[MODEL], r["num_gpus"], r["checkpoint_scheme"]) == (model, size, scheme)
+            )
+            axis.plot(*zip(*found, strict=True), color=color, marker="o", markersize=3, label=scheme)
+        axis.set_xscale("log")
+        axis.set_xlabel("minutes of training between saves")
+        axis.set_title(f"{model} on {size:,} GPUs", fontsize=9)
+    axes[0].set_ylabel("goodput")
+    axes[0].legend(fontsize=7)
+    return _saved(figure, folder / "interval.svg")
+
+
+def _draw_worth(rows: Sequence[Row], folder: Path) -> Path:
+    from matplotlib import pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(5.5, 3.4), layout="constrained")
+    for model, marker in zip(_models(rows), ("o", "s"), strict=False):
+        found = []
+        for size in _sizes_of(rows):
+            best = _at(rows, model, size)
+            plain = best[ASYNC]
+            gain = number(plain, "cost_usd") / number(best[ASSISTED], "cost_usd") - 1.0
+            found.append((number(plain, "checkpoint_bytes_per_gpu") / GIGA, 100.0 * gain))
+        axis.plot(*zip(*found, strict=True), marker=marker, markersize=4, label=model)
+    axis.axhline(100.0 * WORTH_IT_FRACTION, color="grey", linestyle=":")
+    axis.set_xscale("log")
+    axis.set_xlabel("saved state per GPU (GB)")
+    axis.set_ylabel("cost saved against asynchronous saves (%)")
+    axis.legend(fontsize=7)
+    return _saved(figure, folder / "gradient-assisted.svg")
+
+
+def _saved(figure: object, path: Path) -> Path:
+    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
+
+    assert isinstance(figure, Figure)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+    return path
+
+
+def main() -> int:
+    """Writes table, figures and page."""
+    rows = all_rows()
+    write_rows(rows, PAGE.with_suffix(".csv"))
+    draw(rows, PAGE.parent)
+    PAGE.write_text(filled_page(rows), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
