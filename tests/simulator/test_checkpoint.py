@@ -39,6 +39,13 @@ def with_storage(job: Job, **rates: float) -> Job:
 
 
 JOB = job_of(training("llama-3.1-70b"))
+FIRST_FIVE = (
+    CheckpointScheme.NONE,
+    CheckpointScheme.SYNC_SHARDED,
+    CheckpointScheme.ASYNC,
+    CheckpointScheme.IN_MEMORY_PEER,
+    CheckpointScheme.GRADIENT_ASSISTED,
+)
 
 
 class TestPublishedSaves:
@@ -95,7 +102,7 @@ class TestSchemes:
         gpu_bytes = 14 * 70_553_706_496 / 64
         slow = costs_of(JOB, plan_of(data=64, scheme=CheckpointScheme.IN_MEMORY_PEER), step_s=0.1)
         assert slow.commit_s == pytest.approx(gpu_bytes / 50e9 + gpu_bytes / 25e9)
-        assert slow.load_s == pytest.approx(gpu_bytes / 50e9)
+        assert slow.fast_load_s == pytest.approx(gpu_bytes / 50e9)
 
     def test_nothing_is_saved_without_a_scheme(self) -> None:
         none = by_scheme(JOB)[CheckpointScheme.NONE]
@@ -107,7 +114,7 @@ class TestSchemes:
     def test_host_memory_holds_the_saves_under_way(self) -> None:
         costs = by_scheme(JOB)
         node_bytes = 14 * 70_553_706_496 / 8
-        copies = {scheme: table.host_memory_bytes[0] / node_bytes for scheme, table in costs.items()}
+        copies = {scheme: costs[scheme].host_memory_bytes[0] / node_bytes for scheme in FIRST_FIVE}
         assert copies == {
             CheckpointScheme.NONE: 0,
             CheckpointScheme.SYNC_SHARDED: pytest.approx(1),
@@ -135,7 +142,10 @@ class TestSchemes:
         together, alone = costs_of(JOB, *plans), [costs_of(JOB, plan) for plan in plans]
         assert together.columns().keys() == CheckpointTable.concatenate(alone).columns().keys()
         for name in CheckpointTable.names():
-            assert (getattr(together, name) == getattr(CheckpointTable.concatenate(alone), name)).all()
+            # To the last bit, and NaN where there is no live replica.
+            np.testing.assert_array_equal(
+                getattr(together, name), getattr(CheckpointTable.concatenate(alone), name)
+            )
 
 
 class TestGradientAssistance:
