@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 
 import numpy as np
 
@@ -47,8 +48,8 @@ def _exposed_s(saves: Saves, copy_s: Floats) -> Floats:
     if options.gradient_variant is GradientVariant.BASE:
         return np.asarray(late_s + gradient_s * ((window - 1) / 2.0))
     hidden_s = designs.optimizer_s + overlap_s / 3.0
-    exposed = [np.maximum(0.0, i / window * gradient_s - hidden_s) for i in range(1, window)]
-    return total([late_s, *exposed])
+    exposed = (np.maximum(0.0, i / window * gradient_s - hidden_s) for i in range(1, window))
+    return total(chain([late_s], exposed))
 
 
 def gradient_replica(saves: Saves) -> Costs:

@@ -73,7 +73,7 @@ class Checkpointing(Record):
 
     peer_stall_s: float = Field(default=0.04, ge=0)
     """Blocking time of a save to the memory of peers (ByteRobust, arXiv 2509.16293, 70B on 2,048 GPUs)."""
-    peer_copies: int = Field(default=2, ge=2, le=1000)
+    peer_copies: int = Field(default=2, ge=2, le=64)
     """Nodes that hold every shard, its own one included (Gemini, SOSP 2023)."""
     peer_placement: PeerPlacement = PeerPlacement.GROUP
     """Which nodes hold the copies."""
@@ -112,7 +112,7 @@ class Checkpointing(Record):
     """Network bandwidth of one of them (100 Gbit/s, as FlowCheck's, EuroSys 2025)."""
     server_memory_bytes: PositiveFloat = 300e9
     """Main memory of one of them (FlowCheck: at least 300 GB)."""
-    server_lag_steps: float = Field(default=0.0, ge=0, le=1e6)
+    server_lag_steps: float = Field(default=0.0, ge=0, le=999)
     """Steps by which the servers may trail training."""
 
     just_in_time_s: PositiveFloat | None = None
