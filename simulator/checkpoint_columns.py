@@ -34,31 +34,44 @@ class IntervalReason(Choice):
 def blocking(saves: Saves, sizes: SaveSizes) -> Costs:
     """Training stops for copy and write; the file system outlasts every failure."""
     return {
+        **_on_file_system(saves, sizes),
+        **shortest_interval(saves, 0.0),
         "stall_s": saves.options.fixed_stall_s + sizes.copy_s + sizes.store_s,
+        "host_memory_bytes": sizes.node_bytes,
+    }
+
+
+def in_background(saves: Saves, sizes: SaveSizes) -> Costs:
+    """Training stops for the copy to host memory, from where it is written on; when it is there, `committed` says."""
+    slots = saves.options.slots
+    return {
+        **_on_file_system(saves, sizes),
+        "stall_s": saves.options.fixed_stall_s + sizes.copy_s,
+        "tax_fraction": saves.options.write_tax_fraction,
+        "slots": slots,
+        "host_memory_bytes": (1.0 + slots) * sizes.node_bytes,
+    }
+
+
+def _on_file_system(saves: Saves, sizes: SaveSizes) -> Costs:
+    return {
+        **survives(process=1.0, node=1.0, domain=1.0),
         "fast_load_s": sizes.read_s,
         "durable_load_s": sizes.read_s,
-        "host_memory_bytes": sizes.node_bytes,
         "bytes_per_save": sizes.total_bytes,
         "network_bytes_per_save": sizes.total_bytes,
         "storage_bytes": saves.options.kept_saves * sizes.total_bytes,
         "save_energy_j": saves.options.transfer_j_per_byte * sizes.total_bytes,
-        **shortest_interval(saves, 0.0),
-        **survives(process=1.0, node=1.0, domain=1.0),
     }
 
 
-def in_background(saves: Saves, sizes: SaveSizes, commit_s: Floats) -> Costs:
-    """Training stops for the copy to host memory; writing takes `commit_s` in one of the slots."""
-    slots = saves.options.slots
+def committed(saves: Saves, commit_s: Floats, *, slots: int, window_s: Floats | float = 0.0) -> Costs:
+    """Saves have one place to go, where they are `commit_s` after the stall; until then they hold a slot."""
     return {
-        **blocking(saves, sizes),
-        **shortest_interval(saves, commit_s / slots),
-        "stall_s": saves.options.fixed_stall_s + sizes.copy_s,
+        **shortest_interval(saves, commit_s / slots, window_s),
         "commit_s": commit_s,
         "durable_commit_s": commit_s,
-        "tax_fraction": saves.options.write_tax_fraction,
         "slots": slots,
-        "host_memory_bytes": (1.0 + slots) * sizes.node_bytes,
     }
 
 
@@ -76,7 +89,7 @@ def two_levels(
     Args:
         saves: the designs.
         commit_s: from the end of the stall to the commit on the fast level, `(n,)`.
-        durable_commit_s: from there to the commit on the file system, `(n,)`.
+        durable_commit_s: from the end of the stall to the commit on the file system, `(n,)`.
         slots: saves under way at once.
         moved_bytes: what a save sends over the network besides.
         durable_bytes: what goes to the file system, `(n,)`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.checkpoint_columns import Costs, blocking, in_background, survives
+from simulator.checkpoint_columns import Costs, blocking, committed, in_background, survives
 from simulator.checkpoint_sizes import Saves
 
 
@@ -27,7 +27,8 @@ def asynchronous(saves: Saves) -> Costs:
     """Written in the background; host memory still has the state after a fault of a process (DLRover)."""
     sizes = saves.sizes()
     return {
-        **in_background(saves, sizes, sizes.store_s),
+        **in_background(saves, sizes),
+        **committed(saves, sizes.store_s, slots=saves.options.slots),
         **survives(process=1.0),
         "fast_load_s": sizes.copy_s,
     }
@@ -42,7 +43,8 @@ def lazy(saves: Saves) -> Costs:
     copy_s = options.fixed_stall_s + sizes.copy_s
     stall_s = np.maximum(0.0, copy_s - saves.designs.overlap_s)
     return {
-        **in_background(saves, sizes, copy_s - stall_s + sizes.store_s),
+        **in_background(saves, sizes),
+        **committed(saves, copy_s - stall_s + sizes.store_s, slots=options.slots),
         "stall_s": stall_s,
         "host_memory_bytes": options.slots * sizes.node_bytes,
     }
@@ -61,7 +63,8 @@ def differential(saves: Saves) -> Costs:
     load_s = (1.0 + replayed) * sizes.read_s + replayed * sizes.node_bytes / options.replay_bytes_per_s
     saved_bytes = share * sizes.total_bytes
     return {
-        **in_background(saves, sizes, share * sizes.store_s),
+        **in_background(saves, sizes),
+        **committed(saves, share * sizes.store_s, slots=options.slots),
         "stall_s": options.fixed_stall_s + share * sizes.copy_s,
         "fast_load_s": load_s,
         "durable_load_s": load_s,

@@ -7,7 +7,7 @@ from itertools import chain
 
 import numpy as np
 
-from simulator.checkpoint_columns import Costs, in_background, shortest_interval, survives, two_levels, whole
+from simulator.checkpoint_columns import Costs, committed, in_background, survives, two_levels, whole
 from simulator.checkpoint_sizes import Saves
 from simulator.checkpointing import GradientVariant
 from simulator.table import Floats, Integers, total
@@ -24,10 +24,9 @@ def gradient_assisted(saves: Saves) -> Costs:
     share = options.gradient_bytes / options.bytes_per_parameter
     moved_j = options.transfer_j_per_byte * sizes.total_bytes
     return {
-        **in_background(saves, sizes, commit_s),
-        **shortest_interval(saves, commit_s, options.window_steps * designs.step_time_s),
+        **in_background(saves, sizes),
+        **committed(saves, commit_s, slots=1, window_s=options.window_steps * designs.step_time_s),
         "stall_s": options.fixed_stall_s + _exposed_s(saves, sizes.copy_s),
-        "slots": 1,
         "host_memory_bytes": (2.0 + share) * sizes.node_bytes,
         "save_energy_j": moved_j + replay_s * designs.host_power_w * designs.num_nodes,
     }

@@ -15,7 +15,7 @@ def local_nvme(saves: Saves) -> Costs:
     sizes, options = saves.sizes(), saves.options
     commit_s = sizes.node_bytes / options.nvme_write_bytes_per_s
     return {
-        **in_background(saves, sizes, commit_s),
+        **in_background(saves, sizes),
         **two_levels(
             saves,
             commit_s=commit_s,
@@ -39,7 +39,7 @@ def in_memory_peer(saves: Saves) -> Costs:
     commit_s = np.maximum(designs.step_time_s, sizes.copy_s + send_s / idle)
     durable_commit_s = np.maximum(commit_s, sizes.copy_s + sizes.store_s)
     return {
-        **in_background(saves, sizes, commit_s),
+        **in_background(saves, sizes),
         **_with_peers(saves, sizes, commit_s, durable_commit_s, slots=1),
         "stall_s": options.peer_stall_s + np.maximum(0.0, send_s - idle * designs.step_time_s),
         "host_memory_bytes": 2.0 * options.peer_copies * sizes.node_bytes,
@@ -54,7 +54,7 @@ def tiered(saves: Saves) -> Costs:
     commit_s = np.maximum(write_s, _send_s(saves, sizes) / options.idle_network_fraction)
     read_s = sizes.node_bytes / options.nvme_read_bytes_per_s
     return {
-        **in_background(saves, sizes, commit_s),
+        **in_background(saves, sizes),
         **_with_peers(saves, sizes, commit_s, commit_s + sizes.store_s, slots=options.slots),
         "fast_load_s": np.maximum(read_s, sizes.gpu_bytes / saves.designs.network_bytes_per_s),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from simulator.checkpoint import CheckpointTable, checkpoint_costs
 from simulator.checkpointing import Checkpointing
 from simulator.hardware import Storage
@@ -20,8 +22,8 @@ def costs_of(
     """Returns what saves of some plans cost, all with the same step."""
     table = table_of(*plans)
     offers = OfferTable.from_job(job).take(table.offer)
-    steps_s = table.num_gpus * 0.0 + step_s
-    return checkpoint_costs(job, table, offers, steps_s, table.num_gpus * 0.0 + optimizer_s)
+    rows = np.ones(len(table))
+    return checkpoint_costs(job, table, offers, step_s * rows, optimizer_s * rows)
 
 
 def costs_on_64(

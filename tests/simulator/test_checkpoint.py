@@ -7,35 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.checkpoint import CheckpointTable, checkpoint_costs
-from simulator.hardware import Storage
+from simulator.checkpoint import CheckpointTable
 from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.plan import CheckpointScheme, Plan
-from tests.simulator.builders import A100, job_of, plan_of, rented, table_of, training
-
-STEP_S, OPTIMIZER_S = 10.0, 0.1
-
-
-def costs_of(
-    job: Job, *plans: Plan, step_s: float = STEP_S, optimizer_s: float = OPTIMIZER_S
-) -> CheckpointTable:
-    table = table_of(*plans)
-    rows = np.ones(len(table))
-    return checkpoint_costs(
-        job, table, OfferTable.from_job(job).take(table.offer), step_s * rows, optimizer_s * rows
-    )
+from simulator.plan import CheckpointScheme
+from tests.simulator.builders import A100, job_of, plan_of, rented, training
+from tests.simulator.checkpoint_jobs import STEP_S, costs_of, with_storage
 
 
 def by_scheme(job: Job) -> dict[CheckpointScheme, CheckpointTable]:
     """All schemes on 64 replicas."""
     return {scheme: costs_of(job, plan_of(data=64, scheme=scheme)) for scheme in CheckpointScheme}
-
-
-def with_storage(job: Job, **rates: float) -> Job:
-    """A store whose nodes are no bottleneck unless said."""
-    fast = {"write_bytes_per_s_per_node": 1e12, "read_bytes_per_s_per_node": 1e12}
-    return job.model_copy(update={"storage": Storage.model_validate(fast | rates)})
 
 
 JOB = job_of(training("llama-3.1-70b"))

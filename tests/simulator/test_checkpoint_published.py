@@ -11,7 +11,6 @@ from simulator.job import Job
 from simulator.plan import CheckpointScheme
 from simulator.run_columns import BackPressure
 from simulator.run_events import expected_goodput, optimal_interval_s
-from simulator.table import Floats
 from tests.simulator.builders import A100, gpt, job_of, plan_of, rented, training
 from tests.simulator.checkpoint_jobs import costs_of, saving, with_node, with_storage
 
@@ -19,21 +18,28 @@ LONG_S = 1e9
 """A run so long that its start and its end do not count."""
 
 
-def goodput(
-    costs: CheckpointTable, *, mtbf_s: float, restart_s: float, interval_s: Floats | None = None
-) -> float:
-    """Goodput of long runs; without an interval at the best one."""
-    columns = {
-        "mtbf_s": mtbf_s,
-        "stall_s": costs.stall_s,
-        "commit_s": costs.commit_s,
-        "tax_fraction": costs.tax_fraction,
-        "slots": costs.slots,
-        "restart_s": restart_s,
-    }
-    best_s = optimal_interval_s(**columns, minimum_interval_s=costs.minimum_interval_s)
-    chosen_s = best_s if interval_s is None else interval_s
-    result = expected_goodput(**columns, work_s=LONG_S, interval_s=chosen_s, policy=BackPressure.SKIP)
+def goodput(costs: CheckpointTable, *, mtbf_s: float, restart_s: float) -> float:
+    """Goodput of long runs at the best interval."""
+    interval_s = optimal_interval_s(
+        mtbf_s=mtbf_s,
+        stall_s=costs.stall_s,
+        commit_s=costs.commit_s,
+        tax_fraction=costs.tax_fraction,
+        slots=costs.slots,
+        restart_s=restart_s,
+        minimum_interval_s=costs.minimum_interval_s,
+    )
+    result = expected_goodput(
+        work_s=LONG_S,
+        mtbf_s=mtbf_s,
+        interval_s=interval_s,
+        stall_s=costs.stall_s,
+        commit_s=costs.commit_s,
+        tax_fraction=costs.tax_fraction,
+        slots=costs.slots,
+        policy=BackPressure.SKIP,
+        restart_s=restart_s,
+    )
     return float(result[0])
 
 

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.checkpoint import DEFAULTS, SCHEMES, CheckpointTable, IntervalReason, chosen_interval_s
+from simulator.checkpoint_sizes import Designs, Saves
 from simulator.checkpointing import Checkpointing, SavePolicy
+from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme
 from simulator.run_columns import BackPressure
 from tests.simulator import checkpoint_jobs as jobs
@@ -34,7 +36,7 @@ def reason(table: CheckpointTable) -> IntervalReason:
 
 
 def survivals(table: CheckpointTable) -> tuple[float, float, float]:
-    return tuple(value(table, f"{kind}_survival") for kind in ("process", "node", "domain"))  # type: ignore[return-value]
+    return value(table, "process_survival"), value(table, "node_survival"), value(table, "domain_survival")
 
 
 class TestEveryScheme:
@@ -75,12 +77,7 @@ class TestEveryScheme:
         assert name in CheckpointTable.names()
 
     def test_schemes_fill_columns_of_the_table_only(self) -> None:
-        designs = table_of(plan_of(data=64))
-        assert len(designs) == 1
-        from simulator.checkpoint_sizes import Designs, Saves
-        from simulator.offer_table import OfferTable
-
-        ones = np.ones(1)
+        designs, ones = table_of(plan_of(data=64)), np.ones(1)
         rows = Designs.of(designs, OfferTable.from_job(JOB), ones, ones / 10, slice(None))
         for scheme, costs in SCHEMES.items():
             assert costs(Saves.of(JOB, rows)).keys() <= set(CheckpointTable.names()), scheme
