@@ -12,10 +12,9 @@ from itertools import product
 
 import numpy as np
 
-from constraints.layout import has_peers, is_valid_layout
+from constraints.layout import can_save_by, is_valid_layout
 from simulator.chunks import can_split_evenly, can_split_layers
 from simulator.job import Job, Offer
-from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, PlanTable, Recompute
 from simulator.run import sufficient_spare_nodes
 from simulator.table import Booleans, Integers
@@ -53,11 +52,10 @@ def enumerate_layouts(job: Job) -> PlanTable:
 
 
 def _first_scheme(job: Job, layouts: PlanTable) -> Integers:
-    """First allowed scheme, `(n,)`, other than copies in the memory of another node where there is none."""
+    """First allowed scheme, `(n,)`, that a layout can have; the first of all where it can have none."""
     schemes = job.search.checkpoint_schemes
-    alone = [scheme for scheme in schemes if scheme is not CheckpointScheme.IN_MEMORY_PEER] or schemes
-    peers = has_peers(layouts, OfferTable.from_job(job).take(layouts.offer))
-    return np.where(peers, schemes[0].code, alone[0].code)
+    can_save = [can_save_by(job, layouts, scheme) for scheme in schemes]
+    return np.select(can_save, [scheme.code for scheme in schemes], schemes[0].code)
 
 
 def cross_run_knobs(job: Job, layouts: PlanTable) -> PlanTable:
@@ -82,15 +80,12 @@ def _run_knobs(job: Job) -> list[tuple[CheckpointScheme, bool]]:
 def _is_design(job: Job, layouts: PlanTable, spares: Integers) -> Booleans:
     """Whether a layout with sufficient `spares` `(n,)` makes a design of its own with each of k run knobs, `(n, k)`.
 
-    Copies in the memory of another node need one, and where no spares suffice, taking them is the twin of taking none.
+    Some schemes need peers or replicas, and where no spares suffice, taking them is the twin of taking none.
     """
-    peers = has_peers(layouts, OfferTable.from_job(job).take(layouts.offer))
+    can_save = {scheme: can_save_by(job, layouts, scheme) for scheme in job.search.checkpoint_schemes}
     is_own = (spares > 0) | (False not in job.search.with_spares)
     every = np.ones(len(layouts), dtype=np.bool_)
-    columns = [
-        (peers if scheme is CheckpointScheme.IN_MEMORY_PEER else every) & (is_own if has_spares else every)
-        for scheme, has_spares in _run_knobs(job)
-    ]
+    columns = [can_save[scheme] & (is_own if has_spares else every) for scheme, has_spares in _run_knobs(job)]
     return np.column_stack(columns)
 
 

@@ -7,11 +7,10 @@ with a reason, not an error.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simulator.checkpoint import NUM_PEER_COPIES
 from simulator.chunks import can_split_layers
 from simulator.job import Job
 from simulator.offer_table import OfferTable
@@ -96,15 +95,63 @@ def _number_format(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     return np.isnan(peak).astype(np.float64)
 
 
-def has_peers(plans: PlanTable, offers: OfferTable) -> Booleans:
-    """Returns which plans, `(n,)`, have as many nodes as there are copies of a save in host memory."""
-    return np.asarray(plans.num_gpus > (NUM_PEER_COPIES - 1) * offers.gpus_per_node)
-
-
 def _peer_memory(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    is_kept = (plans.checkpoint_scheme != CheckpointScheme.IN_MEMORY_PEER.code) | has_peers(plans, offers)
-    return np.where(is_kept, 0.0, 1.0)
+    has_peers = plans.num_gpus > (job.checkpointing.peer_copies - 1) * offers.gpus_per_node
+    return _broken_by(plans, ~has_peers, CheckpointScheme.IN_MEMORY_PEER, CheckpointScheme.TIERED)
 
+
+def _live_replica(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    """From ZeRO-1 on every replica holds optimizer states that no other one has (Rajbhandari et al., SC 2020)."""
+    has_replica = (plans.data_parallel >= 2) & (plans.zero_stage == 0)
+    return _broken_by(plans, ~has_replica, CheckpointScheme.JUST_IN_TIME, CheckpointScheme.REPLICA_FT)
+
+
+def _gradient_mirror(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    """Servers see the gradients that replicas exchange: one replica sends none, ZeRO-3 no whole ones (FlowCheck)."""
+    is_mirrored = (plans.data_parallel >= 2) & (plans.zero_stage <= 2)
+    return _broken_by(plans, ~is_mirrored, CheckpointScheme.GRADIENT_REPLICA)
+
+
+def _server_memory(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    options = job.checkpointing
+    if options.num_servers is None:
+        return np.zeros(len(plans))
+    held_bytes = (options.bytes_per_parameter + options.gradient_bytes) * job.workload.model.num_parameters
+    is_too_large = np.full(len(plans), held_bytes > options.num_servers * options.server_memory_bytes)
+    return _broken_by(plans, is_too_large, CheckpointScheme.GRADIENT_REPLICA)
+
+
+def _broken_by(plans: PlanTable, is_broken: Booleans, *schemes: CheckpointScheme) -> Floats:
+    """1 where a plan has one of the schemes and breaks their rule."""
+    has_scheme = np.isin(plans.checkpoint_scheme, [scheme.code for scheme in schemes])
+    return np.where(has_scheme & is_broken, 1.0, 0.0)
+
+
+SCHEME_RULES = (
+    LayoutRule(
+        name="peer_memory",
+        sentence="checkpoint_scheme in_memory_peer or tiered needs a node for each of checkpointing.peer_copies copies",
+        excess=_peer_memory,
+    ),
+    LayoutRule(
+        name="live_replica",
+        sentence="checkpoint_scheme just_in_time or replica_ft needs another replica with the same state: data_parallel of 2 "
+        "or more and zero_stage 0",
+        excess=_live_replica,
+    ),
+    LayoutRule(
+        name="gradient_mirror",
+        sentence="checkpoint_scheme gradient_replica needs whole gradients between replicas: data_parallel of 2 or more and "
+        "zero_stage up to 2",
+        excess=_gradient_mirror,
+    ),
+    LayoutRule(
+        name="server_memory",
+        sentence="checkpoint_scheme gradient_replica needs checkpointing.num_servers that together hold state and gradients",
+        excess=_server_memory,
+    ),
+)
+"""Rules of checkpoint schemes, in the order in which reports name them."""
 
 LAYOUT_RULES = (
     LayoutRule(
@@ -149,13 +196,16 @@ LAYOUT_RULES = (
         sentence="the accelerator must have the number format; in 16 bits V100 has only fp16",
         excess=_number_format,
     ),
-    LayoutRule(
-        name="peer_memory",
-        sentence="checkpoint_scheme in_memory_peer needs a second node for the copy",
-        excess=_peer_memory,
-    ),
+    *SCHEME_RULES,
 )
 """All rules, in the order in which reports name them."""
+
+
+def can_save_by(job: Job, layouts: PlanTable, scheme: CheckpointScheme) -> Booleans:
+    """Returns which layouts, `(n,)`, keep the rules of a checkpoint scheme, whatever scheme they name."""
+    offers = OfferTable.from_job(job).take(layouts.offer)
+    plans = replace(layouts, checkpoint_scheme=np.full(len(layouts), scheme.code))
+    return np.asarray(sum(rule.excess(job, plans, offers) for rule in SCHEME_RULES) == 0.0)
 
 
 def layout_excess(job: Job, plans: PlanTable) -> Floats:

@@ -117,9 +117,13 @@ def _layout_figures(job: Job, plan: Plan, name: str) -> Figures:
         "sequence": {"sequence_length": workload.sequence_length},
         "experts": {"num_experts": model.experts.num_experts if model.experts else 0},
         "number_format": {"accelerator": offer.accelerator.id},
-        "peer_memory": {"gpus_per_node": offer.node.num_accelerators},
+        "peer_memory": {
+            "gpus_per_node": offer.node.num_accelerators,
+            "checkpointing.peer_copies": job.checkpointing.peer_copies,
+        },
+        "server_memory": {"checkpointing.num_servers": job.checkpointing.num_servers or 0},
     }
-    return {name: getattr(plan, name) for name in _PLAN_FIGURES[name]} | of_job[name]
+    return {name: getattr(plan, name) for name in _PLAN_FIGURES[name]} | of_job.get(name, {})
 
 
 _PLAN_FIGURES = {
@@ -134,6 +138,9 @@ _PLAN_FIGURES = {
     "experts": ("expert_parallel", "tensor_parallel", "context_parallel", "data_parallel"),
     "number_format": ("precision",),
     "peer_memory": ("checkpoint_scheme", "num_gpus"),
+    "live_replica": ("checkpoint_scheme", "data_parallel", "zero_stage"),
+    "gradient_mirror": ("checkpoint_scheme", "data_parallel", "zero_stage"),
+    "server_memory": ("checkpoint_scheme",),
 }
 """The decisions that each rule compares."""
 

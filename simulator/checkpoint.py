@@ -1,43 +1,68 @@
-"""What does one save cost? Every checkpoint scheme as the five numbers that the run needs.
+"""What does one save cost, and what outlasts which failure? Every checkpoint scheme as the numbers that the run needs.
 
-A scheme turns job, plan, node and storage into: the stall of training per save, the time from the stall's end until
-the save can be restored (commit), the slow-down of training meanwhile (tax), how many saves may be under way (slots)
-and the time to load one. Sources stand at the constants.
+A scheme turns job, plan, node and storage into columns: the stall of training per save, the time from its end until the save
+can be restored (commit), the slow-down meanwhile (tax), how many saves may be under way (slots), and what a failure goes
+back to on two levels, a fast one and the file system. The schemes are functions, by where saves go:
+
+    simulator.checkpoint_files        none, sync, sync_sharded, async, async_lazy, differential
+    simulator.checkpoint_levels       local_nvme, in_memory_peer, tiered
+    simulator.checkpoint_gradients    gradient_assisted, gradient_replica
+    simulator.checkpoint_replicas     just_in_time, replica_ft
+
+Their settings and sources stand in `simulator.checkpointing`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from simulator import checkpoint_files as files
+from simulator import checkpoint_gradients as gradients
+from simulator import checkpoint_levels as levels
+from simulator import checkpoint_replicas as replicas
+from simulator.checkpoint_columns import Costs, IntervalReason
+from simulator.checkpoint_sizes import Designs, Rows, Saves
 from simulator.job import Job
-from simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
 from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.table import Floats, Integers, Table
 
-CHECKPOINT_BYTES = WEIGHT_BYTES + OPTIMIZER_BYTES
-"""14 bytes per parameter: 16-bit weights, fp32 master weights, two moments (BLOOM: 2.3 TB for 176 billion)."""
-FIXED_STALL_S = 0.6
-"""Planning, metadata and barrier of one save: measured stalls of 0.78 s (PyTorch DCP, 70B on 1,856 H200) and 0.59 s
-(ByteCheckpoint, 405B on 8,960 GPUs), of which the copy itself is 0.02 s."""
-PEER_STALL_S = 0.04
-"""Blocking time of a save to a peer's memory (ByteRobust, arXiv 2509.16293, 70B on 2,048 GPUs)."""
-WRITE_TAX_FRACTION = 0.03
-"""Slow-down of training while a save is written in the background; estimate, published dips are short and deep
-(DCP: throughput halves during part of the window)."""
-NUM_PEER_COPIES = 2
-"""Copies of every shard, the own one included (Gemini, SOSP 2023)."""
-IDLE_NETWORK_FRACTION = 0.5
-"""Share of the network that a background copy may use; estimate."""
-WINDOW_STEPS = 7
-"""Steps over which a gradient-assisted save is spread; 7 and 8 save most (GoCkpt, arXiv 2511.07035)."""
-GRADIENT_BYTES = 2.0
-"""Bytes of one gradient that a gradient-assisted save ships."""
-REPLAY_BYTES_PER_S = 150e9
-"""Rate at which one node's processors replay the optimizer over host memory; host-memory bound, estimate."""
+__all__ = ["NEVER_S", "CheckpointTable", "IntervalReason", "checkpoint_costs", "chosen_interval_s"]
+
 NEVER_S = float("inf")
+
+SCHEMES: Mapping[CheckpointScheme, Callable[[Saves], Costs]] = {
+    CheckpointScheme.NONE: files.no_saves,
+    CheckpointScheme.SYNC: files.sync,
+    CheckpointScheme.SYNC_SHARDED: files.sync_sharded,
+    CheckpointScheme.ASYNC: files.asynchronous,
+    CheckpointScheme.ASYNC_LAZY: files.lazy,
+    CheckpointScheme.LOCAL_NVME: levels.local_nvme,
+    CheckpointScheme.IN_MEMORY_PEER: levels.in_memory_peer,
+    CheckpointScheme.TIERED: levels.tiered,
+    CheckpointScheme.GRADIENT_ASSISTED: gradients.gradient_assisted,
+    CheckpointScheme.GRADIENT_REPLICA: gradients.gradient_replica,
+    CheckpointScheme.DIFFERENTIAL: files.differential,
+    CheckpointScheme.JUST_IN_TIME: replicas.just_in_time,
+    CheckpointScheme.REPLICA_FT: replicas.replica_ft,
+}
+
+DEFAULTS: Mapping[str, float] = {
+    "slots": 1,
+    "minimum_interval_s": NEVER_S,
+    "why_minimum_interval": IntervalReason.NEVER.code,
+    "durable_every": 1,
+    "live_lag_s": NEVER_S,
+    "live_restart_s": float("nan"),
+}
+"""What a column holds where its scheme says nothing; 0 in all others."""
+
+_COUNTS = ("slots", "durable_every", "num_servers", "why_minimum_interval")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,149 +70,93 @@ class CheckpointTable(Table):
     """The numbers of the chosen scheme, `(n,)`."""
 
     stall_s: Floats
+    """Training stopped per save."""
     commit_s: Floats
+    """From the stall's end until the save can be restored from the fast level."""
     tax_fraction: Floats
+    """Slow-down of training until the commit."""
     slots: Integers
-    load_s: Floats
+    """Saves that may be under way at once."""
     minimum_interval_s: Floats
+    """Shortest training time between saves; infinite where nothing is saved."""
+    why_minimum_interval: Integers
+    """Code of the `IntervalReason` for it."""
+    durable_every: Integers
+    """Saves of which one goes on to the file system."""
+    durable_commit_s: Floats
+    """From that save's stall until it can be restored from there."""
+    fast_load_s: Floats
+    """Load from the fast level; 0 where it is part of `live_restart_s`."""
+    durable_load_s: Floats
+    """Load from the file system."""
+    process_survival: Floats
+    """Probability that the fast level outlasts a fault of a process."""
+    node_survival: Floats
+    """The same for the loss of one node."""
+    domain_survival: Floats
+    """The same for the loss of a whole failure domain."""
+    live_lag_s: Floats
+    """Mean work that a failure undoes where a live replica is left; infinite without one."""
+    live_restart_s: Floats
+    """Standstill then, without waiting for a node; NaN where the ordinary restart applies."""
+    reduced_capacity_s: Floats
+    """Work that is lost then while the failed replica is missing."""
     host_memory_bytes: Floats
     """Host memory per node that saves under way need."""
     bytes_per_save: Floats
-    """Unique bytes of one save."""
+    """Bytes of one save, copies not counted."""
+    network_bytes_per_save: Floats
+    """Bytes that one save sends to peers, servers and the file system, on average."""
+    storage_bytes: Floats
+    """Capacity of the file system that is taken."""
+    save_energy_j: Floats
+    """Energy of one save besides stall and tax: moving its bytes and replaying gradients, before cooling."""
+    num_servers: Integers
+    """Servers beside the training nodes."""
+    extra_power_w: Floats
+    """Their power, all the time, before cooling."""
+
+    @property
+    def load_s(self) -> Floats:
+        """Load from the file system, which every failure can go back to."""
+        return self.durable_load_s
 
 
 def checkpoint_costs(
     job: Job, plans: PlanTable, offers: OfferTable, step_time_s: Floats, optimizer_s: Floats
 ) -> CheckpointTable:
     """Returns what a save of each design costs; `offers` holds one row per design."""
-    sizes = _Sizes.of(job, plans, offers)
-    tables = {
-        CheckpointScheme.NONE: _none(sizes),
-        CheckpointScheme.SYNC_SHARDED: _sync_sharded(sizes, step_time_s),
-        CheckpointScheme.ASYNC: _async(sizes, step_time_s),
-        CheckpointScheme.IN_MEMORY_PEER: _in_memory_peer(sizes, step_time_s),
-        CheckpointScheme.GRADIENT_ASSISTED: _gradient_assisted(sizes, step_time_s, optimizer_s),
-    }
-    return CheckpointTable(
-        **{
-            name: np.choose(
-                plans.checkpoint_scheme, [getattr(tables[scheme], name) for scheme in CheckpointScheme]
-            )
-            for name in CheckpointTable.names()
-        }
-    )
+    parts = []
+    for scheme, rows in _rows_by_scheme(plans.checkpoint_scheme):
+        designs = Designs.of(plans, offers, step_time_s, optimizer_s, rows)
+        parts.append((rows, SCHEMES[scheme](Saves.of(job, designs))))
+    return CheckpointTable(**{name: _column(name, parts, len(plans)) for name in CheckpointTable.names()})
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sizes:
-    """Bytes of one save, and how long its parts travel, `(n,)`."""
-
-    total_bytes: Floats
-    node_bytes: Floats
-    copy_s: Floats
-    """From the accelerators to host memory."""
-    store_s: Floats
-    """From host memory to the file system."""
-    read_s: Floats
-    """From the file system."""
-    peer_copy_s: Floats
-    """To the host memory of other nodes, in the background."""
-    peer_read_s: Floats
-    """Back from there."""
-
-    @classmethod
-    def of(cls, job: Job, plans: PlanTable, offers: OfferTable) -> _Sizes:
-        """Returns the sizes; without a sharded optimizer one replica writes for all."""
-        total = np.full(len(plans), CHECKPOINT_BYTES * job.workload.model.num_parameters)
-        replicas = plans.data_parallel * plans.context_parallel
-        writers = plans.num_gpus / np.where(plans.zero_stage >= 1, 1, replicas)
-        gpu_bytes, node_bytes = total / writers, total / np.maximum(1.0, writers / offers.gpus_per_node)
-        storage, network = job.storage, offers.network_bytes_per_s
-        return cls(
-            total_bytes=total,
-            node_bytes=node_bytes,
-            copy_s=gpu_bytes / offers.host_copy_bytes_per_s,
-            store_s=np.maximum(
-                node_bytes / storage.write_bytes_per_s_per_node, total / storage.write_bytes_per_s
-            ),
-            read_s=np.maximum(
-                node_bytes / storage.read_bytes_per_s_per_node, total / storage.read_bytes_per_s
-            ),
-            peer_copy_s=gpu_bytes * (NUM_PEER_COPIES - 1) / (network * IDLE_NETWORK_FRACTION),
-            peer_read_s=gpu_bytes / network,
-        )
+def _rows_by_scheme(schemes: Integers) -> Iterator[tuple[CheckpointScheme, Rows]]:
+    """Yields every scheme that occurs with its rows."""
+    counts = np.bincount(schemes)
+    for code in np.flatnonzero(counts).tolist():
+        is_all = counts[code] == len(schemes)
+        yield CheckpointScheme.from_code(code), slice(None) if is_all else np.flatnonzero(schemes == code)
 
 
-def _none(sizes: _Sizes) -> CheckpointTable:
-    zero = np.zeros_like(sizes.total_bytes)
-    return CheckpointTable(
-        stall_s=zero,
-        commit_s=zero,
-        tax_fraction=zero,
-        slots=np.ones(len(zero), dtype=np.int64),
-        load_s=zero,
-        minimum_interval_s=np.full_like(zero, NEVER_S),
-        host_memory_bytes=zero,
-        bytes_per_save=zero,
-    )
+def _column(name: str, parts: list[tuple[Rows, Costs]], num_designs: int) -> NDArray[Any]:
+    dtype = np.int64 if name in _COUNTS else np.float64
+    column = np.full(num_designs, DEFAULTS.get(name, 0), dtype=dtype)
+    for rows, costs in parts:
+        if name in costs:
+            column[rows] = costs[name]
+    return column
 
 
-def _sync_sharded(sizes: _Sizes, step_time_s: Floats) -> CheckpointTable:
-    return replace(
-        _none(sizes),
-        stall_s=FIXED_STALL_S + sizes.copy_s + sizes.store_s,
-        load_s=sizes.read_s,
-        minimum_interval_s=step_time_s,
-        host_memory_bytes=sizes.node_bytes,
-        bytes_per_save=sizes.total_bytes,
-    )
+def chosen_interval_s(job: Job, plans: PlanTable, step_time_s: Floats) -> Floats:
+    """Returns the training time between saves that was asked for, `(n,)`; NaN: the one that loses least.
 
-
-def _async(sizes: _Sizes, step_time_s: Floats) -> CheckpointTable:
-    return replace(
-        _sync_sharded(sizes, step_time_s),
-        stall_s=FIXED_STALL_S + sizes.copy_s,
-        commit_s=sizes.store_s,
-        tax_fraction=np.full_like(step_time_s, WRITE_TAX_FRACTION),
-        minimum_interval_s=np.maximum(step_time_s, sizes.store_s),
-        host_memory_bytes=2.0 * sizes.node_bytes,
-    )
-
-
-def _in_memory_peer(sizes: _Sizes, step_time_s: Floats) -> CheckpointTable:
-    """Host memory holds the last save and the one under way, each with the copies of the peers."""
-    commit_s = np.maximum(step_time_s, sizes.copy_s + sizes.peer_copy_s)
-    return replace(
-        _async(sizes, step_time_s),
-        stall_s=np.full_like(step_time_s, PEER_STALL_S),
-        commit_s=commit_s,
-        load_s=sizes.peer_read_s,
-        minimum_interval_s=commit_s,
-        host_memory_bytes=2.0 * NUM_PEER_COPIES * sizes.node_bytes,
-    )
-
-
-def _gradient_assisted(sizes: _Sizes, step_time_s: Floats, optimizer_s: Floats) -> CheckpointTable:
-    replay_s = (WINDOW_STEPS - 1) / 2.0 * sizes.node_bytes / REPLAY_BYTES_PER_S
-    commit_s = sizes.store_s + replay_s
-    return replace(
-        _async(sizes, step_time_s),
-        stall_s=FIXED_STALL_S + _exposed_gradient_copy(sizes.copy_s, step_time_s, optimizer_s),
-        commit_s=commit_s,
-        minimum_interval_s=np.maximum(WINDOW_STEPS * step_time_s, commit_s),
-        host_memory_bytes=(2.0 + GRADIENT_BYTES / CHECKPOINT_BYTES) * sizes.node_bytes,
-    )
-
-
-def _exposed_gradient_copy(copy_s: Floats, step_time_s: Floats, optimizer_s: Floats) -> Floats:
-    """What a gradient-assisted save cannot hide (GoCkpt-O: gradients travel behind update and next forward).
-
-    s = max(0, T_S - K T_ovl) + sum over i = 2..K of max(0, (i - 1)/K T_G - (t_update + t_forward)),
-    with T_S, T_G the copy times of the whole state and of all gradients; forward is a third of forward plus backward.
+    The plan's own goes first, then the job's, in seconds or in steps.
     """
-    overlap_s = step_time_s - optimizer_s
-    hidden_per_step_s = optimizer_s + overlap_s / 3.0
-    gradient_copy_s = copy_s * GRADIENT_BYTES / CHECKPOINT_BYTES
-    shares = np.arange(1, WINDOW_STEPS) / WINDOW_STEPS
-    exposed = np.maximum(0.0, shares * gradient_copy_s[:, None] - hidden_per_step_s[:, None]).sum(axis=1)
-    return np.asarray(np.maximum(0.0, copy_s - WINDOW_STEPS * overlap_s) + exposed)
+    options = job.checkpointing
+    asked_s = np.full(len(plans), np.nan if options.interval_s is None else options.interval_s)
+    if options.interval_steps is not None:
+        asked_s = options.interval_steps * step_time_s
+    return np.where(np.isnan(plans.checkpoint_interval_s), asked_s, plans.checkpoint_interval_s)

@@ -6,6 +6,7 @@ from typing import Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
+from simulator.checkpointing import Checkpointing
 from simulator.hardware import Accelerator, Fabric, Node, Precision, Site, Storage
 from simulator.model import AttentionKernel, ModelShape
 from simulator.plan import CheckpointScheme, Recompute
@@ -229,7 +230,7 @@ class Search(Record):
         CheckpointScheme.IN_MEMORY_PEER,
         CheckpointScheme.GRADIENT_ASSISTED,
     )
-    """Allowed checkpoint schemes."""
+    """Allowed checkpoint schemes; names of systems, such as `gockpt` or `gemini`, stand for what they do."""
     with_spares: tuple[bool, ...] = (True, False)
     """Whether spare nodes are taken (as many as cover the failed ones in 99 of 100 cases), not taken, or both tried; runs
     that are likely to end before a node fails need none."""
@@ -267,6 +268,8 @@ class Job(Record):
     """What can be had."""
     storage: Storage = Storage()
     """Where checkpoints go."""
+    checkpointing: Checkpointing = Checkpointing()
+    """How they are made."""
     site: Site
     """Where it runs."""
     ownership: Ownership = Ownership()

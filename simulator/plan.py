@@ -24,18 +24,76 @@ class Recompute(Choice):
 
 
 class CheckpointScheme(Choice):
-    """How the training state is saved."""
+    """How the training state is saved; names of systems, such as `gockpt` or `gemini`, stand for what they do."""
 
     NONE = "none"
     """Never: every failure starts the run anew."""
+    SYNC = "sync"
+    """The ranks of one replica stop and write everything to the file system."""
     SYNC_SHARDED = "sync_sharded"
     """All ranks stop and write their shards to the file system."""
     ASYNC = "async"
     """Ranks stop for the copy to host memory; writing goes on in the background."""
+    ASYNC_LAZY = "async_lazy"
+    """The copy, too, hides behind the next step (CheckFreq, DataStates-LLM)."""
+    LOCAL_NVME = "local_nvme"
+    """Shards are written to the drives of their own node, some saves to the file system."""
     IN_MEMORY_PEER = "in_memory_peer"
-    """Shards are copied to the host memory of another node (Gemini), from which every failure recovers."""
+    """Shards are copied to the host memory of other nodes (Gemini), some saves to the file system."""
+    TIERED = "tiered"
+    """Own drives, drives of peers, file system (Orbax, HyperPod)."""
     GRADIENT_ASSISTED = "gradient_assisted"
     """The copy is spread over several steps and brought up to date with gradients (GoCkpt)."""
+    GRADIENT_REPLICA = "gradient_replica"
+    """Servers follow every step with mirrored gradients (FlowCheck, Checkmate)."""
+    DIFFERENTIAL = "differential"
+    """A full save now and then, between them what has changed (Check-N-Run)."""
+    JUST_IN_TIME = "just_in_time"
+    """Healthy replicas save after a failure."""
+    REPLICA_FT = "replica_ft"
+    """Healthy replicas go on without the failed one (torchft, FT-HSDP)."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        """Returns the scheme that a system's name or another way of writing stands for."""
+        if not isinstance(value, str):
+            return None
+        name = value.strip().lower().replace("-", "_").replace(" ", "_")
+        name = SCHEME_ALIASES.get(name, name)
+        return next((scheme for scheme in cls if scheme.value == name), None)
+
+
+SCHEME_ALIASES = {
+    "torch_save": "sync",
+    "dcp": "sync_sharded",
+    "dcp_async": "async",
+    "async_save": "async",
+    "flash_checkpoint": "async",
+    "bytecheckpoint": "async",
+    "megascale": "async",
+    "pccheck": "async",
+    "checkfreq": "async_lazy",
+    "datastates": "async_lazy",
+    "datastates_llm": "async_lazy",
+    "gemini": "in_memory_peer",
+    "reft": "in_memory_peer",
+    "orbax_emergency": "tiered",
+    "multi_tier": "tiered",
+    "hyperpod": "tiered",
+    "gockpt": "gradient_assisted",
+    "gockpt_o": "gradient_assisted",
+    "flowcheck": "gradient_replica",
+    "checkmate": "gradient_replica",
+    "check_n_run": "differential",
+    "lowdiff": "differential",
+    "jit": "just_in_time",
+    "jit_checkpointing": "just_in_time",
+    "torchft": "replica_ft",
+    "ft_hsdp": "replica_ft",
+    "oobleck": "replica_ft",
+    "recycle": "replica_ft",
+}
+"""Schemes by the names of systems that users know, in lower case with underscores."""
 
 
 class Plan(Record):

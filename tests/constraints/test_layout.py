@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from constraints.layout import LAYOUT_RULES, is_valid_layout, layout_excess
+from constraints.layout import LAYOUT_RULES, can_save_by, is_valid_layout, layout_excess
 from simulator.job import Job
 from simulator.plan import CheckpointScheme
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
@@ -116,6 +116,7 @@ ODD_FFN = {
     "is_gated": True,
     "vocabulary_size": 1024,
 }
+ONE_REPLICA = {"num_gpus": 16, "tensor_parallel": 8, "pipeline_parallel": 2}
 MIXTRAL = {"workload": {"model": "mixtral-8x7b", "global_batch_size": 192}}
 
 BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
@@ -140,6 +141,19 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("experts", MIXTRAL, {"num_gpus": 16, "pipeline_parallel": 4, "expert_parallel": 8}),
     ("number_format", {"offer": "a100"}, {"num_gpus": 16, "precision": "fp8"}),
     ("peer_memory", {"fewest": 8}, {"num_gpus": 8, "checkpoint_scheme": "in_memory_peer"}),
+    ("peer_memory", {"fewest": 8}, {"num_gpus": 8, "checkpoint_scheme": "tiered"}),
+    ("peer_memory", {"saves": {"peer_copies": 3}}, {"num_gpus": 16, "checkpoint_scheme": "gemini"}),
+    ("live_replica", {}, {**ONE_REPLICA, "zero_stage": 0, "checkpoint_scheme": "just_in_time"}),
+    ("live_replica", {}, {**ONE_REPLICA, "zero_stage": 0, "checkpoint_scheme": "replica_ft"}),
+    ("live_replica", {}, {"num_gpus": 16, "zero_stage": 1, "checkpoint_scheme": "torchft"}),
+    ("gradient_mirror", {}, {**ONE_REPLICA, "checkpoint_scheme": "gradient_replica"}),
+    ("gradient_mirror", {}, {"num_gpus": 16, "zero_stage": 3, "checkpoint_scheme": "flowcheck"}),
+    # 16 bytes x 8.03e9 weights do not fit into 100 GB.
+    (
+        "server_memory",
+        {"saves": {"num_servers": 1, "server_memory_bytes": 100e9}},
+        {"num_gpus": 16, "checkpoint_scheme": "gradient_replica"},
+    ),
 ]
 
 
@@ -148,7 +162,8 @@ def breaking_job(changes: Mapping[str, object], row: Mapping[str, object]) -> Jo
     offer["num_gpus"] = {"min": changes.get("fewest", 16), "max": 128}
     workload = changes.get("workload", {})
     assert isinstance(workload, Mapping)
-    job = job_with(offer, workload={"global_batch_size": 192, **workload})
+    saves = changes.get("saves", {})
+    job = job_with(offer, workload={"global_batch_size": 192, **workload}, checkpointing=saves)
     if "gpus_per_node" not in row:
         return job
     node = job.offers[0].node.model_copy(update={"num_accelerators": row["gpus_per_node"]})
@@ -185,8 +200,26 @@ def test_v100_computes_16_bits_as_fp16_but_not_as_bf16() -> None:
 
 def test_copies_in_the_memory_of_a_peer_need_no_third_node() -> None:
     job = job_with({**H100_RENTED, "num_gpus": {"min": 8, "max": 64}})
-    for scheme in CheckpointScheme:
-        assert broken_rules(job, {"num_gpus": 16, "checkpoint_scheme": scheme}) == set()
+    for scheme in CheckpointScheme:  # two replicas of everything on two nodes
+        layout = {"num_gpus": 16, "zero_stage": 0, "checkpoint_scheme": scheme}
+        assert broken_rules(job, layout) == set()
+
+
+def test_a_scheme_can_be_had_where_its_rules_are_kept() -> None:
+    job = job_with({**H100_RENTED, "num_gpus": {"min": 8, "max": 64}})
+    plans = plans_with(
+        {"num_gpus": 8, "zero_stage": 0},
+        {"num_gpus": 16, "zero_stage": 0},
+        {"num_gpus": 16, "zero_stage": 3},
+        {**ONE_REPLICA, "zero_stage": 0},
+    )
+    can_have = {scheme: can_save_by(job, plans, scheme).tolist() for scheme in CheckpointScheme}
+    assert can_have.pop(CheckpointScheme.IN_MEMORY_PEER) == [False, True, True, True]
+    assert can_have.pop(CheckpointScheme.TIERED) == [False, True, True, True]
+    assert can_have.pop(CheckpointScheme.JUST_IN_TIME) == [True, True, False, False]
+    assert can_have.pop(CheckpointScheme.REPLICA_FT) == [True, True, False, False]
+    assert can_have.pop(CheckpointScheme.GRADIENT_REPLICA) == [True, True, False, False]
+    assert list(can_have.values()) == [[True] * 4] * len(can_have)
 
 
 def test_latent_attention_has_no_groups_of_heads_to_split() -> None:

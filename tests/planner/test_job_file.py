@@ -18,6 +18,7 @@ from docs.generate import PAGE, job_file_reference
 from planner.job_file import load_job, parse_job
 from planner.yaml_text import MAX_FILE_BYTES, parse_text
 from simulator import catalog
+from simulator.checkpointing import Checkpointing, SavePolicy
 from simulator.errors import InputError
 from simulator.hardware import Site
 from simulator.job import Estimate, GpuRange, Job, Objective
@@ -64,6 +65,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "huge-integer.yaml": ("limits.num_gpus = '9999", "too large"),
     "huge-number.yaml": ("limits.budget_usd = inf", "must be a finite number"),
     "infinite.yaml": ("limits.budget_usd = inf", "must be a finite number"),
+    "interval-given-twice.yaml": ("checkpointing", "give interval_s (600) or interval_steps (100), not both"),
     "limit-below-every-offer.yaml": ("limits.num_gpus = 32", "must be at least 64"),
     "list-at-the-top.yaml": ('["workload", "offers"]', "must be a mapping"),
     "merge-key.yaml": ("line 1, column 7", "anchors (&)"),
@@ -101,6 +103,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "unknown-node.yaml": ("offers[0].node = 'dgx-h1000'", "nearest: dgx-h100"),
     "unknown-objective.yaml": ("objectives[1] = 'price'", "'cost'"),
     "unknown-preset.yaml": ("reliability = 'typicall'", "nearest: typical"),
+    "unknown-scheme.yaml": ("search.checkpoint_schemes[1] = 'gockpt2'", "'none', 'sync',", "or 'replica_ft'"),
     "unknown-site.yaml": ("site = 'us-iovva'", "nearest: us-iowa"),
     "zero-stage-four.yaml": ("search", "zero_stages (1, 4) must lie in 0..3"),
 }
@@ -389,6 +392,21 @@ def test_a_region_of_ones_own_needs_all_figures() -> None:
     }
     assert parse_job(changed(site=own)).site == Site(**own)  # type: ignore[arg-type]
     assert "site.region = 'my hall'" in refusal(changed(site={**own, "electricity_usd_per_kwh": None}))
+
+
+def test_a_job_says_how_its_saves_are_made_and_names_schemes_by_their_systems() -> None:
+    job = parse_job(
+        changed(
+            checkpointing={"slots": 4, "backpressure": "wait", "interval_steps": 500},
+            search={"checkpoint_schemes": ["GoCkpt", "gemini", "async"]},
+        ),
+        overrides=["checkpointing.peer_copies=3", "search.checkpoint_schemes=[torchft, check-n-run]"],
+    )
+    assert job.checkpointing == Checkpointing(
+        slots=4, backpressure=SavePolicy.WAIT, interval_steps=500, peer_copies=3
+    )
+    assert [scheme.value for scheme in job.search.checkpoint_schemes] == ["replica_ft", "differential"]
+    assert parse_job(DOCUMENT).checkpointing == Checkpointing()
 
 
 def test_null_leaves_a_field_out_but_turns_stragglers_off() -> None:

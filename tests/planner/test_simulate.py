@@ -85,7 +85,7 @@ def test_the_command_prints_what_python_returns_from_a_mapping_a_plan_or_a_file(
     )
     printed = answer(capsys, AS_IT_WAS_RUN, "--seed", "5")
     assert printed == simulate_plan(job, plan, seed=5)
-    short = {"tp": 4, "pp": 12, "dp": 8, "mbs": 2, "recompute": "full", "checkpoint_scheme": "sync_sharded"}
+    short = {"tp": 4, "pp": 12, "dp": 8, "mbs": 2, "recompute": "full", "checkpoint_scheme": "Sync-Sharded"}
     assert printed == simulate_plan(job, short, seed=5)
     file = tmp_path / "plan.json"
     file.write_text(plan.model_dump_json(), encoding="utf-8")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator.hardware import Precision
-from simulator.plan import CheckpointScheme, Plan, PlanTable, Recompute
+from simulator.plan import SCHEME_ALIASES, CheckpointScheme, Plan, PlanTable, Recompute
 from tests.simulator.builders import plan_of, table_of
 
 degrees = st.sampled_from([1, 2, 3, 8, 70])
@@ -47,7 +47,7 @@ def test_counts_and_choices_are_whole_numbers_and_no_interval_is_nan() -> None:
     floats = {name for name, column in table.columns().items() if column.dtype == np.float64}
     assert floats == {"checkpoint_interval_s", "power_cap_fraction"}
     assert np.isnan(table.checkpoint_interval_s)
-    assert (table.recompute[0], table.checkpoint_scheme[0]) == (2, 2)
+    assert (table.recompute[0], table.checkpoint_scheme[0]) == (2, CheckpointScheme.ASYNC.code)
 
 
 def test_the_columns_are_the_fields_of_a_plan() -> None:
@@ -71,3 +71,41 @@ def test_an_impossible_row_is_refused_when_it_becomes_a_plan() -> None:
     broken.num_gpus[0] = 7
     with pytest.raises(ValidationError, match="must equal num_gpus"):
         broken.plan(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    [
+        # What the papers and documents of these systems describe.
+        ("gockpt", CheckpointScheme.GRADIENT_ASSISTED),
+        ("gemini", CheckpointScheme.IN_MEMORY_PEER),
+        ("checkfreq", CheckpointScheme.ASYNC_LAZY),
+        ("datastates", CheckpointScheme.ASYNC_LAZY),
+        ("dcp_async", CheckpointScheme.ASYNC),
+        ("flash_checkpoint", CheckpointScheme.ASYNC),
+        ("flowcheck", CheckpointScheme.GRADIENT_REPLICA),
+        ("checkmate", CheckpointScheme.GRADIENT_REPLICA),
+        ("torchft", CheckpointScheme.REPLICA_FT),
+        ("check_n_run", CheckpointScheme.DIFFERENTIAL),
+        ("Check-N-Run", CheckpointScheme.DIFFERENTIAL),
+        ("Sync-Sharded", CheckpointScheme.SYNC_SHARDED),
+    ],
+)
+def test_systems_are_known_by_their_names_and_written_by_their_scheme(
+    name: str, scheme: CheckpointScheme
+) -> None:
+    assert CheckpointScheme(name) is scheme
+    plan = Plan.model_validate({"offer": 0, "num_gpus": 1, "checkpoint_scheme": name})
+    assert plan.model_dump(mode="json")["checkpoint_scheme"] == scheme.value
+
+
+def test_every_alias_stands_for_a_scheme_and_hides_none() -> None:
+    schemes = {scheme.value for scheme in CheckpointScheme}
+    assert set(SCHEME_ALIASES.values()) <= schemes
+    assert not schemes & SCHEME_ALIASES.keys()
+
+
+@pytest.mark.parametrize("name", ["gockpt2", "", 3, None, ["gemini"]])
+def test_an_unknown_scheme_is_refused_with_the_names_of_all(name: object) -> None:
+    with pytest.raises(ValidationError, match=r"'none', 'sync', .*'just_in_time' or 'replica_ft'"):
+        Plan.model_validate({"offer": 0, "num_gpus": 1, "checkpoint_scheme": name})

@@ -1,0 +1,77 @@
+"""What does a failure cost where another replica still has the state? Saves in the background are for failures of all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.checkpoint_columns import Costs, survives
+from simulator.checkpoint_files import asynchronous
+from simulator.checkpoint_sizes import Saves
+from simulator.checkpoint_survival import replicas_outlast
+from simulator.table import Booleans, Floats, Integers
+
+
+def just_in_time(saves: Saves) -> Costs:
+    """Healthy replicas save after the failure, and all restart from there (Just-in-time checkpointing, EuroSys 2024)."""
+    hand_over_s = saves.options.just_in_time_s
+    if hand_over_s is not None:
+        return _live_replica(saves, np.full(len(saves.designs), hand_over_s + _restart_s(saves)))
+    sizes = saves.sizes_of_one_writer()
+    save_s = saves.options.fixed_stall_s + sizes.copy_s + sizes.store_s
+    return _live_replica(saves, save_s + sizes.read_s + _restart_s(saves))
+
+
+def replica_ft(saves: Saves) -> Costs:
+    """The other replicas go on after a quorum, and the failed one comes back beside them (torchft, FT-HSDP).
+
+    Of D replicas one is missing for R_rep: capacity of R_rep / D of the whole job is lost.
+    """
+    quorum_s = np.full(len(saves.designs), saves.options.quorum_stall_s)
+    capacity_s = _replica_recovery_s(saves) / saves.designs.data_parallel
+    return {**_live_replica(saves, quorum_s), "reduced_capacity_s": capacity_s}
+
+
+def _live_replica(saves: Saves, live_restart_s: Floats) -> Costs:
+    """A failure undoes half a step on average where a replica is left, and goes back to a save otherwise."""
+    designs, options = saves.designs, saves.options
+    node_ranks = designs.gpus_per_node
+    domain_ranks = options.nodes_per_failure_domain * node_ranks
+    is_replicated = _outlasts(saves, np.ones_like(node_ranks))
+    return {
+        **asynchronous(saves),
+        **survives(
+            process=is_replicated.astype(np.float64),
+            node=_outlasts(saves, node_ranks).astype(np.float64),
+            domain=_outlasts(saves, domain_ranks).astype(np.float64),
+        ),
+        "fast_load_s": 0.0,
+        "live_lag_s": np.where(is_replicated, designs.step_time_s / 2.0, np.inf),
+        "live_restart_s": np.where(is_replicated, live_restart_s, np.nan),
+    }
+
+
+def _outlasts(saves: Saves, lost_ranks: Integers) -> Booleans:
+    """From ZeRO-1 on no replica holds the optimizer states of another one, so that none can stand in for it."""
+    designs = saves.designs
+    is_left = replicas_outlast(
+        data_parallel=designs.data_parallel, replica_ranks=designs.replica_ranks, lost_ranks=lost_ranks
+    )
+    return np.asarray(is_left & (designs.zero_stage == 0))
+
+
+def _restart_s(saves: Saves) -> float:
+    """The way back without waiting for a node and without a load."""
+    restart = saves.reliability.restart
+    return restart.detect_s + restart.diagnose_s + restart.initialize_s + restart.warm_up_s
+
+
+def _replica_recovery_s(saves: Saves) -> Floats:
+    """From the fault until the failed replica trains again: restart, another node where one is needed, a copy."""
+    designs, reliability = saves.designs, saves.reliability
+    if saves.options.replica_recovery_s is not None:
+        return np.full(len(designs), saves.options.replica_recovery_s)
+    restart = reliability.restart
+    has_spare = designs.num_spare_nodes > 0
+    replace_s = np.where(has_spare, restart.replace_from_spare_s, restart.replace_from_queue_s)
+    fetch_s = saves.sizes().gpu_bytes / designs.network_bytes_per_s
+    return _restart_s(saves) + (1.0 - reliability.process_fault_fraction) * replace_s + fetch_s

@@ -1,0 +1,151 @@
+"""How large is a save, and how long do its parts travel? Bytes and transfer times of the designs of one scheme."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.checkpointing import Checkpointing
+from simulator.hardware import Storage
+from simulator.job import Job
+from simulator.memory import WEIGHT_BYTES
+from simulator.offer_table import OfferTable
+from simulator.plan import PlanTable
+from simulator.reliability import Reliability
+from simulator.table import Booleans, Floats, Integers, Table
+
+Rows = NDArray[np.intp] | slice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Designs(Table):
+    """What saves depend on of the designs of one scheme, `(n,)`."""
+
+    num_gpus: Integers
+    data_parallel: Integers
+    replica_ranks: Integers
+    """Ranks that share one stage of one replica, t c."""
+    replicas: Integers
+    """Ranks that hold the same weights, D c."""
+    zero_stage: Integers
+    num_spare_nodes: Integers
+    gpus_per_node: Integers
+    host_copy_bytes_per_s: Floats
+    network_bytes_per_s: Floats
+    host_power_w: Floats
+    step_time_s: Floats
+    optimizer_s: Floats
+
+    @classmethod
+    def of(
+        cls, plans: PlanTable, offers: OfferTable, step_time_s: Floats, optimizer_s: Floats, rows: Rows
+    ) -> Self:
+        """Returns the designs in some rows of all plans; `offers` holds one row per plan."""
+        context, data = plans.context_parallel[rows], plans.data_parallel[rows]
+        return cls(
+            num_gpus=plans.num_gpus[rows],
+            data_parallel=data,
+            replica_ranks=plans.tensor_parallel[rows] * context,
+            replicas=data * context,
+            zero_stage=plans.zero_stage[rows],
+            num_spare_nodes=plans.num_spare_nodes[rows],
+            gpus_per_node=offers.gpus_per_node[rows],
+            host_copy_bytes_per_s=offers.host_copy_bytes_per_s[rows],
+            network_bytes_per_s=offers.network_bytes_per_s[rows],
+            host_power_w=offers.host_power_w[rows],
+            step_time_s=step_time_s[rows],
+            optimizer_s=optimizer_s[rows],
+        )
+
+    @property
+    def num_nodes(self) -> Floats:
+        """Nodes that train; a part of one counts as one."""
+        return np.asarray(np.ceil(self.num_gpus / self.gpus_per_node))
+
+    @property
+    def overlap_s(self) -> Floats:
+        """Forward and backward passes of one step, behind which a copy hides."""
+        return self.step_time_s - self.optimizer_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saves:
+    """The designs of one scheme, and the parts of the job on which their saves depend."""
+
+    designs: Designs
+    options: Checkpointing
+    storage: Storage
+    reliability: Reliability
+    num_parameters: float
+
+    @classmethod
+    def of(cls, job: Job, designs: Designs) -> Self:
+        """Returns the saves of some designs of a job."""
+        return cls(
+            designs=designs,
+            options=job.checkpointing,
+            storage=job.storage,
+            reliability=job.reliability,
+            num_parameters=float(job.workload.model.num_parameters),
+        )
+
+    def sizes(self) -> SaveSizes:
+        """Returns the sizes where all ranks write that hold something of their own, or everything is written."""
+        is_sharded = self.designs.zero_stage >= 1
+        all_write = is_sharded if self.options.is_deduplicated else np.ones_like(is_sharded)
+        return SaveSizes.of(self, _total_bytes(self), all_write)
+
+    def sizes_of_one_writer(self) -> SaveSizes:
+        """Returns the sizes where the ranks of one replica write everything, whatever the others hold."""
+        unique_bytes = np.full(len(self.designs), self.options.bytes_per_parameter * self.num_parameters)
+        return SaveSizes.of(self, unique_bytes, np.zeros(len(self.designs), dtype=np.bool_))
+
+
+def _total_bytes(saves: Saves) -> Floats:
+    """Bytes of one save: without deduplication every replica adds what ZeRO does not split, `(n,)`."""
+    full_bytes, zero_stage = saves.options.bytes_per_parameter, saves.designs.zero_stage
+    if saves.options.is_deduplicated:
+        return np.full(len(zero_stage), full_bytes * saves.num_parameters)
+    weights = min(WEIGHT_BYTES, full_bytes)
+    repeated = np.select([zero_stage == 0, zero_stage < 3], [full_bytes, weights], 0.0)
+    return np.asarray((full_bytes + (saves.designs.replicas - 1) * repeated) * saves.num_parameters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaveSizes(Table):
+    """Bytes of one save, and how long its parts travel, `(n,)`."""
+
+    total_bytes: Floats
+    gpu_bytes: Floats
+    """Of one rank that writes."""
+    node_bytes: Floats
+    """Of one node that writes."""
+    copy_s: Floats
+    """From the accelerators to host memory, or back."""
+    store_s: Floats
+    """From host memory to the file system."""
+    read_s: Floats
+    """From the file system."""
+
+    @classmethod
+    def of(cls, saves: Saves, total_bytes: Floats, all_write: Booleans) -> Self:
+        """Returns the sizes; where not all ranks write, those of one replica do."""
+        designs, storage = saves.designs, saves.storage
+        writers = designs.num_gpus / np.where(all_write, 1, designs.replicas)
+        gpu_bytes = total_bytes / writers
+        node_bytes = total_bytes / np.maximum(1.0, writers / designs.gpus_per_node)
+        return cls(
+            total_bytes=total_bytes,
+            gpu_bytes=gpu_bytes,
+            node_bytes=node_bytes,
+            copy_s=gpu_bytes / designs.host_copy_bytes_per_s,
+            store_s=np.maximum(
+                node_bytes / storage.write_bytes_per_s_per_node, total_bytes / storage.write_bytes_per_s
+            ),
+            read_s=np.maximum(
+                node_bytes / storage.read_bytes_per_s_per_node, total_bytes / storage.read_bytes_per_s
+            ),
+        )

@@ -1,0 +1,57 @@
+"""Which saves do the tests of checkpoint schemes ask about? One plan, its step time, and jobs that save differently."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.checkpoint import CheckpointTable, checkpoint_costs
+from simulator.checkpointing import Checkpointing
+from simulator.hardware import Storage
+from simulator.job import Job
+from simulator.offer_table import OfferTable
+from simulator.plan import CheckpointScheme, Plan
+from tests.simulator.builders import plan_of, table_of
+
+STEP_S, OPTIMIZER_S = 10.0, 0.1
+SCHEMES = tuple(scheme for scheme in CheckpointScheme if scheme is not CheckpointScheme.NONE)
+
+
+def costs_of(
+    job: Job, *plans: Plan, step_s: float = STEP_S, optimizer_s: float = OPTIMIZER_S
+) -> CheckpointTable:
+    """Returns what saves of some plans cost, all with the same step."""
+    table = table_of(*plans)
+    offers = OfferTable.from_job(job).take(table.offer)
+    rows = np.ones(len(table))
+    return checkpoint_costs(job, table, offers, step_s * rows, optimizer_s * rows)
+
+
+def costs_on_64(
+    job: Job,
+    scheme: CheckpointScheme,
+    *,
+    zero: int = 1,
+    step_s: float = STEP_S,
+    optimizer_s: float = OPTIMIZER_S,
+) -> CheckpointTable:
+    """Returns what saves cost on eight nodes: eight replicas of eight tensor-parallel ranks."""
+    plan = plan_of(tensor=8, data=8, zero=zero, scheme=scheme)
+    return costs_of(job, plan, step_s=step_s, optimizer_s=optimizer_s)
+
+
+def saving(job: Job, **options: object) -> Job:
+    """Returns the job with other options of its checkpoints."""
+    return job.model_copy(update={"checkpointing": Checkpointing.model_validate(options)})
+
+
+def with_storage(job: Job, **rates: float) -> Job:
+    """Returns the job with a store whose nodes are no bottleneck unless said."""
+    fast = {"write_bytes_per_s_per_node": 1e12, "read_bytes_per_s_per_node": 1e12}
+    return job.model_copy(update={"storage": Storage.model_validate(fast | rates)})
+
+
+def with_node(job: Job, **figures: float) -> Job:
+    """Returns the job with other figures of the node of its only offer."""
+    (offer,) = job.offers
+    node = offer.node.model_copy(update=figures)
+    return job.model_copy(update={"offers": (offer.model_copy(update={"node": node}),)})

@@ -1,0 +1,387 @@
+"""Does every scheme cost what its equations say, written out by hand for one plan?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.checkpoint import DEFAULTS, SCHEMES, CheckpointTable, IntervalReason, chosen_interval_s
+from simulator.checkpoint_sizes import Designs, Saves
+from simulator.checkpointing import Checkpointing, SavePolicy
+from simulator.offer_table import OfferTable
+from simulator.plan import CheckpointScheme
+from simulator.run_columns import BackPressure
+from tests.simulator import checkpoint_jobs as jobs
+from tests.simulator.builders import job_of, plan_of, table_of, training
+from tests.simulator.checkpoint_jobs import STEP_S, costs_of, costs_on_64, saving, with_node, with_storage
+
+JOB = job_of(training("llama-3.1-70b"))
+WEIGHTS = 70_553_706_496
+TOTAL = 14 * WEIGHTS
+GPU, NODE = TOTAL / 64, TOTAL / 8
+COPY_S = GPU / 50e9
+"""H100: 50 GB/s from each accelerator to the host, as much over its network card."""
+STORE_S = NODE / 2e9
+"""2 GB/s a node, to and from the file system."""
+
+
+def value(table: CheckpointTable, name: str) -> float:
+    return float(getattr(table, name)[0])
+
+
+def reason(table: CheckpointTable) -> IntervalReason:
+    return IntervalReason.from_code(int(table.why_minimum_interval[0]))
+
+
+def survivals(table: CheckpointTable) -> tuple[float, float, float]:
+    return value(table, "process_survival"), value(table, "node_survival"), value(table, "domain_survival")
+
+
+class TestEveryScheme:
+    def test_there_is_a_function_for_each(self) -> None:
+        assert set(SCHEMES) == set(CheckpointScheme)
+
+    @pytest.mark.parametrize("scheme", CheckpointScheme)
+    @pytest.mark.parametrize("zero", [0, 1, 3])
+    def test_its_columns_are_figures(self, scheme: CheckpointScheme, zero: int) -> None:
+        costs = costs_on_64(JOB, scheme, zero=zero)
+        unbounded = {"live_lag_s"} | ({"minimum_interval_s"} if scheme is CheckpointScheme.NONE else set())
+        for name, column in costs.columns().items():
+            if name == "live_restart_s" and np.isnan(column[0]):
+                continue
+            assert column[0] >= 0, name
+            assert np.isfinite(column[0]) or name in unbounded, name
+
+    @pytest.mark.parametrize("scheme", jobs.SCHEMES)
+    def test_saves_are_worth_having(self, scheme: CheckpointScheme) -> None:
+        costs = costs_on_64(JOB, scheme)
+        assert costs.minimum_interval_s >= STEP_S
+        assert costs.durable_commit_s >= costs.commit_s
+        assert costs.load_s == costs.durable_load_s
+        assert costs.fast_load_s <= costs.durable_load_s
+        assert min(value(costs, name) for name in ("bytes_per_save", "storage_bytes", "durable_load_s")) > 0
+        assert (np.array([*survivals(costs)]) <= 1).all()
+        assert sorted(survivals(costs), reverse=True) == [*survivals(costs)]
+        assert reason(costs) is not IntervalReason.NEVER
+
+    @pytest.mark.parametrize("scheme", CheckpointScheme)
+    def test_an_unknown_step_leaves_no_wrong_figures(self, scheme: CheckpointScheme) -> None:
+        costs = costs_on_64(JOB, scheme, step_s=float("nan"))
+        assert np.isnan(costs.minimum_interval_s) or scheme is CheckpointScheme.NONE
+        assert min(costs.slots[0], costs.durable_every[0]) >= 1
+
+    @pytest.mark.parametrize("name", DEFAULTS)
+    def test_a_default_is_that_of_a_column(self, name: str) -> None:
+        assert name in CheckpointTable.names()
+
+    def test_schemes_fill_columns_of_the_table_only(self) -> None:
+        designs, ones = table_of(plan_of(data=64)), np.ones(1)
+        rows = Designs.of(designs, OfferTable.from_job(JOB), ones, ones / 10, slice(None))
+        for scheme, costs in SCHEMES.items():
+            assert costs(Saves.of(JOB, rows)).keys() <= set(CheckpointTable.names()), scheme
+
+    @given(scheme=st.sampled_from(jobs.SCHEMES), factor=st.floats(1.01, 8.0), zero=st.integers(0, 3))
+    def test_more_bytes_never_cost_less(self, scheme: CheckpointScheme, factor: float, zero: int) -> None:
+        # A fixed number of servers: with more bytes more of them would be taken, which load faster.
+        small, large = (
+            costs_on_64(saving(JOB, bytes_per_parameter=b, num_servers=4), scheme, zero=zero, step_s=3.0)
+            for b in (12.0, 12.0 * factor)
+        )
+        assert_no_less(large, small)
+
+    @given(
+        scheme=st.sampled_from(jobs.SCHEMES),
+        rate=st.sampled_from(["storage", "node_storage", "network", "host_copy", "nvme", "servers"]),
+        factor=st.floats(1.01, 20.0),
+        step_s=st.floats(0.05, 50.0),
+    )
+    def test_faster_links_never_cost_more(
+        self, scheme: CheckpointScheme, rate: str, factor: float, step_s: float
+    ) -> None:
+        def costs(times: float) -> CheckpointTable:
+            job = with_storage(
+                saving(
+                    JOB,
+                    num_servers=4,
+                    nvme_write_bytes_per_s=8e9 * (times if rate == "nvme" else 1),
+                    nvme_read_bytes_per_s=8e9 * (times if rate == "nvme" else 1),
+                    server_network_bytes_per_s=12.5e9 * (times if rate == "servers" else 1),
+                ),
+                write_bytes_per_s=20e9 * (times if rate == "storage" else 1),
+                read_bytes_per_s=20e9 * (times if rate == "storage" else 1),
+                write_bytes_per_s_per_node=2e9 * (times if rate == "node_storage" else 1),
+                read_bytes_per_s_per_node=2e9 * (times if rate == "node_storage" else 1),
+            )
+            job = with_node(
+                job,
+                network_bytes_per_s=400e9 * (times if rate == "network" else 1),
+                host_copy_bytes_per_s=50e9 * (times if rate == "host_copy" else 1),
+            )
+            return costs_on_64(job, scheme, step_s=step_s, optimizer_s=step_s / 20)
+
+        assert_no_less(costs(1.0), costs(factor))
+
+
+TIMES = (
+    "stall_s",
+    "commit_s",
+    "minimum_interval_s",
+    "durable_commit_s",
+    "fast_load_s",
+    "durable_load_s",
+    "reduced_capacity_s",
+)
+
+
+def assert_no_less(large: CheckpointTable, small: CheckpointTable) -> None:
+    for name in TIMES:
+        # Rounding, also of the part of a copy that does not hide.
+        assert value(large, name) >= value(small, name) * (1 - 1e-12) - 1e-9, name
+
+
+class TestFiles:
+    def test_nothing_is_saved_and_nothing_survives_without_a_scheme(self) -> None:
+        costs = costs_on_64(JOB, CheckpointScheme.NONE)
+        assert survivals(costs) == (0, 0, 0)
+        assert reason(costs) is IntervalReason.NEVER
+
+    @pytest.mark.parametrize("zero", [0, 1, 3])
+    def test_one_writer_a_replica_takes_as_many_times_longer_as_there_are_replicas(self, zero: int) -> None:
+        # The eight tensor-parallel ranks of one node write what 64 ranks of eight nodes hold.
+        costs = costs_on_64(JOB, CheckpointScheme.SYNC, zero=zero)
+        assert costs.stall_s - 0.6 == pytest.approx(8 * (COPY_S + STORE_S))
+        assert costs.durable_load_s == pytest.approx(8 * STORE_S)
+        assert costs.bytes_per_save == TOTAL
+
+    def test_a_fault_of_a_process_finds_the_state_in_host_memory(self) -> None:
+        # DLRover keeps it in shared memory; a lost node goes back to the file system.
+        costs = costs_on_64(JOB, CheckpointScheme.ASYNC)
+        assert survivals(costs) == (1, 0, 0)
+        assert costs.fast_load_s == pytest.approx(COPY_S)
+
+    def test_slots_let_saves_follow_each_other_faster_and_take_memory(self) -> None:
+        # PCcheck: P / slots.
+        one, four = (costs_on_64(saving(JOB, slots=n), CheckpointScheme.ASYNC) for n in (1, 4))
+        assert one.minimum_interval_s == pytest.approx(STORE_S)
+        assert four.minimum_interval_s == pytest.approx(STORE_S / 4)
+        assert (one.slots[0], four.slots[0]) == (1, 4)
+        assert (reason(one), reason(four)) == (IntervalReason.COMMIT_TIME,) * 2
+        assert four.host_memory_bytes == pytest.approx(5 * NODE)
+        many = costs_on_64(saving(JOB, slots=100), CheckpointScheme.ASYNC)
+        assert (many.minimum_interval_s[0], reason(many)) == (STEP_S, IntervalReason.STEP_TIME)
+
+    def test_a_lazy_copy_hides_behind_the_passes_of_a_step(self) -> None:
+        long, short = (
+            costs_on_64(JOB, CheckpointScheme.ASYNC_LAZY, step_s=step_s, optimizer_s=0.1)
+            for step_s in (10.0, 0.5)
+        )
+        assert long.stall_s == 0
+        assert short.stall_s == pytest.approx(0.6 + COPY_S - 0.4)
+        # What hides delays the commit.
+        assert long.commit_s == pytest.approx(0.6 + COPY_S + STORE_S)
+        assert short.commit_s == pytest.approx(0.4 + STORE_S)
+
+    def test_differences_cost_their_share(self) -> None:
+        # A quarter of the bytes in three of four saves: (1 + 3/4)/4 = 0.4375; 1.5 differences wait on average.
+        job = saving(JOB, base_every=4, delta_fraction=0.25)
+        costs = costs_on_64(job, CheckpointScheme.DIFFERENTIAL)
+        assert costs.bytes_per_save == pytest.approx(0.4375 * TOTAL)
+        assert costs.stall_s == pytest.approx(0.6 + 0.4375 * COPY_S)
+        assert costs.commit_s == pytest.approx(0.4375 * STORE_S)
+        assert costs.durable_load_s == pytest.approx(1.375 * STORE_S + 0.375 * NODE / 150e9)
+        # One full save with three differences, and the next full one.
+        assert costs.storage_bytes == pytest.approx(2.75 * TOTAL)
+
+    def test_differences_as_large_as_the_state_save_nothing(self) -> None:
+        # LLM optimizers change every weight: q = 1 is async with another load.
+        full = costs_on_64(saving(JOB, delta_fraction=1), CheckpointScheme.DIFFERENTIAL)
+        background = costs_on_64(JOB, CheckpointScheme.ASYNC)
+        for name in ("stall_s", "commit_s", "bytes_per_save", "minimum_interval_s"):
+            assert getattr(full, name) == pytest.approx(getattr(background, name)), name
+
+    @pytest.mark.parametrize(("zero", "factor"), [(0, 8.0), (1, (14 + 7 * 2) / 14), (3, 1.0)])
+    def test_without_deduplication_replicas_repeat_what_zero_does_not_split(
+        self, zero: int, factor: float
+    ) -> None:
+        costs = costs_on_64(saving(JOB, is_deduplicated=False), CheckpointScheme.SYNC_SHARDED, zero=zero)
+        assert costs.bytes_per_save == pytest.approx(factor * TOTAL)
+        assert costs.stall_s - 0.6 == pytest.approx(factor * (COPY_S + STORE_S))
+
+
+class TestLevels:
+    def test_local_drives_go_with_their_node(self) -> None:
+        costs = costs_on_64(JOB, CheckpointScheme.LOCAL_NVME)
+        assert survivals(costs) == (1, 0, 0)
+        assert costs.commit_s == pytest.approx(NODE / 8e9)
+        assert costs.fast_load_s == pytest.approx(NODE / 8e9)
+        assert costs.durable_commit_s == pytest.approx(NODE / 8e9 + STORE_S)
+        assert costs.durable_every == 100
+
+    def test_the_file_system_takes_as_many_saves_as_it_can_write(self) -> None:
+        # Saves to drives every 15.4 s, one to the file system takes 77 s: every fifth at best.
+        costs = costs_on_64(saving(JOB, persist_every=2), CheckpointScheme.LOCAL_NVME)
+        assert costs.minimum_interval_s == pytest.approx(15.43, rel=1e-3)
+        assert costs.durable_every == 5
+        assert costs.network_bytes_per_save == pytest.approx(TOTAL / 5)
+
+    def test_copies_that_exceed_the_idle_network_stop_training(self) -> None:
+        # 15.4 GB over 50 GB/s, half of a step of 0.2 s idle.
+        costs = costs_on_64(JOB, CheckpointScheme.IN_MEMORY_PEER, step_s=0.2)
+        assert costs.stall_s == pytest.approx(0.04 + GPU / 50e9 - 0.1)
+        roomy = costs_on_64(JOB, CheckpointScheme.IN_MEMORY_PEER)
+        assert roomy.stall_s == pytest.approx(0.04)  # ByteRobust
+        assert roomy.network_bytes_per_save == pytest.approx(TOTAL * 1.01)
+
+    def test_peers_outlast_a_node_and_a_rack_by_their_placement(self) -> None:
+        # Two of eight nodes in pairs: 4 of 28 ways to lose two lose a pair; on a ring 8 of 28.
+        for placement, domain in (("group", 1 - 4 / 28), ("ring", 1 - 8 / 28), ("cross_domain", 1.0)):
+            job = saving(JOB, peer_placement=placement, nodes_per_failure_domain=2)
+            for scheme in (CheckpointScheme.IN_MEMORY_PEER, CheckpointScheme.TIERED):
+                assert survivals(costs_on_64(job, scheme)) == pytest.approx((1, 1, domain))
+
+    def test_tiers_write_their_own_shard_and_those_of_their_peers(self) -> None:
+        costs = costs_on_64(JOB, CheckpointScheme.TIERED)
+        assert costs.commit_s == pytest.approx(2 * NODE / 8e9)
+        assert costs.fast_load_s == pytest.approx(NODE / 8e9)
+        slow_network = with_node(JOB, network_bytes_per_s=8e9)  # 1 GB/s for each accelerator
+        costs = costs_on_64(slow_network, CheckpointScheme.TIERED)
+        assert costs.commit_s == pytest.approx(GPU / 0.5e9)
+        assert costs.fast_load_s == pytest.approx(NODE / 8e9)  # 15.4 s either way
+
+
+class TestGradientAssistance:
+    @pytest.mark.parametrize(
+        ("window", "hidden"), [(1, 1), (2, 13 / 7), (6, 27 / 7), (7, 4), (8, 4), (9, 27 / 7)]
+    )
+    def test_seven_and_eight_steps_hide_most(self, window: int, hidden: float) -> None:
+        # X8, validates: GoCkpt, arXiv 2511.07035: n(K) = K - K (K - 1)/14 passes are saved, 4 at most, at K = 7 and 8.
+        job = saving(JOB, gradient_variant="base", window_steps=window, fixed_stall_s=0)
+        pass_s = COPY_S / window
+        costs = costs_on_64(job, CheckpointScheme.GRADIENT_ASSISTED, step_s=pass_s, optimizer_s=0.0)
+        assert window - costs.stall_s[0] / pass_s == pytest.approx(hidden, rel=1e-9)
+
+    def test_the_base_variant_waits_for_its_gradients_even_behind_long_steps(self) -> None:
+        costs = costs_on_64(saving(JOB, gradient_variant="base"), CheckpointScheme.GRADIENT_ASSISTED)
+        assert costs.stall_s == pytest.approx(0.6 + COPY_S * 2 / 14 * 3)
+
+    def test_the_window_or_the_commit_sets_the_interval(self) -> None:
+        window = costs_on_64(JOB, CheckpointScheme.GRADIENT_ASSISTED, step_s=100.0)
+        commit = costs_on_64(JOB, CheckpointScheme.GRADIENT_ASSISTED, step_s=1.0)
+        assert (window.minimum_interval_s[0], reason(window)) == (700, IntervalReason.WINDOW)
+        assert commit.minimum_interval_s == pytest.approx(STORE_S + 3 * NODE / 150e9)
+        assert reason(commit) is IntervalReason.COMMIT_TIME
+
+    def test_replaying_takes_energy(self) -> None:
+        background, assisted = (
+            costs_on_64(JOB, scheme).save_energy_j
+            for scheme in (CheckpointScheme.ASYNC, CheckpointScheme.GRADIENT_ASSISTED)
+        )
+        host_w = JOB.offers[0].node.host_power_w
+        assert background == pytest.approx(TOTAL * 1.3e-9)
+        assert assisted - background == pytest.approx(8 * host_w * 3 * NODE / 150e9)
+
+
+class TestGradientReplica:
+    def test_servers_keep_up_with_the_steps(self) -> None:
+        # FlowCheck: 141 GB of gradients over 12.5 GB/s, 1.13 TB of state over 150 GB/s of memory or 300 GB of it.
+        network, memory = 2 * WEIGHTS / 12.5e9, 16 * WEIGHTS / 300e9
+        fast, slow = (
+            costs_on_64(JOB, CheckpointScheme.GRADIENT_REPLICA, step_s=step_s) for step_s in (1.0, 100.0)
+        )
+        assert fast.num_servers == np.ceil(network)
+        assert slow.num_servers == np.ceil(memory)
+        assert fast.extra_power_w == 800 * fast.num_servers
+        assert (fast.stall_s[0], fast.tax_fraction[0], fast.minimum_interval_s[0]) == (0, 0, 1.0)
+        assert survivals(fast) == (1, 1, 1)
+
+    def test_a_failure_undoes_a_step_and_those_by_which_servers_trail(self) -> None:
+        costs = costs_on_64(saving(JOB, server_lag_steps=1.5), CheckpointScheme.GRADIENT_REPLICA)
+        assert costs.live_lag_s == 25
+        assert costs.minimum_interval_s == 10  # they work on several steps at once
+        assert costs.slots == 3
+
+    def test_too_few_servers_hold_training_up(self) -> None:
+        job = saving(JOB, num_servers=2)
+        costs = costs_on_64(job, CheckpointScheme.GRADIENT_REPLICA, step_s=1.0)
+        assert costs.num_servers == 2
+        assert costs.stall_s == pytest.approx(2 * WEIGHTS / 12.5e9 / 2 - 1.0)
+
+    def test_state_comes_back_over_the_cards_of_the_servers(self) -> None:
+        costs = costs_on_64(saving(JOB, num_servers=4), CheckpointScheme.GRADIENT_REPLICA)
+        assert costs.fast_load_s == pytest.approx(TOTAL / 50e9)
+        assert costs.network_bytes_per_save == pytest.approx(2 * WEIGHTS + TOTAL / 100)
+
+
+class TestLiveReplicas:
+    LIVE = (CheckpointScheme.JUST_IN_TIME, CheckpointScheme.REPLICA_FT)
+
+    @pytest.mark.parametrize("scheme", LIVE)
+    def test_half_a_step_is_lost_where_a_replica_is_left(self, scheme: CheckpointScheme) -> None:
+        costs = costs_on_64(JOB, scheme, zero=0)
+        assert costs.live_lag_s == STEP_S / 2
+        # Eight nodes hold a replica each, four of them are a rack.
+        assert survivals(costs) == (1, 1, 1)
+        assert survivals(costs_of(JOB, plan_of(data=8, zero=0, scheme=scheme))) == (1, 0, 0)
+        rack = saving(JOB, nodes_per_failure_domain=8)
+        assert survivals(costs_on_64(rack, scheme, zero=0)) == (1, 1, 0)
+
+    @pytest.mark.parametrize("scheme", LIVE)
+    def test_sharded_optimizers_have_no_replica(self, scheme: CheckpointScheme) -> None:
+        costs = costs_on_64(JOB, scheme, zero=1)
+        assert survivals(costs) == (0, 0, 0)
+        assert (costs.live_lag_s[0], np.isnan(costs.live_restart_s[0])) == (np.inf, True)
+
+    @pytest.mark.parametrize("scheme", LIVE)
+    def test_saves_in_the_background_go_on(self, scheme: CheckpointScheme) -> None:
+        live, background = (costs_on_64(JOB, each, zero=0) for each in (scheme, CheckpointScheme.ASYNC))
+        for name in ("stall_s", "commit_s", "minimum_interval_s", "durable_load_s", "host_memory_bytes"):
+            assert getattr(live, name) == getattr(background, name), name
+
+    def test_state_is_saved_and_loaded_after_the_failure(self) -> None:
+        # Detect 60, diagnose 60, initialise 120, warm up 60; one replica writes and all read.
+        costs = costs_on_64(JOB, CheckpointScheme.JUST_IN_TIME, zero=0)
+        assert costs.live_restart_s == pytest.approx(300 + 0.6 + 8 * COPY_S + 16 * STORE_S)
+        own = costs_on_64(saving(JOB, just_in_time_s=25), CheckpointScheme.JUST_IN_TIME, zero=0)
+        assert own.live_restart_s == 325
+
+    def test_the_others_wait_for_a_quorum_and_work_without_the_failed_one(self) -> None:
+        # C14, consistency: torchft, 30 groups, 11.3 s a failure = t_q + R / 30, that is 81.2 % at M = 60 s.
+        job = saving(JOB, quorum_stall_s=5, replica_recovery_s=189)
+        costs = costs_of(job, plan_of(tensor=8, data=30, zero=0, scheme=CheckpointScheme.REPLICA_FT))
+        lost_s = value(costs, "live_restart_s") + value(costs, "reduced_capacity_s")
+        assert lost_s == pytest.approx(11.3)
+        assert 1 - lost_s / 60 == pytest.approx(0.812, abs=5e-4)
+
+    @pytest.mark.parametrize(("spares", "replace_s"), [(0, 7200), (1, 60)])
+    def test_a_replica_comes_back_by_a_restart_and_a_copy(self, spares: int, replace_s: float) -> None:
+        # Half of the faults need another node; 8 ranks of the first replica hold what they send, 123 GB each.
+        plan = plan_of(tensor=8, data=8, zero=0, scheme=CheckpointScheme.REPLICA_FT, spares=spares)
+        costs = costs_of(JOB, plan)
+        assert costs.reduced_capacity_s == pytest.approx((300 + replace_s / 2 + TOTAL / 8 / 50e9) / 8)
+
+
+class TestChosenInterval:
+    PLANS = table_of(plan_of(data=8), plan_of(data=8).model_copy(update={"checkpoint_interval_s": 77.0}))
+    STEPS_S = np.array([2.0, 3.0])
+
+    def test_nothing_is_chosen_unless_said(self) -> None:
+        np.testing.assert_array_equal(chosen_interval_s(JOB, self.PLANS, self.STEPS_S), [np.nan, 77])
+
+    @pytest.mark.parametrize(
+        ("option", "expected"), [({"interval_s": 60}, 60), ({"interval_steps": 50}, 100)]
+    )
+    def test_the_job_says_it_for_plans_that_do_not(self, option: dict[str, int], expected: float) -> None:
+        chosen_s = chosen_interval_s(saving(JOB, **option), self.PLANS, self.STEPS_S)
+        np.testing.assert_array_equal(chosen_s, [expected, 77])
+
+    def test_seconds_and_steps_together_are_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"give interval_s \(60\) or interval_steps \(5\), not both"):
+            Checkpointing(interval_s=60, interval_steps=5)
+
+
+def test_policies_have_the_codes_of_the_event_loop() -> None:
+    assert {policy.name: policy.code for policy in SavePolicy} == {
+        policy.name: policy.value for policy in BackPressure
+    }
