@@ -77,7 +77,7 @@ def _with_peers(
             num_lost=num_lost,
             placement=options.peer_placement,
         )
-        for num_lost in (1, options.nodes_per_failure_domain)
+        for num_lost in (1, saves.reliability.nodes_per_domain)
     )
     return {
         **two_levels(

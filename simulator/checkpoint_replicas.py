@@ -33,9 +33,9 @@ def replica_ft(saves: Saves) -> Costs:
 
 def _live_replica(saves: Saves, live_restart_s: Floats) -> Costs:
     """A failure undoes half a step on average where a replica is left, and goes back to a save otherwise."""
-    designs, options = saves.designs, saves.options
+    designs = saves.designs
     node_ranks = designs.gpus_per_node
-    domain_ranks = options.nodes_per_failure_domain * node_ranks
+    domain_ranks = saves.reliability.nodes_per_domain * node_ranks
     is_replicated = _outlasts(saves, np.ones_like(node_ranks))
     return {
         **asynchronous(saves),

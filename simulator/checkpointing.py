@@ -77,8 +77,6 @@ class Checkpointing(Record):
     """Nodes that hold every shard, its own one included (Gemini, SOSP 2023)."""
     peer_placement: PeerPlacement = PeerPlacement.GROUP
     """Which nodes hold the copies."""
-    nodes_per_failure_domain: PositiveInt = Field(default=4, le=1_000_000)
-    """Nodes that share a rack, its power or a switch, and fail together when it does; estimate."""
     idle_network_fraction: float = Field(default=0.5, gt=0, le=1)
     """Share of the network that a background copy may use; estimate."""
     persist_every: PositiveInt = Field(default=100, le=1_000_000)

@@ -50,8 +50,8 @@ class Reliability(Record):
     those of 1, from which 0.5 to 1.5 change the goodput by 0.3 points at most."""
     fails_during_restart: bool = False
     """Whether something may fail on the way back too, which then begins anew."""
-    nodes_per_domain: int = Field(default=1, ge=1, le=10_000)
-    """Nodes that share a switch, rack or power feed and fail together with it."""
+    nodes_per_domain: int = Field(default=4, ge=1, le=4096)
+    """Nodes that share a rack, its power or a switch, and fail together when it does; estimate: servers of one rack."""
     domain_failures_per_1000_domain_days: float = Field(default=0.0, ge=0, le=10_000)
     """Failures of whole domains. No published rate is usable: 0 unless you know yours."""
     planned_stops_per_1000_node_days: float = Field(default=0.0, ge=0, le=10_000)

@@ -44,6 +44,12 @@ def saving(job: Job, **options: object) -> Job:
     return job.model_copy(update={"checkpointing": Checkpointing.model_validate(options)})
 
 
+def in_racks_of(job: Job, num_nodes: int) -> Job:
+    """Returns the job on nodes of which so many share a rack."""
+    reliability = job.reliability.model_copy(update={"nodes_per_domain": num_nodes})
+    return job.model_copy(update={"reliability": reliability})
+
+
 def with_storage(job: Job, **rates: float) -> Job:
     """Returns the job with a store whose nodes are no bottleneck unless said."""
     fast = {"write_bytes_per_s_per_node": 1e12, "read_bytes_per_s_per_node": 1e12}

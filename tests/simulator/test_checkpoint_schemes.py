@@ -15,7 +15,15 @@ from simulator.plan import CheckpointScheme
 from simulator.run_columns import BackPressure
 from tests.simulator import checkpoint_jobs as jobs
 from tests.simulator.builders import job_of, plan_of, table_of, training
-from tests.simulator.checkpoint_jobs import STEP_S, costs_of, costs_on_64, saving, with_node, with_storage
+from tests.simulator.checkpoint_jobs import (
+    STEP_S,
+    costs_of,
+    costs_on_64,
+    in_racks_of,
+    saving,
+    with_node,
+    with_storage,
+)
 
 JOB = job_of(training("llama-3.1-70b"))
 WEIGHTS = 70_553_706_496
@@ -237,7 +245,7 @@ class TestLevels:
     def test_peers_outlast_a_node_and_a_rack_by_their_placement(self) -> None:
         # Two of eight nodes in pairs: 4 of 28 ways to lose two lose a pair; on a ring 8 of 28.
         for placement, domain in (("group", 1 - 4 / 28), ("ring", 1 - 8 / 28), ("cross_domain", 1.0)):
-            job = saving(JOB, peer_placement=placement, nodes_per_failure_domain=2)
+            job = in_racks_of(saving(JOB, peer_placement=placement), 2)
             for scheme in (CheckpointScheme.IN_MEMORY_PEER, CheckpointScheme.TIERED):
                 assert survivals(costs_on_64(job, scheme)) == pytest.approx((1, 1, domain))
 
@@ -324,7 +332,7 @@ class TestLiveReplicas:
         # Eight nodes hold a replica each, four of them are a rack.
         assert survivals(costs) == (1, 1, 1)
         assert survivals(costs_of(JOB, plan_of(data=8, zero=0, scheme=scheme))) == (1, 0, 0)
-        rack = saving(JOB, nodes_per_failure_domain=8)
+        rack = in_racks_of(JOB, 8)
         assert survivals(costs_on_64(rack, scheme, zero=0)) == (1, 1, 0)
 
     @pytest.mark.parametrize("scheme", LIVE)
