@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.errors import InputError, Problem
-from simulator.table import Booleans, Floats, Table
+from simulator.table import Booleans, Floats, Table, sum_columns
 
 FOREVER_S = 1e18
 """Thirty billion years: what takes longer never ends, and a job that fails less often never fails."""
@@ -28,8 +28,25 @@ class BackPressure(IntEnum):
     """Training goes on, and the save starts as soon as a slot is free."""
 
 
+class Interruption(IntEnum):
+    """What stops a run: the columns of `kind_share` and its like, `(n, 4)`."""
+
+    PROCESS_FAULT = 0
+    """The nodes stay."""
+    NODE_FAULT = 1
+    DOMAIN_FAULT = 2
+    """Several nodes at once, as those of a rack or behind a switch."""
+    PLANNED = 3
+    """Announced: a run that saves at all saves first, and loses no work."""
+
+
+NUM_KINDS = len(Interruption)
+MAX_NODES_IN_REPAIR = 4096
+"""What the event loop keeps track of: with more nodes in repair, the one that has been there longest is back."""
+
 _TINY_S = float(np.finfo(np.float64).tiny)
 _MAX_SLOTS = 1000
+_MAX_EVERY = 10**9
 _RANGES = {
     "mtbf_s": (_TINY_S, np.inf, "must be above 0"),
     "interval_s": (_TINY_S, np.inf, "must be above 0; inf for a run without saves"),
@@ -39,23 +56,95 @@ _RANGES = {
         max(BackPressure),
         f"must be one of {', '.join(f'{member.value} ({member.name})' for member in BackPressure)}",
     ),
+    "weibull_shape": (0.1, 10.0, "must be from 0.1 to 10; 1 for failures without memory"),
+    "fails_during_restart": (0.0, 1.0, "must be 0 (no) or 1 (yes)"),
+    "restart_log_deviation": (0.0, 3.0, "must be from 0 to 3"),
+    "kind_share": (0.0, 1.0, "must be from 0 to 1"),
+    "kind_nodes": (0.0, MAX_NODES_IN_REPAIR, f"must be from 0 to {MAX_NODES_IN_REPAIR}"),
+    "kind_fast_survival": (0.0, 1.0, "must be from 0 to 1"),
+    "durable_every": (1.0, _MAX_EVERY, f"must be from 1 to {_MAX_EVERY:,}"),
 }
 """Least and largest value and the rule to show; every other column is at least 0."""
+_WHOLE = ("slots", "policy", "fails_during_restart", "kind_nodes", "durable_every", "num_spares")
+_SAME_AS = {"kind_restart_s": "restart_s", "durable_commit_s": "commit_s"}
+"""Columns that are another one unless they are given."""
+_DEFAULTS: dict[str, npt.ArrayLike] = {
+    "weibull_shape": 1.0,
+    "fails_during_restart": False,
+    "restart_log_deviation": 0.0,
+    "kind_share": (1.0, 0.0, 0.0, 0.0),
+    "kind_nodes": (0.0, 0.0, 0.0, 0.0),
+    "kind_fast_survival": (1.0, 1.0, 1.0, 1.0),
+    "durable_every": 1,
+    "fast_load_s": 0.0,
+    "durable_load_s": 0.0,
+    "live_lag_s": np.inf,
+    "reduced_capacity_s": 0.0,
+    "num_spares": np.inf,
+    "repair_s": 0.0,
+    "spare_wait_s": 0.0,
+    "queue_wait_s": 0.0,
+}
+_SUM_TOLERANCE = 1e-9
+"""Rounding of shares that were worked out."""
 
 
-class RunColumns(TypedDict):
+class RunOptions(TypedDict, total=False):
+    """What a run may have besides its saves and failures; every column is a scalar or `(n,)`.
+
+    Those that start with `kind_` are of shape `(4,)` or `(n, 4)`: one value for each `Interruption`.
+    """
+
+    weibull_shape: npt.ArrayLike
+    """Up-times are Weibull with this shape and mean `mtbf_s`; the clock restarts with the run. Default 1: no memory."""
+    fails_during_restart: npt.ArrayLike
+    """Whether a restart can be interrupted, and then begins anew; planned interruptions spare it. Default no."""
+    restart_log_deviation: npt.ArrayLike
+    """Every restart is multiplied by a lognormal number of mean 1 with this sigma. Default 0."""
+    kind_share: npt.ArrayLike
+    """Shares of the interruptions; sum to 1. Default: process faults only."""
+    kind_restart_s: npt.ArrayLike
+    """From the interruption to the next work, without replacement and load. Default `restart_s`."""
+    kind_nodes: npt.ArrayLike
+    """Nodes that go to repair and have to be replaced. Default 0."""
+    kind_fast_survival: npt.ArrayLike
+    """Probability that the fast level of saves survives. Default 1."""
+    durable_every: npt.ArrayLike
+    """Every so many saves one is written to the durable level, too, >= 1. Default 1."""
+    durable_commit_s: npt.ArrayLike
+    """From that save's stall's end until it is durable. One is written at a time, the first save after it takes over;
+    a fast level that survives an interruption goes on writing. Default `commit_s`."""
+    fast_load_s: npt.ArrayLike
+    """Loading a save of the fast level. Default 0."""
+    durable_load_s: npt.ArrayLike
+    """Loading a save of the durable level. Default 0."""
+    live_lag_s: npt.ArrayLike
+    """With live replicas an interruption that the fast level survives loses no more work than this. Default inf: none."""
+    reduced_capacity_s: npt.ArrayLike
+    """Up-time without work after a recovery from a live replica: the capacity that is missing until it is back."""
+    num_spares: npt.ArrayLike
+    """Nodes that stand by. Default inf: never out of spares."""
+    repair_s: npt.ArrayLike
+    """After this time a failed node stands by again. Default 0."""
+    spare_wait_s: npt.ArrayLike
+    """Bringing in a node that stands by. Default 0."""
+    queue_wait_s: npt.ArrayLike
+    """Getting a node on loan where none is left; a repaired node that comes earlier ends the wait. Default 0."""
+
+
+class RunColumns(RunOptions):
     """The runs, one row each; every column is a scalar or of shape (n,)."""
 
     work_s: npt.ArrayLike
     """Time of all steps without saves and failures; inf: the limit of long runs, for the goodput."""
     mtbf_s: npt.ArrayLike
-    """Mean up-time between failures, > 0; inf: none."""
+    """Mean up-time between interruptions, > 0; inf: none."""
     interval_s: npt.ArrayLike
     """Work between saves, > 0; inf: no saves."""
     stall_s: npt.ArrayLike
     """Training stopped per save."""
     commit_s: npt.ArrayLike
-    """From the stall's end until the save can be restored."""
+    """From the stall's end until the save can be restored from the fast level."""
     tax_fraction: npt.ArrayLike
     """Extra time per second of work while a save is on its way from its stall's end to its commit."""
     slots: npt.ArrayLike
@@ -68,7 +157,7 @@ class RunColumns(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Runs(Table):
-    """`RunColumns` as checked columns `(n,)` of numbers, no longer than `FOREVER_S`."""
+    """`RunColumns` as checked columns `(n,)`, or `(n, 4)`, of numbers no longer than `FOREVER_S`."""
 
     work_s: Floats
     mtbf_s: Floats
@@ -79,17 +168,40 @@ class Runs(Table):
     slots: Floats
     policy: Floats
     restart_s: Floats
+    weibull_shape: Floats
+    fails_during_restart: Floats
+    restart_log_deviation: Floats
+    kind_share: Floats
+    kind_restart_s: Floats
+    kind_nodes: Floats
+    kind_fast_survival: Floats
+    durable_every: Floats
+    durable_commit_s: Floats
+    fast_load_s: Floats
+    durable_load_s: Floats
+    live_lag_s: Floats
+    reduced_capacity_s: Floats
+    num_spares: Floats
+    repair_s: Floats
+    spare_wait_s: Floats
+    queue_wait_s: Floats
+    is_unknown: Booleans
+    """Whether an input is nan."""
 
     @classmethod
     def of(cls, columns: RunColumns) -> Self:
         """Returns the columns, scalars repeated; raises `InputError` for a wrong value or length."""
-        values: Mapping[str, object] = cast(Mapping[str, object], columns)
-        given = {name: np.atleast_1d(np.asarray(values[name], dtype=np.float64)) for name in cls.names()}
-        problems = _range_problems(given) + _length_problems(given)
+        values = _DEFAULTS | cast(dict[str, npt.ArrayLike], columns)
+        given = {name: _array(name, values[name]) for name in cls.names() if name in values}
+        problems = _range_problems(given) + _shape_problems(given)
         if problems:
             raise InputError(problems)
-        arrays = np.broadcast_arrays(*given.values())
-        return cls(**{name: np.minimum(array, FOREVER_S) for name, array in zip(given, arrays, strict=True)})
+        rows = max((len(array) for array in given.values() if len(array) != 1), default=1)
+        bounded = {name: np.minimum(array, FOREVER_S) for name, array in given.items()}
+        for name, source in _SAME_AS.items():
+            bounded.setdefault(name, _as_wide_as(name, bounded[source]))
+        arrays = {name: np.broadcast_to(array, (rows, *array.shape[1:])) for name, array in bounded.items()}
+        return cls(**arrays, is_unknown=np.broadcast_to(_is_unknown(bounded), (rows,)))
 
     @property
     def tax_share(self) -> Floats:
@@ -97,10 +209,46 @@ class Runs(Table):
         return self.tax_fraction / (1.0 + self.tax_fraction)
 
     @property
-    def is_unknown(self) -> Booleans:
-        """Whether an input is nan."""
-        is_unknown: Booleans = np.any([np.isnan(column) for column in self.columns().values()], axis=0)
-        return is_unknown
+    def has_saves(self) -> Booleans:
+        """Whether anything is ever saved."""
+        has_saves: Booleans = self.interval_s < FOREVER_S
+        return has_saves
+
+    @property
+    def has_live_replicas(self) -> Booleans:
+        """Whether a replica that goes on working replaces the fast level of saves."""
+        has_live_replicas: Booleans = self.live_lag_s < FOREVER_S
+        return has_live_replicas
+
+    @property
+    def has_one_level(self) -> Booleans:
+        """Whether every save is durable as soon as it is committed."""
+        has_one_level: Booleans = (self.durable_every == 1.0) & (self.durable_commit_s == self.commit_s)
+        return has_one_level
+
+    @property
+    def planned_share(self) -> Floats:
+        """Share of the interruptions that are announced to a run that can save, `(n,)`."""
+        return np.where(self.has_saves, self.kind_share[:, Interruption.PLANNED], 0.0)
+
+
+def _array(name: str, value: npt.ArrayLike) -> Floats:
+    """Returns `(1,)` or `(n,)`, for kinds of interruption `(1, 4)` or `(n, 4)`."""
+    array = np.asarray(value, dtype=np.float64)
+    return np.atleast_2d(array) if name.startswith("kind_") and array.ndim > 0 else np.atleast_1d(array)
+
+
+def _as_wide_as(name: str, column: Floats) -> Floats:
+    return np.repeat(column[:, None], NUM_KINDS, axis=1) if name.startswith("kind_") else column
+
+
+def _is_unknown(arrays: Mapping[str, Floats]) -> Booleans:
+    """Returns which rows hold a nan, `(1,)` or `(n,)`."""
+    is_unknown = np.zeros(1, dtype=np.bool_)
+    for array in arrays.values():
+        is_nan = np.isnan(array)
+        is_unknown = is_unknown | (is_nan if array.ndim == 1 else is_nan.any(axis=1))
+    return is_unknown
 
 
 def _range_problems(given: Mapping[str, Floats]) -> list[Problem]:
@@ -109,17 +257,31 @@ def _range_problems(given: Mapping[str, Floats]) -> list[Problem]:
     for name, column in given.items():
         least, most, rule = _RANGES.get(name, (0.0, np.inf, "must be at least 0"))
         wrong = column[(column < least) | (column > most)]
+        if wrong.size == 0 and name in _WHOLE:
+            rule = "must be a whole number"
+            wrong = column[column != np.round(column)]
+            wrong = wrong[~np.isnan(wrong)]
         if wrong.size > 0:
-            problems.append(Problem(path=name, value=f"{wrong[0]:g}", rule=rule))
+            problems.append(Problem(path=name, value=f"{wrong.flat[0]:g}", rule=rule))
     return problems
 
 
-def _length_problems(given: Mapping[str, Floats]) -> list[Problem]:
-    """Returns a problem for every column that is neither a scalar nor as long as the longest."""
-    shapes = {column.shape for column in given.values()}
-    rows = max(shapes - {(1,)}, default=(1,))
-    return [
-        Problem(path=name, value=f"shape {column.shape}", rule=f"must be a scalar or have {rows[0]} rows")
-        for name, column in given.items()
-        if column.shape not in {(1,), rows} or column.ndim != 1
-    ]
+def _shape_problems(given: Mapping[str, Floats]) -> list[Problem]:
+    """Returns a problem for every column that is neither a scalar nor as long as the longest, or not as wide."""
+    lengths = {len(column) for column in given.values()}
+    rows = max(lengths - {1}, default=1)
+    problems = []
+    for name, column in given.items():
+        is_wide = name.startswith("kind_")
+        shape = "have the shape (4,)" if is_wide else "be a scalar"
+        if len(column) not in {1, rows} or column.shape[1:] != ((NUM_KINDS,) if is_wide else ()):
+            rule = f"must {shape} or have {rows} rows" + (" of 4" if is_wide else "")
+            problems.append(Problem(path=name, value=f"shape {column.shape}", rule=rule))
+    return problems + ([] if problems else _share_problems(given["kind_share"]))
+
+
+def _share_problems(kind_share: Floats) -> list[Problem]:
+    sums = sum_columns(kind_share)
+    wrong = sums[np.abs(sums - 1.0) > _SUM_TOLERANCE]
+    rule = "must sum to 1 over the four kinds of interruption"
+    return [Problem(path="kind_share", value=f"sum {wrong[0]:g}", rule=rule)] if wrong.size else []

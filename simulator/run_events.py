@@ -16,17 +16,21 @@ The equations are in `simulator.run_renewal`, the event loop in `simulator.run_k
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Unpack
 
 import numpy as np
-import numpy.typing as npt
 from numba import get_num_threads
+from scipy.special import gamma
 
-from simulator import run_renewal as renewal
 from simulator.errors import InputError, Problem
-from simulator.run_columns import FOREVER_S, BackPressure, RunColumns, Runs
-from simulator.run_kernel import RunBatch, RunResults, play_run_block, play_run_blocks
+from simulator.run_columns import FOREVER_S, BackPressure, Interruption, RunColumns, Runs
+from simulator.run_interval import optimal_interval_s
+from simulator.run_kernel import play_run_block, play_run_blocks
+from simulator.run_levels import Shares, UpTime
+from simulator.run_return import WayBack
+from simulator.run_state import DESIGN, Records, RunResults
+from simulator.run_weibull import memory_factor
 from simulator.table import Floats, Table
 
 __all__ = [
@@ -49,16 +53,24 @@ class RunLedger(Table):
     productive_s: Floats
     """Work that counts: `work_s`."""
     checkpoint_stall_s: Floats
-    """Training stopped for saves."""
+    """Training stopped for saves; also for those before planned interruptions, up to their commit."""
     checkpoint_tax_s: Floats
     """Slow-down by saves in the background."""
     backpressure_wait_s: Floats
     """Training stopped until a slot was free."""
     lost_work_s: Floats
-    """Work done after the last committed save before a failure."""
+    """Work done after the state to which an interruption goes back."""
+    reduced_capacity_s: Floats
+    """Capacity that was missing until a live replica was back, as time without work."""
     restart_s: Floats
-    """From failures to the next work."""
+    """From interruptions to the next work, without the two that follow."""
+    replacement_wait_s: Floats
+    """Until other nodes stand in for those that failed."""
+    checkpoint_restore_s: Floats
+    """Loading saves."""
     num_failures: Floats
+    """Unplanned interruptions, those of restarts included."""
+    num_planned: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +79,17 @@ class RunReplications(Table):
 
     wall_s: Floats
     """From the first work to the end of the last, on a clock of its own."""
-    num_failures: Floats
     productive_s: Floats
     checkpoint_stall_s: Floats
     checkpoint_tax_s: Floats
     backpressure_wait_s: Floats
     lost_work_s: Floats
+    reduced_capacity_s: Floats
     restart_s: Floats
+    replacement_wait_s: Floats
+    checkpoint_restore_s: Floats
+    num_failures: Floats
+    num_planned: Floats
 
 
 def expected_ledger(**columns: Unpack[RunColumns]) -> RunLedger:
@@ -94,87 +110,45 @@ def expected_ledger(**columns: Unpack[RunColumns]) -> RunLedger:
 
 def _accounts(runs: Runs) -> dict[str, Floats]:
     """Returns the columns of the ledger but `productive_s`, finite or not."""
-    cycle = renewal.Cycle.of(runs)
-    ends = renewal.Ends.of(runs, cycle)
-    up_time_s = renewal.up_time_s(runs, cycle, ends)
-    not_working_s = {
-        "checkpoint_stall_s": renewal.stall_s(runs, cycle, ends),
-        "checkpoint_tax_s": renewal.tax_s(runs, cycle, ends),
-        "backpressure_wait_s": renewal.wait_s(runs, cycle, ends),
-    }
-    lost_work_s = up_time_s - runs.work_s - np.sum(list(not_working_s.values()), axis=0)
-    return not_working_s | {
+    way_back = WayBack.of(runs)
+    up_time = UpTime.of(runs, Shares.of(runs, way_back))
+    num_ends = up_time.total_s / runs.mtbf_s
+    working = {name: getattr(up_time, name) for name in UpTime.names()[1:]}
+    lost_work_s = up_time.total_s - runs.work_s - np.sum(list(working.values()), axis=0)
+    working["checkpoint_stall_s"] = working["checkpoint_stall_s"] + num_ends * _saving_ahead_s(runs)
+    return working | {
         # Rounding of the difference must not make a run that hardly fails lose less than nothing.
         "lost_work_s": np.maximum(0.0, lost_work_s),
-        "restart_s": runs.restart_s * up_time_s / runs.mtbf_s,
-        "num_failures": up_time_s / runs.mtbf_s,
+        "restart_s": way_back.restart_s * num_ends,
+        "replacement_wait_s": way_back.replacement_wait_s * num_ends,
+        "checkpoint_restore_s": way_back.checkpoint_restore_s * num_ends,
+        "num_failures": way_back.num_failures * num_ends,
+        "num_planned": runs.kind_share[:, Interruption.PLANNED] * num_ends,
     }
+
+
+def _saving_ahead_s(runs: Runs) -> Floats:
+    """Returns the mean time of saving before planned interruptions, per interruption of any kind, `(n,)`."""
+    survival = runs.kind_fast_survival[:, Interruption.PLANNED]
+    commit_s = survival * runs.commit_s + (1.0 - survival) * runs.durable_commit_s
+    return np.where(runs.planned_share > 0.0, runs.planned_share * (runs.stall_s + commit_s), 0.0)
 
 
 def expected_goodput(**columns: Unpack[RunColumns]) -> Floats:
     """Returns work over expected wall time, `(n,)`; 0 for a run that never ends.
+
+    Up-times with memory change it as they change that of a long run with one level of saves.
 
     Raises:
         InputError: as `expected_ledger`.
     """
     runs = Runs.of(columns)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        cycle = renewal.Cycle.of(runs)
-        up_time_s = renewal.up_time_s(runs, cycle, renewal.Ends.of(runs, cycle))
-        goodput = runs.work_s / (up_time_s * (1.0 + runs.restart_s / runs.mtbf_s))
+        way_back = WayBack.of(runs)
+        up_time_s = UpTime.of(runs, Shares.of(runs, way_back)).total_s
+        apart_s = way_back.total_s + _saving_ahead_s(runs)
+        goodput = runs.work_s / (up_time_s * (1.0 + apart_s / runs.mtbf_s)) * memory_factor(runs)
     return np.where(np.isnan(goodput) & ~runs.is_unknown, 0.0, goodput)
-
-
-def optimal_interval_s(
-    *,
-    mtbf_s: npt.ArrayLike,
-    stall_s: npt.ArrayLike,
-    commit_s: npt.ArrayLike,
-    tax_fraction: npt.ArrayLike,
-    slots: npt.ArrayLike,
-    restart_s: npt.ArrayLike,
-    minimum_interval_s: npt.ArrayLike,
-) -> Floats:
-    """Returns the interval of the largest expected goodput of a long run, `(n,)`.
-
-    It is never below `minimum_interval_s`, nor so short that saves queue for slots: that is the answer where
-    a save costs nothing. The equations are in `simulator.run_renewal.best_interval_s`.
-
-    Raises:
-        InputError: as `expected_ledger`.
-    """
-    runs = Runs.of(
-        {
-            "work_s": np.inf,
-            "mtbf_s": mtbf_s,
-            "interval_s": minimum_interval_s,
-            "stall_s": stall_s,
-            "commit_s": commit_s,
-            "tax_fraction": tax_fraction,
-            "slots": slots,
-            "policy": BackPressure.SKIP,
-            "restart_s": restart_s,
-        }
-    )
-    queueing_s = ((runs.stall_s + runs.commit_s) / runs.slots - runs.stall_s) / (1.0 + runs.tax_fraction)
-    low_s = np.maximum(runs.interval_s, queueing_s)
-    kink_s = np.maximum(low_s, runs.commit_s / (1.0 + runs.tax_fraction))
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        # Beyond the commit time the tax is a cost per save, below it a constant share of all time: two hills,
-        # of which only several slots can reach the lower one.
-        cost_s = runs.stall_s + runs.tax_share * runs.commit_s
-        long_s = np.maximum(kink_s, renewal.best_interval_s(cost_s, np.zeros(len(runs)), runs.mtbf_s))
-        if not np.any(low_s < kink_s):
-            return long_s
-        short_s = renewal.best_interval_s(runs.stall_s, runs.tax_fraction, runs.mtbf_s)
-        short_s = np.clip(short_s, low_s, kink_s)
-        return np.where(_up_time_per_work(runs, short_s) < _up_time_per_work(runs, long_s), short_s, long_s)
-
-
-def _up_time_per_work(runs: Runs, interval_s: Floats) -> Floats:
-    """Returns what the best interval makes least; restarts take the same share at every interval."""
-    changed = replace(runs, interval_s=interval_s)
-    return renewal.Cycle.of(changed).up_time_per_work(changed)
 
 
 def simulate_runs(*, num_replications: int, seed: int, **columns: Unpack[RunColumns]) -> RunReplications:
@@ -232,13 +206,35 @@ def _work_by_replication(work_s: Floats, runs: Runs, num_replications: int) -> F
 
 def _play(runs: Runs, work_s: Floats, results: RunResults, seed: int) -> None:
     """Fills the results on as many threads as there are replications for."""
-    known = {name: np.where(runs.is_unknown, 1.0, values) for name, values in runs.columns().items()}
-    codes = {name: known[name].astype(np.int64) for name in ("slots", "policy")}
-    batch = RunBatch(**(known | codes | {"work_s": np.where(runs.is_unknown[:, None], 0.0, work_s)}))
-    num_blocks = min(work_s.shape[1], get_num_threads())
     if len(runs) == 0:
         return
+    designs = _designs(runs)
+    work_s = np.where(runs.is_unknown[:, None], 0.0, work_s)
+    num_blocks = min(work_s.shape[1], get_num_threads())
     if num_blocks > 1:
-        play_run_blocks(batch, results, seed, num_blocks)
+        play_run_blocks(designs, work_s, results, seed, num_blocks)
     else:
-        play_run_block(batch, results, seed, 0, 1)
+        play_run_block(designs, work_s, results, seed, 0, 1)
+
+
+def _designs(runs: Runs) -> Records:
+    """Returns the runs as records `(n,)`; an unknown number is 1, as no run with it is played."""
+    scale_s = runs.mtbf_s / gamma(1.0 + 1.0 / runs.weibull_shape)
+    unplanned_share = 1.0 - runs.kind_share[:, Interruption.PLANNED]
+    derived = {
+        "up_scale_s": scale_s,
+        "restart_scale_s": np.divide(
+            scale_s,
+            unplanned_share,
+            out=np.full(len(runs), np.inf),
+            where=(runs.fails_during_restart == 1.0) & (unplanned_share > 0.0),
+        ),
+        "inverse_shape": 1.0 / runs.weibull_shape,
+        "has_one_level": runs.has_one_level,
+        "has_live_replicas": runs.has_live_replicas,
+    }
+    designs = np.zeros(len(runs), dtype=DESIGN)
+    for name in DESIGN.names or ():
+        column = derived[name] if name in derived else getattr(runs, name)
+        designs[name] = np.nan_to_num(column, nan=1.0, posinf=np.inf)
+    return designs

@@ -25,7 +25,7 @@ from typing import Self
 import numpy as np
 
 from simulator.run_columns import BackPressure, Runs
-from simulator.run_kernel import TIE_FRACTION
+from simulator.run_up_time import TIE_FRACTION
 from simulator.table import Booleans, Floats, Table
 
 _ROUNDING = 1e-9
@@ -54,21 +54,32 @@ class Cycle(Table):
         """Returns the cycles of all runs; where saves come in bursts, the mean over a burst."""
         length_s, gain_s = _steady_cycle(runs)
         tax_s = np.minimum(runs.tax_share * runs.commit_s, runs.tax_fraction * gain_s)
-        end_s = length_s / runs.mtbf_s
-        first_commit_s = runs.interval_s + runs.stall_s + runs.commit_s
-        # The first commit after a restart gains one interval, the following ones `gain_s`.
-        relative_gain = gain_s / (runs.interval_s * -np.expm1(-end_s) + gain_s * np.exp(-end_s))
         return cls(
             length_s=length_s,
             gain_s=gain_s,
             taxed_s=np.minimum(runs.commit_s, gain_s + tax_s),
             wait_s=np.maximum(0.0, length_s - runs.stall_s - gain_s - tax_s),
-            failures=-np.expm1(-end_s) * np.exp(first_commit_s / runs.mtbf_s) * relative_gain,
+            failures=_failures_per_cycle(runs, length_s, gain_s),
         )
+
+    @classmethod
+    def regular(cls, runs: Runs, length_s: Floats) -> Self:
+        """Returns cycles of nothing but work, of any length."""
+        none_s = np.zeros(len(runs))
+        failures = _failures_per_cycle(runs, length_s, length_s)
+        return cls(length_s=length_s, gain_s=length_s, taxed_s=none_s, wait_s=none_s, failures=failures)
 
     def up_time_per_work(self, runs: Runs) -> Floats:
         """Returns up-time per second of work in a long run, `(n,)`: 1 at best."""
         return runs.mtbf_s * self.failures / self.gain_s
+
+
+def _failures_per_cycle(runs: Runs, length_s: Floats, gain_s: Floats) -> Floats:
+    end_s = length_s / runs.mtbf_s
+    first_commit_s = runs.interval_s + runs.stall_s + runs.commit_s
+    # The first commit after a restart gains one interval, the following ones `gain_s`.
+    relative_gain = gain_s / (runs.interval_s * -np.expm1(-end_s) + gain_s * np.exp(-end_s))
+    return -np.expm1(-end_s) * np.exp(first_commit_s / runs.mtbf_s) * relative_gain
 
 
 def _steady_cycle(runs: Runs) -> tuple[Floats, Floats]:
@@ -162,6 +173,17 @@ def wait_s(runs: Runs, cycle: Cycle, ends: Ends) -> Floats:
     offset_s = cycle.length_s - cycle.wait_s
     window = _Window(offset_s=offset_s, length_s=cycle.wait_s, last_length_s=none_s)
     return _account_s(runs, cycle, ends, window)
+
+
+def per_up_time_s(runs: Runs, cycle: Cycle) -> tuple[Floats, Floats, Floats]:
+    """Returns the expected stalls, tax and wait of one up-time of a long run, each `(n,)`."""
+    num_cycles = 1.0 / -np.expm1(-cycle.length_s / runs.mtbf_s)
+    offset_s = cycle.length_s - cycle.wait_s
+    return (
+        num_cycles * _discounted_s(runs, np.zeros(len(runs)), runs.stall_s),
+        num_cycles * runs.tax_share * _discounted_s(runs, runs.stall_s, cycle.taxed_s),
+        num_cycles * _discounted_s(runs, offset_s, cycle.wait_s),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from numba import get_num_threads, set_num_threads
 
 from benchmarks.run_reference import MONTE_CARLO, SKIP, TIMES, WAIT, columns, columns_of, play_slowly
 from simulator.errors import InputError
+from simulator.run_draws import unit_exponential
 from simulator.run_events import (
     BackPressure,
     RunColumns,
@@ -21,7 +22,6 @@ from simulator.run_events import (
     expected_ledger,
     simulate_runs,
 )
-from simulator.run_kernel import unit_exponential
 from simulator.table import Floats
 
 

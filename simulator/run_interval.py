@@ -1,0 +1,82 @@
+"""How much work should lie between two saves? The interval of the largest expected goodput."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator import run_renewal as renewal
+from simulator.run_columns import FOREVER_S, BackPressure, RunOptions, Runs
+from simulator.run_levels import Shares
+from simulator.run_return import WayBack
+from simulator.table import Floats
+
+
+def optimal_interval_s(
+    *,
+    mtbf_s: npt.ArrayLike,
+    stall_s: npt.ArrayLike,
+    commit_s: npt.ArrayLike,
+    tax_fraction: npt.ArrayLike,
+    slots: npt.ArrayLike,
+    restart_s: npt.ArrayLike,
+    minimum_interval_s: npt.ArrayLike,
+    **options: Unpack[RunOptions],
+) -> Floats:
+    """Returns the interval of the largest expected goodput of a long run, `(n,)`.
+
+    It is never below `minimum_interval_s`, nor so short that saves queue for slots: that is the answer where
+    a save costs nothing. The equations are in `simulator.run_renewal.best_interval_s`; the mean up-time there is
+    that between interruptions that go back to a save, of which one that goes back to the durable level counts
+    `durable_every` times. Up-times count as having no memory.
+
+    Raises:
+        InputError: as `expected_ledger`.
+    """
+    runs = Runs.of(
+        {
+            "work_s": np.inf,
+            "mtbf_s": mtbf_s,
+            "interval_s": minimum_interval_s,
+            "stall_s": stall_s,
+            "commit_s": commit_s,
+            "tax_fraction": tax_fraction,
+            "slots": slots,
+            "policy": BackPressure.SKIP,
+            "restart_s": restart_s,
+            **options,
+        }
+    )
+    runs = replace(runs, mtbf_s=_mean_between_roll_backs_s(runs))
+    queueing_s = ((runs.stall_s + runs.commit_s) / runs.slots - runs.stall_s) / (1.0 + runs.tax_fraction)
+    low_s = np.maximum(runs.interval_s, queueing_s)
+    kink_s = np.maximum(low_s, runs.commit_s / (1.0 + runs.tax_fraction))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        # Beyond the commit time the tax is a cost per save, below it a constant share of all time: two hills,
+        # of which only several slots can reach the lower one.
+        cost_s = runs.stall_s + runs.tax_share * runs.commit_s
+        long_s = np.maximum(kink_s, renewal.best_interval_s(cost_s, np.zeros(len(runs)), runs.mtbf_s))
+        if not np.any(low_s < kink_s):
+            return long_s
+        short_s = renewal.best_interval_s(runs.stall_s, runs.tax_fraction, runs.mtbf_s)
+        short_s = np.clip(short_s, low_s, kink_s)
+        return np.where(_up_time_per_work(runs, short_s) < _up_time_per_work(runs, long_s), short_s, long_s)
+
+
+def _mean_between_roll_backs_s(runs: Runs) -> Floats:
+    """Returns the mean up-time between interruptions whose lost work is half an interval, `(n,)`."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        # Only waits that restarts fail in could matter, and those for spares hardly do.
+        runs = replace(runs, num_spares=np.full(len(runs), FOREVER_S))
+        shares = Shares.of(runs, WayBack.of(runs))
+    num_intervals = np.where(runs.has_live_replicas, 0.0, shares.fast) + shares.durable * runs.durable_every
+    return np.minimum(FOREVER_S, runs.mtbf_s / np.maximum(num_intervals, 1.0 / FOREVER_S))
+
+
+def _up_time_per_work(runs: Runs, interval_s: Floats) -> Floats:
+    """Returns what the best interval makes least; restarts take the same share at every interval."""
+    changed = replace(runs, interval_s=interval_s)
+    return renewal.Cycle.of(changed).up_time_per_work(changed)
