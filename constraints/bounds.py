@@ -19,11 +19,13 @@ import numpy as np
 from constraints.limits import LIMIT_NAMES, excess_over
 from constraints.step_bound import StepBoundTable, bound_step
 from objectives.scores import Usage, carbon_parts, cost_parts, total
+from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import peak_power, phase_power
-from simulator.run import first_start_s, least_slowdown, sufficient_spare_nodes
+from simulator.run import first_start_s
+from simulator.run_stragglers import least_slowdown
 from simulator.simulate import LAYOUTS_PER_BLOCK, layout_memory
 from simulator.table import Booleans, Floats, Integers, Table
 from simulator.units import DAY

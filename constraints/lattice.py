@@ -14,9 +14,9 @@ import numpy as np
 
 from constraints.layout import can_save_by, is_valid_layout
 from simulator.chunks import can_split_evenly, can_split_layers
+from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job, Offer
 from simulator.plan import CheckpointScheme, PlanTable, Recompute
-from simulator.run import sufficient_spare_nodes
 from simulator.table import Booleans, Integers
 
 SHORTEST_PIECE = 2048

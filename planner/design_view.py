@@ -25,7 +25,10 @@ _PART_WORDS = {
     "checkpoint_tax_s": "slowed down by saves",
     "backpressure_wait_s": "waiting for earlier saves",
     "lost_work_s": "work lost and done again",
+    "reduced_capacity_s": "missing replicas",
     "restart_s": "restarts",
+    "replacement_wait_s": "waiting for other nodes",
+    "checkpoint_restore_s": "loading saves",
     "initialization_s": "first start",
 }
 """Parts whose field names say too little; the others are their field names."""

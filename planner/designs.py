@@ -8,6 +8,8 @@ from constraints.evaluation import Evaluation
 from planner.recommendation import Design
 from simulator.job import Job
 from simulator.plan import CheckpointScheme
+from simulator.run import BADPUT
+from simulator.run import PARTS as RUN_PARTS
 from simulator.table import Integers, Table
 from simulator.units import DAY, JOULES_PER_KWH
 
@@ -20,16 +22,6 @@ STEP_PARTS = (
     "gradient_sync_s",
     "pipeline_bubble_s",
     "optimizer_s",
-)
-RUN_PARTS = (
-    "productive_s",
-    "straggler_s",
-    "checkpoint_stall_s",
-    "checkpoint_tax_s",
-    "backpressure_wait_s",
-    "lost_work_s",
-    "restart_s",
-    "initialization_s",
 )
 COST_PARTS = ("rent_usd", "capital_usd", "maintenance_usd", "facility_usd", "electricity_usd")
 CARBON_PARTS = ("operational_kgco2e", "embodied_kgco2e")
@@ -67,6 +59,7 @@ def design_at(job: Job, evaluation: Evaluation, row: int, design_id: int) -> Des
         checkpoint_interval_s=None if never_saves else _at(run.checkpoint_interval_s, row),
         step_seconds=_parts(outcomes.steps, STEP_PARTS, row),
         run_seconds=_parts(run, RUN_PARTS, row),
+        badput_seconds=_badput(_parts(run, tuple(BADPUT), row)),
         cost_parts_usd=_parts(scores, COST_PARTS, row),
         energy_parts_kwh={
             name.replace("_j", "_kwh"): value / JOULES_PER_KWH
@@ -83,6 +76,12 @@ def designs_of(job: Job, evaluation: Evaluation, ids: Integers) -> tuple[Design,
 
 def _at(column: np.ndarray, row: int) -> float:
     return float(column[row])
+
+
+def _badput(parts: dict[str, float]) -> dict[str, float]:
+    """Sums the parts of the run by their names in Google's accounts."""
+    names = dict.fromkeys(BADPUT.values())
+    return {name: sum(value for part, value in parts.items() if BADPUT[part] == name) for name in names}
 
 
 def _parts(table: Table, names: tuple[str, ...], row: int) -> dict[str, float]:

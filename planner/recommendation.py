@@ -78,6 +78,8 @@ class Design(Record):
     """One step by what it is spent on; sums to `step_time_s`."""
     run_seconds: dict[str, float]
     """The run by what it is spent on; sums to the wall time."""
+    badput_seconds: dict[str, float]
+    """All but the productive part by the names of Google's goodput accounts (arXiv 2502.06982), and three names more."""
     cost_parts_usd: dict[str, float]
     """Cost by part."""
     energy_parts_kwh: dict[str, float]

@@ -99,7 +99,7 @@ class CheckpointTable(Table):
     """Mean work that a failure undoes where a live replica is left; infinite without one."""
     live_restart_s: Floats
     """Standstill then, without waiting for a node; NaN where the ordinary restart applies."""
-    reduced_capacity_s: Floats
+    missing_capacity_s: Floats
     """Work that is lost then while the failed replica is missing."""
     host_memory_bytes: Floats
     """Host memory per node that saves under way need."""

@@ -28,7 +28,7 @@ def replica_ft(saves: Saves) -> Costs:
     """
     quorum_s = np.full(len(saves.designs), saves.options.quorum_stall_s)
     capacity_s = _replica_recovery_s(saves) / saves.designs.data_parallel
-    return {**_live_replica(saves, quorum_s), "reduced_capacity_s": capacity_s}
+    return {**_live_replica(saves, quorum_s), "missing_capacity_s": capacity_s}
 
 
 def _live_replica(saves: Saves, live_restart_s: Floats) -> Costs:

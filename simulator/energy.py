@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.checkpoint import CheckpointTable
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
@@ -29,11 +30,12 @@ class EnergyTable(Table):
     straggler_j: Floats
     """Waiting for stragglers."""
     checkpoint_j: Floats
-    """Stalls for saves, waiting for earlier saves, and the slow-down while saves are written."""
+    """Stalls for saves, waiting for earlier saves, the slow-down while saves are written, moving their bytes, and servers
+    that only saves need."""
     lost_work_j: Floats
     """Steps that a failure undid."""
     restart_j: Floats
-    """From failures to the next useful step, and the first start."""
+    """From failures to the next useful step, the first start, and waiting for a missing replica."""
     spare_j: Floats
     """Spare nodes, idle during the whole run."""
 
@@ -44,7 +46,12 @@ class EnergyTable(Table):
 
 
 def run_energy(
-    job: Job, plans: PlanTable, offers: OfferTable, steps: StepTable, run: RunTable
+    job: Job,
+    plans: PlanTable,
+    offers: OfferTable,
+    steps: StepTable,
+    run: RunTable,
+    checkpoints: CheckpointTable,
 ) -> EnergyTable:
     """Returns the energy of each design; `offers` holds one row per design.
 
@@ -70,8 +77,20 @@ def run_energy(
     return EnergyTable(
         **step_parts,
         straggler_j=run.straggler_s * power.waiting_w,
-        checkpoint_j=stalled_s * power.stalled_w + run.checkpoint_tax_s * power.communication_w,
+        checkpoint_j=stalled_s * power.stalled_w
+        + run.checkpoint_tax_s * power.communication_w
+        + _saving_j(job, run, checkpoints),
         lost_work_j=run.lost_work_s * step_w,
-        restart_j=(run.restart_s + run.initialization_s) * power.stalled_w,
+        restart_j=(run.way_back_s + run.initialization_s) * power.stalled_w
+        + run.reduced_capacity_s * power.waiting_w,
         spare_j=np.where(plans.num_spare_nodes > 0, run.wall_time_s, 0.0) * power.spares_w,
     )
+
+
+def _saving_j(job: Job, run: RunTable, checkpoints: CheckpointTable) -> Floats:
+    """Energy of saves beside the accelerators: moved bytes and replays of every save, and servers all the time."""
+    worked_s = run.productive_s + run.straggler_s + run.lost_work_s
+    # Runs without progress are infinite in `total_j` as it is; a save that is never made costs nothing.
+    num_saves = np.where(run.makes_progress, worked_s, 0.0) / run.checkpoint_interval_s
+    servers_j = checkpoints.extra_power_w * np.where(run.makes_progress, run.wall_time_s, 0.0)
+    return (num_saves * checkpoints.save_energy_j + servers_j) * job.site.power_usage_effectiveness

@@ -118,7 +118,7 @@ def simulate(job: Job, plans: PlanTable) -> Outcomes:
     steps, memory = _steps_and_memory(job, plans)
     checkpoints = checkpoint_costs(job, plans, offers, steps.step_time_s, steps.optimizer_s)
     run = expected_run(job, plans, steps, checkpoints)
-    energy = run_energy(job, plans, offers, steps, run)
+    energy = run_energy(job, plans, offers, steps, run, checkpoints)
     return Outcomes(
         steps=steps,
         memory=memory,

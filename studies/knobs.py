@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from constraints.layout import layout_excess
 from constraints.space import Space
+from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.plan import PlanTable
-from simulator.run import sufficient_spare_nodes
 from simulator.table import Floats, Integers
 
 LAYOUT_KNOBS = (

@@ -61,6 +61,7 @@ def design(
         checkpoint_interval_s=1860.0,
         step_seconds={"compute_s": 5.0, "tensor_comm_s": 1.32, "expert_comm_s": 0.0},
         run_seconds={"productive_s": 2.6e6, "lost_work_s": 1.1e5},
+        badput_seconds={"wasted_progress_from_disruption": 1.1e5},
         cost_parts_usd={"rent_usd": cost_usd, "capital_usd": 0.0},
         energy_parts_kwh={"compute_kwh": 800_000.0, "idle_kwh": 50_000.0},
         carbon_parts_kgco2e={"operational_kgco2e": 309_000.0, "embodied_kgco2e": 103_000.0},

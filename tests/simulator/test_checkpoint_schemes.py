@@ -139,7 +139,7 @@ TIMES = (
     "durable_commit_s",
     "fast_load_s",
     "durable_load_s",
-    "reduced_capacity_s",
+    "missing_capacity_s",
 )
 
 
@@ -358,7 +358,7 @@ class TestLiveReplicas:
         # C14, consistency: torchft, 30 groups, 11.3 s a failure = t_q + R / 30, that is 81.2 % at M = 60 s.
         job = saving(JOB, quorum_stall_s=5, replica_recovery_s=189)
         costs = costs_of(job, plan_of(tensor=8, data=30, zero=0, scheme=CheckpointScheme.REPLICA_FT))
-        lost_s = value(costs, "live_restart_s") + value(costs, "reduced_capacity_s")
+        lost_s = value(costs, "live_restart_s") + value(costs, "missing_capacity_s")
         assert lost_s == pytest.approx(11.3)
         assert 1 - lost_s / 60 == pytest.approx(0.812, abs=5e-4)
 
@@ -367,7 +367,7 @@ class TestLiveReplicas:
         # Half of the faults need another node; 8 ranks of the first replica hold what they send, 123 GB each.
         plan = plan_of(tensor=8, data=8, zero=0, scheme=CheckpointScheme.REPLICA_FT, spares=spares)
         costs = costs_of(JOB, plan)
-        assert costs.reduced_capacity_s == pytest.approx((300 + replace_s / 2 + TOTAL / 8 / 50e9) / 8)
+        assert costs.missing_capacity_s == pytest.approx((300 + replace_s / 2 + TOTAL / 8 / 50e9) / 8)
 
 
 class TestChosenInterval:

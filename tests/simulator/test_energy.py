@@ -71,7 +71,10 @@ def test_blocking_saves_draw_what_a_stalled_node_draws() -> None:
     row = list(CheckpointScheme).index(CheckpointScheme.SYNC_SHARDED)
     power = phase_power(JOB, PLANS, offers_of(JOB, PLANS))
     stalled_j = OUTCOMES.run.checkpoint_stall_s[row] * power.stalled_w[row]
-    assert OUTCOMES.energy.checkpoint_j[row] == pytest.approx(stalled_j)
+    num_saves = OUTCOMES.run.checkpoint_stall_s[row] / OUTCOMES.checkpoints.stall_s[row]
+    moved_j = num_saves * OUTCOMES.checkpoints.save_energy_j[row] * JOB.site.power_usage_effectiveness
+    assert moved_j > 0
+    assert OUTCOMES.energy.checkpoint_j[row] == pytest.approx(stalled_j + moved_j, rel=1e-4)
 
 
 def test_lost_work_draws_what_work_draws() -> None:
@@ -101,5 +104,5 @@ def test_a_run_that_never_ends_needs_infinite_energy_at_no_known_power() -> None
 
 
 def test_energy_can_be_told_apart_from_its_simulation() -> None:
-    again = run_energy(JOB, PLANS, offers_of(JOB, PLANS), OUTCOMES.steps, OUTCOMES.run)
+    again = run_energy(JOB, PLANS, offers_of(JOB, PLANS), OUTCOMES.steps, OUTCOMES.run, OUTCOMES.checkpoints)
     assert (again.total_j == OUTCOMES.energy.total_j).all()

@@ -1,0 +1,143 @@
+"""What stops a job, how often, and how long is the way back? The fleet's figures as columns of the designs.
+
+    job mean up-time M = 1 / (nodes x rate of a node + domains x rate of a domain + nodes x rate of planned stops)
+
+Rates count nodes of eight accelerators; larger or smaller nodes fail in proportion. Of a node's failures some leave its
+memory intact (process faults); the others take the node out of service, failures of a domain all nodes in it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import pdtrik
+
+from simulator.checkpoint import CheckpointTable
+from simulator.job import Job
+from simulator.offer_table import OfferTable
+from simulator.plan import PlanTable
+from simulator.run_columns import Interruption
+from simulator.table import Floats, Integers, Table, total
+from simulator.units import DAY
+
+GPUS_PER_COUNTED_NODE = 8.0
+"""Accelerators of a node in published failure rates."""
+SPARE_CONFIDENCE = 0.99
+"""Share of failures that `sufficient_spare_nodes` covers."""
+GUESSED_MFU_FRACTION = 0.4
+"""Share of the peak at which `sufficient_spare_nodes` guesses the length of a run that is not simulated yet. A heuristic
+for a decision, not physics: how long the run takes, and how often it waits for a node, does not rest on it."""
+_NO_FAILURE_MEAN = -math.log(SPARE_CONFIDENCE)
+"""Mean number of failures with which there is none in `SPARE_CONFIDENCE` of all cases: e^-mean."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterruptionTable(Table):
+    """Interruptions of each design; columns of kinds are `(n, 4)`, in the order of `Interruption`."""
+
+    mean_up_time_s: Floats
+    """Between two interruptions of any kind, `(n,)`."""
+    share: Floats
+    """Of each kind."""
+    restart_s: Floats
+    """Way back without replacement and load."""
+    nodes: Floats
+    """Nodes whose replacement the job waits for."""
+    fast_survival: Floats
+    """Probability that the fast level of saves, or a live replica, outlasts it."""
+
+
+def interruptions(job: Job, plans: PlanTable, checkpoints: CheckpointTable) -> InterruptionTable:
+    """Returns what stops each design, and what outlasts it."""
+    rates = _rates_per_s(job, plans)
+    rate = total(rates[kind] for kind in Interruption)
+    # A planned stop takes one node out, as the failure of a node does.
+    one_node = checkpoints.node_survival
+    survival = (checkpoints.process_survival, one_node, checkpoints.domain_survival, one_node)
+    fast_survival = np.stack(survival, axis=1)
+    return InterruptionTable(
+        mean_up_time_s=1.0 / rate,
+        share=np.stack([rates[kind] / rate for kind in Interruption], axis=1),
+        restart_s=_restart_s(job, checkpoints, fast_survival),
+        nodes=_nodes_waited_for(job, plans, checkpoints, fast_survival),
+        fast_survival=fast_survival,
+    )
+
+
+def mean_time_between_failures_s(job: Job, plans: PlanTable) -> Floats:
+    """Returns the mean up-time of the job between failures, planned stops not counted; `(n,)`."""
+    rates = _rates_per_s(job, plans)
+    return np.asarray(1.0 / total(rate for kind, rate in rates.items() if kind is not Interruption.PLANNED))
+
+
+def _rates_per_s(job: Job, plans: PlanTable) -> dict[Interruption, Floats]:
+    """Interruptions of the job per second of up-time, by kind, `(n,)`."""
+    fleet = job.reliability
+    nodes = plans.num_gpus / GPUS_PER_COUNTED_NODE
+    failures = nodes * fleet.failures_per_1000_node_days
+    domains = np.ceil(nodes / fleet.nodes_per_domain)
+    per_1000_days = {
+        Interruption.PROCESS_FAULT: failures * fleet.process_fault_fraction,
+        Interruption.NODE_FAULT: failures * (1.0 - fleet.process_fault_fraction),
+        Interruption.DOMAIN_FAULT: domains * fleet.domain_failures_per_1000_domain_days,
+        Interruption.PLANNED: nodes * fleet.planned_stops_per_1000_node_days,
+    }
+    return {kind: rate / (1000.0 * DAY) for kind, rate in per_1000_days.items()}
+
+
+def _restart_s(job: Job, checkpoints: CheckpointTable, fast_survival: Floats) -> Floats:
+    """Way back without replacement and load, `(n, 4)`; where a live replica goes on, mostly its own."""
+    restart = job.reliability.restart
+    again_s = restart.initialize_s + restart.warm_up_s
+    ordinary_s = np.full_like(fast_survival, restart.detect_s + restart.diagnose_s + again_s)
+    ordinary_s[:, Interruption.PLANNED] = restart.planned_stop_s + again_s
+    live_s = checkpoints.live_restart_s[:, None]
+    mixed_s = fast_survival * live_s + (1.0 - fast_survival) * ordinary_s
+    is_live = ~np.isnan(live_s) & (np.arange(len(Interruption)) != Interruption.PLANNED)
+    return np.where(is_live, mixed_s, ordinary_s)
+
+
+def _nodes_waited_for(
+    job: Job, plans: PlanTable, checkpoints: CheckpointTable, fast_survival: Floats
+) -> Floats:
+    """Nodes whose replacement the job waits for, `(n, 4)`; none where other replicas go on meanwhile."""
+    nodes = np.zeros_like(fast_survival)
+    num_nodes = np.ceil(plans.num_gpus / OfferTable.from_job(job).gpus_per_node[plans.offer])
+    nodes[:, Interruption.NODE_FAULT] = 1.0
+    nodes[:, Interruption.DOMAIN_FAULT] = np.minimum(job.reliability.nodes_per_domain, num_nodes)
+    goes_on = (checkpoints.missing_capacity_s > 0.0)[:, None] & (fast_survival == 1.0)
+    return np.where(goes_on, 0.0, nodes)
+
+
+def sufficient_spare_nodes(job: Job, plans: PlanTable) -> Integers:
+    """Returns the fewest spare nodes, `(n,)`, with which a failure finds one in `SPARE_CONFIDENCE` of all cases.
+
+    None where the run is likely to end, with the same confidence, before any node fails. Nodes in repair are Poisson.
+    """
+    run_s = _guessed_run_s(job, plans)
+    ends_before = node_losses_within(job, plans, run_s) <= _NO_FAILURE_MEAN
+    # What has no step has no length either; the smaller of the two that is a number keeps its spares finite.
+    in_repair = node_losses_within(job, plans, np.fmin(job.reliability.repair_days * DAY, run_s))
+    # Below that mean one spare is enough, and the percentile of the continuous distribution would be negative.
+    percentile = pdtrik(SPARE_CONFIDENCE, np.maximum(in_repair, _NO_FAILURE_MEAN))
+    spares = np.where(in_repair <= _NO_FAILURE_MEAN, 1.0, np.ceil(percentile + 1.0))
+    return np.asarray(np.where(ends_before, 0.0, spares), dtype=np.int64)
+
+
+def node_losses_within(job: Job, plans: PlanTable, time_s: Floats | float) -> Floats:
+    """Returns the mean number of nodes that go out of service in a time, `(n,)`; process faults take none."""
+    rates = _rates_per_s(job, plans)
+    in_domain = job.reliability.nodes_per_domain
+    return np.asarray(
+        time_s * (rates[Interruption.NODE_FAULT] + in_domain * rates[Interruption.DOMAIN_FAULT])
+    )
+
+
+def _guessed_run_s(job: Job, plans: PlanTable) -> Floats:
+    """Length of the run at `GUESSED_MFU_FRACTION` of the peak, `(n,)`; NaN where the number format is missing."""
+    workload, offers = job.workload, OfferTable.from_job(job).take(plans.offer)
+    flop = workload.tokens * workload.model.model_flop_per_token(workload.sequence_length)
+    peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
+    return np.asarray(flop / (plans.num_gpus * peak * GUESSED_MFU_FRACTION))
