@@ -97,7 +97,7 @@ class Trace:
         num_steps, num_replicas, num_stages, num_micro_batches = forward_s.shape
         flat = (num_steps * num_replicas, num_stages, num_micro_batches)
         durations = [np.ascontiguousarray(values.reshape(flat)) for values in (forward_s, backward_s)]
-        end_s = play_replicas(num_stages, self.send_s, False, *durations).max(axis=1)
+        end_s = play_replicas(num_stages, self.send_s, *durations).max(axis=1)
         return np.asarray(end_s.reshape(num_steps, num_replicas).max(axis=1))
 
     def sample(self, num_steps: int) -> Trace:
@@ -143,7 +143,7 @@ def _durations(operations: pd.DataFrame, direction: str) -> Floats:
     chosen = operations[operations.optype == f"{direction}-compute"]
     keys = ["step", "dp_rank", "stage", "seq_id"]
     shape = [chosen[key].nunique() for key in keys]
-    return chosen.sort_values(keys).duration.to_numpy(np.float64).reshape(shape)
+    return np.asarray(chosen.sort_values(keys).duration, dtype=np.float64).reshape(shape)
 
 
 def _median_send_s(operations: pd.DataFrame) -> float:

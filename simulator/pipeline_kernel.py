@@ -168,17 +168,15 @@ def _silence_network(design: PipelineDesign, chunks: Records) -> bool:
 
 @compiled
 def play_design(
-    design: PipelineDesign, durations: Records, chunks: Records, stages: Records, spans: Records
+    design: PipelineDesign, durations: Records | None, chunks: Records, stages: Records, spans: Records
 ) -> None:
     """Plays one step: sweeps up and down the stages, each as far as its inputs allow.
 
     Activations travel up and gradients down, so that a sweep moves every stage by about p operations and
     the number of visits in vain stays below the number of operations.
 
-    Args:
-        design: the numbers of the design.
-        durations: `(C, M)` records with `forward_s` and `backward_s`, by chunk and micro-batch.
-        chunks: `(C,)`, `stages`: `(P,)` and `spans`: `(C, M)`, as in `PipelineWorkspace`.
+    Durations `(C, M)` by chunk and micro-batch have `forward_s` and `backward_s`; None stands for micro-batches
+    that are all alike, with the durations of their chunks.
     """
     _reset(design, chunks, stages)
     num_left = 2 * design.num_chunks * design.num_micro_batches
@@ -212,7 +210,12 @@ def _reset(design: PipelineDesign, chunks: Records, stages: Records) -> None:
 
 @inlined
 def _advance_stage(
-    design: PipelineDesign, durations: Records, chunks: Records, stages: Records, spans: Records, stage: int
+    design: PipelineDesign,
+    durations: Records | None,
+    chunks: Records,
+    stages: Records,
+    spans: Records,
+    stage: int,
 ) -> int:
     """Plays operations of a stage in its fixed order until one lacks its input; returns how many.
 
@@ -247,7 +250,12 @@ def _chunk_offset(design: PipelineDesign, virtual_micro_batch: int) -> int:
 
 @inlined
 def _play_forward(
-    design: PipelineDesign, durations: Records, chunks: Records, stages: Records, spans: Records, stage: int
+    design: PipelineDesign,
+    durations: Records | None,
+    chunks: Records,
+    stages: Records,
+    spans: Records,
+    stage: int,
 ) -> bool:
     """Plays the next forward of a stage; returns False when its activation is not yet computed."""
     rank = stages[stage]
@@ -293,7 +301,12 @@ def _first_forward(
 
 @inlined
 def _play_backward(
-    design: PipelineDesign, durations: Records, chunks: Records, stages: Records, spans: Records, stage: int
+    design: PipelineDesign,
+    durations: Records | None,
+    chunks: Records,
+    stages: Records,
+    spans: Records,
+    stage: int,
 ) -> bool:
     """Plays the next backward of a stage; returns False when its gradient is not yet computed."""
     rank = stages[stage]
