@@ -150,7 +150,7 @@ def pipeline_timeline(**columns: Unpack[PipelineColumns]) -> PipelineTimeline:
         raise InputError([Problem(path="num_micro_batches", value=str(design.num_micro_batches), rule=rule)])
     work = new_workspace(batch)
     load_chunks(batch, 0, design, work.chunks)
-    play_design(design, work.chunks, work.stages, work.spans)
+    play_design(design, None, work.chunks, work.stages, work.spans)
     return _as_timeline(work.spans, design.num_stages)
 
 

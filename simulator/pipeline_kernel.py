@@ -30,6 +30,8 @@ _STAGE = np.dtype(
     [(name, np.float64) for name in ("compute_free_s", "network_free_s", "gathered_s")]
     + [(name, np.int64) for name in ("num_forwards", "num_backwards", "peak_in_flight")]
 )
+DURATION = np.dtype([("forward_s", np.float64), ("backward_s", np.float64)])
+"""How long a micro-batch runs on a chunk."""
 _SPAN_FIELDS = ("forward_start_s", "forward_end_s", "backward_start_s", "backward_end_s")
 _SPAN = np.dtype([(name, np.float64) for name in _SPAN_FIELDS])
 
@@ -99,10 +101,10 @@ def play_block(batch: PipelineBatch, results: PipelineResults, first: int, strid
             _fill_with_nan(design, results, row)
             continue
         load_chunks(batch, row, design, work.chunks)
-        play_design(design, work.chunks, work.stages, work.spans)
+        play_design(design, None, work.chunks, work.stages, work.spans)
         _write_results(design, work, results, row)
         if _silence_network(design, work.chunks):
-            play_design(design, work.chunks, work.stages, work.spans)
+            play_design(design, None, work.chunks, work.stages, work.spans)
             results.exposed_sync_s[row] = results.step_s[row] - _step_s(design, work)
 
 
@@ -110,10 +112,16 @@ def play_block(batch: PipelineBatch, results: PipelineResults, first: int, strid
 def new_workspace(batch: PipelineBatch) -> PipelineWorkspace:
     """Allocates a workspace that is large enough for every design of the batch."""
     num_chunks = (batch.num_stages * batch.num_chunks_per_stage).max()
+    return workspace_of(num_chunks, batch.num_stages.max(), batch.num_micro_batches.max())
+
+
+@compiled
+def workspace_of(num_chunks: int, num_stages: int, num_micro_batches: int) -> PipelineWorkspace:
+    """Allocates a workspace for so many chunks, stages and micro-batches."""
     return PipelineWorkspace(
         np.empty(num_chunks, dtype=_CHUNK),
-        np.empty(batch.num_stages.max(), dtype=_STAGE),
-        np.empty((num_chunks, batch.num_micro_batches.max()), dtype=_SPAN),
+        np.empty(num_stages, dtype=_STAGE),
+        np.empty((num_chunks, num_micro_batches), dtype=_SPAN),
     )
 
 
@@ -159,11 +167,16 @@ def _silence_network(design: PipelineDesign, chunks: Records) -> bool:
 
 
 @compiled
-def play_design(design: PipelineDesign, chunks: Records, stages: Records, spans: Records) -> None:
+def play_design(
+    design: PipelineDesign, durations: Records | None, chunks: Records, stages: Records, spans: Records
+) -> None:
     """Plays one step: sweeps up and down the stages, each as far as its inputs allow.
 
     Activations travel up and gradients down, so that a sweep moves every stage by about p operations and
     the number of visits in vain stays below the number of operations.
+
+    Durations `(C, M)` by chunk and micro-batch have `forward_s` and `backward_s`; None stands for micro-batches
+    that are all alike, with the durations of their chunks.
     """
     _reset(design, chunks, stages)
     num_left = 2 * design.num_chunks * design.num_micro_batches
@@ -172,7 +185,7 @@ def play_design(design: PipelineDesign, chunks: Records, stages: Records, spans:
         num_played = 0
         for step in range(design.num_stages):
             stage = step if goes_up else design.num_stages - 1 - step
-            num_played += _advance_stage(design, chunks, stages, spans, stage)
+            num_played += _advance_stage(design, durations, chunks, stages, spans, stage)
         assert num_played > 0
         num_left -= num_played
         goes_up = not goes_up
@@ -197,7 +210,12 @@ def _reset(design: PipelineDesign, chunks: Records, stages: Records) -> None:
 
 @inlined
 def _advance_stage(
-    design: PipelineDesign, chunks: Records, stages: Records, spans: Records, stage: int
+    design: PipelineDesign,
+    durations: Records | None,
+    chunks: Records,
+    stages: Records,
+    spans: Records,
+    stage: int,
 ) -> int:
     """Plays operations of a stage in its fixed order until one lacks its input; returns how many.
 
@@ -213,9 +231,9 @@ def _advance_stage(
         num_forwards = stages[stage].num_forwards
         num_in_flight = num_forwards - stages[stage].num_backwards
         if num_forwards < num_each_way and num_in_flight <= num_warm_up:
-            is_played = _play_forward(design, chunks, stages, spans, stage)
+            is_played = _play_forward(design, durations, chunks, stages, spans, stage)
         else:
-            is_played = _play_backward(design, chunks, stages, spans, stage)
+            is_played = _play_backward(design, durations, chunks, stages, spans, stage)
         if not is_played:
             break
     return int(stages[stage].num_forwards + stages[stage].num_backwards - num_before)
@@ -232,7 +250,12 @@ def _chunk_offset(design: PipelineDesign, virtual_micro_batch: int) -> int:
 
 @inlined
 def _play_forward(
-    design: PipelineDesign, chunks: Records, stages: Records, spans: Records, stage: int
+    design: PipelineDesign,
+    durations: Records | None,
+    chunks: Records,
+    stages: Records,
+    spans: Records,
+    stage: int,
 ) -> bool:
     """Plays the next forward of a stage; returns False when its activation is not yet computed."""
     rank = stages[stage]
@@ -243,9 +266,12 @@ def _play_forward(
         if chunks[chunk - 1].num_forwards <= micro_batch:
             return False
         start_s = max(start_s, spans[chunk - 1, micro_batch].forward_end_s + design.send_s)
-    end_s = start_s + chunks[chunk].forward_s
+    duration_s = chunks[chunk].forward_s
+    if durations is not None:
+        duration_s = durations[chunk, micro_batch].forward_s
+    end_s = start_s + duration_s
     if micro_batch == 0 and design.num_overlap_buckets > 0:
-        start_s, end_s = _first_forward(design, chunks, stages, chunk, start_s)
+        start_s, end_s = _first_forward(design, chunks, stages, chunk, start_s, duration_s)
     spans[chunk, micro_batch].forward_start_s = start_s
     spans[chunk, micro_batch].forward_end_s = end_s
     is_blocked = design.send_blocks_sender and chunk + 1 < design.num_chunks
@@ -258,19 +284,29 @@ def _play_forward(
 
 @inlined
 def _first_forward(
-    design: PipelineDesign, chunks: Records, stages: Records, chunk: int, start_s: float
+    design: PipelineDesign,
+    chunks: Records,
+    stages: Records,
+    chunk: int,
+    start_s: float,
+    duration_s: float,
 ) -> tuple[float, float]:
     """Returns start and end of a chunk's first forward, fed by its parameters piece by piece."""
     stage, num_pieces = chunk % design.num_stages, design.num_overlap_buckets
     gather_start_s, gather_s = stages[stage].gathered_s, chunks[chunk].gather_s
     stages[stage].gathered_s = gather_start_s + gather_s
-    end_s = _streamed_end_s(gather_start_s, gather_s, start_s, chunks[chunk].forward_s, num_pieces)
+    end_s = _streamed_end_s(gather_start_s, gather_s, start_s, duration_s, num_pieces)
     return max(start_s, gather_start_s + gather_s / num_pieces), end_s
 
 
 @inlined
 def _play_backward(
-    design: PipelineDesign, chunks: Records, stages: Records, spans: Records, stage: int
+    design: PipelineDesign,
+    durations: Records | None,
+    chunks: Records,
+    stages: Records,
+    spans: Records,
+    stage: int,
 ) -> bool:
     """Plays the next backward of a stage; returns False when its gradient is not yet computed."""
     rank = stages[stage]
@@ -283,6 +319,8 @@ def _play_backward(
             return False
         start_s = max(start_s, spans[chunk + 1, micro_batch].backward_end_s + design.send_s)
     duration_s = chunks[chunk].backward_s
+    if durations is not None:
+        duration_s = durations[chunk, micro_batch].backward_s
     if micro_batch + 1 == design.num_micro_batches and design.num_overlap_buckets > 0:
         rank.network_free_s = _streamed_end_s(
             start_s, duration_s, rank.network_free_s, chunks[chunk].sync_s, design.num_overlap_buckets

@@ -1,0 +1,113 @@
+"""How near are the fast forms of straggler slow-downs to played replicas, and how long do they take?
+
+    python -m benchmarks.straggler_agreement
+
+Every preset without episodes on designs of many shapes: mean and largest difference in points of slow-down, beside the
+standard error of the played mean where it is largest. The second column is the time of the fast form for one design
+among 30,000. Takes about a minute and a half.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import product
+
+import numpy as np
+
+from simulator.straggler_play import play_slowdown
+from simulator.straggler_slowdown import StragglerDesigns, expected_slowdown
+from simulator.stragglers import STRAGGLER_PRESETS, Stragglers
+from simulator.table import Floats
+
+REPLICAS = ((4, 8), (32, 4), (128, 8))
+"""Replicas, and ranks of a stage."""
+PIPELINES = (
+    (1, 1, 8),
+    (2, 1, 8),
+    (4, 1, 4),
+    (4, 1, 16),
+    (8, 1, 32),
+    (16, 1, 32),
+    (4, 2, 8),
+    (8, 2, 32),
+    (8, 4, 8),
+    (16, 2, 32),
+)
+"""Stages, chunks per stage, micro-batches."""
+SLOWEST = (1.0, 1.06)
+"""Cycle of the last stage over the mean."""
+COMPUTE, REST = 0.85, 0.05
+MAX_EVENTS = 2_000_000
+NUM_TIMED = 30_000
+MODELS: dict[str, Stragglers] = {
+    "slow ranks": Stragglers(rank_log_deviation=0.02),
+    "unlike micro-batches": Stragglers(micro_batch_log_deviation=0.02),
+    "slow hosts": Stragglers(slow_host_fraction=0.02, slow_host_factor=1.1),
+    "pauses": Stragglers(gc_pause_s=0.3, gc_every_steps=50.0),
+    **{str(name): model for name, model in STRAGGLER_PRESETS.items() if name != "shared"},
+}
+
+
+def designs() -> StragglerDesigns:
+    """Returns the designs, with cycles of one second."""
+    rows = [
+        (replicas, ranks, stages, chunks, micro_batches, slowest)
+        for (replicas, ranks), (stages, chunks, micro_batches), slowest in product(
+            REPLICAS, PIPELINES, SLOWEST
+        )
+        if stages > 1 or slowest == 1.0
+    ]
+    *counts, slowest = (np.array(column) for column in zip(*rows, strict=True))
+    replicas, ranks, stages, chunks, micro_batches = counts
+    pipeline_s = stages / chunks + (micro_batches - 1.0 / chunks) * slowest
+    same = np.ones(len(rows))
+    return StragglerDesigns(
+        num_replicas=replicas,
+        ranks_per_stage=ranks,
+        num_stages=stages,
+        num_chunks_per_stage=chunks,
+        num_micro_batches=micro_batches,
+        gpus_per_node=np.full(len(rows), 8),
+        cycle_s=same,
+        slowest_cycle_factor=slowest,
+        compute_fraction=COMPUTE * same,
+        forward_fraction=same / 3.0,
+        step_time_s=pipeline_s * (1.0 + REST),
+    )
+
+
+def played(model: Stragglers, design: StragglerDesigns) -> tuple[float, float]:
+    """Returns the mean played slow-down of one design, and its standard error."""
+    chunks = design.num_stages[0] * design.num_chunks_per_stage[0]
+    events = 2 * design.num_replicas[0] * chunks * design.num_micro_batches[0]
+    samples = play_slowdown(model, design, num_samples=int(np.clip(MAX_EVENTS // events, 4, 400)), seed=1)
+    return float(samples.mean()), float(samples.std(ddof=1) / np.sqrt(len(samples)))
+
+
+def microseconds_per_design(model: Stragglers, table: StragglerDesigns) -> float:
+    """Returns the time of the fast form for one design among many."""
+    many = table.take(np.arange(NUM_TIMED) % len(table))
+    expected_slowdown(model, many)
+    start = time.perf_counter()
+    expected_slowdown(model, many)
+    return (time.perf_counter() - start) / NUM_TIMED * 1e6
+
+
+def main() -> None:
+    """Prints one line for each model."""
+    table = designs()
+    one_by_one = [table.take(slice(row, row + 1)) for row in range(len(table))]
+    print(f"{len(table)} designs       us/design   mean   mean size   largest (standard error)   slow-downs")
+    for name, model in MODELS.items():
+        fast = expected_slowdown(model, table)
+        means, errors = np.array([played(model, design) for design in one_by_one]).T
+        points: Floats = 100.0 * (fast - means)
+        worst = np.abs(points).argmax()
+        print(
+            f"{name:20} {microseconds_per_design(model, table):7.2f} {points.mean():+8.2f} {np.abs(points).mean():9.2f}"
+            f" {points[worst]:+12.2f} ({100.0 * errors[worst]:.2f}) {means.min():18.3f} to {means.max():.3f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

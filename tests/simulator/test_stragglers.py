@@ -1,0 +1,269 @@
+"""Do slow-downs by stragglers agree with order statistics, published fleets and each other?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from scipy.special import ndtr, ndtri
+
+from simulator.chunks import split_layers
+from simulator.memory import num_micro_batches
+from simulator.order_statistics import drawn_maximum, expected_maximum, lognormal_factor
+from simulator.rank import Rank
+from simulator.reliability import Reliability
+from simulator.step import simulate_step
+from simulator.straggler_noise import draw_micro_batches, sequence_quantiles
+from simulator.straggler_slowdown import (
+    StragglerDesigns,
+    draw_slowdowns,
+    expected_slowdown,
+    straggler_slowdown,
+)
+from simulator.stragglers import STRAGGLER_PRESETS, StragglerPreset, StragglerPrior, Stragglers
+from simulator.units import DAY
+from tests.simulator.builders import job_of, plan_of, table_of, training
+from tests.simulator.straggler_designs import design_of
+
+DEDICATED = STRAGGLER_PRESETS["dedicated"]
+
+
+def slowdown(model: Stragglers | StragglerPrior, designs: StragglerDesigns) -> float:
+    return float(expected_slowdown(model, designs)[0])
+
+
+@pytest.mark.parametrize("count", [8, 64, 512, 16_384])
+@pytest.mark.parametrize("deviation", [0.005, 0.02, 0.05, 0.1])
+def test_the_slowest_of_many_lognormal_ranks_is_that_of_the_exact_integral(
+    count: int, deviation: float
+) -> None:
+    # E[max] = integral of x d(Phi(x)^N), the trapezoidal rule on a grid of a thousandth.
+    z = np.arange(-10.0, 10.0, 0.001)
+    values = np.exp(deviation * z - deviation**2 / 2.0)
+    exact = np.diff(ndtr(z) ** count) @ (values[1:] + values[:-1]) / 2.0
+    # 0.3 %: published accuracy of Blom's approximation up to a deviation of 0.1.
+    assert float(lognormal_factor(deviation, expected_maximum(count))) == pytest.approx(exact, rel=0.003)
+
+
+def test_one_rank_waits_for_nobody() -> None:
+    assert float(expected_maximum(1)) == 0.0
+    assert float(lognormal_factor(0.3, expected_maximum(1))) == 1.0
+
+
+def test_drawn_maxima_have_the_mean_of_the_expected_one() -> None:
+    uniforms = (np.arange(100_000) + 0.5) / 100_000
+    assert drawn_maximum(512, uniforms).mean() == pytest.approx(float(expected_maximum(512)), abs=0.02)
+
+
+def test_jitter_of_micro_batches_averages_out_and_slow_ranks_do_not() -> None:
+    design = design_of(replicas=16_384, micro_batches=32)
+    jitter = slowdown(Stragglers(micro_batch_log_deviation=0.02), design)
+    persistent = slowdown(Stragglers(rank_log_deviation=0.02), design)
+    # z = 3.956 for 16,384: exp(0.02 z / sqrt(32)) = 1.0141 against exp(0.02 z - 0.0002) = 1.0821.
+    assert jitter == pytest.approx(1.0141, abs=0.0008)
+    assert persistent == pytest.approx(1.0821, abs=0.0002)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    replicas=st.integers(1, 2048),
+    ranks=st.sampled_from([1, 2, 8, 16]),
+    stages=st.integers(1, 16),
+    chunks=st.sampled_from([1, 2, 4]),
+    groups=st.integers(1, 8),
+    slowest=st.floats(1.0, 1.3),
+)
+def test_without_causes_nothing_is_slower(
+    replicas: int, ranks: int, stages: int, chunks: int, groups: int, slowest: float
+) -> None:
+    design = design_of(
+        replicas=replicas,
+        ranks=ranks,
+        stages=stages,
+        chunks=chunks,
+        micro_batches=stages * groups,
+        slowest=slowest if stages > 1 else 1.0,
+    )
+    assert slowdown(Stragglers(), design) == pytest.approx(1.0, abs=1e-12)
+    drawn = draw_slowdowns(Stragglers(), design, num_replications=5, seed=1, run_s=DAY)
+    assert drawn == pytest.approx(1.0, abs=1e-12)
+
+
+GROWING = {
+    "stage_imbalance": (1.0, 1.2, 2.0),
+    "rank_log_deviation": (0.0, 0.004, 0.02, 0.1),
+    "slow_host_fraction": (0.0, 0.001, 0.01, 0.5),
+    "slow_host_factor": (1.0, 1.05, 1.5),
+    "micro_batch_log_deviation": (0.0, 0.01, 0.02, 0.1),
+    "has_uneven_sequences": (False, True),
+    "gc_pause_s": (0.0, 0.1, 1.0),
+    "episodes_per_node_day": (0.0, 0.01, 1.0),
+    "episode_factor": (1.0, 1.5),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.parametrize("preset", STRAGGLER_PRESETS)
+@pytest.mark.parametrize(
+    ("stages", "chunks", "micro_batches"), [(1, 1, 8), (4, 1, 4), (8, 1, 32), (8, 2, 16)]
+)
+def test_more_of_a_cause_never_makes_a_step_faster(
+    name: str, preset: StragglerPreset, stages: int, chunks: int, micro_batches: int
+) -> None:
+    base = STRAGGLER_PRESETS[preset].model_copy(update={"gc_pause_s": 0.05})
+    design = design_of(
+        replicas=32, ranks=8, stages=stages, chunks=chunks, micro_batches=micro_batches, compute=0.8
+    )
+    found = [slowdown(base.model_copy(update={name: value}), design) for value in GROWING[name]]
+    assert found == sorted(found)
+    assert found[0] >= 1.0
+
+
+@pytest.mark.parametrize("preset", STRAGGLER_PRESETS)
+def test_presets_slow_larger_jobs_more_and_none_absurdly(preset: StragglerPreset) -> None:
+    designs = [
+        design_of(replicas=gpus // 64, ranks=8, stages=8, micro_batches=32, compute=0.85, rest=0.05)
+        for gpus in (128, 512, 2048, 16_384)
+    ]
+    found = [slowdown(STRAGGLER_PRESETS[preset], design) for design in designs]
+    assert found == sorted(found)
+    # The mean over straggling jobs is 1.28, and 1 % of 3,079 jobs lose 45 % or more (arXiv 2505.05713).
+    assert found[0] > 1.005
+    assert found[-1] < 1.0 / (1.0 - 0.45) + 0.1
+
+
+def test_the_ways_of_common_steps_cost_nothing_on_average() -> None:
+    design = design_of(replicas=64, stages=4, micro_batches=16)
+    assert slowdown(Stragglers(step_log_deviation=0.02), design) == 1.0
+
+
+def test_a_shared_fleet_meets_the_episodes_of_greyhound() -> None:
+    # arXiv 2410.12588: 16 of 27 jobs of at least 512 GPUs met fail-slow episodes, 72 min and +34.59 % on average.
+    shared = STRAGGLER_PRESETS["shared"]
+    calm = shared.model_copy(update={"episodes_per_node_day": 0.0})
+    design = design_of(replicas=64, ranks=8, micro_batches=16)
+    drawn, without = (
+        draw_slowdowns(model, design, num_replications=20_000, seed=3, run_s=DAY)[0]
+        for model in (shared, calm)
+    )
+    is_affected = drawn > without
+    assert is_affected.mean() == pytest.approx(16 / 27, abs=0.012)  # three standard errors
+    once = np.isclose(drawn / without - 1.0, 0.3459 * -np.expm1(-72 * 60 / DAY))
+    assert once.any()
+    assert (drawn[is_affected] >= without[is_affected] * (1 + 0.3459 * 0.048)).all()
+
+
+@pytest.mark.parametrize("preset", STRAGGLER_PRESETS)
+def test_draws_have_the_mean_of_the_expected_slowdown(preset: StragglerPreset) -> None:
+    design = design_of(replicas=32, ranks=8, stages=4, micro_batches=16, compute=0.85, rest=0.05)
+    model = STRAGGLER_PRESETS[preset]
+    drawn = draw_slowdowns(model, design, num_replications=20_000, seed=11, run_s=30 * DAY)
+    # Half a point: in a draw, ranks and hosts come together otherwise than their expectations do.
+    assert drawn.mean() == pytest.approx(slowdown(model, design), abs=0.005)
+    assert drawn.min() >= 1.0
+
+
+def test_draws_depend_on_the_seed_only_and_designs_share_their_luck() -> None:
+    one = design_of(replicas=32, ranks=8, stages=4, micro_batches=16)
+    both = StragglerDesigns.concatenate([one, design_of(replicas=64, ranks=8, stages=4, micro_batches=16)])
+    alone = draw_slowdowns(DEDICATED, one, num_replications=50, seed=5)
+    together = draw_slowdowns(DEDICATED, both, num_replications=50, seed=5)
+    assert (alone[0] == together[0]).all()
+    assert (alone != draw_slowdowns(DEDICATED, one, num_replications=50, seed=6)).any()
+    # Lucky fleets are lucky in both designs.
+    assert np.corrcoef(together[0], together[1]).min() > 0.5
+
+
+def test_a_design_comes_out_the_same_whatever_shares_its_table() -> None:
+    model = STRAGGLER_PRESETS["long_context"].model_copy(update={"gc_pause_s": 0.1})
+    designs = [
+        design_of(replicas=replicas, stages=stages, micro_batches=2 * stages)
+        for replicas in (1, 7, 400)
+        for stages in (1, 3, 16)
+    ]
+    together = expected_slowdown(model, StragglerDesigns.concatenate(designs))
+    assert together.tolist() == [slowdown(model, design) for design in designs]
+
+
+def test_the_prior_reproduces_five_statistics_of_a_fleet() -> None:
+    """3,079 jobs: arXiv 2505.05713, as printed there; 8 % is how well two parameters can fit them."""
+    design = design_of()
+    slow = draw_slowdowns(StragglerPrior(), design, num_replications=400_000, seed=2)[0]
+    waste = 1.0 - 1.0 / slow
+    assert (slow > 1.1).mean() == pytest.approx(0.425, rel=0.08)
+    assert np.quantile(waste, 0.90) == pytest.approx(0.213, rel=0.08)
+    assert np.quantile(waste, 0.99) == pytest.approx(0.450, rel=0.08)
+    assert waste.mean() == pytest.approx(0.104, rel=0.08)
+    assert slow[slow > 1.1].mean() == pytest.approx(1.28, rel=0.08)
+
+
+def test_the_prior_is_that_of_the_fleet_presets() -> None:
+    reliability = Reliability(failures_per_1000_node_days=1.0)
+    assert slowdown(StragglerPrior(), design_of()) == pytest.approx(reliability.straggler_slowdown, rel=1e-15)
+
+
+def test_unsynchronized_pauses_of_many_ranks_hit_every_step() -> None:
+    model = Stragglers(gc_pause_s=0.5, gc_every_steps=100.0)
+    few, many = design_of(replicas=1), design_of(replicas=4096)
+    # One rank pauses in every hundredth step, and of 4,096 always one does: 0.5 s of a step of 8 s.
+    assert slowdown(model, few) == pytest.approx(1.0 + 0.01 * 0.5 / 8.0)
+    assert slowdown(model, many) == pytest.approx(1.0 + 0.5 / 8.0)
+    together = model.model_copy(update={"is_gc_synchronized": True})
+    assert slowdown(together, many) == pytest.approx(1.0 + 0.01 * 0.5 / 8.0)
+
+
+def test_traffic_is_not_stretched() -> None:
+    model = Stragglers(rank_log_deviation=0.02)
+    all_compute, half = (slowdown(model, design_of(replicas=64, compute=share)) for share in (1.0, 0.5))
+    assert half - 1.0 == pytest.approx((all_compute - 1.0) / 2.0)
+
+
+def test_factors_of_micro_batches_have_mean_one() -> None:
+    quantiles = sequence_quantiles()
+    forward, backward = quantiles.factors((np.arange(100_000) + 0.5) / 100_000)
+    assert forward.mean() == pytest.approx(1.0, abs=1e-4)
+    assert backward.mean() == pytest.approx(1.0, abs=1e-4)
+    model = Stragglers(micro_batch_log_deviation=0.1, has_uneven_sequences=True)
+    drawn = draw_micro_batches(model, (200_000,), np.random.default_rng(1))
+    assert [values.mean() for values in drawn] == pytest.approx(
+        [1.0, 1.0], abs=0.004
+    )  # three standard errors
+    assert np.corrcoef(*drawn)[0, 1] > 0.98  # 0.993 in the trace
+
+
+def test_simulated_steps_bring_what_stragglers_need() -> None:
+    job = job_of(training("llama-3.1-70b", global_batch_size=256))
+    plans = table_of(plan_of(tensor=8, pipeline=4, data=16), plan_of(tensor=8, data=16))
+    rank = Rank.of(job, plans)
+    steps = simulate_step(rank, split_layers(job.workload.model, plans))
+    counts = num_micro_batches(job.workload, plans)
+    designs = StragglerDesigns.of(plans, steps, counts, 8)
+    assert designs.num_ranks.tolist() == [512, 128]
+    assert designs.num_micro_batches.tolist() == [16, 16]
+    # The last stage computes the logits: 8,192 x 128,256 weights against 20 layers of 856 million.
+    assert 1.02 < designs.slowest_cycle_factor[0] < 1.10
+    assert designs.slowest_cycle_factor[1] == 1.0
+    assert ((designs.compute_fraction > 0.5) & (designs.compute_fraction < 1.0)).all()
+    found = straggler_slowdown(DEDICATED, plans, steps, counts, 8)
+    assert (found == expected_slowdown(DEDICATED, designs)).all()
+    assert ((found > 1.0) & (found < 1.1)).all()
+    # A quarter more compute on the last stage makes it the bottleneck of all micro-batches.
+    untuned = straggler_slowdown(Stragglers(stage_imbalance=1.25), plans, steps, counts, 8)
+    assert 1.10 < untuned[0] < 1.25
+    assert untuned[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("stage_imbalance", 0.9), ("rank_log_deviation", -0.1), ("slow_host_fraction", 1.0), ("episode_s", 0.0)],
+)
+def test_impossible_causes_are_refused(field: str, value: float) -> None:
+    with pytest.raises(ValidationError, match=field):
+        Stragglers.model_validate({field: value})
+
+
+def test_expected_maxima_are_blom_s() -> None:
+    assert float(expected_maximum(2048)) == pytest.approx(ndtri((2048 - 0.375) / 2048.25), rel=1e-15)
+    assert float(expected_maximum(2048)) == pytest.approx(3.427, abs=0.0005)  # tables of order statistics
