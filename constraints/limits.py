@@ -79,21 +79,21 @@ def limited_quantities(
     A limit that must be kept with a probability bounds the quantile of the time, or of the cost by its time.
     """
     wall_s = scores.time_to_train_s
-    budget_wall_s = _wall_time_s(job, outcomes, job.limits.budget_probability)
+    budget_wall_s = _wall_time_s(job, plans, outcomes, job.limits.budget_probability)
     return {
         "budget_usd": cost_of_time(scores.cost_usd, wall_s, budget_wall_s),
-        "deadline_days": _wall_time_s(job, outcomes, job.limits.deadline_probability) / DAY,
+        "deadline_days": _wall_time_s(job, plans, outcomes, job.limits.deadline_probability) / DAY,
         "power_w": outcomes.summary.peak_power_w,
         "num_gpus": plans.num_gpus.astype(np.float64),
         "carbon_kgco2e": scores.carbon_kgco2e,
     }
 
 
-def _wall_time_s(job: Job, outcomes: Outcomes, probability: float | None) -> Floats:
+def _wall_time_s(job: Job, plans: PlanTable, outcomes: Outcomes, probability: float | None) -> Floats:
     """The expected wall time, or the one that a run stays below with a probability; `(n,)`."""
     if probability is None:
         return outcomes.run.wall_time_s
-    return wall_time_quantile_s(job, outcomes.run, probability)
+    return wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, probability)
 
 
 def excess_over(limit: float | None, value: Floats) -> Floats:

@@ -104,7 +104,7 @@ def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
     )
     parts = cost_parts(job, plans, usage)
     carbon = carbon_parts(job, plans, usage)
-    late_s = wall_time_quantile_s(job, outcomes.run, LATE_PROBABILITY)
+    late_s = wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, LATE_PROBABILITY)
     return ScoreTable(
         time_to_train_s=wall_s,
         time_to_train_p95_s=late_s,

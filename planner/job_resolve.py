@@ -19,6 +19,7 @@ from simulator.errors import InputError
 from simulator.hardware import Site
 from simulator.huggingface import shape_from_config
 from simulator.reliability import RELIABILITY_PRESETS
+from simulator.stragglers import STRAGGLER_PRESETS
 
 _BATCH_MULTIPLE = 64
 """Sequences: a batch in tokens is a round figure, but its sequences must split over many replicas."""
@@ -144,8 +145,11 @@ def _reliability(job: Fields, findings: Findings) -> object:
         return RELIABILITY_PRESETS[_DEFAULT_RELIABILITY]
     lengthen(job, "reliability", (), findings)
     given = job["reliability"]
-    if not isinstance(given, dict) or given.get("preset") is None:
-        return _without(given, "preset") if isinstance(given, dict) else given
+    if not isinstance(given, dict):
+        return given
+    given = _with_stragglers(given, findings)
+    if given.get("preset") is None:
+        return _without(given, "preset")
     preset, own = given["preset"], _without(given, "preset")
     if not isinstance(preset, str) or preset not in RELIABILITY_PRESETS:
         known = tuple(RELIABILITY_PRESETS)
@@ -153,6 +157,26 @@ def _reliability(job: Fields, findings: Findings) -> object:
         findings.hide(("reliability", "failures_per_1000_node_days"))
         return own
     return {**RELIABILITY_PRESETS[preset].model_dump(), **own}
+
+
+def _with_stragglers(given: Fields, findings: Findings) -> Fields:
+    """Returns the fields with the causes of a preset; causes and the distribution over jobs exclude each other."""
+    here = ("reliability", "stragglers")
+    causes = given.get("stragglers")
+    if causes is None:
+        return given
+    prior = [
+        name for name in ("straggler_log_mean", "straggler_log_deviation") if given.get(name) is not None
+    ]
+    if prior:
+        findings.add(here, causes, f"give causes here, or {' and '.join(prior)}, not both")
+    if not isinstance(causes, str):
+        return given
+    presets = {str(name): preset for name, preset in STRAGGLER_PRESETS.items()}
+    if causes not in presets:
+        findings.add(here, causes, f"must be a preset; {nearest(causes, tuple(presets))}")
+        return _without(given, "stragglers")
+    return {**given, "stragglers": presets[causes].model_dump()}
 
 
 def _without(fields: Fields, key: str) -> Fields:

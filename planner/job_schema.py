@@ -11,6 +11,7 @@ from simulator.job import Job, Offer, Workload
 from simulator.model import ModelShape
 from simulator.record import Record
 from simulator.reliability import RELIABILITY_PRESETS, Reliability
+from simulator.stragglers import STRAGGLER_PRESETS
 
 Location = tuple[str | int, ...]
 """Place of a value in a document: keys of mappings and positions in lists."""
@@ -34,6 +35,7 @@ class Form:
 
 _PRICE = "number, or {low, mid, high}"
 _CATALOG_RENT = "the catalogue's rent, unless a purchase price is given"
+_STRAGGLERS = ", ".join(f"`{name}`" for name in STRAGGLER_PRESETS)
 _PRESETS = ", ".join(f"`{name}`" for name in RELIABILITY_PRESETS)
 
 FORMS = (
@@ -112,6 +114,12 @@ FORMS = (
         field="failures_per_1000_node_days",
         written="number",
         default="the preset's",
+    ),
+    Form(
+        model=Reliability,
+        field="stragglers",
+        written=f"preset ({_STRAGGLERS}), or the fields of Stragglers",
+        default="the distribution over jobs",
     ),
     Form(
         model=Site,

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, PositiveFloat
 
 from simulator.record import Record
+from simulator.stragglers import StragglerModel, StragglerPrior, Stragglers
 
 ReliabilityPreset = Literal["mature", "frontier", "typical", "young", "harsh"]
 
@@ -61,17 +62,29 @@ class Reliability(Record):
     restart: Restart = Restart()
     """The way back after a failure."""
     straggler_log_mean: float | None = -2.5
-    """Mean of ln(S - 1), S the slow-down of a job against the same job without stragglers; null: S = 1.
-    The default with `straggler_log_deviation` 1.0 reproduces five statistics of 3,079 jobs (arXiv 2505.05713)."""
+    """Mean of ln(S - 1), S the slow-down of a job against the same job without stragglers; null: S = 1. Holds while
+    `stragglers` names no causes. With a deviation of 1 it reproduces five statistics of 3,079 jobs (arXiv 2505.05713)."""
     straggler_log_deviation: float = Field(default=1.0, ge=0, le=3)
     """Standard deviation of ln(S - 1)."""
+    stragglers: Stragglers | None = None
+    """Causes of stragglers, whose cost follows from the layout; they take the place of the distribution over jobs."""
+
+    @property
+    def straggler_model(self) -> StragglerModel | None:
+        """The causes where they are known, otherwise the distribution over jobs; none where nothing straggles."""
+        if self.stragglers is not None:
+            return self.stragglers
+        if self.straggler_log_mean is None:
+            return None
+        return StragglerPrior(log_mean=self.straggler_log_mean, log_deviation=self.straggler_log_deviation)
 
     @property
     def straggler_slowdown(self) -> float:
-        """Expected slow-down S >= 1 of a step by stragglers (mean of a shifted lognormal)."""
-        if self.straggler_log_mean is None:
+        """Expected slow-down S >= 1 over jobs (mean of a shifted lognormal); 1 where causes take its place."""
+        model = self.straggler_model
+        if not isinstance(model, StragglerPrior):
             return 1.0
-        return 1.0 + math.exp(self.straggler_log_mean + self.straggler_log_deviation**2 / 2.0)
+        return 1.0 + math.exp(model.log_mean + model.log_deviation**2 / 2.0)
 
 
 RELIABILITY_PRESETS: dict[str, Reliability] = {

@@ -71,6 +71,12 @@ JOBS: Mapping[str, Job] = {
             "budget_probability": 0.95,
         },
     ),
+    "causes of stragglers": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        search=KNOBS,
+        reliability={"preset": "harsh", "stragglers": "shared", "planned_stops_per_1000_node_days": 1.0},
+        limits={"deadline_days": 1e6, "deadline_probability": 0.9},
+    ),
     "long sequences, no stragglers": job_with(
         {**H100_RENTED, "num_gpus": WIDE},
         workload={"sequence_length": 65_536, "global_batch_size": 16},

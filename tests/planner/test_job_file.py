@@ -394,6 +394,22 @@ def test_a_region_of_ones_own_needs_all_figures() -> None:
     assert "site.region = 'my hall'" in refusal(changed(site={**own, "electricity_usd_per_kwh": None}))
 
 
+def test_stragglers_are_named_by_a_preset_or_by_their_causes() -> None:
+    named = parse_job(changed(reliability={"preset": "mature", "stragglers": "shared"})).reliability
+    assert named.straggler_model == STRAGGLER_PRESETS["shared"]
+    assert named.failures_per_1000_node_days == 2.34
+    own = parse_job(changed(reliability={"preset": "mature", "stragglers": {"stage_imbalance": 1.4}}))
+    assert own.reliability.straggler_model == Stragglers(stage_imbalance=1.4)
+    assert parse_job(DOCUMENT).reliability.straggler_model == StragglerPrior()
+
+
+def test_causes_and_a_distribution_of_stragglers_exclude_each_other() -> None:
+    both = {"preset": "mature", "stragglers": "dedicated", "straggler_log_mean": -2.0}
+    assert "give causes here, or straggler_log_mean, not both" in refusal(changed(reliability=both))
+    unknown = refusal(changed(reliability={"preset": "mature", "stragglers": "sharde"}))
+    assert "reliability.stragglers = 'sharde': must be a preset; nearest: shared" in unknown
+
+
 def test_a_job_says_how_its_saves_are_made_and_names_schemes_by_their_systems() -> None:
     job = parse_job(
         changed(

@@ -10,6 +10,7 @@ from simulator.plan import CheckpointScheme, Plan
 from simulator.reliability import Reliability
 from simulator.run_spread import wall_time_quantile_s
 from simulator.simulate import replicate, simulate
+from simulator.stragglers import STRAGGLER_PRESETS, StragglerPreset
 from tests.simulator.builders import job_of, plan_of, table_of, training
 
 SCHEMES = (CheckpointScheme.SYNC_SHARDED, CheckpointScheme.ASYNC, CheckpointScheme.IN_MEMORY_PEER)
@@ -27,7 +28,7 @@ def quantiles(job: Job, plan: Plan, probability: float) -> tuple[float, float]:
     outcomes = simulate(job, plans)
     replays = replicate(job, plans, outcomes, num_replications=4000, seed=3)
     played_s = replays.wall_s[0] + outcomes.run.initialization_s[0]
-    return float(wall_time_quantile_s(job, outcomes.run, probability)[0]), float(
+    return float(wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, probability)[0]), float(
         np.quantile(played_s, probability)
     )
 
@@ -43,6 +44,16 @@ def test_quantiles_with_the_prior_of_stragglers_are_those_of_replays(
     assert found == pytest.approx(played, rel=0.02)
 
 
+@pytest.mark.parametrize("probability", [0.5, 0.9, 0.95])
+@pytest.mark.parametrize("preset", STRAGGLER_PRESETS)
+def test_quantiles_with_causes_of_stragglers_are_those_of_replays(
+    probability: float, preset: StragglerPreset
+) -> None:
+    job = job_with(failures_per_1000_node_days=20.0, stragglers=STRAGGLER_PRESETS[preset])
+    found, played = quantiles(job, plan_of(tensor=2, pipeline=4, data=64), probability)
+    assert found == pytest.approx(played, rel=0.03)
+
+
 @pytest.mark.parametrize("probability", [0.5, 0.95])
 def test_quantiles_without_stragglers_are_those_of_failures_alone(probability: float) -> None:
     job = job_with(failures_per_1000_node_days=50.0, straggler_log_mean=None)
@@ -52,13 +63,20 @@ def test_quantiles_without_stragglers_are_those_of_failures_alone(probability: f
 
 def test_a_run_without_progress_has_no_quantile() -> None:
     job = job_with(failures_per_1000_node_days=10_000.0)
-    outcomes = simulate(job, table_of(plan_of(data=64, scheme=CheckpointScheme.NONE)))
+    plans = table_of(plan_of(data=64, scheme=CheckpointScheme.NONE))
+    outcomes = simulate(job, plans)
     assert not outcomes.run.makes_progress[0]
-    assert np.isinf(wall_time_quantile_s(job, outcomes.run, 0.95)[0])
+    assert np.isinf(wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, 0.95)[0])
 
 
 def test_a_later_quantile_is_a_longer_run() -> None:
     job = job_with()
-    run = simulate(job, table_of(plan_of(data=64), plan_of(data=32))).run
-    late = np.array([wall_time_quantile_s(job, run, p) for p in (0.05, 0.5, 0.9, 0.95, 0.999)])
+    plans = table_of(plan_of(data=64), plan_of(data=32))
+    outcomes = simulate(job, plans)
+    late = np.array(
+        [
+            wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, p)
+            for p in (0.05, 0.5, 0.9, 0.95, 0.999)
+        ]
+    )
     assert (np.diff(late, axis=0) > 0).all()
