@@ -23,6 +23,7 @@ from simulator.errors import InputError
 from simulator.hardware import Site
 from simulator.job import Estimate, GpuRange, Job, Objective
 from simulator.reliability import RELIABILITY_PRESETS
+from simulator.stragglers import STRAGGLER_PRESETS, StragglerPrior, Stragglers
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
