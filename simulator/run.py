@@ -74,7 +74,7 @@ class RunTable(Table):
 def expected_run(job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable) -> RunTable:
     """Returns the expected run of each design."""
     work_s = job.workload.num_steps * steps.step_time_s
-    columns = _run_columns(job, plans, steps, checkpoints, work_s * job.reliability.straggler_slowdown)
+    columns = run_columns(job, plans, steps, checkpoints, work_s * job.reliability.straggler_slowdown)
     ledger = expected_ledger(**columns)
     parts = {
         "productive_s": work_s,
@@ -113,7 +113,7 @@ def replicate_runs(
     """
     slowdowns = _straggler_slowdowns(job, num_replications, seed)
     work_s = (job.workload.num_steps * steps.step_time_s)[:, None] * slowdowns
-    columns = _run_columns(job, plans, steps, checkpoints, work_s)
+    columns = run_columns(job, plans, steps, checkpoints, work_s)
     return simulate_runs(**columns, num_replications=num_replications, seed=seed)
 
 
@@ -125,10 +125,18 @@ def _straggler_slowdowns(job: Job, num_replications: int, seed: int) -> Floats:
     return 1.0 + np.exp(reliability.straggler_log_mean + reliability.straggler_log_deviation * normal)
 
 
-def _run_columns(
+def run_columns(
     job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable, work_s: Floats
 ) -> RunColumns:
-    """Returns what both depths of the run are played with; `work_s` is `(n,)` or `(n, R)`."""
+    """Returns what both depths of the run are played with.
+
+    Args:
+        job: the job.
+        plans: `(n,)` designs.
+        steps: their steps.
+        checkpoints: their saves.
+        work_s: time of all steps, stragglers included; `(n,)`, or `(n, R)` with one column for each replication.
+    """
     mtbf_s = mean_time_between_failures_s(job, plans)
     expected_work_s = job.workload.num_steps * steps.step_time_s * job.reliability.straggler_slowdown
     restart_s = _restart_s(job, plans, expected_work_s) + checkpoints.load_s
