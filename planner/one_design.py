@@ -14,7 +14,7 @@ from planner.plan_input import plan_of
 from planner.reasons import FULL_FRACTION, cautions
 from planner.recommendation import Design, Uncertainty
 from planner.sensitivity import Sensitivities, sensitivities
-from planner.timeline import PipelineTimeline, summary_of
+from planner.timeline import TimelineSummary, summary_of
 from planner.uncertainty import NUM_REPLAYS, accuracy_of, uncertainty_of
 from planner.violations import (
     AVAILABILITY,
@@ -56,7 +56,7 @@ class SimulatedDesign(Record):
     """What the plan breaks; empty for a feasible one."""
     spread: Uncertainty | None
     """What chance makes of time and cost; null without a design, and for runs that fail too often to be replayed."""
-    timeline: PipelineTimeline | None = None
+    timeline: TimelineSummary | None = None
     """What each stage of the pipeline does in one step; null without a design, and for steps of millions of micro-batches."""
     sensitivities: Sensitivities | None = None
     """Which inputs drive time, cost, energy, carbon and goodput; null without a design, and where it was not asked for."""

@@ -29,10 +29,10 @@ _RESULTS: dict[str, tuple[str, Callable[[float], str]]] = {
     "goodput_fraction": ("goodput", human.percent),
 }
 _INPUTS = {
-    "step_time": "time of a step",
     "rent_usd_per_gpu_hour": "rent",
     "purchase_usd_per_node": "price of a node",
-    "network_bytes_per_s": "network bandwidth",
+    "network bandwidth of a node": "network bandwidth",
+    "embodied carbon of the hardware": "embodied carbon",
     "failures_per_1000_node_days": "failures",
     "power_usage_effectiveness": "PUE",
     "grid_kgco2e_per_kwh": "carbon of the grid",

@@ -23,7 +23,7 @@ class StageTime(Record):
     """Update of the weights."""
 
 
-class PipelineTimeline(Record):
+class TimelineSummary(Record):
     """One step of the pipeline, stage by stage; `--timeline FILE` writes every event of it."""
 
     num_stages: int
@@ -37,18 +37,18 @@ class PipelineTimeline(Record):
     warm_up_s: float
     """Until the first stage begins its first backward."""
     cool_down_s: float
-    """From the end of the first stage's last forward."""
+    """From the end of the first stage's last forward to the end of the step."""
     stages: tuple[StageTime, ...]
     """Each stage, in the order of the model."""
 
 
-def summary_of(timeline: StepTimeline) -> PipelineTimeline:
+def summary_of(timeline: StepTimeline) -> TimelineSummary:
     """Returns what a reader needs to know of a timeline, without its events."""
     events, parts = timeline.events, timeline.stages
     is_first_stage = (events.stage == 0) & ~events.is_background
     backwards_s = events.start_s[is_first_stage & (events.kind == EventKind.BACKWARD.code)]
     forwards_s = events.end_s[is_first_stage & (events.kind == EventKind.FORWARD.code)]
-    return PipelineTimeline(
+    return TimelineSummary(
         num_stages=timeline.num_stages,
         num_chunks_per_stage=timeline.num_chunks_per_stage,
         num_micro_batches=timeline.num_micro_batches,

@@ -15,8 +15,8 @@ from simulator.accuracy import Accuracy
 from simulator.job import Estimate, Job
 from simulator.record import Record
 
-STEP_TIME = "step_time"
-"""The one input that is no field of the job: how long a step takes against the simulated one."""
+STEP_TIME = "time of a step"
+"""How long a step takes against the simulated one; no change of the job does that."""
 LEAST_SHARE = 0.1
 """Errors near 100 % would make a step endless; ten times as long is the most that is tried."""
 
@@ -25,7 +25,7 @@ class UncertainInput(Record):
     """One figure that is not known exactly, and its range."""
 
     name: str
-    """Field of the job, as `--set` takes it, or a group of fields with a common factor."""
+    """Field of the job, as `--set` takes it; in words what is none, such as a factor on several fields."""
     unit: str
     """Unit of the values; empty for shares, `x` for factors."""
     low: float
@@ -91,7 +91,7 @@ def _of_hardware(job: Job, offer: int) -> Iterator[Lever]:
     node = job.offers[offer].node
     network = node.network_bytes_per_s
     yield _lever(
-        f"offers[{offer}].node.network_bytes_per_s",
+        "network bandwidth of a node",
         "bytes/s",
         (0.8 * network, network, 1.2 * network),
         "estimate: what other jobs on the fabric leave, 20 % either way",
