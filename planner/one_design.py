@@ -57,7 +57,7 @@ class SimulatedDesign(Record):
     spread: Uncertainty | None
     """What chance makes of time and cost; null without a design, and for runs that fail too often to be replayed."""
     timeline: TimelineSummary | None = None
-    """What each stage of the pipeline does in one step; null without a design, and for steps of millions of micro-batches."""
+    """What each stage of the pipeline does in one step; null without a design, and for steps of more than 200,000 passes."""
     sensitivities: Sensitivities | None = None
     """Which inputs drive time, cost, energy, carbon and goodput; null without a design, and where it was not asked for."""
     warnings: tuple[str, ...] = ()

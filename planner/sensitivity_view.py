@@ -69,9 +69,16 @@ def _row(
     result: ResultSensitivity, swing: Swing, described: UncertainInput, reach: float, console: Console
 ) -> tuple[str, ...]:
     unit = _RESULTS[result.result][1]
-    ends = " to ".join("no end" if value is None else unit(value) for value in (swing.at_low, swing.at_high))
+    ends = _joined(*("no end" if value is None else unit(value) for value in (swing.at_low, swing.at_high)))
     last = described.name.rpartition(".")[2]
     return _INPUTS.get(last, last), _range(described), ends, _bar(result, swing, reach, console)
+
+
+def _joined(low: str, high: str) -> str:
+    """Returns two quantities with their unit once, where it is the same: `38.3 to 45.5 days`; `$848 k to $1.51 M`."""
+    number, _, unit = low.partition(" ")
+    is_shared = unit and high.partition(" ")[2] == unit and not number.startswith("$")
+    return f"{number} to {high}" if is_shared else f"{low} to {high}"
 
 
 def _range(described: UncertainInput) -> str:

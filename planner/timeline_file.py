@@ -28,14 +28,24 @@ _Entry = dict[str, object]
 
 def check_timeline_file(path: Path) -> None:
     """Raises `InputError` where a timeline cannot be written, or would replace something else than a timeline."""
+    try:
+        rule = _broken_rule(path)
+    except OSError as error:  # such as a name that is too long
+        rule = f"cannot be written: {error.strerror or error}"
+    if rule:
+        raise _problem(path, rule)
+
+
+def _broken_rule(path: Path) -> str:
     if path.is_dir():
-        raise _problem(path, "is a folder: name a file in it")
+        return "is a folder: name a file in it"
     if not path.parent.is_dir():
-        raise _problem(path, f"the folder {path.parent} does not exist: make it first")
+        return f"the folder {path.parent} does not exist: make it first"
     if path.exists() and not _is_timeline(path):
-        raise _problem(path, "exists and is no timeline of capplan: choose another name")
+        return "exists and is no timeline of capplan: choose another name"
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise _problem(path, f"the folder {path.parent} cannot be written to")
+        return f"the folder {path.parent} cannot be written to"
+    return ""
 
 
 def write_timeline(timeline: StepTimeline, path: Path, *, job: str, plan: str) -> None:
@@ -68,11 +78,8 @@ def write_timeline(timeline: StepTimeline, path: Path, *, job: str, plan: str) -
 def _is_timeline(path: Path) -> bool:
     if not path.is_file():
         return False
-    try:
-        with path.open("rb") as file:
-            return file.read(len(HEAD)) == HEAD.encode()
-    except OSError:
-        return False
+    with path.open("rb") as file:
+        return file.read(len(HEAD)) == HEAD.encode()
 
 
 def _entries(timeline: StepTimeline) -> Iterator[_Entry]:

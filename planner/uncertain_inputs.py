@@ -27,7 +27,7 @@ class UncertainInput(Record):
     name: str
     """Field of the job, as `--set` takes it; in words what is none, such as a factor on several fields."""
     unit: str
-    """Unit of the values; empty for shares, `x` for factors."""
+    """Unit of the values; empty for shares and where the name has it, `x` for factors."""
     low: float
     """Lowest value."""
     mid: float
@@ -132,7 +132,7 @@ def _of_reliability(job: Job) -> Iterator[Lever]:
     rate = reliability.failures_per_1000_node_days
     yield _lever(
         "reliability.failures_per_1000_node_days",
-        "in 1,000 node-days",
+        "",
         (0.5 * rate, rate, 2.0 * rate),
         "published fleets lie between 2.3 and 24: half to twice",
         setting("reliability", "failures_per_1000_node_days"),

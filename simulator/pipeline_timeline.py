@@ -23,8 +23,8 @@ from simulator.record import Choice
 from simulator.step import StepParts, step_parts
 from simulator.table import Booleans, Floats, Integers, Table
 
-MOST_OPERATIONS = 2_000_000
-"""Forwards and backwards of the longest step that is written out event by event."""
+MOST_OPERATIONS = 200_000
+"""Forwards and backwards of the longest step that is written out event by event; as a trace that is about 70 MB."""
 ALL = -1
 """Chunk and micro-batch of events that concern all of them."""
 

@@ -219,6 +219,7 @@ class TestFile:
             ("missing/step.json", "does not exist: make it first"),
             (os.devnull, "exists and is no timeline of capplan"),
             ("plain/step.json", "does not exist: make it first"),
+            ("long" * 100, "cannot be written: File name too long"),
         ],
     )
     def test_a_place_where_nothing_can_be_written_is_named_before_anything_is_simulated(

@@ -164,9 +164,7 @@ def test_a_tied_embedding_is_reduced_between_first_and_last_stage_only() -> None
     assert sorted(set(last.stage.tolist())) == [0, 3]
 
 
-def test_a_step_of_millions_of_operations_is_refused() -> None:
-    job = job_of(training(global_batch_size=1_000_001, num_steps=1))
-    with pytest.raises(
-        InputError, match="makes 2,000,002 forwards and backwards in a step; at most 2,000,000"
-    ):
+def test_a_step_of_too_many_operations_is_refused() -> None:
+    job = job_of(training(global_batch_size=100_001, num_steps=1))
+    with pytest.raises(InputError, match="makes 200,002 forwards and backwards in a step; at most 200,000"):
         step_timeline(job, plan_of(tensor=8))
