@@ -62,8 +62,7 @@ def play_job_goodput(
         True
     """
     names = option_names or {}
-    given = dict(numbers or {})
-    _check_numbers(given, names)
+    given = _checked(numbers or {}, names)
     plan = _plan_that_runs(job, written)
     runs = _Runs.of(job, plan, given)
     used = run_inputs({**runs.numbers(0), "num_replications": num_replications, "seed": seed}, names)
@@ -73,13 +72,14 @@ def play_job_goodput(
     return answer.model_copy(update={"of_job": runs.description(tuple(given))})
 
 
-def _check_numbers(given: Mapping[str, object], names: dict[str, str]) -> None:
-    """Raises where a number breaks a rule of `RunInputs`; the failures, which are the job's, may be any."""
-    unknown = set(given) - {*OF_THE_RUN, *OF_THE_SCHEME}
-    if unknown:
-        rule = f"is none of {', '.join((*OF_THE_RUN, *OF_THE_SCHEME))}"
-        raise InputError([Problem(path=name, value="", rule=rule) for name in sorted(unknown)])
-    run_inputs({**given, "mtbf_s": 1.0}, names)
+def _checked(numbers: Mapping[str, object], names: dict[str, str]) -> dict[str, object]:
+    """Returns the numbers that are given, by the rules of `RunInputs`; the up-time, which is the job's, may be any."""
+    known = (*OF_THE_RUN, *OF_THE_SCHEME)
+    if unknown := sorted(set(numbers) - set(known)):
+        rule = f"is none of {', '.join(known)}"
+        raise InputError([Problem(path=name, value="", rule=rule) for name in unknown])
+    checked = run_inputs({**numbers, "mtbf_s": 1.0}, names)
+    return {name: getattr(checked, name) for name in numbers if numbers[name] is not None}
 
 
 def _plan_that_runs(job: Job, written: Mapping[str, object]) -> Plan:

@@ -176,6 +176,19 @@ def test_a_scheme_that_the_plan_cannot_use_is_named_with_its_reason(
     )
 
 
+def test_a_scheme_that_needs_more_main_memory_than_there_is_has_no_goodput() -> None:
+    job = load_job(BLOOM)
+    # 2.5 TB on 48 nodes are 51 GB each: one copy fits into 60 GB, two or four do not.
+    node = job.offers[0].node.model_copy(update={"host_memory_bytes": 60e9})
+    small = job.model_copy(update={"offers": (job.offers[0].model_copy(update={"node": node}),)})
+    found = play_job_goodput(small, read_plan(PLAN), num_replications=5)
+    usable = {row.scheme for row in of_job(found).schemes if not row.problem}
+    assert usable == {CheckpointScheme.SYNC_SHARDED, CheckpointScheme.NONE}
+    row = scheme_of(found, CheckpointScheme.ASYNC)
+    assert (row.goodput, row.problem) == (None, "saves under way need more main memory than a node has")
+    assert of_job(found).host_memory_capacity_bytes == 60e9
+
+
 def test_people_read_the_answer_the_table_and_where_the_numbers_are_from(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -226,6 +239,7 @@ def test_programs_are_told_which_numbers_can_be_given() -> None:
     job, plan = load_job(BLOOM), read_plan(PLAN)
     with pytest.raises(InputError, match="mtbf_s: is none of restart_s, policy, work_s, stall_s"):
         play_job_goodput(job, plan, {"mtbf_s": 3600.0})
+    assert of_job(play_job_goodput(job, plan, {"work_s": None}, num_replications=1)).overridden == ()
     with pytest.raises(InputError, match="tax_fraction = -1: must be at least 0"):
         play_job_goodput(job, plan, {"tax_fraction": -1})
 
