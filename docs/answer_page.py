@@ -16,6 +16,7 @@ from simulator.record import Choice, Record
 
 ANSWER_PAGE = Path(__file__).with_name("answer.md")
 SIMULATE_PAGE = Path(__file__).with_name("simulate.md")
+GOODPUT_PAGE = Path(__file__).with_name("goodput.md")
 INTRODUCTION = """\
 # The answer as JSON
 
@@ -29,15 +30,16 @@ one for each design that was evaluated; `design_id` is the same number in all of
 This page is generated from the types: `python -m docs.generate`.
 """
 SIMULATE_INTRODUCTION = """\
-# One plan, and one run
-
-## capplan simulate
+# One plan
 
 `capplan simulate JOB.yaml --plan tp=8,pp=4,dp=16,mbs=2` simulates one plan of a job in full, whether the search would
 have chosen it or not: time, cost, energy, carbon, memory, the step and the run by what they are spent on, the spread
-of replays, and every limit and layout rule that it breaks. A plan that breaks some is an answer like any other (exit
-code 0, `is_feasible` is false); an unknown key or a value of the wrong type is not (exit code 2). `--json` prints one
-[SimulatedDesign](#simulateddesign), which `planner.simulate_plan` returns as a value.
+of replays, one step of the pipeline as a picture, which inputs drive the result, and every limit and layout rule that
+the plan breaks. A plan that breaks some is an answer like any other (exit code 0, `is_feasible` is false); an unknown
+key or a value of the wrong type is not (exit code 2). `--json` prints one [SimulatedDesign](#simulateddesign), which
+`planner.simulate_plan` returns as a value.
+
+## The plan
 
 The keys of `--plan` are the fields of [Plan](answer.md#plan), in `key=value` pairs or in a file (`--plan plan.yaml`;
 the `plan` of any answer will do):
@@ -50,28 +52,86 @@ the `plan` of any answer will do):
   `zero_stage=1`, `precision=bf16`, `checkpoint_scheme=async`, no spare nodes, no power cap, and the interval between
   saves that loses least.
 
+Two decisions can be typed beside the plan, and then count instead of those in it: `--scheme NAME` is its
+`checkpoint_scheme`, and `--interval` its `checkpoint_interval_s`, in seconds (`600`), in steps (`100steps`: as long as
+the run takes for them, stragglers included), or `auto` for the interval that loses least.
+
 A layout outside the offer's range of accelerators is simulated all the same; one that breaks another rule of layouts
 cannot run, so its `design` is null and `violations` says why, with the nearest values that would do.
 
-## capplan goodput
+## One step of the pipeline
+
+The picture has one row for each stage and time from left to right. Of a step with many micro-batches it shows the
+beginning and the end, where stages wait for each other, and says how much is left out between them. Beside each row
+stands what the stage spends the step on: `busy` with forwards and backwards, communication that nothing hides, and
+waiting for other stages. The picture and `timeline` in the JSON come from the same compiled kernel as the step time, and
+the parts of every stage sum to it. A stage that waits for inputs of other stages is in a bubble; one that has them and
+still waits, for parameters, sends or gradients, waits for communication. The
+[breakdown of the step](answer.md#design) asks differently how much shorter the step were without the traffic of the
+replicas, so that a few per cent stand there under `gradient_sync_s` and here under the bubble, or the other way round.
+
+`--timeline FILE.json` writes every event of the step, with chunk, micro-batch and the communication that nothing hides in
+it, for <https://ui.perfetto.dev> or chrome://tracing: one row for each stage, and one for its traffic in the background.
+An older timeline is replaced; any other file is left alone (exit code 2).
+
+## What drives the result
+
+Every input that is not known exactly moves over its range, one at a time, and the plan is simulated again: the price
+between its low and its high end, the time of a step by the error of simulated steps on published runs
+([validation.md](validation.md)), failures, restarts, stragglers, bandwidths, power, PUE, grid, electricity, and the terms
+of ownership. Each range comes with its reason. The view shows what moves a result most, as a bar from where the result
+falls to, to where it rises to; `sensitivities` in the JSON has all inputs, also those that do not matter (such as the
+price of electricity, where the hardware is rented). What two inputs do together is not seen. `--no-sensitivities`
+leaves this out.
+
+This page is generated from the types: `python -m docs.generate`.
+"""
+GOODPUT_INTRODUCTION = """\
+# Goodput: what a run makes good, and with what to save
+
+## A run in numbers
 
 `capplan goodput --mtbf-s 10980 --interval-s 371 --stall-s 0.8 --commit-s 60 --restart-s 390` plays a run of which only
-the numbers are given, without a job, and prints its closed form and its best interval beside it (`--interval-s auto`
-takes that one). `--json` prints one [Goodput](#goodput). [The model](model.md) has the conventions. Without `--work-s`
-or `--work-days` the run is long enough for a stable mean: as much work as meets 1,000 failures, but 100 to 30,000
-intervals. Runs of more than a billion saves and failures, over all replications, are refused (exit code 2).
+the numbers are given, without a job, and prints its closed form and its best interval beside it (`--interval-s auto`,
+the default, takes that one). `--json` prints one [Goodput](#goodput). [The model](model.md) has the conventions. Without
+`--work-s` or `--work-days` the run is long enough for a stable mean: as much work as meets 1,000 failures, but 100 to
+30,000 intervals. Runs of more than a billion saves and failures, over all replications, are refused (exit code 2).
+
+## The run of a job
+
+`capplan goodput --job JOB.yaml --plan tp=4,pp=12,dp=8,mbs=2` asks the same of one plan of a job (the plan as for
+[capplan simulate](simulate.md#the-plan), with `--scheme`, `--interval` and `--set`): failures follow from the cluster,
+stall, commit, tax and loading from the checkpoint scheme, restarts from the fleet, and the work from the simulated step.
+Below the answer stand all checkpoint schemes that the plan can use, each at the interval that suits it best: goodput by the
+closed form, stall, interval, restart and main memory. That is the answer to "with what should I save?".
+
+- `--restart-s`, `--policy`, `--work-s` and `--work-days` count instead of the job's figures, for every scheme;
+- `--stall-s`, `--commit-s`, `--tax` and `--slots` instead of those of the plan's scheme, say because you measured them;
+- `--mtbf-s` and `--job` exclude each other; `--set reliability.failures_per_1000_node_days=12` changes the failures.
+
+Goodput here is work over wall time, and a straggler's slow-down is work. `goodput_fraction` of
+[a design](answer.md#design) counts only steps at full speed and has the first start in its wall time, so that it is
+lower; `design_goodput_fraction` repeats it. `planner.goodput_job.play_job_goodput` is the same for programs.
 
 This page is generated from the types: `python -m docs.generate`.
 """
 
 
 def simulate_reference() -> str:
-    """Returns the page: one section for every type of these answers that the page on `recommend` does not hold."""
-    known = models_in(Recommendation, [])
-    found = models_in(Goodput, models_in(SimulatedDesign, list(known)))
+    """Returns the page: one section for every type of this answer that the page on `recommend` does not hold."""
     pairs = ", ".join(f"`{short}` for `{name}`" for short, name in SHORT_FORMS.items())
-    sections = [_section(model, elsewhere=known) for model in found if model not in known]
-    return "\n".join([SIMULATE_INTRODUCTION.replace("{short_forms}", pairs), *sections])
+    return _page(SIMULATE_INTRODUCTION.replace("{short_forms}", pairs), SimulatedDesign)
+
+
+def goodput_reference() -> str:
+    """Returns the page: one section for every type of a goodput."""
+    return _page(GOODPUT_INTRODUCTION, Goodput)
+
+
+def _page(introduction: str, answer: type[Record]) -> str:
+    known = models_in(Recommendation, [])
+    found = [model for model in models_in(answer, list(known)) if model not in known]
+    return "\n".join([introduction, *(_section(model, elsewhere=known) for model in found)])
 
 
 def answer_reference() -> str:

@@ -1,6 +1,6 @@
 """How are the pages kept true? References are written from the types, the README's results from real answers.
 
-python -m docs.generate            writes docs/job-file.md, sweep.md, answer.md, simulate.md and the marked parts of README.md
+python -m docs.generate            writes docs/job-file.md, sweep.md, answer.md, simulate.md, goodput.md and parts of README.md
 python -m docs.generate --check    fails when a page on disk differs, and names it
 """
 
@@ -16,7 +16,15 @@ from typing import Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from docs.answer_page import ANSWER_PAGE, SIMULATE_PAGE, answer_reference, models_in, simulate_reference
+from docs.answer_page import (
+    ANSWER_PAGE,
+    GOODPUT_PAGE,
+    SIMULATE_PAGE,
+    answer_reference,
+    goodput_reference,
+    models_in,
+    simulate_reference,
+)
 from docs.readme import README, filled_readme
 from planner.job_schema import Form, form_of, known_fields
 from planner.sweep import Sweep
@@ -189,6 +197,7 @@ def main() -> int:
         SWEEP_PAGE: sweep_reference(),
         ANSWER_PAGE: answer_reference(),
         SIMULATE_PAGE: simulate_reference(),
+        GOODPUT_PAGE: goodput_reference(),
         README: filled_readme(),
     }
     stale = [

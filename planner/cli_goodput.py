@@ -1,15 +1,24 @@
-"""What do you type to ask for a goodput? `capplan goodput` with the numbers of a run, without a job.
+"""What do you type to ask for a goodput? `capplan goodput` with the numbers of a run, or with a job and a plan.
 
 Only click is imported here; everything heavier waits until the command runs, as in `planner.cli`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
 import click
+from click.core import ParameterSource
+
+from planner.cli_simulate import interval_option
+from planner.interval_text import Interval
+
+if TYPE_CHECKING:
+    from planner.goodput import Goodput
 
 POLICIES = ("skip", "wait", "widen")
 """The values of `planner.goodput.Policy`, which is too heavy to be imported for `--help`."""
-AUTO = "auto"
 SECONDS_PER_DAY = 86_400.0
 """`simulator.units.DAY`."""
 MOST_DAYS = 1e7
@@ -29,27 +38,28 @@ OPTION_NAMES = {
     "work_s": "--work-s",
 }
 """Under which name each field of `planner.goodput.RunInputs` is given."""
+JOB_OPTIONS = {"plan": "--plan", "scheme": "--scheme", "overrides": "--set"}
+"""Options that say something about a job."""
 
 
-def _seconds_or_auto(_context: click.Context, _option: click.Parameter, value: str) -> float | None:
-    """Returns a number of seconds; `None` for `auto`."""
-    if value == AUTO:
-        return None
-    try:
-        return float(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} must be a number of seconds above 0, or {AUTO}") from None
-
-
-@click.command(short_help="Play a run with saves and failures, and find its best interval.")
-@click.option("--mtbf-s", type=float, required=True, help="Mean up-time between failures.")
+@click.command(short_help="Play a run with saves and failures, and find its best interval and scheme.")
+@click.option("--mtbf-s", type=float, help="Mean up-time between failures; required without --job.")
+@click.option(
+    "--job", type=click.Path(), metavar="JOB.yaml", help="Take the numbers from this job and --plan."
+)
+@click.option(
+    "--plan", metavar="KEY=VALUE,...|FILE", help="With --job: the decisions, as for capplan simulate."
+)
+@click.option("--scheme", metavar="NAME", help="With --job: the plan's checkpoint scheme, such as async.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="With --job: replace a value of the job."
+)
 @click.option(
     "--interval-s",
-    callback=_seconds_or_auto,
-    default=AUTO,
-    show_default=True,
-    metavar="SECONDS|auto",
-    help="Work between saves; auto: the interval of the largest goodput.",
+    "--interval",
+    callback=interval_option,
+    metavar="SECONDS|STEPSsteps|auto",
+    help="Work between saves; auto (without --job the default): what gives most goodput. Steps need --job.",
 )
 @click.option("--stall-s", type=float, default=0.0, show_default=True, help="Training stopped per save.")
 @click.option(
@@ -100,8 +110,12 @@ def _seconds_or_auto(_context: click.Context, _option: click.Parameter, value: s
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
 def goodput(
     *,
-    mtbf_s: float,
-    interval_s: float | None,
+    mtbf_s: float | None,
+    job: str | None,
+    plan: str | None,
+    scheme: str | None,
+    overrides: tuple[str, ...],
+    interval_s: Interval | None,
     stall_s: float,
     commit_s: float,
     restart_s: float,
@@ -119,36 +133,99 @@ def goodput(
     The run is played event by event and compared with its closed form; docs/model.md has the conventions: failures
     are exponential in up-time, nothing fails during a restart, and work since the last committed save is lost.
 
+    With --job and --plan the numbers are those of the job's run, but for the ones that are given, and all checkpoint
+    schemes that the plan can use are compared.
+
     Exit codes: 0 an answer; 2 a value breaks a rule.
     """
-    if work_s is not None and work_days is not None:
-        raise click.UsageError("--work-s and --work-days contradict each other: give one of them")
+    _check_combination(click.get_current_context().params)
+    names = OPTION_NAMES if work_days is None else {**OPTION_NAMES, "work_s": "--work-days"}
     values: dict[str, object] = {
-        "mtbf_s": mtbf_s,
-        "interval_s": interval_s,
         "stall_s": stall_s,
         "commit_s": commit_s,
         "restart_s": restart_s,
         "tax_fraction": tax,
         "slots": slots,
         "policy": policy,
-        "num_replications": replications,
-        "seed": seed,
         "work_s": work_s if work_days is None else work_days * SECONDS_PER_DAY,
     }
-    names = OPTION_NAMES if work_days is None else {**OPTION_NAMES, "work_s": "--work-days"}
-    _answer(values, names, as_json=as_json)
+    if job is None or plan is None:
+        seconds = interval_s.seconds if interval_s else None
+        played = {"mtbf_s": mtbf_s, "interval_s": seconds, "num_replications": replications, "seed": seed}
+        _show(lambda: _of_numbers({**values, **played}, names), as_json=as_json)
+        return
+    asked = _Asked(job, plan, scheme, overrides, interval_s)
+    numbers = {field: value for field, value in values.items() if _is_typed(field)}
+    _show(lambda: _of_job(asked, numbers, names, replications, seed), as_json=as_json)
 
 
-def _answer(values: dict[str, object], names: dict[str, str], *, as_json: bool) -> None:
+class _Asked(NamedTuple):
+    """A job and a plan as they were typed."""
+
+    job: str
+    plan: str
+    scheme: str | None
+    overrides: tuple[str, ...]
+    interval: Interval | None
+
+
+def _check_combination(given: Mapping[str, object]) -> None:
+    """Raises where the options do not say exactly one thing: a run in numbers, or a job with a plan."""
+    has_numbers, has_job = given["mtbf_s"] is not None, given["job"] is not None
+    interval = given["interval_s"]
+    extra = [option for name, option in JOB_OPTIONS.items() if given[name]]
+    if has_numbers and has_job:
+        raise click.UsageError(
+            "--mtbf-s and --job exclude each other: failures follow from the job (--set changes it)"
+        )
+    if not has_numbers and not has_job:
+        raise click.UsageError("Missing option '--mtbf-s', or '--job' with '--plan'.")
+    if has_job and given["plan"] is None:
+        raise click.UsageError("--job needs --plan, which says how the job is run")
+    if extra and not has_job:
+        raise click.UsageError(f"{extra[0]} needs --job, to which it belongs")
+    if isinstance(interval, Interval) and interval.steps and not has_job:
+        raise click.UsageError("an interval in steps needs --job, which knows how long a step takes")
+    if given["work_s"] is not None and given["work_days"] is not None:
+        raise click.UsageError("--work-s and --work-days contradict each other: give one of them")
+
+
+def _is_typed(field: str) -> bool:
+    """Returns whether a number was given on the command line rather than left at its default."""
+    context = click.get_current_context()
+    options = {"tax_fraction": ("tax",), "work_s": ("work_s", "work_days")}.get(field, (field,))
+    return any(context.get_parameter_source(option) is ParameterSource.COMMANDLINE for option in options)
+
+
+def _of_numbers(values: dict[str, object], names: dict[str, str]) -> Goodput:
+    from planner.goodput import play_goodput, run_inputs
+
+    return play_goodput(run_inputs(values, names), interval_name=names["interval_s"])
+
+
+def _of_job(
+    asked: _Asked, numbers: dict[str, object], names: dict[str, str], replications: int, seed: int
+) -> Goodput:
+    from planner.goodput_job import play_job_goodput
+    from planner.job_file import load_job
+    from planner.plan_input import read_plan
+    from planner.plan_saves import with_saves
+
+    job = load_job(asked.job, asked.overrides)
+    written = with_saves(job, read_plan(asked.plan), scheme=asked.scheme, interval=asked.interval)
+    return play_job_goodput(
+        job, written, numbers, num_replications=replications, seed=seed, option_names=names
+    )
+
+
+def _show(answer_of: Callable[[], Goodput], *, as_json: bool) -> None:
     from planner.cli import _check_installation, _quiet_libraries, _rendered, _write
 
     _check_installation()
-    from planner.goodput import play_goodput, run_inputs
     from planner.goodput_view import show_goodput
 
     with _quiet_libraries():
-        answer = play_goodput(run_inputs(values, names), interval_name=names["interval_s"])
+        answer = answer_of()
     if as_json:
         _write(answer.model_dump_json(indent=2) + "\n")
     else:

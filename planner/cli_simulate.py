@@ -5,9 +5,26 @@ Only click is imported here; everything heavier waits until the command runs, as
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
+from planner.interval_text import Interval, parse_interval
+
+if TYPE_CHECKING:
+    from planner.one_design import SimulatedDesign
+    from simulator.pipeline_timeline import StepTimeline
+
 LARGEST_SEED = 2**32 - 1
+
+
+def interval_option(_context: click.Context, _option: click.Parameter, value: str | None) -> Interval | None:
+    """Returns what was typed as an interval between saves; `None` where nothing was."""
+    try:
+        return None if value is None else parse_interval(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} {error}") from None
 
 
 @click.command(short_help="Simulate one plan in full and say what it breaks.")
@@ -17,6 +34,13 @@ LARGEST_SEED = 2**32 - 1
     required=True,
     metavar="KEY=VALUE,...|FILE",
     help="The decisions, such as accelerator=h100-sxm5-80gb,tp=8,pp=4,dp=16,mbs=2, or a file of them.",
+)
+@click.option("--scheme", metavar="NAME", help="The plan's checkpoint scheme, such as async.")
+@click.option(
+    "--interval",
+    callback=interval_option,
+    metavar="SECONDS|STEPSsteps|auto",
+    help="Training between saves, such as 600 or 100steps; auto: what loses least.",
 )
 @click.option(
     "--set",
@@ -32,8 +56,27 @@ LARGEST_SEED = 2**32 - 1
     show_default=True,
     help="The same job, plan, version and seed give the same answer.",
 )
+@click.option(
+    "--timeline",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Also write every event of one step, for ui.perfetto.dev or chrome://tracing.",
+)
+@click.option("--no-sensitivities", is_flag=True, help="Leave out which inputs drive the result.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
-def simulate(*, job: str, plan: str, overrides: tuple[str, ...], seed: int, as_json: bool) -> None:
+def simulate(
+    *,
+    job: str,
+    plan: str,
+    scheme: str | None,
+    interval: Interval | None,
+    overrides: tuple[str, ...],
+    seed: int,
+    file: Path | None,
+    no_sensitivities: bool,
+    as_json: bool,
+) -> None:
     """Simulate one plan for the training run that JOB.yaml describes.
 
     Keys are the fields of a plan (docs/simulate.md), with the short forms tp, pp, vpp, cp, ep, dp and mbs. What is
@@ -42,17 +85,44 @@ def simulate(*, job: str, plan: str, overrides: tuple[str, ...], seed: int, as_j
     Exit codes: 0 an answer, also for a plan that breaks limits or cannot be run (is_feasible is false then); 2 broken
     input, such as an unknown key.
     """
-    from planner.cli import _check_installation, _quiet_libraries, _rendered, _write
+    from planner.cli import _check_installation, _quiet_libraries
 
     _check_installation()
     from planner.job_file import load_job
-    from planner.one_design import simulate_plan
-    from planner.one_design_view import show_simulated
+    from planner.one_design import one_step, simulate_plan
     from planner.plan_input import read_plan
+    from planner.plan_saves import with_saves
+    from planner.timeline_file import check_timeline_file
 
+    if file is not None:
+        check_timeline_file(file)
     with _quiet_libraries():
-        answer = simulate_plan(load_job(job, overrides), read_plan(plan), seed)
+        asked = load_job(job, overrides)
+        written = with_saves(asked, read_plan(plan), scheme=scheme, interval=interval)
+        answer = simulate_plan(asked, written, seed, with_sensitivities=not no_sensitivities)
+        step = one_step(asked, answer)
+    _print(answer, step, as_json=as_json)
+    if file is not None:
+        _write_timeline(answer, step, file)
+
+
+def _print(answer: SimulatedDesign, step: StepTimeline | None, *, as_json: bool) -> None:
+    from planner.cli import _rendered, _write
+    from planner.one_design_view import show_simulated
+
     if as_json:
         _write(answer.model_dump_json(indent=2) + "\n")
     else:
-        _write(_rendered(lambda console: show_simulated(answer, console)))
+        _write(_rendered(lambda console: show_simulated(answer, console, step)))
+
+
+def _write_timeline(answer: SimulatedDesign, step: StepTimeline | None, file: Path) -> None:
+    """Writes the timeline, and says on stderr where it is or why there is none."""
+    from planner.design_view import layout
+    from planner.timeline_file import write_timeline
+
+    if step is None or answer.plan is None:
+        click.echo("No timeline: the plan has no step that could be shown.", err=True)
+        return
+    write_timeline(step, file, job=answer.job, plan=layout(answer.plan))
+    click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)

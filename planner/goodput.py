@@ -12,11 +12,13 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from planner import __version__, human
+from planner.goodput_schemes import JobRun
 from planner.problems import Findings
 from simulator.errors import InputError, Problem
 from simulator.record import Record
 from simulator.run_columns import BackPressure, RunColumns
 from simulator.run_events import (
+    RunLedger,
     RunReplications,
     expected_goodput,
     expected_ledger,
@@ -40,14 +42,8 @@ SHORTEST_OPTIMUM_S = 1.0
 SHORTEST_S, LONGEST_S = 1e-3, 1e12
 """A millisecond and thirty thousand years; saves and failures closer together, and times beyond, are mistakes."""
 
-BUCKETS = (
-    "productive_s",
-    "checkpoint_stall_s",
-    "checkpoint_tax_s",
-    "backpressure_wait_s",
-    "lost_work_s",
-    "restart_s",
-)
+BUCKETS = tuple(name for name in RunLedger.names() if name.endswith("_s"))
+"""Where the seconds of a run can go."""
 
 
 class RunInputs(Record):
@@ -114,6 +110,8 @@ class Goodput(Record):
     """Interval of the largest expected goodput of a long run; at least one second, and no saves queue for slots."""
     optimal_goodput: float
     """Closed form at that interval."""
+    of_job: JobRun | None = None
+    """The job and the plan behind the inputs, and what other checkpoint schemes would do; null without a job."""
 
 
 def run_inputs(values: dict[str, object], option_names: dict[str, str] | None = None) -> RunInputs:
@@ -154,14 +152,30 @@ def play_goodput(inputs: RunInputs, *, interval_name: str = "interval_s") -> Goo
     best_s = _best_interval_s(inputs)
     used = inputs.model_copy(update={"interval_s": inputs.interval_s or best_s})
     used = used.model_copy(update={"work_s": inputs.work_s or _default_work_s(used)})
-    _refuse_what_takes_hours(used, interval_name)
-    columns = _columns(used)
+    return play_run(used, _columns(used), best_s, interval_name=interval_name)
+
+
+def play_run(
+    used: RunInputs, columns: RunColumns, best_s: float, *, interval_name: str = "interval_s"
+) -> Goodput:
+    """Plays a run of which everything is known.
+
+    Args:
+        used: its numbers as a reader knows them.
+        columns: the same and what else it takes to play it; one row.
+        best_s: interval of the largest expected goodput.
+        interval_name: under which name an interval that is too short is reported.
+
+    Raises:
+        InputError: the run has too many saves or failures to be played.
+    """
+    _refuse_what_takes_hours(used, columns, interval_name)
     runs = simulate_runs(num_replications=used.num_replications, seed=used.seed, **columns)
+    return _answer(used, columns, runs, best_s)
+
+
+def _answer(used: RunInputs, columns: RunColumns, runs: RunReplications, best_s: float) -> Goodput:
     optimum: RunColumns = {**columns, "interval_s": np.array([best_s])}
-    return _answer(used, runs, best_s, float(expected_goodput(**optimum)[0]))
-
-
-def _answer(used: RunInputs, runs: RunReplications, best_s: float, best: float) -> Goodput:
     wall_s = runs.wall_s[0]
     goodput = runs.productive_s[0] / np.where(np.isfinite(wall_s), wall_s, 1.0) * np.isfinite(wall_s)
     ends = bool(np.isfinite(wall_s).all())
@@ -174,9 +188,9 @@ def _answer(used: RunInputs, runs: RunReplications, best_s: float, best: float) 
         ledger={name: float(np.mean(getattr(runs, name)[0])) for name in BUCKETS} if ends else None,
         wall_time_s=float(np.mean(wall_s)) if ends else None,
         num_failures=float(np.mean(runs.num_failures[0])) if ends else None,
-        expected_goodput=float(expected_goodput(**_columns(used))[0]),
+        expected_goodput=float(expected_goodput(**columns)[0]),
         optimal_interval_s=best_s,
-        optimal_goodput=best,
+        optimal_goodput=float(expected_goodput(**optimum)[0]),
     )
 
 
@@ -217,9 +231,9 @@ def _default_work_s(inputs: RunInputs) -> float:
     return min(LONGEST_S, max(LEAST_INTERVALS * interval_s, min(work_s, MOST_INTERVALS * interval_s)))
 
 
-def _refuse_what_takes_hours(inputs: RunInputs, interval_name: str) -> None:
+def _refuse_what_takes_hours(inputs: RunInputs, columns: RunColumns, interval_name: str) -> None:
     """Raises where more saves come due and more failures happen than can be played."""
-    num_events = inputs.num_replications * num_run_events(_columns(inputs))
+    num_events = inputs.num_replications * num_run_events(columns)
     if num_events <= MAX_EVENTS:
         return
     work = human.duration(cast(float, inputs.work_s))

@@ -15,6 +15,9 @@ _MONEY: _Scale = ((GIGA, " B"), (MEGA, " M"), (KILO, " k"), (1.0, ""))
 _ENERGY_KWH: _Scale = ((GIGA, " TWh"), (MEGA, " GWh"), (KILO, " MWh"), (1.0, " kWh"))
 _CARBON_KG: _Scale = ((MEGA, " kt CO2e"), (KILO, " t CO2e"), (1.0, " kg CO2e"))
 _POWER_W: _Scale = ((GIGA, " GW"), (MEGA, " MW"), (KILO, " kW"), (1.0, " W"))
+_PREFIXES: _Scale = ((GIGA, " G"), (MEGA, " M"), (KILO, " k"))
+_LONGEST_PLAIN = 10.0 * KILO
+"""Smaller numbers are shorter without a prefix."""
 _DURATION_S: _Scale = ((DAY, " days"), (HOUR, " h"), (MINUTE, " min"), (1.0, " s"), (MILLISECOND, " ms"))
 _LONGEST_S = 2 * MINUTE
 """Steps are spoken of in seconds up to two minutes,"""
@@ -41,6 +44,14 @@ def digits(value: float, *, significant: int = 3) -> str:
 def figure(value: float) -> str:
     """Returns a limit's value as one would type it, with separators: `2,100,000`, `45`, `0.05`."""
     return f"{value:,.0f}" if abs(value) >= _EXACT_FROM and math.isfinite(value) else f"{value:,.6g}"
+
+
+def short(value: float) -> str:
+    """Returns a number with three digits and the prefix of its size, nothing behind the point that is zero: `1.5`, `40 G`."""
+    fitting = (unit for unit in _PREFIXES if abs(value) >= max(unit[0], _LONGEST_PLAIN))
+    size, prefix = next(fitting, (1.0, ""))
+    text = digits(value / size)
+    return (text.rstrip("0").rstrip(".") if "." in text else text) + prefix
 
 
 def count(value: float) -> str:

@@ -13,7 +13,9 @@ from planner.goodput import MAX_EVENTS
 from planner.plan_input import plan_of
 from planner.reasons import FULL_FRACTION, cautions
 from planner.recommendation import Design, Uncertainty
-from planner.uncertainty import NUM_REPLAYS, uncertainty_of
+from planner.sensitivity import Sensitivities, sensitivities
+from planner.timeline import TimelineSummary, summary_of
+from planner.uncertainty import NUM_REPLAYS, accuracy_of, uncertainty_of
 from planner.violations import (
     AVAILABILITY,
     Violation,
@@ -22,7 +24,9 @@ from planner.violations import (
     limit_violations,
 )
 from simulator.catalog import catalog_hash
+from simulator.errors import InputError
 from simulator.job import Job
+from simulator.pipeline_timeline import StepTimeline, step_timeline
 from simulator.plan import Plan, PlanTable
 from simulator.record import Record
 
@@ -52,11 +56,17 @@ class SimulatedDesign(Record):
     """What the plan breaks; empty for a feasible one."""
     spread: Uncertainty | None
     """What chance makes of time and cost; null without a design, and for runs that fail too often to be replayed."""
+    timeline: TimelineSummary | None = None
+    """What each stage of the pipeline does in one step; null without a design, and for steps of more than 200,000 passes."""
+    sensitivities: Sensitivities | None = None
+    """Which inputs drive time, cost, energy, carbon and goodput; null without a design, and where it was not asked for."""
     warnings: tuple[str, ...] = ()
     """What the reader should know about the plan or the data."""
 
 
-def simulate_plan(job: Job, plan: Plan | Mapping[str, object], seed: int = 0) -> SimulatedDesign:
+def simulate_plan(
+    job: Job, plan: Plan | Mapping[str, object], seed: int = 0, *, with_sensitivities: bool = True
+) -> SimulatedDesign:
     """Simulates one plan of a job.
 
     Args:
@@ -64,6 +74,7 @@ def simulate_plan(job: Job, plan: Plan | Mapping[str, object], seed: int = 0) ->
         plan: the decisions, or a mapping of them with the short forms of the command line, such as
             `{"tp": 8, "pp": 4, "dp": 16}`.
         seed: of the replays; the same job, plan, version and seed give the same answer.
+        with_sensitivities: whether every uncertain input is moved over its range, which takes most of the time.
 
     Raises:
         InputError: the mapping has an unknown key or a value of the wrong type, or names no offer of the job.
@@ -78,21 +89,20 @@ def simulate_plan(job: Job, plan: Plan | Mapping[str, object], seed: int = 0) ->
     written = plan.model_dump(mode="json") if isinstance(plan, Plan) else plan
     checked, num_gpus = plan_of(job, written)
     if num_gpus != checked.num_gpus:
-        return _result(job, seed, None, [degrees_violation(checked, num_gpus)])
+        return _without_design(job, seed, None, [degrees_violation(checked, num_gpus)])
     broken = layout_violations(job, checked)
     if any(violation.constraint != AVAILABILITY for violation in broken):
-        return _result(job, seed, checked, broken)
+        return _without_design(job, seed, checked, broken)
     evaluation = evaluate(job, PlanTable.from_plans([checked]))
     broken += limit_violations(job, evaluation)
-    return _result(job, seed, checked, broken, evaluation)
+    answer = _without_design(job, seed, checked, broken)
+    if not evaluation.outcomes.run.makes_progress[0]:
+        return answer
+    found = sensitivities(job, checked, accuracy_of(job, evaluation)) if with_sensitivities else None
+    return _with_design(job, answer, evaluation).model_copy(update={"sensitivities": found})
 
 
-def _result(
-    job: Job, seed: int, plan: Plan | None, broken: list[Violation], evaluation: Evaluation | None = None
-) -> SimulatedDesign:
-    ends = evaluation is not None and bool(evaluation.outcomes.run.makes_progress[0])
-    known = evaluation if ends else None
-    design = design_at(job, known, 0, 0) if known else None
+def _without_design(job: Job, seed: int, plan: Plan | None, broken: list[Violation]) -> SimulatedDesign:
     return SimulatedDesign(
         capplan_version=__version__,
         catalog_hash=catalog_hash(),
@@ -100,11 +110,37 @@ def _result(
         seed=seed,
         is_feasible=not broken,
         plan=plan,
-        design=design,
+        design=None,
         violations=tuple(broken),
-        spread=_spread(job, known, seed) if known else None,
-        warnings=tuple(_warnings(job, plan, design, known)),
+        spread=None,
+        warnings=_notes_on_choices(job, plan) if plan else (),
     )
+
+
+def _with_design(job: Job, answer: SimulatedDesign, evaluation: Evaluation) -> SimulatedDesign:
+    """Returns the answer with what the single design of an evaluation, whose run ends, comes to."""
+    plan = evaluation.plans.plan(0)
+    design = design_at(job, evaluation, 0, 0)
+    step = _step_of(job, plan)
+    known: dict[str, object] = {
+        "design": design,
+        "spread": _spread(job, evaluation, answer.seed),
+        "timeline": summary_of(step) if step else None,
+        "warnings": (*answer.warnings, *_warnings(plan, design, evaluation)),
+    }
+    return answer.model_copy(update=known)
+
+
+def one_step(job: Job, answer: SimulatedDesign) -> StepTimeline | None:
+    """Returns every event of one step of a simulated plan; `None` where the answer has no timeline."""
+    return _step_of(job, answer.plan) if answer.plan and answer.timeline else None
+
+
+def _step_of(job: Job, plan: Plan) -> StepTimeline | None:
+    try:
+        return step_timeline(job, plan)
+    except InputError:  # more operations than can be written out
+        return None
 
 
 def _spread(job: Job, evaluation: Evaluation, seed: int) -> Uncertainty | None:
@@ -120,12 +156,8 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
     return bool(run.num_failures[0] <= MOST_FAILURES and NUM_REPLAYS * num_events <= MAX_EVENTS)
 
 
-def _warnings(job: Job, plan: Plan | None, design: Design | None, evaluation: Evaluation | None) -> list[str]:
-    if plan is None:
-        return []
-    notes = _notes_on_choices(job, plan)
-    if design is None or evaluation is None:
-        return notes
+def _warnings(plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
+    notes = []
     asked_s, used_s = plan.checkpoint_interval_s, design.checkpoint_interval_s
     if asked_s and used_s and used_s > asked_s:
         notes.append(
@@ -142,7 +174,7 @@ def _warnings(job: Job, plan: Plan | None, design: Design | None, evaluation: Ev
     return notes
 
 
-def _notes_on_choices(job: Job, plan: Plan) -> list[str]:
+def _notes_on_choices(job: Job, plan: Plan) -> tuple[str, ...]:
     """Notes on the accelerator and the number format, for this plan's offer alone."""
     precisions = job.workload.precisions
     workload = job.workload.model_copy(update={"precisions": (plan.precision,)})
@@ -151,4 +183,4 @@ def _notes_on_choices(job: Job, plan: Plan) -> list[str]:
     if plan.precision not in precisions:
         known = ", ".join(precision.value for precision in precisions)
         notes.append(f"precision {plan.precision.value} is not one that the job would choose ({known}).")
-    return notes
+    return tuple(notes)

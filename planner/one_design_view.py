@@ -1,4 +1,4 @@
-"""How does a person read one simulated plan? Its verdict, what it breaks, its figures and where everything goes."""
+"""How does a person read one simulated plan? Its verdict, its figures, one step as a picture, and what drives the result."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ from planner import human
 from planner.design_view import breakdowns, configuration, figures, layout
 from planner.design_view import headline as design_headline
 from planner.one_design import SimulatedDesign
+from planner.sensitivity_view import show_sensitivities
 from planner.text_blocks import bar, grid, headline, sentences, title
+from planner.timeline_view import show_timeline
+from simulator.pipeline_timeline import StepTimeline
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show_simulated(answer: SimulatedDesign, console: Console) -> None:
-    """Writes the whole answer."""
+def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline | None = None) -> None:
+    """Writes the whole answer.
+
+    Args:
+        answer: what to show.
+        console: where to.
+        step: one step of the plan, for its picture.
+    """
     headline(console, _headline(answer), is_good=answer.is_feasible)
     if answer.violations:
         title(console, "what it breaks")
@@ -31,6 +40,10 @@ def show_simulated(answer: SimulatedDesign, console: Console) -> None:
                 console,
                 [(*cells[:2], human.percent(cells[2]), bar(console, cells[2])) for cells in part.parts],
             )
+    if step:
+        show_timeline(step, console)
+    if answer.sensitivities:
+        show_sensitivities(answer.sensitivities, console)
     notes = _notes(answer)
     if notes:
         title(console, "mind")

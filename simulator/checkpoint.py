@@ -150,13 +150,13 @@ def _column(name: str, parts: list[tuple[Rows, Costs]], num_designs: int) -> NDA
     return column
 
 
-def chosen_interval_s(job: Job, plans: PlanTable, step_time_s: Floats) -> Floats:
+def chosen_interval_s(job: Job, plans: PlanTable, iteration_s: Floats) -> Floats:
     """Returns the training time between saves that was asked for, `(n,)`; NaN: the one that loses least.
 
-    The plan's own goes first, then the job's, in seconds or in steps.
+    The plan's own goes first, then the job's, in seconds or in steps, which take `iteration_s` with their stragglers.
     """
     options = job.checkpointing
     asked_s = np.full(len(plans), np.nan if options.interval_s is None else options.interval_s)
     if options.interval_steps is not None:
-        asked_s = options.interval_steps * step_time_s
+        asked_s = options.interval_steps * iteration_s
     return np.where(np.isnan(plans.checkpoint_interval_s), asked_s, plans.checkpoint_interval_s)

@@ -295,7 +295,7 @@ def _first_forward(
     stage, num_pieces = chunk % design.num_stages, design.num_overlap_buckets
     gather_start_s, gather_s = stages[stage].gathered_s, chunks[chunk].gather_s
     stages[stage].gathered_s = gather_start_s + gather_s
-    end_s = _streamed_end_s(gather_start_s, gather_s, start_s, duration_s, num_pieces)
+    end_s = streamed_end_s(gather_start_s, gather_s, start_s, duration_s, num_pieces)
     return max(start_s, gather_start_s + gather_s / num_pieces), end_s
 
 
@@ -322,7 +322,7 @@ def _play_backward(
     if durations is not None:
         duration_s = durations[chunk, micro_batch].backward_s
     if micro_batch + 1 == design.num_micro_batches and design.num_overlap_buckets > 0:
-        rank.network_free_s = _streamed_end_s(
+        rank.network_free_s = streamed_end_s(
             start_s, duration_s, rank.network_free_s, chunks[chunk].sync_s, design.num_overlap_buckets
         )
     spans[chunk, micro_batch].backward_start_s = start_s
@@ -335,7 +335,7 @@ def _play_backward(
 
 
 @inlined
-def _streamed_end_s(
+def streamed_end_s(
     producer_start_s: float, producer_s: float, consumer_free_s: float, consumer_s: float, num_pieces: int
 ) -> float:
     """Returns when a consumer ends that takes K equal pieces from a producer, each no sooner than produced.

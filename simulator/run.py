@@ -136,7 +136,15 @@ def replicate_runs(
 def run_columns(
     job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable, work_s: Floats
 ) -> RunColumns:
-    """Returns the numbers that the runs of designs are made from; `work_s` is `(n,)` or `(n, R)`."""
+    """Returns the numbers that the runs of designs are made from.
+
+    Args:
+        job: the job.
+        plans: `(n,)` designs.
+        steps: their steps.
+        checkpoints: their saves.
+        work_s: time of all steps, stragglers included; `(n,)`, or `(n, R)` with one column for each replication.
+    """
     stops = interruptions(job, plans, checkpoints)
     options = _options(job, plans, checkpoints, stops)
     interval_s = _interval_s(job, plans, steps, checkpoints, stops, options)
@@ -188,7 +196,10 @@ def _interval_s(
 ) -> Floats:
     """Training time between saves: the plan's or the job's, or the one that loses least; infinite without saves."""
     never_saves = plans.checkpoint_scheme == CheckpointScheme.NONE.code
-    asked_s = chosen_interval_s(job, plans, steps.step_time_s)
+    iteration_s = steps.step_time_s
+    if job.checkpointing.interval_steps is not None:
+        iteration_s = iteration_s * expected_straggler_slowdown(job, plans, steps)
+    asked_s = chosen_interval_s(job, plans, iteration_s)
     is_asked = ~np.isnan(asked_s) | never_saves
     if not is_asked.all():
         best_s = optimal_interval_s(

@@ -114,8 +114,13 @@ def simulate(job: Job, plans: PlanTable) -> Outcomes:
         job: the job; supplies everything that is not a decision.
         plans: `(n,)` designs with valid layouts (`constraints.layout`); a layout that has no schedule comes out as NaN.
     """
+    steps, memory = steps_and_memory(job, plans)
+    return outcomes_of(job, plans, steps, memory)
+
+
+def outcomes_of(job: Job, plans: PlanTable, steps: StepTable, memory: MemoryTable) -> Outcomes:
+    """Returns what happens to plans whose steps and memory are known, `(n,)` each; see `simulate`."""
     offers = OfferTable.from_job(job).take(plans.offer)
-    steps, memory = _steps_and_memory(job, plans)
     checkpoints = checkpoint_costs(job, plans, offers, steps.step_time_s, steps.optimizer_s)
     run = expected_run(job, plans, steps, checkpoints)
     energy = run_energy(job, plans, offers, steps, run, checkpoints)
@@ -151,7 +156,8 @@ def layout_memory(job: Job, plans: PlanTable) -> MemoryTable:
     return peak_memory(job.workload, plans, split_layers(job.workload.model, plans))
 
 
-def _steps_and_memory(job: Job, plans: PlanTable) -> tuple[StepTable, MemoryTable]:
+def steps_and_memory(job: Job, plans: PlanTable) -> tuple[StepTable, MemoryTable]:
+    """Returns step and memory of each plan; plans that share a layout share their simulation."""
     first, inverse = _distinct_layouts(plans)
     layouts = plans.take(first)
     # Layouts of like width share a block, because a block is as wide as its widest layout.

@@ -17,7 +17,7 @@ from simulator.layer_collectives import exposed_s
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
 from simulator.memory import ACTIVATION_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES, num_micro_batches
 from simulator.network import point_to_point_s
-from simulator.pipeline import PipelineTimes, play_pipelines
+from simulator.pipeline import PipelineColumns, play_pipelines
 from simulator.rank import Rank
 from simulator.replica_sync import ReplicaGroup, ReplicaTraffic, tied_gradient_s
 from simulator.table import Floats, Table, sum_columns, total
@@ -61,7 +61,7 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     weights = chunk_weights(rank.workload.model, rank.plans, chunks)
     layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
     shards_s = _shard_collectives(rank, parts, *layers_s)
-    times = _play(rank, weights, layers_s[0] + shards_s[0], layers_s[1] + shards_s[1])
+    times = play_pipelines(**_columns(rank, weights, layers_s[0] + shards_s[0], layers_s[1] + shards_s[1]))
     stages = rank.plans.pipeline_parallel
     per_gpu = num_micro_batches(rank.workload, rank.plans) / stages
     busy_s, send_s = sum_columns(times.busy_s) / stages, sum_columns(times.send_busy_s) / stages
@@ -82,22 +82,53 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     )
 
 
-def _play(rank: Rank, weights: ChunkWeights, forward_s: Floats, backward_s: Floats) -> PipelineTimes:
-    """Plays the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
+@dataclass(frozen=True, kw_only=True)
+class StepParts:
+    """What one step is played from, one row for each design: the pipeline, and what comes behind it."""
+
+    pipeline: PipelineColumns
+    """What `simulator.pipeline` plays."""
+    forward_compute_s: Floats
+    """`(n, C)` share of `chunk_forward_s` that is not exposed communication."""
+    backward_compute_s: Floats
+    """`(n, C)` the same backward."""
+    tied_gradient_s: Floats
+    """`(n,)` all-reduce of a tied embedding between first and last stage."""
+    optimizer_s: Floats
+    """`(n,)` optimizer step."""
+
+
+def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
+    """Returns what `simulate_step` plays the step of each design from."""
+    parts = _Parts.of(rank, chunks)
+    weights = chunk_weights(rank.workload.model, rank.plans, chunks)
+    forward_s, backward_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
+    shard_forward_s, shard_backward_s = _shard_collectives(rank, parts, forward_s, backward_s)
+    return StepParts(
+        pipeline=_columns(rank, weights, forward_s + shard_forward_s, backward_s + shard_backward_s),
+        forward_compute_s=parts.per_chunk("forward_compute_s"),
+        backward_compute_s=parts.per_chunk("backward_compute_s"),
+        tied_gradient_s=tied_gradient_s(rank),
+        optimizer_s=_optimizer_s(rank, chunks, weights),
+    )
+
+
+def _columns(rank: Rank, weights: ChunkWeights, forward_s: Floats, backward_s: Floats) -> PipelineColumns:
+    """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
     sync = ReplicaTraffic.of(rank, weights)
     num_buckets = NUM_OVERLAP_BUCKETS if rank.workload.overlaps_gradient_sync else 0
-    return play_pipelines(
-        num_stages=rank.plans.pipeline_parallel,
-        num_chunks_per_stage=rank.plans.virtual_pipeline,
-        num_micro_batches=num_micro_batches(rank.workload, rank.plans),
-        chunk_forward_s=forward_s,
-        chunk_backward_s=backward_s,
-        send_s=_send_s(rank),
-        send_blocks_sender=rank.plans.virtual_pipeline == 1,
-        gradient_sync_s=sync.gradient_s,
-        parameter_gather_s=sync.parameter_s,
-        num_overlap_buckets=np.full(len(rank.plans), num_buckets),
-    )
+    return {
+        "num_stages": rank.plans.pipeline_parallel,
+        "num_chunks_per_stage": rank.plans.virtual_pipeline,
+        "num_micro_batches": num_micro_batches(rank.workload, rank.plans),
+        "chunk_forward_s": forward_s,
+        "chunk_backward_s": backward_s,
+        "send_s": _send_s(rank),
+        "send_blocks_sender": rank.plans.virtual_pipeline == 1,
+        "gradient_sync_s": sync.gradient_s,
+        "parameter_gather_s": sync.parameter_s,
+        "num_overlap_buckets": np.full(len(rank.plans), num_buckets),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,7 @@ NO_MODEL = {
     "simulator.checkpoint.NEVER_S": "infinity",
     "simulator.memory.NEVER_SPLIT": "a ZeRO stage beyond the last",
     "simulator.huggingface": "how other files are read",
+    "simulator.pipeline_timeline": "longest timeline, what stands for all of them",
     "simulator.run_columns": "where infinity begins",
     "simulator.run_draws": "codes of the event loop",
     "simulator.run_kernel": "codes and limits of the event loop",

@@ -1,0 +1,50 @@
+"""How does a plan save, when that is typed beside it? `--scheme` and `--interval` become decisions of the plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from planner.interval_text import Interval
+from planner.plan_input import plan_of
+from planner.violations import AVAILABILITY, layout_violations
+from simulator.job import Job
+from simulator.plan import PlanTable
+from simulator.simulate import simulate
+
+
+def with_saves(
+    job: Job, written: Mapping[str, object], *, scheme: str | None = None, interval: Interval | None = None
+) -> dict[str, object]:
+    """Returns a plan as written with another checkpoint scheme and interval; what is `None` stays as it is.
+
+    Steps are turned into seconds of training as the run does them, stragglers included.
+
+    Args:
+        job: the job.
+        written: the plan, see `planner.plan_input.plan_of`.
+        scheme: name of a checkpoint scheme.
+        interval: what `planner.interval_text.parse_interval` returned.
+
+    Raises:
+        InputError: steps were given, and the plan has a problem of its own.
+    """
+    fields = dict(written)
+    if scheme is not None:
+        fields["checkpoint_scheme"] = scheme
+    if interval is not None:
+        fields["checkpoint_interval_s"] = interval.seconds
+    if interval is not None and interval.steps is not None:
+        fields["checkpoint_interval_s"] = _seconds_of_steps(job, fields, interval.steps)
+    return fields
+
+
+def _seconds_of_steps(job: Job, written: Mapping[str, object], steps: int) -> float | None:
+    """Returns how long so many steps take; `None` for a layout that cannot run, which is reported elsewhere."""
+    plan, num_gpus = plan_of(job, written)
+    broken = [rule for rule in layout_violations(job, plan) if rule.constraint != AVAILABILITY]
+    if broken or num_gpus != plan.num_gpus:
+        return None
+    run = simulate(job, PlanTable.from_plans([plan])).run
+    iteration_s = float(run.productive_s[0] + run.straggler_s[0]) / job.workload.num_steps
+    return steps * iteration_s if math.isfinite(iteration_s) else None

@@ -1,0 +1,159 @@
+"""Which inputs drive the result? Each is moved over its range, alone, and the design is simulated again.
+
+One at a time: what two inputs do together is not seen. The interval between saves follows where the plan leaves it open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from objectives.scores import score
+from planner.uncertain_inputs import STEP_TIME, Lever, UncertainInput, uncertain_inputs
+from simulator.accuracy import Accuracy
+from simulator.job import Job
+from simulator.memory import MemoryTable
+from simulator.plan import Plan, PlanTable
+from simulator.record import Record
+from simulator.simulate import outcomes_of, steps_and_memory
+from simulator.step import StepTable
+from simulator.table import Floats
+from simulator.units import DAY, JOULES_PER_KWH
+
+RESULTS = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e", "goodput_fraction")
+"""Fields of `Design` that are looked at."""
+ROUNDING = 1e-9
+"""Smaller swings, as shares of the result, are rounding and count as none."""
+
+
+class Swing(Record):
+    """How far one input moves one result."""
+
+    input: str
+    """Name of the input."""
+    at_low: float | None
+    """The result at the low end of the input; null where the run never ends."""
+    at_high: float | None
+    """The result at its high end."""
+    swing_fraction: float | None
+    """Distance of the two as a share of the result; 0 for an input that does not matter, null for a run that never ends."""
+
+
+class ResultSensitivity(Record):
+    """What drives one result."""
+
+    result: str
+    """Field of [Design](answer.md#design)."""
+    mid: float
+    """Its value with all inputs at the middle."""
+    swings: tuple[Swing, ...]
+    """Every input, the one that matters most first."""
+
+
+class Sensitivities(Record):
+    """What drives the results: every input alone, from the low to the high end of its range."""
+
+    inputs: tuple[UncertainInput, ...]
+    """The inputs and their ranges."""
+    results: tuple[ResultSensitivity, ...]
+    """The results, each with all inputs."""
+
+
+def sensitivities(job: Job, plan: Plan, accuracy: Accuracy) -> Sensitivities:
+    """Returns how the results of a plan depend on what is not known exactly.
+
+    Args:
+        job: the job.
+        plan: a plan with a valid layout whose run ends.
+        accuracy: error of simulated steps of its kind.
+    """
+    levers = uncertain_inputs(job, plan.offer, accuracy)
+    ends = [_Case.of(job, lever, value) for lever in levers for value in (lever.input.low, lever.input.high)]
+    values = _evaluated(plan, [_Case(job=job), *ends])
+    mid, low, high = values[0], values[1::2], values[2::2]
+    return Sensitivities(
+        inputs=tuple(lever.input for lever in levers),
+        results=tuple(
+            _result(name, float(mid[k]), levers, low[:, k], high[:, k]) for k, name in enumerate(RESULTS)
+        ),
+    )
+
+
+def _result(name: str, mid: float, levers: Sequence[Lever], low: Floats, high: Floats) -> ResultSensitivity:
+    swings = [
+        _swing(lever.input.name, mid, float(at_low), float(at_high))
+        for lever, at_low, at_high in zip(levers, low, high, strict=True)
+    ]
+    return ResultSensitivity(result=name, mid=mid, swings=tuple(sorted(swings, key=_order)))
+
+
+def _swing(name: str, mid: float, at_low: float, at_high: float) -> Swing:
+    is_known = math.isfinite(at_low) and math.isfinite(at_high)
+    swing = abs(at_high - at_low) / mid if is_known and mid > 0 else 0.0
+    return Swing(
+        input=name,
+        at_low=at_low if math.isfinite(at_low) else None,
+        at_high=at_high if math.isfinite(at_high) else None,
+        swing_fraction=(swing if swing > ROUNDING else 0.0) if is_known else None,
+    )
+
+
+def _order(swing: Swing) -> float:
+    return -math.inf if swing.swing_fraction is None else -swing.swing_fraction
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """A job with one changed input."""
+
+    job: Job
+    step_factor: float = 1.0
+    changes_offer_only: bool = True
+
+    @classmethod
+    def of(cls, job: Job, lever: Lever, value: float) -> _Case:
+        """Returns the case of an input at one end."""
+        if lever.input.name == STEP_TIME:
+            return cls(job=job, step_factor=value)
+        return cls(job=lever.change(job, value), changes_offer_only=lever.changes_offer_only)
+
+
+def _evaluated(plan: Plan, cases: Sequence[_Case]) -> Floats:
+    """Returns the results of every case, `(cases, results)`.
+
+    All steps are simulated as one batch, in which every case has an offer of its own. So are the runs of the cases that
+    differ in nothing else; the others follow one by one, because what they change is the same for all rows of a batch.
+    """
+    base = cases[0].job
+    offers = tuple(case.job.offers[plan.offer] for case in cases)
+    rows = np.arange(len(cases))
+    row = PlanTable.from_plans([plan]).take(np.zeros(len(cases), dtype=np.intp))
+    plans = replace(row, offer=rows)
+    steps, memory = steps_and_memory(base.model_copy(update={"offers": offers}), plans)
+    steps = _scaled(steps, np.array([case.step_factor for case in cases]))
+    is_shared = np.array([case.changes_offer_only for case in cases])
+    values = np.empty((len(cases), len(RESULTS)))
+    for group in (rows[is_shared], *rows[~is_shared, None]):
+        job = cases[group[0]].job.model_copy(update={"offers": offers})
+        values[group] = _results(job, plans.take(group), steps.take(group), memory.take(group))
+    return values
+
+
+def _scaled(steps: StepTable, factors: Floats) -> StepTable:
+    return replace(steps, **{field.name: getattr(steps, field.name) * factors for field in fields(steps)})
+
+
+def _results(job: Job, plans: PlanTable, steps: StepTable, memory: MemoryTable) -> Floats:
+    outcomes = outcomes_of(job, plans, steps, memory)
+    scores = score(job, plans, outcomes)
+    columns = (
+        scores.time_to_train_s / DAY,
+        scores.cost_usd,
+        scores.energy_j / JOULES_PER_KWH,
+        scores.carbon_kgco2e,
+        outcomes.run.goodput_fraction,
+    )
+    return np.column_stack(columns)

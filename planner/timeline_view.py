@@ -1,0 +1,193 @@
+"""What does a step look like? A picture in letters: one row a stage, time from left to right.
+
+Of a step with many micro-batches the beginning and the end are shown, where stages wait for each other; between them
+every stage runs one forward and one backward in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.text import Text
+
+from planner import human
+from planner.text_blocks import sentences, title
+from simulator.pipeline_timeline import EventKind, StepEvents, StepTimeline
+from simulator.table import Floats, Integers
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MOST_ROWS = 24
+"""Of more stages the first and the last are shown."""
+LEAST_COLUMNS = 30
+SAMPLES_PER_COLUMN = 9
+"""Moments at which a column looks; it shows what it sees most often."""
+GAP = " ... "
+"""Stands for the middle that is left out."""
+WHOLE_FRACTION = 0.9
+"""A step whose beginning and end are more than that is shown as a whole."""
+
+_IDLE = "."
+_LETTERS = {
+    EventKind.FORWARD: "F",
+    EventKind.BACKWARD: "B",
+    EventKind.SEND: "s",
+    EventKind.PARAMETER_GATHER: "p",
+    EventKind.GRADIENT_SYNC: "g",
+    EventKind.OPTIMIZER: "o",
+}
+_ALPHABET = _IDLE + "".join(letter + letter.lower() for letter in _LETTERS.values())
+"""Idle first, then each kind twice: for even and for odd micro-batches."""
+_STYLES = {
+    "F": "cyan",
+    "B": "green",
+    "o": "magenta",
+    "s": "yellow",
+    "p": "yellow",
+    "g": "yellow",
+    _IDLE: "dim",
+}
+_SHARES = ("busy_s", "exposed_communication_s", "bubble_s")
+_SHARE_HEADS = ("busy", "comm", "wait")
+_INDENT, _LABEL_WIDTH, _SHARE_WIDTH = 2, 6, 6
+_MARGINS = _INDENT + _LABEL_WIDTH + len(_SHARES) * _SHARE_WIDTH
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Window:
+    """A stretch of time, and how many columns it has."""
+
+    start_s: float
+    end_s: float
+    num_columns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Picture:
+    """What is shown of a step, and how."""
+
+    timeline: StepTimeline
+    windows: tuple[_Window, ...]
+    """The whole step or, of a long one, its beginning and its end."""
+    tells_apart: bool
+    """Whether small letters stand for micro-batches with odd numbers."""
+
+    @classmethod
+    def of(cls, timeline: StepTimeline, width: int) -> _Picture:
+        """Returns what fits into so many columns."""
+        own = _row(timeline, 0)
+        forwards, backwards = (
+            own.take(own.kind == kind.code) for kind in (EventKind.FORWARD, EventKind.BACKWARD)
+        )
+        forward_s, backward_s = (float(np.median(ops.end_s - ops.start_s)) for ops in (forwards, backwards))
+        warm_s = float(backwards.end_s[0]) + forward_s + backward_s
+        cool_s = timeline.step_time_s - float(forwards.start_s[-1]) + forward_s + backward_s
+        windows = _windows(timeline.step_time_s, warm_s, cool_s, width)
+        column_s = (windows[0].end_s - windows[0].start_s) / windows[0].num_columns
+        return cls(timeline=timeline, windows=windows, tells_apart=forward_s >= column_s)
+
+
+def _windows(step_s: float, warm_s: float, cool_s: float, width: int) -> tuple[_Window, ...]:
+    """Returns warm-up and cool-down on one scale, or everything where little else is left."""
+    if warm_s + cool_s >= WHOLE_FRACTION * step_s:
+        return (_Window(start_s=0.0, end_s=step_s, num_columns=width),)
+    num_columns = width - len(GAP)
+    num_warm = min(num_columns - 1, max(1, round(num_columns * warm_s / (warm_s + cool_s))))
+    return (
+        _Window(start_s=0.0, end_s=warm_s, num_columns=num_warm),
+        _Window(start_s=step_s - cool_s, end_s=step_s, num_columns=num_columns - num_warm),
+    )
+
+
+def show_timeline(timeline: StepTimeline, console: Console) -> None:
+    """Writes the picture of a step with its legend."""
+    picture = _Picture.of(timeline, max(LEAST_COLUMNS, console.width - _MARGINS))
+    stages = f"{timeline.num_stages} stage{'s' if timeline.num_stages > 1 else ''}"
+    batches = f"{human.count(timeline.num_micro_batches)} micro-batches"
+    title(console, f"one step, stage by stage: {stages}, {batches}, {human.duration(timeline.step_time_s)}")
+    for line in (_heading(picture), *_rows(picture)):
+        console.print(line)
+    sentences(console, _legend(picture))
+
+
+def _row(timeline: StepTimeline, stage: int) -> StepEvents:
+    """Returns what a stage does, without what happens in the background."""
+    events = timeline.events
+    return events.take((events.stage == stage) & ~events.is_background)
+
+
+def _heading(picture: _Picture) -> Text:
+    """Returns the times at the ends of the windows, and the heads of the shares."""
+    times = GAP.replace(".", " ").join(_ends(window) for window in picture.windows)
+    heads = "".join(head.rjust(_SHARE_WIDTH) for head in _SHARE_HEADS)
+    return Text(f"{'':{_INDENT}}{'stage':{_LABEL_WIDTH}}{times}{heads}", style="dim")
+
+
+def _ends(window: _Window) -> str:
+    """Returns the times at both ends of a window, or at its end where there is no room for two."""
+    start = human.duration(window.start_s) if window.start_s else "0"
+    end = human.duration(window.end_s)
+    room = window.num_columns - len(start) - len(end)
+    return f"{start}{'':{room}}{end}" if room > 0 else end[: window.num_columns].rjust(window.num_columns)
+
+
+def _rows(picture: _Picture) -> Iterator[Text]:
+    num_stages, half = picture.timeline.num_stages, MOST_ROWS // 2
+    for stage in range(num_stages):
+        if num_stages <= MOST_ROWS or stage < half or stage >= num_stages - half:
+            yield _stage_line(picture, stage)
+        elif stage == half:
+            yield Text(f"{'':{_INDENT}}... {num_stages - 2 * half} stages between them", style="dim")
+
+
+def _stage_line(picture: _Picture, stage: int) -> Text:
+    timeline = picture.timeline
+    line = Text(f"{'':{_INDENT}}{stage:<{_LABEL_WIDTH}}")
+    for index, window in enumerate(picture.windows):
+        line.append(GAP if index else "", style="dim")
+        for letter in _letters(_row(timeline, stage), window, tells_apart=picture.tells_apart):
+            line.append(letter, style=_STYLES.get(letter) or _STYLES[letter.upper()])
+    for name in _SHARES:
+        share = float(getattr(timeline.stages, name)[stage]) / timeline.step_time_s
+        line.append(f"{share * 100:.0f} %".rjust(_SHARE_WIDTH))
+    return line
+
+
+def _letters(own: StepEvents, window: _Window, *, tells_apart: bool) -> str:
+    """Returns what a stage does most of the time in every column of a window."""
+    seen = _seen_at(own, _moments_s(window), tells_apart=tells_apart)
+    by_column = seen.reshape(window.num_columns, SAMPLES_PER_COLUMN)
+    counts = np.stack([(by_column == code).sum(axis=1) for code in range(len(_ALPHABET))])
+    return "".join(_ALPHABET[code] for code in np.argmax(counts, axis=0).tolist())
+
+
+def _moments_s(window: _Window) -> Floats:
+    num_moments = window.num_columns * SAMPLES_PER_COLUMN
+    return window.start_s + (np.arange(num_moments) + 0.5) * (window.end_s - window.start_s) / num_moments
+
+
+def _seen_at(own: StepEvents, moments_s: Floats, *, tells_apart: bool) -> Integers:
+    """Returns the position in `_ALPHABET` of what happens at each moment."""
+    event = np.searchsorted(own.start_s, moments_s, side="right") - 1
+    is_odd = tells_apart & (own.micro_batch[event] % 2 == 1)
+    code = 1 + 2 * own.kind[event] + is_odd
+    return np.where((event >= 0) & (moments_s < own.end_s[event]), code, 0)
+
+
+def _legend(picture: _Picture) -> Iterator[str]:
+    timeline = picture.timeline
+    kinds = timeline.events.kind[~timeline.events.is_background]
+    words = [f"{_LETTERS[kind]} {human.words(kind.value)}" for kind in EventKind if kind.code in kinds]
+    turns = "; capitals and small letters: every other micro-batch" if picture.tells_apart else ""
+    yield f"{', '.join(words)}, {_IDLE} waiting for other stages{turns}."
+    window = picture.windows[0]
+    letter = human.duration((window.end_s - window.start_s) / window.num_columns)
+    yield f"One letter is {letter}, and stands for what takes most of it."
+    if len(picture.windows) > 1:
+        hidden_s = picture.windows[1].start_s - picture.windows[0].end_s
+        share = human.percent(hidden_s / timeline.step_time_s)
+        yield f"{human.duration(hidden_s)} in the middle ({share} of the step) are left out: they go on in the same way."
