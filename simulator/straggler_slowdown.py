@@ -4,11 +4,12 @@ Ranks wait for each other where they synchronise: the t c tensor- and context-pa
 stages through the pipeline's schedule, replicas once per step. With N = t c p D ranks the parts are, in cycles of a stage
 (`simulator.straggler_pipeline`) of which compute is the share kappa,
 
-    last stage   its factor u makes it slower by kappa (u - 1)
-    ranks        the slowest of N makes its stage slower by kappa (exp(sigma z_N - sigma^2/2) - 1), z_N by Blom
-    slow hosts   the same with their factor, where there is one: 1 - (1 - share)^nodes
-    micro-batches  waits inside the pipeline, and z_D deviations of a replica, for the slowest of D
-    pauses       as many as the replica with most of them has, each as far as the pipeline does not hide it
+    last stage     its factor u makes it slower by kappa (u - 1)
+    ranks          the slowest of N makes its stage slower by kappa (exp(sigma z_N - sigma^2/2) - 1), z_N by Blom
+    slow hosts     the last stage that has one is slower by kappa times their excess
+    micro-batches  stages wait for unlike ones, and the step for the slowest of D replicas
+    pauses         as many as the replica with most of them has, each as far as the pipeline does not hide it
+    episodes       stretch the step of the whole job while at least one lasts
 
 Ranks and micro-batches come together as root of the sum of squares. Without a pipeline that is exact: the slowest of D
 replicas with variance sigma_rank^2 + sigma_micro_batch^2 / m. A slow host takes the place of both if it costs more.
@@ -175,7 +176,8 @@ def draw_slowdowns(
         designs: `(n,)` designs.
         num_replications: R.
         seed: of the draws.
-        run_s: `(n,)` or one length of the runs, for the number of episodes; None takes their long-run share.
+        run_s: `(n,)` or one length of the runs, for the number of episodes; None, and what is not finite, takes their
+            long-run share.
     """
     draw = np.random.Generator(np.random.PCG64(seed))
     match model:
@@ -247,12 +249,15 @@ def _drawn_episode_share(
     model: Stragglers, designs: StragglerDesigns, uniforms: Floats, run_s: Floats | None
 ) -> Floats:
     """Draws how many episodes a run meets, and with it its share of time with at least one."""
+    long_run = _long_run_episode_share(model, designs)
     if run_s is None or model.episodes_per_node_day == 0.0:
-        return _long_run_episode_share(model, designs)
-    mean = designs.num_nodes * model.episodes_per_node_day * run_s / DAY
+        return long_run
+    ends = np.isfinite(run_s) & (run_s > 0.0)
+    length_s = np.where(ends, run_s, DAY)
+    mean = designs.num_nodes * model.episodes_per_node_day * length_s / DAY
     # The smallest count whose probability is not below u; not a number where none at all is likelier than u.
     count = np.ceil(np.nan_to_num(np.maximum(0.0, pdtrik(uniforms, mean))))
-    return np.asarray(-np.expm1(-count * model.episode_s / run_s))
+    return np.asarray(np.where(ends, -np.expm1(-count * model.episode_s / length_s), long_run))
 
 
 def _slowdown(model: Stragglers, designs: StragglerDesigns, fleet: _Fleet) -> Floats:

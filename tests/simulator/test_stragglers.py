@@ -165,6 +165,14 @@ def test_draws_have_the_mean_of_the_expected_slowdown(preset: StragglerPreset) -
     assert drawn.min() >= 1.0
 
 
+def test_a_run_without_end_has_its_share_of_episodes() -> None:
+    shared, design = STRAGGLER_PRESETS["shared"], design_of(replicas=32, ranks=8, micro_batches=16)
+    endless, long_run = (
+        draw_slowdowns(shared, design, num_replications=10, seed=1, run_s=run_s) for run_s in (np.inf, None)
+    )
+    assert (endless == long_run).all()
+
+
 def test_draws_depend_on_the_seed_only_and_designs_share_their_luck() -> None:
     one = design_of(replicas=32, ranks=8, stages=4, micro_batches=16)
     both = StragglerDesigns.concatenate([one, design_of(replicas=64, ranks=8, stages=4, micro_batches=16)])
