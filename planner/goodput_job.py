@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -21,9 +22,10 @@ from planner.violations import AVAILABILITY, degrees_violation, layout_violation
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, Plan, PlanTable
-from simulator.run import RunTable, run_columns
-from simulator.run_columns import BackPressure, RunColumns
+from simulator.run import run_columns
+from simulator.run_columns import NUM_KINDS, BackPressure, RunColumns, Runs
 from simulator.run_events import expected_goodput, optimal_interval_s
+from simulator.run_return import WayBack
 from simulator.table import Floats
 
 OF_THE_RUN = ("restart_s", "policy", "work_s")
@@ -146,12 +148,15 @@ class _Runs:
         values: Mapping[str, object] = cast(Mapping[str, object], self.columns)
         return np.broadcast_to(np.asarray(values[name], dtype=np.float64), len(self.evaluation))
 
+    @cached_property
+    def way_back(self) -> WayBack:
+        """Mean way back from an interruption by what it is spent on."""
+        return WayBack.of(Runs.of(self.columns))
+
     @property
     def restart_s(self) -> Floats:
         """Mean way back from an interruption, loads and waits for nodes included, `(n,)`."""
-        run = self.evaluation.outcomes.run
-        is_given = "kind_restart_s" in self.columns and np.ndim(self.columns["kind_restart_s"]) == 0
-        return self.column("restart_s") if is_given else run.way_back_s / _num_stops(run)
+        return self.way_back.total_s
 
     def columns_of(self, row: int) -> RunColumns:
         """Returns all that one run is played with."""
@@ -184,7 +189,7 @@ class _Runs:
             iteration_time_s=iteration_s,
             interval_steps=_or_none(interval_s / iteration_s),
             minimum_interval_s=_or_none(float(checkpoints.minimum_interval_s[0])),
-            load_s=float((run.checkpoint_restore_s / _num_stops(run))[0]),
+            load_s=float(self.way_back.checkpoint_restore_s[0]),
             bytes_per_save=float(checkpoints.bytes_per_save[0]),
             host_memory_bytes=float(checkpoints.host_memory_bytes[0]),
             host_memory_capacity_bytes=self.job.offers[self.plan.offer].node.host_memory_bytes,
@@ -213,7 +218,7 @@ class _Runs:
             stall_s=float(self.column("stall_s")[row]),
             commit_s=float(self.column("commit_s")[row]),
             tax_fraction=float(self.column("tax_fraction")[row]),
-            restart_s=_or_none(float(self.restart_s[row])),
+            restart_s=float(self.restart_s[row]),
             host_memory_bytes=float(checkpoints.host_memory_bytes[row]),
             problem=RULES["host_memory"] if is_too_large else "",
         )
@@ -242,7 +247,8 @@ def _with_numbers(columns: RunColumns, evaluation: Evaluation, given: Mapping[st
         changed[name] = np.where(is_own | (name in OF_THE_RUN), np.asarray(number, dtype=np.float64), kept)
     if "restart_s" in given:
         # The number stands for the whole way back, whatever stopped the run.
-        changed |= {"kind_restart_s": changed["restart_s"]} | dict.fromkeys(_WAYS_BACK, 0.0)
+        every_kind_s = np.repeat(np.asarray(changed["restart_s"])[:, None], NUM_KINDS, axis=1)
+        changed |= {"kind_restart_s": every_kind_s} | dict.fromkeys(_WAYS_BACK, 0.0)
     is_open = np.isnan(plans.checkpoint_interval_s) & (plans.checkpoint_scheme != CheckpointScheme.NONE.code)
     names = changed.keys() - {"work_s", "interval_s", "policy"}
     outcomes = evaluation.outcomes
@@ -252,11 +258,6 @@ def _with_numbers(columns: RunColumns, evaluation: Evaluation, given: Mapping[st
     best_s = optimal_interval_s(**{name: changed[name] for name in names}, minimum_interval_s=least_s)
     changed["interval_s"] = np.where(is_open, best_s, changed["interval_s"])
     return cast(RunColumns, changed)
-
-
-def _num_stops(run: RunTable) -> Floats:
-    """Interruptions of any kind to expect, `(n,)`."""
-    return run.num_failures + run.num_planned_stops
 
 
 def _or_none(value: float) -> float | None:

@@ -162,7 +162,9 @@ def test_the_ledger_sums_to_the_wall_time_and_the_inputs_come_back(
     found = answer(capsys, *f"{run_of} {played}".split())
     assert found.ledger is not None
     assert sum(found.ledger.values()) == pytest.approx(found.wall_time_s, rel=1e-9)
-    assert all(seconds > 0 for seconds in found.ledger.values())
+    # Typed numbers have one way back; a job's run tells waits, loads and missing replicas apart.
+    of_jobs = {"reduced_capacity_s", "replacement_wait_s", "checkpoint_restore_s"}
+    assert {name for name, seconds in found.ledger.items() if seconds == 0.0} == of_jobs
     assert found.inputs == RunInputs(
         mtbf_s=5000,
         interval_s=100,

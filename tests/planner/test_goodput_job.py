@@ -70,7 +70,8 @@ def test_the_numbers_are_those_of_the_simulated_design(capsys: pytest.CaptureFix
 
 
 def test_the_same_numbers_typed_by_hand_give_the_same_goodput(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "--seed", "4")
+    # One way back for all interruptions, without chance of its own.
+    found = answer(capsys, "--seed", "4", "--restart-s", "5000")
     names = {"mtbf_s", "interval_s", "stall_s", "commit_s", "restart_s", "slots", "policy", "work_s", "seed"}
     typed = {f"--{name.replace('_', '-')}": getattr(found.inputs, name) for name in names}
     words = [word for option, value in typed.items() for word in (option, str(value))]
@@ -89,6 +90,8 @@ def test_every_scheme_is_compared_at_its_best_interval(capsys: pytest.CaptureFix
     goodputs = [row.goodput or 0.0 for row in rows if not row.problem]
     assert goodputs == sorted(goodputs, reverse=True)
     for row in rows:
+        if row.problem:
+            continue
         alone = answer(capsys, "--scheme", row.scheme.value, "--interval", "auto")
         assert alone.optimal_goodput == pytest.approx(row.goodput, rel=1e-12)
         assert alone.inputs.stall_s == pytest.approx(row.stall_s, rel=1e-12)
@@ -168,8 +171,8 @@ def test_a_scheme_that_the_plan_cannot_use_is_named_with_its_reason(
     found = answer(capsys, plan=ONE_NODE, job=LLAMA)
     row = scheme_of(found, CheckpointScheme.IN_MEMORY_PEER)
     assert (row.goodput, row.interval_s) == (None, None)
-    assert "needs a second node for the copy" in row.problem
-    assert of_job(found).schemes[-1] == row
+    assert "needs a node for each of checkpointing.peer_copies copies" in row.problem
+    assert of_job(found).schemes[-1].problem
     # Half of 80 layers' states do not fit into one node either, which is said, too.
     assert any(
         sentence.startswith("the most loaded accelerator needs") for sentence in of_job(found).warnings
@@ -183,7 +186,8 @@ def test_a_scheme_that_needs_more_main_memory_than_there_is_has_no_goodput() -> 
     small = job.model_copy(update={"offers": (job.offers[0].model_copy(update={"node": node}),)})
     found = play_job_goodput(small, read_plan(PLAN), num_replications=5)
     usable = {row.scheme for row in of_job(found).schemes if not row.problem}
-    assert usable == {CheckpointScheme.SYNC_SHARDED, CheckpointScheme.NONE}
+    assert {CheckpointScheme.SYNC_SHARDED, CheckpointScheme.NONE} <= usable
+    assert not usable & {CheckpointScheme.ASYNC, CheckpointScheme.IN_MEMORY_PEER, CheckpointScheme.TIERED}
     row = scheme_of(found, CheckpointScheme.ASYNC)
     assert (row.goodput, row.problem) == (None, "saves under way need more main memory than a node has")
     assert of_job(found).host_memory_capacity_bytes == 60e9
@@ -197,7 +201,8 @@ def test_people_read_the_answer_the_table_and_where_the_numbers_are_from(
     assert "Job bloom-176b, 384 GPUs, TP4 PP12 DP8, saving with sync_sharded." in out
     table = out.partition("With what to save")[2].partition("\n\n")[0].splitlines()
     assert [line.split()[0] for line in table[2:]].count("*") == 1
-    assert len(table) == 2 + len(CheckpointScheme)
+    # Sharded optimizer states leave no replica, which takes a sentence for each of the two schemes.
+    assert sum(line.startswith(("     ", "  *")) for line in table) == len(CheckpointScheme) - 1
     assert "would make good" in out
     assert "The interval is 100 steps of " in out
 
@@ -221,7 +226,7 @@ def test_people_read_the_answer_the_table_and_where_the_numbers_are_from(
         (["--job", BLOOM, "--plan", PLAN, "--interval", "sometimes"], "'sometimes' must be seconds above 0"),
         (
             ["--job", LLAMA, "--plan", ONE_NODE, "--scheme", "in_memory_peer"],
-            "needs a second node for the copy",
+            "needs a node for each of checkpointing.peer_copies copies",
         ),
     ],
 )
