@@ -48,7 +48,7 @@ class Shares(Table):
     @classmethod
     def of(cls, runs: Runs, way_back: WayBack) -> Self:
         """Returns the shares; where both levels hold the same saves, all is of the fast one."""
-        is_same = ~runs.has_live_replicas & (runs.has_one_level | ~runs.has_saves)
+        is_same = runs.has_one_level | (~runs.has_live_replicas & ~runs.has_saves)
         fast, durable = way_back.fast_share, way_back.durable_share
         durable = np.where(is_same | (durable < _LEAST_SHARE), 0.0, durable)
         planned = 1.0 - fast - way_back.durable_share
