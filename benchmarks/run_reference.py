@@ -118,6 +118,8 @@ class SlowRun:
             self.spend("reduced_capacity_s", min(row["reduced_capacity_s"], until_s - self.wall_s))
         if not is_live or self.due_s is None:
             self.due_s = self.done_s + row["interval_s"]
+        while self.due_s > self.done_s + row["interval_s"] + self.tie_s:
+            self.due_s -= row["interval_s"]
         while self.wall_s < until_s and self.done_s < row["work_s"]:
             is_due = self.done_s >= self.due_s
             under_way = [commit for commit, _, _ in self.fast if commit > self.wall_s + self.tie_s * is_due]

@@ -168,7 +168,8 @@ def _outer_factor(runs: Runs, shares: Shares, inner_s: Floats) -> Floats:
     cycle = renewal.Cycle.regular(outer, np.minimum(clock.cycle_s, FOREVER_S))
     up_time_s = renewal.up_time_s(outer, cycle, renewal.Ends.of(outer, cycle))
     has_any = (shares.durable > 0.0) & (inner_s > 0.0)
-    return np.divide(up_time_s, inner_s, out=np.ones(len(runs)), where=has_any)
+    # In a run shorter than its first save the inner clock of a long run is too fast.
+    return np.maximum(1.0, np.divide(up_time_s, inner_s, out=np.ones(len(runs)), where=has_any))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,9 @@ to come back and be brought in, S, whichever is shorter; with q = min(Q - S, T),
 
     E[wait] = S + T/a (P(Y > c; a) - exp(-a q/T) P(Y > c; a (1 - q/T))),      Y Poisson.
 
-Several nodes that fail at once are one of a mean number of nodes. Within 1 % of the event loop's mean wait if
-the job is up most of the time; longer waits lower the rate of failures, which is left out.
+Several nodes that fail at once are one of a mean number of nodes. In steady state the mean wait is that of the
+event loop within 1 % where as many nodes fail each time and restarts are short, within 15 % for mixtures. At first
+all spares stand by, which is left out: a run as short as a few repairs waits less than this.
 """
 
 from __future__ import annotations

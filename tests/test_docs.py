@@ -30,6 +30,7 @@ NO_MODEL = {
     "simulator.memory.NEVER_SPLIT": "a ZeRO stage beyond the last",
     "simulator.huggingface": "how other files are read",
     "simulator.run_columns": "where infinity begins",
+    "simulator.run_events": "limit of the event loop",
     "simulator.run_draws": "codes of the event loop",
     "simulator.run_kernel": "codes and limits of the event loop",
     "simulator.run_up_time": "codes of the event loop, rounding",
