@@ -1,6 +1,7 @@
 """How does a Python function become machine code? Numba's decorators, as the kernels use them.
 
-Compiled code is kept in `__pycache__` beside its module. No `fastmath`: the same inputs give the same bytes.
+Compiled code is kept in `__pycache__` beside its module, until that module changes; whoever changes another one that
+it calls deletes it. No `fastmath`: the same inputs give the same bytes.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.errors import InputError, Problem
-from simulator.table import Booleans, Floats, Table, sum_columns
+from simulator.table import Booleans, Floats, Table, sum_columns, total
 
 FOREVER_S = 1e18
 """Thirty billion years: what takes longer never ends, and a job that fails less often never fails."""
@@ -222,14 +222,23 @@ class Runs(Table):
 
     @property
     def has_one_level(self) -> Booleans:
-        """Whether every save is durable as soon as it is committed."""
-        has_one_level: Booleans = (self.durable_every == 1.0) & (self.durable_commit_s == self.commit_s)
-        return has_one_level
+        """Whether every save is durable as soon as it is committed, and no replica stands in for saves."""
+        is_same: Booleans = (self.durable_every == 1.0) & (self.durable_commit_s == self.commit_s)
+        return is_same & ~self.has_live_replicas
 
     @property
     def planned_share(self) -> Floats:
         """Share of the interruptions that are announced to a run that can save, `(n,)`."""
         return np.where(self.has_saves, self.kind_share[:, Interruption.PLANNED], 0.0)
+
+
+def over_kinds(share: Floats, values: Floats) -> Floats:
+    """Returns the mean over the kinds of interruption, `(n,)`, of values `(n, 4)` with shares `(n, 4)`.
+
+    Kinds that no run has cost nothing; that of the usual run, one, costs a fourth of all.
+    """
+    used = [kind for kind in range(NUM_KINDS) if np.any(share[:, kind])]
+    return total(share[:, kind] * values[:, kind] for kind in used or (0,))
 
 
 def _array(name: str, value: npt.ArrayLike) -> Floats:

@@ -48,7 +48,7 @@ class Shares(Table):
     @classmethod
     def of(cls, runs: Runs, way_back: WayBack) -> Self:
         """Returns the shares; where both levels hold the same saves, all is of the fast one."""
-        is_same = ~runs.has_live_replicas & (runs.has_one_level | ~runs.has_saves)
+        is_same = runs.has_one_level | (~runs.has_live_replicas & ~runs.has_saves)
         fast, durable = way_back.fast_share, way_back.durable_share
         durable = np.where(is_same | (durable < _LEAST_SHARE), 0.0, durable)
         planned = 1.0 - fast - way_back.durable_share
@@ -168,7 +168,8 @@ def _outer_factor(runs: Runs, shares: Shares, inner_s: Floats) -> Floats:
     cycle = renewal.Cycle.regular(outer, np.minimum(clock.cycle_s, FOREVER_S))
     up_time_s = renewal.up_time_s(outer, cycle, renewal.Ends.of(outer, cycle))
     has_any = (shares.durable > 0.0) & (inner_s > 0.0)
-    return np.divide(up_time_s, inner_s, out=np.ones(len(runs)), where=has_any)
+    # In a run shorter than its first save the inner clock of a long run is too fast.
+    return np.maximum(1.0, np.divide(up_time_s, inner_s, out=np.ones(len(runs)), where=has_any))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,9 @@ from typing import Self
 
 import numpy as np
 
-from simulator.run_columns import Interruption, Runs
+from simulator.run_columns import Interruption, Runs, over_kinds
 from simulator.run_spares import expected_replacement_wait_s
-from simulator.table import Floats, Table, sum_columns
+from simulator.table import Floats, Table, total
 
 _NUM_POINTS = 16
 """Points of the quadrature: full single precision for sigma up to 1."""
@@ -57,27 +57,28 @@ class WayBack(Table):
 
 def _plain(runs: Runs, wait_s: Floats) -> dict[str, Floats]:
     """Returns the columns if nothing fails on the way back."""
-    share, survival = runs.kind_share, runs.kind_fast_survival
-    survives = sum_columns(share * survival)
+    share = runs.kind_share
+    survives = over_kinds(share, runs.kind_fast_survival)
     return {
-        "replacement_wait_s": sum_columns(share * wait_s),
-        "restart_s": sum_columns(share * runs.kind_restart_s),
+        "replacement_wait_s": over_kinds(share, wait_s),
+        "restart_s": over_kinds(share, runs.kind_restart_s),
         "checkpoint_restore_s": survives * runs.fast_load_s + (1.0 - survives) * runs.durable_load_s,
         "num_failures": 1.0 - share[:, Interruption.PLANNED],
-    } | _shares(runs, survival)
+    } | _shares(runs, runs.kind_fast_survival)
 
 
 def _shares(runs: Runs, kept: Floats) -> dict[str, Floats]:
     """Returns what is rolled back to, if the fast level lasts to the end of the way back with shares `(n, 4)`."""
     planned = runs.planned_share
-    lost = runs.kind_share * (1.0 - kept)
     # What was announced is saved on the level that outlives it; only a failed restart can still lose that.
-    lost_later = planned * (runs.kind_fast_survival - kept)[:, Interruption.PLANNED]
-    lost_planned = np.where(runs.has_saves, lost_later, lost[:, Interruption.PLANNED])
-    durable_share = sum_columns(lost[:, : Interruption.PLANNED]) + lost_planned
+    saved = np.where(runs.has_saves, runs.kind_fast_survival[:, Interruption.PLANNED], 1.0)
+    lost_planned = runs.kind_share[:, Interruption.PLANNED] * (saved - kept[:, Interruption.PLANNED])
+    unplanned_share = runs.kind_share[:, : Interruption.PLANNED]
+    durable_share = total((unplanned_share * (1.0 - kept[:, : Interruption.PLANNED])).T) + lost_planned
+    kept_planned = np.where(runs.has_saves, planned - lost_planned, 0.0)
     return {
         "durable_share": durable_share,
-        "fast_share": np.maximum(0.0, 1.0 - durable_share - planned + lost_later),
+        "fast_share": np.maximum(0.0, 1.0 - durable_share - kept_planned),
     }
 
 
@@ -113,22 +114,23 @@ def _interrupted(runs: Runs, wait_s: Floats) -> dict[str, Floats]:
     unplanned = 1.0 - share[:, Interruption.PLANNED]
     rate = (unplanned / runs.mtbf_s)[:, None]
     next_share = _next_share(share, unplanned)
-    wait_s = _busy_s(rate * sum_columns(next_share * (runs.kind_nodes > 0.0))[:, None], wait_s)
-    loses_fast = rate * sum_columns(next_share * (1.0 - runs.kind_fast_survival))[:, None]
+    takes_nodes = np.where(runs.kind_nodes > 0.0, 1.0, 0.0)
+    wait_s = _busy_s(rate * over_kinds(next_share, takes_nodes)[:, None], wait_s)
+    loses_fast = rate * over_kinds(next_share, 1.0 - runs.kind_fast_survival)[:, None]
     survival = runs.kind_fast_survival * np.exp(-loses_fast * wait_s)
     fast = _Attempt.of(runs, rate, wait_s, runs.fast_load_s)
     durable = _Attempt.of(runs, rate, wait_s, runs.durable_load_s)
-    durable_ends = sum_columns(next_share * durable.success)
-    fast_ends = sum_columns(next_share * (1.0 - survival + survival * fast.success))
+    durable_ends = over_kinds(next_share, durable.success)
+    fast_ends = over_kinds(next_share, 1.0 - survival + survival * fast.success)
     columns = {}
     for name in WayBack.names()[:4]:
-        then_durable = sum_columns(next_share * getattr(durable, name)) / durable_ends
+        then_durable = over_kinds(next_share, getattr(durable, name)) / durable_ends
         all_durable = getattr(durable, name) + (1.0 - durable.success) * then_durable[:, None]
         first = survival * getattr(fast, name) + (1.0 - survival) * all_durable
-        then_fast = sum_columns(next_share * first) / fast_ends
-        columns[name] = sum_columns(share * (first + survival * (1.0 - fast.success) * then_fast[:, None]))
+        then_fast = over_kinds(next_share, first) / fast_ends
+        columns[name] = over_kinds(share, first + survival * (1.0 - fast.success) * then_fast[:, None])
     columns["num_failures"] += unplanned
-    stays_fast = sum_columns(next_share * survival * fast.success) / fast_ends
+    stays_fast = over_kinds(next_share, survival * fast.success) / fast_ends
     kept = survival * (1.0 - (1.0 - fast.success) * (1.0 - stays_fast[:, None]))
     return columns | _shares(runs, kept)
 

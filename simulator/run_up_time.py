@@ -27,7 +27,11 @@ def play_up_time(design: RunDesign, up_s: float, state: RunState, saves: Records
     """Plays from a restart to the end of the work (True) or to the interruption after `up_s` (False)."""
     state.num_uncommitted = 0
     state.mark_now_s = -1.0
-    if not state.is_live:
+    if state.is_live:
+        # Saves that were to be left out for one that the interruption has ended are due again.
+        ahead = (state.due_s - state.done_s) / design.interval_s
+        state.due_s -= design.interval_s * max(0.0, np.ceil(ahead - 1.0 - TIE_FRACTION))
+    else:
         state.due_s = _next_due_s(design, state)
     while state.done_s < state.work_s:
         is_due = state.done_s >= state.due_s
@@ -56,8 +60,9 @@ def _next_due_s(design: RunDesign, state: RunState) -> float:
 def commit(design: RunDesign, state: RunState, saves: Records, tie_s: float) -> None:
     """Makes the saves whose commit is over the ones to go back to."""
     while state.num_uncommitted > 0 and saves[state.oldest].commit_at_s <= state.now_s + tie_s:
-        state.fast_s = saves[state.oldest].done_s
-        state.num_saved_fast = saves[state.oldest].num_saved
+        if saves[state.oldest].done_s > state.fast_s:  # Not so when a later save is already durable.
+            state.fast_s = saves[state.oldest].done_s
+            state.num_saved_fast = saves[state.oldest].num_saved
         state.oldest = (state.oldest + 1) % saves.shape[0]
         state.num_uncommitted -= 1
         if design.has_one_level:

@@ -31,6 +31,7 @@ NO_MODEL = {
     "simulator.huggingface": "how other files are read",
     "simulator.pipeline_timeline": "longest timeline, what stands for all of them",
     "simulator.run_columns": "where infinity begins",
+    "simulator.run_events": "limit of the event loop",
     "simulator.run_draws": "codes of the event loop",
     "simulator.run_kernel": "codes and limits of the event loop",
     "simulator.run_up_time": "codes of the event loop, rounding",

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numba import get_num_threads, set_num_threads
 
-from benchmarks.run_reference import MONTE_CARLO, SKIP, TIMES, WAIT, columns, columns_of, play_slowly
+from benchmarks.run_reference import (
+    MONTE_CARLO,
+    SKIP,
+    TIMES,
+    WAIT,
+    Interruption,
+    columns,
+    columns_of,
+    play_kinds_slowly,
+    play_slowly,
+)
+from simulator import run_kernel
 from simulator.errors import InputError
-from simulator.run_draws import unit_exponential
+from simulator.run_columns import RunOptions
+from simulator.run_draws import KIND, SURVIVAL, luck_of, uniform, unit_exponential
 from simulator.run_events import (
     BackPressure,
     RunColumns,
@@ -50,6 +63,41 @@ RUNS: st.SearchStrategy[Any] = st.builds(
     restart_s=st.floats(0, 1e4),
 )
 
+LEVELS: st.SearchStrategy[Any] = st.builds(
+    lambda planned, survival, **rest: (
+        rest
+        | {
+            "kind_share": [0.5 * (1 - planned), 0.3 * (1 - planned), 0.2 * (1 - planned), planned],
+            "kind_fast_survival": [1.0, survival, 0.0, 0.5],
+        }
+    ),
+    planned=st.sampled_from([0.0, 0.3]),
+    survival=st.floats(0, 1),
+    durable_every=st.integers(1, 9),
+    durable_commit_s=st.floats(0, 20),
+    fast_load_s=st.floats(0, 100),
+    durable_load_s=st.floats(0, 1000),
+    live_lag_s=st.sampled_from([0.0, 10.0, 1000.0, math.inf]),
+    reduced_capacity_s=st.floats(0, 100),
+)
+
+
+def interruptions(row: RunColumns, seed: int, num: int) -> list[Interruption]:
+    """The luck of replication 0: what interrupts each up-time, and whether the fast level survives it."""
+    luck = np.uint64(luck_of(seed, 0))
+    kinds = np.searchsorted(
+        np.cumsum(row["kind_share"]), [uniform(luck, KIND, i) for i in range(num)], "right"
+    )
+    survival = np.asarray(row["kind_fast_survival"])[kinds]
+    return [
+        Interruption(
+            up_s=float(row["mtbf_s"]) * unit_exponential(seed, 0, i),  # type: ignore[arg-type]
+            is_planned=bool(kinds[i] == 3),
+            is_fast_alive=bool(uniform(luck, SURVIVAL, i) < survival[i]),
+        )
+        for i in range(num)
+    ]
+
 
 class TestReplications:
     @settings(max_examples=150, deadline=None)
@@ -69,6 +117,28 @@ class TestReplications:
             return
         expected = play_slowly(row, up_times_s)
         for name, value in expected.items():
+            # Sums in another order; the accounts are of the size of the mean up-time.
+            assert getattr(runs, name)[0, 0] == pytest.approx(value, rel=1e-6, abs=1e-6 * mtbf_s), name
+
+    @settings(max_examples=100, deadline=None)
+    @given(RUNS, LEVELS, st.integers(0, 2**63 - 1))
+    def test_the_kernel_plays_levels_replicas_and_kinds_as_a_plain_loop_does(
+        self, run: RunColumns, levels: RunOptions, seed: int
+    ) -> None:
+        durable_commit_s = np.multiply(levels["durable_commit_s"], run["interval_s"]).item()
+        row = cast(RunColumns, {**run, **levels, "durable_commit_s": durable_commit_s})
+        # Where work ends at a save, rounding decides whether that one is made.
+        num_intervals = np.divide(row["work_s"], row["interval_s"]).item()
+        assume(abs(num_intervals - round(num_intervals)) > 1e-6)
+        runs = simulate_runs(num_replications=1, seed=seed, **row)
+        num_ends = (
+            int((runs.num_failures + runs.num_planned)[0, 0]) if np.isfinite(runs.wall_s[0, 0]) else 3000
+        )
+        if num_ends >= 2000:
+            return
+        mtbf_s = float(row["mtbf_s"])
+        ends = interruptions(row, seed, num_ends + 1)
+        for name, value in play_kinds_slowly(row, ends).items():
             # Sums in another order; the accounts are of the size of the mean up-time.
             assert getattr(runs, name)[0, 0] == pytest.approx(value, rel=1e-6, abs=1e-6 * mtbf_s), name
 
@@ -95,6 +165,17 @@ class TestReplications:
         runs, ledger = simulate_runs(num_replications=num_replications, seed=3, **row), expected_ledger(**row)
         error = 5.0 * runs.wall_s.std() / math.sqrt(num_replications)  # missed by chance once in 1.7 million
         assert wall_s(ledger)[0] == pytest.approx(runs.wall_s.mean(), abs=error + 1e-9 * runs.wall_s.mean())
+
+    def test_no_machine_code_is_kept_that_is_older_than_what_it_was_made_from(self) -> None:
+        # The compiler looks at the module of the outermost function only.
+        folder = Path(run_kernel.__file__).parent
+        newest = max(
+            folder.joinpath(f"run_{name}.py").stat().st_mtime for name in ("up_time", "pool", "draws")
+        )
+        stale = [
+            path for path in folder.glob("__pycache__/run_kernel.*.nbi") if path.stat().st_mtime < newest
+        ]
+        assert not stale, f"delete {folder / '__pycache__'}: it holds the event loop of an earlier version"
 
     def test_the_same_seed_gives_the_same_bytes_and_another_seed_other_ones(self) -> None:
         first, again, other = (
