@@ -10,18 +10,30 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from docs.readme import replaced
 from planner.sweep import AUTO, Sweep, load_sweep, run_sweep
 from planner.sweep_table import Row, is_auto, sweep_rows, write_rows
 from planner.sweep_view import best_by_scheme, number
-from simulator.units import GIGA, JOULES_PER_KWH, JOULES_PER_MWH, MINUTE
+from simulator import catalog
+from simulator.run_columns import BackPressure
+from simulator.run_events import expected_goodput, optimal_interval_s
+from simulator.table import Floats
+from simulator.units import DAY, GIGA, JOULES_PER_KWH, JOULES_PER_MWH, MINUTE
 
 ROOT = Path(__file__).parents[1]
 SWEEP = ROOT / "examples" / "studies" / "cluster-size-and-checkpointing.yaml"
 PAGE = ROOT / "docs" / "studies" / "cluster-size-and-checkpointing.md"
 MODEL = "workload.model"
-ASYNC, ASSISTED, PEER, SYNC = "async", "gradient_assisted", "in_memory_peer", "sync"
+ASYNC, ASSISTED, PEER, SYNC = "async", "gradient_assisted", "in_memory_peer", "sync_sharded"
+MARKERS = {ASYNC: "o", ASSISTED: "x", PEER: "s", SYNC: "^"}
 COLORS = {ASYNC: "#1f77b4", ASSISTED: "#d62728", PEER: "#2ca02c", SYNC: "#7f7f7f"}
+MOST_BYTES = 80e9
+"""Memory of one accelerator."""
+DIMINISHED_FRACTION = 0.9
+"""What a doubling adds where returns are called diminishing; 1 would be in proportion."""
 WORTH_IT_FRACTION = 1e-3
 """Share of the cost of a run below which a gain is called none; far below what two runs differ by."""
 MWH_PER_KWH = JOULES_PER_KWH / JOULES_PER_MWH
@@ -31,12 +43,14 @@ def filled_page(rows: Sequence[Row]) -> str:
     """Returns the page with its marked parts written anew."""
     text = PAGE.read_text(encoding="utf-8")
     for name, body in {
+        "short": _short(rows),
         "sizes": _sizes(rows),
         "doubling": _doubling(rows),
         "schemes": _schemes(rows),
         "intervals": _intervals(rows),
         "worth": _worth(rows),
         "stops": _stops_paying(rows),
+        "thresholds": _thresholds(),
     }.items():
         text = replaced(text, name, body)
     return text
@@ -74,6 +88,65 @@ def _layout(row: Row) -> str:
     chunks = f" (VPP {v})" if v > 1 else ""
     extras = f"; {row['recompute']} recompute" if row["recompute"] != "none" else ""
     return f"TP {t} PP {p}{chunks} DP {d}; ZeRO-{int(number(row, 'zero_stage'))}{extras}"
+
+
+def _short(rows: Sequence[Row]) -> str:
+    """What the study comes to, in sentences."""
+    sentences = [
+        sentence
+        for model in _models(rows)
+        for sentence in (
+            _diminishing(rows, model),
+            _schemes_in_short(rows, model),
+            _worth_in_short(rows, model),
+        )
+    ]
+    return "\n".join(f"- {sentence}" for sentence in sentences)
+
+
+def _gains(rows: Sequence[Row], model: str) -> list[tuple[int, float]]:
+    """Every size with what doubling up to it adds to the tokens per second of the whole run."""
+    rates = [
+        (size, number(_at(rows, model, size)[ASYNC], "effective_tokens_per_s")) for size in _sizes_of(rows)
+    ]
+    return [(size, after / before - 1.0) for (_, before), (size, after) in itertools.pairwise(rates)]
+
+
+def _diminishing(rows: Sequence[Row], model: str) -> str:
+    gains = _gains(rows, model)
+    weak = [(size, gain) for size, gain in gains if gain < DIMINISHED_FRACTION]
+    last = f"the last doubling, to {gains[-1][0]:,}, adds {gains[-1][1]:.0%}"
+    if not weak:
+        return f"**{model}**: every doubling adds at least {DIMINISHED_FRACTION:.0%} to the tokens per second; {last}."
+    first = f"the first that adds less than {DIMINISHED_FRACTION:.0%} is the one to {weak[0][0]:,} ({weak[0][1]:.0%})"
+    return f"**{model}**: of the doublings {first}; {last}."
+
+
+def _schemes_in_short(rows: Sequence[Row], model: str) -> str:
+    size = _sizes_of(rows)[-1]
+    best = _at(rows, model, size)
+    plain = best[ASYNC]
+    words = []
+    for scheme, name in ((PEER, "memory of peers"), (SYNC, "saves that training waits for")):
+        points = 100.0 * (number(best[scheme], "goodput_fraction") - number(plain, "goodput_fraction"))
+        mwh = (number(plain, "energy_kwh") - number(best[scheme], "energy_kwh")) * MWH_PER_KWH
+        usd = number(plain, "cost_usd") - number(best[scheme], "cost_usd")
+        words.append(f"{name}: {points:+.2f} points of goodput ({mwh:+,.0f} MWh and {usd:+,.0f} $ saved)")
+    return f"**{model}** on {size:,} GPUs, against asynchronous saves: {'; '.join(words)}."
+
+
+def _worth_in_short(rows: Sequence[Row], model: str) -> str:
+    saved = {
+        size: number(best[ASYNC], "cost_usd") - number(best[ASSISTED], "cost_usd")
+        for size in _sizes_of(rows)
+        for best in [_at(rows, model, size)]
+    }
+    size = max(saved, key=lambda found: saved[found])
+    share = saved[size] / number(_at(rows, model, size)[ASYNC], "cost_usd")
+    return (
+        f"**{model}**: gradient assistance is worth most on {size:,} GPUs, {saved[size]:,.0f} $ or {share:.2%} of the "
+        "run, each scheme at its best interval."
+    )
 
 
 def _sizes(rows: Sequence[Row]) -> str:
@@ -198,6 +271,46 @@ def _stops_paying(rows: Sequence[Row]) -> str:
     )
 
 
+def _thresholds() -> str:
+    """Least bytes per GPU at which hiding the copy gains so much goodput, by up-time and by what a save costs besides."""
+    lines = []
+    for mtbf_s, words in (
+        (600.0, "10 minutes"),
+        (3600.0, "1 hour"),
+        (10_980.0, "3.05 hours"),
+        (DAY, "1 day"),
+    ):
+        for fixed_s in (0.6, 0.05):
+            found = [_least_bytes(mtbf_s, fixed_s, gain) for gain in (0.001, 0.01)]
+            cells = ["never" if value is None else f"{value / GIGA:.2g} GB" for value in found]
+            lines.append((f"{words}, {fixed_s:g} s", *cells))
+    return _table(("mean up-time, fixed stall", "gain of 0.1 points", "gain of 1 point"), lines)
+
+
+def _least_bytes(mtbf_s: float, fixed_s: float, gain: float) -> float | None:
+    copied = np.geomspace(1e6, MOST_BYTES, 2000)
+    stall_s = fixed_s + copied / catalog.node("dgx-h100").host_copy_bytes_per_s
+    found = copied[
+        _best_goodput(mtbf_s, np.full_like(stall_s, fixed_s)) - _best_goodput(mtbf_s, stall_s) >= gain
+    ]
+    return float(found[0]) if len(found) else None
+
+
+def _best_goodput(mtbf_s: float, stall_s: Floats) -> Floats:
+    """Goodput at the best interval, saves committed after a minute and restarts of 390 s."""
+    run: dict[str, npt.ArrayLike] = {
+        "mtbf_s": mtbf_s,
+        "stall_s": stall_s,
+        "commit_s": 60.0,
+        "tax_fraction": 0.0,
+        "slots": 1,
+        "restart_s": 390.0,
+    }
+    interval_s = optimal_interval_s(**run, minimum_interval_s=60.0)  # type: ignore[arg-type]
+    long_run = {**run, "work_s": np.inf, "interval_s": interval_s, "policy": BackPressure.SKIP}
+    return expected_goodput(**long_run)  # type: ignore[arg-type]
+
+
 def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
     """Draws the figures of the page and returns their files; the same rows give the same bytes."""
     import matplotlib as mpl
@@ -218,9 +331,9 @@ def _draw_sizes(rows: Sequence[Row], folder: Path) -> Path:
             rates = [number(_at(rows, model, size)[scheme], "effective_tokens_per_s") for size in sizes]
             share = [rate / size / first for rate, size in zip(rates, sizes, strict=True)]
             label = f"{model}, {scheme}"
-            axes[0].plot(sizes, share, style, color=color, marker="o", markersize=3, label=label)
+            axes[0].plot(sizes, share, style, color=color, marker=MARKERS[scheme], markersize=4, label=label)
             goodput = [number(_at(rows, model, size)[scheme], "goodput_fraction") for size in sizes]
-            axes[1].plot(sizes, goodput, style, color=color, marker="o", markersize=3)
+            axes[1].plot(sizes, goodput, style, color=color, marker=MARKERS[scheme], markersize=4)
     for axis, title in zip(axes, ("Tokens per second and GPU, first size = 1", "Goodput"), strict=True):
         axis.set_xscale("log", base=2)
         axis.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=45)
@@ -242,7 +355,9 @@ def _draw_intervals(rows: Sequence[Row], folder: Path) -> Path:
                 for r in rows
                 if (r[MODEL], r["num_gpus"], r["checkpoint_scheme"]) == (model, size, scheme)
             )
-            axis.plot(*zip(*found, strict=True), color=color, marker="o", markersize=3, label=scheme)
+            axis.plot(
+                *zip(*found, strict=True), color=color, marker=MARKERS[scheme], markersize=4, label=scheme
+            )
         axis.set_xscale("log")
         axis.set_xlabel("minutes of training between saves")
         axis.set_title(f"{model} on {size:,} GPUs", fontsize=9)

@@ -1,6 +1,6 @@
 """How are the pages kept true? References are written from the types, the README's results from real answers.
 
-python -m docs.generate            writes docs/job-file.md, sweep.md, answer.md, simulate.md, goodput.md and parts of README.md
+python -m docs.generate            writes docs/job-file.md, sweep.md, answer.md, simulate.md, goodput.md, parts of others
 python -m docs.generate --check    fails when a page on disk differs, and names it
 """
 
@@ -25,6 +25,8 @@ from docs.answer_page import (
     models_in,
     simulate_reference,
 )
+from docs.cluster_size import PAGE as STUDY_PAGE
+from docs.cluster_size import all_rows, filled_page
 from docs.readme import README, filled_readme
 from planner.job_schema import Form, form_of, known_fields
 from planner.sweep import Sweep
@@ -199,6 +201,7 @@ def main() -> int:
         SIMULATE_PAGE: simulate_reference(),
         GOODPUT_PAGE: goodput_reference(),
         README: filled_readme(),
+        STUDY_PAGE: filled_page(all_rows()),
     }
     stale = [
         path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text
