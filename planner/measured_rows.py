@@ -47,6 +47,18 @@ _PRECISIONS = (
 )
 """Number formats by what their names contain; empty: the simulator has no constants for them."""
 
+FUSED_LOGIT_BYTES = 2
+"""A fused loss works in place on 16-bit logits (Transformer Engine)."""
+_FUSED_LOSS = re.compile(r"fused (cross[- ]entropy|loss)", re.IGNORECASE)
+_MEMORY_KINDS = (("allocated", "allocated"), ("reserved", "reserved"), ("nvidia-smi|device memory", "device"))
+_DISPATCHERS = (("hybrid-?ep|deep-?ep|flex", "deduplicated"), ("all-?to-?all|dispatcher a2a", "all_to_all"))
+_EXPERT_OVERLAPS = (
+    (r"\b(ep|a2a) overlap off|no (ep|a2a) overlap", "off"),
+    (r"\b(ep|a2a)[ _]overlap", "on"),
+    ("hybrid-?ep", "off"),  # as Megatron-Bridge's recipes with it, which do not hide what it makes short
+)
+"""What notes say of peak memory and of the traffic of experts, by the words that say it; the first that fits holds."""
+
 
 class _CannotModelError(CapplanError):
     """A row says too little, or something that the simulator does not know."""
@@ -253,11 +265,39 @@ class _Translation:
             "overlaps_gradient_sync": habits.overlaps_gradient_sync,
             "gradient_bytes": habits.gradient_bytes,
             "sync_bytes": habits.sync_bytes,
+            "logit_bytes": FUSED_LOGIT_BYTES
+            if re.search(_FUSED_LOSS, self._text("notes"))
+            else habits.logit_bytes,
+            "sync_buffer_bytes": habits.sync_buffer_bytes,
+            "keeps_stage_outputs": habits.keeps_stage_outputs,
+            **self._expert_habits(layout),
         }
 
-    def _measured(self) -> dict[str, float | None]:
+    def _expert_habits(self, layout: dict[str, int]) -> dict[str, object]:
+        """How tokens travel to their experts, and whether anything hides it: as the notes say, or the framework's habit."""
+        notes = self._text("notes")
+        if not self.cells.count("experts"):
+            return {}
+        domain = int(str(self._hardware()["link_domain_size"]))
+        is_hidden = self.habits.overlaps_far_experts and layout["expert_parallel"] > domain
+        dispatch = _said(_DISPATCHERS, notes) or self._default("expert_dispatch", self.habits.expert_dispatch)
+        overlap = _said(_EXPERT_OVERLAPS, notes)
+        return {
+            "expert_dispatch": dispatch,
+            "overlaps_expert_exchange": overlap == "on"
+            if overlap
+            else self._default("expert_overlap", is_hidden),
+            "expert_capacity_factor": 1.0 if re.search("token-?drop", notes) else None,
+        }
+
+    def _measured(self) -> dict[str, object]:
         memory = self.cells.numbers.get("peak_mem_gib_per_gpu")
-        return {"step_time_s": _measured_step_s(self.cells), "peak_memory_bytes": memory and memory * GIB}
+        written = f"{self.kind} {self._text('notes')}"
+        return {
+            "step_time_s": _measured_step_s(self.cells),
+            "peak_memory_bytes": memory and memory * GIB,
+            "memory_kind": _said(_MEMORY_KINDS, written) or self.habits.memory_kind,
+        }
 
     def _text(self, column: str) -> str:
         return self.cells.text.get(column, "")
@@ -280,7 +320,15 @@ class _Translation:
         return value
 
 
-_NO_PART_OF_THE_DESIGN = ("row_id", "tier", "step_time_s", "peak_memory_bytes", "left_out_because", "assumed")
+_NO_PART_OF_THE_DESIGN = (
+    "row_id",
+    "tier",
+    "step_time_s",
+    "peak_memory_bytes",
+    "memory_kind",
+    "left_out_because",
+    "assumed",
+)
 
 
 def _measured_step_s(cells: Cells) -> float | None:
@@ -291,6 +339,11 @@ def _measured_step_s(cells: Cells) -> float | None:
         return step_time_s
     batch, sequence, num_gpus = (float(size or 0) for size in sizes)
     return batch * sequence / (rate * num_gpus)
+
+
+def _said(words: tuple[tuple[str, str], ...], text: str) -> str:
+    """Returns the meaning of the first words that a text contains; empty where it has none of them."""
+    return next((meaning for word, meaning in words if re.search(word, text, re.IGNORECASE)), "")
 
 
 def _zero_stage(written: str) -> int | None:
