@@ -177,7 +177,7 @@ class _Translation:
     def _experts(self, shape: dict[str, int]) -> dict[str, int | None]:
         experts, latent = (self.known.experts, self.known.latent_attention) if self.known else (None, None)
         parts: dict[str, int | None] = dict(latent.model_dump()) if latent else {}
-        if not self.cells.count("experts") and ("experts" in self.cells.text or not experts):
+        if not self._has_experts():
             return {**parts, "num_experts": None}
         known = experts.model_dump() if experts else {}
         width = known.get("expert_ffn_hidden_size", shape["ffn_hidden_size"])
@@ -191,6 +191,11 @@ class _Translation:
             ),
             "num_dense_layers": self._or_known("dense_layers", known.get("num_dense_layers")),
         }
+
+    def _has_experts(self) -> bool:
+        """Returns whether a row has routed experts; a column that is there and empty says that it has none."""
+        is_known = bool(self.known and self.known.experts) and "experts" not in self.cells.text
+        return bool(self.cells.count("experts")) or is_known
 
     def _layout(self) -> dict[str, int]:
         num_gpus = self._count("n_gpus")
@@ -276,7 +281,7 @@ class _Translation:
     def _expert_habits(self, layout: dict[str, int]) -> dict[str, object]:
         """How tokens travel to their experts, and whether anything hides it: as the notes say, or the framework's habit."""
         notes = self._text("notes")
-        if not self.cells.count("experts"):
+        if not self._has_experts():
             return {}
         domain = int(str(self._hardware()["link_domain_size"]))
         is_hidden = self.habits.overlaps_far_experts and layout["expert_parallel"] > domain
