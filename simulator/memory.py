@@ -143,14 +143,17 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
     )
     tokens = micro_batch_tokens(workload, plans)
     vocabulary = stage.has_output * workload.model.vocabulary_size / plans.tensor_parallel
+    logits = workload.logit_bytes * tokens * vocabulary
+    # The loss has let go of its logits before the last layer begins its backward pass: the larger of the two counts.
+    beyond_logits = np.maximum(0.0, activations.at_work_bytes - logits)
     used = {
         "weights_bytes": states.weights,
         "gradients_bytes": states.gradients,
         "optimizer_bytes": states.optimizer,
         "activations_bytes": activations.kept_bytes,
-        "logits_bytes": workload.logit_bytes * tokens * vocabulary,
+        "logits_bytes": logits,
         "workspace_bytes": workload.sync_buffer_bytes
-        + activations.at_work_bytes
+        + beyond_logits
         + _weights_at_work(workload, plans, stage),
         "update_bytes": states.update,
     }
