@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 
 from simulator.memory import MemoryKind
-from simulator.model import AttentionKernel, ExpertDispatch
+from simulator.model import AttentionKernel, ExpertDispatch, SelectiveRecompute
 
 OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
@@ -28,6 +28,7 @@ class Habits:
     gradient_bytes: int = 4
     sync_bytes: int = 4
     zero_stage: int = 1
+    selective_recompute: SelectiveRecompute = "attention"
     logit_bytes: int = 6
     sync_buffer_bytes: float = 0.0
     keeps_stage_outputs: bool = False
@@ -60,6 +61,8 @@ _SHARDED = Habits(
     name="FSDP", has_sequence_parallel=False, zero_stage=3, logit_bytes=10, memory_kind="reserved"
 )
 """PyTorch computes the loss in 32 bits without fusion; torchtitan prints the allocator's peak."""
+_TORCHTITAN = replace(_SHARDED, name="torchtitan", selective_recompute="every_other_product")
+"""Its `selective` checkpointing works operator by operator by default."""
 _FOUNDRY = replace(_SHARDED, name="llm-foundry", gradient_bytes=2, sync_bytes=2)
 """Its configurations train in pure 16 bits (`mixed_precision: PURE`)."""
 _JAX = Habits(name="JAX", has_sequence_parallel=False, zero_stage=3)
@@ -106,7 +109,8 @@ def _by_name(framework: str, *, is_old: bool) -> Habits:
 _BY_WORDS = (
     ("megatron-?bridge", _BRIDGE),
     ("composer|foundry", _FOUNDRY),
-    ("fsdp|torchtitan|olmo|litgpt|axolotl|fairscale", _SHARDED),
+    ("torchtitan", _TORCHTITAN),
+    ("fsdp|olmo|litgpt|axolotl|fairscale", _SHARDED),
     ("maxtext|jax|paxml|levanter|t5x|praxis", _JAX),
     ("deepspeed", _DEEPSPEED),
     ("megatron|mcore|primus|megascale", _MEGATRON_CORE),

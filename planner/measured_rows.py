@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from planner import measured_notes
 from planner.framework_habits import Habits, habits_of
 from planner.hardware_names import accelerator_id, network_of
 from planner.measured_file import Cells, read_cells
@@ -46,18 +47,6 @@ _PRECISIONS = (
     ("fp16|float16|half", "fp16"),
 )
 """Number formats by what their names contain; empty: the simulator has no constants for them."""
-
-FUSED_LOGIT_BYTES = 2
-"""A fused loss works in place on 16-bit logits (Transformer Engine)."""
-_FUSED_LOSS = re.compile(r"fused (cross[- ]entropy|loss)", re.IGNORECASE)
-_MEMORY_KINDS = (("allocated", "allocated"), ("reserved", "reserved"), ("nvidia-smi|device memory", "device"))
-_DISPATCHERS = (("hybrid-?ep|deep-?ep|flex", "deduplicated"), ("all-?to-?all|dispatcher a2a", "all_to_all"))
-_EXPERT_OVERLAPS = (
-    (r"\b(ep|a2a) overlap off|no (ep|a2a) overlap", "off"),
-    (r"\b(ep|a2a)[ _]overlap", "on"),
-    ("hybrid-?ep", "off"),  # as Megatron-Bridge's recipes with it, which do not hide what it makes short
-)
-"""What notes say of peak memory and of the traffic of experts, by the words that say it; the first that fits holds."""
 
 
 class _CannotModelError(CapplanError):
@@ -264,15 +253,14 @@ class _Translation:
         splits_sequence = written in ("yes", "true", "1") if written else habits.has_sequence_parallel
         return {
             "recompute": recompute,
+            "selective_recompute": habits.selective_recompute,
             "zero_stage": self._default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage,
             "attention": habits.attention,
             "has_sequence_parallel": splits_sequence and layout["tensor_parallel"] > 1,
             "overlaps_gradient_sync": habits.overlaps_gradient_sync,
             "gradient_bytes": habits.gradient_bytes,
             "sync_bytes": habits.sync_bytes,
-            "logit_bytes": FUSED_LOGIT_BYTES
-            if re.search(_FUSED_LOSS, self._text("notes"))
-            else habits.logit_bytes,
+            "logit_bytes": measured_notes.logit_bytes(self._text("notes")) or habits.logit_bytes,
             "sync_buffer_bytes": habits.sync_buffer_bytes,
             "keeps_stage_outputs": habits.keeps_stage_outputs,
             **self._expert_habits(layout),
@@ -280,19 +268,19 @@ class _Translation:
 
     def _expert_habits(self, layout: dict[str, int]) -> dict[str, object]:
         """How tokens travel to their experts, and whether anything hides it: as the notes say, or the framework's habit."""
-        notes = self._text("notes")
         if not self._has_experts():
             return {}
+        notes = self._text("notes")
         domain = int(str(self._hardware()["link_domain_size"]))
-        is_hidden = self.habits.overlaps_far_experts and layout["expert_parallel"] > domain
-        dispatch = _said(_DISPATCHERS, notes) or self._default("expert_dispatch", self.habits.expert_dispatch)
-        overlap = _said(_EXPERT_OVERLAPS, notes)
+        is_far = layout["expert_parallel"] > domain
+        is_hidden = measured_notes.hides_expert_exchange(notes)
+        if is_hidden is None:
+            is_hidden = self._default("expert_overlap", self.habits.overlaps_far_experts and is_far)
+        dispatch = measured_notes.expert_dispatch(notes)
         return {
-            "expert_dispatch": dispatch,
-            "overlaps_expert_exchange": overlap == "on"
-            if overlap
-            else self._default("expert_overlap", is_hidden),
-            "expert_capacity_factor": 1.0 if re.search("token-?drop", notes) else None,
+            "expert_dispatch": dispatch or self._default("expert_dispatch", self.habits.expert_dispatch),
+            "overlaps_expert_exchange": is_hidden,
+            "expert_capacity_factor": measured_notes.capacity_factor(notes),
         }
 
     def _measured(self) -> dict[str, object]:
@@ -301,7 +289,7 @@ class _Translation:
         return {
             "step_time_s": _measured_step_s(self.cells),
             "peak_memory_bytes": memory and memory * GIB,
-            "memory_kind": _said(_MEMORY_KINDS, written) or self.habits.memory_kind,
+            "memory_kind": measured_notes.memory_kind(written) or self.habits.memory_kind,
         }
 
     def _text(self, column: str) -> str:
@@ -344,11 +332,6 @@ def _measured_step_s(cells: Cells) -> float | None:
         return step_time_s
     batch, sequence, num_gpus = (float(size or 0) for size in sizes)
     return batch * sequence / (rate * num_gpus)
-
-
-def _said(words: tuple[tuple[str, str], ...], text: str) -> str:
-    """Returns the meaning of the first words that a text contains; empty where it has none of them."""
-    return next((meaning for word, meaning in words if re.search(word, text, re.IGNORECASE)), "")
 
 
 def _zero_stage(written: str) -> int | None:

@@ -86,22 +86,22 @@ class _Layer:
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, *, is_expert: bool) -> _Layer:
-        tokens = micro_batch_tokens(workload, plans)
-        is_full, is_selective = (
-            plans.recompute == choice.code for choice in (Recompute.FULL, Recompute.SELECTIVE)
-        )
-        num_scores = _num_scores(workload, plans)
+        tokens, num_scores = micro_batch_tokens(workload, plans), _num_scores(workload, plans)
         scores = SCORE_BYTES * num_scores
         tensors = tokens * _kept_width(workload, plans, is_expert=is_expert)
-        layer_input = (
-            ACTIVATION_BYTES * tokens * workload.model.hidden_size / _sequence_split(workload, plans)
-        )
-        again = np.select([is_full, is_selective], [tensors + scores, scores], 0.0)
+        if workload.selective_recompute == "attention":
+            selective = tensors, scores
+        else:
+            selective = tokens * _selected_width(workload, plans, is_expert=is_expert), tensors + scores
+        kept_and_again = {
+            Recompute.NONE: (tensors + scores, np.zeros_like(scores)),
+            Recompute.SELECTIVE: selective,
+            Recompute.FULL: (_layer_input(workload, plans), tensors + scores),
+        }
+        choices = [plans.recompute == choice.code for choice in kept_and_again]
+        kept, again = (np.select(choices, values) for values in zip(*kept_and_again.values(), strict=True))
         gradients = tokens * _gradient_width(workload, plans, is_expert=is_expert)
-        return cls(
-            kept=np.where(is_full, layer_input, tensors + np.where(is_selective, 0.0, scores)),
-            at_work=again + gradients + SCORE_GRADIENT_BYTES * num_scores,
-        )
+        return cls(kept=kept, at_work=again + gradients + SCORE_GRADIENT_BYTES * num_scores)
 
 
 def _layer_input(workload: Workload, plans: PlanTable) -> Floats:
@@ -162,6 +162,23 @@ def _expert_block(workload: Workload, product: Floats) -> Floats:
         * (product * workload.model.hidden_size + _ffn(workload, product, experts.expert_ffn_hidden_size))
     )
     return copies + _ffn(workload, product, experts.shared_ffn_hidden_size)
+
+
+def _selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
+    """Bytes per token where every other product keeps its output: queries, values, the core's output, and one wide tensor.
+
+    Those are the first, third and fifth product of a layer; with a gate the seventh, the block's output, too.
+    """
+    model, experts = workload.model, workload.model.experts
+    qk_dim, value_dim = model.attention_dims
+    attention = model.num_heads * (qk_dim + value_dim) + model.num_kv_heads * value_dim
+    output = model.hidden_size if model.is_gated else 0
+    block = float(model.ffn_hidden_size + output)
+    if is_expert and experts:
+        routed = workload.expert_load * experts.experts_per_token * (experts.expert_ffn_hidden_size + output)
+        block = routed + experts.shared_ffn_hidden_size
+    residual = model.hidden_size / _sequence_split(workload, plans)
+    return np.asarray(ACTIVATION_BYTES * (residual + (attention + block) / plans.tensor_parallel))
 
 
 def _gradient_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from simulator.hardware import Accelerator, Fabric, Node, Precision, Site, Storage
-from simulator.model import AttentionKernel, ExpertDispatch, ModelShape
+from simulator.model import AttentionKernel, ExpertDispatch, ModelShape, SelectiveRecompute
 from simulator.plan import CheckpointScheme, Recompute
 from simulator.record import Choice, Record
 from simulator.reliability import Reliability
@@ -36,6 +36,9 @@ class Workload(Record):
     """Bytes of one accumulated gradient (4: fp32 accumulation as in Megatron; 2: 16-bit)."""
     sync_bytes: PositiveInt | None = None
     """Bytes of one gradient on the wire; left out: the same as `gradient_bytes`."""
+    selective_recompute: SelectiveRecompute = "attention"
+    """What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
+    attention core and half of the products (operator-wise checkpointing of torchtitan)."""
     logit_bytes: PositiveInt = 6
     """Bytes that the loss needs for each logit (2: fused, in place; 6: 16-bit logits and an fp32 copy; 10: without any
     fusion)."""

@@ -78,19 +78,28 @@ def expert_layer(rank: Rank) -> PartTimes:
 
 def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
     is_full = rank.plans.recompute == Recompute.FULL.code
-    is_selective = rank.plans.recompute == Recompute.SELECTIVE.code
     forward_s, backward_s, core_s = _layer_compute(rank, is_expert=is_expert)
     tensor_forward_s, tensor_backward_s = _layer_collectives(rank, core_s, is_expert=is_expert)
     none_s = np.zeros(len(rank.plans))
     exchange_s = expert_exchange_s(rank, forward_s, backward_s) if is_expert else (none_s, none_s)
     return PartTimes(
         forward_compute_s=forward_s,
-        backward_compute_s=backward_s + np.select([is_full, is_selective], [forward_s, core_s], 0.0),
+        backward_compute_s=backward_s + _recomputed_s(rank, forward_s, core_s),
         forward_tensor_comm_s=tensor_forward_s,
         backward_tensor_comm_s=tensor_backward_s + is_full * tensor_forward_s,
         forward_expert_comm_s=exchange_s[0],
         backward_expert_comm_s=exchange_s[1] + is_full * exchange_s[0],
     )
+
+
+def _recomputed_s(rank: Rank, forward_s: Floats, core_s: Floats) -> Floats:
+    """What the backward pass computes again: nothing, the whole forward pass, or what selective recomputation does."""
+    is_full, is_selective = (
+        rank.plans.recompute == choice.code for choice in (Recompute.FULL, Recompute.SELECTIVE)
+    )
+    is_attention = rank.workload.selective_recompute == "attention"
+    selected_s = core_s if is_attention else (forward_s - core_s) / 2.0
+    return np.select([is_full, is_selective], [forward_s, selected_s], 0.0)
 
 
 def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floats]:

@@ -23,6 +23,11 @@ ExpertDispatch = Literal["all_to_all", "deduplicated"]
 and reaches each rank where the token is needed (DeepEP, Hybrid-EP)."""
 
 
+SelectiveRecompute = Literal["attention", "every_other_product"]
+"""What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
+attention core and half of the products (operator-wise checkpointing of torchtitan)."""
+
+
 class MixtureOfExperts(Record):
     """The routed part of a mixture-of-experts model."""
 

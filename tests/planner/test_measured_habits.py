@@ -89,6 +89,16 @@ class TestPeaks:
         assert row_of(tmp_path, notes="MBS 1; fused cross entropy")["logit_bytes"] == "2"
 
 
+def test_selective_checkpointing_means_operators_in_torchtitan_and_attention_elsewhere(
+    tmp_path: Path,
+) -> None:
+    found = {
+        framework: row_of(tmp_path, framework=framework, recompute="selective")["selective_recompute"]
+        for framework in ("torchtitan 0.1", "NeMo 25.02", "FSDP")
+    }
+    assert found == {"torchtitan 0.1": "every_other_product", "NeMo 25.02": "attention", "FSDP": "attention"}
+
+
 class TestExperts:
     @pytest.mark.parametrize(
         ("framework", "notes", "dispatch", "overlap"),

@@ -122,6 +122,17 @@ class TestActivations:
         wide = 2 * 4096 + 4096 + 2 * 1024 + 4096 + 2 * 14336
         assert eight == pytest.approx(32 * 4096 * (2 * wide + 4096 + 4096 + 4096 + 14336))
 
+    def test_operator_wise_checkpointing_keeps_the_output_of_every_other_product(self) -> None:
+        workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=8)
+        operator_wise = workload.model_copy(update={"selective_recompute": "every_other_product"})
+        found = activations_of(operator_wise, plan_of(recompute=Recompute.SELECTIVE))
+        # torchtitan, policy of selective checkpointing: the input of the layer; products 1, 3, 5 and 7 (queries, values,
+        # gate, output of the block); the output of attention.
+        width = 4096 + 4096 + 1024 + 14336 + 4096 + 4096
+        assert found.kept_bytes == pytest.approx(32 * 8192 * 2 * width)
+        full = activations_of(workload, plan_of(recompute=Recompute.FULL))
+        assert found.at_work_bytes == full.at_work_bytes
+
     def test_stages_that_keep_what_they_sent_hold_one_tensor_more_for_each_micro_batch(self) -> None:
         workload = training(gpt(), sequence_length=S, global_batch_size=16)
         keeping = workload.model_copy(update={"keeps_stage_outputs": True})

@@ -87,6 +87,15 @@ class TestCompute:
         )
         assert none < selective < (none + full) / 2
 
+    def test_operator_wise_checkpointing_repeats_half_of_what_is_not_attention(self) -> None:
+        workload = training().model_copy(update={"selective_recompute": "every_other_product"})
+        none, selective, full = (
+            dense_layer(rank_of(plan_of(recompute=recompute), workload)).backward_compute_s[0]
+            for recompute in (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
+        )
+        attention = dense_layer(rank_of(plan_of(recompute=Recompute.SELECTIVE))).backward_compute_s[0] - none
+        assert selective - none == pytest.approx((full - none - attention) / 2)
+
     def test_eight_bit_products_are_faster_but_attention_is_not(self) -> None:
         sixteen, eight = (
             dense_layer(rank_of(plan_of(precision=precision), training("llama-3.1-405b")))
