@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.activations import num_micro_batches
 from simulator.chunks import Chunks, split_layers
 from simulator.job import Job
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
-from simulator.memory import num_micro_batches
 from simulator.plan import PlanTable
 from simulator.rank import Rank
 from simulator.table import Floats, Integers, Table

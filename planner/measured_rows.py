@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from planner import measured_notes
 from planner.framework_habits import Habits, habits_of
 from planner.hardware_names import accelerator_id, network_of
 from planner.measured_file import Cells, read_cells
@@ -165,7 +166,7 @@ class _Translation:
     def _experts(self, shape: dict[str, int]) -> dict[str, int | None]:
         experts, latent = (self.known.experts, self.known.latent_attention) if self.known else (None, None)
         parts: dict[str, int | None] = dict(latent.model_dump()) if latent else {}
-        if not self.cells.count("experts") and ("experts" in self.cells.text or not experts):
+        if not self._has_experts():
             return {**parts, "num_experts": None}
         known = experts.model_dump() if experts else {}
         width = known.get("expert_ffn_hidden_size", shape["ffn_hidden_size"])
@@ -179,6 +180,11 @@ class _Translation:
             ),
             "num_dense_layers": self._or_known("dense_layers", known.get("num_dense_layers")),
         }
+
+    def _has_experts(self) -> bool:
+        """Returns whether a row has routed experts; a column that is there and empty says that it has none."""
+        is_known = bool(self.known and self.known.experts) and "experts" not in self.cells.text
+        return bool(self.cells.count("experts")) or is_known
 
     def _layout(self) -> dict[str, int]:
         num_gpus = self._count("n_gpus")
@@ -247,17 +253,44 @@ class _Translation:
         splits_sequence = written in ("yes", "true", "1") if written else habits.has_sequence_parallel
         return {
             "recompute": recompute,
+            "selective_recompute": habits.selective_recompute,
             "zero_stage": self._default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage,
             "attention": habits.attention,
             "has_sequence_parallel": splits_sequence and layout["tensor_parallel"] > 1,
             "overlaps_gradient_sync": habits.overlaps_gradient_sync,
             "gradient_bytes": habits.gradient_bytes,
             "sync_bytes": habits.sync_bytes,
+            "logit_bytes": measured_notes.logit_bytes(self._text("notes")) or habits.logit_bytes,
+            "sync_buffer_bytes": habits.sync_buffer_bytes,
+            "keeps_stage_outputs": habits.keeps_stage_outputs,
+            **self._expert_habits(layout),
         }
 
-    def _measured(self) -> dict[str, float | None]:
+    def _expert_habits(self, layout: dict[str, int]) -> dict[str, object]:
+        """How tokens travel to their experts, and whether anything hides it: as the notes say, or the framework's habit."""
+        if not self._has_experts():
+            return {}
+        notes = self._text("notes")
+        domain = int(str(self._hardware()["link_domain_size"]))
+        is_far = layout["expert_parallel"] > domain
+        is_hidden = measured_notes.hides_expert_exchange(notes)
+        if is_hidden is None:
+            is_hidden = self._default("expert_overlap", self.habits.overlaps_far_experts and is_far)
+        dispatch = measured_notes.expert_dispatch(notes)
+        return {
+            "expert_dispatch": dispatch or self._default("expert_dispatch", self.habits.expert_dispatch),
+            "overlaps_expert_exchange": is_hidden,
+            "expert_capacity_factor": measured_notes.capacity_factor(notes),
+        }
+
+    def _measured(self) -> dict[str, object]:
         memory = self.cells.numbers.get("peak_mem_gib_per_gpu")
-        return {"step_time_s": _measured_step_s(self.cells), "peak_memory_bytes": memory and memory * GIB}
+        written = f"{self.kind} {self._text('notes')}"
+        return {
+            "step_time_s": _measured_step_s(self.cells),
+            "peak_memory_bytes": memory and memory * GIB,
+            "memory_kind": measured_notes.memory_kind(written) or self.habits.memory_kind,
+        }
 
     def _text(self, column: str) -> str:
         return self.cells.text.get(column, "")
@@ -280,7 +313,15 @@ class _Translation:
         return value
 
 
-_NO_PART_OF_THE_DESIGN = ("row_id", "tier", "step_time_s", "peak_memory_bytes", "left_out_because", "assumed")
+_NO_PART_OF_THE_DESIGN = (
+    "row_id",
+    "tier",
+    "step_time_s",
+    "peak_memory_bytes",
+    "memory_kind",
+    "left_out_because",
+    "assumed",
+)
 
 
 def _measured_step_s(cells: Cells) -> float | None:

@@ -14,14 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import groupby
+from typing import get_args
 
 from pydantic import ValidationError
 
 from constraints.layout import LAYOUT_RULES, layout_excess
+from planner.framework_habits import habits_of
 from simulator import catalog
 from simulator.errors import InputError
 from simulator.hardware import Node, Site
 from simulator.job import Estimate, GpuRange, Job, Offer, Workload
+from simulator.memory import MemoryKind
 from simulator.model import LatentAttention, MixtureOfExperts, ModelShape
 from simulator.plan import Plan, PlanTable
 from simulator.reliability import RELIABILITY_PRESETS
@@ -52,7 +55,9 @@ class Comparison:
     simulated_s: float
     """Step without stragglers."""
     simulated_memory_bytes: float
-    """Peak of the fullest stage."""
+    """Peak of the fullest stage on its device, with all that stands there."""
+    comparable_memory_bytes: float
+    """The same as the publisher counted it."""
     capacity_bytes: float
     """Memory of one accelerator."""
 
@@ -94,7 +99,7 @@ class Comparison:
     @property
     def memory_error_fraction(self) -> float:
         """Relative error of the peak memory; NaN where none was published."""
-        return self.simulated_memory_bytes / float(self.row["peak_memory_bytes"] or "nan") - 1.0
+        return self.comparable_memory_bytes / float(self.row["peak_memory_bytes"] or "nan") - 1.0
 
     @property
     def tokens_per_step(self) -> float:
@@ -195,6 +200,13 @@ def _filled(
     }
 
 
+def memory_kind(row: Row) -> MemoryKind:
+    """Returns what the published peak of a row counts; where it does not say, what users of its framework publish."""
+    family = catalog.accelerator(row["accelerator"]).family
+    found = row.get("memory_kind") or habits_of(row["group"], family, row["precision"]).memory_kind
+    return next(kind for kind in get_args(MemoryKind) if kind == found)
+
+
 def _simulated(rows: Sequence[Row]) -> list[Comparison]:
     job = job_of(rows[0])
     outcomes = simulate(job, PlanTable.from_plans([plan_of(row) for row in rows]))
@@ -205,6 +217,7 @@ def _simulated(rows: Sequence[Row]) -> list[Comparison]:
             family=accelerator.family,
             simulated_s=float(outcomes.steps.step_time_s[position]),
             simulated_memory_bytes=float(outcomes.summary.peak_memory_bytes[position]),
+            comparable_memory_bytes=float(outcomes.memory.peak_of(memory_kind(row))[position]),
             capacity_bytes=accelerator.memory_bytes,
         )
         for position, row in enumerate(rows)

@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from simulator.checkpointing import Checkpointing
 from simulator.hardware import Accelerator, Fabric, Node, Precision, Site, Storage
-from simulator.model import AttentionKernel, ModelShape
+from simulator.model import AttentionKernel, ExpertDispatch, ModelShape, SelectiveRecompute
 from simulator.plan import CheckpointScheme, Recompute
 from simulator.record import Choice, Record
 from simulator.reliability import Reliability
@@ -37,6 +37,26 @@ class Workload(Record):
     """Bytes of one accumulated gradient (4: fp32 accumulation as in Megatron; 2: 16-bit)."""
     sync_bytes: PositiveInt | None = None
     """Bytes of one gradient on the wire; left out: the same as `gradient_bytes`."""
+    selective_recompute: SelectiveRecompute = "attention"
+    """What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
+    attention core and half of the products (operator-wise checkpointing of torchtitan)."""
+    logit_bytes: PositiveInt = 6
+    """Bytes that the loss needs for each logit (2: fused, in place; 6: 16-bit logits and an fp32 copy; 10: without any
+    fusion)."""
+    sync_buffer_bytes: NonNegativeFloat = 0.0
+    """Memory for the synchronisation of gradients beside the gradients (0: in place, as in Megatron; DeepSpeed: 2e9, two
+    buckets of 5e8 elements)."""
+    keeps_stage_outputs: bool = False
+    """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
+    expert_dispatch: ExpertDispatch = "all_to_all"
+    """How tokens reach their experts. `all_to_all`: every copy travels on its own; `deduplicated`: one copy to each link
+    domain and rank where a token is needed (DeepEP, Hybrid-EP)."""
+    overlaps_expert_exchange: bool = False
+    """Whether the traffic of experts hides behind the computation of another micro-batch."""
+    expert_imbalance: float = Field(default=1.0, ge=1)
+    """Tokens of the most loaded rank over those of the average one; 1: balanced routing."""
+    expert_capacity_factor: PositiveFloat | None = None
+    """Tokens that a rank's experts take at most, over the average; further ones are dropped. Left out: none are dropped."""
 
     @model_validator(mode="after")
     def _trains_at_least_one_step(self) -> Self:
@@ -55,6 +75,11 @@ class Workload(Record):
     def wire_bytes(self) -> int:
         """Bytes of one gradient on the wire."""
         return self.sync_bytes or self.gradient_bytes
+
+    @property
+    def expert_load(self) -> float:
+        """Tokens that the most loaded rank computes, over the average."""
+        return min(self.expert_imbalance, self.expert_capacity_factor or self.expert_imbalance)
 
     @property
     def num_steps(self) -> float:

@@ -13,6 +13,7 @@ from typing import TypedDict
 
 import numpy as np
 
+from simulator.activations import ACTIVATION_BYTES
 from simulator.compute import KernelConstants, attention_time_s, unfused_attention_time_s
 from simulator.hardware import Precision
 from simulator.layer_collectives import (
@@ -23,14 +24,20 @@ from simulator.layer_collectives import (
     expert_exchange_s,
     leaving_s,
     num_blocks,
+    num_reached,
 )
-from simulator.memory import ACTIVATION_BYTES
 from simulator.plan import Recompute
 from simulator.rank import Rank
 from simulator.table import Floats, Table, total
 
 NUM_FORWARD_KERNELS = 12.0
 """Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout)."""
+NUM_ROUTING_KERNELS = 24.0
+"""Small kernels of routing, each direction (softmax, top-k, maps, counts, auxiliary loss, permutation there and back)."""
+NUM_CASTS = 2.0
+"""Tensors that grouped products cast to 8 bits in each direction: the inputs, or the gradients, of both."""
+NUM_CAST_KERNELS = 3.0
+"""Kernels that cast the tokens of one expert: largest value, scale, and the cast to both layouts (Transformer Engine)."""
 BACKWARD_RATIO = 2.0
 """Bytes and kernels of memory-bound operators backward, relative to forward."""
 LOSS_BYTES_PER_LOGIT = 16.0
@@ -65,24 +72,34 @@ def dense_layer(rank: Rank) -> PartTimes:
 
 
 def expert_layer(rank: Rank) -> PartTimes:
-    """Returns the times of a layer with routed experts; routing is balanced."""
+    """Returns the times of a layer with routed experts on the most loaded rank."""
     return _layer(rank, is_expert=True)
 
 
 def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
     is_full = rank.plans.recompute == Recompute.FULL.code
-    is_selective = rank.plans.recompute == Recompute.SELECTIVE.code
     forward_s, backward_s, core_s = _layer_compute(rank, is_expert=is_expert)
     tensor_forward_s, tensor_backward_s = _layer_collectives(rank, core_s, is_expert=is_expert)
-    expert_s = expert_exchange_s(rank) if is_expert else np.zeros(len(rank.plans))
+    none_s = np.zeros(len(rank.plans))
+    exchange_s = expert_exchange_s(rank, forward_s, backward_s) if is_expert else (none_s, none_s)
     return PartTimes(
         forward_compute_s=forward_s,
-        backward_compute_s=backward_s + np.select([is_full, is_selective], [forward_s, core_s], 0.0),
+        backward_compute_s=backward_s + _recomputed_s(rank, forward_s, core_s),
         forward_tensor_comm_s=tensor_forward_s,
         backward_tensor_comm_s=tensor_backward_s + is_full * tensor_forward_s,
-        forward_expert_comm_s=expert_s,
-        backward_expert_comm_s=expert_s * (1.0 + is_full),
+        forward_expert_comm_s=exchange_s[0],
+        backward_expert_comm_s=exchange_s[1] + is_full * exchange_s[0],
     )
+
+
+def _recomputed_s(rank: Rank, forward_s: Floats, core_s: Floats) -> Floats:
+    """What the backward pass computes again: nothing, the whole forward pass, or what selective recomputation does."""
+    is_full, is_selective = (
+        rank.plans.recompute == choice.code for choice in (Recompute.FULL, Recompute.SELECTIVE)
+    )
+    is_attention = rank.workload.selective_recompute == "attention"
+    selected_s = core_s if is_attention else (forward_s - core_s) / 2.0
+    return np.select([is_full, is_selective], [forward_s, selected_s], 0.0)
 
 
 def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floats]:
@@ -199,23 +216,44 @@ def _expert_ffn(rank: Rank) -> tuple[Floats, Floats]:
     assert experts is not None
     t, e = rank.plans.tensor_parallel, rank.plans.expert_parallel
     num_local = experts.num_experts / e
-    tokens_per_expert = rank.tokens * experts.experts_per_token / t / num_local
+    tokens_per_expert = rank.workload.expert_load * rank.tokens * experts.experts_per_token / t / num_local
     width = np.full(len(t), float(experts.expert_ffn_hidden_size))
     h = np.full(len(t), float(rank.workload.model.hidden_size))
+    is_8_bit = rank.plans.precision == Precision.FP8.code
+    num_casts = np.where(is_8_bit, NUM_CASTS * NUM_CAST_KERNELS * num_local, 0.0)
+    permutation_s = rank.memory_bound_s(_permuted_bytes(rank), NUM_ROUTING_KERNELS + num_casts)
     parts = [
         _ffn(rank, tokens_per_expert, width, num_local),
         rank.gemm_s(rank.tokens / t, np.full_like(h, experts.num_experts), h),
+        (permutation_s, permutation_s),
     ]
     if experts.shared_ffn_hidden_size:
         parts.append(_ffn(rank, rank.tokens, experts.shared_ffn_hidden_size / t))
     return total(forward_s for forward_s, _ in parts), total(backward_s for _, backward_s in parts)
 
 
+def _permuted_bytes(rank: Rank) -> Floats:
+    """Bytes of tokens that are sorted by expert before the experts, and back after them; backward is the mirror image.
+
+    Deduplicated copies arrive unsorted: each is read once for each of its experts there, and results are summed up on the
+    same way back. Otherwise each of the k copies is also sorted by its destination before it is sent.
+    """
+    experts = rank.workload.model.experts
+    assert experts is not None
+    k = float(experts.experts_per_token)
+    if rank.workload.expert_dispatch == "deduplicated":
+        passes = 2.0 * (num_reached(experts, rank.plans.expert_parallel.astype(np.float64)) + k)
+    else:
+        passes = np.where(rank.plans.expert_parallel > 1, 6.0 * k + 2.0, 2.0 * k + 2.0)
+    tokens = rank.workload.expert_load * rank.tokens / rank.plans.tensor_parallel
+    return np.asarray(ACTIVATION_BYTES * tokens * passes * rank.workload.model.hidden_size)
+
+
 def _moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
     """Bytes that the memory-bound operators of one layer read and write forward.
 
     Two norms (read, write) and two residual additions (two reads, one write) over h; rotary positions over queries
-    and keys; the activation over the feed-forward width; permutation of routed tokens there and back.
+    and keys; the activation over the feed-forward width.
     """
     model, t = rank.workload.model, rank.plans.tensor_parallel
     h = float(model.hidden_size)
@@ -223,12 +261,12 @@ def _moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
     rotary = rank.tokens * 2.0 * model.head_dim * (model.num_heads + model.num_kv_heads) / t
     if is_expert and model.experts:
         experts = model.experts
-        width = experts.experts_per_token * experts.expert_ffn_hidden_size + experts.shared_ffn_hidden_size
-        permuted = rank.tokens * 4.0 * experts.experts_per_token * h / t
+        routed = rank.workload.expert_load * experts.experts_per_token * experts.expert_ffn_hidden_size
+        width = routed + experts.shared_ffn_hidden_size
     else:
-        width, permuted = model.ffn_hidden_size, np.zeros(len(t))
+        width = float(model.ffn_hidden_size)
     activation = rank.tokens * model.num_ffn_matrices * width / t
-    return ACTIVATION_BYTES * (residual + rotary + activation + permuted)
+    return ACTIVATION_BYTES * (residual + rotary + activation)
 
 
 def embedding(rank: Rank) -> PartTimes:

@@ -1,21 +1,23 @@
 """How much memory does the most loaded GPU need, and for what?
 
-Activation formulas follow Korthikanti et al. (arXiv 2205.05198), written per tensor so that they hold for gated
-blocks, grouped-query attention and experts: for GPT shapes they give the paper's s b h (10 + 24/t + 5 a s/(h t)),
-less the two dropout masks that today's models do not have.
+Model states under ZeRO, activations (`simulator.activations`), the loss, what the layer at work and the optimizer step
+need for a moment, what the allocator cannot use, and the framework itself. Publishers measure different sums of these:
+`MemoryTable` has the one for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, assert_never
 
 import numpy as np
 
+from simulator.activations import micro_batch_tokens, num_micro_batches, stage_activations
 from simulator.chunks import Chunks, ChunkWeights, chunk_weights
 from simulator.job import Workload
 from simulator.model import ModelShape
-from simulator.plan import PlanTable, Recompute
+from simulator.plan import PlanTable
 from simulator.table import Floats, Integers, Table, total
 from simulator.units import GIGA
 
@@ -23,18 +25,19 @@ WEIGHT_BYTES = 2.0
 """16-bit weights."""
 OPTIMIZER_BYTES = 12.0
 """Adam in mixed precision: fp32 master weight and two fp32 moments."""
-ACTIVATION_BYTES = 2.0
-"""16-bit activations."""
-LOGIT_BYTES = 6.0
-"""16-bit logits and the fp32 copy from which loss and gradient are computed."""
-SCORE_BYTES = 5.0
-"""Per score of unfused attention: 2 softmax output, 1 dropout mask, 2 dropout output (Korthikanti et al., section 4.1)."""
+MASTER_BYTES = 4.0
+"""fp32 master weight, a part of the optimizer's states; under FSDP the sharded weight itself."""
+FULL_GRADIENT_BYTES = 4.0
+"""The optimizer works on fp32 gradients."""
 FRAMEWORK_BYTES = 3.9 * GIGA
 """Context, libraries and communicators: 3.5 GB + 0.39 GB for eight ranks (aiconfigurator, measured on H100)."""
 NEVER_SPLIT = 4
 """A ZeRO stage beyond all that there are."""
 RESERVED_FRACTION = 0.06
 """Share of the reserved memory that fragmentation wastes: reserved = allocated / 0.94 (SimuMax)."""
+
+MemoryKind = Literal["allocated", "reserved", "device"]
+"""What a published peak counts: live tensors, what their allocator holds, or all that the device has given away."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +48,45 @@ class MemoryTable(Table):
     gradients_bytes: Floats
     optimizer_bytes: Floats
     activations_bytes: Floats
+    """What the micro-batches in flight keep for their backward passes."""
     logits_bytes: Floats
-    overhead_bytes: Floats
-    """Framework, communicators, gather buffers and fragmentation."""
+    """Logits and what the loss keeps of them, on the last stage."""
+    workspace_bytes: Floats
+    """The layer at work: what it computes again, its gradients, weights gathered for it, buffers of their traffic."""
+    update_bytes: Floats
+    """fp32 copies of 16-bit gradients, which the optimizer makes when activations are gone. Their large pieces do not fit
+    where those were, so that the allocator holds both."""
+    fragmentation_bytes: Floats
+    """Reserved by the allocator, and of no use."""
+    framework_bytes: Floats
+    """Context, libraries and communicators, which no allocator knows of."""
+
+    @property
+    def allocated_bytes(self) -> Floats:
+        """Peak of live tensors, as `torch.cuda.max_memory_allocated` counts."""
+        states = self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
+        passes = self.activations_bytes + self.logits_bytes + self.workspace_bytes
+        return np.asarray(states + np.maximum(passes, self.update_bytes))
+
+    @property
+    def reserved_bytes(self) -> Floats:
+        """Peak of the allocator, as `torch.cuda.max_memory_reserved` counts."""
+        return self.peak_bytes - self.framework_bytes
+
+    def peak_of(self, kind: MemoryKind) -> Floats:
+        """Returns the peak as a publisher counted it."""
+        match kind:
+            case "allocated":
+                return self.allocated_bytes
+            case "reserved":
+                return self.reserved_bytes
+            case "device":
+                return self.peak_bytes
+        assert_never(kind)
 
     @property
     def peak_bytes(self) -> Floats:
-        """Sum of the components."""
+        """Sum of the components: what the device has to have, and what `nvidia-smi` shows."""
         return total(getattr(self, name) for name in self.names())
 
 
@@ -99,18 +134,34 @@ class _Stage:
 
 def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> MemoryTable:
     states = _StateBytes.of(workload, plans, stage)
-    activations = _stage_activations(workload, plans, stage)
+    activations = stage_activations(
+        workload,
+        plans,
+        stage=stage.number,
+        dense_layers=stage.dense_layers,
+        expert_layers=stage.expert_layers,
+    )
     tokens = micro_batch_tokens(workload, plans)
-    logits = stage.has_output * LOGIT_BYTES * tokens * workload.model.vocabulary_size / plans.tensor_parallel
-    allocated = states.weights + states.gradients + states.optimizer + states.gathered + activations + logits
-    fragmentation = allocated * RESERVED_FRACTION / (1.0 - RESERVED_FRACTION)
+    vocabulary = stage.has_output * workload.model.vocabulary_size / plans.tensor_parallel
+    logits = workload.logit_bytes * tokens * vocabulary
+    # The loss has let go of its logits before the last layer begins its backward pass: the larger of the two counts.
+    beyond_logits = np.maximum(0.0, activations.at_work_bytes - logits)
+    used = {
+        "weights_bytes": states.weights,
+        "gradients_bytes": states.gradients,
+        "optimizer_bytes": states.optimizer,
+        "activations_bytes": activations.kept_bytes,
+        "logits_bytes": logits,
+        "workspace_bytes": workload.sync_buffer_bytes
+        + beyond_logits
+        + _weights_at_work(workload, plans, stage),
+        "update_bytes": states.update,
+    }
+    fragmentation = total(used.values()) * RESERVED_FRACTION / (1.0 - RESERVED_FRACTION)
     return MemoryTable(
-        weights_bytes=states.weights,
-        gradients_bytes=states.gradients,
-        optimizer_bytes=states.optimizer,
-        activations_bytes=activations,
-        logits_bytes=logits,
-        overhead_bytes=FRAMEWORK_BYTES + states.gathered + fragmentation,
+        **used,
+        fragmentation_bytes=fragmentation,
+        framework_bytes=np.full(len(plans), FRAMEWORK_BYTES),
     )
 
 
@@ -121,8 +172,8 @@ class _StateBytes:
     weights: Floats
     gradients: Floats
     optimizer: Floats
-    gathered: Floats
-    """Weights of the layer at work and of the next one, gathered under ZeRO-3."""
+    update: Floats
+    """fp32 copies of the gradients that the rank updates weights with."""
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, stage: _Stage) -> _StateBytes:
@@ -136,13 +187,14 @@ class _StateBytes:
                 shared + stage.routed_weights / np.where(is_split, expert_replicas, 1.0)
             )
 
-        layers = np.maximum(stage.dense_layers + stage.expert_layers, 1.0)
-        two_layers = 2.0 * (stage.shared_weights + stage.routed_weights) / layers
+        # Fully sharded weights have the format of their gradients, and those in 32 bits are their own master copy.
+        is_its_own_master = (plans.zero_stage >= 3) & (workload.gradient_bytes >= FULL_GRADIENT_BYTES)
+        needs_copies = workload.gradient_bytes < FULL_GRADIENT_BYTES
         return cls(
-            weights=held(WEIGHT_BYTES, 3),
+            weights=np.where(is_its_own_master, held(MASTER_BYTES, 3), held(WEIGHT_BYTES, 3)),
             gradients=_gradient_bytes(workload, plans, held),
-            optimizer=held(OPTIMIZER_BYTES, 1),
-            gathered=np.where(plans.zero_stage >= 3, WEIGHT_BYTES * two_layers, 0.0),
+            optimizer=held(OPTIMIZER_BYTES, 1) - np.where(is_its_own_master, held(MASTER_BYTES, 3), 0.0),
+            update=held(FULL_GRADIENT_BYTES, 1) if needs_copies else np.zeros(len(plans)),
         )
 
 
@@ -151,6 +203,39 @@ def _gradient_bytes(workload: Workload, plans: PlanTable, held: Callable[[float,
     split, whole = (held(float(workload.gradient_bytes), zero_stage) for zero_stage in (2, NEVER_SPLIT))
     is_grouped = (plans.zero_stage == 2) & (plans.pipeline_parallel > 1)
     return np.where(is_grouped, np.minimum(whole, split + whole * 2.0 / plans.virtual_pipeline), split)
+
+
+def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
+    """Gradients of the layer at work in 16 bits, before they are added up or reduced, and what ZeRO-3 gathers.
+
+    Grouped products of experts make one gradient at a time. ZeRO-3 gathers the layer at work and the next one, and reduces
+    gradients of a whole layer in the format in which they are kept; the output layer is a unit of its own.
+    """
+    output_weights = workload.model.vocabulary_size * workload.model.hidden_size
+    output = stage.has_output * output_weights / plans.tensor_parallel
+    whole_layer = _largest_layer(workload.model, plans, stage, routed=1.0 / plans.expert_parallel)
+    one_expert = _largest_layer(workload.model, plans, stage, routed=1.0 / _num_experts(workload.model))
+    gathered = WEIGHT_BYTES * (2.0 * whole_layer + output) + workload.gradient_bytes * whole_layer
+    return np.where(
+        plans.zero_stage >= 3,
+        WEIGHT_BYTES * (whole_layer + output) + gathered,
+        WEIGHT_BYTES * (one_expert + output),
+    )
+
+
+def _largest_layer(model: ModelShape, plans: PlanTable, stage: _Stage, *, routed: Floats | float) -> Floats:
+    """Weights of the larger kind of layer on a stage, with a share of the routed ones of an expert layer."""
+    experts = model.expert_layer_shared_parameters / plans.tensor_parallel + (
+        routed * _num_experts(model) * model.expert_parameters
+    )
+    return np.maximum(
+        np.where(stage.dense_layers > 0, model.dense_layer_parameters / plans.tensor_parallel, 0.0),
+        np.where(stage.expert_layers > 0, experts, 0.0),
+    )
+
+
+def _num_experts(model: ModelShape) -> int:
+    return model.experts.num_experts if model.experts else 1
 
 
 def reduced_fraction(workload: Workload, plans: PlanTable) -> Floats:
@@ -163,95 +248,3 @@ def reduced_fraction(workload: Workload, plans: PlanTable) -> Floats:
     p = plans.pipeline_parallel
     in_pipeline = np.where(plans.virtual_pipeline > 1, 1.0 / p, 1.0 / num_micro_batches(workload, plans))
     return np.where(p > 1, in_pipeline, 1.0)
-
-
-def micro_batch_tokens(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns the tokens of one micro-batch on one context-parallel rank, `(n,)`."""
-    return plans.micro_batch_size * workload.sequence_length / plans.context_parallel
-
-
-def num_micro_batches(workload: Workload, plans: PlanTable) -> Integers:
-    """Returns the micro-batches of one replica in one step, `(n,)`."""
-    return workload.global_batch_size // (plans.data_parallel * plans.micro_batch_size)
-
-
-def _stage_activations(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
-    """What the micro-batches in flight keep, and what the layer at work computes again."""
-    has_experts = workload.model.experts is not None
-    dense = _layer_activations(workload, plans, is_expert=False)
-    expert = _layer_activations(workload, plans, is_expert=True) if has_experts else dense
-    scores = _score_bytes(workload, plans)
-    is_full, is_selective = (
-        plans.recompute == choice.code for choice in (Recompute.FULL, Recompute.SELECTIVE)
-    )
-    kept_scores = np.where(is_selective, 0.0, scores)
-    layer_input = _layer_input(workload, plans)
-    kept_dense = np.where(is_full, layer_input, dense + kept_scores)
-    kept_expert = np.where(is_full, layer_input, expert + kept_scores)
-    in_flight = in_flight_chunks(workload, plans, stage.number) / plans.virtual_pipeline
-    largest = np.where(stage.expert_layers > 0, np.maximum(dense, expert), dense)
-    at_work = np.select([is_full, is_selective], [largest + scores, scores], 0.0)
-    return in_flight * (stage.dense_layers * kept_dense + stage.expert_layers * kept_expert) + at_work
-
-
-def in_flight_chunks(workload: Workload, plans: PlanTable, stage: Integers) -> Integers:
-    """Returns how many (micro-batch, chunk) activations a stage holds at most, `(n,)`.
-
-    1F1B: min(p - r, m). Interleaved: warm-up 2 (p - r - 1) + (v - 1) p forwards and the one that follows, at most m v
-    (Narayanan et al., arXiv 2104.04473, section 2.2).
-    """
-    p, v = plans.pipeline_parallel, plans.virtual_pipeline
-    warm_up = np.where(v > 1, 2 * (p - stage - 1) + (v - 1) * p, p - stage - 1)
-    return np.asarray(np.minimum(warm_up + 1, num_micro_batches(workload, plans) * v))
-
-
-def _layer_input(workload: Workload, plans: PlanTable) -> Floats:
-    """The input of a layer, which is all that full recomputation keeps."""
-    split = plans.tensor_parallel if workload.has_sequence_parallel else 1
-    return ACTIVATION_BYTES * micro_batch_tokens(workload, plans) * workload.model.hidden_size / split
-
-
-def _layer_activations(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
-    """Bytes that one layer keeps for its backward pass besides attention scores."""
-    model, tensor = workload.model, plans.tensor_parallel
-    sequence_split = tensor if workload.has_sequence_parallel else 1
-    replicated = 4.0 * model.hidden_size  # inputs of both norms and of both blocks
-    ffn = _expert_width(model) if is_expert else _ffn_width(model, model.ffn_hidden_size)
-    width = replicated / sequence_split + (_attention_width(model, tensor) + ffn) / tensor
-    return np.asarray(ACTIVATION_BYTES * micro_batch_tokens(workload, plans) * width)
-
-
-def _score_bytes(workload: Workload, plans: PlanTable) -> Floats:
-    """Attention scores of one layer, which only separate kernels write to memory."""
-    if workload.attention == "flash":
-        return np.zeros(len(plans))
-    scores = micro_batch_tokens(workload, plans) * workload.sequence_length * workload.model.num_heads
-    return SCORE_BYTES * scores / plans.tensor_parallel
-
-
-def _attention_width(model: ModelShape, tensor: Integers) -> Floats:
-    """Values per token on all ranks: queries, keys, values and the input of the output projection.
-
-    Where there are more ranks than key-value heads, ranks hold copies of them.
-    """
-    qk_dim, value_dim = model.attention_dims
-    mla = model.latent_attention
-    kv_heads = model.num_heads if mla else np.maximum(model.num_kv_heads, tensor)
-    latent = mla.key_value_rank + mla.query_rank if mla else 0
-    return np.asarray((model.num_heads + kv_heads) * (qk_dim + value_dim) + latent, dtype=np.float64)
-
-
-def _ffn_width(model: ModelShape, hidden: float) -> float:
-    """Values per token: outputs of the input matrices and of the activation function."""
-    return model.num_ffn_matrices * hidden
-
-
-def _expert_width(model: ModelShape) -> float:
-    """Values per token of routed and shared experts; routed tokens are copied to and from each of their experts."""
-    experts = model.experts
-    if experts is None:
-        return 0.0
-    routed = experts.experts_per_token * (
-        _ffn_width(model, experts.expert_ffn_hidden_size) + 2 * model.hidden_size
-    )
-    return routed + _ffn_width(model, experts.shared_ffn_hidden_size)

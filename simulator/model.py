@@ -18,6 +18,15 @@ from simulator.record import Record
 AttentionKernel = Literal["flash", "unfused"]
 """`flash`: one fused kernel that never stores the scores; `unfused`: separate kernels that do."""
 
+ExpertDispatch = Literal["all_to_all", "deduplicated"]
+"""`all_to_all`: every copy of a token travels on its own; `deduplicated`: one copy crosses the fabric to each link domain
+and reaches each rank where the token is needed (DeepEP, Hybrid-EP)."""
+
+
+SelectiveRecompute = Literal["attention", "every_other_product"]
+"""What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
+attention core and half of the products (operator-wise checkpointing of torchtitan)."""
+
 
 class MixtureOfExperts(Record):
     """The routed part of a mixture-of-experts model."""

@@ -34,6 +34,10 @@ Numbers = float | Floats
 
 MEASURED_GROUP = 8.0
 """Largest group inside a domain that was measured: full efficiency, and the end of latency growing with n."""
+FORWARDED_FRACTION = 0.53
+"""Share of the scale-up bandwidth that deduplicated dispatch and combine reach, copies to and from buffers included."""
+FORWARDING_EXPONENT = 1.4
+"""p of (near^p + far^p)^(1/p): 1 adds the two ways of such an exchange, a large one takes the longer."""
 
 SCALE_UP_LINKS = {"ampere": "nvlink3", "hopper": "nvlink4", "blackwell": "nvlink5"}
 OTHER_SCALE_UP = "other-scale-up"
@@ -197,6 +201,35 @@ def all_to_all_s(
     near_s = near_share * num_bytes / _intra_rate(links.all_to_all_fraction, members, links)
     far_s = far_share * num_bytes / (links.inter_bytes_per_s_per_gpu * links.inter_fraction)
     transfer_s = _pipelined_s(np.maximum(near_s, far_s), links.intra_ramp_s)
+    latency_s = links.intra_hop_s + np.log2(group_size / members) * links.inter_latency_s
+    return _started_s(transfer_s + latency_s, group_size, links)
+
+
+def forwarded_exchange_s(
+    *,
+    near_bytes: Numbers,
+    far_bytes: Numbers,
+    group_size: Numbers,
+    members_per_domain: Numbers,
+    links: LinkConstants,
+) -> Floats:
+    """Returns seconds `(n,)` of an exchange that crosses the fabric once and is forwarded inside the domains.
+
+    near = what arrives over the scale-up link, far = what leaves through the fabric, each by its rate;
+    time = (near^p + far^p)^(1/p): the two are pipelined, with less than perfect overlap.
+
+    Args:
+        near_bytes: What arrives at one member over the scale-up link, forwarded parts included.
+        far_bytes: What one member sends through the fabric.
+        group_size: Members of the group; one member costs nothing.
+        members_per_domain: Members in each scale-up domain.
+        links: Constants of the network.
+    """
+    members = np.minimum(members_per_domain, group_size)
+    near_s = near_bytes / (links.intra_bytes_per_s * FORWARDED_FRACTION)
+    far_s = far_bytes / (links.inter_bytes_per_s_per_gpu * links.inter_fraction)
+    p = FORWARDING_EXPONENT
+    transfer_s = (near_s**p + far_s**p) ** (1.0 / p)
     latency_s = links.intra_hop_s + np.log2(group_size / members) * links.inter_latency_s
     return _started_s(transfer_s + latency_s, group_size, links)
 

@@ -7,10 +7,10 @@ from typing import Self
 
 import numpy as np
 
+from simulator.activations import micro_batch_tokens
 from simulator.compute import KernelConstants, gemm_time_s, kernel_constants, memory_bound_time_s
 from simulator.hardware import Precision
 from simulator.job import Job, Workload
-from simulator.memory import micro_batch_tokens
 from simulator.network import LinkConstants, link_constants
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
@@ -94,7 +94,7 @@ class Rank:
         )
         return forward_s, backward_s
 
-    def memory_bound_s(self, num_bytes: Floats, num_kernels: float) -> Floats:
+    def memory_bound_s(self, num_bytes: Floats, num_kernels: Floats | float) -> Floats:
         """Operators that only move data."""
         return memory_bound_time_s(
             num_bytes=num_bytes,

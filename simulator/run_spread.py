@@ -27,7 +27,7 @@ from simulator.step import StepTable
 from simulator.stragglers import StragglerPrior
 from simulator.table import Floats
 
-UNIFORM_SECOND_MOMENT = 4.0 / 3.0
+_UNIFORM_SECOND_MOMENT = 4.0 / 3.0
 """E[l^2] / E[l]^2 of a loss that is uniform from 0 to twice its mean."""
 _NUM_STRATA = 400
 """Equally likely slow-downs over which the distribution is summed."""
@@ -94,7 +94,7 @@ def _failure_deviation_s(job: Job, run: RunTable) -> Floats:
         way_back_s = run.way_back_s / run.num_failures
         spread = math.exp(job.reliability.restart.log_deviation**2)
         second_moment = (
-            UNIFORM_SECOND_MOMENT * redone_s**2 + 2.0 * redone_s * way_back_s + spread * way_back_s**2
+            _UNIFORM_SECOND_MOMENT * redone_s**2 + 2.0 * redone_s * way_back_s + spread * way_back_s**2
         )
         variance = run.num_failures * second_moment
     return np.sqrt(np.where(np.isfinite(variance), variance, 0.0))

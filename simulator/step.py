@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.activations import ACTIVATION_BYTES, num_micro_batches
 from simulator.chunks import Chunks, ChunkWeights, chunk_weights
 from simulator.compute import memory_bound_time_s
 from simulator.layer_collectives import exposed_s
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
-from simulator.memory import ACTIVATION_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES, num_micro_batches
+from simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
 from simulator.network import point_to_point_s
 from simulator.pipeline import PipelineColumns, play_pipelines
 from simulator.rank import Rank

@@ -118,6 +118,7 @@ def compared(
         family="ampere",
         simulated_s=simulated_s,
         simulated_memory_bytes=memory_gib * GIB,
+        comparable_memory_bytes=memory_gib * GIB,
         capacity_bytes=80.0 * GIB,
     )
 

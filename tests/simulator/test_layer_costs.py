@@ -13,10 +13,10 @@ from simulator import catalog
 from simulator.compute import gemm_time_s
 from simulator.hardware import Precision
 from simulator.job import Offer, Workload
-from simulator.layer_collectives import CORE_SHARE, context_ring_s, expert_exchange_s, exposed_s
+from simulator.layer_collectives import CORE_SHARE, context_ring_s, exposed_s
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
 from simulator.model import MixtureOfExperts
-from simulator.network import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s
+from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.table import Floats
@@ -86,6 +86,15 @@ class TestCompute:
             for recompute in (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
         )
         assert none < selective < (none + full) / 2
+
+    def test_operator_wise_checkpointing_repeats_half_of_what_is_not_attention(self) -> None:
+        workload = training().model_copy(update={"selective_recompute": "every_other_product"})
+        none, selective, full = (
+            dense_layer(rank_of(plan_of(recompute=recompute), workload)).backward_compute_s[0]
+            for recompute in (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
+        )
+        attention = dense_layer(rank_of(plan_of(recompute=Recompute.SELECTIVE))).backward_compute_s[0] - none
+        assert selective - none == pytest.approx((full - none - attention) / 2)
 
     def test_eight_bit_products_are_faster_but_attention_is_not(self) -> None:
         sixteen, eight = (
@@ -195,24 +204,9 @@ class TestExperts:
         model = gpt(hidden_size=4096)
         dense = dense_layer(rank_of(plan_of(), training(model)))
         routed = expert_layer(rank_of(plan_of(), training(model.model_copy(update={"experts": single}))))
-        # The router is a product with one column, tokens are permuted there and back: 4 passes over h beside 30.
+        # The router is a product with one column, tokens are permuted there and back: 4 passes over h beside 30, and
+        # two dozen small kernels.
         assert 1.0 < (routed.forward_compute_s / dense.forward_compute_s)[0] < 1.15
-
-    def test_dispatch_and_combine_are_two_all_to_alls_of_the_routed_tokens(self) -> None:
-        rank = rank_of(plan_of(tensor=2, expert=8, data=4), training("mixtral-8x7b", sequence_length=4096))
-        # A tensor-parallel rank sends its half of the tokens to two experts each.
-        sent_bytes = 2.0 * 4096 / 2 * 2 * 4096
-        expected_s = 2 * all_to_all_s(
-            num_bytes=sent_bytes, group_size=8.0, members_per_domain=8.0, links=rank.links
-        )
-        assert expert_exchange_s(rank) == pytest.approx(expected_s)
-        layer = expert_layer(rank)
-        assert layer.forward_expert_comm_s == layer.backward_expert_comm_s == pytest.approx(expected_s)
-
-    def test_experts_across_nodes_cost_more(self) -> None:
-        workload = training("deepseek-v2", sequence_length=4096)
-        near, far = (expert_exchange_s(rank_of(plan_of(expert=e, data=32), workload))[0] for e in (8, 32))
-        assert far > 2 * near
 
     def test_routed_tokens_are_not_gathered_again_over_tensor_ranks(self) -> None:
         routed = rank_of(plan_of(tensor=8, data=8), training("mixtral-8x7b"))
@@ -223,10 +217,12 @@ class TestExperts:
         assert expert_layer(shared).forward_tensor_comm_s == dense_layer(shared).forward_tensor_comm_s
 
     def test_expert_parallelism_keeps_the_work_of_a_rank(self) -> None:
-        # Half of the experts with twice the tokens each: the same operations in fewer, larger products.
+        # An eighth of the experts with eight times the tokens each: the same operations in fewer, larger products.
+        # Copies that travel are sorted twice more: 4 k h values of 2 bytes each way, 0.2 ms at 2.7 TB/s.
         workload = training("mixtral-8x22b")
         alone, spread = (expert_layer(rank_of(plan_of(expert=e, data=8), workload)) for e in (1, 8))
-        assert 0.7 < (spread.forward_compute_s / alone.forward_compute_s)[0] <= 1.0
+        ratio = (spread.forward_compute_s / alone.forward_compute_s)[0]
+        assert 0.7 < ratio < 1.05
 
 
 @given(traffic=st.floats(0, 1e3), cover=st.floats(0, 1e3))

@@ -1,0 +1,51 @@
+"""What do the notes of a measured run say of its memory and of the traffic of its experts?
+
+People write such things in free text. Every function returns what the text says, or nothing where it says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+FUSED_LOGIT_BYTES = 2
+"""A fused loss works in place on 16-bit logits (Transformer Engine)."""
+_FUSED_LOSS = re.compile(r"fused (cross[- ]entropy|loss)", re.IGNORECASE)
+_TOKEN_DROP = re.compile("token-?drop", re.IGNORECASE)
+_MEMORY_KINDS = (("allocated", "allocated"), ("reserved", "reserved"), ("nvidia-smi|device memory", "device"))
+_DISPATCHERS = (("hybrid-?ep|deep-?ep|flex", "deduplicated"), ("all-?to-?all|dispatcher a2a", "all_to_all"))
+_EXPERT_OVERLAPS = (
+    (r"\b(ep|a2a) overlap off|no (ep|a2a) overlap", "off"),
+    (r"\b(ep|a2a)[ _]overlap", "on"),
+    ("hybrid-?ep", "off"),  # as Megatron-Bridge's recipes with it, which do not hide what it makes short
+)
+"""Meanings by the words that have them; the first that fits holds."""
+
+
+def logit_bytes(notes: str) -> int | None:
+    """Returns the bytes that the loss needs for each logit."""
+    return FUSED_LOGIT_BYTES if _FUSED_LOSS.search(notes) else None
+
+
+def capacity_factor(notes: str) -> float | None:
+    """Returns the capacity of experts where tokens are dropped: what balanced routing fills."""
+    return 1.0 if _TOKEN_DROP.search(notes) else None
+
+
+def memory_kind(notes: str) -> str:
+    """Returns what a published peak counts, a `simulator.memory.MemoryKind`."""
+    return _said(_MEMORY_KINDS, notes)
+
+
+def expert_dispatch(notes: str) -> str:
+    """Returns how tokens reach their experts, a `simulator.model.ExpertDispatch`."""
+    return _said(_DISPATCHERS, notes)
+
+
+def hides_expert_exchange(notes: str) -> bool | None:
+    """Returns whether the traffic of experts is hidden behind other micro-batches."""
+    found = _said(_EXPERT_OVERLAPS, notes)
+    return found == "on" if found else None
+
+
+def _said(words: tuple[tuple[str, str], ...], text: str) -> str:
+    return next((meaning for word, meaning in words if re.search(word, text, re.IGNORECASE)), "")

@@ -1,0 +1,136 @@
+"""What do notes and frameworks of measured runs say of their memory and of their experts?"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from planner.measured_rows import Unmodelled, read_measured
+from planner.measured_runs import Row, compare, memory_kind, reason_against
+from planner.validation import entries_of, memory_verdicts
+
+# Megatron-Bridge, verification card of Qwen3-30B-A3B: 16 H100, 20.1 s, 62.2 GiB.
+QWEN: Mapping[str, object] = {
+    "id": "q",
+    "model": "qwen3-30b-a3b",
+    "seq_len": 4096,
+    "gpu": "H100-80GB",
+    "n_gpus": 16,
+    "global_batch": 1024,
+    "micro_batch": 1,
+    "tp": 1,
+    "pp": 1,
+    "ep": 16,
+    "framework": "Megatron-Bridge",
+    "step_time_s": 20.1473,
+    "peak_mem_gib_per_gpu": 62.166,
+}
+
+
+def row_of(folder: Path, **changes: object) -> Row:
+    cells = {**QWEN, **changes}
+    path = folder / "measured.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(cells))
+        writer.writeheader()
+        writer.writerow(cells)
+    (row,) = read_measured(path)
+    assert not isinstance(row, Unmodelled), row
+    assert reason_against(row) == ""
+    return row
+
+
+class TestPeaks:
+    @pytest.mark.parametrize(
+        ("framework", "words", "kind"),
+        [
+            ("Megatron-LM @23e00ed0", {}, "allocated"),
+            ("Megatron-Bridge", {"metric_kind": "TFLOPs + peak memory"}, "allocated"),
+            ("Megatron-Bridge", {"notes": "peak reserved memory"}, "reserved"),
+            ("torchtitan", {}, "reserved"),
+            ("torchtitan", {"metric_kind": "peak allocated memory"}, "allocated"),
+            ("DeepSpeed", {}, "device"),
+            ("NeMo 25.02", {"notes": "memory by nvidia-smi"}, "device"),
+        ],
+    )
+    def test_they_count_what_the_row_says_or_what_the_framework_prints(
+        self, tmp_path: Path, framework: str, words: dict[str, object], kind: str
+    ) -> None:
+        assert memory_kind(row_of(tmp_path, framework=framework, **words)) == kind
+
+    def test_shipped_rows_are_judged_by_their_source(self, tmp_path: Path) -> None:
+        row = {**row_of(tmp_path), "memory_kind": ""}
+        assert memory_kind({**row, "group": "BLOOM layout sweep (Megatron-DeepSpeed 2022)"}) == "device"
+        assert memory_kind({**row, "group": "SimuMax runs (Megatron-LM 2025)"}) == "allocated"
+
+    def test_a_published_peak_is_compared_with_its_own_sum_and_the_device_with_all(
+        self, tmp_path: Path
+    ) -> None:
+        (live,) = compare([row_of(tmp_path)])
+        (device,) = compare([row_of(tmp_path, notes="by nvidia-smi")])
+        # SimuMax: reserved = allocated / 0.94; aiconfigurator: 3.9 GB beside it. The optimizer's copies of 16-bit
+        # gradients, 4 bytes of 1.8 billion routed weights and more, are not alive at the peak.
+        assert device.comparable_memory_bytes > live.comparable_memory_bytes / 0.94 + 3.9e9 + 4 * 1.8e9
+        assert live.simulated_memory_bytes == device.simulated_memory_bytes == device.comparable_memory_bytes
+
+    def test_the_measured_peak_of_a_mixture_of_experts_is_met_within_a_tenth(self, tmp_path: Path) -> None:
+        (found,) = compare([row_of(tmp_path)])
+        assert abs(found.memory_error_fraction) < 0.10
+
+    def test_a_run_that_ran_is_simulated_to_fit(self, tmp_path: Path) -> None:
+        verdicts = memory_verdicts(entries_of([row_of(tmp_path)]))
+        assert verdicts.num_ran_and_fit == 1
+
+    def test_a_fused_loss_keeps_16_bit_logits_only(self, tmp_path: Path) -> None:
+        assert row_of(tmp_path)["logit_bytes"] == "6"
+        assert row_of(tmp_path, notes="MBS 1; fused cross entropy")["logit_bytes"] == "2"
+
+
+def test_selective_checkpointing_means_operators_in_torchtitan_and_attention_elsewhere(
+    tmp_path: Path,
+) -> None:
+    found = {
+        framework: row_of(tmp_path, framework=framework, recompute="selective")["selective_recompute"]
+        for framework in ("torchtitan 0.1", "NeMo 25.02", "FSDP")
+    }
+    assert found == {"torchtitan 0.1": "every_other_product", "NeMo 25.02": "attention", "FSDP": "attention"}
+
+
+class TestExperts:
+    @pytest.mark.parametrize(
+        ("framework", "notes", "dispatch", "overlap"),
+        [
+            ("Megatron-Bridge", "HybridEP dispatcher; EP overlap off", "deduplicated", "false"),
+            ("Megatron-Bridge", "HybridEP dispatcher; EP overlap on", "deduplicated", "true"),
+            ("Megatron-Bridge", "MoE dispatcher hybridep (recipe)", "deduplicated", "false"),
+            ("Megatron-Bridge", "all-to-all dispatcher; no EP overlap", "all_to_all", "false"),
+            ("Megatron-Bridge", "moe_a2a_overlap", "deduplicated", "true"),
+            ("Megatron-Bridge", "", "deduplicated", "true"),
+            ("NeMo 25.02", "", "all_to_all", "false"),
+            ("torchtitan", "DeepEP", "deduplicated", "false"),
+        ],
+    )
+    def test_notes_say_how_tokens_travel_or_else_the_framework(
+        self, tmp_path: Path, framework: str, notes: str, dispatch: str, overlap: str
+    ) -> None:
+        row = row_of(tmp_path, framework=framework, notes=notes)
+        assert (row["expert_dispatch"], row["overlaps_expert_exchange"]) == (dispatch, overlap)
+
+    def test_traffic_inside_a_node_is_not_taken_to_be_hidden(self, tmp_path: Path) -> None:
+        assert row_of(tmp_path, ep=8)["overlaps_expert_exchange"] == "false"
+
+    def test_what_is_not_said_is_named_as_assumed(self, tmp_path: Path) -> None:
+        assert {"expert_dispatch", "expert_overlap"} <= set(row_of(tmp_path)["assumed"].split())
+        said = row_of(tmp_path, notes="HybridEP dispatcher; EP overlap on")["assumed"].split()
+        assert not {"expert_dispatch", "expert_overlap"} & set(said)
+
+    def test_dropped_tokens_leave_every_rank_the_mean(self, tmp_path: Path) -> None:
+        assert row_of(tmp_path, notes="variant: tokendrop")["expert_capacity_factor"] == "1.0"
+        assert row_of(tmp_path)["expert_capacity_factor"] == ""
+
+    def test_a_dense_model_says_nothing_of_experts(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, model="llama-3.1-8b", ep=1)
+        assert "expert_dispatch" not in row

@@ -1,0 +1,143 @@
+"""Do layers keep what the papers' formulas say, in every number format, with latents, experts and imbalance?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.activations import Activations, stage_activations
+from simulator.chunks import split_layers
+from simulator.hardware import Precision
+from simulator.job import Workload
+from simulator.plan import Plan, Recompute
+from tests.simulator.builders import gpt, plan_of, table_of, training
+
+
+def activations_of(workload: Workload, plan: Plan) -> Activations:
+    """Activations of the first stage."""
+    table = table_of(plan)
+    chunks, first = split_layers(workload.model, table), np.array([0])
+    return stage_activations(
+        workload,
+        table,
+        stage=first,
+        dense_layers=chunks.on_stage(chunks.num_dense_layers, first),
+        expert_layers=chunks.on_stage(chunks.num_expert_layers, first),
+    )
+
+
+# One stage and one micro-batch, so that every layer is held once.
+LAYERS, S, B, H, A = 24, 2048, 2, 2048, 16
+UNFUSED = training(gpt(), sequence_length=S, global_batch_size=B).model_copy(update={"attention": "unfused"})
+PLAIN = UNFUSED.model_copy(update={"has_sequence_parallel": False})
+SBH, SCORES = S * B * H, 5 * A * S / H
+
+
+class TestActivations:
+    """Korthikanti et al., arXiv 2205.05198, table 2, less the dropout masks of 2 s b h outside of attention."""
+
+    @pytest.mark.parametrize("t", [1, 2, 4, 8])
+    def test_tensor_and_sequence_parallelism_split_all_of_a_layer(self, t: int) -> None:
+        found = activations_of(UNFUSED, plan_of(tensor=t, micro_batch=B))
+        assert found.kept_bytes == pytest.approx(LAYERS * SBH / t * (34 - 2 + SCORES), rel=1e-12)
+
+    @pytest.mark.parametrize("t", [1, 2, 4, 8])
+    def test_tensor_parallelism_alone_leaves_norms_and_residuals_whole(self, t: int) -> None:
+        found = activations_of(PLAIN, plan_of(tensor=t, micro_batch=B))
+        assert found.kept_bytes == pytest.approx(LAYERS * SBH * (10 - 2 + 24 / t + SCORES / t), rel=1e-12)
+
+    def test_selective_recomputation_keeps_no_scores(self) -> None:
+        found = activations_of(UNFUSED, plan_of(tensor=4, micro_batch=B, recompute=Recompute.SELECTIVE))
+        assert found.kept_bytes == pytest.approx(SBH / 4 * LAYERS * 32, rel=1e-12)
+        # The layer at work computes its scores again; 16-bit gradients of them before and after the softmax, of the
+        # residual stream and of the 4 h wide tensor.
+        assert found.at_work_bytes == pytest.approx(SBH / 4 * (SCORES + 4 / 5 * SCORES + 2 + 8), rel=1e-12)
+
+    def test_full_recomputation_keeps_layer_inputs(self) -> None:
+        found = activations_of(PLAIN, plan_of(tensor=4, micro_batch=B, recompute=Recompute.FULL))
+        assert found.kept_bytes == pytest.approx(SBH * 2 * LAYERS, rel=1e-12)
+        again = 8 + 24 / 4 + SCORES / 4
+        gradients = 4 / 5 * SCORES / 4 + 2 + 8 / 4
+        assert found.at_work_bytes == pytest.approx(SBH * (again + gradients), rel=1e-12)
+
+    def test_fused_attention_keeps_no_scores(self) -> None:
+        fused = UNFUSED.model_copy(update={"attention": "flash"})
+        found = activations_of(fused, plan_of(micro_batch=B))
+        assert found.kept_bytes == pytest.approx(LAYERS * SBH * 32, rel=1e-12)
+
+    def test_a_gated_block_with_grouped_heads_keeps_three_wide_tensors_and_few_keys(self) -> None:
+        # Llama 3.1 8B: 4 h of inputs, h of queries, 2 h/4 of keys and values, h before the output, 3 f; 2 bytes each.
+        workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=1)
+        width = 4 * 4096 + 4096 + 2 * 1024 + 4096 + 3 * 14336
+        assert activations_of(workload, plan_of()).kept_bytes == pytest.approx(32 * 4096 * 2 * width)
+
+    def test_more_ranks_than_key_value_heads_hold_copies_of_them(self) -> None:
+        workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=1)
+        eight, sixteen = (
+            activations_of(workload, plan_of(tensor=t)).kept_bytes[0] * t / (32 * 4096 * 2) for t in (8, 16)
+        )
+        assert sixteen - eight == pytest.approx(2 * 1024)  # 16 instead of 8 heads of keys and values
+
+    def test_context_parallelism_splits_everything_by_sequence(self) -> None:
+        workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=1)
+        one, four = (activations_of(workload, plan_of(context=c)) for c in (1, 4))
+        assert four.kept_bytes == pytest.approx(one.kept_bytes / 4)
+        assert four.at_work_bytes == pytest.approx(one.at_work_bytes / 4)
+
+    def test_each_token_is_kept_once_for_each_of_its_experts(self) -> None:
+        workload = training("mixtral-8x7b", sequence_length=4096, global_batch_size=1)
+        dense = activations_of(
+            workload.model_copy(update={"model": workload.model.model_copy(update={"experts": None})}),
+            plan_of(),
+        )
+        routed = activations_of(workload, plan_of())
+        # Top 2: a second feed-forward block of 3 f, and for both experts a copy of h that they work on.
+        extra = 3 * 14336 + 2 * 4096
+        assert (routed.kept_bytes - dense.kept_bytes)[0] == pytest.approx(32 * 4096 * 2 * extra)
+
+    def test_an_imbalance_fills_the_most_loaded_rank_up_to_its_capacity(self) -> None:
+        workload = training("mixtral-8x7b", sequence_length=4096, global_batch_size=1)
+
+        def kept(**changes: float) -> float:
+            return float(activations_of(workload.model_copy(update=changes), plan_of()).kept_bytes[0])
+
+        copies = 32 * 4096 * 2 * 2 * (3 * 14336 + 4096)
+        assert kept(expert_imbalance=1.5) - kept() == pytest.approx(copies / 2)
+        assert kept(expert_imbalance=1.5, expert_capacity_factor=1.25) - kept() == pytest.approx(copies / 4)
+        assert kept(expert_capacity_factor=1.25) == kept()
+
+    def test_latent_attention_keeps_its_latents_before_and_after_their_norms(self) -> None:
+        workload = training("deepseek-v3", sequence_length=4096, global_batch_size=1)
+        full = workload.model.model_copy(update={"experts": None, "num_layers": 1})
+        kept = activations_of(workload.model_copy(update={"model": full}), plan_of()).kept_bytes[0]
+        # DeepSeek-V3: 128 heads of 192 for queries and keys, of 128 for values and the output; ranks 1536 and 512.
+        width = 4 * 7168 + 2 * (1536 + 512) + 128 * (2 * 192 + 2 * 128) + 3 * 18432
+        assert kept == pytest.approx(4096 * 2 * width)
+
+    def test_inputs_of_8_bit_products_are_kept_in_8_bits(self) -> None:
+        workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=1)
+        eight = activations_of(workload, plan_of(precision=Precision.FP8)).kept_bytes[0]
+        # 16 bits: both inputs of norms, queries, keys, values, the output (for attention) and both inputs of the
+        # activation; 8 bits: what enters the four products.
+        wide = 2 * 4096 + 4096 + 2 * 1024 + 4096 + 2 * 14336
+        assert eight == pytest.approx(32 * 4096 * (2 * wide + 4096 + 4096 + 4096 + 14336))
+
+    def test_operator_wise_checkpointing_keeps_the_output_of_every_other_product(self) -> None:
+        workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=8)
+        operator_wise = workload.model_copy(update={"selective_recompute": "every_other_product"})
+        found = activations_of(operator_wise, plan_of(recompute=Recompute.SELECTIVE))
+        # torchtitan, policy of selective checkpointing: the input of the layer; products 1, 3, 5 and 7 (queries, values,
+        # gate, output of the block); the output of attention.
+        width = 4096 + 4096 + 1024 + 14336 + 4096 + 4096
+        assert found.kept_bytes == pytest.approx(32 * 8192 * 2 * width)
+        full = activations_of(workload, plan_of(recompute=Recompute.FULL))
+        assert found.at_work_bytes == full.at_work_bytes
+
+    def test_stages_that_keep_what_they_sent_hold_one_tensor_more_for_each_micro_batch(self) -> None:
+        workload = training(gpt(), sequence_length=S, global_batch_size=16)
+        keeping = workload.model_copy(update={"keeps_stage_outputs": True})
+        plan = plan_of(pipeline=4, data=2)
+        more = activations_of(keeping, plan).kept_bytes - activations_of(workload, plan).kept_bytes
+        assert more == pytest.approx(4 * 2 * S * H)  # four micro-batches of 16-bit s h
+        alone = plan_of(data=2)
+        assert activations_of(keeping, alone).kept_bytes == activations_of(workload, alone).kept_bytes
