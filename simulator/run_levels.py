@@ -14,8 +14,10 @@ Inner, with live replicas: with g the share of work in the up-time of a run with
 g (1 - exp(-a lag/g))/a of work, and the pause after it is cut short by the next interruption. Announced interruptions keep all
 work: per up-time the gain is the whole work in their share, else what was committed.
 
-Exact where a run has one level and no replica; else within 0.5 % of the event loop's mean wall time for random
-runs of at least ten cycles of the durable level (`tests/simulator/test_run_levels.py` has the measurement).
+Exact where a run has one level, no replica and nothing planned. Else measured against the event loop's mean wall
+time over 35 random runs each, with stalls up to a tenth and a durable cycle up to seven tenths of the mean
+up-time: 0.02 % on average for planned interruptions, 0.05 % for two levels (at most 0.7 %), 0.1 % for replicas (at
+most 0.7 %). Further off where the way back is as long as writing to the durable level, which goes on meanwhile.
 """
 
 from __future__ import annotations

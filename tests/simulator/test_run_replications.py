@@ -136,7 +136,7 @@ class TestReplications:
         )
         if num_ends >= 2000:
             return
-        mtbf_s = float(row["mtbf_s"])
+        mtbf_s = np.asarray(row["mtbf_s"]).item()
         ends = interruptions(row, seed, num_ends + 1)
         for name, value in play_kinds_slowly(row, ends).items():
             # Sums in another order; the accounts are of the size of the mean up-time.
