@@ -24,6 +24,7 @@ STEP_PARTS = (
 RUN_PARTS = (
     "productive_s",
     "straggler_s",
+    "evaluation_s",
     "checkpoint_stall_s",
     "checkpoint_tax_s",
     "backpressure_wait_s",

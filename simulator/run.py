@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import pdtrc, pdtrik
 
 from simulator.checkpoint import CheckpointTable
+from simulator.evaluation import evaluation_time_s
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, PlanTable
@@ -43,6 +44,8 @@ class RunTable(Table):
     """Steps that count, at the speed without stragglers."""
     straggler_s: Floats
     """What stragglers add to the steps that count."""
+    evaluation_s: Floats
+    """Evaluations of the model, stragglers included."""
     checkpoint_stall_s: Floats
     """Training stopped for saves."""
     checkpoint_tax_s: Floats
@@ -74,11 +77,14 @@ class RunTable(Table):
 def expected_run(job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable) -> RunTable:
     """Returns the expected run of each design."""
     work_s = job.workload.num_steps * steps.step_time_s
-    columns = _run_columns(job, plans, steps, checkpoints, work_s * job.reliability.straggler_slowdown)
+    slowdown = job.reliability.straggler_slowdown
+    evaluation_s = evaluation_time_s(job, steps) * slowdown
+    columns = _run_columns(job, plans, steps, checkpoints, work_s * slowdown + evaluation_s)
     ledger = expected_ledger(**columns)
     parts = {
         "productive_s": work_s,
-        "straggler_s": ledger.productive_s - work_s,
+        "straggler_s": ledger.productive_s - evaluation_s - work_s,
+        "evaluation_s": evaluation_s,
         "checkpoint_stall_s": ledger.checkpoint_stall_s,
         "checkpoint_tax_s": ledger.checkpoint_tax_s,
         "backpressure_wait_s": ledger.backpressure_wait_s,
@@ -112,7 +118,7 @@ def replicate_runs(
     The straggler slow-down of a replication is drawn from the fleet's distribution instead of its mean.
     """
     slowdowns = _straggler_slowdowns(job, num_replications, seed)
-    work_s = (job.workload.num_steps * steps.step_time_s)[:, None] * slowdowns
+    work_s = (job.workload.num_steps * steps.step_time_s + evaluation_time_s(job, steps))[:, None] * slowdowns
     columns = _run_columns(job, plans, steps, checkpoints, work_s)
     return simulate_runs(**columns, num_replications=num_replications, seed=seed)
 
@@ -180,9 +186,26 @@ def least_slowdown(job: Job) -> float:
 
 
 def mean_time_between_failures_s(job: Job, plans: PlanTable) -> Floats:
-    """Returns the mean up-time of the job, `(n,)`: M = 1000 days / (nodes x failures per 1000 node-days)."""
-    nodes_of_eight = plans.num_gpus / GPUS_PER_COUNTED_NODE
-    return 1000.0 * DAY / (nodes_of_eight * job.reliability.failures_per_1000_node_days)
+    """Returns the mean up-time of the job, `(n,)`: M = 1000 days / (nodes x failures per 1000 node-days).
+
+    Nodes that a landlord takes back count as failures.
+    """
+    failures, reclaims = _events_per_1000_days(job, plans)
+    return 1000.0 * DAY / (failures + reclaims)
+
+
+def _events_per_1000_days(job: Job, plans: PlanTable) -> tuple[Floats, Floats]:
+    """Failures of the job, and nodes that the landlord takes back, `(n,)` each."""
+    failures = plans.num_gpus / GPUS_PER_COUNTED_NODE * job.reliability.failures_per_1000_node_days
+    offers = OfferTable.from_job(job).take(plans.offer)
+    return failures, plans.num_gpus / offers.gpus_per_node * offers.interruptions_per_1000_node_days
+
+
+def node_fault_fraction(job: Job, plans: PlanTable) -> Floats:
+    """Returns the share of the failures that put a node out of service, `(n,)`; process faults do not."""
+    failures, reclaims = _events_per_1000_days(job, plans)
+    node_failures = failures * (1.0 - job.reliability.process_fault_fraction)
+    return (node_failures + reclaims) / (failures + reclaims)
 
 
 def spare_shortage_probability(job: Job, plans: PlanTable, run_s: Floats | float) -> Floats:
@@ -228,7 +251,7 @@ def _nodes_in_repair(job: Job, plans: PlanTable, run_s: Floats | float) -> Float
 def _node_failures_within(job: Job, plans: PlanTable, time_s: Floats) -> Floats:
     """Mean number of failures in a time that put a node out of service, `(n,)`; process faults do not."""
     num_failures = time_s / mean_time_between_failures_s(job, plans)
-    return num_failures * (1.0 - job.reliability.process_fault_fraction)
+    return num_failures * node_fault_fraction(job, plans)
 
 
 def _restart_s(job: Job, plans: PlanTable, run_s: Floats) -> Floats:
@@ -236,11 +259,10 @@ def _restart_s(job: Job, plans: PlanTable, run_s: Floats) -> Floats:
     restart = job.reliability.restart
     shortage = spare_shortage_probability(job, plans, run_s)
     replace_s = shortage * restart.replace_from_queue_s + (1.0 - shortage) * restart.replace_from_spare_s
-    node_fault_fraction = 1.0 - job.reliability.process_fault_fraction
     return (
         restart.detect_s
         + restart.diagnose_s
-        + node_fault_fraction * replace_s
+        + node_fault_fraction(job, plans) * replace_s
         + restart.initialize_s
         + restart.warm_up_s
     )

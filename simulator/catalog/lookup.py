@@ -52,6 +52,7 @@ ACCELERATOR_FIELDS: Mapping[str, str] = {
     "idle_power": "idle_power_w",
     "scale_up_bandwidth": "scale_up_bytes_per_s",
     "embodied_carbon": "embodied_kgco2e",
+    "compute_power": "compute_power_fraction",
 }
 NODE_FIELDS: Mapping[str, str] = {
     "name": "name",
@@ -72,11 +73,15 @@ FABRIC_FIELDS: Mapping[str, str] = {
     "switch_power": "switch_power_w",
     "optic_power": "optic_power_w",
     "port_price": "port_usd",
+    "embodied_switch_carbon": "embodied_switch_kgco2e",
 }
 SITE_FIELDS: Mapping[str, str] = {
     "grid_carbon": "grid_kgco2e_per_kwh",
     "electricity_price": "electricity_usd_per_kwh",
     "power_usage_effectiveness": "power_usage_effectiveness",
+    "market_carbon": "market_kgco2e_per_kwh",
+    "water_onsite": "water_onsite_l_per_kwh",
+    "water_offsite": "water_offsite_l_per_kwh",
 }
 """Field of the domain type by quantity in the file; other quantities are shown, not used."""
 
