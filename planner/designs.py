@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from constraints.evaluation import Evaluation
+from objectives.scores import COST_PARTS, EMBODIED_PARTS
 from planner.recommendation import Design
 from simulator.job import Job
 from simulator.plan import CheckpointScheme
@@ -32,8 +33,7 @@ RUN_PARTS = (
     "restart_s",
     "initialization_s",
 )
-COST_PARTS = ("rent_usd", "capital_usd", "maintenance_usd", "facility_usd", "electricity_usd")
-CARBON_PARTS = ("operational_kgco2e", "embodied_kgco2e")
+CARBON_PARTS = ("operational_kgco2e", *EMBODIED_PARTS)
 
 
 def design_at(job: Job, evaluation: Evaluation, row: int, design_id: int) -> Design:

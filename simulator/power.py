@@ -108,7 +108,7 @@ class PowerTable(Table):
     power_swing_w: Floats
     """Largest change of the facility's power at once: from computing to standing still."""
     power_range_fraction: Floats
-    """The same as a share of what training draws at its peak."""
+    """The same as a share of the peak, for the IT power of the training nodes."""
 
 
 def phase_power(job: Job, plans: PlanTable, offers: OfferTable) -> PhasePower:
@@ -143,13 +143,13 @@ def power_levels(job: Job, plans: PlanTable, offers: OfferTable) -> PowerTable:
     it, power = _ItPower.of(job, plans, offers), phase_power(job, plans, offers)
     nodes_per_rack = np.maximum(1.0, offers.link_domain_size / offers.gpus_per_node)
     limited = it.held(np.minimum(offers.compute_power_fraction, 1.0))
-    swing_w = power.compute_w - power.stalled_w
+    computing_w, standing_w = (it.training_w(share) for share in (limited, it.held(PHASE_FRACTIONS.stalled)))
     return PowerTable(
         peak_power_w=it.peak_w * offers.peak_power_usage_effectiveness,
         hall_power_w=it.peak_w,
         rack_power_w=nodes_per_rack * it.node_w(limited),
-        power_swing_w=swing_w,
-        power_range_fraction=swing_w / power.compute_w,
+        power_swing_w=power.compute_w - power.stalled_w,
+        power_range_fraction=(computing_w - standing_w) / computing_w,
     )
 
 

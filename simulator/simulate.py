@@ -71,7 +71,7 @@ class SummaryTable(Table):
     power_swing_w: Floats
     """Largest change of the facility's power at once."""
     power_range_fraction: Floats
-    """The same as a share of what training draws at its peak."""
+    """The same as a share of the peak, for the IT power of the training nodes."""
     mean_power_w: Floats
     """Energy over wall time; NaN for a run that never ends."""
 

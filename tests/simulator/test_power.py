@@ -169,7 +169,7 @@ class TestLevels:
         offers = OfferTable.from_job(job_of()).take(table.offer)
         levels, power = power_levels(job_of(), table, offers), phase_power(job_of(), table, offers)
         assert levels.power_swing_w == power.compute_w - power.stalled_w
-        assert levels.power_range_fraction == levels.power_swing_w / power.compute_w
+        assert levels.power_range_fraction == pytest.approx(levels.power_swing_w / power.compute_w)
 
     def test_filler_work_halves_the_swing_and_leaves_the_peak(self) -> None:
         filled = job_of().model_copy(update={"operation": Operation(power_floor_fraction=0.6)})
