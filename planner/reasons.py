@@ -137,6 +137,16 @@ RULES = {
 }
 
 
+def scope_text(job: Job) -> str:
+    """Returns what figures of carbon count and what they leave out, in one sentence."""
+    scope = job.carbon_scope
+    sites = {job.site_of(offer) for offer in job.offers}
+    hourly = "by the hour" if any(site.grid_profile for site in sites) else "by the mean of a year"
+    out = f"; without {', '.join(scope.left_out)}" if scope.left_out else ""
+    made = f"making of {', '.join(scope.counted)}" if scope.counted else "nothing of the making"
+    return f"location-based grid {hourly}; {made}{out}"
+
+
 def rule_text(job: Job, name: str) -> str:
     """Returns a constraint in words, with the job's limit."""
     limit = getattr(job.limits, name, None)
