@@ -12,7 +12,6 @@ from __future__ import annotations
 import numpy as np
 
 from objectives.usage import Usage, mean_over_runs, num_held_gpus, of_sites, product
-from simulator.hardware import Site
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
@@ -55,11 +54,7 @@ def operational_kgco2e(job: Job, plans: PlanTable, usage: Usage, *, is_bound: bo
 
 def market_kgco2e(job: Job, plans: PlanTable, usage: Usage) -> Floats:
     """Returns the market-based emissions of the energy, `(n,)`; NaN where the site does not say what it buys."""
-
-    def factor(site: Site) -> float:
-        return np.nan if site.market_kgco2e_per_kwh is None else site.market_kgco2e_per_kwh
-
-    per_kwh = of_sites(job, plans, factor)
+    per_kwh = of_sites(job, plans, lambda site: _or_nan(site.market_kgco2e_per_kwh))
     return np.where(
         np.isnan(per_kwh), np.nan, product(np.nan_to_num(per_kwh) / JOULES_PER_KWH, usage.energy_j)
     )
@@ -103,7 +98,10 @@ def replacement_kgco2e(job: Job, plans: PlanTable, run: RunTable) -> Floats:
 
 
 def water_l(job: Job, plans: PlanTable, usage: Usage) -> Floats:
-    """Returns the water that cooling and power stations evaporate, `(n,)`: by IT energy and by facility energy."""
+    """Returns the water that cooling and power stations evaporate, `(n,)`: by IT energy and by facility energy.
+
+    Where only one of them is known it stands alone; NaN where neither is.
+    """
     offers = OfferTable.from_job(job).take(plans.offer)
     overhead = offers.power_usage_effectiveness - 1.0
     it_peak_w = usage.peak_power_w / offers.peak_power_usage_effectiveness
@@ -111,6 +109,12 @@ def water_l(job: Job, plans: PlanTable, usage: Usage) -> Floats:
     varying = 1.0 + overhead * (1.0 - offers.cooling_fixed_fraction)
     is_finite = np.isfinite(usage.energy_j)
     it_j = np.where(is_finite, (usage.energy_j - np.where(is_finite, fixed_j, 0.0)) / varying, np.inf)
-    onsite = of_sites(job, plans, lambda site: site.water_onsite_l_per_kwh)
-    offsite = of_sites(job, plans, lambda site: site.water_offsite_l_per_kwh)
-    return product(onsite / JOULES_PER_KWH, it_j) + product(offsite / JOULES_PER_KWH, usage.energy_j)
+    onsite = of_sites(job, plans, lambda site: _or_nan(site.water_onsite_l_per_kwh))
+    offsite = of_sites(job, plans, lambda site: _or_nan(site.water_offsite_l_per_kwh))
+    litres = product(np.nan_to_num(onsite) / JOULES_PER_KWH, it_j)
+    litres += product(np.nan_to_num(offsite) / JOULES_PER_KWH, usage.energy_j)
+    return np.where(np.isnan(onsite) & np.isnan(offsite), np.nan, litres)
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value

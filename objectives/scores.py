@@ -109,7 +109,7 @@ class ScoreTable(Table):
     embodied_replacements_kgco2e: Floats
     """Accelerators that failures of the run destroy."""
     water_l: Floats
-    """Water that cooling and power stations evaporate."""
+    """Water that cooling and power stations evaporate, as far as it is known; NaN where it is not."""
 
     def objective(self, objective: Objective) -> Floats:
         """Returns the column of one objective, `(n,)`."""

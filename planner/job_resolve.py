@@ -10,7 +10,7 @@ from pathlib import Path
 
 from planner.job_offers import resolved_offer
 from planner.job_schema import Location
-from planner.job_sites import resolved_site
+from planner.job_sites import resolved_site, resolved_what_if
 from planner.plain import plain_copy
 from planner.problems import Findings, nearest
 from planner.short_forms import Fields, entry, found, lengthen, without_nulls
@@ -47,6 +47,8 @@ def resolve(document: Fields, *, name: str, folder: Path, findings: Findings) ->
         ]
     if "site" in job:
         job["site"] = resolved_site(job, (), folder, findings)
+    if isinstance(what_if := job.get("what_if"), dict):
+        job["what_if"] = resolved_what_if(what_if, folder, findings)
     job["reliability"] = _reliability(job, findings)
     return job
 

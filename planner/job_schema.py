@@ -9,6 +9,7 @@ from typing import get_args
 from simulator.hardware import Accelerator, Site
 from simulator.job import Job, Offer, Workload
 from simulator.model import ModelShape
+from simulator.options import WhatIf
 from simulator.record import Record
 from simulator.reliability import RELIABILITY_PRESETS, Reliability
 
@@ -52,6 +53,15 @@ FORMS = (
         default="each offer's own",
         meaning="Network of all offers that name none.",
     ),
+    Form(
+        model=Job,
+        field="catalog",
+        written="path of a CSV file, or list of paths, relative to the job file",
+        default="not set",
+        meaning="Own price list or region file, whose figures replace those of the catalogue "
+        "(`docs/cost-energy-carbon.md`).",
+    ),
+    Form(model=WhatIf, field="sites", written="list of regions of the catalogue, or of fields of Site"),
     Form(
         model=Workload,
         field="model",

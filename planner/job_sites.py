@@ -40,6 +40,19 @@ def resolved_site(owner: Fields, location: Location, folder: Path, findings: Fin
     return _with_region(site, here, findings)
 
 
+def resolved_what_if(given: Fields, folder: Path, findings: Findings) -> Fields:
+    """Returns what a job asks to be compared with, its sites written out."""
+    sites = given.get("sites")
+    if not isinstance(sites, list):
+        return given
+    places = [("what_if", "sites", index) for index in range(len(sites))]
+    written = [
+        resolved_site({"site": site}, place, folder, findings)
+        for place, site in zip(places, sites, strict=True)
+    ]
+    return {**given, "sites": written}
+
+
 def _with_region(given: Fields, location: Location, findings: Findings) -> Fields:
     """Returns a site whose missing figures are those of its region; an own region must have all that are required."""
     region = given.get("region")

@@ -14,8 +14,7 @@ from objectives.pausing import best_start, paused_runs
 from objectives.scores import Usage, total
 from planner import human
 from planner.comparisons import WhatIfCase
-from simulator import catalog
-from simulator.errors import CatalogError
+from simulator.hardware import Site
 from simulator.hourly import HourlyProfile
 from simulator.job import Job, Limits
 from simulator.options import Pause, WhatIf
@@ -39,7 +38,7 @@ def what_if_cases(job: Job, chosen: Evaluation, best: Best) -> tuple[WhatIfCase,
         *(_paused(job, chosen, pause) for pause in asked.pauses),
         *_later_starts(job, chosen),
         *(_capped(job, chosen, cap) for cap in asked.power_caps),
-        *(_elsewhere(job, chosen, region) for region in asked.regions),
+        *(_elsewhere(job, chosen, site) for site in asked.sites),
         *(_refreshed(job, chosen, name, best) for name in [asked.refresh_from] if name),
     ]
     return tuple(cases)
@@ -116,15 +115,10 @@ def _capped(job: Job, chosen: Evaluation, cap: float) -> WhatIfCase:
     return _case(f"power cap {human.percent(cap)}", evaluate(job, plans))
 
 
-def _elsewhere(job: Job, chosen: Evaluation, region: str) -> WhatIfCase:
-    name = f"in {region}"
-    try:
-        site = catalog.site(region)
-    except CatalogError as error:
-        return WhatIfCase(case=name, note=error.problems[0].rule)
+def _elsewhere(job: Job, chosen: Evaluation, site: Site) -> WhatIfCase:
     offers = tuple(offer.model_copy(update={"site": None}) for offer in job.offers)
     moved = job.model_copy(update={"site": site, "offers": offers})
-    return _case(name, evaluate(moved, chosen.plans))
+    return _case(f"in {site.region}", evaluate(moved, chosen.plans))
 
 
 def _refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCase:

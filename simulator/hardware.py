@@ -203,7 +203,7 @@ class Site(Record):
     """Price of electricity by the hour, USD/kWh, which replaces the flat one; left out: flat."""
     demand_usd_per_w_month: float = Field(default=0.0, ge=0, le=1)
     """Demand charge: monthly price of a watt of peak facility power; paid by owners only."""
-    water_onsite_l_per_kwh: float = Field(default=0.0, ge=0, le=100)
-    """Water that cooling evaporates, litres per kWh of IT energy (WUE); 0 where it is not known."""
-    water_offsite_l_per_kwh: float = Field(default=0.0, ge=0, le=100)
-    """Water that power stations evaporate, litres per kWh of facility energy; 0 where it is not known."""
+    water_onsite_l_per_kwh: float | None = Field(default=None, ge=0, le=100)
+    """Water that cooling evaporates, litres per kWh of IT energy (WUE); left out: not known."""
+    water_offsite_l_per_kwh: float | None = Field(default=None, ge=0, le=100)
+    """Water that power stations evaporate, litres per kWh of facility energy; left out: not known."""

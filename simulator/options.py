@@ -9,6 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
+from simulator.hardware import Site
 from simulator.record import Record
 
 
@@ -93,8 +94,8 @@ class WhatIf(Record):
     """How many hours the start may wait for a cleaner or cheaper time; left out: it does not wait."""
     power_caps: tuple[float, ...] = ()
     """Power limits of the accelerators, as shares of their TDP."""
-    regions: tuple[str, ...] = ()
-    """Regions of the catalogue in which the same design is placed."""
+    sites: tuple[Site, ...] = ()
+    """Sites at which the same design is placed."""
     refresh_from: str | None = None
     """Catalogue name of accelerators that are owned already: after how many months of work does replacing them by the
     recommended ones pay, in carbon and in money?"""
