@@ -31,6 +31,8 @@ NO_MODEL = {
     "simulator.huggingface": "how other files are read",
     "simulator.run_columns": "where infinity begins",
     "simulator.run_kernel": "codes and limits of the event loop",
+    "simulator.hourly": "length of a year and of a profile",
+    "simulator.catalog.own": "size of a file",
     "simulator.simulate": "size of a batch",
     "simulator.units": "units",
     "constraints.bounds": "rounding",
