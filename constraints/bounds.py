@@ -23,13 +23,16 @@ from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
-from simulator.power import peak_power, phase_power
+from simulator.power import phase_power, power_levels
 from simulator.run import first_start_s
 from simulator.run_stragglers import least_slowdown
 from simulator.simulate import LAYOUTS_PER_BLOCK, layout_memory
 from simulator.table import Booleans, Floats, Integers, Table
+from simulator.table import total as total_of
 from simulator.units import DAY
 
+EXACT_POWERS = ("hall_power_w", "rack_power_w", "power_swing_w", "power_range_fraction")
+"""Limits on power beside that of the facility; spares alone can add to the first."""
 MARGIN = 1e-9
 """Share by which bounds are lowered, so that rounding never turns a bound into a rejection."""
 
@@ -42,6 +45,10 @@ class BoundTable(Table):
     budget_usd: Floats
     deadline_days: Floats
     power_w: Floats
+    hall_power_w: Floats
+    rack_power_w: Floats
+    power_swing_w: Floats
+    power_range_fraction: Floats
     num_gpus: Floats
     carbon_kgco2e: Floats
 
@@ -60,15 +67,17 @@ def bound(job: Job, layouts: PlanTable) -> BoundTable:
 def _bound_block(job: Job, layouts: PlanTable) -> BoundTable:
     offers = OfferTable.from_job(job).take(layouts.offer)
     fewest = replace(layouts, num_spare_nodes=_fewest_spare_nodes(job, layouts))
-    usage = _least_usage(job, fewest, offers)
+    levels = power_levels(job, fewest, offers)
+    usage = _least_usage(job, fewest, offers, levels.peak_power_w)
     lowered = 1.0 - MARGIN
     return BoundTable(
         fits_memory=layout_memory(job, layouts).peak_bytes <= offers.memory_bytes,
-        budget_usd=total(cost_parts(job, fewest, usage)) * lowered,
+        budget_usd=total(cost_parts(job, fewest, usage, is_bound=True)) * lowered,
         deadline_days=usage.wall_s / DAY * lowered,
-        power_w=usage.peak_power_w * lowered,
+        power_w=levels.peak_power_w * lowered,
+        **{name: getattr(levels, name) * lowered for name in EXACT_POWERS},
         num_gpus=layouts.num_gpus.astype(np.float64),
-        carbon_kgco2e=total(carbon_parts(job, fewest, usage)) * lowered,
+        carbon_kgco2e=total(carbon_parts(job, fewest, usage, is_bound=True)) * lowered,
     )
 
 
@@ -89,15 +98,16 @@ def _fewest_spare_nodes(job: Job, layouts: PlanTable) -> Integers:
     )
 
 
-def _least_usage(job: Job, layouts: PlanTable, offers: OfferTable) -> Usage:
+def _least_usage(job: Job, layouts: PlanTable, offers: OfferTable, peak_power_w: Floats) -> Usage:
     """Time, energy and power of a run without saves and failures."""
     steps = bound_step(job, layouts)
     steps_s = job.workload.num_steps * steps.step_time_s * least_slowdown(job)
+    # Evaluations only add to it, and no bound of theirs is worth its time.
     wall_s = steps_s + first_start_s(job)
     return Usage(
         wall_s=wall_s,
         energy_j=_least_energy_j(job, layouts, offers, steps, wall_s),
-        peak_power_w=peak_power(job, layouts, offers),
+        peak_power_w=peak_power_w,
     )
 
 
@@ -106,9 +116,7 @@ def _least_energy_j(
 ) -> Floats:
     """Energy of computation and collectives at their own powers, and of the rest at the least power of any phase."""
     power = phase_power(job, layouts, offers)
-    phases = (power.compute_w, power.communication_w, power.optimizer_w, power.waiting_w, power.stalled_w)
-    least_w = np.min(phases, axis=0)
-    above_least_w = steps.compute_s * (power.compute_w - least_w) + steps.communication_s * (
-        power.communication_w - least_w
-    )
-    return np.asarray(job.workload.num_steps * above_least_w + wall_s * (least_w + power.spares_w))
+    busy_j = total_of(power.busy_energy_j(steps.compute_s, steps.communication_s))
+    least_j = (steps.compute_s + steps.communication_s) * power.least_w
+    above_least_j = job.workload.num_steps * (busy_j - least_j)
+    return np.asarray(above_least_j + wall_s * (power.least_w + power.spares_w))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from objectives.scores import ScoreTable, cost_of_time, total
+from objectives.scores import ScoreTable, Usage, cost_parts, total
 from simulator.job import Job, Limits
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
@@ -30,6 +30,10 @@ class ExcessTable(Table):
     budget_usd: Floats
     deadline_days: Floats
     power_w: Floats
+    hall_power_w: Floats
+    rack_power_w: Floats
+    power_swing_w: Floats
+    power_range_fraction: Floats
     num_gpus: Floats
     carbon_kgco2e: Floats
 
@@ -49,7 +53,17 @@ class ExcessTable(Table):
         return np.asarray(self.total == 0.0)
 
 
-LIMIT_NAMES = ("budget_usd", "deadline_days", "power_w", "num_gpus", "carbon_kgco2e")
+LIMIT_NAMES = (
+    "budget_usd",
+    "deadline_days",
+    "power_w",
+    "hall_power_w",
+    "rack_power_w",
+    "power_swing_w",
+    "power_range_fraction",
+    "num_gpus",
+    "carbon_kgco2e",
+)
 """Limits that a user sets, in the order in which reports name them; the rest of `ExcessTable` is physics."""
 
 
@@ -78,15 +92,26 @@ def limited_quantities(
 
     A limit that must be kept with a probability bounds the quantile of the time, or of the cost by its time.
     """
-    wall_s = scores.time_to_train_s
-    budget_wall_s = _wall_time_s(job, plans, outcomes, job.limits.budget_probability)
+    summary = outcomes.summary
     return {
-        "budget_usd": cost_of_time(scores.cost_usd, wall_s, budget_wall_s),
+        "budget_usd": _cost_usd(job, plans, scores, outcomes),
         "deadline_days": _wall_time_s(job, plans, outcomes, job.limits.deadline_probability) / DAY,
-        "power_w": outcomes.summary.peak_power_w,
+        "power_w": summary.peak_power_w,
+        "hall_power_w": summary.hall_power_w,
+        "rack_power_w": summary.rack_power_w,
+        "power_swing_w": summary.power_swing_w,
+        "power_range_fraction": summary.power_range_fraction,
         "num_gpus": plans.num_gpus.astype(np.float64),
         "carbon_kgco2e": scores.carbon_kgco2e,
     }
+
+
+def _cost_usd(job: Job, plans: PlanTable, scores: ScoreTable, outcomes: Outcomes) -> Floats:
+    """The expected cost, or that of a run as long as the wanted probability asks for; `(n,)`."""
+    if job.limits.budget_probability is None:
+        return scores.cost_usd
+    wall_s = _wall_time_s(job, plans, outcomes, job.limits.budget_probability)
+    return total(cost_parts(job, plans, Usage.of(outcomes).lasting(wall_s)))
 
 
 def _wall_time_s(job: Job, plans: PlanTable, outcomes: Outcomes, probability: float | None) -> Floats:

@@ -14,11 +14,13 @@ from pydantic import ValidationError
 
 from constraints.evaluation import Evaluation
 from objectives.pareto import compromise_row, distinct_rows
+from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.designs import designs_of
 from planner.infeasible import explain
+from planner.input_uncertainty import input_uncertainty_of
 from planner.output import FrontFormat, make_output_folder, write_answer, write_job
 from planner.problems import Findings
-from planner.reasons import cautions, rejections, why_chosen
+from planner.reasons import cautions, rejections, scope_text, why_chosen
 from planner.recommendation import (
     Infeasibility,
     MlflowRecord,
@@ -26,6 +28,7 @@ from planner.recommendation import (
     Status,
 )
 from planner.uncertainty import uncertainty_of
+from planner.what_if import what_if_cases
 from simulator.catalog import catalog_hash
 from simulator.job import Algorithm, Job
 from simulator.table import Integers
@@ -163,6 +166,7 @@ def _answer(
     uncertainty = (
         uncertainty_of(job, front, ids, row, seed) if front is not None and row is not None else None
     )
+    unsure, cases = _compared(job, front, ids, row, seed)
     days = designs[row].time_to_train_days if row is not None else 0.0
     return Recommendation(
         capplan_version=software_tags()["capplan_version"],
@@ -181,6 +185,9 @@ def _answer(
         num_feasible=result.archive.num_feasible,
         algorithm=_algorithm_text(job, result),
         infeasibility=infeasibility,
+        carbon_scope=scope_text(job),
+        input_uncertainty=unsure,
+        what_if=cases,
         mlflow=None,
         warnings=cautions(job, front, uncertainty, days),
     )
@@ -197,6 +204,30 @@ def _distinct_front(job: Job, archive: Archive) -> tuple[Evaluation | None, Inte
 def _chosen_row(job: Job, front: Evaluation) -> int:
     weights = np.array([job.preference.get(objective, 1.0) for objective in job.objectives])
     return compromise_row(front.objectives(job), weights)
+
+
+def _compared(
+    job: Job, front: Evaluation | None, ids: Integers, row: int | None, seed: int
+) -> tuple[InputUncertainty | None, tuple[WhatIfCase, ...]]:
+    """What the recommended design, a row of the front, is compared with."""
+    if front is None or row is None:
+        return None, ()
+    chosen = front.take(np.array([row]))
+    cases = what_if_cases(job, chosen, lambda other: _best_of(other, seed))
+    return input_uncertainty_of(job, front, ids, row, seed), cases
+
+
+def _best_of(job: Job, seed: int) -> Evaluation | None:
+    """The recommended design of another job, one row."""
+    archive = Archive(job)
+
+    def keep(evaluation: Evaluation, _: str) -> None:
+        archive.add(evaluation)
+
+    run_study(job, archive, keep, seed=seed)
+    if archive.front is None:
+        return None
+    return archive.front.take(np.array([_chosen_row(job, archive.front)]))
 
 
 def _algorithm_text(job: Job, result: StudyResult) -> str:

@@ -151,17 +151,26 @@ def recommend(
 @click.argument("kind", type=click.Choice(CATALOG_KINDS), required=False)
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def catalog(*, kind: str | None, name: str | None, as_json: bool) -> None:
+@click.option(
+    "--with",
+    "own",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Own price list or region file over the catalogue; may be repeated.",
+)
+def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """List the kinds, the entries of a KIND, or every figure of the entry NAME with its source."""
     _check_installation()
     from planner import catalog_view
-    from simulator.catalog import Kind
+    from simulator.catalog import Kind, overlaid, read_own_figures
 
     chosen = Kind(kind) if kind else None
-    if as_json:
-        _write(catalog_view.as_json(chosen, name))
-        return
-    _write(_rendered(lambda console: catalog_view.show(chosen, name, console)))
+    with overlaid(read_own_figures(own)):
+        if as_json:
+            _write(catalog_view.as_json(chosen, name))
+            return
+        _write(_rendered(lambda console: catalog_view.show(chosen, name, console)))
 
 
 for command in (cli_goodput.goodput, cli_simulate.simulate, cli_sweep.sweep, cli_validate.validate):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from planner import human
 from planner.recommendation import Design, Spread, Uncertainty
 from simulator.plan import CheckpointScheme, Plan
+from simulator.units import KILO
 
 SMALLEST_SHOWN_FRACTION = 0.0005
 """Smaller parts are summed up as `other`."""
@@ -78,8 +79,10 @@ def configuration(design: Design) -> Iterator[tuple[str, str]]:
         yield "power cap", f"{human.percent(plan.power_cap_fraction)} of the accelerators' limit"
 
 
-def figures(design: Design, uncertainty: Uncertainty | None) -> Iterator[tuple[str, str, str]]:
-    """Yields what the design comes to, as name, figure and how sure it is."""
+def figures(
+    design: Design, uncertainty: Uncertainty | None, scope: str = ""
+) -> Iterator[tuple[str, str, str]]:
+    """Yields what the design comes to, as name, figure and how sure it is; `scope` says what carbon counts."""
     time_note, cost_note = "", ""
     if uncertainty:
         time_note = _sureness(
@@ -92,13 +95,34 @@ def figures(design: Design, uncertainty: Uncertainty | None) -> Iterator[tuple[s
     yield "cost", human.dollars(design.cost_usd), cost_note
     yield "", "", prices
     yield "energy", human.energy(design.energy_kwh), f"peak power {human.power(design.peak_power_w)}"
-    yield "carbon", human.carbon(design.carbon_kgco2e), ""
+    yield "carbon", human.carbon(design.carbon_kgco2e), scope
+    yield from merits(design)
     yield "MFU", human.percent(design.mfu_fraction), f"step time {step}"
     yield (
         "goodput",
         human.percent(design.goodput_fraction),
         f"{human.digits(design.num_failures)} failures to expect",
     )
+
+
+def merits(design: Design) -> Iterator[tuple[str, str, str]]:
+    """Yields what a token and an exaFLOP come to, the market's view of carbon, water, and rent against purchase."""
+    found = design.metrics
+    price, energy, carbon = (
+        found.get(name) for name in ("usd_per_million_tokens", "kwh_per_million_tokens", "gco2e_per_exaflop")
+    )
+    if price is not None and energy is not None and carbon is not None:
+        per_exaflop = f"{human.digits(carbon)} g CO2e per exaFLOP"
+        yield "a million tokens", f"${human.digits(price)}", f"{human.digits(energy)} kWh; {per_exaflop}"
+    market, water = found.get("operational_market_kgco2e"), found.get("water_l")
+    if market is not None:
+        yield "", human.carbon(market), "of operation by what the operator buys (market-based)"
+    if water:
+        yield "water", f"{human.digits(water / KILO)} m3", ""
+    rent, own, months = (found.get(name) for name in ("rent_usd", "own_usd", "break_even_months"))
+    if rent is not None and own is not None:
+        pays = f"buying pays after {human.digits(months)} months of use" if months else "buying never pays"
+        yield "rent or own", f"{human.dollars(rent)} rented", f"{human.dollars(own)} owned; {pays}"
 
 
 def breakdowns(design: Design) -> Iterator[Breakdown]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from constraints.evaluation import Evaluation
+from objectives.metrics import metrics
+from objectives.scores import COST_PARTS, EMBODIED_PARTS
 from planner.recommendation import Design
 from simulator.job import Job
 from simulator.plan import CheckpointScheme
@@ -23,8 +25,7 @@ STEP_PARTS = (
     "pipeline_bubble_s",
     "optimizer_s",
 )
-COST_PARTS = ("rent_usd", "capital_usd", "maintenance_usd", "facility_usd", "electricity_usd")
-CARBON_PARTS = ("operational_kgco2e", "embodied_kgco2e")
+CARBON_PARTS = ("operational_kgco2e", *EMBODIED_PARTS)
 
 
 def design_at(job: Job, evaluation: Evaluation, row: int, design_id: int) -> Design:
@@ -66,12 +67,20 @@ def design_at(job: Job, evaluation: Evaluation, row: int, design_id: int) -> Des
             for name, value in _parts(outcomes.energy, outcomes.energy.names(), row).items()
         },
         carbon_parts_kgco2e=_parts(scores, CARBON_PARTS, row),
+        metrics=_metrics(job, evaluation.take(np.array([row]))),
+        power_w=_parts(summary, ("hall_power_w", "rack_power_w", "power_swing_w"), row),
     )
 
 
 def designs_of(job: Job, evaluation: Evaluation, ids: Integers) -> tuple[Design, ...]:
     """Returns every evaluated design of a table with all its figures."""
     return tuple(design_at(job, evaluation, row, int(ids[row])) for row in range(len(evaluation)))
+
+
+def _metrics(job: Job, part: Evaluation) -> dict[str, float | None]:
+    found = metrics(job, part.plans, part.outcomes, part.scores)
+    values = {name: float(getattr(found, name)[0]) for name in found.names()}
+    return {name: value if np.isfinite(value) else None for name, value in values.items()}
 
 
 def _at(column: np.ndarray, row: int) -> float:

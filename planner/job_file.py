@@ -18,9 +18,11 @@ from pydantic import ValidationError
 from planner.job_limits import contradictions
 from planner.job_overrides import with_overrides
 from planner.job_resolve import resolve
+from planner.own_catalog import own_figures
 from planner.plain import plain_copy
 from planner.problems import Findings, shown
 from planner.yaml_text import read_document
+from simulator.catalog import overlaid
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 
@@ -79,7 +81,10 @@ def parse_job(
     """
     findings = Findings()
     plain = plain_copy(with_overrides(document, overrides, findings), findings)
-    job = _validated(resolve(plain, name=name, folder=folder or Path(), findings=findings), findings, source)
+    own = own_figures(plain.pop("catalog", None), folder or Path(), findings)
+    with overlaid(own):
+        fields = resolve(plain, name=name, folder=folder or Path(), findings=findings)
+        job = _validated(fields, findings, source)
     if problems := contradictions(job):
         raise InputError(problems, source)
     return job

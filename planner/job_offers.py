@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from planner.job_schema import Location
+from planner.job_sites import resolved_site
 from planner.problems import Findings
 from planner.short_forms import Entry, Fields, entry, found, lengthen
 from simulator import catalog
+from simulator.errors import CatalogError
 from simulator.hardware import Accelerator
 from simulator.job import Estimate
 
@@ -15,11 +18,25 @@ _NO_PRICE = Estimate(low=0.0, mid=0.0, high=0.0)
 """Stands in for a price that was not found, so that the rest of the offer is still checked."""
 
 
-def resolved_offer(given: Fields, job_fabric: object, location: Location, findings: Findings) -> Fields:
-    """Returns the fields of an `Offer`: accelerator, node, fabric and price found, ranges written out."""
+RANGES = (
+    "num_gpus",
+    "rent_usd_per_gpu_hour",
+    "purchase_usd_per_node",
+    "other_rent_usd_per_gpu_hour",
+    "other_purchase_usd_per_node",
+)
+"""Fields that a single number may stand for."""
+
+
+def resolved_offer(
+    given: Fields, job_fabric: object, location: Location, folder: Path, findings: Findings
+) -> Fields:
+    """Returns the fields of an `Offer`: accelerator, node, fabric, site and price found, ranges written out."""
     offer = {**given}
-    for field in ("num_gpus", "rent_usd_per_gpu_hour", "purchase_usd_per_node"):
+    for field in RANGES:
         lengthen(offer, field, location, findings)
+    if "site" in offer:
+        offer["site"] = resolved_site(offer, location, folder, findings)
     accelerator = offer.get("accelerator")
     if accelerator is not None:
         offer["accelerator"] = entry(accelerator, catalog.accelerator, (*location, "accelerator"), findings)
@@ -77,8 +94,21 @@ def _priced(offer: Fields, name: str | None, location: Location, findings: Findi
         offer.get(field) is not None or findings.is_hidden((*location, field))
         for field in ("rent_usd_per_gpu_hour", "purchase_usd_per_node")
     )
-    if has_price or name is None or not _is_known(name):
+    if name is None or not _is_known(name):
         return offer
+    if has_price:
+        return _compared(offer, name)
     here = (*location, "rent_usd_per_gpu_hour")
     rent, source = found(catalog.rent, name, here, findings) or (_NO_PRICE, "")
     return {**offer, "rent_usd_per_gpu_hour": rent, "price_source": offer.get("price_source", source)}
+
+
+def _compared(offer: Fields, name: str) -> Fields:
+    """Returns a bought offer with the catalogue's rent to compare it with, where there is one."""
+    if offer.get("purchase_usd_per_node") is None or offer.get("other_rent_usd_per_gpu_hour") is not None:
+        return offer
+    try:
+        rent, _ = catalog.rent(name)
+    except CatalogError:
+        return offer
+    return {**offer, "other_rent_usd_per_gpu_hour": rent}

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from planner.job_offers import resolved_offer
 from planner.job_schema import Location
+from planner.job_sites import resolved_site, resolved_what_if
 from planner.plain import plain_copy
 from planner.problems import Findings, nearest
 from planner.short_forms import Fields, entry, found, lengthen, without_nulls
 from planner.yaml_text import read_document
 from simulator import catalog
 from simulator.errors import InputError
-from simulator.hardware import Site
 from simulator.huggingface import shape_from_config
 from simulator.reliability import RELIABILITY_PRESETS
 from simulator.stragglers import STRAGGLER_PRESETS
@@ -43,12 +43,13 @@ def resolve(document: Fields, *, name: str, folder: Path, findings: Findings) ->
     if isinstance(offers := job.get("offers"), list):
         located = [(("offers", index), offer) for index, offer in enumerate(offers)]
         job["offers"] = [
-            resolved_offer(offer, fabric, place, findings) if isinstance(offer, dict) else offer
+            resolved_offer(offer, fabric, place, folder, findings) if isinstance(offer, dict) else offer
             for place, offer in located
         ]
-    lengthen(job, "site", (), findings)
-    if isinstance(site := job.get("site"), dict):
-        job["site"] = _site(site, findings)
+    if "site" in job:
+        job["site"] = resolved_site(job, (), folder, findings)
+    if isinstance(what_if := job.get("what_if"), dict):
+        job["what_if"] = resolved_what_if(what_if, folder, findings)
     job["reliability"] = _reliability(job, findings)
     return job
 
@@ -123,20 +124,6 @@ def _number(value: object) -> float | None:
         return float(value) if isinstance(value, (int, float, str)) else None
     except ValueError:
         return None
-
-
-def _site(given: Fields, findings: Findings) -> Fields:
-    """Returns a site whose missing figures are those of its region; an own region must have all."""
-    region = given.get("region")
-    missing = [field for field in Site.model_fields if given.get(field) is None]
-    if not isinstance(region, str) or not missing:
-        return given
-    known = found(catalog.site, region, ("site", "region"), findings)
-    if known is None:
-        for field in missing:
-            findings.hide(("site", field))
-        return given
-    return {**given, **{field: getattr(known, field) for field in missing}}
 
 
 def _reliability(job: Fields, findings: Findings) -> object:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import get_args
 
-from simulator.hardware import Site
+from simulator.hardware import Accelerator, Site
 from simulator.job import Job, Offer, Workload
 from simulator.model import ModelShape
+from simulator.options import WhatIf
 from simulator.record import Record
 from simulator.reliability import RELIABILITY_PRESETS, Reliability
 from simulator.stragglers import STRAGGLER_PRESETS
@@ -54,6 +55,15 @@ FORMS = (
         default="each offer's own",
         meaning="Network of all offers that name none.",
     ),
+    Form(
+        model=Job,
+        field="catalog",
+        written="path of a CSV file, or list of paths, relative to the job file",
+        default="not set",
+        meaning="Own price list or region file, whose figures replace those of the catalogue "
+        "(`docs/cost-energy-carbon.md`).",
+    ),
+    Form(model=WhatIf, field="sites", written="list of regions of the catalogue, or of fields of Site"),
     Form(
         model=Workload,
         field="model",
@@ -101,6 +111,24 @@ FORMS = (
         written="fabric of the catalogue, or the fields of Fabric",
         default="the job's `fabric`, else the catalogue's usual one of the accelerator",
     ),
+    Form(
+        model=Offer,
+        field="other_rent_usd_per_gpu_hour",
+        written=_PRICE,
+        default="the catalogue's rent, where it has one",
+    ),
+    Form(
+        model=Offer,
+        field="other_purchase_usd_per_node",
+        written=_PRICE,
+        default="the node's price in the catalogue, where it has one",
+    ),
+    Form(
+        model=Offer,
+        field="site",
+        written="region of the catalogue, or the fields of Site",
+        default="the job's site",
+    ),
     Form(model=Offer, field="price_source", written="text", default="`user`, or the catalogue's sources"),
     Form(
         model=Reliability,
@@ -130,6 +158,25 @@ FORMS = (
         Form(model=Site, field=field, written="number", default="the region's")
         for field in ("grid_kgco2e_per_kwh", "electricity_usd_per_kwh", "power_usage_effectiveness")
     ),
+    *(
+        Form(model=Site, field=field, written="number", default="the region's, where it is known")
+        for field in ("market_kgco2e_per_kwh", "water_onsite_l_per_kwh", "water_offsite_l_per_kwh")
+    ),
+    *(
+        Form(
+            model=Site,
+            field=field,
+            written=f"path of a file with two columns, `timestamp, {unit}`; list of hourly values; or "
+            "{mean, daily_amplitude, yearly_amplitude}",
+        )
+        for field, unit in (("grid_profile", "g/kWh"), ("electricity_profile", "USD/kWh"))
+    ),
+    Form(
+        model=Accelerator,
+        field="embodied_kgco2e",
+        written="number",
+        default="counted from `dies`",
+    ),
 )
 """Every place where a file may say something else than the domain type, in reading order."""
 
@@ -137,6 +184,8 @@ LONG_FORMS: dict[str, tuple[str, ...]] = {
     "num_gpus": ("min", "max"),
     "rent_usd_per_gpu_hour": ("low", "mid", "high"),
     "purchase_usd_per_node": ("low", "mid", "high"),
+    "other_rent_usd_per_gpu_hour": ("low", "mid", "high"),
+    "other_purchase_usd_per_node": ("low", "mid", "high"),
     "site": ("region",),
     "reliability": ("preset",),
 }

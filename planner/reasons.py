@@ -108,6 +108,10 @@ def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
         "budget": (limits.budget_usd, front.scores.cost_usd),
         "deadline": (limits.deadline_days, front.scores.time_to_train_s / DAY),
         "power limit": (limits.power_w, front.outcomes.summary.peak_power_w),
+        "hall's power": (limits.hall_power_w, front.outcomes.summary.hall_power_w),
+        "rack's power": (limits.rack_power_w, front.outcomes.summary.rack_power_w),
+        "power swing": (limits.power_swing_w, front.outcomes.summary.power_swing_w),
+        "power range": (limits.power_range_fraction, front.outcomes.summary.power_range_fraction),
         "GPU limit": (limits.num_gpus, front.plans.num_gpus),
         "carbon limit": (limits.carbon_kgco2e, front.scores.carbon_kgco2e),
     }
@@ -124,9 +128,23 @@ RULES = {
     "budget_usd": "cost above budget_usd = {}",
     "deadline_days": "time to train above deadline_days = {}",
     "power_w": "peak power above power_w = {}",
+    "hall_power_w": "peak IT power above hall_power_w = {}",
+    "rack_power_w": "peak IT power of a rack above rack_power_w = {}",
+    "power_swing_w": "swing of the facility's power above power_swing_w = {}",
+    "power_range_fraction": "swing as a share of the peak above power_range_fraction = {}",
     "num_gpus": "more than num_gpus = {}",
     "carbon_kgco2e": "carbon above carbon_kgco2e = {}",
 }
+
+
+def scope_text(job: Job) -> str:
+    """Returns what figures of carbon count and what they leave out, in one sentence."""
+    scope = job.carbon_scope
+    sites = {job.site_of(offer) for offer in job.offers}
+    hourly = "by the hour" if any(site.grid_profile for site in sites) else "by the mean of a year"
+    out = f"; without {', '.join(scope.left_out)}" if scope.left_out else ""
+    made = f"making of {', '.join(scope.counted)}" if scope.counted else "nothing of the making"
+    return f"location-based grid {hourly}; {made}{out}"
 
 
 def rule_text(job: Job, name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from planner.comparisons import InputUncertainty, WhatIfCase
 from simulator.plan import Plan
 from simulator.record import Record
 
@@ -85,7 +86,11 @@ class Design(Record):
     energy_parts_kwh: dict[str, float]
     """Energy by phase."""
     carbon_parts_kgco2e: dict[str, float]
-    """Operational and embodied part."""
+    """Operational part, and the embodied ones that the job's scope counts."""
+    metrics: dict[str, float | None] = Field(default={})
+    """Figures of merit (`objectives.metrics`); null where a price or a factor is not known, or where owning never pays."""
+    power_w: dict[str, float] = Field(default={})
+    """Peak IT power of the hall and of a rack, and the facility's largest swing."""
 
 
 class Uncertainty(Record):
@@ -206,6 +211,12 @@ class Recommendation(Record):
     """How the space was searched."""
     infeasibility: Infeasibility | None
     """Why there is no design, where there is none."""
+    carbon_scope: str = ""
+    """What the figures of carbon count, and what they leave out."""
+    input_uncertainty: InputUncertainty | None = None
+    """What survives unsure prices, grids and footprints."""
+    what_if: tuple[WhatIfCase, ...] = ()
+    """The recommended design under the other circumstances that the job asks for."""
     mlflow: MlflowRecord | None
     """Where the study is recorded; null when recording was turned off."""
     warnings: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner import human
+from planner.comparisons_view import show_comparisons
 from planner.design_view import breakdowns, configuration, figures, headline, layout
 from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation
 from planner.text_blocks import bar, grid, sentences, title
@@ -30,6 +31,10 @@ _LIMIT_UNITS = {
     "budget_usd": human.dollars,
     "deadline_days": human.days,
     "power_w": human.power,
+    "hall_power_w": human.power,
+    "rack_power_w": human.power,
+    "power_swing_w": human.power,
+    "power_range_fraction": human.percent,
     "num_gpus": human.count,
     "carbon_kgco2e": human.carbon,
 }
@@ -80,10 +85,11 @@ def _show_design(answer: Recommendation, design: Design, console: Console) -> No
     title(console, "Configuration")
     grid(console, configuration(design))
     title(console, "What it comes to")
-    grid(console, figures(design, answer.uncertainty))
+    grid(console, figures(design, answer.uncertainty, answer.carbon_scope))
     _show_uncertainty(answer, console)
     title(console, "Why this one")
     sentences(console, answer.why)
+    show_comparisons(answer, console)
     for breakdown in breakdowns(design):
         title(console, breakdown.title)
         grid(

@@ -39,6 +39,10 @@ _LIMITED = {
     "budget_usd": "cost_usd",
     "deadline_days": "time_to_train_days",
     "power_w": "peak_power_w",
+    "hall_power_w": "hall_power_w",
+    "rack_power_w": "rack_power_w",
+    "power_swing_w": "power_swing_w",
+    "power_range_fraction": "power_range_fraction",
     "num_gpus": "num_gpus",
     "carbon_kgco2e": "carbon_kgco2e",
 }

@@ -1,8 +1,14 @@
-"""Where did the energy of the run go? Every second of the run times the power of its phase."""
+"""Where did the energy of the run go? Every second of the run times the power of its phase.
+
+Every bucket of the run's ledger is named in `BUCKETS` with its power and the part of the energy that it counts to, and a
+test fails for a bucket that is not.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -10,10 +16,31 @@ from simulator.checkpoint import CheckpointTable
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
-from simulator.power import phase_power
+from simulator.power import PhasePower, phase_power
 from simulator.run import RunTable
 from simulator.step import StepTable
 from simulator.table import Floats, Table, total
+
+PhaseName = Literal["step", "communication", "evaluation", "waiting", "stalled"]
+"""A power: `step` is the mean of a step, the others are columns of `simulator.power.PhasePower`."""
+
+BUCKETS: Mapping[str, tuple[PhaseName, str]] = {
+    "straggler_s": ("waiting", "straggler_j"),
+    "evaluation_s": ("evaluation", "evaluation_j"),
+    "checkpoint_stall_s": ("stalled", "checkpoint_j"),
+    "backpressure_wait_s": ("stalled", "checkpoint_j"),
+    "checkpoint_tax_s": ("communication", "checkpoint_j"),
+    "lost_work_s": ("step", "lost_work_j"),
+    "reduced_capacity_s": ("waiting", "restart_j"),
+    "restart_s": ("stalled", "restart_j"),
+    "replacement_wait_s": ("stalled", "restart_j"),
+    "checkpoint_restore_s": ("stalled", "restart_j"),
+    "initialization_s": ("stalled", "restart_j"),
+}
+"""Power and part of the energy of every bucket of the ledger but the productive one, which its steps divide further.
+
+The slow-down by background saves draws as communication does, and lost work as a step does on average.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +56,8 @@ class EnergyTable(Table):
     optimizer_j: Floats
     straggler_j: Floats
     """Waiting for stragglers."""
+    evaluation_j: Floats
+    """Evaluations of the model."""
     checkpoint_j: Floats
     """Stalls for saves, waiting for earlier saves, the slow-down while saves are written, moving their bytes, and servers
     that only saves need."""
@@ -53,43 +82,36 @@ def run_energy(
     run: RunTable,
     checkpoints: CheckpointTable,
 ) -> EnergyTable:
-    """Returns the energy of each design; `offers` holds one row per design.
-
-    Lost work draws what a step draws on average; the slow-down by background saves draws as communication does.
-    """
+    """Returns the energy of each design; `offers` holds one row per design."""
     power = phase_power(job, plans, offers)
+    parts = _step_energy(job, steps, power)
+    step_w = total(parts.values()) / run.productive_s
+    for bucket, (phase, part) in BUCKETS.items():
+        watts = step_w if phase == "step" else getattr(power, f"{phase}_w")
+        energy_j = getattr(run, bucket) * watts
+        parts[part] = parts[part] + energy_j if part in parts else energy_j
+    parts["checkpoint_j"] = parts["checkpoint_j"] + _saving_j(job, run, checkpoints)
+    has_spares = plans.num_spare_nodes > 0
+    return EnergyTable(**parts, spare_j=np.where(has_spares, run.wall_time_s, 0.0) * power.spares_w)
+
+
+def _step_energy(job: Job, steps: StepTable, power: PhasePower) -> dict[str, Floats]:
+    """Energy of the steps that count; sends and gradient synchronisation last long enough to have a power of their own."""
+    within_layers_s = steps.tensor_comm_s + steps.expert_comm_s + steps.shard_comm_s
+    compute_j, communication_j = power.busy_energy_j(steps.compute_s, within_layers_s)
+    between_layers_s = steps.pipeline_send_s + steps.gradient_sync_s
     num_steps = job.workload.num_steps
-    communication_s = (
-        steps.tensor_comm_s
-        + steps.expert_comm_s
-        + steps.shard_comm_s
-        + steps.pipeline_send_s
-        + steps.gradient_sync_s
-    )
-    step_parts = {
-        "compute_j": num_steps * steps.compute_s * power.compute_w,
-        "communication_j": num_steps * communication_s * power.communication_w,
+    return {
+        "compute_j": num_steps * compute_j,
+        "communication_j": num_steps * (communication_j + between_layers_s * power.communication_w),
         "pipeline_bubble_j": num_steps * steps.pipeline_bubble_s * power.waiting_w,
         "optimizer_j": num_steps * steps.optimizer_s * power.optimizer_w,
     }
-    step_w = total(step_parts.values()) / run.productive_s
-    stalled_s = run.checkpoint_stall_s + run.backpressure_wait_s
-    return EnergyTable(
-        **step_parts,
-        straggler_j=run.straggler_s * power.waiting_w,
-        checkpoint_j=stalled_s * power.stalled_w
-        + run.checkpoint_tax_s * power.communication_w
-        + _saving_j(job, run, checkpoints),
-        lost_work_j=run.lost_work_s * step_w,
-        restart_j=(run.way_back_s + run.initialization_s) * power.stalled_w
-        + run.reduced_capacity_s * power.waiting_w,
-        spare_j=np.where(plans.num_spare_nodes > 0, run.wall_time_s, 0.0) * power.spares_w,
-    )
 
 
 def _saving_j(job: Job, run: RunTable, checkpoints: CheckpointTable) -> Floats:
     """Energy of saves beside the accelerators: moved bytes and replays of every save, and servers all the time."""
-    worked_s = run.productive_s + run.straggler_s + run.lost_work_s
+    worked_s = run.productive_s + run.straggler_s + run.evaluation_s + run.lost_work_s
     # Runs without progress are infinite in `total_j` as it is; a save that is never made costs nothing.
     num_saves = np.where(run.makes_progress, worked_s, 0.0) / run.checkpoint_interval_s
     servers_j = checkpoints.extra_power_w * np.where(run.makes_progress, run.wall_time_s, 0.0)

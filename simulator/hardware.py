@@ -11,6 +11,9 @@ from typing import Self, assert_never
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
+from simulator.climate import Climate
+from simulator.embodied import Dies
+from simulator.hourly import HourlyProfile
 from simulator.record import Choice, Record
 
 FAMILIES_WITHOUT_BF16 = ("volta",)
@@ -53,7 +56,24 @@ class Accelerator(Record):
     scale_up_bytes_per_s: PositiveFloat
     """Bandwidth to the other accelerators of its link domain (NVLink, xGMI, ICI), per direction."""
     embodied_kgco2e: float = Field(ge=0)
-    """Greenhouse gases of making the accelerator with its share of the board, cradle to gate."""
+    """Greenhouse gases of making the accelerator with its share of the board, cradle to gate; left out where `dies`
+    are given: counted from them."""
+    dies: Dies | None = None
+    """Silicon and memory from which the embodied greenhouse gases are counted where nobody published them."""
+    compute_power_fraction: PositiveFloat = Field(default=1.0, le=2.0)
+    """Power that dense computation would draw without a limit, as a share of the TDP; above 1 the accelerator stays at
+    its limit even where short collectives interrupt the computation."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _counts_embodied_from_dies(cls, values: object) -> object:
+        if (
+            not isinstance(values, dict)
+            or values.get("embodied_kgco2e") is not None
+            or not values.get("dies")
+        ):
+            return values
+        return {**values, "embodied_kgco2e": Dies.model_validate(values["dies"]).embodied_kgco2e}
 
     @property
     def matmul_ceiling_fraction(self) -> float:
@@ -135,6 +155,8 @@ class Fabric(Record):
     port_usd: float = Field(default=2100.0, ge=0)
     """Switch, optics and cables for one node port, per tier, when the cluster is bought (public price sheet of
     August 2024: 1,900 USD per GPU in one tier, 4,200 in two, 6,600 in three)."""
+    embodied_switch_kgco2e: float = Field(default=600.0, ge=0)
+    """Greenhouse gases of making one switch (0.3 to 1 t; estimate, no published footprint was found)."""
 
 
 class Storage(Record):
@@ -150,10 +172,16 @@ class Storage(Record):
     """Rate at which one node can read."""
     capacity_power_w: float = Field(default=0.0, ge=0)
     """Power of the storage system that is counted towards this run; 0 where the site's share is unknown."""
+    capacity_bytes: float = Field(default=0.0, ge=0)
+    """Capacity that is bought for this run, by owners, and whose making is counted; 0: part of the site."""
+    usd_per_byte: float = Field(default=400e-12, ge=0)
+    """Price of one byte of capacity (parallel file system, all flash: 400 USD per usable TB; estimate, 150-400)."""
+    embodied_kgco2e_per_byte: float = Field(default=0.16e-9, ge=0)
+    """Greenhouse gases of making one byte of capacity (flash: 0.16 kg/GB; SCARIF's regression over servers)."""
 
 
 class Site(Record):
-    """Where the cluster stands: grid, electricity price, cooling."""
+    """Where the cluster stands: grid, electricity price, cooling, water."""
 
     region: str
     """Name in the catalogue of regions."""
@@ -162,4 +190,20 @@ class Site(Record):
     electricity_usd_per_kwh: float = Field(ge=0, le=10)
     """Price of electricity; paid by owners only, it is part of every rent."""
     power_usage_effectiveness: float = Field(ge=1, le=5)
-    """Facility energy over IT energy (PUE)."""
+    """Facility energy over IT energy (PUE) at full load, below the climate's threshold."""
+    cooling_fixed_fraction: float = Field(default=0.0, ge=0, le=1)
+    """Share of the overhead at full load that goes on when the load falls; 0: the PUE is the same at every load."""
+    climate: Climate | None = None
+    """Weather that raises the PUE on warm hours; left out: none."""
+    market_kgco2e_per_kwh: float | None = Field(default=None, ge=0, le=5)
+    """Greenhouse gases of one kilowatt-hour by what the operator buys (market-based); left out: not known."""
+    grid_profile: HourlyProfile | None = None
+    """Location-based greenhouse gases by the hour, kg/kWh, which replace the mean; left out: the mean of a year."""
+    electricity_profile: HourlyProfile | None = None
+    """Price of electricity by the hour, USD/kWh, which replaces the flat one; left out: flat."""
+    demand_usd_per_w_month: float = Field(default=0.0, ge=0, le=1)
+    """Demand charge: monthly price of a watt of peak facility power; paid by owners only."""
+    water_onsite_l_per_kwh: float | None = Field(default=None, ge=0, le=100)
+    """Water that cooling evaporates, litres per kWh of IT energy (WUE); left out: not known."""
+    water_offsite_l_per_kwh: float | None = Field(default=None, ge=0, le=100)
+    """Water that power stations evaporate, litres per kWh of facility energy; left out: not known."""

@@ -2,7 +2,8 @@
 
     job mean up-time M = 1 / (nodes x rate of a node + domains x rate of a domain + nodes x rate of planned stops)
 
-Rates count nodes of eight accelerators; larger or smaller nodes fail in proportion. Of a node's failures some leave its
+Rates count nodes of eight accelerators; larger or smaller nodes fail in proportion. Nodes that a landlord takes back count
+as failed ones. Of a node's failures some leave its
 memory intact (process faults); the others take the node out of service, failures of a domain all nodes in it.
 """
 
@@ -72,15 +73,24 @@ def mean_time_between_failures_s(job: Job, plans: PlanTable) -> Floats:
     return np.asarray(1.0 / total(rate for kind, rate in rates.items() if kind is not Interruption.PLANNED))
 
 
+def destroyed_nodes_within(job: Job, plans: PlanTable, time_s: Floats) -> Floats:
+    """Returns the mean number of nodes whose hardware fails in a time, `(n,)`; nodes that are taken back do not."""
+    fleet = job.reliability
+    failures = plans.num_gpus / GPUS_PER_COUNTED_NODE * fleet.failures_per_1000_node_days / (1000.0 * DAY)
+    return np.asarray(time_s * failures * (1.0 - fleet.process_fault_fraction))
+
+
 def _rates_per_s(job: Job, plans: PlanTable) -> dict[Interruption, Floats]:
     """Interruptions of the job per second of up-time, by kind, `(n,)`."""
     fleet = job.reliability
     nodes = plans.num_gpus / GPUS_PER_COUNTED_NODE
     failures = nodes * fleet.failures_per_1000_node_days
     domains = np.ceil(nodes / fleet.nodes_per_domain)
+    offers = OfferTable.from_job(job).take(plans.offer)
+    reclaims = plans.num_gpus / offers.gpus_per_node * offers.interruptions_per_1000_node_days
     per_1000_days = {
         Interruption.PROCESS_FAULT: failures * fleet.process_fault_fraction,
-        Interruption.NODE_FAULT: failures * (1.0 - fleet.process_fault_fraction),
+        Interruption.NODE_FAULT: failures * (1.0 - fleet.process_fault_fraction) + reclaims,
         Interruption.DOMAIN_FAULT: domains * fleet.domain_failures_per_1000_domain_days,
         Interruption.PLANNED: nodes * fleet.planned_stops_per_1000_node_days,
     }

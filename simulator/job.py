@@ -9,6 +9,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from simulator.checkpointing import Checkpointing
 from simulator.hardware import Accelerator, Fabric, Node, Precision, Site, Storage
 from simulator.model import AttentionKernel, ExpertDispatch, ModelShape, SelectiveRecompute
+from simulator.options import CarbonScope, InputFactors, Operation, WhatIf
 from simulator.plan import CheckpointScheme, Recompute
 from simulator.record import Choice, Record
 from simulator.reliability import Reliability
@@ -57,6 +58,10 @@ class Workload(Record):
     """Tokens of the most loaded rank over those of the average one; 1: balanced routing."""
     expert_capacity_factor: PositiveFloat | None = None
     """Tokens that a rank's experts take at most, over the average; further ones are dropped. Left out: none are dropped."""
+    evaluation_every_steps: PositiveFloat | None = None
+    """Optimizer steps between two evaluations; left out: none."""
+    evaluation_sequences: PositiveInt = 1
+    """Sequences of one evaluation: forward passes on the accelerators that train."""
 
     @model_validator(mode="after")
     def _trains_at_least_one_step(self) -> Self:
@@ -85,6 +90,14 @@ class Workload(Record):
     def num_steps(self) -> float:
         """Optimizer steps of the whole run."""
         return self.tokens / self.tokens_per_step
+
+    @property
+    def num_evaluated_batches(self) -> float:
+        """Sequences of all evaluations of the run, in global batches."""
+        if self.evaluation_every_steps is None:
+            return 0.0
+        num_evaluations = self.num_steps / self.evaluation_every_steps
+        return num_evaluations * self.evaluation_sequences / self.global_batch_size
 
 
 class Estimate(Record):
@@ -136,6 +149,16 @@ class Offer(Record):
     """Network between the nodes."""
     price_source: str = "user"
     """Where the price comes from."""
+    commitment_days: NonNegativeFloat = 0.0
+    """Days for which rent is paid even where the run ends earlier; 0: on demand."""
+    interruptions_per_1000_node_days: NonNegativeFloat = 0.0
+    """How often the landlord takes nodes back, as with spot prices; each time the run restarts without that node."""
+    other_rent_usd_per_gpu_hour: Estimate | None = None
+    """Rent with which the report compares a purchase; left out: the catalogue's, where it has one."""
+    other_purchase_usd_per_node: Estimate | None = None
+    """Price of a node with which the report compares a rent; left out: the catalogue's, where it has one."""
+    site: Site | None = None
+    """Where these accelerators stand; left out: the job's site."""
 
     @model_validator(mode="after")
     def _has_one_price_and_the_right_node(self) -> Self:
@@ -148,17 +171,45 @@ class Offer(Record):
         return self
 
 
+class Depreciation(Choice):
+    """How what is bought loses its value."""
+
+    STRAIGHT_LINE = "straight_line"
+    """In equal parts over its lifetime, with interest as an annuity."""
+    ECONOMIC = "economic"
+    """By a constant share a year, as the market price of accelerators falls, with interest on what is left."""
+
+
 class Ownership(Record):
     """What owning costs beyond the purchase."""
 
     lifetime_years: PositiveFloat = 5.0
     """Years over which nodes and network are written off (straight line to zero; 5 years since 2023)."""
+    network_lifetime_years: PositiveFloat | None = None
+    """Years over which the network is written off; left out: as the nodes."""
+    depreciation: Depreciation = Depreciation.STRAIGHT_LINE
+    """How nodes lose their value; the network always loses it in equal parts."""
+    economic_loss_per_year: float = Field(default=0.32, gt=0, le=5)
+    """Rate at which the value of nodes decays under `economic` depreciation (Epoch AI: 0.14 orders of magnitude a year)."""
+    age_years: NonNegativeFloat = 0.0
+    """Age of the nodes at the start of the run, under `economic` depreciation."""
+    residual_fraction: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the nodes' price that a sale returns at the end of their life, under `straight_line` depreciation."""
+    installation_fraction: float = Field(default=0.0, ge=0, le=2)
+    """Transport, racking, cabling and acceptance as a share of the price of nodes and network."""
     utilization_fraction: float = Field(default=0.85, gt=0, le=1)
     """Share of its life in which the cluster is used by any job; the idle rest is paid by those who use it."""
     capital_cost_fraction_per_year: float = Field(default=0.08, ge=0, le=1)
     """Weighted average cost of capital, as an annuity."""
     maintenance_fraction_per_year: float = Field(default=0.05, ge=0, le=1)
     """Maintenance and staff as a share of the purchase price (5-8 % are usual)."""
+    staff_usd_per_year: NonNegativeFloat = 0.0
+    """People who run the cluster, where `maintenance_fraction_per_year` does not hold them."""
+    replaced_gpus_per_node_failure: float = Field(default=0.5, ge=0, le=100)
+    """Accelerators that one failure of a node destroys: at most 148 faulty GPUs and 72 faulty memories in 419 failures
+    of Llama 3's run (arXiv 2407.21783, table 5); some of them only needed a reset."""
+    building_kgco2e_per_gpu: NonNegativeFloat = 109.0
+    """Making of building, power and cooling plant, as counted for one TPU (arXiv 2502.01671), over its own lifetime."""
     facility_usd_per_w: NonNegativeFloat = 12.0
     """Building, power and cooling per watt of IT power (10-15 USD/W)."""
     facility_lifetime_years: PositiveFloat = 15.0
@@ -174,6 +225,14 @@ class Limits(Record):
     """Time from start to end of the run."""
     power_w: PositiveFloat | None = None
     """Peak power of the facility, cooling included."""
+    hall_power_w: PositiveFloat | None = None
+    """Peak IT power of the hall that holds the whole cluster, cooling not included."""
+    rack_power_w: PositiveFloat | None = None
+    """Peak IT power of a rack, which holds at least the nodes of one link domain."""
+    power_swing_w: PositiveFloat | None = None
+    """Largest change of facility power at once: from computing to standing still, as at a failure."""
+    power_range_fraction: float | None = Field(default=None, gt=0, le=1)
+    """Largest such change as a share of the peak (dynamic range)."""
     num_gpus: PositiveInt | None = None
     """Accelerators that train, spares not counted."""
     carbon_kgco2e: PositiveFloat | None = None
@@ -299,6 +358,14 @@ class Job(Record):
     """Where it runs."""
     ownership: Ownership = Ownership()
     """Terms for offers that are bought; also how embodied carbon is shared out over a lifetime."""
+    carbon_scope: CarbonScope = CarbonScope()
+    """Which parts of making the cluster are counted."""
+    operation: Operation = Operation()
+    """How the cluster is run."""
+    input_factors: InputFactors = InputFactors()
+    """How sure the inputs of cost, energy and carbon are."""
+    what_if: WhatIf = WhatIf()
+    """What the answer compares the recommended design with."""
     limits: Limits = Limits()
     """What a design must not exceed."""
     objectives: tuple[Objective, ...] = (Objective.TIME, Objective.COST, Objective.CARBON)
@@ -315,8 +382,16 @@ class Job(Record):
         """Power caps that are searched, as shares of the TDP."""
         if self.search.power_caps:
             return self.search.power_caps
-        is_needed = self.limits.power_w is not None or self.limits.carbon_kgco2e is not None
+        limits = self.limits
+        powers = (limits.power_w, limits.hall_power_w, limits.rack_power_w, limits.power_swing_w)
+        is_needed = any(
+            limit is not None for limit in (*powers, limits.power_range_fraction, limits.carbon_kgco2e)
+        )
         return (1.0, 0.8, LOWEST_POWER_CAP) if is_needed else (1.0,)
+
+    def site_of(self, offer: Offer) -> Site:
+        """Returns where the accelerators of an offer stand."""
+        return offer.site or self.site
 
     @model_validator(mode="after")
     def _objectives_are_distinct(self) -> Self:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.hardware import Precision
+from simulator.hardware import Precision, Site
 from simulator.job import Job, Offer
 from simulator.table import Floats, Integers, Table
 
@@ -39,11 +39,20 @@ class OfferTable(Table):
     switch_power_w: Floats
     optic_power_w: Floats
     port_usd: Floats
+    embodied_switch_kgco2e: Floats
+    compute_power_fraction: Floats
+    interruptions_per_1000_node_days: Floats
+    power_usage_effectiveness: Floats
+    """Mean PUE at full load, the weather's part included,"""
+    peak_power_usage_effectiveness: Floats
+    """and that of the warmest hour."""
+    cooling_fixed_fraction: Floats
+    """Share of the cooling's power that does not fall with the load."""
 
     @classmethod
     def from_job(cls, job: Job) -> Self:
         """Returns one row for each offer of the job."""
-        rows = [_row(offer) for offer in job.offers]
+        rows = [_row(offer, job.site_of(offer)) for offer in job.offers]
         return cls(**{name: _column([row[name] for row in rows], name) for name in cls.names()})
 
 
@@ -54,8 +63,9 @@ def _column(values: Sequence[float | list[float]], name: str) -> NDArray[Any]:
     return np.array(values, dtype=np.int64 if name in _COUNTS else np.float64)
 
 
-def _row(offer: Offer) -> dict[str, float | list[float]]:
+def _row(offer: Offer, site: Site) -> dict[str, float | list[float]]:
     chip, node, fabric = offer.accelerator, offer.node, offer.fabric
+    pue, climate = site.power_usage_effectiveness, site.climate
     peaks = [chip.peak_flop_per_s(precision) for precision in Precision]
     return {
         "gpus_per_node": node.num_accelerators,
@@ -78,4 +88,10 @@ def _row(offer: Offer) -> dict[str, float | list[float]]:
         "switch_power_w": fabric.switch_power_w,
         "optic_power_w": fabric.optic_power_w,
         "port_usd": fabric.port_usd,
+        "embodied_switch_kgco2e": fabric.embodied_switch_kgco2e,
+        "compute_power_fraction": chip.compute_power_fraction,
+        "interruptions_per_1000_node_days": offer.interruptions_per_1000_node_days,
+        "power_usage_effectiveness": pue + (climate.mean_overhead if climate else 0.0),
+        "peak_power_usage_effectiveness": pue + (climate.peak_overhead if climate else 0.0),
+        "cooling_fixed_fraction": site.cooling_fixed_fraction,
     }

@@ -1,41 +1,49 @@
 """How much power does the cluster draw in each phase of the run?
 
-P_gpu(phase)  = max(idle, min(f(phase), cap) TDP)
-P_node(phase) = (gpus P_gpu + P_host) / eta_psu + P_fan
-P_facility    = (sum of nodes + switches and optics + storage) PUE
+P_gpu(phase)  = max(idle, floor, min(f(phase), cap)) TDP
+P_node(phase) = (gpus P_gpu + P_host) / eta_psu + P_fan;    host and fans follow the accelerators' load
+P_IT(phase)   = sum of nodes + switches and optics + storage
+P_facility    = P_IT + (PUE - 1) (fixed P_IT at peak + (1 - fixed) P_IT)
 
-The phase fractions f are fitted to or read from metered runs; flat "TDP x hours" misses node power by 17-33 %.
+Collectives inside the layers are shorter than the time over which an accelerator holds its power limit. They and the
+computation around them therefore share one limit: where computation alone would draw f > 1, it makes up for the pauses.
+The fractions are fitted to or read from metered runs; flat "TDP x hours" misses node power by 17-33 %.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
-from simulator.table import Floats, Integers
+from simulator.table import Floats, Integers, Table
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseFractions:
-    """Power of one accelerator in each phase as a share of its TDP."""
+    """Power of one accelerator in each phase as a share of its TDP; computation has one for each accelerator."""
 
-    compute: float = 0.96
-    """Tensor cores busy under 3D parallelism: 512 H100 of MLPerf Training v4.0 GPT-3, power meters of 64 nodes."""
     communication: float = 0.52
     """Exposed collective: 0.50-0.55, solved from the 8-node LoRA run of MLPerf Training v4.0; weak."""
     optimizer: float = 0.75
     """Memory-bound work; estimate between communication and compute."""
-    waiting: float = 0.42
-    """Pipeline bubble or waiting for a straggler, kernels spinning; estimate 0.35-0.5."""
+    evaluation: float = 0.86
+    """Forward passes: evaluation blocks of the metered GPT-3 run on 512 H100 (6.31 kW a node)."""
+    waiting: float = 0.50
+    """Pipeline bubble or waiting for a straggler: kernels that spin as in a collective that moves nothing; estimate of
+    0.35-0.5, the upper end, because the figure for collectives holds such spinning, too."""
     stalled: float = 0.20
     """Checkpoint stall, restart: 0.15-0.25 (GPU meters of OLMo 2, arXiv 2501.00656, at its checkpoints)."""
 
 
 PHASE_FRACTIONS = PhaseFractions()
+HOST_IDLE_FRACTION = 0.78
+FAN_IDLE_FRACTION = 0.50
+"""Share of the host's and the fans' power that idle nodes draw: from the 2.1 kW (immersed) and 2.7 kW (air) of H100 nodes
+while a job starts, with accelerators at 110-150 W (meters of MLPerf Training v4.0 and v4.1)."""
 CAP_EXPONENT = 2.0
 """Clock loss under a power cap: time grows by ((f - idle)/(cap - idle))^(1/2); range of the exponent 1.3-3
 (power-cap traces of Zeus, NSDI 2023)."""
@@ -50,7 +58,8 @@ def slowdown_under_cap(offers: OfferTable, cap_fraction: Floats) -> Floats:
     """Returns by how much dense compute takes longer under a power cap, `(n,)`, 1 for no effect."""
     idle = offers.idle_power_w / offers.thermal_design_power_w
     room = np.maximum(cap_fraction - idle, _LEAST_ROOM)
-    return np.asarray(np.maximum(1.0, (PHASE_FRACTIONS.compute - idle) / room) ** (1.0 / CAP_EXPONENT))
+    uncapped = np.minimum(offers.compute_power_fraction, 1.0)
+    return np.asarray(np.maximum(1.0, (uncapped - idle) / room) ** (1.0 / CAP_EXPONENT))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,44 +67,145 @@ class PhasePower:
     """Facility power of the training nodes in each phase, and of what is there in all phases; W, `(n,)`."""
 
     compute_w: Floats
+    """Every accelerator computing, at its limit."""
+    unlimited_compute_w: Floats
+    """The same if nothing limited it."""
     communication_w: Floats
     optimizer_w: Floats
+    evaluation_w: Floats
     waiting_w: Floats
     stalled_w: Floats
+    idle_w: Floats
+    """Nothing runs, as in a pause."""
     spares_w: Floats
     """Idle spare nodes; drawn during the whole run beside every phase."""
+
+    @property
+    def least_w(self) -> Floats:
+        """Least power of any phase of a run."""
+        phases = (self.compute_w, self.communication_w, self.optimizer_w, self.evaluation_w)
+        return np.asarray(np.min((*phases, self.waiting_w, self.stalled_w), axis=0))
+
+    def busy_energy_j(self, compute_s: Floats, communication_s: Floats) -> tuple[Floats, Floats]:
+        """Returns the energy of computation and of the short collectives between it, `(n,)` each."""
+        demand_j = compute_s * self.unlimited_compute_w + communication_s * self.communication_w
+        limit_j = (compute_s + communication_s) * self.compute_w
+        held = np.minimum(1.0, limit_j / np.where(demand_j > 0.0, demand_j, 1.0))
+        held = np.where(np.isnan(demand_j), np.nan, held)
+        return held * compute_s * self.unlimited_compute_w, held * communication_s * self.communication_w
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerTable(Table):
+    """Peaks and swings of power, W but for the last, `(n,)`."""
+
+    peak_power_w: Floats
+    """Most that the facility draws: every accelerator computing, spares idle, in the warmest hour."""
+    hall_power_w: Floats
+    """IT power at that time."""
+    rack_power_w: Floats
+    """IT power of the nodes of one link domain, which share a rack."""
+    power_swing_w: Floats
+    """Largest change of the facility's power at once: from computing to standing still."""
+    power_range_fraction: Floats
+    """The same as a share of the peak, for the IT power of the training nodes."""
 
 
 def phase_power(job: Job, plans: PlanTable, offers: OfferTable) -> PhasePower:
     """Returns the power that the facility draws in each phase; the fabric and storage are part of every phase."""
-    nodes = plans.num_gpus / offers.gpus_per_node
-    shared_w = plans.num_gpus * fabric_power_per_gpu(plans, offers) + job.storage.capacity_power_w
-    pue = job.site.power_usage_effectiveness
+    it = _ItPower.of(job, plans, offers)
+    overhead = offers.power_usage_effectiveness - 1.0
+    fixed_w = overhead * offers.cooling_fixed_fraction * it.peak_w
+    varying = 1.0 + overhead * (1.0 - offers.cooling_fixed_fraction)
+    limited = np.minimum(offers.compute_power_fraction, 1.0)
 
-    def facility(fraction: float) -> Floats:
-        capped = np.minimum(fraction, plans.power_cap_fraction)
-        gpu_w = np.maximum(offers.idle_power_w, capped * offers.thermal_design_power_w)
-        return (nodes * _node_power(offers, gpu_w) + shared_w) * pue
+    def facility(fraction: float | Floats) -> Floats:
+        return it.training_w(it.held(fraction)) * varying + fixed_w
 
     return PhasePower(
-        compute_w=facility(PHASE_FRACTIONS.compute),
+        compute_w=facility(limited),
+        # Of what nothing limits, only the part above the limit is drawn besides.
+        unlimited_compute_w=it.training_w(np.maximum(it.held(limited), offers.compute_power_fraction))
+        * varying
+        + fixed_w,
         communication_w=facility(PHASE_FRACTIONS.communication),
         optimizer_w=facility(PHASE_FRACTIONS.optimizer),
+        evaluation_w=facility(PHASE_FRACTIONS.evaluation),
         waiting_w=facility(PHASE_FRACTIONS.waiting),
         stalled_w=facility(PHASE_FRACTIONS.stalled),
-        spares_w=plans.num_spare_nodes * _node_power(offers, offers.idle_power_w) * pue,
+        idle_w=it.training_w(it.idle) * varying + fixed_w,
+        spares_w=it.spares_w * varying,
+    )
+
+
+def power_levels(job: Job, plans: PlanTable, offers: OfferTable) -> PowerTable:
+    """Returns peaks and swings of power, `(n,)`; a mean over seconds, not the swing within a step."""
+    it, power = _ItPower.of(job, plans, offers), phase_power(job, plans, offers)
+    nodes_per_rack = np.maximum(1.0, offers.link_domain_size / offers.gpus_per_node)
+    limited = it.held(np.minimum(offers.compute_power_fraction, 1.0))
+    computing_w, standing_w = (it.training_w(share) for share in (limited, it.held(PHASE_FRACTIONS.stalled)))
+    return PowerTable(
+        peak_power_w=it.peak_w * offers.peak_power_usage_effectiveness,
+        hall_power_w=it.peak_w,
+        rack_power_w=nodes_per_rack * it.node_w(limited),
+        power_swing_w=power.compute_w - power.stalled_w,
+        power_range_fraction=(computing_w - standing_w) / computing_w,
     )
 
 
 def peak_power(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     """Returns the most that the facility draws: every accelerator computing, spares idle; W, `(n,)`."""
-    power = phase_power(job, plans, offers)
-    return power.compute_w + power.spares_w
+    return power_levels(job, plans, offers).peak_power_w
 
 
-def _node_power(offers: OfferTable, gpu_w: Floats) -> Floats:
-    parts_w = offers.gpus_per_node * gpu_w + offers.host_power_w
-    return parts_w / offers.power_supply_efficiency_fraction + offers.fan_power_w
+@dataclass(frozen=True, kw_only=True)
+class _ItPower:
+    """What the nodes, the fabric and the storage draw, before cooling."""
+
+    offers: OfferTable
+    cap: Floats
+    floor: float
+    num_nodes: Floats
+    shared_w: Floats
+    spares_w: Floats
+
+    @classmethod
+    def of(cls, job: Job, plans: PlanTable, offers: OfferTable) -> _ItPower:
+        fabric_w = plans.num_gpus * fabric_power_per_gpu(plans, offers)
+        bare = cls(
+            offers=offers,
+            cap=plans.power_cap_fraction,
+            floor=job.operation.power_floor_fraction,
+            num_nodes=plans.num_gpus / offers.gpus_per_node,
+            shared_w=fabric_w + job.storage.capacity_power_w,
+            spares_w=np.zeros(len(plans)),
+        )
+        return replace(bare, spares_w=plans.num_spare_nodes * bare.node_w(bare.idle))
+
+    @property
+    def idle(self) -> Floats:
+        """Idle accelerators, as a share of the TDP."""
+        return self.offers.idle_power_w / self.offers.thermal_design_power_w
+
+    @property
+    def peak_w(self) -> Floats:
+        """Every accelerator computing, spares idle."""
+        return self.training_w(self.held(np.minimum(self.offers.compute_power_fraction, 1.0))) + self.spares_w
+
+    def held(self, fraction: float | Floats) -> Floats:
+        """A phase's share of the TDP, between idle power or the floor of filler work and the cap."""
+        return np.maximum(self.idle, np.minimum(np.maximum(fraction, self.floor), self.cap))
+
+    def training_w(self, fraction: Floats) -> Floats:
+        return self.num_nodes * self.node_w(fraction) + self.shared_w
+
+    def node_w(self, fraction: Floats) -> Floats:
+        """One node whose accelerators draw a share of their TDP."""
+        offers, load = self.offers, (fraction - self.idle) / np.maximum(1.0 - self.idle, _LEAST_ROOM)
+        host_w = offers.host_power_w * (HOST_IDLE_FRACTION + (1.0 - HOST_IDLE_FRACTION) * load)
+        fan_w = offers.fan_power_w * (FAN_IDLE_FRACTION + (1.0 - FAN_IDLE_FRACTION) * load)
+        parts_w = offers.gpus_per_node * fraction * offers.thermal_design_power_w + host_w
+        return parts_w / offers.power_supply_efficiency_fraction + fan_w
 
 
 def fabric_tiers(plans: PlanTable, offers: OfferTable) -> Integers:
@@ -115,6 +225,10 @@ def fabric_power_per_gpu(plans: PlanTable, offers: OfferTable) -> Floats:
     A full fat tree of T tiers has (2 T - 1) switch ports and 2 T transceiver ends per accelerator. Sanity: 95 W for
     512 accelerators in two tiers; the submitter of MLPerf Training v4.0 declared 116 W.
     """
-    tiers = fabric_tiers(plans, offers)
-    ports = np.maximum(0, 2 * tiers - 1)
-    return ports * offers.switch_power_w / offers.switch_ports + 2 * tiers * offers.optic_power_w
+    optics_w = 2 * fabric_tiers(plans, offers) * offers.optic_power_w
+    return switches_per_gpu(plans, offers) * offers.switch_power_w + optics_w
+
+
+def switches_per_gpu(plans: PlanTable, offers: OfferTable) -> Floats:
+    """Returns the switches of a full fat tree, per accelerator `(n,)`: 2 T - 1 ports each."""
+    return np.maximum(0, 2 * fabric_tiers(plans, offers) - 1) / offers.switch_ports

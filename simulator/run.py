@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.checkpoint import CheckpointTable, chosen_interval_s
+from simulator.evaluation import evaluation_time_s
 from simulator.interruptions import InterruptionTable, interruptions, mean_time_between_failures_s
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, PlanTable
@@ -32,7 +33,8 @@ BADPUT: Mapping[str, str] = {
     "straggler_s": "straggler",
     "checkpoint_tax_s": "checkpoint_tax",
     "backpressure_wait_s": "backpressure_wait",
-    "reduced_capacity_s": "custom_badput_events",
+    "evaluation_s": "custom_badput_events",
+    "reduced_capacity_s": "other",
 }
 """What is not productive, by its name in Google's accounts of goodput (ml-goodput-measurement, arXiv 2502.06982), with
 three names more for what those do not tell apart. Reduced capacity is what elasticity costs."""
@@ -48,6 +50,8 @@ class RunTable(Table):
     """Steps that count, at the speed without stragglers."""
     straggler_s: Floats
     """What stragglers add to the steps that count."""
+    evaluation_s: Floats
+    """Evaluations of the model, stragglers included."""
     checkpoint_stall_s: Floats
     """Training stopped for saves."""
     checkpoint_tax_s: Floats
@@ -90,12 +94,14 @@ PARTS = tuple(name for name in RunTable.names() if name == "productive_s" or nam
 def expected_run(job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable) -> RunTable:
     """Returns the expected run of each design."""
     productive_s = job.workload.num_steps * steps.step_time_s
-    work_s = productive_s * expected_straggler_slowdown(job, plans, steps)
-    columns = run_columns(job, plans, steps, checkpoints, work_s)
+    slowdown = expected_straggler_slowdown(job, plans, steps)
+    evaluation_s = evaluation_time_s(job, steps) * slowdown
+    columns = run_columns(job, plans, steps, checkpoints, productive_s * slowdown + evaluation_s)
     ledger = expected_ledger(**columns)
     parts = {
         "productive_s": productive_s,
-        "straggler_s": ledger.productive_s - productive_s,
+        "straggler_s": ledger.productive_s - evaluation_s - productive_s,
+        "evaluation_s": evaluation_s,
         "initialization_s": np.full(len(plans), first_start_s(job)),
     } | {name: getattr(ledger, name) for name in PARTS if name != "productive_s" and hasattr(ledger, name)}
     wall_time_s = total(parts[name] for name in PARTS)
@@ -125,7 +131,7 @@ def replicate_runs(
     The straggler slow-down of a replication is drawn from the fleet's distribution instead of its mean.
     """
     slowdowns = draw_straggler_slowdowns(job, plans, steps, num_replications=num_replications, seed=seed)
-    work_s = (job.workload.num_steps * steps.step_time_s)[:, None] * slowdowns
+    work_s = (job.workload.num_steps * steps.step_time_s + evaluation_time_s(job, steps))[:, None] * slowdowns
     columns = run_columns(job, plans, steps, checkpoints, work_s)
     reliability = job.reliability
     columns["weibull_shape"] = reliability.weibull_shape

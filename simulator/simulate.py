@@ -22,7 +22,7 @@ from simulator.job import Job
 from simulator.memory import MemoryTable, peak_memory
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
-from simulator.power import peak_power
+from simulator.power import power_levels
 from simulator.rank import Rank
 from simulator.run import RunTable, expected_run, replicate_runs
 from simulator.run_events import RunReplications
@@ -64,6 +64,14 @@ class SummaryTable(Table):
     """Memory that each accelerator has."""
     peak_power_w: Floats
     """Most that the facility draws."""
+    hall_power_w: Floats
+    """IT power at that time."""
+    rack_power_w: Floats
+    """IT power of the nodes of one link domain, which share a rack."""
+    power_swing_w: Floats
+    """Largest change of the facility's power at once."""
+    power_range_fraction: Floats
+    """The same as a share of the peak, for the IT power of the training nodes."""
     mean_power_w: Floats
     """Energy over wall time; NaN for a run that never ends."""
 
@@ -204,6 +212,6 @@ def _summary(
         model_flop_per_s_per_gpu=flop_per_s,
         peak_memory_bytes=memory.peak_bytes,
         memory_capacity_bytes=offers.memory_bytes,
-        peak_power_w=peak_power(job, plans, offers),
+        **vars(power_levels(job, plans, offers)),
         mean_power_w=np.where(run.makes_progress, energy.total_j, np.nan) / run.wall_time_s,
     )

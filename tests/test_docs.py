@@ -35,6 +35,8 @@ NO_MODEL = {
     "simulator.run_draws": "codes of the event loop",
     "simulator.run_kernel": "codes and limits of the event loop",
     "simulator.run_up_time": "codes of the event loop, rounding",
+    "simulator.hourly": "length of a year and of a profile",
+    "simulator.catalog.own": "size of a file",
     "simulator.simulate": "size of a batch",
     "simulator.units": "units",
     "constraints.bounds": "rounding",

@@ -4,13 +4,14 @@
     default_node("h100-sxm5-80gb")           what an offer takes when it says no more
     rent("h100-sxm5-80gb")                   USD per GPU-hour as a range, and where it comes from
     names(Kind.MODELS), figures(kind, name)  what there is; every figure with unit, source, date, confidence
+    with overlaid(read_own_figures([path])): a user's own price list or region file replaces figures
 
 Files are read at first use. `docs/catalog-sources.md` explains the keys of the sources.
 """
 
 from __future__ import annotations
 
-from simulator.catalog.files import Confidence, Figure, catalog_hash
+from simulator.catalog.files import Confidence, Figure, catalog_hash, overlaid
 from simulator.catalog.lookup import (
     Kind,
     accelerator,
@@ -23,6 +24,7 @@ from simulator.catalog.lookup import (
     node,
     site,
 )
+from simulator.catalog.own import read_own_figures
 from simulator.catalog.rents import rent
 
 __all__ = [
@@ -38,6 +40,8 @@ __all__ = [
     "model",
     "names",
     "node",
+    "overlaid",
+    "read_own_figures",
     "rent",
     "site",
 ]

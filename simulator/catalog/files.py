@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -16,6 +18,8 @@ from importlib.resources.abc import Traversable
 from simulator.record import Choice, Record
 from simulator.units import GIB, GIGA, KILO, TERA, gigabits_per_s
 
+PRICE_LIST = "rents.csv"
+"""The file in which one quantity of an entry has many figures."""
 TEXT_UNIT = "text"
 """Unit of figures that are words, such as the vendor."""
 
@@ -35,6 +39,7 @@ SI_PER_UNIT: Mapping[str, float] = {
     "USD": 1.0,
     "USD/kWh": 1.0,
     "USD/GPU-hour": 1.0,
+    "L/kWh": 1.0,
 }
 """SI value of each unit that may stand in the files; prices and carbon factors stay per hour and per kWh."""
 
@@ -76,9 +81,43 @@ Entries = Mapping[str, tuple[Figure, ...]]
 """Figures by name of the entry, in the order of the file."""
 
 
+Overlay = Mapping[str, Entries]
+"""A user's own figures by the name of the file whose figures they replace; see `simulator.catalog.own`."""
+_overlay: ContextVar[Overlay] = ContextVar("figures of the user")
+
+
+@contextmanager
+def overlaid(overlay: Overlay) -> Iterator[None]:
+    """Lets a user's own figures replace those of the catalogue while the block runs."""
+    token = _overlay.set(overlay)
+    try:
+        yield
+    finally:
+        _overlay.reset(token)
+
+
+def current_entries(file_name: str) -> Entries:
+    """Returns the figures of one CSV file by entry, with the user's own in the place of those that they replace."""
+    shipped, own = entries(file_name), _overlay.get({}).get(file_name, {})
+    if not own:
+        return shipped
+    replaces_all = file_name == PRICE_LIST
+    return {
+        **shipped,
+        **{name: _merged(shipped.get(name, ()), figures, replaces_all) for name, figures in own.items()},
+    }
+
+
+def _merged(shipped: tuple[Figure, ...], own: tuple[Figure, ...], replaces_all: bool) -> tuple[Figure, ...]:
+    """Own figures in the place of shipped ones of the same quantity; of prices, which have many, in the place of all."""
+    replaced = {figure.quantity for figure in own}
+    kept = () if replaces_all else tuple(figure for figure in shipped if figure.quantity not in replaced)
+    return (*kept, *own)
+
+
 @cache
 def entries(file_name: str) -> Entries:
-    """Returns the figures of one CSV file by entry; the file is read once."""
+    """The figures of one CSV file of the package; the file is read once."""
     rows: dict[str, list[Figure]] = {}
     for row in csv.DictReader(read_text(file_name).splitlines()):
         rows.setdefault(row["id"], []).append(_figure(row))

@@ -5,12 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import TypeVar
 
-from simulator.catalog.files import Confidence, Figure, entries, model_document
+from pydantic import ValidationError
+
+from simulator.catalog.files import Confidence, Figure, current_entries, model_document
 from simulator.errors import CatalogError, Problem
 from simulator.hardware import Accelerator, Fabric, Node, Site
 from simulator.model import ModelShape
-from simulator.record import Choice
+from simulator.record import Choice, Record
+
+Made = TypeVar("Made", bound=Record)
 
 
 class Kind(Choice):
@@ -52,6 +57,7 @@ ACCELERATOR_FIELDS: Mapping[str, str] = {
     "idle_power": "idle_power_w",
     "scale_up_bandwidth": "scale_up_bytes_per_s",
     "embodied_carbon": "embodied_kgco2e",
+    "compute_power": "compute_power_fraction",
 }
 NODE_FIELDS: Mapping[str, str] = {
     "name": "name",
@@ -72,11 +78,15 @@ FABRIC_FIELDS: Mapping[str, str] = {
     "switch_power": "switch_power_w",
     "optic_power": "optic_power_w",
     "port_price": "port_usd",
+    "embodied_switch_carbon": "embodied_switch_kgco2e",
 }
 SITE_FIELDS: Mapping[str, str] = {
     "grid_carbon": "grid_kgco2e_per_kwh",
     "electricity_price": "electricity_usd_per_kwh",
     "power_usage_effectiveness": "power_usage_effectiveness",
+    "market_carbon": "market_kgco2e_per_kwh",
+    "water_onsite": "water_onsite_l_per_kwh",
+    "water_offsite": "water_offsite_l_per_kwh",
 }
 """Field of the domain type by quantity in the file; other quantities are shown, not used."""
 
@@ -84,12 +94,12 @@ SITE_FIELDS: Mapping[str, str] = {
 def accelerator(name: str, *, path: str = "accelerator") -> Accelerator:
     """Returns an accelerator; raises `CatalogError`, which names `path`, for an unknown name."""
     fields = _fields(Kind.ACCELERATORS, name, ACCELERATOR_FIELDS, path)
-    return Accelerator.model_validate({"id": name, **fields})
+    return _made(Accelerator, {"id": name, **fields}, name, path)
 
 
 def node(name: str, *, path: str = "node") -> Node:
     """Returns a node; raises `CatalogError` for an unknown name."""
-    return Node.model_validate({"id": name, **_fields(Kind.NODES, name, NODE_FIELDS, path)})
+    return _made(Node, {"id": name, **_fields(Kind.NODES, name, NODE_FIELDS, path)}, name, path)
 
 
 def default_node(accelerator_name: str, *, path: str = "accelerator") -> Node:
@@ -99,7 +109,7 @@ def default_node(accelerator_name: str, *, path: str = "accelerator") -> Node:
 
 def fabric(name: str, *, path: str = "fabric") -> Fabric:
     """Returns a non-blocking fabric; raises `CatalogError` for an unknown name."""
-    return Fabric.model_validate({"kind": name, **_fields(Kind.FABRICS, name, FABRIC_FIELDS, path)})
+    return _made(Fabric, {"kind": name, **_fields(Kind.FABRICS, name, FABRIC_FIELDS, path)}, name, path)
 
 
 def default_fabric(accelerator_name: str, *, path: str = "accelerator") -> Fabric:
@@ -109,7 +119,7 @@ def default_fabric(accelerator_name: str, *, path: str = "accelerator") -> Fabri
 
 def site(region: str, *, path: str = "region") -> Site:
     """Returns a site by region; raises `CatalogError` for an unknown name."""
-    return Site.model_validate({"region": region, **_fields(Kind.SITES, region, SITE_FIELDS, path)})
+    return _made(Site, {"region": region, **_fields(Kind.SITES, region, SITE_FIELDS, path)}, region, path)
 
 
 def model(name: str, *, path: str = "model") -> ModelShape:
@@ -123,13 +133,13 @@ def model(name: str, *, path: str = "model") -> ModelShape:
 
 def names(kind: Kind) -> tuple[str, ...]:
     """Returns all names of a kind, in the order of the file: by vendor or family, oldest first."""
-    return tuple(model_document() if kind is Kind.MODELS else entries(FILES[kind]))
+    return tuple(model_document() if kind is Kind.MODELS else current_entries(FILES[kind]))
 
 
 def figures(kind: Kind, name: str, *, path: str = "") -> tuple[Figure, ...]:
     """Returns every figure of an entry with its source; raises `CatalogError` for an unknown name."""
     require_known(kind, name, path or kind.value.removesuffix("s"))
-    return _model_figures(name) if kind is Kind.MODELS else entries(FILES[kind])[name]
+    return _model_figures(name) if kind is Kind.MODELS else current_entries(FILES[kind])[name]
 
 
 def require_known(kind: Kind, name: str, path: str) -> None:
@@ -160,9 +170,26 @@ def _fields(kind: Kind, name: str, fields: Mapping[str, str], path: str) -> dict
     }
 
 
+def _made(kind: type[Made], fields: Mapping[str, float | str], name: str, path: str) -> Made:
+    """Returns a domain type; raises `CatalogError` where a user's own figures leave one out or break its rules."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        broken = "; ".join(
+            f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
+            for detail in error.errors(include_url=False)
+        )
+        rule = f"has figures in a file of your own that make no {kind.__name__.lower()}: {broken}"
+        raise CatalogError([Problem(path=path, value=name, rule=rule)]) from error
+
+
 def _word(accelerator_name: str, quantity: str, path: str) -> str:
     found = figures(Kind.ACCELERATORS, accelerator_name, path=path)
-    return next(str(figure.value) for figure in found if figure.quantity == quantity)
+    words = [str(figure.value) for figure in found if figure.quantity == quantity]
+    if not words:
+        rule = f"has no {quantity} in the catalogue: name one in the offer"
+        raise CatalogError([Problem(path=path, value=accelerator_name, rule=rule)])
+    return words[0]
 
 
 @cache

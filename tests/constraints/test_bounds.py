@@ -15,6 +15,7 @@ from constraints.lattice import cross_run_knobs, enumerate_layouts, num_run_knob
 from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
 from constraints.space import pruned_space
 from constraints.step_bound import bound_step
+from simulator.hourly import HourlyProfile
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.simulate import simulate
@@ -76,6 +77,32 @@ JOBS: Mapping[str, Job] = {
         search=KNOBS,
         reliability={"preset": "harsh", "stragglers": "shared", "planned_stops_per_1000_node_days": 1.0},
         limits={"deadline_days": 1e6, "deadline_probability": 0.9},
+    ),
+    "hourly grid and tariff, weather, demand charge, value that decays": job_with(
+        {**H100_BOUGHT, "num_gpus": WIDE, "interruptions_per_1000_node_days": 5.0},
+        {**H100_RENTED, "num_gpus": WIDE, "commitment_days": 3.0},
+        site={
+            "region": "here",
+            "grid_kgco2e_per_kwh": 0.4,
+            "electricity_usd_per_kwh": 0.1,
+            "power_usage_effectiveness": 1.2,
+            "cooling_fixed_fraction": 0.5,
+            "climate": {
+                "mean_celsius": 15,
+                "daily_amplitude_celsius": 8,
+                "free_cooling_below_celsius": 18,
+                "overhead_per_celsius": 0.01,
+            },
+            "grid_profile": HourlyProfile(per_hour=(0.1, 0.9, 0.3, 0.0, 0.7) * 7),
+            "electricity_profile": HourlyProfile(per_hour=(0.5,) * 40 + (0.01,) * 40),
+            "demand_usd_per_w_month": 0.01,
+        },
+        ownership={"depreciation": "economic", "age_years": 1.5, "staff_usd_per_year": 1e6},
+        operation={"power_floor_fraction": 0.3},
+        carbon_scope={"network": True, "storage": True, "building": True},
+        storage={"capacity_bytes": 1e15},
+        workload={"evaluation_every_steps": 50, "evaluation_sequences": 128},
+        search=KNOBS,
     ),
     "long sequences, no stragglers": job_with(
         {**H100_RENTED, "num_gpus": WIDE},
@@ -147,7 +174,7 @@ def test_power_is_exact_for_the_design_with_the_fewest_spares(name: str) -> None
 
 @pytest.mark.parametrize("name", JOBS)
 @settings(max_examples=20, deadline=None)
-@given(shares=st.lists(st.none() | st.floats(0.0, 0.6), min_size=5, max_size=5))
+@given(shares=st.lists(st.none() | st.floats(0.0, 0.6), min_size=len(LIMIT_NAMES), max_size=len(LIMIT_NAMES)))
 def test_a_design_that_fits_is_never_pruned(name: str, shares: list[float | None]) -> None:
     layouts, bounds = sample(name)
     result, layout = designs(name)

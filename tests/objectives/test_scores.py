@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from constraints.evaluation import evaluate
 from objectives.scores import (
+    COST_PARTS,
+    EMBODIED_PARTS,
     ScoreTable,
     Usage,
     annuity_fraction,
@@ -71,7 +73,7 @@ def test_owning_costs_annuity_maintenance_building_and_electricity() -> None:
     purchase = 2 * 300_000 + 16 * 2_100  # two nodes, and a port of a single-tier fabric for each accelerator
     assert parts == pytest.approx(
         {
-            "rent_usd": 0.0,
+            **dict.fromkeys(("rent_usd", "storage_usd", "staff_usd", "demand_usd"), 0.0),
             # Capital recovery factors of the tables: 8 % over 5 years 0.25046, over 15 years 0.11683.
             "capital_usd": purchase * 0.25046,
             "maintenance_usd": purchase * 0.05,
@@ -208,9 +210,12 @@ def simulated_scores() -> ScoreTable:
 
 def test_totals_are_the_sums_of_their_parts() -> None:
     scores = simulated_scores()
-    parts = ("rent_usd", "capital_usd", "maintenance_usd", "facility_usd", "electricity_usd")
-    np.testing.assert_allclose(scores.cost_usd, sum(getattr(scores, part) for part in parts))
-    np.testing.assert_allclose(scores.carbon_kgco2e, scores.operational_kgco2e + scores.embodied_kgco2e)
+    np.testing.assert_allclose(scores.cost_usd, sum(getattr(scores, part) for part in COST_PARTS), rtol=1e-9)
+    made = sum(getattr(scores, part) for part in EMBODIED_PARTS)
+    np.testing.assert_allclose(scores.embodied_kgco2e, made, rtol=1e-9)
+    np.testing.assert_allclose(
+        scores.carbon_kgco2e, scores.operational_kgco2e + scores.embodied_kgco2e, rtol=1e-9
+    )
     assert (scores.cost_low_usd < scores.cost_usd).all()
     assert (scores.cost_usd < scores.cost_high_usd).all()
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.energy import EnergyTable, run_energy
+from simulator.energy import BUCKETS, EnergyTable, run_energy
+from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, Plan, PlanTable
 from simulator.power import peak_power, phase_power
+from simulator.run import RunTable
 from simulator.simulate import Outcomes, simulate
-from tests.simulator.builders import job_of, plan_of, table_of, training
+from tests.simulator.builders import job_of, plan_of, rented, table_of, training
 
 PLANS = table_of(
     *[plan_of(tensor=2, pipeline=4, data=8, scheme=scheme, spares=1) for scheme in CheckpointScheme],
@@ -101,6 +103,63 @@ def test_a_run_that_never_ends_needs_infinite_energy_at_no_known_power() -> None
     assert outcome.run.wall_time_s[0] == outcome.energy.total_j[0] == np.inf
     assert outcome.energy.spare_j[0] == 0
     assert np.isnan(outcome.summary.mean_power_w[0])
+
+
+def test_every_bucket_of_the_ledger_has_a_power() -> None:
+    no_buckets = {"wall_time_s", "productive_s", "mtbf_s", "checkpoint_interval_s"}
+    assert set(BUCKETS) == {name for name in RunTable.names() if name.endswith("_s")} - no_buckets
+
+
+def test_evaluations_take_a_third_of_a_step_for_each_batch_and_draw_their_own_power() -> None:
+    evaluated = {
+        "evaluation_every_steps": 100.0,
+        "evaluation_sequences": 1024,
+    }  # two batches every hundred steps
+    plan = plan_of(scheme=CheckpointScheme.NONE)
+    workload = JOB.workload.model_copy(update=evaluated)
+    job = with_failures(1e-9).model_copy(update={"workload": workload})
+    without, with_them = outcome_of(with_failures(1e-9), plan), outcome_of(job, plan)
+    passes_s = without.steps.step_time_s - without.steps.optimizer_s
+    assert with_them.run.evaluation_s == pytest.approx(50_000 / 100 * 2 * passes_s / 3)
+    assert with_them.run.wall_time_s - without.run.wall_time_s == pytest.approx(
+        with_them.run.evaluation_s, rel=1e-6
+    )
+    power = phase_power(job, table_of(plan), offers_of(job, table_of(plan)))
+    assert with_them.energy.evaluation_j == pytest.approx(with_them.run.evaluation_s * power.evaluation_w)
+    assert without.energy.evaluation_j == 0
+
+
+class TestMeteredRun:
+    """GPT-3 175B in FP8 on 512 H100, MLPerf Training v4.0: 10.6256 s a step, 6.85 kW a node, 415.2 kWh in 3,412 s."""
+
+    METERED_STEPS = 3412 / 10.6256
+
+    @pytest.fixture
+    def outcome(self) -> Outcomes:
+        offer = rented(node="hgx-h100-immersion")
+        meters = {"switch_power_w": 0.0, "optic_power_w": 0.0}  # stand at the nodes
+        offer = offer.model_copy(update={"fabric": offer.fabric.model_copy(update=meters)})
+        work = training("gpt3-175b", sequence_length=2048, global_batch_size=2048, num_steps=1)
+        work = work.model_copy(
+            update={"tokens": self.METERED_STEPS * work.tokens_per_step, "precisions": (Precision.FP8,)}
+        )
+        job = job_of(work, offer)
+        timed = job.reliability.restart.model_copy(update={"initialize_s": 0.0, "warm_up_s": 0.0})
+        calm = {"restart": timed, "failures_per_1000_node_days": 1e-9, "straggler_log_mean": None}
+        job = job.model_copy(
+            update={
+                "reliability": job.reliability.model_copy(update=calm),
+                "site": job.site.model_copy(update={"power_usage_effectiveness": 1.0}),
+            }
+        )
+        layout = plan_of(tensor=4, pipeline=8, data=16, micro_batch=2, precision=Precision.FP8)
+        return simulate(job, table_of(layout.model_copy(update={"checkpoint_scheme": CheckpointScheme.NONE})))
+
+    def test_nodes_draw_what_the_meters_showed(self, outcome: Outcomes) -> None:
+        assert outcome.summary.mean_power_w / 64 == pytest.approx(6850, rel=0.05)
+
+    def test_energy_is_what_the_meters_showed_with_steps_of_our_own(self, outcome: Outcomes) -> None:
+        assert outcome.energy.total_j / 3.6e6 == pytest.approx(415.2, rel=0.06)
 
 
 def test_energy_can_be_told_apart_from_its_simulation() -> None:

@@ -1,0 +1,123 @@
+"""What does a run emit, and how much water does it take? Operation by grid, and its share of what was made for it.
+
+    operational   facility energy x grid intensity, location-based, by the hour where the site has a profile
+    market        the same by what the operator buys, where that is known
+    embodied      what making the cluster emitted x hours used / hours of use in its life, and what failures destroy
+
+`simulator.options.CarbonScope` says which parts of the making are counted.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from objectives.usage import Usage, mean_over_runs, num_held_gpus, of_sites, product
+from simulator.interruptions import destroyed_nodes_within
+from simulator.job import Job
+from simulator.offer_table import OfferTable
+from simulator.plan import PlanTable
+from simulator.power import switches_per_gpu
+from simulator.run import RunTable
+from simulator.table import Floats, total
+from simulator.units import JOULES_PER_KWH, YEAR
+
+MADE = ("accelerators", "hosts", "network", "storage", "building")
+"""Parts of the scope that are shared out by the hours of a run; replacements are counted one by one."""
+
+
+def carbon_parts(job: Job, plans: PlanTable, usage: Usage, *, is_bound: bool = False) -> dict[str, Floats]:
+    """Returns operational and embodied greenhouse gases, by their column of `ScoreTable`, replacements left out.
+
+    Args:
+        job: the job.
+        plans: `(n,)` designs.
+        usage: what they use.
+        is_bound: whether `usage` is the least that a design could use, and the result the least it could emit.
+    """
+    return {
+        "operational_kgco2e": operational_kgco2e(job, plans, usage, is_bound=is_bound),
+        "embodied_kgco2e": total(embodied_parts(job, plans, usage).values()),
+    }
+
+
+def operational_kgco2e(job: Job, plans: PlanTable, usage: Usage, *, is_bound: bool = False) -> Floats:
+    """Returns the location-based emissions of the energy, `(n,)`."""
+    per_kwh = mean_over_runs(
+        job,
+        plans,
+        usage.wall_s,
+        profile=lambda site: site.grid_profile,
+        flat=lambda site: site.grid_kgco2e_per_kwh,
+        is_bound=is_bound,
+    )
+    return product(per_kwh / JOULES_PER_KWH, usage.energy_j)
+
+
+def market_kgco2e(job: Job, plans: PlanTable, usage: Usage) -> Floats:
+    """Returns the market-based emissions of the energy, `(n,)`; NaN where the site does not say what it buys."""
+    per_kwh = of_sites(job, plans, lambda site: _or_nan(site.market_kgco2e_per_kwh))
+    return np.where(
+        np.isnan(per_kwh), np.nan, product(np.nan_to_num(per_kwh) / JOULES_PER_KWH, usage.energy_j)
+    )
+
+
+def made_kgco2e(job: Job, plans: PlanTable) -> dict[str, Floats]:
+    """Returns what making each part of the cluster emitted, `(n,)` each; 0 for parts outside the scope."""
+    offers = OfferTable.from_job(job).take(plans.offer)
+    held = num_held_gpus(job, plans)
+    whole = {
+        "accelerators": held * offers.embodied_gpu_kgco2e,
+        "hosts": held * (offers.embodied_host_kgco2e / offers.gpus_per_node),
+        "network": held * switches_per_gpu(plans, offers) * offers.embodied_switch_kgco2e,
+        "storage": np.full(len(plans), job.storage.capacity_bytes * job.storage.embodied_kgco2e_per_byte),
+        "building": held * job.ownership.building_kgco2e_per_gpu,
+    }
+    counted = job.carbon_scope.counted
+    return {part: whole[part] if part in counted else np.zeros(len(plans)) for part in MADE}
+
+
+def embodied_parts(job: Job, plans: PlanTable, usage: Usage) -> dict[str, Floats]:
+    """Returns the share of the making that a run uses up, by its column of `ScoreTable`."""
+    own = job.ownership
+    lives = dict.fromkeys(MADE, own.lifetime_years)
+    lives["network"] = own.network_lifetime_years or own.lifetime_years
+    return {
+        f"embodied_{part}_kgco2e": product(
+            kgco2e, usage.wall_s / (lives[part] * YEAR * own.utilization_fraction)
+        )
+        for part, kgco2e in made_kgco2e(job, plans).items()
+    }
+
+
+def replacement_kgco2e(job: Job, plans: PlanTable, run: RunTable) -> Floats:
+    """Returns the making of accelerators that failures of the run destroy, `(n,)`; what a landlord reclaims is not lost."""
+    if not job.carbon_scope.replacements:
+        return np.zeros(len(plans))
+    offers = OfferTable.from_job(job).take(plans.offer)
+    per_failure = job.ownership.replaced_gpus_per_node_failure * offers.embodied_gpu_kgco2e
+    # Failures are counted per up-time, of which a run without progress has no end.
+    up_time_s = run.num_failures * run.mtbf_s
+    return product(per_failure, destroyed_nodes_within(job, plans, up_time_s))
+
+
+def water_l(job: Job, plans: PlanTable, usage: Usage) -> Floats:
+    """Returns the water that cooling and power stations evaporate, `(n,)`: by IT energy and by facility energy.
+
+    Where only one of them is known it stands alone; NaN where neither is.
+    """
+    offers = OfferTable.from_job(job).take(plans.offer)
+    overhead = offers.power_usage_effectiveness - 1.0
+    it_peak_w = usage.peak_power_w / offers.peak_power_usage_effectiveness
+    fixed_j = product(overhead * offers.cooling_fixed_fraction * it_peak_w, usage.wall_s)
+    varying = 1.0 + overhead * (1.0 - offers.cooling_fixed_fraction)
+    is_finite = np.isfinite(usage.energy_j)
+    it_j = np.where(is_finite, (usage.energy_j - np.where(is_finite, fixed_j, 0.0)) / varying, np.inf)
+    onsite = of_sites(job, plans, lambda site: _or_nan(site.water_onsite_l_per_kwh))
+    offsite = of_sites(job, plans, lambda site: _or_nan(site.water_offsite_l_per_kwh))
+    litres = product(np.nan_to_num(onsite) / JOULES_PER_KWH, it_j)
+    litres += product(np.nan_to_num(offsite) / JOULES_PER_KWH, usage.energy_j)
+    return np.where(np.isnan(onsite) & np.isnan(offsite), np.nan, litres)
+
+
+def _or_nan(value: float | None) -> float:
+    return np.nan if value is None else value

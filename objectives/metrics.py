@@ -1,0 +1,65 @@
+"""What does a design come to per token, per exaFLOP and per litre? The figures that people compare runs by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from objectives.cost import rent_or_own
+from objectives.scores import ScoreTable
+from objectives.usage import Usage
+from simulator.job import Job
+from simulator.plan import PlanTable
+from simulator.simulate import Outcomes
+from simulator.table import Floats, Table
+from simulator.units import HOUR, JOULES_PER_KWH, KILO, PETA
+
+EXA = KILO * PETA
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricTable(Table):
+    """Figures of merit, `(n,)`; NaN where a price or a factor is not known."""
+
+    usd_per_million_tokens: Floats
+    usd_per_effective_pflop_hour: Floats
+    """Cost over the model's arithmetic, in hours at one PFLOP/s: what goodput and MFU leave of the hardware."""
+    kwh_per_million_tokens: Floats
+    operational_location_kgco2e: Floats
+    operational_market_kgco2e: Floats
+    embodied_kgco2e: Floats
+    gco2e_per_exaflop: Floats
+    """Operational (location-based) and embodied emissions over the model's arithmetic (compute carbon intensity, CCI,
+    arXiv 2502.01671)."""
+    carbon_delay_kgco2e_s: Floats
+    """Total carbon x time to train (tCDP of CORDOBA)."""
+    water_l: Floats
+    rent_usd: Floats
+    """The design rented,"""
+    own_usd: Floats
+    """and bought."""
+    break_even_months: Floats
+    """Months of use after which a purchase has paid; infinite where it never does."""
+
+
+def metrics(job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) -> MetricTable:
+    """Returns the figures of merit of simulated designs."""
+    workload = job.workload
+    million_tokens = workload.tokens / 1e6
+    flop = workload.tokens * workload.model.model_flop_per_token(workload.sequence_length)
+    both = rent_or_own(job, plans, Usage.of(outcomes))
+    return MetricTable(
+        usd_per_million_tokens=scores.cost_usd / million_tokens,
+        usd_per_effective_pflop_hour=scores.cost_usd / (flop / (PETA * HOUR)),
+        kwh_per_million_tokens=scores.energy_j / JOULES_PER_KWH / million_tokens,
+        operational_location_kgco2e=scores.operational_kgco2e,
+        operational_market_kgco2e=scores.market_kgco2e,
+        embodied_kgco2e=scores.embodied_kgco2e,
+        gco2e_per_exaflop=np.asarray(KILO * scores.carbon_kgco2e / (flop / EXA)),
+        carbon_delay_kgco2e_s=scores.carbon_kgco2e * scores.time_to_train_s,
+        water_l=scores.water_l,
+        rent_usd=both.rent_usd,
+        own_usd=both.own_usd,
+        break_even_months=both.break_even_months,
+    )

@@ -1,0 +1,150 @@
+"""What does it cost, and what does it save, to stand still while the grid is dirty or dear?
+
+A run pauses in the dearest hours of a profile. Before a pause it saves and waits until the save is committed; after it
+the framework starts and loads. Cheap checkpoints make this cheap. Meanwhile the accelerators idle, and their rent and
+their share of the making go on. A pause that leaves less room than its own overhead adds nothing but waiting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from objectives.carbon import embodied_parts, replacement_kgco2e
+from objectives.cost import cost_parts, total
+from objectives.usage import Usage
+from simulator.hourly import HourlyProfile
+from simulator.job import Job
+from simulator.offer_table import OfferTable
+from simulator.options import Pause
+from simulator.plan import PlanTable
+from simulator.power import phase_power
+from simulator.simulate import Outcomes
+from simulator.table import Booleans, Floats, Table
+from simulator.units import HOUR, JOULES_PER_KWH
+
+
+@dataclass(frozen=True, kw_only=True)
+class PausedTable(Table):
+    """Paused runs, `(n,)`."""
+
+    wall_s: Floats
+    """From the first start to the end, pauses included; infinite where no stretch between pauses is long enough."""
+    num_pauses: Floats
+    energy_j: Floats
+    cost_usd: Floats
+    operational_kgco2e: Floats
+    carbon_kgco2e: Floats
+
+
+def pause_overhead_s(job: Job, outcomes: Outcomes) -> Floats:
+    """Returns what one pause takes beside the hours that it skips, `(n,)`: save, commit, start, load, warm up."""
+    restart, saves = job.reliability.restart, outcomes.checkpoints
+    return saves.stall_s + saves.commit_s + saves.load_s + restart.initialize_s + restart.warm_up_s
+
+
+def paused_runs(job: Job, plans: PlanTable, outcomes: Outcomes, pause: Pause) -> PausedTable:
+    """Returns what becomes of some designs when they pause; all of them must stand at sites with the profile it asks for."""
+    parts = []
+    for row in range(len(plans)):
+        one = np.array([row])
+        parts.append(_paused(job, plans.take(one), outcomes.take(one), pause))
+    return PausedTable.concatenate(parts)
+
+
+def _paused(job: Job, plan: PlanTable, outcome: Outcomes, pause: Pause) -> PausedTable:
+    site = job.site_of(job.offers[int(plan.offer[0])])
+    guide = site.grid_profile if pause.by == "carbon" else site.electricity_profile
+    assert guide is not None, "checked before a pause is played"
+    calendar = _Calendar.of(guide, pause.hours_fraction, float(pause_overhead_s(job, outcome)[0]))
+    usage = Usage.of(outcome)
+    wall_s, num_pauses = calendar.elapsed(float(usage.wall_s[0]))
+    power = phase_power(job, plan, OfferTable.from_job(job).take(plan.offer))
+    overhead_s = num_pauses * calendar.overhead_s
+    still_s = max(0.0, wall_s - float(usage.wall_s[0]) - overhead_s)
+    working_j = usage.energy_j + overhead_s * power.stalled_w
+    idle_j = still_s * (power.idle_w + power.spares_w)
+    held = replace(usage, wall_s=np.array([wall_s]), energy_j=working_j + idle_j)
+    grid = calendar.means(site.grid_profile, site.grid_kgco2e_per_kwh, wall_s)
+    tariff = calendar.means(site.electricity_profile, site.electricity_usd_per_kwh, wall_s)
+    parts = cost_parts(job, plan, held)
+    bought = parts["electricity_usd"] > 0.0
+    parts["electricity_usd"] = np.where(bought, _at_means(tariff, working_j, idle_j), 0.0)
+    operational = _at_means(grid, working_j, idle_j)
+    made = total(embodied_parts(job, plan, held)) + replacement_kgco2e(job, plan, outcome.run)
+    return PausedTable(
+        wall_s=held.wall_s,
+        num_pauses=np.array([num_pauses]),
+        energy_j=held.energy_j,
+        cost_usd=total(parts),
+        operational_kgco2e=operational,
+        carbon_kgco2e=operational + made,
+    )
+
+
+def _at_means(means: tuple[float, float], working_j: Floats, idle_j: Floats) -> Floats:
+    return (means[0] * working_j + means[1] * idle_j) / JOULES_PER_KWH
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Calendar:
+    """Which hours of a profile are worked in, over one period of it."""
+
+    is_working: Booleans
+    """`(h,)` whether each hour is worked in."""
+    overhead_s: float
+
+    @classmethod
+    def of(cls, guide: HourlyProfile, hours_fraction: float, overhead_s: float) -> _Calendar:
+        values = np.array(guide.per_hour)
+        num_still = int(np.floor(hours_fraction * len(values)))
+        order = np.argsort(values, kind="stable")
+        is_working = np.ones(len(values), dtype=np.bool_)
+        is_working[order[len(values) - num_still :]] = False
+        return cls(is_working=is_working, overhead_s=overhead_s)
+
+    def elapsed(self, work_s: float) -> tuple[float, float]:
+        """Returns how long a run takes that works so long, and how often it pauses."""
+        if self.is_working.all() or not np.isfinite(work_s):
+            return work_s, 0.0
+        starts, ends = self._stretches()
+        # A stretch that goes on from the end of the last period needs no new start, and the first stretch of all begins
+        # with the run itself, whose own start is part of its time already.
+        goes_on = bool(self.is_working[0] and self.is_working[-1])
+        overhead_s = np.where((np.arange(len(starts)) == 0) & goes_on, 0.0, self.overhead_s)
+        useful_s = np.maximum(0.0, (ends - starts) * HOUR - overhead_s)
+        per_period_s = float(useful_s.sum())
+        if per_period_s == 0.0:
+            return np.inf, 0.0
+        needed_s = max(0.0, work_s - overhead_s[0])
+        num_periods = max(0.0, np.ceil(needed_s / per_period_s) - 1.0)
+        rest_s, done_s = needed_s - num_periods * per_period_s, np.cumsum(useful_s)
+        last = min(int(np.searchsorted(done_s, rest_s * (1.0 - 1e-12))), len(done_s) - 1)
+        in_last_s = starts[last] * HOUR + overhead_s[last] + rest_s - (done_s[last] - useful_s[last])
+        wall_s = num_periods * len(self.is_working) * HOUR + in_last_s
+        return float(wall_s), float(num_periods * (len(starts) - goes_on) + last)
+
+    def _stretches(self) -> tuple[Floats, Floats]:
+        """First hour and end of every stretch of working hours, `(s,)` each."""
+        edges = np.diff(np.concatenate([[0], self.is_working.astype(np.int64), [0]]))
+        return np.flatnonzero(edges == 1).astype(np.float64), np.flatnonzero(edges == -1).astype(np.float64)
+
+    def means(self, profile: HourlyProfile | None, flat: float, wall_s: float) -> tuple[float, float]:
+        """Returns the mean of a profile over the hours worked in and over the others, until a time."""
+        if profile is None or not np.isfinite(wall_s):
+            return flat, flat
+        num_hours = min(int(np.ceil(wall_s / HOUR)), len(self.is_working) * len(profile.per_hour))
+        hours = np.arange(max(1, num_hours))
+        values = np.array(profile.per_hour)[hours % len(profile.per_hour)]
+        working = self.is_working[hours % len(self.is_working)]
+        means = [float(values[rows].mean()) if rows.any() else flat for rows in (working, ~working)]
+        return means[0], means[1]
+
+
+def best_start(profile: HourlyProfile, wall_s: float, within_hours: int) -> tuple[int, float, float]:
+    """Returns the hour, up to a latest one, from which the mean of a profile over a run is least; that mean, and today's."""
+    hours = range(within_hours + 1)
+    means = [float(profile.from_hour(hour).mean_over(np.array([wall_s]))[0]) for hour in hours]
+    best = int(np.argmin(means))
+    return best, means[best], means[0]

@@ -1,0 +1,95 @@
+"""What does a run use that money, water and greenhouse gases are counted from? Time, energy and power as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from simulator.hardware import Site
+from simulator.hourly import HourlyProfile
+from simulator.job import Job
+from simulator.offer_table import OfferTable
+from simulator.plan import PlanTable
+from simulator.simulate import Outcomes
+from simulator.table import Floats, Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage(Table):
+    """What money and carbon are counted from, `(n,)`."""
+
+    wall_s: Floats
+    """How long the accelerators are held."""
+    energy_j: Floats
+    """Energy of the facility."""
+    peak_power_w: Floats
+    """Most that the facility draws."""
+
+    @classmethod
+    def of(cls, outcomes: Outcomes) -> Self:
+        """Returns what simulated runs use; all of it is infinite where a run makes no progress."""
+        wall_s = outcomes.run.wall_time_s
+        return cls(
+            wall_s=wall_s,
+            energy_j=np.where(np.isinf(wall_s), np.inf, outcomes.energy.total_j),
+            peak_power_w=outcomes.summary.peak_power_w,
+        )
+
+    def lasting(self, wall_s: Floats) -> Self:
+        """Returns the usage of the same runs when they last longer or shorter, at the same mean power."""
+        is_finite = np.isfinite(self.wall_s) & np.isfinite(wall_s)
+        ratio = np.where(is_finite, wall_s, 1.0) / np.where(is_finite, self.wall_s, 1.0)
+        return replace(
+            self,
+            wall_s=np.where(is_finite, wall_s, np.inf),
+            energy_j=np.where(is_finite, self.energy_j * ratio, np.inf),
+        )
+
+
+def num_held_gpus(job: Job, plans: PlanTable) -> Floats:
+    """Returns the accelerators that are rented or bought: those that train, in whole nodes, and the spares; `(n,)`."""
+    gpus_per_node = OfferTable.from_job(job).gpus_per_node[plans.offer]
+    nodes = np.ceil(plans.num_gpus / gpus_per_node) + plans.num_spare_nodes
+    return np.asarray(nodes * gpus_per_node, dtype=np.float64)
+
+
+def of_sites(job: Job, plans: PlanTable, figure: Callable[[Site], float]) -> Floats:
+    """Returns a figure of the site of each design, `(n,)`."""
+    return np.array([figure(job.site_of(offer)) for offer in job.offers], dtype=np.float64)[plans.offer]
+
+
+def mean_over_runs(
+    job: Job,
+    plans: PlanTable,
+    wall_s: Floats,
+    *,
+    profile: Callable[[Site], HourlyProfile | None],
+    flat: Callable[[Site], float],
+    is_bound: bool,
+) -> Floats:
+    """Returns the mean of a site's price or intensity over each run, `(n,)`.
+
+    Args:
+        job: the job.
+        plans: `(n,)` designs.
+        wall_s: `(n,)` how long they run.
+        profile: its values by the hour, where the site has them.
+        flat: what holds where it has not.
+        is_bound: whether the least mean over any run of at least that length is wanted instead.
+    """
+    means = of_sites(job, plans, flat)
+    for index, offer in enumerate(job.offers):
+        hourly = profile(job.site_of(offer))
+        if hourly is not None:
+            rows = plans.offer == index
+            over = hourly.least_mean_over if is_bound else hourly.mean_over
+            means[rows] = over(wall_s[rows])
+    return means
+
+
+def product(rate: Floats, amount: Floats) -> Floats:
+    """Rate times amount; what has no rate costs nothing, however long a run without progress lasts."""
+    return np.multiply(rate, amount, out=np.zeros(len(amount)), where=rate > 0.0)

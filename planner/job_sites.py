@@ -1,0 +1,99 @@
+"""What does a site stand for? A region's figures under the user's own, and profiles from files or a few numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from planner.job_schema import Location
+from planner.problems import Findings
+from planner.short_forms import Fields, found, lengthen
+from simulator import catalog
+from simulator.errors import InputError
+from simulator.hardware import Site
+from simulator.hourly import HourlyProfile, read_trace, synthetic_profile
+from simulator.units import KILO
+
+PROFILES: Mapping[str, float] = {"grid_profile": 1.0 / KILO, "electricity_profile": 1.0}
+"""Fields that hold profiles, and what a value of their files is multiplied by: g/kWh to kg/kWh, and USD/kWh."""
+REQUIRED = tuple(name for name, field in Site.model_fields.items() if field.is_required())
+_SWINGS = ("mean", "daily_amplitude", "yearly_amplitude")
+
+
+def resolved_site(owner: Fields, location: Location, folder: Path, findings: Findings) -> object:
+    """Returns the site of a job or an offer with everything filled in that its region is known for.
+
+    Args:
+        owner: the job or the offer, whose `site` may be a region or fields.
+        location: where the owner stands.
+        folder: where relative paths of profiles start.
+        findings: takes the problems.
+    """
+    lengthen(owner, "site", location, findings)
+    given, here = owner.get("site"), (*location, "site")
+    if not isinstance(given, dict):
+        return given
+    site = {**given}
+    for field, per_unit in PROFILES.items():
+        if field in site:
+            site[field] = _profile(site[field], per_unit, (*here, field), folder, findings)
+    return _with_region(site, here, findings)
+
+
+def resolved_what_if(given: Fields, folder: Path, findings: Findings) -> Fields:
+    """Returns what a job asks to be compared with, its sites written out."""
+    sites = given.get("sites")
+    if not isinstance(sites, list):
+        return given
+    places = [("what_if", "sites", index) for index in range(len(sites))]
+    written = [
+        resolved_site({"site": site}, place, folder, findings)
+        for place, site in zip(places, sites, strict=True)
+    ]
+    return {**given, "sites": written}
+
+
+def _with_region(given: Fields, location: Location, findings: Findings) -> Fields:
+    """Returns a site whose missing figures are those of its region; an own region must have all that are required."""
+    region = given.get("region")
+    missing = [field for field in Site.model_fields if given.get(field) is None]
+    if not isinstance(region, str) or not missing:
+        return given
+    if region not in catalog.names(catalog.Kind.SITES) and not set(missing) & set(REQUIRED):
+        return given
+    known = found(catalog.site, region, (*location, "region"), findings)
+    if known is None:
+        for field in missing:
+            findings.hide((*location, field))
+        return given
+    return {**given, **{field: getattr(known, field) for field in missing}}
+
+
+def _profile(value: object, per_unit: float, location: Location, folder: Path, findings: Findings) -> object:
+    """Returns the profile that a path, a list of numbers or a mean with its swings stands for."""
+    match value:
+        case str():
+            return _found_profile(
+                lambda: read_trace(folder / value, per_unit=per_unit), value, location, findings
+            )
+        case list():
+            return {"per_hour": value}
+        case dict() if value.keys() <= set(_SWINGS) and all(
+            isinstance(v, (int, float)) for v in value.values()
+        ):
+            swings = {"mean": 0.0, **{name: float(str(swing)) for name, swing in value.items()}}
+            return _found_profile(lambda: synthetic_profile(**swings), str(value), location, findings)
+        case _:
+            return value
+
+
+def _found_profile(
+    make: Callable[[], HourlyProfile], shown: str, location: Location, findings: Findings
+) -> HourlyProfile | None:
+    try:
+        return make()
+    except InputError as error:
+        for problem in error.problems:
+            place = f"{problem.path} = {problem.value}: " if problem.path else ""
+            findings.add(location, shown, f"{place}{problem.rule}")
+        return None

@@ -1,0 +1,33 @@
+"""Which price lists and region files does a job bring along? The user's own figures, or what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from planner.problems import Findings
+from simulator.catalog import read_own_figures
+from simulator.catalog.files import Overlay
+from simulator.errors import InputError
+
+
+def own_figures(value: object, folder: Path, findings: Findings) -> Overlay:
+    """Returns the figures of the files that the field `catalog` of a job names.
+
+    Args:
+        value: a path, a list of paths, or `None`.
+        folder: where relative paths start.
+        findings: takes the problems.
+    """
+    paths = [value] if isinstance(value, str) else value
+    if paths is None:
+        return {}
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        findings.add(("catalog",), value, "must be a path, or a list of paths")
+        return {}
+    try:
+        return read_own_figures([folder / path for path in paths])
+    except InputError as error:
+        for problem in error.problems:
+            place = f"{problem.path} = {problem.value}: " if problem.path else ""
+            findings.add(("catalog",), value, f"{place}{problem.rule}")
+        return {}

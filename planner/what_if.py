@@ -1,0 +1,173 @@
+"""What if the run paused, waited, was capped, stood elsewhere or replaced an old fleet? Cases that a job asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from constraints.evaluation import Evaluation, evaluate
+from objectives.carbon import made_kgco2e
+from objectives.cost import purchase, running_usd_per_month
+from objectives.pausing import best_start, paused_runs
+from objectives.scores import Usage, total
+from planner import human
+from planner.comparisons import WhatIfCase
+from simulator.hardware import Site
+from simulator.hourly import HourlyProfile
+from simulator.job import Job, Limits
+from simulator.options import Pause, WhatIf
+from simulator.units import DAY, HOUR, JOULES_PER_KWH, YEAR
+
+Best = Callable[[Job], Evaluation | None]
+"""Finds the recommended design of another job, one row; `None` where there is none."""
+MONTH = YEAR / 12.0
+
+
+def what_if_cases(job: Job, chosen: Evaluation, best: Best) -> tuple[WhatIfCase, ...]:
+    """Returns every case that the job asks for.
+
+    Args:
+        job: the job.
+        chosen: the recommended design, one row.
+        best: finds the recommended design of a job with other offers.
+    """
+    asked = job.what_if
+    cases = [
+        *(_paused(job, chosen, pause) for pause in asked.pauses),
+        *_later_starts(job, chosen),
+        *(_capped(job, chosen, cap) for cap in asked.power_caps),
+        *(_elsewhere(job, chosen, site) for site in asked.sites),
+        *(_refreshed(job, chosen, name, best) for name in [asked.refresh_from] if name),
+    ]
+    return tuple(cases)
+
+
+def _case(name: str, part: Evaluation, note: str = "") -> WhatIfCase:
+    scores = part.scores
+    return WhatIfCase(
+        case=name,
+        time_to_train_days=_finite(scores.time_to_train_s[0] / DAY),
+        cost_usd=_finite(scores.cost_usd[0]),
+        energy_kwh=_finite(scores.energy_j[0] / JOULES_PER_KWH),
+        carbon_kgco2e=_finite(scores.carbon_kgco2e[0]),
+        note=note,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _profile(job: Job, chosen: Evaluation, by: str) -> HourlyProfile | None:
+    site = job.site_of(job.offers[int(chosen.plans.offer[0])])
+    return site.grid_profile if by == "carbon" else site.electricity_profile
+
+
+def _paused(job: Job, chosen: Evaluation, pause: Pause) -> WhatIfCase:
+    name = f"pause in the {human.percent(pause.hours_fraction)} of the hours with most {pause.by}"
+    field = "grid_profile" if pause.by == "carbon" else "electricity_profile"
+    if _profile(job, chosen, pause.by) is None:
+        return WhatIfCase(case=name, note=f"needs the site's {field}")
+    paused = paused_runs(job, chosen.plans, chosen.outcomes, pause)
+    if not np.isfinite(paused.wall_s[0]):
+        return WhatIfCase(case=name, note="no stretch between pauses is longer than a restart")
+    return WhatIfCase(
+        case=name,
+        time_to_train_days=float(paused.wall_s[0]) / DAY,
+        cost_usd=float(paused.cost_usd[0]),
+        energy_kwh=float(paused.energy_j[0]) / JOULES_PER_KWH,
+        carbon_kgco2e=float(paused.carbon_kgco2e[0]),
+        note=f"{human.count(paused.num_pauses[0])} pauses",
+    )
+
+
+def _later_starts(job: Job, chosen: Evaluation) -> Iterator[WhatIfCase]:
+    within = job.what_if.start_within_hours
+    for by in ("carbon", "price") if within else ():
+        profile = _profile(job, chosen, by)
+        if profile is None or within is None:
+            continue
+        hour, mean, now = best_start(profile, float(chosen.scores.time_to_train_s[0]), within)
+        site = job.site_of(job.offers[int(chosen.plans.offer[0])])
+        later = {
+            name: value.from_hour(hour)
+            for name in ("grid_profile", "electricity_profile")
+            if (value := getattr(site, name)) is not None
+        }
+        moved = evaluate(_at_site(job, **later), chosen.plans)
+        change = human.percent(mean / now - 1.0) if now else "0 %"
+        yield _case(f"start {human.duration(hour * HOUR)} later for {by}", moved, f"{change} in its mean")
+
+
+def _at_site(job: Job, **fields: object) -> Job:
+    """Returns the job with fields of all its sites replaced, checked as they are read."""
+    offers = tuple(
+        offer.model_copy(update={"site": offer.site.model_copy(update=fields)} if offer.site else {})
+        for offer in job.offers
+    )
+    return job.model_copy(update={"site": job.site.model_copy(update=fields), "offers": offers})
+
+
+def _capped(job: Job, chosen: Evaluation, cap: float) -> WhatIfCase:
+    plans = replace(chosen.plans, power_cap_fraction=np.array([cap]))
+    return _case(f"power cap {human.percent(cap)}", evaluate(job, plans))
+
+
+def _elsewhere(job: Job, chosen: Evaluation, site: Site) -> WhatIfCase:
+    offers = tuple(offer.model_copy(update={"site": None}) for offer in job.offers)
+    moved = job.model_copy(update={"site": site, "offers": offers})
+    return _case(f"in {site.region}", evaluate(moved, chosen.plans))
+
+
+def _refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCase:
+    """When replacing an old fleet pays: what the new one takes to make and buy over what it saves in every month of use."""
+    case = f"instead of going on with {name}"
+    old_offers = tuple(offer for offer in job.offers if offer.accelerator.id == name)
+    if not old_offers:
+        return WhatIfCase(case=case, note=f"{name} is not among the offers")
+    old_job = job.model_copy(update={"offers": old_offers, "limits": Limits(), "what_if": WhatIf()})
+    old = best(old_job)
+    if old is None:
+        return WhatIfCase(case=case, note=f"no design on {name} can run")
+    months = chosen.scores.time_to_train_s[0] / MONTH
+    saved_kg = (old.scores.operational_kgco2e[0] - chosen.scores.operational_kgco2e[0]) / months
+    saved_usd = (_running_usd(old_job, old) - _running_usd(job, chosen)) / months
+    made_kg = total(made_kgco2e(job, chosen.plans))[0]
+    price_usd = _purchase_usd(job, chosen)
+    return _case(
+        case,
+        old,
+        f"the new fleet has made up for its making after {_months(made_kg, saved_kg)} of use and for its price after "
+        f"{_months(price_usd, saved_usd)}",
+    )
+
+
+def _running_usd(job: Job, part: Evaluation) -> float:
+    """What a run costs an owner beside the purchase."""
+    usage = Usage.of(part.outcomes)
+    per_month = running_usd_per_month(job, part.plans, usage, _node_prices(job, part))
+    months = part.scores.time_to_train_s / MONTH / job.ownership.utilization_fraction
+    return float((per_month * months)[0])
+
+
+def _purchase_usd(job: Job, part: Evaluation) -> float:
+    return float(purchase(job, part.plans, Usage.of(part.outcomes), _node_prices(job, part)).total[0])
+
+
+def _node_prices(job: Job, part: Evaluation) -> np.ndarray:
+    offer = job.offers[int(part.plans.offer[0])]
+    estimate = offer.purchase_usd_per_node or offer.other_purchase_usd_per_node
+    price = estimate.mid if estimate else offer.node.purchase_usd
+    return np.array([np.nan if price is None else price])
+
+
+def _months(spent: float, saved_per_month: float) -> str:
+    if not np.isfinite(spent + saved_per_month):
+        return "a time that no price is known for"
+    return (
+        f"{human.digits(spent / saved_per_month)} months"
+        if saved_per_month > 0
+        else "no time, since it saves nothing,"
+    )

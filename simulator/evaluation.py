@@ -1,0 +1,20 @@
+"""How long do the evaluations of a run take? Forward passes over the accelerators that train.
+
+A step computes a forward and a backward pass of twice its arithmetic, so that a batch takes a third of a step. The
+optimizer and the gradients of replicas have no part in it.
+"""
+
+from __future__ import annotations
+
+from simulator.job import Job
+from simulator.step import StepTable
+from simulator.table import Floats
+
+FORWARD_SHARE = 1.0 / 3.0
+"""Arithmetic of a forward pass over that of a step without recomputation."""
+
+
+def evaluation_time_s(job: Job, steps: StepTable) -> Floats:
+    """Returns the time of all evaluations of a run, `(n,)`, without stragglers and failures."""
+    passes_s = steps.step_time_s - steps.optimizer_s - steps.gradient_sync_s
+    return job.workload.num_evaluated_batches * FORWARD_SHARE * passes_s

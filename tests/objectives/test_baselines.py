@@ -1,0 +1,161 @@
+"""Are the equations of ACT, LLMCarbon and MLCO2 reproduced on their own published examples?"""
+
+from __future__ import annotations
+
+import pytest
+
+from objectives.baselines import (
+    LlmCarbonPart,
+    LlmCarbonRun,
+    act_device_kgco2e,
+    llmcarbon_cold_efficiency,
+    llmcarbon_embodied_kgco2e,
+    mlco2_kgco2e,
+    nameplate_energy_j,
+)
+from simulator import catalog
+from simulator.embodied import Dies
+
+MWH, DAY = 3.6e9, 86_400.0
+
+# LLMCarbon's own inputs (github.com/SotaroKaneda/MLCarbon, dbd96b7, data/database.csv): active parameters and tokens in
+# billions, kg/kWh, PUE, W, peak TFLOP/s, efficiency, devices; and its prediction in tCO2e: the published tonnes of each run
+# with the deviation that the paper prints (arXiv 2309.14393, the validation of the operational footprint).
+FIVE_MODELS = {
+    "T5": ((11, 600, 0.545, 1.12, 310, 123, 0.37, 512), 46.7, -0.0222),
+    "GPT-3": ((175, 300, 0.429, 1.1, 330, 125, 0.197, 10_000), 552.1, 0.0032),
+    "GShard": ((2.3, 1000, 0.177, 1.09, 288, 123, 0.39, 1000), 4.3, 0.038),
+    "Switch": ((7.41, 2000, 0.33, 1.1, 245, 123, 0.28, 1000), 59.1, 0.082),
+    "XLM": ((0.55, 7000, 0.413, 1.1, 342, 125, 0.212, 512), 39.0, -0.0354),
+}
+
+
+@pytest.mark.parametrize("name", FIVE_MODELS)
+def test_llmcarbon_gives_its_own_predictions_when_given_its_inputs(name: str) -> None:
+    (parameters, tokens, grid, pue, power_w, peak, efficiency, devices), actual_t, deviation = FIVE_MODELS[
+        name
+    ]
+    run = LlmCarbonRun(
+        num_active_parameters=parameters * 1e9,
+        tokens=tokens * 1e9,
+        num_devices=devices,
+        peak_flop_per_s=peak * 1e12,
+        efficiency_fraction=efficiency,
+        system_power_w=power_w,
+        pue=pue,
+        kgco2e_per_kwh=grid,
+    )
+    assert run.operational_kgco2e / 1000 == pytest.approx(actual_t * (1 + deviation), rel=0.01)
+
+
+def test_llmcarbon_gives_its_embodied_share_of_xlm() -> None:
+    # The same repository, data/hardware.csv: 64 nodes of 8 V100 for 20.4 days. Meta's own estimate is 0.66 t.
+    parts = [
+        LlmCarbonPart(amount=1.47, kgco2e_per_amount=1.0, num_pieces=64),  # processor, 16 nm
+        LlmCarbonPart(amount=256, kgco2e_per_amount=0.4, num_pieces=64),  # DRAM
+        LlmCarbonPart(amount=32_768, kgco2e_per_amount=0.018, num_pieces=64),  # SSD
+        LlmCarbonPart(amount=8.15, kgco2e_per_amount=1.2, num_pieces=512),  # V100, 12 nm
+        LlmCarbonPart(amount=111.6, kgco2e_per_amount=1.2, num_pieces=64),  # the rest of a node
+    ]
+    made_kg = 64 * (1.47 + 102.4 + 589.824 + 133.92) + 512 * 9.78
+    assert llmcarbon_embodied_kgco2e(parts, 20.4 * DAY) == pytest.approx(made_kg * 20.4 / 1825)
+    assert llmcarbon_embodied_kgco2e(parts, 20.4 * DAY) == pytest.approx(660, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "tokens", "peak", "gpu_hours", "missed"),
+    [
+        (176.2e9, 366e9, 312e12, 1_082_990, -0.33),  # BLOOM
+        (175e9, 300e9, 125e12, 3_552_000, -0.45),  # GPT-3 on V100
+        (405.9e9, 15_600e9, 989e12, 30_840_000, -0.32),  # Llama 3.1 405B
+    ],
+)
+def test_llmcarbon_without_measurements_of_the_run_misses_by_a_third(
+    parameters: float, tokens: float, peak: float, gpu_hours: float, missed: float
+) -> None:
+    hours = 6 * parameters * tokens / (peak * llmcarbon_cold_efficiency(parameters, peak)) / 3600
+    assert hours / gpu_hours - 1 == pytest.approx(missed, abs=0.01)
+
+
+# Published energies that are GPU-hours times rated power, and so arithmetic: BLOOM (arXiv 2211.02001), the model cards of
+# Llama 2, 3 and 3.1. None of them is a measurement.
+CIRCULAR = {
+    "BLOOM": (1_082_990, 400, 433.196),
+    "Llama 2 7B": (184_320, 400, 73.7),
+    "Llama 2 13B": (368_640, 400, 147.5),
+    "Llama 2 34B": (1_038_336, 400, 415.3),
+    "Llama 2 70B": (1_720_320, 400, 688.1),
+    "Llama 3 8B": (1.3e6, 700, 910),
+    "Llama 3 70B": (6.4e6, 700, 4480),
+    "Llama 3.1 8B": (1.46e6, 700, 1022),
+    "Llama 3.1 70B": (7.0e6, 700, 4900),
+    "Llama 3.1 405B": (30.84e6, 700, 21_588),
+}
+
+
+@pytest.mark.parametrize("name", CIRCULAR)
+def test_circular_energies_are_nameplate_arithmetic(name: str) -> None:
+    gpu_hours, rated_w, published_mwh = CIRCULAR[name]
+    assert nameplate_energy_j(gpu_hours, rated_w) / MWH == pytest.approx(published_mwh, rel=1e-3)
+
+
+def test_llama_65b_has_its_pue_in_the_arithmetic() -> None:
+    # arXiv 2302.13971: 1,022,362 hours of an A100 at 400 W and a PUE of 1.1 are 449 MWh.
+    assert nameplate_energy_j(1_022_362, 400, 1.1) / MWH == pytest.approx(449, rel=2e-3)
+
+
+def test_mlco2_counts_tdp_and_no_cooling() -> None:
+    # BLOOM at 0.057 kg/kWh: 24.69 t (arXiv 2211.02001, dynamic part).
+    assert mlco2_kgco2e(1_082_990, 400, 0.057) == pytest.approx(24_690, rel=1e-3)
+
+
+class TestAct:
+    """Examples of github.com/facebookresearch/ACT, abc9fbb, act/tests/model_unit_tests.py."""
+
+    def test_logic_of_its_unit_test(self) -> None:
+        # 145 mm2 in 10 nm, yield 0.943543, 95 % abatement, Taiwan's grid, and 150 g for the package.
+        dies = Dies(
+            logic_m2=145e-6,
+            process="10nm",
+            yield_fraction=0.943543,
+            abatement_fraction=0.95,
+            board_kgco2e=0.15,
+        )
+        assert dies.embodied_kgco2e == pytest.approx((1.475 * 0.583 + 0.24 + 0.5) * 1.45 / 0.943543 + 0.15)
+
+    @pytest.mark.parametrize(
+        ("process", "kgco2e_per_cm2"),
+        # ACT run with its defaults: yield 0.875, 97 % abatement, Taiwan.
+        [("28nm", 1.328), ("14nm", 1.557), ("10nm", 1.777), ("7nm", 2.318), ("5nm", 2.778), ("3nm", 3.163)],
+    )
+    def test_carbon_per_area_by_process(self, process: str, kgco2e_per_cm2: float) -> None:
+        dies = Dies.model_validate({"logic_m2": 1e-4, "process": process})
+        assert dies.kgco2e_per_m2 * 1e-4 == pytest.approx(kgco2e_per_cm2, abs=5e-4)
+
+    def test_operation_of_its_unit_test(self) -> None:
+        # 273 mW at 597 g/kWh and a duty of 0.723 for 3.5 years; nothing was made, or used for all of its life.
+        operational = 0.597 * 0.273e-3 * 0.723 * 3.5 * 8766
+        assert act_device_kgco2e(operational, 0.0, 1.0, 1.0) == operational
+        assert act_device_kgco2e(operational, 8.0, 1.0, 4.0) == pytest.approx(operational + 2.0)
+
+
+class TestChipsWithoutAFootprint:
+    def test_the_rule_comes_near_the_footprint_that_nvidia_publishes(self) -> None:
+        # HGX B200, ISO 14067: 2,274 kg for eight. Two dies of 800 mm2 in 4 nm, 180 GB of stacked memory.
+        dies = Dies(logic_m2=1600e-6, process="5nm", memory_bytes=180e9)
+        assert dies.embodied_kgco2e == pytest.approx(2274 / 8, rel=0.06)
+
+    def test_an_accelerator_counts_its_dies_where_nobody_published_more(self) -> None:
+        chip = catalog.accelerator("h100-sxm5-80gb")
+        fields = chip.model_dump(exclude={"embodied_kgco2e"}, exclude_none=True)
+        dies = {"logic_m2": 814e-6, "process": "5nm", "memory_bytes": 80e9}
+        own = type(chip).model_validate({**fields, "dies": dies})
+        assert own.embodied_kgco2e == Dies.model_validate(dies).embodied_kgco2e
+        published = type(chip).model_validate({**fields, "dies": dies, "embodied_kgco2e": 164.0})
+        assert published.embodied_kgco2e == 164.0
+
+    def test_doubled_yield_halves_the_silicon(self) -> None:
+        half, whole = (
+            Dies(logic_m2=8e-4, process="7nm", yield_fraction=share, board_kgco2e=0) for share in (0.5, 1.0)
+        )
+        assert half.embodied_kgco2e == pytest.approx(2 * whole.embodied_kgco2e)

@@ -1,0 +1,135 @@
+"""Does carbon follow grids, scope and failures, and does moving a job change what it should and nothing else?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constraints.evaluation import evaluate
+from objectives.carbon import carbon_parts, embodied_parts, market_kgco2e, replacement_kgco2e, water_l
+from objectives.scores import EMBODIED_PARTS, ScoreTable
+from objectives.usage import Usage
+from simulator.hourly import HourlyProfile
+from simulator.job import Job
+from simulator.options import CarbonScope
+from simulator.simulate import simulate
+from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with
+
+HOUR, KWH, LIFE_S = 3600.0, 3.6e6, 5 * 0.85 * 8766 * 3600.0
+PLANS = plans_with({"num_gpus": 16, "num_spare_nodes": 1})
+SITE = {
+    "region": "here",
+    "grid_kgco2e_per_kwh": 0.3,
+    "electricity_usd_per_kwh": 0.1,
+    "power_usage_effectiveness": 1.25,
+}
+
+
+def usage(hours: float = 100.0, energy_kwh: float = 1000.0) -> Usage:
+    return Usage(
+        wall_s=np.array([hours * HOUR]), energy_j=np.array([energy_kwh * KWH]), peak_power_w=np.array([25e3])
+    )
+
+
+def at_site(**fields: object) -> Job:
+    return job_with({**H100_RENTED}, site={**SITE, **fields})
+
+
+def with_scope(**counted: bool) -> Job:
+    none = dict.fromkeys(CarbonScope.model_fields, False)
+    return job_with(H100_RENTED, site=SITE, carbon_scope={**none, **counted})
+
+
+class TestOperation:
+    def test_hours_of_the_run_meet_hours_of_the_grid(self) -> None:
+        job = at_site(grid_profile=HourlyProfile(per_hour=(0.1, 0.5)))
+        assert carbon_parts(job, PLANS, usage(hours=1.0))["operational_kgco2e"] == pytest.approx(100)
+        assert carbon_parts(job, PLANS, usage(hours=2.0))["operational_kgco2e"] == pytest.approx(300)
+
+    def test_the_market_counts_what_the_operator_buys_and_is_unknown_otherwise(self) -> None:
+        # Google's fleet: 345 g by location, 94 g by contracts.
+        job = at_site(grid_kgco2e_per_kwh=0.345, market_kgco2e_per_kwh=0.094)
+        assert market_kgco2e(job, PLANS, usage()) == pytest.approx(94)
+        assert carbon_parts(job, PLANS, usage())["operational_kgco2e"] == pytest.approx(345)
+        assert np.isnan(market_kgco2e(at_site(), PLANS, usage()))
+
+    def test_zero_intensity_leaves_only_what_was_made(self) -> None:
+        scores = evaluate(at_site(grid_kgco2e_per_kwh=0.0), PLANS).scores
+        assert scores.operational_kgco2e == 0
+        assert scores.carbon_kgco2e == scores.embodied_kgco2e > 0
+
+    def test_water_is_counted_at_the_racks_and_at_the_power_station(self) -> None:
+        # 1,000 kWh of the facility are 800 kWh of IT at a PUE of 1.25.
+        job = at_site(water_onsite_l_per_kwh=0.5, water_offsite_l_per_kwh=3.1)
+        assert water_l(job, PLANS, usage()) == pytest.approx(800 * 0.5 + 1000 * 3.1)
+        # Where all of the overhead goes on at every load, 25 kW of peak have 5 kW of it: 500 kWh in 100 hours.
+        fixed = at_site(water_onsite_l_per_kwh=1.0, cooling_fixed_fraction=1.0)
+        assert water_l(fixed, PLANS, usage()) == pytest.approx(500)
+
+
+class TestMaking:
+    def test_each_part_of_the_scope_is_a_switch(self) -> None:
+        every = embodied_parts(with_scope(**dict.fromkeys(CarbonScope.model_fields, True)), PLANS, usage())
+        for name in ("accelerators", "hosts", "network", "building"):
+            alone = embodied_parts(with_scope(**{name: True}), PLANS, usage())
+            counted = {part for part, values in alone.items() if values[0] > 0}
+            assert counted == {f"embodied_{name}_kgco2e"}
+            assert alone[f"embodied_{name}_kgco2e"] == every[f"embodied_{name}_kgco2e"]
+
+    def test_a_switch_is_shared_by_its_ports(self) -> None:
+        # One tier: a port each of 64-port switches of 600 kg, for 24 accelerators with the spare, over a whole life.
+        parts = embodied_parts(with_scope(network=True), PLANS, usage(hours=LIFE_S / HOUR))
+        assert parts["embodied_network_kgco2e"] == pytest.approx(24 * 600 / 64)
+
+    def test_a_building_is_109_kg_for_each_accelerator(self) -> None:
+        parts = embodied_parts(with_scope(building=True), PLANS, usage(hours=LIFE_S / HOUR))
+        assert parts["embodied_building_kgco2e"] == pytest.approx(24 * 109)
+
+    def test_failures_of_nodes_destroy_accelerators(self) -> None:
+        job = with_scope(replacements=True)
+        run = simulate(job, PLANS).run
+        of_nodes = run.num_failures * (1 - job.reliability.process_fault_fraction)
+        assert replacement_kgco2e(job, PLANS, run) == pytest.approx(of_nodes * 0.5 * 164)
+        assert replacement_kgco2e(with_scope(), PLANS, run) == 0
+
+    def test_the_scope_says_what_it_leaves_out(self) -> None:
+        assert CarbonScope().counted == ("accelerators", "hosts", "replacements")
+        assert CarbonScope().left_out == ("network", "storage", "building")
+
+
+@given(grid=st.floats(0.0, 2.0), pue=st.floats(1.0, 2.0), usd=st.floats(0.0, 1.0))
+def test_moving_a_job_changes_energy_money_and_carbon_of_operation_alone(
+    grid: float, pue: float, usd: float
+) -> None:
+    here = {**SITE, "power_usage_effectiveness": 1.25}
+    there = {
+        "region": "there",
+        "grid_kgco2e_per_kwh": grid,
+        "power_usage_effectiveness": pue,
+        "electricity_usd_per_kwh": usd,
+    }
+    before, after = (evaluate(job_with(H100_BOUGHT, site=site), PLANS) for site in (here, there))
+    for part in ("steps", "memory", "checkpoints", "run"):
+        for name, column in getattr(before.outcomes, part).columns().items():
+            np.testing.assert_array_equal(column, getattr(after.outcomes, part).columns()[name])
+    same = {"time_to_train_s", "time_to_train_p95_s", "capital_usd", "maintenance_usd", *EMBODIED_PARTS}
+    for name in ScoreTable.names():
+        if name in same:
+            np.testing.assert_allclose(getattr(after.scores, name), getattr(before.scores, name), rtol=1e-12)
+    energy = before.scores.energy_j * pue / 1.25
+    np.testing.assert_allclose(after.scores.energy_j, energy, rtol=1e-12)
+    np.testing.assert_allclose(after.scores.operational_kgco2e, energy / KWH * grid, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(after.scores.electricity_usd, energy / KWH * usd, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(after.scores.facility_usd, before.scores.facility_usd, rtol=1e-12)
+
+
+def test_offers_at_several_sites_are_charged_and_cooled_where_they_stand() -> None:
+    north = {**SITE, "grid_kgco2e_per_kwh": 0.02, "power_usage_effectiveness": 1.1}
+    job = job_with(H100_RENTED, {**H100_RENTED, "site": north}, site=SITE)
+    both = plans_with({"num_gpus": 16, "offer": 0}, {"num_gpus": 16, "offer": 1})
+    scores = evaluate(job, both).scores
+    assert scores.energy_j[1] / scores.energy_j[0] == pytest.approx(1.1 / 1.25)
+    ratio = scores.operational_kgco2e[1] / scores.operational_kgco2e[0]
+    assert ratio == pytest.approx(1.1 / 1.25 * 0.02 / 0.3)

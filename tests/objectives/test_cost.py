@@ -1,0 +1,165 @@
+"""Is every part of owning and renting counted once, and does it grow as it should?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from objectives.cost import cost_parts, rent_or_own, total
+from objectives.scores import COST_PARTS, score
+from objectives.usage import Usage
+from simulator.hourly import HourlyProfile
+from simulator.job import Job
+from simulator.simulate import simulate
+from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with
+
+HOUR, KWH, YEAR = 3600.0, 3.6e6, 8766 * 3600.0
+PLANS = plans_with({"num_gpus": 16, "num_spare_nodes": 1})
+SITE = {
+    "region": "here",
+    "grid_kgco2e_per_kwh": 0.3,
+    "electricity_usd_per_kwh": 0.1,
+    "power_usage_effectiveness": 1.25,
+}
+
+
+def usage(hours: float = 100.0, energy_kwh: float = 1000.0, peak_power_w: float = 25e3) -> Usage:
+    return Usage(
+        wall_s=np.array([hours * HOUR]),
+        energy_j=np.array([energy_kwh * KWH]),
+        peak_power_w=np.array([peak_power_w]),
+    )
+
+
+def owned(ownership: dict[str, object] | None = None, site: dict[str, object] | None = None) -> Job:
+    # A network that costs nothing leaves the nodes alone: three with the spare, 300,000 USD each.
+    fabric = {"port_usd": 0.0}
+    terms = {"capital_cost_fraction_per_year": 0.0, "utilization_fraction": 1.0, **(ownership or {})}
+    return job_with(H100_BOUGHT, fabric=fabric, ownership=terms, site={**SITE, **(site or {})})
+
+
+def part(job: Job, name: str, used: Usage) -> float:
+    return float(cost_parts(job, PLANS, used)[name][0])
+
+
+class TestOwning:
+    def test_a_sale_at_the_end_returns_its_share(self) -> None:
+        year = usage(hours=8766.0)
+        assert part(owned({"residual_fraction": 0.25}), "capital_usd", year) == pytest.approx(
+            900e3 / 5 * 0.75
+        )
+        # With interest the payment of five years from now is worth less today: 1.08^-5 = 0.68058.
+        dear = owned({"residual_fraction": 0.25, "capital_cost_fraction_per_year": 0.08})
+        assert part(dear, "capital_usd", year) == pytest.approx(
+            900e3 * 0.250456 * (1 - 0.25 * 0.68058), rel=1e-5
+        )
+
+    def test_economic_depreciation_follows_the_market_price(self) -> None:
+        # Epoch AI: 0.14 orders of magnitude a year, ln(10) 0.14 = 0.32236; after a year 10^-0.14 = 0.72444 is left.
+        rate = {"depreciation": "economic", "economic_loss_per_year": 0.14 * math.log(10)}
+        first = part(owned(rate), "capital_usd", usage(hours=8766.0))
+        assert first == pytest.approx(900e3 * (1 - 0.72444), rel=1e-4)
+        second = part(owned({**rate, "age_years": 1.0}), "capital_usd", usage(hours=8766.0))
+        assert second == pytest.approx(0.72444 * first, rel=1e-4)
+
+    def test_economic_depreciation_pays_interest_on_what_is_left(self) -> None:
+        terms = {
+            "depreciation": "economic",
+            "economic_loss_per_year": 0.5,
+            "capital_cost_fraction_per_year": 0.1,
+        }
+        # Over its whole life a node loses its price, and interest on it is the integral of 0.1 e^-0.5t: a fifth.
+        whole_life = part(owned(terms), "capital_usd", usage(hours=8766.0 * 100))
+        assert whole_life == pytest.approx(900e3 * 1.2)
+
+    def test_installation_storage_and_staff_have_parts_of_their_own(self) -> None:
+        storage = {"capacity_bytes": 2e15, "usd_per_byte": 400e-12}  # two petabytes at 400 USD a terabyte
+        job = owned({"installation_fraction": 0.1, "staff_usd_per_year": 5e5})
+        job = job.model_copy(update={"storage": job.storage.model_copy(update=storage)})
+        year = usage(hours=8766.0)
+        assert part(job, "storage_usd", year) == pytest.approx(800e3 / 5)
+        assert part(job, "staff_usd", year) == pytest.approx(5e5)
+        assert part(job, "capital_usd", year) == pytest.approx(1.1 * 900e3 / 5)
+
+    def test_the_network_has_a_life_of_its_own(self) -> None:
+        job = owned({"network_lifetime_years": 10.0})
+        offer = job.offers[0]
+        fabric = offer.fabric.model_copy(update={"port_usd": 1000.0})
+        job = job.model_copy(update={"offers": (offer.model_copy(update={"fabric": fabric}),)})
+        assert part(job, "capital_usd", usage(hours=8766.0)) == pytest.approx(900e3 / 5 + 24 * 1000 / 10)
+
+    def test_the_demand_charge_is_paid_on_the_peak_by_the_month(self) -> None:
+        job = owned(site={"demand_usd_per_w_month": 0.015})  # 15 USD per kW and month
+        assert part(job, "demand_usd", usage(hours=8766.0)) == pytest.approx(12 * 15 * 25)
+
+    def test_an_hourly_tariff_meets_the_hours_of_the_run(self) -> None:
+        job = owned(site={"electricity_profile": HourlyProfile(per_hour=(0.3, 0.1))})
+        assert part(job, "electricity_usd", usage(hours=1.0, energy_kwh=100)) == pytest.approx(30)
+        assert part(job, "electricity_usd", usage(hours=2.0, energy_kwh=100)) == pytest.approx(20)
+        assert part(job, "electricity_usd", usage(hours=1000.0, energy_kwh=100)) == pytest.approx(20)
+
+
+class TestRenting:
+    def test_a_commitment_is_paid_even_where_the_run_is_shorter(self) -> None:
+        job = job_with({**H100_RENTED, "commitment_days": 30})
+        assert part(job, "rent_usd", usage(hours=100.0)) == pytest.approx(24 * 2.5 * 720)
+        assert part(job, "rent_usd", usage(hours=1000.0)) == pytest.approx(24 * 2.5 * 1000)
+
+    def test_nodes_that_are_taken_back_cost_time_and_so_money(self) -> None:
+        calm, spot = (
+            job_with({**H100_RENTED, "interruptions_per_1000_node_days": rate}) for rate in (0.0, 200.0)
+        )
+        before, after = (simulate(job, PLANS) for job in (calm, spot))
+        # Two nodes at 200 in a thousand days: one interruption in 2.5 days beside the failures.
+        run = after.run
+        assert 1 / run.mtbf_s[0] - 1 / before.run.mtbf_s[0] == pytest.approx(2 * 0.2 / 86_400)
+        assert score(spot, PLANS, after).cost_usd > score(calm, PLANS, before).cost_usd
+        assert run.num_failures > before.run.num_failures
+
+
+@given(scale=st.floats(0.1, 10.0))
+def test_doubling_a_price_doubles_its_share_and_no_other(scale: float) -> None:
+    for field, name in (("rent_usd_per_gpu_hour", "rent_usd"), ("purchase_usd_per_node", "capital_usd")):
+        offer = H100_RENTED if name == "rent_usd" else H100_BOUGHT
+        job, other = (
+            job_with({**offer, field: factor * 1000.0}, fabric={"port_usd": 0.0}) for factor in (1.0, scale)
+        )
+        before, after = (cost_parts(case, PLANS, usage()) for case in (job, other))
+        changed = {name, "maintenance_usd"} if name == "capital_usd" else {name}
+        for part_name in COST_PARTS:
+            factor = scale if part_name in changed else 1.0
+            np.testing.assert_allclose(after[part_name], factor * before[part_name], rtol=1e-9)
+
+
+class TestRentOrOwn:
+    def test_both_ways_are_what_two_offers_would_cost(self) -> None:
+        both = {**H100_RENTED, "other_purchase_usd_per_node": 300e3}
+        rented = total(cost_parts(job_with(both, site=SITE), PLANS, usage()))
+        bought = total(cost_parts(job_with(H100_BOUGHT, site=SITE), PLANS, usage()))
+        compared = rent_or_own(job_with(both, site=SITE), PLANS, usage())
+        assert (compared.rent_usd, compared.own_usd) == (rented, bought)
+
+    def test_a_purchase_pays_when_rent_saved_has_paid_for_it(self) -> None:
+        # 24 accelerators at 2.5 USD for 730.5 hours are 43,830 USD a month; they draw 10 kW at 0.1 USD: 730.5 USD.
+        terms = {"facility_usd_per_w": 0.0, "maintenance_fraction_per_year": 0.0, "utilization_fraction": 1.0}
+        offer = {**H100_RENTED, "other_purchase_usd_per_node": 100e3}
+        job = job_with(offer, site=SITE, ownership=terms, fabric={"port_usd": 0.0})
+        months = rent_or_own(job, PLANS, usage(hours=100, energy_kwh=1000)).break_even_months[0]
+        assert months == pytest.approx(300e3 / (43_830 - 730.5))
+
+    def test_a_purchase_never_pays_where_rent_is_a_gift(self) -> None:
+        offer = {**H100_RENTED, "rent_usd_per_gpu_hour": 0.0, "other_purchase_usd_per_node": 100e3}
+        assert rent_or_own(job_with(offer, site=SITE), PLANS, usage()).break_even_months[0] == np.inf
+
+    def test_what_has_one_price_only_is_not_compared(self) -> None:
+        job = job_with(H100_RENTED, site=SITE)
+        node = job.offers[0].node.model_copy(update={"purchase_usd": None})
+        job = job.model_copy(update={"offers": (job.offers[0].model_copy(update={"node": node}),)})
+        compared = rent_or_own(job, PLANS, usage())
+        assert np.isnan(compared.own_usd)
+        assert np.isnan(compared.break_even_months)
+        assert compared.rent_usd > 0

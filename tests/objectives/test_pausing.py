@@ -1,0 +1,120 @@
+"""Do pauses take the time, the energy and the money that they must, and save what they promise?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from objectives.pausing import best_start, pause_overhead_s, paused_runs
+from objectives.scores import score
+from simulator.hourly import HourlyProfile
+from simulator.job import Job
+from simulator.options import Pause
+from simulator.plan import CheckpointScheme
+from simulator.simulate import Outcomes, simulate
+from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with
+
+HOUR = 3600.0
+NIGHT_AND_DAY = HourlyProfile(per_hour=(0.1,) * 12 + (0.5,) * 12)
+PLANS = plans_with({"num_gpus": 16, "checkpoint_scheme": CheckpointScheme.ASYNC})
+
+
+def job_at(offer: object = None, **site: object) -> Job:
+    fields = {
+        "region": "here",
+        "grid_kgco2e_per_kwh": 0.3,
+        "electricity_usd_per_kwh": 0.1,
+        "power_usage_effectiveness": 1.2,
+        "grid_profile": NIGHT_AND_DAY,
+        **site,
+    }
+    return job_with(offer or H100_RENTED, site=fields)  # type: ignore[arg-type]
+
+
+def run_of(job: Job) -> Outcomes:
+    return simulate(job, PLANS)
+
+
+def test_half_the_hours_double_the_time_but_for_what_each_pause_takes() -> None:
+    job = job_at()
+    outcome = run_of(job)
+    paused = paused_runs(job, PLANS, outcome, Pause(by="carbon", hours_fraction=0.5))
+    overhead_s = pause_overhead_s(job, outcome)[0]
+    days = (outcome.run.wall_time_s[0] - overhead_s) / (12 * HOUR - overhead_s)
+    whole_days = np.ceil(days) - 1
+    assert paused.num_pauses == whole_days
+    assert paused.wall_s == pytest.approx(
+        whole_days * 24 * HOUR + (days - whole_days) * (12 * HOUR - overhead_s) + overhead_s
+    )
+
+
+def test_pauses_trade_time_and_rent_for_carbon() -> None:
+    job = job_at()
+    outcome = run_of(job)
+    free = score(job, PLANS, outcome)
+    paused = paused_runs(job, PLANS, outcome, Pause(by="carbon", hours_fraction=0.5))
+    assert paused.cost_usd / free.cost_usd == pytest.approx(paused.wall_s / free.time_to_train_s)
+    # The run itself is at 0.1 kg/kWh now. What it draws besides, idling by day and for its restarts by night, is dirtier.
+    worked_kg, more_kwh = 0.1 * free.energy_j / 3.6e6, (paused.energy_j - free.energy_j) / 3.6e6
+    assert worked_kg + 0.4 * more_kwh < paused.operational_kgco2e < worked_kg + 0.5 * more_kwh
+    assert paused.operational_kgco2e < free.operational_kgco2e
+
+
+def test_a_flat_grid_gains_nothing() -> None:
+    job = job_at(grid_profile=HourlyProfile(per_hour=(0.3,) * 24))
+    outcome = run_of(job)
+    paused = paused_runs(job, PLANS, outcome, Pause(by="carbon", hours_fraction=0.25))
+    assert paused.operational_kgco2e > score(job, PLANS, outcome).operational_kgco2e
+
+
+def test_owners_work_at_the_prices_of_the_hours_they_choose() -> None:
+    # Half of the hours cost 1 USD and the others nothing, or all of them nothing: only the idling makes a difference, and
+    # it is nearly all of the energy that pauses add.
+    half = HourlyProfile(per_hour=(0.0,) * 12 + (1.0,) * 12)
+    never = HourlyProfile(per_hour=(0.0,) * 12 + (1e-9,) * 12)
+    costs, more_kwh = [], 0.0
+    for profile in (half, never):
+        job = job_at(H100_BOUGHT, electricity_profile=profile)
+        outcome = run_of(job)
+        paused = paused_runs(job, PLANS, outcome, Pause(by="price", hours_fraction=0.5))
+        more_kwh = float(paused.energy_j[0] - outcome.energy.total_j[0]) / 3.6e6
+        costs.append(float(paused.cost_usd[0]))
+    assert 0.9 * more_kwh < costs[0] - costs[1] < more_kwh
+
+
+def test_a_run_that_hardly_pauses_is_the_run_itself() -> None:
+    job = job_at()
+    outcome = run_of(job)
+    same = paused_runs(job, PLANS, outcome, Pause(by="carbon", hours_fraction=1e-9))
+    assert same.num_pauses == 0
+    assert same.wall_s == outcome.run.wall_time_s
+    assert same.energy_j == outcome.energy.total_j
+    assert same.cost_usd == pytest.approx(score(job, PLANS, outcome).cost_usd)
+
+
+def test_a_stretch_shorter_than_its_overhead_never_ends_a_run() -> None:
+    # Every second hour, and a restart that takes more than one.
+    job = job_at(grid_profile=HourlyProfile(per_hour=(0.5, 0.1) * 12))
+    restart = job.reliability.restart.model_copy(update={"initialize_s": 4000.0})
+    job = job.model_copy(update={"reliability": job.reliability.model_copy(update={"restart": restart})})
+    paused = paused_runs(job, PLANS, run_of(job), Pause(by="carbon", hours_fraction=0.5))
+    assert paused.wall_s == np.inf
+    assert paused.cost_usd == np.inf
+
+
+def test_cheap_checkpoints_make_pauses_cheap() -> None:
+    job = job_at(grid_profile=HourlyProfile(per_hour=(0.1, 0.1, 0.5) * 8))
+    slow = {"write_bytes_per_s": 1e9, "read_bytes_per_s": 1e9}
+    poor = job.model_copy(update={"storage": job.storage.model_copy(update=slow)})
+    longer = [
+        paused_runs(case, PLANS, run_of(case), Pause(by="carbon", hours_fraction=1 / 3)).wall_s[0]
+        / run_of(case).run.wall_time_s[0]
+        for case in (job, poor)
+    ]
+    assert 1.5 < longer[0] < longer[1]
+
+
+def test_a_run_starts_when_its_mean_is_least() -> None:
+    hour, mean, now = best_start(HourlyProfile(per_hour=(0.5, 0.4, 0.1, 0.2)), 2 * HOUR, 3)
+    assert (hour, mean, now) == (2, pytest.approx(0.15), pytest.approx(0.45))
+    assert best_start(HourlyProfile(per_hour=(0.5, 0.4, 0.1, 0.2)), 2 * HOUR, 1)[0] == 1

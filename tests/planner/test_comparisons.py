@@ -1,0 +1,191 @@
+"""Does the answer say what its carbon counts, what survives unsure inputs, and what other circumstances would change?"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from constraints.evaluation import Evaluation, evaluate
+from planner import Recommendation, load_job, recommend
+from planner.comparisons import WhatIfCase
+from planner.job_file import parse_job
+from planner.reasons import scope_text
+from planner.what_if import what_if_cases
+from simulator.errors import InputError
+from simulator.job import Job
+from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "four-bests.yaml"
+FIGURES = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e")
+HOURLY = {"region": "us-iowa", "grid_profile": {"mean": 0.4, "daily_amplitude": 0.3}}
+
+
+@cache
+def four_bests() -> Recommendation:
+    return recommend(load_job(EXAMPLE), tracking=False)
+
+
+class TestFourBests:
+    def test_fastest_cheapest_least_energy_and_least_carbon_are_four_designs(self) -> None:
+        front = four_bests().front
+        best = [min(front, key=lambda design, figure=figure: getattr(design, figure)) for figure in FIGURES]  # type: ignore[misc]
+        assert len({design.design_id for design in best}) == 4
+        assert [design.plan.offer for design in best] == [0, 1, 2, 3]
+
+    def test_the_report_says_why_each_of_them_was_not_taken(self) -> None:
+        why = " ".join(four_bests().why)
+        for objective in ("time to train", "cost", "energy", "carbon"):
+            assert f"east {objective}" in why
+
+    def test_each_rival_keeps_its_lead_in_a_known_share_of_the_draws(self) -> None:
+        sure = four_bests().input_uncertainty
+        assert sure is not None
+        assert all(0.0 <= ordering.holds_fraction <= 1.0 for ordering in sure.orderings)
+        # Nobody draws times, and power is drawn for each kind of accelerator.
+        (fastest,) = [o for o in sure.orderings if o.objective == "time_to_train"]
+        assert fastest.holds_fraction == 1.0
+        best = four_bests().best
+        assert best is not None
+        drawn = sure.figures["cost"]
+        assert drawn.p5 < best.cost_usd < drawn.p95
+
+    def test_elsewhere_only_the_grid_and_the_cooling_change(self) -> None:
+        best = four_bests().best
+        assert best is not None
+        cases = {case.case: case for case in four_bests().what_if}
+        france, poland = cases["in france"], cases["in poland"]
+        assert france.time_to_train_days == poland.time_to_train_days == best.time_to_train_days
+        assert france.carbon_kgco2e is not None
+        assert poland.carbon_kgco2e is not None
+        assert france.carbon_kgco2e < best.carbon_kgco2e < poland.carbon_kgco2e
+
+
+def chosen_of(job: Job, **plan: object) -> Evaluation:
+    return evaluate(job, plans_with({"num_gpus": 16, **plan}))
+
+
+def case_of(job: Job, name: str) -> WhatIfCase:
+    cases = what_if_cases(job, chosen_of(job), lambda other: evaluate(other, plans_with({"num_gpus": 32})))
+    return next(case for case in cases if case.case.startswith(name))
+
+
+class TestCases:
+    def test_a_pause_needs_a_profile_and_says_so(self) -> None:
+        asked = {"pauses": [{"by": "price", "hours_fraction": 0.25}]}
+        case = case_of(job_with(H100_RENTED, what_if=asked), "pause")
+        assert case.note == "needs the site's electricity_profile"
+        assert case.cost_usd is None
+
+    def test_a_pause_takes_time_and_saves_carbon_of_operation(self) -> None:
+        asked = {"pauses": [{"by": "carbon", "hours_fraction": 0.5}]}
+        job = job_with(H100_RENTED, site=HOURLY, what_if=asked)
+        case, free = case_of(job, "pause in the 50.0 %"), chosen_of(job)
+        assert case.time_to_train_days is not None
+        assert case.time_to_train_days > 1.8 * free.scores.time_to_train_s[0] / 86_400
+        assert "pauses" in case.note
+
+    def test_a_later_start_is_never_dirtier(self) -> None:
+        job = job_with(H100_RENTED, site=HOURLY, what_if={"start_within_hours": 24})
+        case = case_of(job, "start")
+        assert case.carbon_kgco2e is not None
+        assert case.carbon_kgco2e <= chosen_of(job).scores.carbon_kgco2e[0]
+
+    def test_a_cap_trades_time_for_energy(self) -> None:
+        job = job_with(H100_RENTED, what_if={"power_caps": [0.7]})
+        case, free = case_of(job, "power cap 70.0 %"), chosen_of(job).scores
+        assert case.energy_kwh is not None
+        assert case.time_to_train_days is not None
+        assert case.energy_kwh < free.energy_j[0] / 3.6e6
+        assert case.time_to_train_days > free.time_to_train_s[0] / 86_400
+
+    def test_a_refresh_pays_for_its_making_by_what_it_saves(self) -> None:
+        job = job_with(H100_RENTED, A100_RENTED, what_if={"refresh_from": "a100-sxm4-80gb"})
+        case = case_of(job, "instead of going on with a100-sxm4-80gb")
+        new, old = (
+            chosen_of(job),
+            evaluate(job.model_copy(update={"offers": job.offers[1:]}), plans_with({"num_gpus": 32})),
+        )
+        months = new.scores.time_to_train_s[0] / (8766 * 3600 / 12)
+        saved = (old.scores.operational_kgco2e[0] - new.scores.operational_kgco2e[0]) / months
+        offer = job.offers[0]
+        made = 16 * offer.accelerator.embodied_kgco2e + 2 * offer.node.embodied_host_kgco2e
+        assert saved > 0
+        assert f"made up for its making after {made / saved:.3g} months" in case.note
+
+    def test_a_refresh_from_what_is_not_on_offer_says_so(self) -> None:
+        job = job_with(H100_RENTED, what_if={"refresh_from": "v100-sxm2-32gb"})
+        assert case_of(job, "instead").note == "v100-sxm2-32gb is not among the offers"
+
+    def test_an_unknown_region_is_a_problem_of_the_job(self) -> None:
+        with pytest.raises(
+            InputError, match=r"what_if\.sites\[0\].*atlantis.*is not among the catalogue's sites"
+        ):
+            job_with(H100_RENTED, what_if={"sites": ["atlantis"]})
+
+
+def test_the_scope_is_named_with_what_it_leaves_out() -> None:
+    assert scope_text(job_with()) == (
+        "location-based grid by the mean of a year; making of accelerators, hosts, replacements; "
+        "without network, storage, building"
+    )
+    every = dict.fromkeys(("network", "storage", "building"), True)
+    assert "without" not in scope_text(job_with(H100_RENTED, carbon_scope=every, site=HOURLY))
+    assert "by the hour" in scope_text(job_with(H100_RENTED, carbon_scope=every, site=HOURLY))
+
+
+class TestJobFile:
+    def test_profiles_come_from_files_lists_and_swings(self, tmp_path: Path) -> None:
+        (tmp_path / "grid.csv").write_text(
+            "t,g\n2022-01-01T00:00,400\n2022-01-01T01:00,200\n", encoding="utf-8"
+        )
+        job = parse_job(
+            {
+                "workload": {
+                    "model": "llama-3.1-8b",
+                    "tokens": 1e10,
+                    "sequence_length": 8192,
+                    "global_batch_size": 64,
+                },
+                "offers": [{**H100_BOUGHT, "site": {"region": "norway", "grid_profile": [0.1, 0.2]}}],
+                "site": {
+                    "region": "us-iowa",
+                    "grid_profile": "grid.csv",
+                    "electricity_profile": {"mean": 0.1, "daily_amplitude": 0.05},
+                },
+            },
+            folder=tmp_path,
+        )
+        assert job.site.grid_profile is not None
+        assert job.site.grid_profile.per_hour == pytest.approx((0.4, 0.2))
+        assert job.site.electricity_profile is not None
+        assert job.site.electricity_profile.mean == pytest.approx(0.1)
+        own = job.site_of(job.offers[0])
+        assert own.grid_profile is not None
+        assert (own.region, own.grid_profile.per_hour) == ("norway", (0.1, 0.2))
+
+    @pytest.mark.parametrize(
+        ("profile", "message"),
+        [
+            ("none.csv", r"site\.grid_profile = 'none\.csv': cannot be read"),
+            ({"mean": 0.1, "daily_amplitude": 0.2}, r"site\.grid_profile.*together not exceed the mean"),
+            ([0.1, -0.2], r"site\.grid_profile\.per_hour\[1\] = -0\.2: must be at least 0"),
+            ([], r"site\.grid_profile\.per_hour = \[\]: needs 1 or more entries"),
+        ],
+    )
+    def test_broken_profiles_say_where(self, profile: object, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            job_with(H100_RENTED, site={"region": "us-iowa", "grid_profile": profile})
+
+    def test_a_bought_offer_is_compared_with_the_catalogues_rent(self) -> None:
+        other = job_with(H100_BOUGHT).offers[0].other_rent_usd_per_gpu_hour
+        assert other is not None
+        assert other.low < other.mid < other.high
+        design = recommend(job_with(H100_BOUGHT), tracking=False).best
+        assert design is not None
+        rent, own = design.metrics["rent_usd"], design.metrics["own_usd"]
+        assert rent is not None
+        assert own == pytest.approx(design.cost_usd)
+        assert np.isfinite(rent)
