@@ -248,7 +248,9 @@ def test_splitting_further_and_keeping_less_never_need_more(
         return float(memory_of(workload, plan).peak_bytes[0])
 
     assert peak(t=2 * tensor) < peak()
-    assert peak(p=2 * pipeline) < peak()
+    # ZeRO-2 keeps gradients whole between the micro-batches of a pipeline, which it does not without one.
+    if zero < 2 or pipeline > 1:
+        assert peak(p=2 * pipeline) < peak()
     assert peak(d=2 * data) <= peak()
     assert peak(kept=Recompute.FULL) <= peak() <= peak(kept=Recompute.NONE)
     assert peak() < peak(micro=2)
