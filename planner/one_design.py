@@ -11,7 +11,7 @@ from planner import __version__, human
 from planner.designs import design_at
 from planner.goodput import MAX_EVENTS
 from planner.plan_input import plan_of
-from planner.reasons import FULL_FRACTION, cautions
+from planner.reasons import FULL_FRACTION, cautions, scope_text
 from planner.recommendation import Design, Uncertainty
 from planner.uncertainty import NUM_REPLAYS, uncertainty_of
 from planner.violations import (
@@ -52,6 +52,8 @@ class SimulatedDesign(Record):
     """What the plan breaks; empty for a feasible one."""
     spread: Uncertainty | None
     """What chance makes of time and cost; null without a design, and for runs that fail too often to be replayed."""
+    carbon_scope: str = ""
+    """What the figures of carbon count, and what they leave out."""
     warnings: tuple[str, ...] = ()
     """What the reader should know about the plan or the data."""
 
@@ -103,6 +105,7 @@ def _result(
         design=design,
         violations=tuple(broken),
         spread=_spread(job, known, seed) if known else None,
+        carbon_scope=scope_text(job),
         warnings=tuple(_warnings(job, plan, design, known)),
     )
 

@@ -24,7 +24,7 @@ def show_simulated(answer: SimulatedDesign, console: Console) -> None:
         title(console, "configuration")
         grid(console, configuration(answer.design))
         title(console, "what it comes to")
-        grid(console, figures(answer.design, answer.spread))
+        grid(console, figures(answer.design, answer.spread, answer.carbon_scope))
         for part in breakdowns(answer.design):
             title(console, part.title)
             grid(
