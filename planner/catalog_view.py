@@ -21,8 +21,9 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
     Kind.NODES: ("accelerator", "num_accelerators", "network_bandwidth", "purchase_price"),
     Kind.FABRICS: ("switch_ports", "switch_power", "optic_power", "port_price"),
     Kind.MODELS: ("num_layers", "hidden_size", "num_heads", "num_parameters", "num_active_parameters"),
-    Kind.SITES: ("grid_carbon", "electricity_price", "power_usage_effectiveness"),
+    Kind.SITES: ("grid_carbon", "market_carbon", "electricity_price", "power_usage_effectiveness"),
     Kind.RENTS: ("low", "mid", "high", "newest"),
+    Kind.FACTORS: ("embodied_carbon", "price", "fab_energy", "fab_gases_95", "fab_gases_99", "fab_materials"),
 }
 """What the list of a kind shows of each entry."""
 
@@ -33,6 +34,7 @@ _KIND_WORDS: dict[Kind, str] = {
     Kind.MODELS: "published model shapes",
     Kind.SITES: "countries, states and cloud regions",
     Kind.RENTS: "rents of accelerators, USD per GPU-hour",
+    Kind.FACTORS: "footprints and prices that hold for all hardware",
 }
 _UNITLESS = ("text", "count", "fraction", "ratio")
 _SOURCES = (
