@@ -52,6 +52,7 @@ def design_at(
         accelerator=offer.accelerator.id,
         node=offer.node.id,
         num_nodes=int(np.ceil(plan.num_gpus / offer.node.num_accelerators)),
+        region=job.site_of(offer).region,
         plan=plan,
         time_to_train_days=_at(scores.time_to_train_s, row) / DAY,
         cost_usd=_at(scores.cost_usd, row),
