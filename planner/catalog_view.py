@@ -23,7 +23,7 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
     Kind.MODELS: ("num_layers", "hidden_size", "num_heads", "num_parameters", "num_active_parameters"),
     Kind.SITES: ("grid_carbon", "market_carbon", "electricity_price", "power_usage_effectiveness"),
     Kind.RENTS: ("low", "mid", "high", "newest"),
-    Kind.FACTORS: ("embodied_carbon", "price", "fab_energy", "fab_gases_95", "fab_gases_99", "fab_materials"),
+    Kind.FACTORS: ("figure", "value", "date", "confidence"),
 }
 """What the list of a kind shows of each entry."""
 
@@ -91,6 +91,14 @@ def _show_kinds(console: Console) -> None:
 
 def _show_entries(kind: Kind, console: Console) -> None:
     columns = COLUMNS[kind]
+    if kind is Kind.FACTORS:  # no two entries have the same figures
+        factors = [(name, figure) for name in names(kind) for figure in figures(kind, name)]
+        cells_of = [
+            (name, human.words(f.quantity), _value_with_unit(f), f.date, f.confidence.value)
+            for name, f in factors
+        ]
+        _show_table(console, ("name", *columns), cells_of)
+        return
     cells = _rent_cells if kind is Kind.RENTS else _entry_cells
     rows = [(name, *cells(kind, name)) for name in names(kind)]
     _show_table(console, ("name", *(human.words(column) for column in columns)), rows)
