@@ -18,6 +18,7 @@ from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import fabric_tiers
 from simulator.table import Booleans, Floats
+from simulator.table import total as total_of
 from simulator.units import DAY, HOUR, JOULES_PER_KWH, YEAR
 
 PriceLevel = Literal["low", "mid", "high"]
@@ -26,8 +27,8 @@ MONTH = YEAR / 12.0
 
 
 def total(parts: Mapping[str, Floats]) -> Floats:
-    """Returns the sum of parts of equal length, `(n,)`."""
-    return np.asarray(np.sum(list(parts.values()), axis=0))
+    """Returns the sum of parts of equal length, `(n,)`, to the same last bit whatever n is."""
+    return total_of(parts.values())
 
 
 def cost_parts(

@@ -21,8 +21,9 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
     Kind.NODES: ("accelerator", "num_accelerators", "network_bandwidth", "purchase_price"),
     Kind.FABRICS: ("switch_ports", "switch_power", "optic_power", "port_price"),
     Kind.MODELS: ("num_layers", "hidden_size", "num_heads", "num_parameters", "num_active_parameters"),
-    Kind.SITES: ("grid_carbon", "electricity_price", "power_usage_effectiveness"),
+    Kind.SITES: ("grid_carbon", "market_carbon", "electricity_price", "power_usage_effectiveness"),
     Kind.RENTS: ("low", "mid", "high", "newest"),
+    Kind.FACTORS: ("figure", "value", "date", "confidence"),
 }
 """What the list of a kind shows of each entry."""
 
@@ -33,6 +34,7 @@ _KIND_WORDS: dict[Kind, str] = {
     Kind.MODELS: "published model shapes",
     Kind.SITES: "countries, states and cloud regions",
     Kind.RENTS: "rents of accelerators, USD per GPU-hour",
+    Kind.FACTORS: "footprints and prices that hold for all hardware",
 }
 _UNITLESS = ("text", "count", "fraction", "ratio")
 _SOURCES = (
@@ -89,6 +91,14 @@ def _show_kinds(console: Console) -> None:
 
 def _show_entries(kind: Kind, console: Console) -> None:
     columns = COLUMNS[kind]
+    if kind is Kind.FACTORS:  # no two entries have the same figures
+        factors = [(name, figure) for name in names(kind) for figure in figures(kind, name)]
+        cells_of = [
+            (name, human.words(f.quantity), _value_with_unit(f), f.date, f.confidence.value)
+            for name, f in factors
+        ]
+        _show_table(console, ("name", *columns), cells_of)
+        return
     cells = _rent_cells if kind is Kind.RENTS else _entry_cells
     rows = [(name, *cells(kind, name)) for name in names(kind)]
     _show_table(console, ("name", *(human.words(column) for column in columns)), rows)

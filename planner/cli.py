@@ -40,7 +40,7 @@ WIDEST_TERMINAL = 120
 LARGEST_SEED = 2**32 - 1
 
 FRONT_FORMATS = ("csv", "parquet")
-CATALOG_KINDS = ("accelerators", "nodes", "fabrics", "models", "sites", "rents")
+CATALOG_KINDS = ("accelerators", "nodes", "fabrics", "models", "sites", "rents", "factors")
 """The members of `simulator.catalog.Kind`, which is too heavy to be imported for `--help`."""
 ROOMS = ("planner", "studies", "constraints", "objectives", "simulator")
 

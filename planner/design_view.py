@@ -71,6 +71,8 @@ def configuration(design: Design) -> Iterator[tuple[str, str]]:
     nodes = _plural(design.num_nodes, "node")
     yield "GPUs", f"{human.count(plan.num_gpus)} x {design.accelerator}"
     yield "nodes", f"{nodes} {design.node}, and {_plural(plan.num_spare_nodes, 'spare')}"
+    if design.region:
+        yield "site", design.region
     yield "parallelism", _parallelism(plan)
     yield "micro-batch", _plural(plan.micro_batch_size, "sequence")
     yield "recomputation", f"{plan.recompute.value}; ZeRO stage {plan.zero_stage}; {plan.precision.value}"

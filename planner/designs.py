@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from objectives.metrics import metrics
+from objectives.metrics import MetricTable, metrics
 from objectives.scores import COST_PARTS, EMBODIED_PARTS
 from planner.recommendation import Design
 from simulator.job import Job
@@ -28,8 +28,10 @@ STEP_PARTS = (
 CARBON_PARTS = ("operational_kgco2e", *EMBODIED_PARTS)
 
 
-def design_at(job: Job, evaluation: Evaluation, row: int, design_id: int) -> Design:
-    """Returns one evaluated design with all its figures."""
+def design_at(
+    job: Job, evaluation: Evaluation, row: int, design_id: int, merits: MetricTable | None = None
+) -> Design:
+    """Returns one evaluated design with all its figures; `merits` are those of the evaluation where they are known."""
     plan = evaluation.plans.plan(row)
     offer = job.offers[plan.offer]
     scores, outcomes = evaluation.scores, evaluation.outcomes
@@ -41,6 +43,7 @@ def design_at(job: Job, evaluation: Evaluation, row: int, design_id: int) -> Des
         accelerator=offer.accelerator.id,
         node=offer.node.id,
         num_nodes=int(np.ceil(plan.num_gpus / offer.node.num_accelerators)),
+        region=job.site_of(offer).region,
         plan=plan,
         time_to_train_days=_at(scores.time_to_train_s, row) / DAY,
         cost_usd=_at(scores.cost_usd, row),
@@ -67,19 +70,23 @@ def design_at(job: Job, evaluation: Evaluation, row: int, design_id: int) -> Des
             for name, value in _parts(outcomes.energy, outcomes.energy.names(), row).items()
         },
         carbon_parts_kgco2e=_parts(scores, CARBON_PARTS, row),
-        metrics=_metrics(job, evaluation.take(np.array([row]))),
+        metrics=_metrics(merits or _merits(job, evaluation), row),
         power_w=_parts(summary, ("hall_power_w", "rack_power_w", "power_swing_w"), row),
     )
 
 
 def designs_of(job: Job, evaluation: Evaluation, ids: Integers) -> tuple[Design, ...]:
     """Returns every evaluated design of a table with all its figures."""
-    return tuple(design_at(job, evaluation, row, int(ids[row])) for row in range(len(evaluation)))
+    merits = _merits(job, evaluation)
+    return tuple(design_at(job, evaluation, row, int(ids[row]), merits) for row in range(len(evaluation)))
 
 
-def _metrics(job: Job, part: Evaluation) -> dict[str, float | None]:
-    found = metrics(job, part.plans, part.outcomes, part.scores)
-    values = {name: float(getattr(found, name)[0]) for name in found.names()}
+def _merits(job: Job, evaluation: Evaluation) -> MetricTable:
+    return metrics(job, evaluation.plans, evaluation.outcomes, evaluation.scores)
+
+
+def _metrics(merits: MetricTable, row: int) -> dict[str, float | None]:
+    values = {name: float(getattr(merits, name)[row]) for name in merits.names()}
     return {name: value if np.isfinite(value) else None for name, value in values.items()}
 
 

@@ -10,6 +10,7 @@ from planner.job_sites import resolved_site
 from planner.problems import Findings
 from planner.short_forms import Entry, Fields, entry, found, lengthen
 from simulator import catalog
+from simulator.catalog.rents import CONTRACTS
 from simulator.errors import CatalogError
 from simulator.hardware import Accelerator
 from simulator.job import Estimate
@@ -33,6 +34,9 @@ def resolved_offer(
 ) -> Fields:
     """Returns the fields of an `Offer`: accelerator, node, fabric, site and price found, ranges written out."""
     offer = {**given}
+    contract = offer.get("rent_usd_per_gpu_hour")
+    if isinstance(contract, str) and contract in CONTRACTS and contract != "planned":
+        offer = _under_contract(offer, contract, location, findings)
     for field in RANGES:
         lengthen(offer, field, location, findings)
     if "site" in offer:
@@ -100,6 +104,17 @@ def _priced(offer: Fields, name: str | None, location: Location, findings: Findi
         return _compared(offer, name)
     here = (*location, "rent_usd_per_gpu_hour")
     rent, source = found(catalog.rent, name, here, findings) or (_NO_PRICE, "")
+    return {**offer, "rent_usd_per_gpu_hour": rent, "price_source": offer.get("price_source", source)}
+
+
+def _under_contract(offer: Fields, contract: str, location: Location, findings: Findings) -> Fields:
+    """Returns an offer with the catalogue's rent under one kind of contract; spot prices come with interruptions."""
+    here = (*location, "rent_usd_per_gpu_hour")
+    if contract == "spot" and offer.get("interruptions_per_1000_node_days") is None:
+        findings.add(here, contract, "needs interruptions_per_1000_node_days: how often nodes are taken back")
+    name = str(offer.get("accelerator"))
+    known = found(lambda wanted: catalog.rent(wanted, contract=contract), name, here, findings)
+    rent, source = known or (_NO_PRICE, "")
     return {**offer, "rent_usd_per_gpu_hour": rent, "price_source": offer.get("price_source", source)}
 
 

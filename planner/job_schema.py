@@ -35,6 +35,7 @@ class Form:
 
 
 _PRICE = "number, or {low, mid, high}"
+_RENT = f"{_PRICE}; or `on_demand`, `reserved_1y`, `reserved_3y` or `spot` for the catalogue's prices of that kind"
 _CATALOG_RENT = "the catalogue's rent, unless a purchase price is given"
 _STRAGGLERS = ", ".join(f"`{name}`" for name in STRAGGLER_PRESETS)
 _PRESETS = ", ".join(f"`{name}`" for name in RELIABILITY_PRESETS)
@@ -103,7 +104,7 @@ FORMS = (
         default="the catalogue's usual node of the accelerator",
     ),
     Form(model=Offer, field="num_gpus", written="whole number, or {min, max}"),
-    Form(model=Offer, field="rent_usd_per_gpu_hour", written=_PRICE, default=_CATALOG_RENT),
+    Form(model=Offer, field="rent_usd_per_gpu_hour", written=_RENT, default=_CATALOG_RENT),
     Form(model=Offer, field="purchase_usd_per_node", written=_PRICE, default="not for sale"),
     Form(
         model=Offer,

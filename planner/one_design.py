@@ -11,7 +11,7 @@ from planner import __version__, human
 from planner.designs import design_at
 from planner.goodput import MAX_EVENTS
 from planner.plan_input import plan_of
-from planner.reasons import FULL_FRACTION, cautions
+from planner.reasons import FULL_FRACTION, cautions, scope_text
 from planner.recommendation import Design, Uncertainty
 from planner.sensitivity import Sensitivities, sensitivities
 from planner.timeline import TimelineSummary, summary_of
@@ -60,6 +60,8 @@ class SimulatedDesign(Record):
     """What each stage of the pipeline does in one step; null without a design, and for steps of more than 200,000 passes."""
     sensitivities: Sensitivities | None = None
     """Which inputs drive time, cost, energy, carbon and goodput; null without a design, and where it was not asked for."""
+    carbon_scope: str = ""
+    """What the figures of carbon count, and what they leave out."""
     warnings: tuple[str, ...] = ()
     """What the reader should know about the plan or the data."""
 
@@ -113,6 +115,7 @@ def _without_design(job: Job, seed: int, plan: Plan | None, broken: list[Violati
         design=None,
         violations=tuple(broken),
         spread=None,
+        carbon_scope=scope_text(job),
         warnings=_notes_on_choices(job, plan) if plan else (),
     )
 

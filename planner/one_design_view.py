@@ -33,7 +33,7 @@ def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline
         title(console, "configuration")
         grid(console, configuration(answer.design))
         title(console, "what it comes to")
-        grid(console, figures(answer.design, answer.spread))
+        grid(console, figures(answer.design, answer.spread, answer.carbon_scope))
         for part in breakdowns(answer.design):
             title(console, part.title)
             grid(

@@ -94,7 +94,9 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
     layout = (
         "the same accelerators" if (chosen.offer, chosen.num_gpus) == (rival.offer, rival.num_gpus) else ""
     )
-    who = layout or f"{rival.num_gpus:,} x {chip}"
+    sites = {job.site_of(offer).region for offer in job.offers}
+    where = f" in {job.site_of(job.offers[rival.offer]).region}" if len(sites) > 1 else ""
+    who = layout or f"{rival.num_gpus:,} x {chip}{where}"
     price = f" for {', '.join(loses)}" if loses else ""
     return (
         f"Least {NAMES[objective]} is {amount(objective, values[best, k])} "

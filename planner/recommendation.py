@@ -41,6 +41,8 @@ class Design(Record):
     """Catalogue name of the node."""
     num_nodes: int
     """Nodes that train, spares not counted."""
+    region: str = ""
+    """Where they stand."""
     plan: Plan
     """The decisions."""
     time_to_train_days: float

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation
+from objectives.scores import Usage, cost_parts, total
 from planner.recommendation import Spread, Uncertainty
 from simulator.accuracy import Accuracy, step_time_error
 from simulator.hardware import Precision
@@ -25,7 +26,7 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
     chosen = front.take(np.array([row]))
     replays = replicate(job, chosen.plans, chosen.outcomes, num_replications=NUM_REPLAYS, seed=seed)
     wall_s = replays.wall_s[0] + chosen.outcomes.run.initialization_s[0]
-    cost_usd = chosen.scores.cost_usd[0] / chosen.scores.time_to_train_s[0] * wall_s
+    cost_usd = _cost_of_replays(job, chosen, wall_s)
     accuracy = accuracy_of(job, chosen)
     error = accuracy.mean_absolute_error_fraction
     limits = job.limits
@@ -41,6 +42,13 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         is_step_time_measured=accuracy.is_measured,
         tied_designs=tuple(int(number) for number in ids[_tied(front.objectives(job), row, error)]),
     )
+
+
+def _cost_of_replays(job: Job, chosen: Evaluation, wall_s: Floats) -> Floats:
+    """Cost of runs of a design, one row, that take so long, `(r,)`."""
+    rows = np.zeros(len(wall_s), dtype=np.intp)
+    usage = Usage.of(chosen.outcomes).take(rows).lasting(wall_s)
+    return total(cost_parts(job, chosen.plans.take(rows), usage))
 
 
 def accuracy_of(job: Job, chosen: Evaluation) -> Accuracy:

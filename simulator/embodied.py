@@ -16,12 +16,11 @@ from typing import Literal
 from pydantic import Field, PositiveFloat
 
 from simulator.record import Record
-from simulator.units import GIGA
+from simulator.units import GIGA, SQUARE_CENTIMETRE
 
 Process = Literal["28nm", "20nm", "14nm", "10nm", "8nm", "7nm", "5nm", "3nm"]
 """Process node, by the smallest size that ACT tabulates; 4 nm counts as 5, 6 nm as 7, 12 nm and 16 nm as 14."""
 
-_SQUARE_CENTIMETRE = 1e-4
 _TSMC_GRID_KGCO2E_PER_KWH = 0.583
 ACT_YIELD = 0.875
 HBM_KGCO2E_PER_BYTE = 0.86 / GIGA
@@ -82,7 +81,7 @@ class Dies(Record):
         share_99 = (self.abatement_fraction - 0.95) / 0.04
         gases = figures.gases_95_kgco2e + share_99 * (figures.gases_99_kgco2e - figures.gases_95_kgco2e)
         per_cm2 = self.fab_kgco2e_per_kwh * figures.energy_kwh + gases + figures.materials_kgco2e
-        return per_cm2 / self.yield_fraction / _SQUARE_CENTIMETRE
+        return per_cm2 / self.yield_fraction / SQUARE_CENTIMETRE
 
     @property
     def embodied_kgco2e(self) -> float:

@@ -73,7 +73,9 @@ def metric_columns(evaluation: Evaluation) -> Columns:
         "energy_kwh": scores.energy_j / JOULES_PER_KWH,
         "carbon_kgco2e": scores.carbon_kgco2e,
         "operational_kgco2e": scores.operational_kgco2e,
+        "market_kgco2e": scores.market_kgco2e,
         "embodied_kgco2e": scores.embodied_kgco2e,
+        "water_l": scores.water_l,
         **steps.columns(),
         "mfu_fraction": summary.mfu_fraction,
         "goodput_fraction": run.goodput_fraction,
@@ -86,6 +88,7 @@ def metric_columns(evaluation: Evaluation) -> Columns:
         "peak_memory_bytes": summary.peak_memory_bytes,
         "peak_power_w": summary.peak_power_w,
         "mean_power_w": summary.mean_power_w,
+        "power_swing_w": summary.power_swing_w,
         **excess,
     }
 

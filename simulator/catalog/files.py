@@ -16,7 +16,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from simulator.record import Choice, Record
-from simulator.units import GIB, GIGA, KILO, TERA, gigabits_per_s
+from simulator.units import GIB, GIGA, KILO, SQUARE_CENTIMETRE, SQUARE_MILLIMETRE, TERA, gigabits_per_s
 
 PRICE_LIST = "rents.csv"
 """The file in which one quantity of an entry has many figures."""
@@ -40,8 +40,15 @@ SI_PER_UNIT: Mapping[str, float] = {
     "USD/kWh": 1.0,
     "USD/GPU-hour": 1.0,
     "L/kWh": 1.0,
+    "mm2": SQUARE_MILLIMETRE,
+    "kWh/cm2": 1.0 / SQUARE_CENTIMETRE,
+    "kgCO2e/cm2": 1.0 / SQUARE_CENTIMETRE,
+    "kgCO2e/GB": 1.0 / GIGA,
+    "USD/TB": 1.0 / TERA,
+    "USD/W": 1.0,
+    "1/year": 1.0,
 }
-"""SI value of each unit that may stand in the files; prices and carbon factors stay per hour and per kWh."""
+"""SI value of each unit that may stand in the files; prices, energy and carbon factors stay per hour, year and kWh."""
 
 
 class Confidence(Choice):

@@ -33,6 +33,8 @@ class Kind(Choice):
     """Countries, states and cloud regions."""
     RENTS = "rents"
     """Hourly prices, by accelerator."""
+    FACTORS = "factors"
+    """Footprints and prices that hold for all hardware; shown, and the defaults of job files."""
 
 
 FILES: Mapping[Kind, str] = {
@@ -41,6 +43,7 @@ FILES: Mapping[Kind, str] = {
     Kind.FABRICS: "fabrics.csv",
     Kind.SITES: "sites.csv",
     Kind.RENTS: "rents.csv",
+    Kind.FACTORS: "factors.csv",
 }
 """The CSV file of each kind; models stand in `models.yaml`."""
 

@@ -30,20 +30,41 @@ Quotes = Mapping[tuple[str, str], Figure]
 """Newest price by vendor and kind of price."""
 
 
-def rent(accelerator_name: str, *, path: str = "accelerator") -> tuple[Estimate, str]:
+CONTRACTS: Mapping[str, tuple[str, ...]] = {
+    "planned": PLANNED,
+    "on_demand": ("on_demand",),
+    "reserved_1y": ("reserved_1y",),
+    "reserved_3y": ("reserved_3y",),
+    "spot": ("spot",),
+}
+"""Kinds of prices by the name of a contract; `planned` is what a job takes that says nothing."""
+
+
+def rent(
+    accelerator_name: str, *, contract: str = "planned", path: str = "accelerator"
+) -> tuple[Estimate, str]:
     """Returns the rent of an accelerator in USD per GPU-hour, and where it comes from.
 
     With three vendors or more, `low`, `mid` and `high` are the 5th, 50th and 95th percentile over the
     cheapest price of each vendor, commitments included. With fewer, `mid` and `high` are the median and
-    highest price on demand, and `low` is the lowest commitment, or the lowest price less the usual discount.
+    highest price on demand, and `low` is the lowest commitment, or the lowest price less the usual discount. Of one
+    kind of contract they are the lowest, the median and the highest price.
+
+    Args:
+        accelerator_name: its name in the catalogue.
+        contract: which prices count, a name among `CONTRACTS`.
+        path: where the name stands, for messages.
 
     Raises:
         CatalogError: The accelerator is unknown, or no rent of it is.
     """
     require_known(Kind.ACCELERATORS, accelerator_name, path)
-    quotes = _newest_quotes(_prices(accelerator_name, path))
+    quotes = _newest_quotes(_prices(accelerator_name, contract, path))
     vendors = {vendor for vendor, _ in quotes}
-    low, mid, high = _range_of_vendors(quotes) if len(vendors) >= FEW_VENDORS else _range_of_few(quotes)
+    if contract != "planned":
+        low, mid, high = _range_of_contract(quotes)
+    else:
+        low, mid, high = _range_of_vendors(quotes) if len(vendors) >= FEW_VENDORS else _range_of_few(quotes)
     return Estimate(low=round(low, 2), mid=round(mid, 2), high=round(high, 2)), _source_text(quotes)
 
 
@@ -63,13 +84,23 @@ def _range_of_few(quotes: Quotes) -> tuple[float, float, float]:
     return low, float(np.median(prices)), max(prices)
 
 
-def _prices(accelerator_name: str, path: str) -> tuple[Figure, ...]:
+def _range_of_contract(quotes: Quotes) -> tuple[float, float, float]:
+    """Lowest, median and highest price of one kind."""
+    prices = [_usd(quote) for quote in quotes.values()]
+    return min(prices), float(np.median(prices)), max(prices)
+
+
+def _prices(accelerator_name: str, contract: str, path: str) -> tuple[Figure, ...]:
     try:
         found = figures(Kind.RENTS, accelerator_name, path=path)
     except CatalogError as error:
         rule = "has no known rent; give rent_usd_per_gpu_hour or purchase_usd_per_node"
         raise CatalogError([Problem(path=path, value=accelerator_name, rule=rule)]) from error
-    return tuple(figure for figure in found if figure.quantity in PLANNED)
+    prices = tuple(figure for figure in found if figure.quantity in CONTRACTS[contract])
+    if not prices:
+        rule = f"has no price of the kind {contract} in the catalogue; give a number"
+        raise CatalogError([Problem(path=path, value=accelerator_name, rule=rule)])
+    return prices
 
 
 def _newest_quotes(prices: Sequence[Figure]) -> Quotes:

@@ -14,6 +14,7 @@ from planner.comparisons import WhatIfCase
 from planner.job_file import parse_job
 from planner.reasons import scope_text
 from planner.what_if import what_if_cases
+from simulator.catalog import Kind, figures
 from simulator.errors import InputError
 from simulator.job import Job
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with
@@ -178,6 +179,39 @@ class TestJobFile:
     def test_broken_profiles_say_where(self, profile: object, message: str) -> None:
         with pytest.raises(InputError, match=message):
             job_with(H100_RENTED, site={"region": "us-iowa", "grid_profile": profile})
+
+    @pytest.mark.parametrize("contract", ["on_demand", "reserved_1y", "reserved_3y"])
+    def test_a_contract_takes_the_catalogues_prices_of_its_kind(self, contract: str) -> None:
+        offer = {**A100_RENTED, "rent_usd_per_gpu_hour": contract}
+        rent = job_with(offer).offers[0].rent_usd_per_gpu_hour
+        quotes = [
+            float(figure.value)
+            for figure in figures(Kind.RENTS, "a100-sxm4-80gb")
+            if figure.quantity == contract
+        ]
+        assert rent is not None
+        assert min(quotes) <= rent.low <= rent.mid <= rent.high <= max(quotes)
+
+    def test_spot_prices_come_with_their_interruptions(self) -> None:
+        spot = {**H100_RENTED, "rent_usd_per_gpu_hour": "spot"}
+        with pytest.raises(InputError, match="needs interruptions_per_1000_node_days"):
+            job_with(spot)
+        often = job_with({**spot, "interruptions_per_1000_node_days": 50})
+        rent, usual = often.offers[0].rent_usd_per_gpu_hour, job_with(H100_RENTED).offers[0]
+        assert rent is not None
+        assert usual.rent_usd_per_gpu_hour is not None
+        assert rent.mid < usual.rent_usd_per_gpu_hour.mid
+
+    def test_a_contract_without_prices_says_so(self) -> None:
+        with pytest.raises(InputError, match="has no price of the kind spot in the catalogue; give a number"):
+            job_with(
+                {
+                    **H100_RENTED,
+                    "accelerator": "v100-sxm2-32gb",
+                    "rent_usd_per_gpu_hour": "spot",
+                    "interruptions_per_1000_node_days": 9,
+                }
+            )
 
     def test_a_bought_offer_is_compared_with_the_catalogues_rent(self) -> None:
         other = job_with(H100_BOUGHT).offers[0].other_rent_usd_per_gpu_hour
