@@ -48,8 +48,8 @@ class Identity:
     def of(cls, job: Job, seed: int) -> Self:
         """Returns the identity of a study of this job by the code that is running."""
         return cls(
-            simulation=_digest([_simulated_part(job), code_hash(SIMULATION_ROOMS, SIMULATION_LIBRARIES)]),
-            job=_digest([job.model_dump_json()]),
+            simulation=hash_of([_simulated_part(job), code_hash(SIMULATION_ROOMS, SIMULATION_LIBRARIES)]),
+            job=hash_of([job.model_dump_json()]),
             code=code_hash(SEARCH_ROOMS, SEARCH_LIBRARIES),
             seed=seed,
         )
@@ -57,14 +57,14 @@ class Identity:
     @property
     def study(self) -> str:
         """Hash of the study as a whole."""
-        return _digest([self.job, self.code, str(self.seed)])
+        return hash_of([self.job, self.code, str(self.seed)])
 
 
 @cache
 def code_hash(rooms: tuple[str, ...], libraries: tuple[str, ...]) -> str:
     """Returns the hash of all source and data files of some rooms and of the versions of some libraries."""
     versions = [f"{name} {metadata.version(name)}" for name in libraries]
-    return _digest([platform.machine(), *versions, *(part for room in rooms for part in _sources(room))])
+    return hash_of([platform.machine(), *versions, *(part for room in rooms for part in _sources(room))])
 
 
 def _sources(room: str) -> Iterable[str]:
@@ -83,7 +83,8 @@ def _simulated_part(job: Job) -> str:
     return "\n".join([job.model_dump_json(include=fields), *offers])
 
 
-def _digest(parts: Iterable[str]) -> str:
+def hash_of(parts: Iterable[str]) -> str:
+    """Returns the hash of some texts in their order."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(f"{len(part)} ".encode())

@@ -95,7 +95,7 @@ class Journal:
         Raises:
             StudyError: there is none, it is not a study, or it cannot be written to.
         """
-        connection = _connected(path, "rw")
+        connection = _connected(path, is_for_writing=True)
         with _failures(path):
             connection.execute("PRAGMA journal_mode = wal")
             connection.execute(
@@ -108,7 +108,7 @@ class Journal:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Opens a study to look at it; raises as `open` does, but needs no right to write."""
-        return cls(path, _connected(path, "ro"))
+        return cls(path, _connected(path, is_for_writing=False))
 
     @property
     def facts(self) -> dict[str, str]:
@@ -170,7 +170,7 @@ class Journal:
             raise StudyError(f"study {self.path}: batch {number}: {error}") from error
         return Batch(number=number, stage=stage, elapsed_s=elapsed_s, plans=plans, outcomes=outcomes)
 
-    def keys(self) -> Iterator[tuple[int, Keys]]:
+    def design_keys(self) -> Iterator[tuple[int, Keys]]:
         """Yields number and design keys `(n,)` of every batch, without reading the designs."""
         with _failures(self.path):
             for number, keys in self._connection.execute("SELECT number, keys FROM batches ORDER BY number"):
@@ -180,6 +180,13 @@ class Journal:
     def num_batches(self) -> int:
         """Batches that were written."""
         return self._count("SELECT count(*) FROM batches")
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds that the study had been running when the last batch was written."""
+        with _failures(self.path):
+            query = "SELECT coalesce(max(elapsed_s), 0.0) FROM batches"
+            return float(self._connection.execute(query).fetchone()[0])
 
     @property
     def num_designs(self) -> int:
@@ -213,18 +220,22 @@ class Journal:
                 self._connection.execute("ROLLBACK")
 
 
-def _connected(path: Path, mode: str) -> sqlite3.Connection:
+def _connected(path: Path, *, is_for_writing: bool) -> sqlite3.Connection:
     """Opens the file of a study and looks whether it is one."""
     if not path.is_file():
         raise StudyError(f"there is no study {path}")
     with _failures(path):
         try:
-            return _checked(path, f"mode={mode}")
+            # Also readers may write: only so can the last one to close the file take its log files away.
+            connection = _checked(path, "mode=rw")
         except sqlite3.OperationalError:
-            if mode == "rw":
+            if is_for_writing:
                 raise
-            # A log file cannot be made beside it, so nobody else can be writing either.
+            # Where no log file can be made beside it, nobody else can be writing either.
             return _checked(path, "mode=ro&immutable=1")
+        if not is_for_writing:
+            connection.execute("PRAGMA query_only = on")
+        return connection
 
 
 def _checked(path: Path, options: str) -> sqlite3.Connection:
@@ -232,12 +243,13 @@ def _checked(path: Path, options: str) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
     try:
         found = connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
-        if found != (FORMAT,):
-            raise StudyError(f"{path} holds a study of another version: {found} instead of {FORMAT!r}")
     except BaseException:
         connection.close()
         raise
-    return connection
+    if found == (FORMAT,):
+        return connection
+    connection.close()
+    raise StudyError(f"{path} holds a study of another version: {found} instead of {FORMAT!r}")
 
 
 @contextmanager

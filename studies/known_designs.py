@@ -83,7 +83,7 @@ class KnownDesigns:
 def _keys_of(index: int, path: Path) -> list[tuple[int, int, Keys]]:
     try:
         with Journal.read(path) as journal:
-            return [(index, number, keys) for number, keys in journal.keys()]
+            return [(index, number, keys) for number, keys in journal.design_keys()]
     except StudyError:  # another study's damage is no reason to stop this one
         return []
 

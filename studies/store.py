@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -24,6 +25,10 @@ NUM_SHOWN_DIGITS: Final = 8
 """Digits of the hash in a study's name."""
 LONGEST_NAME: Final = 60
 """Characters of the job's name in that of its study: file names have limits."""
+
+NUM_TRIES: Final = 4
+WAIT_S: Final = 0.05
+"""How often a lock is tried, and the pause after each time."""
 
 
 @final
@@ -64,6 +69,18 @@ class StudyStore:
         readable = re.sub(r"[^A-Za-z0-9._-]+", "-", job.name).strip("-.")[:LONGEST_NAME]
         digits = Identity.of(job, seed).study[:NUM_SHOWN_DIGITS]
         return self.folder / f"{readable or 'study'}-{digits}{SUFFIX}"
+
+    def path_named(self, name: str) -> Path:
+        """Returns the file of a study that is to be called so.
+
+        Raises:
+            StudyError: the name is not fit for a file.
+        """
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+            raise StudyError(
+                f"study {name!r}: use at most 100 letters, digits, '.', '_' and '-', no '.' or '-' first"
+            )
+        return self.folder / f"{name}{SUFFIX}"
 
     def paths(self) -> list[Path]:
         """Returns the files of all studies, by name."""
@@ -110,7 +127,7 @@ def only_runner(path: Path) -> Iterator[None]:
     Raises:
         StudyError: another process is running it.
     """
-    lock = path.with_name(f"{path.name}.lock")
+    lock = _lock_of(path)
     file = _locked(lock)
     try:
         yield
@@ -119,24 +136,40 @@ def only_runner(path: Path) -> Iterator[None]:
         os.close(file)
 
 
+def is_running(path: Path) -> bool:
+    """Whether some process runs this study now."""
+    lock = _lock_of(path)
+    try:
+        file = os.open(lock, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
 def _locked(lock: Path) -> int:
     """Returns a locked file that still stands at its path: who held the lock before has taken the file away."""
-    while True:
+    for _ in range(NUM_TRIES):
         try:
             file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise StudyError(
-                f"study {lock.stem}: {error}; see that there is space and the right to write"
-            ) from error
+            raise StudyError(f"study {lock.stem}: {error}; see that the folder can be written to") from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if lock.exists() and os.path.samestat(os.fstat(file), lock.stat()):
+            if os.path.samestat(os.fstat(file), lock.stat()):
                 return file
         except FileNotFoundError:
             pass  # taken away between the two looks
         except BlockingIOError:
-            os.close(file)
-            raise StudyError(
-                f"study {lock.stem} is being run by another process: wait for it, or stop it"
-            ) from None
+            time.sleep(WAIT_S)  # whoever only looks whether it is locked holds it for a moment, too
         os.close(file)
+    raise StudyError(f"study {lock.stem} is being run by another process: wait for it, or stop it")
