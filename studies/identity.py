@@ -27,6 +27,9 @@ SIMULATION_ROOMS = ("simulator",)
 SEARCH_ROOMS = ("simulator", "objectives", "constraints", "studies")
 SIMULATION_LIBRARIES = ("numpy", "numba", "scipy")
 SEARCH_LIBRARIES = (*SIMULATION_LIBRARIES, "moocore", "pymoo", "optuna", "ortools")
+FIELDS_NOT_SIMULATED = ("name", "limits", "objectives", "preference", "search", "ownership")
+OFFER_FIELDS_NOT_SIMULATED = ("num_gpus", "rent_usd_per_gpu_hour", "purchase_usd_per_node", "price_source")
+"""Fields of a job and of its offers that decide which designs are tried and what they are worth, not what happens."""
 SOURCE_SUFFIXES = (".py", ".csv", ".yaml")
 """Files of a room on which results depend: the code, the catalogue and the fitted constants."""
 
@@ -77,10 +80,9 @@ def _sources(room: str) -> Iterable[str]:
 
 
 def _simulated_part(job: Job) -> str:
-    """What `simulator.simulate` reads of a job, as text: no prices, no limits, no search."""
-    fields = {"workload", "storage", "site", "reliability"}
-    offers = [offer.model_dump_json(include={"accelerator", "node", "fabric"}) for offer in job.offers]
-    return "\n".join([job.model_dump_json(include=fields), *offers])
+    """What `simulator.simulate` may read of a job, as text; a field that is new counts until it is named here."""
+    offers = {"__all__": set(OFFER_FIELDS_NOT_SIMULATED)}
+    return job.model_dump_json(exclude={**dict.fromkeys(FIELDS_NOT_SIMULATED, True), "offers": offers})
 
 
 def hash_of(parts: Iterable[str]) -> str:
