@@ -39,9 +39,10 @@ MARGIN = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class BoundTable(Table):
-    """Least values of what the limits bound, `(n,)`, in the units of the limits; and whether memory suffices."""
+    """Least values of what the limits bound, `(n,)`, in the units of the limits; and the memory they need."""
 
-    fits_memory: Booleans
+    memory_fraction: Floats
+    """Memory of the most loaded accelerator as a share of what it has; exact."""
     budget_usd: Floats
     deadline_days: Floats
     power_w: Floats
@@ -51,6 +52,11 @@ class BoundTable(Table):
     power_range_fraction: Floats
     num_gpus: Floats
     carbon_kgco2e: Floats
+
+    @property
+    def fits_memory(self) -> Booleans:
+        """Whether the memory of the accelerators suffices, `(n,)`."""
+        return np.asarray(self.memory_fraction <= 1.0)
 
 
 def bound(job: Job, layouts: PlanTable) -> BoundTable:
@@ -71,7 +77,7 @@ def _bound_block(job: Job, layouts: PlanTable) -> BoundTable:
     usage = _least_usage(job, fewest, offers, levels.peak_power_w)
     lowered = 1.0 - MARGIN
     return BoundTable(
-        fits_memory=layout_memory(job, layouts).peak_bytes <= offers.memory_bytes,
+        memory_fraction=layout_memory(job, layouts).peak_bytes / offers.memory_bytes,
         budget_usd=total(cost_parts(job, fewest, usage, is_bound=True)) * lowered,
         deadline_days=usage.wall_s / DAY * lowered,
         power_w=levels.peak_power_w * lowered,

@@ -60,7 +60,11 @@ class Evaluation:
 
 def evaluate(job: Job, plans: PlanTable) -> Evaluation:
     """Returns what becomes of designs with valid layouts."""
-    outcomes = simulate(job, plans)
+    return judge(job, plans, simulate(job, plans))
+
+
+def judge(job: Job, plans: PlanTable, outcomes: Outcomes) -> Evaluation:
+    """Returns what simulated designs are worth under the prices and limits of a job; no design is simulated."""
     scores = score(job, plans, outcomes)
     return Evaluation(
         plans=plans, outcomes=outcomes, scores=scores, excess=check_limits(job, plans, outcomes, scores)

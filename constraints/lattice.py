@@ -23,6 +23,8 @@ SHORTEST_PIECE = 2048
 """Tokens below which a sequence is not split further by default: the ring's latency is no longer hidden."""
 LARGEST_PIPELINE = 64
 """Pipeline stages by default; published runs have at most 64."""
+ROWS_PER_BLOCK = 16_384
+"""Ways to split the model that are listed together; each makes a layout for every recomputation, ZeRO stage and format."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +45,25 @@ def divisors(number: int) -> list[int]:
 
 def enumerate_layouts(job: Job) -> PlanTable:
     """Returns every valid layout under every power cap, with the first checkpoint scheme it can have and no spares."""
-    parts = [_with_data_parallel(job, index, offer) for index, offer in enumerate(job.offers)]
-    layouts = _with_choices(job, np.concatenate(parts))
-    layouts = replace(layouts, checkpoint_scheme=_first_scheme(job, layouts))
-    layouts = layouts.take(is_valid_layout(job, layouts))
-    capped = [replace(layouts, power_cap_fraction=np.full(len(layouts), cap)) for cap in job.power_caps]
-    return PlanTable.concatenate(capped)
+    return PlanTable.concatenate([no_layouts(job), *layout_blocks(job)])
+
+
+def no_layouts(job: Job) -> PlanTable:
+    """Returns a table of layouts without rows."""
+    return _with_choices(job, np.zeros((0, 8), dtype=np.int64))
+
+
+def layout_blocks(job: Job) -> Iterator[PlanTable]:
+    """Yields the same layouts in the same order, a block at a time, so that any number of them fits the memory."""
+    for cap in job.power_caps:
+        for rows in _degree_blocks(job):
+            layouts = _with_choices(job, rows)
+            layouts = replace(
+                layouts,
+                checkpoint_scheme=_first_scheme(job, layouts),
+                power_cap_fraction=np.full(len(layouts), cap),
+            )
+            yield layouts.take(is_valid_layout(job, layouts))
 
 
 def _first_scheme(job: Job, layouts: PlanTable) -> Integers:
@@ -132,10 +147,24 @@ def _expert(job: Job, ranks: Integers) -> list[int]:
     return [e for e in allowed if e <= ranks.max(initial=0)]
 
 
-def _with_data_parallel(job: Job, index: int, offer: Offer) -> Integers:
-    """Rows (offer, t, p, v, c, e, d, micro-batch) whose accelerators lie in the offer's range, `(n, 8)`."""
+def _degree_blocks(job: Job) -> Iterator[Integers]:
+    """Yields rows (offer, t, p, v, c, e, d, micro-batch) in blocks `(n, 8)` of about `ROWS_PER_BLOCK`."""
+    waiting: list[Integers] = []
+    num_rows = 0
+    for index, offer in enumerate(job.offers):
+        for rows in _with_data_parallel(job, index, offer):
+            waiting.append(rows)
+            num_rows += len(rows)
+            if num_rows >= ROWS_PER_BLOCK:
+                yield np.concatenate(waiting)
+                waiting, num_rows = [], 0
+    if waiting:
+        yield np.concatenate(waiting)
+
+
+def _with_data_parallel(job: Job, index: int, offer: Offer) -> Iterator[Integers]:
+    """Yields rows of one offer whose accelerators lie in its range, `(n, 8)`."""
     batch = job.workload.global_batch_size
-    rows: list[Integers] = []
     replicas = {b: np.array(divisors(batch // b)) for b in job.search.micro_batch_sizes if batch % b == 0}
     for degrees in allowed_degrees(job, offer):
         split = degrees.tensor * degrees.pipeline * degrees.context
@@ -146,8 +175,7 @@ def _with_data_parallel(job: Job, index: int, offer: Offer) -> Integers:
                 d = d[batch // micro_batch // d % degrees.pipeline == 0]
             head = (index, degrees.tensor, degrees.pipeline, degrees.virtual, degrees.context)
             experts = _expert(job, d * degrees.tensor * degrees.context)
-            rows.extend(_rows(head, e, d, micro_batch) for e in experts)
-    return np.concatenate(rows) if rows else np.zeros((0, 8), dtype=np.int64)
+            yield from (_rows(head, e, d, micro_batch) for e in experts)
 
 
 def _rows(head: tuple[int, ...], expert: int, replicas: Integers, micro_batch: int) -> Integers:

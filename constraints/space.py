@@ -1,19 +1,37 @@
-"""Where is the search to look? The layouts that may keep every limit, and what kept the others out."""
+"""Where is the search to look? The layouts that may keep every limit, and what kept the others out.
+
+Small spaces stay in memory with their bounds. Of large ones one bit a layout stays, and the layouts are listed again
+whenever they are needed, so that the memory does not grow with the number of designs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from constraints.bounds import BoundTable, bound, kept_by_bounds
-from constraints.lattice import cross_run_knobs, enumerate_layouts, num_run_knobs
+from constraints.lattice import cross_run_knobs, layout_blocks, no_layouts, num_run_knobs
 from constraints.limits import with_limits
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.table import Booleans, Integers
+
+MOST_IN_MEMORY = 500_000
+"""Layouts that stay in memory: about 100 MB with their bounds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Some layouts of a space, kept or not."""
+
+    layouts: PlanTable
+    bounds: BoundTable
+    num_designs: Integers
+    """Designs of each layout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,54 +39,135 @@ class Space:
     """The valid layouts of a job, pruned by bounds."""
 
     job: Job
-    all_layouts: PlanTable
-    """Every valid layout, kept or not."""
-    bounds: BoundTable
-    """Bounds of `all_layouts`."""
-    num_run_knobs: Integers
-    """Designs of each of `all_layouts`."""
-    is_kept: Booleans
-    """Which layouts may keep every limit."""
+    num_layouts: int
+    """Valid layouts, kept or not."""
+    num_kept: int
+    """Layouts that may keep every limit."""
+    num_designs: int
+    """Designs that are left to search."""
     num_pruned: dict[str, int]
     """Designs kept out, by the first constraint whose bound they break."""
+    kept_bits: tuple[NDArray[np.uint8], ...]
+    """Which layouts of each block may keep every limit, eight to a byte."""
+    in_memory: tuple[Block, ...] | None
+    """All layouts with their bounds; `None` for a space of more than `MOST_IN_MEMORY`."""
+
+    @cached_property
+    def all_layouts(self) -> PlanTable:
+        """Every valid layout, kept or not."""
+        return PlanTable.concatenate([no_layouts(self.job), *self._blocks()])
+
+    @cached_property
+    def bounds(self) -> BoundTable:
+        """Bounds of `all_layouts`."""
+        if not self.in_memory:
+            return bound(self.job, self.all_layouts)
+        return BoundTable.concatenate([block.bounds for block in self.in_memory])
+
+    @cached_property
+    def is_kept(self) -> Booleans:
+        """Which of `all_layouts` may keep every limit."""
+        sizes = [len(layouts) for layouts in self._blocks()]
+        parts = [_unpacked(bits, size) for bits, size in zip(self.kept_bits, sizes, strict=True)]
+        return np.concatenate([np.zeros(0, dtype=np.bool_), *parts])
 
     @cached_property
     def layouts(self) -> PlanTable:
-        """Layouts that may keep every limit."""
-        return self.all_layouts.take(self.is_kept)
+        """Layouts that may keep every limit, in one table."""
+        return PlanTable.concatenate([no_layouts(self.job), *self.kept_blocks()])
 
-    @property
-    def num_designs(self) -> int:
-        """Designs that are left to search."""
-        return int(self.num_run_knobs[self.is_kept].sum())
+    def kept_blocks(self) -> Iterator[PlanTable]:
+        """Yields the layouts that may keep every limit, a block at a time."""
+        for layouts, bits in zip(self._blocks(), self.kept_bits, strict=True):
+            yield layouts.take(_unpacked(bits, len(layouts)))
+
+    @cached_property
+    def kept_bounds(self) -> BoundTable:
+        """Bounds of `layouts`."""
+        return bound(self.job, self.layouts) if self.in_memory is None else self.bounds.take(self.is_kept)
+
+    def designs_at(self, numbers: NDArray[np.intp]) -> PlanTable:
+        """Returns some of `designs`, by their numbers there, without making the others."""
+        after = np.cumsum(num_run_knobs(self.job, self.layouts))
+        rows, inverse = np.unique(np.searchsorted(after, numbers, side="right"), return_inverse=True)
+        num_each = num_run_knobs(self.job, self.layouts.take(rows))
+        first_before, first_here = (after - np.diff(after, prepend=0))[rows], np.cumsum(num_each) - num_each
+        places = numbers - first_before[inverse] + first_here[inverse]
+        return cross_run_knobs(self.job, self.layouts.take(rows)).take(places)
+
+    def no_designs(self) -> PlanTable:
+        """Returns a table of designs without rows."""
+        return cross_run_knobs(self.job, no_layouts(self.job))
 
     def designs(self) -> PlanTable:
-        """Returns all designs that are left, one row each."""
+        """Returns all designs that are left, one row each, in one table."""
         return cross_run_knobs(self.job, self.layouts)
+
+    def design_batches(self, num_designs: int) -> Iterator[PlanTable]:
+        """Yields the same designs in tables of so many rows; the last one may have fewer."""
+        waiting = self.no_designs()
+        for layouts in self.kept_blocks():
+            waiting = PlanTable.concatenate([waiting, cross_run_knobs(self.job, layouts)])
+            num_full = len(waiting) // num_designs * num_designs
+            for start in range(0, num_full, num_designs):
+                yield waiting.take(slice(start, start + num_designs))
+            waiting = waiting.take(slice(num_full, None))
+        if len(waiting):
+            yield waiting
 
     def under(self, limits: Mapping[str, float]) -> Space:
         """Returns the same layouts under these limits and no others."""
-        return _pruned(with_limits(self.job, limits), self.all_layouts, self.bounds, self.num_run_knobs)
+        return _pruned(with_limits(self.job, limits), self.in_memory or _bounded_blocks(self.job))
+
+    def _blocks(self) -> Iterable[PlanTable]:
+        return layout_blocks(self.job) if self.in_memory is None else (b.layouts for b in self.in_memory)
 
 
 def pruned_space(job: Job) -> Space:
     """Returns the layouts of a job that may keep every limit."""
-    layouts = enumerate_layouts(job)
-    return _pruned(job, layouts, bound(job, layouts), num_run_knobs(job, layouts))
+    return _pruned(job, _bounded_blocks(job))
 
 
-def _pruned(job: Job, layouts: PlanTable, bounds: BoundTable, num_designs: Integers) -> Space:
-    remaining = np.ones(len(layouts), dtype=np.bool_)
-    num_pruned = {}
-    for name, kept in kept_by_bounds(job, bounds).items():
-        if num_broken := int(num_designs[remaining & ~kept].sum()):
-            num_pruned[name] = num_broken
-        remaining &= kept
+def _bounded_blocks(job: Job) -> Iterator[Block]:
+    for layouts in layout_blocks(job):
+        yield Block(layouts=layouts, bounds=bound(job, layouts), num_designs=num_run_knobs(job, layouts))
+
+
+def _pruned(job: Job, blocks: Iterable[Block]) -> Space:
+    num_layouts = num_kept = num_designs = 0
+    num_pruned: dict[str, int] = {}
+    kept_bits: list[NDArray[np.uint8]] = []
+    in_memory: list[Block] = []
+    for block in blocks:
+        is_kept = _is_kept(job, block, num_pruned)
+        num_layouts += len(block.layouts)
+        num_kept += int(is_kept.sum())
+        num_designs += int(block.num_designs[is_kept].sum())
+        kept_bits.append(np.packbits(is_kept))
+        if num_layouts <= MOST_IN_MEMORY:
+            in_memory.append(block)
+        else:
+            in_memory.clear()
     return Space(
         job=job,
-        all_layouts=layouts,
-        bounds=bounds,
-        num_run_knobs=num_designs,
-        is_kept=remaining,
+        num_layouts=num_layouts,
+        num_kept=num_kept,
+        num_designs=num_designs,
         num_pruned=num_pruned,
+        kept_bits=tuple(kept_bits),
+        in_memory=tuple(in_memory) if num_layouts <= MOST_IN_MEMORY else None,
     )
+
+
+def _is_kept(job: Job, block: Block, num_pruned: dict[str, int]) -> Booleans:
+    """Which layouts of a block may keep every limit; counts the designs of the others by what keeps them out."""
+    remaining = np.ones(len(block.layouts), dtype=np.bool_)
+    for name, kept in kept_by_bounds(job, block.bounds).items():
+        if num_broken := int(block.num_designs[remaining & ~kept].sum()):
+            num_pruned[name] = num_pruned.get(name, 0) + num_broken
+        remaining &= kept
+    return remaining
+
+
+def _unpacked(bits: NDArray[np.uint8], size: int) -> Booleans:
+    return np.unpackbits(bits, count=size).astype(np.bool_)

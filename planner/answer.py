@@ -34,7 +34,8 @@ from simulator.job import Algorithm, Job
 from simulator.table import Integers
 from studies.archive import Archive
 from studies.design_log import DesignLog
-from studies.mlflow_session import without_password
+from studies.evaluator import Evaluator, Simulation
+from studies.mlflow_session import MAX_PARAM_CHARACTERS, without_password
 from studies.progress import Report, Stop, ignore, never_stop
 from studies.recording import DESIGN_TABLE, Recording
 from studies.study import StudyResult, run_study
@@ -51,6 +52,16 @@ RUN_STATUS: dict[Status, RunStatus] = {
     "interrupted": "KILLED",
 }
 """How MLflow calls the end of a study."""
+
+
+ALGORITHM_NAMES = {
+    Algorithm.NSGA2: "NSGA-II",
+    Algorithm.NSGA3: "NSGA-III",
+    Algorithm.OPTUNA_TPE: "Optuna's TPE",
+    Algorithm.OPTUNA_NSGA2: "Optuna's NSGA-II",
+    Algorithm.OPTUNA_GP: "Optuna's Gaussian processes",
+}
+EXACT_STAGE = "exact search for the least values"
 
 
 def utc_now() -> datetime:
@@ -98,7 +109,7 @@ def recommend(
         >>> answer.best.accelerator, answer.best.plan.num_gpus <= 416
         ('a100-sxm4-80gb', True)
     """
-    job = _checked(job, seed)
+    job = checked_job(job, seed)
     if output is not None:
         make_output_folder(output)
     with ExitStack() as stack:
@@ -106,23 +117,57 @@ def recommend(
         tracker = None
         if tracking:
             tracker = stack.enter_context(_opened_tracker(job, seed, tracking_uri, experiment))
-        archive = Archive(job)
-        log = stack.enter_context(DesignLog(folder / DESIGN_TABLE))
-        recording = Recording(job, archive, log, tracker)
-        result = run_study(
-            job, archive, recording.record, seed=seed, report=progress, should_stop=should_stop
+        log = None
+        if tracking or output is not None:  # otherwise nobody would read it
+            log = stack.enter_context(DesignLog(folder / DESIGN_TABLE))
+        recording = Recording(job, Archive(job), log, tracker)
+        answer = search_and_answer(
+            job, seed, recording, Simulation(job), now=clock(), progress=progress, should_stop=should_stop
         )
-        infeasibility = _explained(job, result, recording, should_stop)
-        answer = _answer(job, seed, result, infeasibility, clock())
         files = [write_job(job, folder), *write_answer(answer, folder, front_format)]
-        recording.finish(RUN_STATUS[answer.status], _metrics(answer), files)
+        best_id = answer.recommendation.design_id if answer.recommendation else None
+        recording.finish(RUN_STATUS[answer.status], result_metrics(answer), files, recommended_id=best_id)
         answer = _with_record(answer, recording, tracker, folder if output is None else None)
         if output is not None:
             write_answer(answer, folder, front_format)
         return answer
 
 
-def _checked(job: Job, seed: int) -> Job:
+def search_and_answer(
+    job: Job,
+    seed: int,
+    recording: Recording,
+    evaluator: Evaluator,
+    *,
+    now: datetime,
+    progress: Report = ignore,
+    should_stop: Stop = never_stop,
+) -> Recommendation:
+    """Searches the designs of a job and says what came of it, without a word on where it is recorded.
+
+    Args:
+        job: the question.
+        seed: of everything random.
+        recording: takes everything that is evaluated.
+        evaluator: where evaluations come from.
+        now: time of day for `created_at`.
+        progress: told how far the search is.
+        should_stop: asked between batches.
+    """
+    result = run_study(
+        job,
+        recording.archive,
+        recording.record,
+        seed=seed,
+        evaluator=evaluator,
+        report=progress,
+        should_stop=should_stop,
+    )
+    infeasibility = _explained(job, result, recording, evaluator, should_stop)
+    return _answer(job, seed, result, infeasibility, now)
+
+
+def checked_job(job: Job, seed: int) -> Job:
     """The job as its own types read it, since `model_copy` checks nothing.
 
     Raises:
@@ -140,7 +185,7 @@ def _checked(job: Job, seed: int) -> Job:
 
 
 def _explained(
-    job: Job, result: StudyResult, recording: Recording, should_stop: Stop
+    job: Job, result: StudyResult, recording: Recording, evaluator: Evaluator, should_stop: Stop
 ) -> Infeasibility | None:
     """The proof where nothing was found; a design that the search had missed is recorded instead."""
     if result.archive.front is not None or not result.is_complete:
@@ -148,14 +193,14 @@ def _explained(
     finding = explain(job, result.space, should_stop=should_stop)
     if isinstance(finding, Infeasibility):
         return finding
-    recording.record(finding, "exact search for the least values")
+    recording.record(evaluator.evaluate(finding.plans, EXACT_STAGE), EXACT_STAGE)
     return None
 
 
 def _answer(
     job: Job, seed: int, result: StudyResult, infeasibility: Infeasibility | None, now: datetime
 ) -> Recommendation:
-    front, ids = _distinct_front(job, result.archive)
+    front, ids = distinct_front(job, result.archive)
     row = _chosen_row(job, front) if front is not None else None
     designs = designs_of(job, front, ids) if front is not None else ()
     status: Status = "recommended"
@@ -193,7 +238,7 @@ def _answer(
     )
 
 
-def _distinct_front(job: Job, archive: Archive) -> tuple[Evaluation | None, Integers]:
+def distinct_front(job: Job, archive: Archive) -> tuple[Evaluation | None, Integers]:
     """The front without designs that hardly differ from another one, such as in the checkpoint interval alone."""
     if archive.front is None:
         return None, archive.ids
@@ -236,15 +281,21 @@ def _algorithm_text(job: Job, result: StudyResult) -> str:
     elif result.algorithm is Algorithm.EXHAUSTIVE:
         text = f"exhaustive search, stopped before all {result.space.num_designs:,} designs were evaluated"
     else:
-        text = (
-            f"NSGA-II ({job.search.num_restarts} restarts of {job.search.population_size} designs per generation) "
-            f"over {result.space.num_designs:,} designs"
-        )
+        text = f"{_heuristic_text(job, result.algorithm)} over {result.space.num_designs:,} designs"
     is_refined = result.is_refined and job.search.num_refinements and result.archive.front
     return f"{text}; Optuna refined the front" if is_refined else text
 
 
-def _metrics(answer: Recommendation) -> dict[str, float]:
+def _heuristic_text(job: Job, algorithm: Algorithm) -> str:
+    if algorithm is Algorithm.RANDOM:
+        return f"{job.search.max_evaluations:,} random designs at most"
+    name = ALGORITHM_NAMES.get(algorithm, algorithm.value)
+    return (
+        f"{name} ({job.search.num_restarts} restarts of {job.search.population_size} designs per generation)"
+    )
+
+
+def result_metrics(answer: Recommendation) -> dict[str, float]:
     """What MLflow's table of studies shows and sorts by."""
     metrics = {
         "num_evaluated": float(answer.num_evaluated),
@@ -264,7 +315,8 @@ def _metrics(answer: Recommendation) -> dict[str, float]:
     return metrics | {f"recommended_{name}": float(getattr(answer.best, name)) for name in names}
 
 
-def _opened_tracker(job: Job, seed: int, tracking_uri: str | None, experiment: str) -> StudyTracker:
+def asked_params(job: Job, seed: int) -> dict[str, str]:
+    """Returns what MLflow shows as the parameters of a study."""
     asked = {
         "job": job.name,
         "seed": str(seed),
@@ -277,11 +329,15 @@ def _opened_tracker(job: Job, seed: int, tracking_uri: str | None, experiment: s
         "site": job.site.region,
         **{f"limit_{name}": f"{value:g}" for name, value in job.limits if value is not None},
     }
+    return {name: value[:MAX_PARAM_CHARACTERS] for name, value in asked.items()}
+
+
+def _opened_tracker(job: Job, seed: int, tracking_uri: str | None, experiment: str) -> StudyTracker:
     return StudyTracker.open(
         experiment=experiment,
         run_name=job.name,
         tracking_uri=tracking_uri,
-        params={name: value[:6000] for name, value in asked.items()},
+        params=asked_params(job, seed),
         tags={"catalog_hash": catalog_hash()},
     )
 
@@ -296,16 +352,21 @@ def _with_record(
         kept = _rescued(temporary, answer.job) if temporary else "the output folder"
         note = f"MLflow does not hold the whole study ({recording.failure}); the design table is in {kept}"
         answer = answer.model_copy(update={"warnings": (*answer.warnings, note)})
-    record = MlflowRecord(
+    record = record_of(tracker, answer.num_evaluated, recording.num_design_runs)
+    return answer.model_copy(update={"mlflow": record})
+
+
+def record_of(tracker: StudyTracker, num_designs: int, num_design_runs: int) -> MlflowRecord:
+    """Returns where MLflow holds a study."""
+    return MlflowRecord(
         tracking_uri=without_password(tracker.tracking_uri),
         experiment=tracker.experiment,
         run_name=tracker.run_name,
-        num_designs=answer.num_evaluated,
-        num_design_runs=recording.num_design_runs,
+        num_designs=num_designs,
+        num_design_runs=num_design_runs,
         open_with=tracker.open_command,
         run_id=tracker.run_id,
     )
-    return answer.model_copy(update={"mlflow": record})
 
 
 def _rescued(folder: Path, name: str) -> str:

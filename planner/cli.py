@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner import __version__, cli_goodput, cli_simulate, cli_sweep, cli_validate
+from planner import __version__, cli_goodput, cli_simulate, cli_study, cli_sweep, cli_validate
 from simulator.errors import CapplanError, InputError
 
 if TYPE_CHECKING:
@@ -173,7 +173,13 @@ def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Pat
         _write(_rendered(lambda console: catalog_view.show(chosen, name, console)))
 
 
-for command in (cli_goodput.goodput, cli_simulate.simulate, cli_sweep.sweep, cli_validate.validate):
+for command in (
+    cli_goodput.goodput,
+    cli_simulate.simulate,
+    cli_study.study,
+    cli_sweep.sweep,
+    cli_validate.validate,
+):
     commands.add_command(command)
 
 

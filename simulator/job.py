@@ -268,9 +268,21 @@ class Algorithm(Choice):
     """How the space of designs is searched."""
 
     AUTO = "auto"
-    """Exhaustive where the space is small enough, NSGA-II otherwise."""
+    """Exhaustive where the space is small enough, otherwise NSGA-II."""
     EXHAUSTIVE = "exhaustive"
+    """All designs, in the order of their layouts: the front is proven."""
     NSGA2 = "nsga2"
+    """NSGA-II by pymoo, then the neighbours of the front."""
+    NSGA3 = "nsga3"
+    """NSGA-III by pymoo, for four objectives and more, then the neighbours of the front."""
+    OPTUNA_TPE = "optuna_tpe"
+    """Tree-structured Parzen estimators by Optuna: few evaluations, each of them slow to choose."""
+    OPTUNA_NSGA2 = "optuna_nsga2"
+    """NSGA-II by Optuna."""
+    OPTUNA_GP = "optuna_gp"
+    """Gaussian processes by Optuna; needs PyTorch."""
+    RANDOM = "random"
+    """Designs drawn at random, none twice: what every search has to beat."""
 
 
 LOWEST_POWER_CAP = 0.6
@@ -285,11 +297,17 @@ class Search(Record):
     exhaustive_up_to: PositiveInt = 400_000
     """Largest number of designs that `auto` searches exhaustively."""
     max_evaluations: PositiveInt = Field(default=20_000, le=100_000_000)
-    """Designs that NSGA-II may evaluate, over all restarts."""
+    """Designs that a search may evaluate, over all restarts, unless it is exhaustive."""
+    max_seconds: PositiveFloat | None = None
+    """Seconds after which a search that is not exhaustive ends, over all its starts; left out: no limit."""
+    stagnation_evaluations: PositiveInt | None = None
+    """Evaluations without a better front after which a restart ends; left out: those of 25 generations."""
+    least_gain_fraction: float = Field(default=1e-4, ge=0, le=1)
+    """Share by which the volume that the front dominates must grow meanwhile for the front to count as better."""
     population_size: int = Field(default=200, ge=8, le=100_000)
-    """Designs per generation of NSGA-II."""
+    """Designs per generation."""
     num_restarts: PositiveInt = Field(default=2, le=100)
-    """Independent runs of NSGA-II whose archives are merged."""
+    """Independent runs, from different corners of the space, whose fronts are merged."""
     num_refinements: int = Field(default=20, ge=0, le=1000)
     """Optuna trials per front design for its checkpoint interval and power cap; 0: none."""
     tensor_parallel: tuple[PositiveInt, ...] | None = None

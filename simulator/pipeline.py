@@ -37,6 +37,7 @@ from simulator.pipeline_kernel import (
     play_block,
     play_blocks,
     play_design,
+    workspace_of,
 )
 
 
@@ -148,9 +149,9 @@ def pipeline_timeline(**columns: Unpack[PipelineColumns]) -> PipelineTimeline:
     if not has_schedule(design):
         rule = f"must be a multiple of num_stages ({design.num_stages}) when a stage has several chunks"
         raise InputError([Problem(path="num_micro_batches", value=str(design.num_micro_batches), rule=rule)])
-    work = new_workspace(batch)
+    work = workspace_of(new_workspace(batch), design)
     load_chunks(batch, 0, design, work.chunks)
-    play_design(design, None, work.chunks, work.stages, work.spans)
+    play_design(design, None, work.chunks, work.stages, work.spans, is_in_full=True)
     return _as_timeline(work.spans, design.num_stages)
 
 

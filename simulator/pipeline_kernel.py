@@ -15,6 +15,7 @@ import numpy.typing as npt
 from numba import prange
 
 from simulator.compiled import compiled, compiled_parallel, inlined
+from simulator.pipeline_cycle import remember, repeated_micro_batches, skip
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -24,10 +25,10 @@ Records = npt.NDArray[np.void]
 # What the kernels keep of one design, as records: three arrays to pass instead of twenty.
 _CHUNK = np.dtype(
     [(name, np.float64) for name in ("forward_s", "backward_s", "sync_s", "gather_s")]
-    + [(name, np.int64) for name in ("num_forwards", "num_backwards")]
+    + [(name, np.int64) for name in ("num_forwards", "num_backwards", "then_forwards", "then_backwards")]
 )
 _STAGE = np.dtype(
-    [(name, np.float64) for name in ("compute_free_s", "network_free_s", "gathered_s")]
+    [(name, np.float64) for name in ("compute_free_s", "network_free_s", "gathered_s", "then_free_s")]
     + [(name, np.int64) for name in ("num_forwards", "num_backwards", "peak_in_flight")]
 )
 DURATION = np.dtype([("forward_s", np.float64), ("backward_s", np.float64)])
@@ -94,35 +95,45 @@ def play_blocks(batch: PipelineBatch, results: PipelineResults, num_blocks: int)
 @compiled
 def play_block(batch: PipelineBatch, results: PipelineResults, first: int, stride: int) -> None:
     """Plays every `stride`-th design of a batch, with one workspace for all of them."""
-    work = new_workspace(batch)
+    memory = new_workspace(batch)
     for row in range(first, batch.num_stages.shape[0], stride):
         design = design_of(batch, row)
         if not has_schedule(design):
             _fill_with_nan(design, results, row)
             continue
+        work = workspace_of(memory, design)
         load_chunks(batch, row, design, work.chunks)
-        play_design(design, None, work.chunks, work.stages, work.spans)
+        play_design(design, None, work.chunks, work.stages, work.spans, is_in_full=False)
         _write_results(design, work, results, row)
         if _silence_network(design, work.chunks):
-            play_design(design, None, work.chunks, work.stages, work.spans)
+            play_design(design, None, work.chunks, work.stages, work.spans, is_in_full=False)
             results.exposed_sync_s[row] = results.step_s[row] - _step_s(design, work)
 
 
 @compiled
 def new_workspace(batch: PipelineBatch) -> PipelineWorkspace:
     """Allocates a workspace that is large enough for every design of the batch."""
-    num_chunks = (batch.num_stages * batch.num_chunks_per_stage).max()
-    return workspace_of(num_chunks, batch.num_stages.max(), batch.num_micro_batches.max())
+    num_chunks = batch.num_stages * batch.num_chunks_per_stage
+    num_spans = (num_chunks * batch.num_micro_batches).max()
+    return allocated_workspace(num_chunks.max(), batch.num_stages.max(), (1, num_spans))
 
 
 @compiled
-def workspace_of(num_chunks: int, num_stages: int, num_micro_batches: int) -> PipelineWorkspace:
-    """Allocates a workspace for so many chunks, stages and micro-batches."""
+def allocated_workspace(num_chunks: int, num_stages: int, shape: tuple[int, int]) -> PipelineWorkspace:
+    """Allocates a workspace for so many chunks and stages, and spans of a shape."""
     return PipelineWorkspace(
         np.empty(num_chunks, dtype=_CHUNK),
         np.empty(num_stages, dtype=_STAGE),
-        np.empty((num_chunks, num_micro_batches), dtype=_SPAN),
+        np.empty(shape, dtype=_SPAN),
     )
+
+
+@compiled
+def workspace_of(memory: PipelineWorkspace, design: PipelineDesign) -> PipelineWorkspace:
+    """Returns the workspace with spans of one design side by side: rows that lie apart would miss the cache."""
+    num_spans = design.num_chunks * design.num_micro_batches
+    spans = memory.spans[0, :num_spans].reshape((design.num_chunks, design.num_micro_batches))
+    return PipelineWorkspace(memory.chunks, memory.stages, spans)
 
 
 @compiled
@@ -168,27 +179,54 @@ def _silence_network(design: PipelineDesign, chunks: Records) -> bool:
 
 @compiled
 def play_design(
-    design: PipelineDesign, durations: Records | None, chunks: Records, stages: Records, spans: Records
+    design: PipelineDesign,
+    durations: Records | None,
+    chunks: Records,
+    stages: Records,
+    spans: Records,
+    is_in_full: bool,
 ) -> None:
     """Plays one step: sweeps up and down the stages, each as far as its inputs allow.
 
     Activations travel up and gradients down, so that a sweep moves every stage by about p operations and
-    the number of visits in vain stays below the number of operations.
+    the number of visits in vain stays below the number of operations. Unless every operation is wanted, what
+    only repeats itself is skipped (`simulator.pipeline_cycle`).
 
     Durations `(C, M)` by chunk and micro-batch have `forward_s` and `backward_s`; None stands for micro-batches
-    that are all alike, with the durations of their chunks.
+    that are all alike, with the durations of their chunks. Micro-batches that differ are wanted in full.
     """
     _reset(design, chunks, stages)
     num_left = 2 * design.num_chunks * design.num_micro_batches
-    goes_up = True
+    # Sweeps since a state was remembered, and after how many the next one is, twice as late each time (Brent, 1980).
+    num_sweeps, patience = 0, 0 if is_in_full else 1
     while num_left > 0:
         num_played = 0
-        for step in range(design.num_stages):
-            stage = step if goes_up else design.num_stages - 1 - step
+        for stage in range(design.num_stages):
+            num_played += _advance_stage(design, durations, chunks, stages, spans, stage)
+        for stage in range(design.num_stages - 1, -1, -1):
             num_played += _advance_stage(design, durations, chunks, stages, spans, stage)
         assert num_played > 0
         num_left -= num_played
-        goes_up = not goes_up
+        num_sweeps += 1
+        if patience == 0 or chunks[design.num_chunks - 1].num_forwards == 0:
+            continue
+        num_skipped = _skipped(design, chunks, stages, spans)
+        num_left -= num_skipped
+        if num_skipped > 0:
+            patience = 0
+        elif num_sweeps >= patience:
+            remember(chunks, stages, design.num_chunks, design.num_stages)
+            num_sweeps, patience = 0, 2 * patience
+
+
+@compiled
+def _skipped(design: PipelineDesign, chunks: Records, stages: Records, spans: Records) -> int:
+    """Skips all whole periods before the forwards run out, if the pipeline repeats itself; returns the operations."""
+    period = repeated_micro_batches(chunks, stages, spans, design.num_chunks, design.num_stages)
+    if period == 0:
+        return 0
+    num_periods = (design.num_micro_batches - chunks[0].num_forwards) // period
+    return int(skip(chunks, stages, spans, design.num_chunks, design.num_stages, num_periods))
 
 
 @compiled
@@ -198,12 +236,15 @@ def _reset(design: PipelineDesign, chunks: Records, stages: Records) -> None:
         stages[stage].compute_free_s = 0.0
         stages[stage].network_free_s = 0.0
         stages[stage].gathered_s = 0.0
+        stages[stage].then_free_s = 0.0
         stages[stage].num_forwards = 0
         stages[stage].num_backwards = 0
         stages[stage].peak_in_flight = 0
     for chunk in range(design.num_chunks):
         chunks[chunk].num_forwards = 0
         chunks[chunk].num_backwards = 0
+        chunks[chunk].then_forwards = 0
+        chunks[chunk].then_backwards = 0
         if design.num_overlap_buckets == 0:
             stages[chunk % design.num_stages].compute_free_s += chunks[chunk].gather_s
 

@@ -13,8 +13,8 @@ from simulator.pipeline_kernel import (
     FloatArray,
     PipelineDesign,
     Records,
+    allocated_workspace,
     play_design,
-    workspace_of,
 )
 
 
@@ -36,14 +36,14 @@ def play_replicas(
     num_replicas, num_chunks, num_micro_batches = forward_s.shape
     sends_s, sender_waits = (send_s, False) if num_stages > 1 else (0.0, False)
     design = PipelineDesign(num_stages, num_chunks, num_micro_batches, 0, sends_s, sender_waits)
-    work = workspace_of(num_chunks, num_stages, num_micro_batches)
+    work = allocated_workspace(num_chunks, num_stages, (num_chunks, num_micro_batches))
     for chunk in range(num_chunks):
         work.chunks[chunk].gather_s = 0.0
     durations = np.empty((num_chunks, num_micro_batches), dtype=DURATION)
     end_s = np.empty((num_replicas, num_stages))
     for replica in range(num_replicas):
         _load_durations(forward_s[replica], backward_s[replica], durations)
-        play_design(design, durations, work.chunks, work.stages, work.spans)
+        play_design(design, durations, work.chunks, work.stages, work.spans, is_in_full=True)
         for stage in range(num_stages):
             end_s[replica, stage] = work.spans[stage, num_micro_batches - 1].backward_end_s
     return end_s

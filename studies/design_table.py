@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -93,20 +95,40 @@ def metric_columns(evaluation: Evaluation) -> Columns:
     }
 
 
-def design_runs(job: Job, evaluation: Evaluation, ids: Integers, is_front: NDArray[np.bool_]) -> RunTable:
-    """Returns designs as MLflow shows them: decisions as parameters, figures as metrics, feasible and front as tags."""
+@dataclass(frozen=True, kw_only=True)
+class Marks:
+    """By what the designs of a study are told apart in MLflow."""
+
+    front: frozenset[int]
+    """Numbers of the designs on the front."""
+    recommended: int | None
+    """Number of the recommended design, if there is one."""
+
+
+def run_name(number: int) -> str:
+    """Returns the name of a design's MLflow run."""
+    return f"design {number}"
+
+
+def design_runs(job: Job, evaluation: Evaluation, ids: Integers, marks: Marks) -> RunTable:
+    """Returns designs as MLflow shows them: decisions as parameters, figures as metrics, what they are as tags."""
     params = {
         name: [str(value) for value in column.tolist()]
         for name, column in plan_columns(job, evaluation.plans).items()
     }
-    words = np.array(["false", "true"])
     metrics = {**metric_columns(evaluation), "excess": evaluation.excess.total}
+    numbers = ids.tolist()
     return RunTable(
-        names=[f"design {number}" for number in ids.tolist()],
+        names=[run_name(number) for number in numbers],
         params=params,
         metrics={name: metrics[name] for name in RUN_METRICS},
         tags={
-            "feasible": words[evaluation.is_feasible.astype(np.intp)].tolist(),
-            "front": words[is_front.astype(np.intp)].tolist(),
+            "feasible": [_word(is_feasible) for is_feasible in evaluation.is_feasible.tolist()],
+            "front": [_word(number in marks.front) for number in numbers],
+            "recommended": [_word(number == marks.recommended) for number in numbers],
         },
     )
+
+
+def _word(is_so: bool) -> str:
+    return "true" if is_so else "false"

@@ -7,55 +7,58 @@ until no neighbour improves the front, or the evaluations are spent.
 from __future__ import annotations
 
 from itertools import combinations
+from typing import ClassVar, final
 
 import numpy as np
 
 from simulator.plan import PlanTable
 from simulator.table import Integers
+from studies.algorithm import Results, SearchAlgorithm
+from studies.archive import Archive
 from studies.knobs import Knobs
-from studies.search import Searcher
 
-STAGE = "comparing the front with its neighbours"
-
-
-def search_neighbours(searcher: Searcher, knobs: Knobs, known: set[bytes], num_evaluations: int) -> bool:
-    """Evaluates neighbours of the front that are not known yet; returns whether it was not interrupted.
-
-    Args:
-        searcher: evaluates and records.
-        knobs: encode and decode designs.
-        known: index rows that were evaluated before, as bytes; grows.
-        num_evaluations: evaluations to spend at most.
-    """
-    expanded: set[bytes] = set()
-    num_done = 0
-    while num_done < num_evaluations:
-        if searcher.should_stop():
-            return False
-        front = _unexpanded(searcher, knobs, expanded)
-        candidates = (
-            _new_rows(np.concatenate([_neighbours(row, knobs) for row in front]), known)
-            if len(front)
-            else front
-        )
-        plans = knobs.decode(candidates)
-        valid = np.flatnonzero(knobs.excess(plans) == 0.0)[: num_evaluations - num_done]
-        expanded |= {row.tobytes() for row in front}
-        if len(valid) == 0:
-            return True
-        known |= {row.tobytes() for row in candidates[valid]}
-        searcher.evaluate(plans.take(valid), STAGE, num_done, num_evaluations)
-        num_done += len(valid)
-    return True
+ROWS_PER_SUGGESTION = 50_000
+"""Neighbours, valid or not, that are looked at together."""
 
 
-def _unexpanded(searcher: Searcher, knobs: Knobs, expanded: set[bytes]) -> Integers:
-    """Index rows `(n, k)` of the front whose neighbours were not looked at yet."""
-    plans: PlanTable | None = None if searcher.archive.front is None else searcher.archive.front.plans
-    if plans is None:
-        return np.zeros((0, len(knobs.largest)), dtype=np.int64)
-    rows = knobs.encode_designs(plans)
-    return rows[[row.tobytes() not in expanded for row in rows]]
+@final
+class Neighbours(SearchAlgorithm):
+    """Suggests all neighbours of the designs that have come onto an archive's front since the last suggestion."""
+
+    stage: ClassVar[str] = "comparing the front with its neighbours"
+
+    def __init__(self, knobs: Knobs, archive: Archive) -> None:
+        self._knobs = knobs
+        self._archive = archive
+        self._expanded: set[bytes] = set()
+
+    def suggest(self) -> PlanTable:
+        """Returns the valid designs that differ from one of the front in at most two knobs."""
+        front = self._unexpanded()
+        self._expanded |= {row.tobytes() for row in front}
+        parts = [_neighbours(row, self._knobs) for row in front]
+        rows = np.unique(np.concatenate([front, *parts]), axis=0)
+        plans = self._knobs.decode(rows)
+        return plans.take(self._knobs.excess(plans) == 0.0)
+
+    def update(self, results: Results) -> None:
+        """What is better than the front is on it now."""
+        del results
+
+    def _unexpanded(self) -> Integers:
+        """Index rows `(n, k)` of some designs of the front whose neighbours were not looked at yet."""
+        front = self._archive.front
+        if front is None:
+            return np.zeros((0, len(self._knobs.largest)), dtype=np.int64)
+        rows = self._knobs.encode_designs(front.plans)
+        new = rows[[row.tobytes() not in self._expanded for row in rows]]
+        return new[: max(1, ROWS_PER_SUGGESTION // _num_neighbours(self._knobs))]
+
+
+def _num_neighbours(knobs: Knobs) -> int:
+    """Designs, valid or not, that differ from one design in one or two knobs."""
+    others = knobs.largest.astype(np.float64)
+    return max(1, int(others.sum() + (others.sum() ** 2 - (others**2).sum()) / 2))
 
 
 def _neighbours(row: Integers, knobs: Knobs) -> Integers:
@@ -70,8 +73,3 @@ def _neighbours(row: Integers, knobs: Knobs) -> Integers:
         changed[:, first], changed[:, second] = values.T
         parts.append(changed)
     return np.unique(np.concatenate(parts), axis=0)
-
-
-def _new_rows(rows: Integers, known: set[bytes]) -> Integers:
-    rows = np.unique(rows, axis=0)
-    return rows[[row.tobytes() not in known for row in rows]]

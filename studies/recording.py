@@ -6,6 +6,7 @@ the search goes on and the table stays on disk.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from simulator.job import Job, Objective
 from simulator.table import Integers
 from studies.archive import Archive
 from studies.design_log import DesignLog
-from studies.design_table import design_columns, design_runs
+from studies.design_table import Marks, design_columns, design_runs, run_name
 from studies.tracking import RunStatus, StudyTracker
 
 MAX_DESIGN_RUNS = 2_000
@@ -37,9 +38,11 @@ OBJECTIVE_METRICS = {
 class Recording:
     """The memory of one study: archive, design table, MLflow run."""
 
-    def __init__(self, job: Job, archive: Archive, log: DesignLog, tracker: StudyTracker | None) -> None:
+    def __init__(
+        self, job: Job, archive: Archive, log: DesignLog | None, tracker: StudyTracker | None
+    ) -> None:
         self._job = job
-        self._archive = archive
+        self.archive = archive
         self._log = log
         self._tracker = tracker
         self._kept: list[tuple[Evaluation, Integers]] = []
@@ -51,9 +54,10 @@ class Recording:
 
     def record(self, evaluation: Evaluation, stage: str) -> None:
         """Takes in a batch of evaluated designs."""
-        ids = self._archive.add(evaluation)
-        self._log.append(design_columns(self._job, evaluation, ids, stage))
-        if self._archive.num_evaluated <= MAX_DESIGN_RUNS:
+        ids = self.archive.add(evaluation)
+        if self._log is not None:
+            self._log.append(design_columns(self._job, evaluation, ids, stage))
+        if self.archive.num_evaluated <= MAX_DESIGN_RUNS:
             self._kept.append((evaluation, ids))
         else:
             self._kept.clear()
@@ -61,25 +65,42 @@ class Recording:
             self._track_generation(self._tracker)
         self._generation += 1
 
-    def finish(self, status: RunStatus, metrics: dict[str, float], files: list[Path]) -> None:
+    def finish(
+        self,
+        status: RunStatus,
+        metrics: dict[str, float],
+        files: list[Path],
+        *,
+        recommended_id: int | None = None,
+        recorded_names: Collection[str] = (),
+    ) -> None:
         """Completes the design table and hands everything to MLflow.
+
+        Args:
+            status: how the study ended.
+            metrics: its result.
+            files: what it has written.
+            recommended_id: number of the recommended design, if there is one.
+            recorded_names: runs of designs that MLflow has already.
 
         Raises:
             StudyError: the design table cannot be written.
         """
-        self._log.close()
+        if self._log is not None:
+            self._log.close()
+            files = [self._log.path, *files]
         if self._tracker is None:
             return
         try:
-            for path in [self._log.path, *files]:
+            for path in files:
                 self._tracker.log_artifact(path)
-            self._log_design_runs(self._tracker)
+            self._log_design_runs(self._tracker, recommended_id, recorded_names)
             self._tracker.finish(status, metrics)
         except TrackingError as error:
             self.failure = str(error)
 
     def _track_generation(self, tracker: StudyTracker) -> None:
-        archive = self._archive
+        archive = self.archive
         metrics = {
             "num_evaluated": float(archive.num_evaluated),
             "num_feasible": float(archive.num_feasible),
@@ -97,8 +118,10 @@ class Recording:
         else:
             self.failure = ""
 
-    def _log_design_runs(self, tracker: StudyTracker) -> None:
-        archive = self._archive
+    def _log_design_runs(
+        self, tracker: StudyTracker, recommended_id: int | None, recorded_names: Collection[str]
+    ) -> None:
+        archive = self.archive
         if self._kept and tracker.takes_thousands:
             evaluation = Evaluation.concatenate([part for part, _ in self._kept])
             ids = np.concatenate([part_ids for _, part_ids in self._kept])
@@ -106,5 +129,9 @@ class Recording:
             evaluation, ids = archive.front, archive.ids
         else:
             return
-        tracker.log_designs(design_runs(self._job, evaluation, ids, np.isin(ids, archive.ids)))
         self.num_design_runs = len(ids)
+        new = [row for row, number in enumerate(ids.tolist()) if run_name(number) not in recorded_names]
+        rows = np.array(new, dtype=np.intp)
+        marks = Marks(front=frozenset(archive.ids.tolist()), recommended=recommended_id)
+        if len(rows):
+            tracker.log_designs(design_runs(self._job, evaluation.take(rows), ids[rows], marks))

@@ -6,20 +6,19 @@ One Optuna study per design, all of them asked and told together, so that a roun
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from simulator.job import LOWEST_POWER_CAP
+from simulator.job import LOWEST_POWER_CAP, Job
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.table import Floats
-from studies.search import Searcher
+from studies.algorithm import Results, SearchAlgorithm
 
 if TYPE_CHECKING:
     import optuna
 
-STAGE = "refining with Optuna"
 MAX_DESIGNS = 40
 """Front designs that are refined, spread over the front."""
 INTERVAL_FACTOR = 4.0
@@ -30,35 +29,56 @@ PENALTY = 10.0
 """Loss per share by which limits are exceeded."""
 
 
-def refine(searcher: Searcher, seed: int) -> bool:
-    """Tunes designs of the archive's front, round by round; returns whether it was not interrupted."""
-    front = searcher.archive.front
-    rounds = searcher.job.search.num_refinements
-    if front is None or rounds == 0:
-        return True
-    start = front.take(np.unique(np.linspace(0, len(front) - 1, MAX_DESIGNS).astype(np.intp)))
-    tuners = [_Tuner(searcher, start.take(np.array([row])), seed + row) for row in range(len(start))]
-    for index in range(rounds):
-        if searcher.should_stop():
-            return False
-        plans = PlanTable.concatenate([tuner.ask() for tuner in tuners])
-        evaluation = searcher.evaluate(plans, STAGE, index * len(tuners), rounds * len(tuners))
-        for row, tuner in enumerate(tuners):
-            tuner.tell(evaluation.take(np.array([row])))
-    return True
+@final
+class Refinement(SearchAlgorithm):
+    """Suggests one changed design for each front design, as many times as the job asks for."""
+
+    stage: ClassVar[str] = "refining with Optuna"
+
+    def __init__(self, job: Job, front: Evaluation, seed: int) -> None:
+        """Begins with designs spread over a front.
+
+        Args:
+            job: the job.
+            front: the designs to start from.
+            seed: of everything random.
+        """
+        rows = np.unique(np.linspace(0, len(front) - 1, MAX_DESIGNS).astype(np.intp))
+        self._tuners = [
+            _Tuner(job, front.take(np.array([row])), seed + number) for number, row in enumerate(rows)
+        ]
+        self._none = front.plans.take(slice(0))
+        self._num_left = job.search.num_refinements
+
+    @property
+    def num_designs(self) -> int:
+        """Designs that will be suggested in all."""
+        return self._num_left * len(self._tuners)
+
+    def suggest(self) -> PlanTable:
+        """Returns the next change of every front design."""
+        if self._num_left == 0:
+            return self._none
+        self._num_left -= 1
+        return PlanTable.concatenate([tuner.ask() for tuner in self._tuners])
+
+    def update(self, results: Results) -> None:
+        """Tells every front design's study of Optuna what its change came to."""
+        for tuner, values, excess in zip(self._tuners, results.values, results.excess.tolist(), strict=True):
+            tuner.tell(values, excess)
 
 
 class _Tuner:
     """The Optuna study of one front design."""
 
-    def __init__(self, searcher: Searcher, start: Evaluation, seed: int) -> None:
+    def __init__(self, job: Job, start: Evaluation, seed: int) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._start = start
-        self._job = searcher.job
+        self._job = job
         self._interval_s = float(start.outcomes.run.checkpoint_interval_s[0])
-        caps = searcher.job.search.power_caps or (LOWEST_POWER_CAP, 1.0)
+        caps = job.search.power_caps or (LOWEST_POWER_CAP, 1.0)
         self._caps = min(caps), max(caps)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # experimental features announce themselves
@@ -81,14 +101,18 @@ class _Tuner:
             )
         return PlanTable(**columns)  # type: ignore[arg-type]
 
-    def tell(self, result: Evaluation) -> None:
-        """Reports what the design came to: mean logarithm of its objectives relative to the start, plus what it breaks."""
-        assert self._trial is not None
+    def tell(self, values: Floats, excess: float) -> None:
+        """Reports what the design came to: mean logarithm of its objectives relative to the start, plus what it breaks.
+
+        Args:
+            values: its objectives, `(k,)`.
+            excess: by how much it exceeds limits.
+        """
+        assert self._trial is not None, "tell follows ask"
         with np.errstate(divide="ignore", invalid="ignore"):  # what costs nothing stays as it is
-            ratios = result.objectives(self._job) / self._start.objectives(self._job)
+            ratios = values / self._start.objectives(self._job)[0]
         weights = np.array([self._job.preference.get(objective, 1.0) for objective in self._job.objectives])
-        loss = _mean_log(ratios[0], weights) + PENALTY * min(float(result.excess.total[0]), 1e6)
-        self._study.tell(self._trial, loss)
+        self._study.tell(self._trial, _mean_log(ratios, weights) + PENALTY * min(excess, 1e6))
 
 
 def _mean_log(ratios: Floats, weights: Floats) -> float:

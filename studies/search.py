@@ -1,22 +1,21 @@
-"""Which designs are evaluated, and in what order? The search algorithms behind one function.
-
-Exhaustive search where the space is small enough: it proves the front. Otherwise NSGA-II.
-"""
+"""Which designs are evaluated, and in what order? The loop between a search algorithm and the simulator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from constraints.evaluation import Evaluation, evaluate
-from constraints.space import Space
-from simulator.job import Algorithm, Job
+import numpy as np
+
+from constraints.evaluation import Evaluation
+from simulator.job import Job
 from simulator.plan import PlanTable
+from studies.algorithm import Results, SearchAlgorithm
 from studies.archive import Archive
+from studies.evaluator import Evaluator
 from studies.progress import Progress, Report, Stop
-
-DESIGNS_PER_BATCH = 8_192
-"""Designs between two reports of progress: about half a second of simulation."""
+from studies.seen_designs import SeenDesigns
+from studies.stopping import Budget, StopRules
 
 Record = Callable[[Evaluation, str], None]
 """Takes every evaluated batch, with the name of the stage that asked for it."""
@@ -24,41 +23,71 @@ Record = Callable[[Evaluation, str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Searcher:
-    """What all searches share: they evaluate designs, record them and tell how far they are."""
+    """What all parts of a search share: they evaluate designs, record them and tell how far they are."""
 
     job: Job
     archive: Archive
+    evaluator: Evaluator
     record: Record
     report: Report
     should_stop: Stop
+    seen: SeenDesigns = field(init=False)
+    """What the designs of this search are worth."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seen", SeenDesigns(len(self.job.objectives)))
+
+    def run(self, algorithm: SearchAlgorithm, budget: Budget) -> bool:
+        """Evaluates what an algorithm suggests until it has no more to suggest or its budget is spent.
+
+        Returns:
+            Whether it was not interrupted.
+        """
+        rules = StopRules(self.job, self.archive, self.evaluator, budget)
+        while not rules.are_met():
+            if self.should_stop():
+                return False
+            plans = algorithm.suggest()
+            if len(plans) == 0:
+                break
+            results = self._tried(algorithm, plans, rules.num_left, budget)
+            if len(results) < len(plans):  # spent in the middle of a batch
+                break
+            algorithm.update(results)
+        return True
 
     def evaluate(self, plans: PlanTable, stage: str, num_done: int, num_total: int | None) -> Evaluation:
         """Evaluates valid layouts, records them and reports."""
-        evaluation = evaluate(self.job, plans)
+        evaluation = self.evaluator.evaluate(plans, stage)
         self.record(evaluation, stage)
         self.report(
             Progress(stage=stage, num_done=num_done + len(plans), num_total=num_total, best=self._best())
         )
         return evaluation
 
+    def remember(self, evaluation: Evaluation) -> None:
+        """Keeps in mind what designs are worth that were evaluated by a part that suggests none twice."""
+        rows = self.seen.new_rows(evaluation.plans)
+        self.seen.add(evaluation.plans.take(rows), self._results(evaluation.take(rows)))
+
+    def _tried(self, algorithm: SearchAlgorithm, plans: PlanTable, num_left: int, budget: Budget) -> Results:
+        """What designs are worth; fewer rows than designs where no evaluations were left for all of them."""
+        rows = np.arange(len(plans)) if algorithm.suggests_once else self.seen.new_rows(plans)
+        affordable = plans.take(rows[:num_left])
+        done = self.archive.num_evaluated
+        if len(affordable):
+            evaluation = self.evaluate(affordable, algorithm.stage, done, budget.num_evaluations)
+            results = self._results(evaluation)
+            if algorithm.suggests_once:
+                return results
+            self.seen.add(affordable, results)
+        if len(affordable) < len(rows):
+            return Results(values=np.zeros((0, len(self.job.objectives))), excess=np.zeros(0))
+        return self.seen.results(plans)
+
+    def _results(self, evaluation: Evaluation) -> Results:
+        return Results(values=evaluation.objectives(self.job), excess=evaluation.excess.total)
+
     def _best(self) -> str:
         front = self.archive.front
         return "no feasible design yet" if front is None else f"{len(front)} designs on the front"
-
-
-def chosen_algorithm(job: Job, space: Space) -> Algorithm:
-    """Returns the algorithm that the job asks for, or that suits the size of the space."""
-    if job.search.algorithm is not Algorithm.AUTO:
-        return job.search.algorithm
-    return Algorithm.EXHAUSTIVE if space.num_designs <= job.search.exhaustive_up_to else Algorithm.NSGA2
-
-
-def search_exhaustively(searcher: Searcher, space: Space) -> bool:
-    """Evaluates every design of the space; returns whether it came to the end."""
-    designs = space.designs()
-    for start in range(0, len(designs), DESIGNS_PER_BATCH):
-        if searcher.should_stop():
-            return False
-        batch = designs.take(slice(start, start + DESIGNS_PER_BATCH))
-        searcher.evaluate(batch, "searching exhaustively", start, len(designs))
-    return True

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from constraints.space import Space, pruned_space
 from simulator.job import Algorithm, Job
+from studies.algorithm import SearchAlgorithm
 from studies.archive import Archive
-from studies.nsga2 import search_nsga2
+from studies.evaluator import Evaluator, Simulation
+from studies.evolution import Evolution
+from studies.exhaustive import Exhaustive
+from studies.knobs import Knobs
+from studies.neighbours import Neighbours
+from studies.optuna_search import OptunaSearch, SamplerName
 from studies.progress import Report, Stop, ignore, never_stop
-from studies.refine import refine
-from studies.search import Record, Searcher, chosen_algorithm, search_exhaustively
+from studies.random_search import RandomSearch
+from studies.refine import Refinement
+from studies.search import Record, Searcher
+from studies.starts import first_rows
+from studies.stopping import Budget
+
+EVOLUTION_SHARE = 0.6
+"""Share of the evaluations that populations may spend; the rest is for the neighbours of the front."""
+STALE_GENERATIONS = 25
+"""Generations without a better front after which a restart ends, where the job says nothing else."""
+FIRST_TRIALS = 40
+"""Designs that samplers without generations begin with."""
+SAMPLERS: dict[Algorithm, SamplerName] = {
+    Algorithm.OPTUNA_TPE: "tpe",
+    Algorithm.OPTUNA_NSGA2: "nsga2",
+    Algorithm.OPTUNA_GP: "gp",
+}
+"""Optuna's samplers by the names that jobs give them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +68,7 @@ def run_study(
     record: Record,
     *,
     seed: int,
+    evaluator: Evaluator | None = None,
     report: Report = ignore,
     should_stop: Stop = never_stop,
 ) -> StudyResult:
@@ -54,18 +78,104 @@ def run_study(
         job: the job.
         archive: filled by `record`; holds the front afterwards.
         record: takes every evaluated batch; must add it to the archive.
-        seed: of NSGA-II and of the refinement.
+        seed: of everything random.
+        evaluator: where evaluations come from; by default all are simulated.
         report: told about progress.
         should_stop: asked between batches.
+
+    Raises:
+        StudyError: the evaluator cannot keep its journal, or the algorithm needs a package that is missing.
     """
-    space = pruned_space(job)
-    searcher = Searcher(job=job, archive=archive, record=record, report=report, should_stop=should_stop)
-    algorithm = chosen_algorithm(job, space)
-    if algorithm is Algorithm.EXHAUSTIVE or len(space.layouts) == 0:
-        is_searched = search_exhaustively(searcher, space)
-    else:
-        is_searched = search_nsga2(searcher, space, seed)
-    is_refined = is_searched and refine(searcher, seed)
-    return StudyResult(
-        space=space, archive=archive, algorithm=algorithm, is_searched=is_searched, is_refined=is_refined
+    searcher = Searcher(
+        job=job,
+        archive=archive,
+        evaluator=evaluator or Simulation(job),
+        record=record,
+        report=report,
+        should_stop=should_stop,
     )
+    space = pruned_space(job)
+    algorithm = chosen_algorithm(job, space)
+    is_searched = all(searcher.run(part, budget) for part, budget in _parts(searcher, space, algorithm, seed))
+    return StudyResult(
+        space=space,
+        archive=archive,
+        algorithm=algorithm,
+        is_searched=is_searched,
+        is_refined=is_searched and _refine(searcher, seed),
+    )
+
+
+def chosen_algorithm(job: Job, space: Space) -> Algorithm:
+    """Returns the algorithm that the job asks for, or that suits the size of the space."""
+    if space.num_designs == 0:
+        return Algorithm.EXHAUSTIVE
+    if job.search.algorithm is not Algorithm.AUTO:
+        return job.search.algorithm
+    return Algorithm.EXHAUSTIVE if space.num_designs <= job.search.exhaustive_up_to else Algorithm.NSGA2
+
+
+def _parts(
+    searcher: Searcher, space: Space, algorithm: Algorithm, seed: int
+) -> Iterator[tuple[SearchAlgorithm, Budget]]:
+    """Yields what searches one after another, with how many designs may have been evaluated at its end."""
+    search = searcher.job.search
+    most = search.max_evaluations
+    match algorithm:
+        case Algorithm.EXHAUSTIVE:
+            yield Exhaustive(space), Budget(num_evaluations=max(1, space.num_designs))
+        case Algorithm.RANDOM:
+            drawn = RandomSearch(space, most, search.population_size, seed)
+            yield drawn, Budget(num_evaluations=most, max_seconds=search.max_seconds)
+        case _:
+            knobs = Knobs.of(space)
+            is_evolution = algorithm in (Algorithm.NSGA2, Algorithm.NSGA3)
+            share = most * (EVOLUTION_SHARE if is_evolution else 1.0)
+            for restart in range(search.num_restarts):
+                budget = _budget(searcher.job, share * (restart + 1) / search.num_restarts)
+                yield restarted(algorithm, space, knobs, restart, seed), budget
+            if is_evolution:
+                rest = Budget(num_evaluations=most, max_seconds=search.max_seconds)
+                yield Neighbours(knobs, searcher.archive), rest
+
+
+def restarted(
+    algorithm: Algorithm, space: Space, knobs: Knobs, restart: int, seed: int
+) -> Evolution | OptunaSearch:
+    """Returns a search that works on knobs, from the beginning.
+
+    Args:
+        algorithm: one of pymoo's or Optuna's.
+        space: where its first designs come from.
+        knobs: of the space.
+        restart: number of searches of this kind before it.
+        seed: of the study.
+    """
+    size = space.job.search.population_size
+    if algorithm in (Algorithm.OPTUNA_TPE, Algorithm.OPTUNA_GP):
+        size = min(size, FIRST_TRIALS)
+    start = first_rows(space, knobs, size, restart, seed + restart)
+    if algorithm in SAMPLERS:
+        return OptunaSearch(SAMPLERS[algorithm], knobs, start, seed + restart)
+    return Evolution("nsga3" if algorithm is Algorithm.NSGA3 else "nsga2", knobs, start, seed + restart)
+
+
+def _budget(job: Job, num_evaluations: float) -> Budget:
+    search = job.search
+    default = STALE_GENERATIONS * search.population_size
+    return Budget(
+        num_evaluations=int(num_evaluations),
+        max_seconds=search.max_seconds,
+        num_stagnant=search.stagnation_evaluations or default,
+    )
+
+
+def _refine(searcher: Searcher, seed: int) -> bool:
+    """Tunes the continuous knobs of the front; returns whether it was not interrupted."""
+    front = searcher.archive.front
+    if front is None or searcher.job.search.num_refinements == 0:
+        return True
+    refinement = Refinement(searcher.job, front, seed)
+    searcher.remember(front)
+    most = searcher.archive.num_evaluated + refinement.num_designs
+    return searcher.run(refinement, Budget(num_evaluations=most))

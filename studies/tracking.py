@@ -137,6 +137,27 @@ class StudyTracker:
             raise
         return tracker
 
+    @classmethod
+    def reopen(
+        cls, *, experiment: str, tag: tuple[str, str], tracking_uri: str, clock: Clock = time.time
+    ) -> Self | None:
+        """Takes up a run again that an experiment has, found by a tag; `None` where it has none.
+
+        Raises:
+            TrackingError: the store cannot be used.
+        """
+        uri = resolve_tracking_uri(tracking_uri)
+        with mlflow_at(uri):
+            from mlflow import MlflowClient
+
+            check_usable(uri)
+            make_file(uri)
+            client = MlflowClient(tracking_uri=uri)
+            found = client.get_experiment_by_name(experiment)
+            condition = f"tags.`{tag[0]}` = '{tag[1]}'"
+            runs = client.search_runs([found.experiment_id], condition, max_results=1) if found else []
+            return cls(client, runs[0], experiment, uri, clock) if runs else None
+
     @property
     def tracking_uri(self) -> str:
         """The store's address, absolute; may hold a password."""

@@ -13,7 +13,7 @@ from constraints.bounds import BoundTable, bound
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import cross_run_knobs, enumerate_layouts, num_run_knobs
 from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
-from constraints.space import pruned_space
+from constraints.space import Block, pruned_space
 from constraints.step_bound import bound_step
 from simulator.hourly import HourlyProfile
 from simulator.job import Job
@@ -188,12 +188,8 @@ def test_a_design_that_fits_is_never_pruned(name: str, shares: list[float | None
     for limit, value in limits.items():
         fits &= values[limit] <= value
     job = with_limits(JOBS[name], limits)
-    space = replace(
-        pruned_space(tiny(job)),
-        all_layouts=layouts,
-        bounds=bounds,
-        num_run_knobs=num_run_knobs(job, layouts),
-    ).under(limits)
+    block = Block(layouts=layouts, bounds=bounds, num_designs=num_run_knobs(job, layouts))
+    space = replace(pruned_space(tiny(job)), in_memory=(block,)).under(limits)
     assert space.is_kept[layout[fits]].all()
 
 

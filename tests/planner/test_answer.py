@@ -174,7 +174,7 @@ def test_a_recording_that_fails_is_a_warning_and_the_table_is_kept(
     monkeypatch.setattr(
         Recording,
         "finish",
-        lambda self, *_: (self._log.close(), setattr(self, "failure", "MLflow store x: gone")),
+        lambda self, *_, **__: (self._log.close(), setattr(self, "failure", "MLflow store x: gone")),
     )
     answer = answer_to(job, tracking=True, tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
     (kept,) = (tmp_path / "capplan-studies").glob("*.parquet")

@@ -61,6 +61,16 @@ def played(*steps: Step) -> PipelineTimes:
 
 
 @st.composite
+def long_steps(draw: st.DrawFn) -> Step:
+    """A design with many micro-batches, whose stages are about as slow as each other or not at all."""
+    step = draw(random_steps())
+    groups = draw(st.integers(10, 80))
+    return replace(
+        step, num_micro_batches=step.num_stages * groups + (groups if step.num_chunks_per_stage == 1 else 0)
+    )
+
+
+@st.composite
 def random_steps(draw: st.DrawFn, has_network: bool = True) -> Step:
     """Any design that has a schedule, with times of any size including zero."""
     p, v = draw(st.integers(1, 6)), draw(st.integers(1, 3))
@@ -201,6 +211,21 @@ class TestAgainstTheReference:
         }
         assert ends_s == pytest.approx(play(step).ends_s, rel=1e-9, abs=1e-9)
         assert (timeline.stage == timeline.chunk % step.num_stages).all()
+
+    @settings(max_examples=60, deadline=None)
+    @given(long_steps())
+    def test_what_only_repeats_itself_takes_the_time_of_playing_it(self, step: Step) -> None:
+        # The timeline plays every operation; the times skip periods once nothing but the clock changes.
+        timeline = pipeline_timeline(**columns_of([step]))
+        last_s = np.zeros(step.num_stages)
+        np.maximum.at(last_s, timeline.stage, timeline.end_s)
+        times = played(replace(step, sync_s=[0.0] * len(step.sync_s)))
+        np.testing.assert_allclose(times.stage_end_s[0], last_s, rtol=1e-10)  # sums of up to 3,000 durations
+
+    @pytest.mark.parametrize("v", [1, 3])
+    def test_thousands_of_micro_batches_take_the_time_of_their_closed_form(self, v: int) -> None:
+        p, m = 8, 8_000
+        assert played(equal_step(p, m, v)).step_s[0] == pytest.approx(3.0 * (m + (p - 1) / v), rel=1e-12)
 
     @settings(max_examples=100, deadline=None)
     @given(random_steps())

@@ -1,0 +1,235 @@
+"""How many designs are evaluated in a second, and what does the time of one grow with?
+
+    python -m benchmarks.throughput                       tables
+    python -m benchmarks.throughput --json                one JSON object
+    python -m benchmarks.throughput --calculon DIR        also Calculon on the same layouts, in the same run
+
+An evaluation is everything that a search asks for: step, memory, saves, run with failures, energy, cost, carbon, limits.
+Rates are per second of CPU time, so that other work on the machine disturbs them little; where two processes share the
+work, seconds are those of the clock on the wall. Designs are drawn at random from those that fit memory, none twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from numba import set_num_threads
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import calculon
+from benchmarks.rooms import module_shares, room_shares
+from constraints.evaluation import evaluate
+from constraints.space import pruned_space
+from planner.job_file import parse_job
+from simulator.job import Job
+from simulator.plan import Plan, PlanTable
+
+NUM_DESIGNS = 8_192
+NUM_REPETITIONS = 3
+NUM_GROWTH = 256
+"""Designs of a row of a table of growth; they differ in their power cap, so that each is a layout of its own."""
+SEED = 1
+Figures = dict[str, float]
+
+
+def job_on(model: str, tokens: float, sequences: tuple[int, int], offer: dict[str, object]) -> Job:
+    """Returns a job with one offer; `sequences` are the length of one and the number of them in a batch."""
+    return parse_job(
+        {
+            "workload": {
+                "model": model,
+                "tokens": tokens,
+                "sequence_length": sequences[0],
+                "global_batch_size": sequences[1],
+            },
+            "offers": [{"rent_usd_per_gpu_hour": 2.0, **offer}],
+            "site": "us-iowa",
+        }
+    )
+
+
+A100 = {"accelerator": "a100-sxm4-80gb"}
+H100 = {"accelerator": "h100-sxm5-80gb"}
+
+
+def jobs() -> dict[str, Job]:
+    """Returns the two jobs whose designs are drawn: that of Calculon's paper, and that of Llama 3.1."""
+    return {
+        "gpt3-175b, 512 A100": job_on("gpt3-175b", 300e9, (2048, 1536), {**A100, "num_gpus": 512}),
+        "llama-3.1-405b, up to 16,384 H100": job_on(
+            "llama-3.1-405b", 15.6e12, (8192, 2048), {**H100, "num_gpus": {"min": 1024, "max": 16384}}
+        ),
+    }
+
+
+def feasible_designs(job: Job, *, one_per_layout: bool) -> PlanTable:
+    """Returns random feasible designs; with one per layout, none shares its step with another."""
+    space = pruned_space(job)
+    designs = space.layouts if one_per_layout else space.designs()
+    feasible = designs.take(evaluate(job, designs).is_feasible)
+    num = min(NUM_DESIGNS, len(feasible))
+    return feasible.take(np.random.default_rng(SEED).choice(len(feasible), num, replace=False))
+
+
+def cpu_seconds(call: Callable[[], object], num_repetitions: int = NUM_REPETITIONS) -> float:
+    """Returns the least CPU time of some calls, after one that loads what is compiled."""
+    call()
+    seconds = []
+    for _ in range(num_repetitions):
+        started_s = time.process_time()
+        call()
+        seconds.append(time.process_time() - started_s)
+    return min(seconds)
+
+
+def rates(job: Job) -> Figures:
+    """Returns designs per second on one core and on two."""
+    designs = feasible_designs(job, one_per_layout=False)
+    layouts = feasible_designs(job, one_per_layout=True)
+    return {
+        "num_designs": len(designs),
+        "num_layouts": len(layouts),
+        "designs_per_cpu_s": len(designs) / cpu_seconds(lambda: evaluate(job, designs)),
+        "layouts_per_cpu_s": len(layouts) / cpu_seconds(lambda: evaluate(job, layouts)),
+        "designs_per_s_on_two_cores": rate_on_two_cores(job, designs),
+        "latency_ms": latency_s(job, designs) * 1e3,
+    }
+
+
+def latency_s(job: Job, designs: PlanTable) -> float:
+    """Returns the median CPU time of evaluating one design alone."""
+    rows = range(min(100, len(designs)))
+    return median(
+        cpu_seconds(lambda row=row: evaluate(job, designs.take(slice(row, row + 1))), 1) for row in rows
+    )
+
+
+def rate_on_two_cores(job: Job, designs: PlanTable) -> float:
+    """Returns designs per second of two processes with half of them each, by the clock on the wall."""
+    halves = [designs.take(slice(start, None, 2)) for start in range(2)]
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        seconds = []
+        for _ in range(NUM_REPETITIONS + 1):
+            started_s = time.perf_counter()
+            list(pool.map(_evaluated, [job] * 2, halves))
+            seconds.append(time.perf_counter() - started_s)
+    return len(designs) / min(seconds[1:])
+
+
+def _evaluated(job: Job, designs: PlanTable) -> int:
+    set_num_threads(1)
+    return int(evaluate(job, designs).is_feasible.sum())
+
+
+def growth_job(num_gpus: int, num_sequences: int) -> Job:
+    """Returns GPT-3 on so many GPUs."""
+    return job_on("gpt3-175b", 300e9, (2048, num_sequences), {**A100, "num_gpus": num_gpus})
+
+
+def seconds_per_design(num_gpus: int, stages: int, micro_batches: int) -> float:
+    """Returns the CPU time of a design with eight tensor ranks, as many replicas as fit, and one sequence at a time."""
+    tensor = min(8, num_gpus // stages)
+    replicas = num_gpus // (tensor * stages)
+    plan = Plan(
+        offer=0,
+        num_gpus=num_gpus,
+        tensor_parallel=tensor,
+        pipeline_parallel=stages,
+        data_parallel=replicas,
+        checkpoint_interval_s=3600.0,
+    )
+    plans = PlanTable.from_plans([plan] * NUM_GROWTH)
+    capped = PlanTable(**{**plans.columns(), "power_cap_fraction": np.linspace(0.6, 1.0, NUM_GROWTH)})  # type: ignore[arg-type]
+    job = growth_job(num_gpus, replicas * micro_batches)
+    return cpu_seconds(lambda: evaluate(job, capped)) / NUM_GROWTH
+
+
+def growth() -> dict[str, dict[int, float]]:
+    """Returns microseconds per design by what grows while the rest stays as it is."""
+    gpus = [8, *(64 * 4**step for step in range(6)), 131_072]
+    return {
+        "num_gpus (8 stages, 16 micro-batches; 1 stage for 8)": {
+            num: 1e6 * seconds_per_design(num, 8 if num >= 64 else 1, 16) for num in gpus
+        },
+        "stages (4,096 GPUs, 64 micro-batches)": {
+            num: 1e6 * seconds_per_design(4096, num, 64) for num in (1, 2, 4, 8, 16, 32)
+        },
+        "micro-batches (4,096 GPUs, 8 stages)": {
+            num: 1e6 * seconds_per_design(4096, 8, num) for num in (1, 4, 16, 64, 256, 1024)
+        },
+    }
+
+
+def against_calculon(checkout: Path) -> Figures:
+    """Returns both tools' rates on the layouts that both can express."""
+    job = next(iter(jobs().values()))
+    layouts = feasible_designs(job, one_per_layout=True)
+    plans = layouts.take(calculon.comparable_rows(layouts))
+    theirs, num_feasible = calculon.designs_per_s(calculon.load(checkout), checkout, job, plans)
+    ours = len(plans) / cpu_seconds(lambda: evaluate(job, plans))
+    return {
+        "num_layouts": len(plans),
+        "calculon_feasible": num_feasible,
+        "calculon_per_cpu_s": theirs,
+        "capplan_per_cpu_s": ours,
+        "ratio": ours / theirs,
+    }
+
+
+def measured(checkout: Path | None) -> dict[str, object]:
+    """Returns everything that is measured, by title and name."""
+    first = next(iter(jobs().values()))
+    designs = feasible_designs(first, one_per_layout=False)
+    modules = module_shares(lambda: evaluate(first, designs), NUM_REPETITIONS)
+    figures: dict[str, object] = {
+        "rates": {name: rates(job) for name, job in jobs().items()},
+        "microseconds_per_design": growth(),
+        "share_by_room": room_shares(modules),
+        "share_by_module": {module: share for module, share in modules.items() if share >= 0.01},
+    }
+    return figures if checkout is None else {**figures, "calculon": against_calculon(checkout)}
+
+
+def table_of(title: str, rows: dict[str, object]) -> Table:
+    """Returns figures as a table."""
+    table = Table("what", "figure", title=title)
+    for name, value in rows.items():
+        table.add_row(str(name), f"{value:,.4g}" if isinstance(value, float) else f"{value:,}")
+    return table
+
+
+def show(figures: dict[str, object], console: Console, title: str = "") -> None:
+    """Writes nested figures as tables."""
+    plain = {name: value for name, value in figures.items() if not isinstance(value, dict)}
+    if plain:
+        console.print(table_of(title, plain))
+    for name, value in figures.items():
+        if isinstance(value, dict):
+            show(value, console, f"{title}: {name}" if title else str(name))
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--calculon", type=Path, metavar="DIR", help="checkout of Calculon to compare with")
+    arguments = parser.parse_args()
+    set_num_threads(1)
+    figures = measured(arguments.calculon)
+    if arguments.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        show(figures, Console())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,296 @@
+"""What do you type to run studies that survive crashes? `capplan study` with run, resume, status, list, front and more.
+
+Only click is imported here; everything heavier waits until a command runs, as in `planner.cli`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.durable import StudyAnswer
+    from studies.progress import Report, Stop
+    from studies.store import StudyStore
+
+LARGEST_SEED = 2**32 - 1
+
+_store = click.option(
+    "--store",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("capplan-studies"),
+    show_default=True,
+    metavar="DIR",
+    help="Folder of the studies.",
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+_quiet = click.option("--quiet", is_flag=True, help="Show no progress.")
+_tracking_uri = click.option(
+    "--tracking-uri",
+    metavar="URI",
+    help="MLflow store; otherwise MLFLOW_TRACKING_URI, otherwise capplan-studies/mlflow.db.",
+)
+_experiment = click.option(
+    "--experiment", default="capplan", show_default=True, help="MLflow experiment of the study."
+)
+_no_tracking = click.option(
+    "--no-tracking", is_flag=True, help="Do not deliver to MLflow; sync does so later."
+)
+
+
+@click.group(short_help="Run, resume, compare and deliver studies that survive crashes.")
+def study() -> None:
+    """Studies with a journal: whatever kills one, nothing that was simulated is lost, and it can go on.
+
+    NAME is the name of a study as `list` shows it, the start of its hash, or the path of its file.
+
+    Exit codes: as `capplan recommend`; 1 also for a study that cannot be read or written.
+    """
+
+
+@study.command(short_help="Begin a study of a job.")
+@click.argument("job", type=click.Path(), metavar="JOB.yaml")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Replace a value of the job, such as limits.budget_usd=4e6; may be repeated.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, LARGEST_SEED),
+    default=0,
+    show_default=True,
+    help="The same job, version and seed are the same study.",
+)
+@_store
+@_tracking_uri
+@_experiment
+@_no_tracking
+@_quiet
+@_json
+def run(
+    *,
+    job: str,
+    overrides: tuple[str, ...],
+    seed: int,
+    folder: Path,
+    tracking_uri: str | None,
+    experiment: str,
+    no_tracking: bool,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Begin a study of the training run that JOB.yaml describes, and search until it is answered.
+
+    Every simulated design is in the study's file before anything else happens with it. MLflow gets the study at the
+    end; where it cannot be reached, `capplan study sync` delivers later.
+    """
+
+    def start(store: StudyStore, report: Report, should_stop: Stop) -> StudyAnswer:
+        from planner.durable import run_study_of
+        from planner.job_file import load_job
+
+        loaded = load_job(job, overrides)
+        return run_study_of(loaded, seed=seed, store=store, progress=report, should_stop=should_stop)
+
+    target = None if no_tracking else (tracking_uri, experiment)
+    return _search(start, folder, target, quiet=quiet, as_json=as_json)
+
+
+@study.command(short_help="Go on with a study that was stopped or killed.")
+@click.argument("name")
+@_store
+@_tracking_uri
+@_experiment
+@_no_tracking
+@_quiet
+@_json
+def resume(
+    *,
+    name: str,
+    folder: Path,
+    tracking_uri: str | None,
+    experiment: str,
+    no_tracking: bool,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Go on with the study NAME where it stopped; the answer is the one that it would have given in one go.
+
+    A study that has its answer shows it again.
+    """
+
+    def start(store: StudyStore, report: Report, should_stop: Stop) -> StudyAnswer:
+        from planner.durable import resume_study
+
+        return resume_study(store.find(name), store=store, progress=report, should_stop=should_stop)
+
+    target = None if no_tracking else (tracking_uri, experiment)
+    return _search(start, folder, target, quiet=quiet, as_json=as_json)
+
+
+@study.command(short_help="Say how far a study is.")
+@click.argument("name")
+@_store
+@_json
+def status(*, name: str, folder: Path, as_json: bool) -> None:
+    """Say how far the study NAME is and what it has found; it may be running."""
+    _prepare()
+    from planner.cli import _rendered, _write
+    from planner.study_reports import status_of
+    from planner.study_view import show_status
+    from studies.store import StudyStore
+
+    found = status_of(StudyStore(folder).find(name))
+    text = _rendered(lambda console: show_status(found, console))
+    _write(found.model_dump_json(indent=2) + "\n" if as_json else text)
+
+
+@study.command("list", short_help="List all studies.")
+@_store
+@_json
+def list_(*, folder: Path, as_json: bool) -> None:
+    """List the studies of the folder with their states."""
+    _prepare()
+    import json
+
+    from planner.cli import _rendered, _write
+    from planner.study_reports import list_studies
+    from planner.study_view import show_list
+    from studies.store import StudyStore
+
+    found = list_studies(StudyStore(folder))
+    if as_json:
+        _write(json.dumps({"studies": [state.model_dump(mode="json") for state in found]}, indent=2) + "\n")
+    else:
+        _write(_rendered(lambda console: show_list(found, console)))
+
+
+@study.command(short_help="Show the front of a study as it is now.")
+@click.argument("name")
+@_store
+@_json
+def front(*, name: str, folder: Path, as_json: bool) -> None:
+    """Show the Pareto front of the study NAME; it may be running."""
+    _prepare()
+    from planner.cli import _rendered, _write
+    from planner.study_reports import front_of
+    from planner.study_view import show_front
+    from studies.store import StudyStore
+
+    found = front_of(StudyStore(folder).find(name))
+    if as_json:
+        _write(found.model_dump_json(indent=2) + "\n")
+    else:
+        _write(_rendered(lambda console: show_front(found, console)))
+
+
+@study.command(short_help="Write all designs of a study into a table.")
+@click.argument("name")
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.parquet|FILE.csv")
+@_store
+def export(*, name: str, file: Path, folder: Path) -> None:
+    """Write every design that the study NAME has simulated into FILE."""
+    _prepare()
+    from planner.study_reports import export_designs
+    from studies.store import StudyStore
+
+    num_designs = export_designs(StudyStore(folder).find(name), file)
+    click.echo(f"{num_designs:,} designs in {file}")
+
+
+@study.command(short_help="Join studies of one job into a new one.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME NAME...")
+@click.option("--into", required=True, metavar="NAME", help="Name of the new study.")
+@_store
+def merge(*, names: tuple[str, ...], into: str, folder: Path) -> None:
+    """Join studies that differ in seed or search only: each design once, and the front of all."""
+    _prepare()
+    from planner.answer import utc_now
+    from planner.study_merge import merge_studies
+    from studies.store import StudyStore
+
+    store = StudyStore(folder)
+    target = store.path_named(into)
+    num_designs = merge_studies([store.find(name) for name in names], target, utc_now())
+    click.echo(f"{num_designs:,} designs in study {target.stem}")
+
+
+@study.command(short_help="Deliver studies to MLflow that it does not have yet.")
+@click.argument("names", nargs=-1, metavar="[NAME...]")
+@_store
+@_tracking_uri
+@_experiment
+def sync(*, names: tuple[str, ...], folder: Path, tracking_uri: str | None, experiment: str) -> None:
+    """Deliver the named studies, or all that have ended, to MLflow; what it has already is left as it is."""
+    _prepare()
+    from planner.cli import _quiet_libraries
+    from planner.delivery import deliver
+    from planner.study_reports import list_studies
+    from studies.store import StudyStore
+
+    store = StudyStore(folder)
+    ended = [state.name for state in list_studies(store) if state.state in ("recommended", "infeasible")]
+    for name in names or ended:
+        with _quiet_libraries():
+            delivery = deliver(store.find(name), tracking_uri=tracking_uri, experiment=experiment)
+        click.echo(f"{name}: {'delivered' if delivery.is_new else 'was there already'}")
+
+
+def _search(
+    start: Callable[[StudyStore, Report, Stop], StudyAnswer],
+    folder: Path,
+    target: tuple[str | None, str] | None,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Searches, delivers to MLflow where there is a target, and prints the answer."""
+    _prepare()
+    from planner.cli import EXIT_CODES, _progress, _quiet_libraries, _rendered, _write
+    from planner.interrupt import stop_on_interrupt
+    from planner.output import answer_json
+    from planner.render import show
+    from planner.study_view import show_counts
+    from studies.store import StudyStore
+
+    with _quiet_libraries(), stop_on_interrupt() as should_stop, _progress(is_shown=not quiet) as report:
+        found = start(StudyStore(folder), report, should_stop)
+    if target is not None and found.answer.status != "interrupted":
+        found = _delivered(found, *target)
+    if as_json:
+        _write(answer_json(found.answer))
+    else:
+        _write(_rendered(lambda console: show(found.answer, console)))
+        _write(_rendered(lambda console: show_counts(found.path.stem, found.counts, console)))
+    return EXIT_CODES[found.answer.status]
+
+
+def _delivered(found: StudyAnswer, tracking_uri: str | None, experiment: str) -> StudyAnswer:
+    """The same with where MLflow holds the study; where it cannot be reached, says how to deliver later."""
+    from dataclasses import replace
+
+    from planner.cli import _quiet_libraries
+    from planner.delivery import deliver
+    from simulator.errors import TrackingError
+
+    try:
+        with _quiet_libraries():
+            delivery = deliver(found.path, tracking_uri=tracking_uri, experiment=experiment)
+    except TrackingError as error:
+        click.echo(f"{error}\nDeliver later: capplan study sync {found.path.stem}", err=True)
+        return found
+    return replace(found, answer=found.answer.model_copy(update={"mlflow": delivery.record}))
+
+
+def _prepare() -> None:
+    from planner.cli import _check_installation
+
+    _check_installation()

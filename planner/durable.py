@@ -1,0 +1,141 @@
+"""How is a job answered so that nothing is lost when the machine goes down? As a study with a journal, which can go on.
+
+capplan study run JOB.yaml      begins a study
+capplan study resume NAME       goes on where it was killed, and gives what it would have given
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from planner.answer import Clock, checked_job, search_and_answer, utc_now
+from planner.recommendation import Recommendation
+from simulator.errors import StudyError
+from simulator.job import Job
+from studies.archive import Archive
+from studies.evaluator import JournaledSimulation
+from studies.identity import Identity
+from studies.journal import Journal
+from studies.progress import Report, Stop, ignore, never_stop
+from studies.recording import Recording
+from studies.store import StudyStore, only_runner
+
+ANSWER, STATUS, MERGED_FROM = "answer", "status", "merged_from"
+"""Facts of a journal that are written when a study has ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Where the evaluations of one start of a study came from."""
+
+    num_read_back: int
+    """Designs that the journal held."""
+    num_reused: int
+    """Designs that another study had simulated."""
+    num_simulated: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyAnswer:
+    """What one start of a study gave."""
+
+    path: Path
+    """The study's file."""
+    answer: Recommendation
+    counts: Counts
+
+
+def run_study_of(
+    job: Job,
+    *,
+    seed: int = 0,
+    store: StudyStore | None = None,
+    progress: Report = ignore,
+    should_stop: Stop = never_stop,
+    clock: Clock = utc_now,
+) -> StudyAnswer:
+    """Begins a study of a job and searches until it is answered or stopped.
+
+    Args:
+        job: the question.
+        seed: of everything random; the same job, code and seed are the same study.
+        store: where the study is kept.
+        progress: told how far the search is.
+        should_stop: asked between batches.
+        clock: time of day for `created_at`.
+
+    Raises:
+        InputError: the job or the seed breaks a rule.
+        StudyError: there is such a study already, or the store cannot be written to.
+    """
+    store = store or StudyStore()
+    path = store.create(checked_job(job, seed), seed, clock())
+    return resume_study(path, store=store, progress=progress, should_stop=should_stop)
+
+
+def resume_study(
+    path: Path, *, store: StudyStore | None = None, progress: Report = ignore, should_stop: Stop = never_stop
+) -> StudyAnswer:
+    """Goes on with a study until it is answered or stopped; one that is answered gives its answer again.
+
+    Args:
+        path: the study's file.
+        store: whose other studies lend their evaluations.
+        progress: told how far the search is.
+        should_stop: asked between batches.
+
+    Raises:
+        StudyError: there is no such study, another process is running it, it is a merged one, it was begun by other
+            code, or it cannot be written to.
+    """
+    store = store or StudyStore(path.parent)
+    with only_runner(path), Journal.open(path) as journal:
+        facts = journal.facts
+        if ANSWER in facts:
+            counts = Counts(num_read_back=journal.num_designs, num_reused=0, num_simulated=0)
+            return StudyAnswer(path=path, answer=stored_answer(facts), counts=counts)
+        job, seed = job_of(facts), int(facts["seed"])
+        _check_resumable(path, facts, job, seed)
+        evaluator = JournaledSimulation(job, journal, store.known_designs(path))
+        answer = search_and_answer(
+            job,
+            seed,
+            Recording(job, Archive(job), None, None),
+            evaluator,
+            now=datetime.fromisoformat(facts["created_at"]),
+            progress=progress,
+            should_stop=should_stop,
+        )
+        if answer.status != "interrupted":
+            journal.note({ANSWER: answer.model_dump_json(), STATUS: answer.status})
+    counts = Counts(
+        num_read_back=evaluator.num_read_back,
+        num_reused=evaluator.num_reused,
+        num_simulated=evaluator.num_simulated,
+    )
+    return StudyAnswer(path=path, answer=answer, counts=counts)
+
+
+def job_of(facts: dict[str, str]) -> Job:
+    """Returns the job of a study from the facts of its journal."""
+    return Job.model_validate_json(facts["job"])
+
+
+def stored_answer(facts: dict[str, str]) -> Recommendation:
+    """Returns the answer of a study that has ended from the facts of its journal."""
+    return Recommendation.model_validate_json(facts[ANSWER])
+
+
+def _check_resumable(path: Path, facts: dict[str, str], job: Job, seed: int) -> None:
+    if MERGED_FROM in facts:
+        names = ", ".join(json.loads(facts[MERGED_FROM]))
+        raise StudyError(f"study {path.stem} was merged from {names}: resume these")
+    now, then = Identity.of(job, seed).code, facts["code_hash"]
+    if now != then:
+        raise StudyError(
+            f"study {path.stem} was begun by other code or libraries (hash {then}, now {now}), which may search "
+            "otherwise: run the job as a new study; where the simulator is the same, it takes over what was simulated"
+        )

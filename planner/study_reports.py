@@ -1,0 +1,207 @@
+"""How far is a study, what is its front, and where are all its designs? Read from the journal, while it runs or after.
+
+Nothing is simulated: the journal has what became of every design, and the job's prices and limits are applied to that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+from pydantic import Field
+
+from constraints.evaluation import Evaluation, judge
+from planner.answer import distinct_front
+from planner.delivery import DELIVERED_TO
+from planner.designs import designs_of
+from planner.durable import ANSWER, MERGED_FROM, STATUS, job_of
+from planner.recommendation import Design
+from simulator.errors import StudyError
+from simulator.record import Record
+from simulator.table import Integers
+from studies.archive import Archive
+from studies.design_log import DesignLog
+from studies.design_table import design_columns
+from studies.journal import Journal
+from studies.store import StudyStore, is_running
+
+State = Literal["running", "stopped", "recommended", "infeasible", "merged"]
+EXPORT_SUFFIXES: Final = (".parquet", ".csv")
+
+
+class StudyState(Record):
+    """What the list of studies shows of each."""
+
+    name: str
+    """How the study is called in the store."""
+    job: str
+    """Name of its job."""
+    seed: int
+    """Seed of everything random."""
+    state: State
+    """`running`: some process searches; `stopped`: nobody does, resume it; else how it ended, or that it was merged."""
+    created_at: str
+    """When it was begun, ISO 8601, UTC."""
+    num_designs: int
+    """Designs that were simulated and written down."""
+    elapsed_s: float
+    """Seconds of search, over all starts."""
+    delivered_to: tuple[str, ...]
+    """MLflow stores and experiments that have it."""
+    merged_from: tuple[str, ...]
+    """Studies that it was merged from."""
+
+
+class StudyStatus(StudyState):
+    """The same with what the designs are worth."""
+
+    num_feasible: int
+    """Designs that keep every limit."""
+    num_front: int
+    """Feasible designs that no other one beats."""
+    hypervolume_fraction: float = Field(ge=0, le=1)
+    """Share of the box between zero and the worst values of the first front that the front dominates."""
+    stages: dict[str, int]
+    """Designs by what asked for them."""
+    simulation_hash: str
+    """Studies of equal hash use each other's simulations."""
+    code_hash: str
+    """The study goes on with code of this hash only."""
+
+
+class StudyFront(Record):
+    """The front of a study as it is now."""
+
+    study: StudyState
+    """What it is the front of."""
+    objectives: tuple[str, ...]
+    """What was made small."""
+    front: tuple[Design, ...]
+    """The designs, by rising first objective."""
+
+
+def list_studies(store: StudyStore) -> list[StudyState]:
+    """Returns the studies of a store by name; raises `StudyError` for a file that is none."""
+    return [state_of(path) for path in store.paths()]
+
+
+def state_of(path: Path) -> StudyState:
+    """Returns the state of a study; raises `StudyError` where it cannot be read."""
+    with Journal.read(path) as journal:
+        return StudyState.model_validate(_state(journal))
+
+
+def status_of(path: Path) -> StudyStatus:
+    """Returns the state of a study with what its designs are worth; raises `StudyError` where it cannot be read."""
+    with Journal.read(path) as journal:
+        facts = journal.facts
+        archive = Archive(job_of(facts))
+        stages: dict[str, int] = {}
+        for evaluation, stage in _evaluations(journal):
+            archive.add(evaluation)
+            stages[stage] = stages.get(stage, 0) + len(evaluation)
+        return StudyStatus.model_validate(
+            {
+                **_state(journal),
+                "num_feasible": archive.num_feasible,
+                "num_front": len(archive.ids),
+                "hypervolume_fraction": archive.hypervolume(),
+                "stages": stages,
+                "simulation_hash": facts["simulation_hash"],
+                "code_hash": facts["code_hash"],
+            }
+        )
+
+
+def front_of(path: Path) -> StudyFront:
+    """Returns the front of a study; raises `StudyError` where it cannot be read."""
+    with Journal.read(path) as journal:
+        job = job_of(journal.facts)
+        archive = Archive(job)
+        for evaluation, _ in _evaluations(journal):
+            archive.add(evaluation)
+        front, ids = distinct_front(job, archive)
+        return StudyFront(
+            study=StudyState.model_validate(_state(journal)),
+            objectives=tuple(objective.value for objective in job.objectives),
+            front=() if front is None else designs_of(job, front, ids),
+        )
+
+
+def export_designs(path: Path, file: Path) -> int:
+    """Writes all designs of a study into a table, whole or not at all, and returns how many there are.
+
+    Raises:
+        StudyError: the file is there already, its suffix is not one of `EXPORT_SUFFIXES`, or it cannot be written.
+    """
+    if file.suffix not in EXPORT_SUFFIXES:
+        raise StudyError(f"{file}: the suffix must be one of {', '.join(EXPORT_SUFFIXES)}")
+    if file.exists():
+        raise StudyError(f"{file} exists and is never overwritten: choose another file")
+    table = file if file.suffix == ".parquet" else file.with_suffix(".parquet.partial")
+    with Journal.read(path) as journal:
+        job = job_of(journal.facts)
+        with DesignLog(table) as log:
+            first = 0
+            for evaluation, stage in _evaluations(journal):
+                numbers = first + _numbers(evaluation)
+                log.append(design_columns(job, evaluation, numbers, stage))
+                first += len(evaluation)
+    if table != file:
+        _to_csv(table, file)
+    return first
+
+
+def _to_csv(table: Path, file: Path) -> None:
+    """Writes a Parquet file as CSV and takes the former away."""
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    partial = file.with_name(f"{file.name}.partial")
+    try:
+        with pq.ParquetFile(table) as source, pyarrow.csv.CSVWriter(partial, source.schema_arrow) as writer:
+            for batch in source.iter_batches():
+                writer.write_batch(batch)
+        partial.replace(file)
+    except OSError as error:
+        raise StudyError(f"{file} cannot be written: {error}") from error
+    finally:
+        table.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
+
+
+def _numbers(evaluation: Evaluation) -> Integers:
+    return np.arange(len(evaluation), dtype=np.int64)
+
+
+def _evaluations(journal: Journal) -> Iterator[tuple[Evaluation, str]]:
+    """Yields what became of every batch under the prices and limits of the job, and what asked for it."""
+    job = job_of(journal.facts)
+    for batch in journal.batches():
+        yield judge(job, batch.plans, batch.outcomes), batch.stage
+
+
+def _state(journal: Journal) -> dict[str, object]:
+    facts = journal.facts
+    return {
+        "name": journal.path.stem,
+        "job": job_of(facts).name,
+        "seed": int(facts["seed"]),
+        "state": _how(journal.path, facts),
+        "created_at": facts["created_at"],
+        "num_designs": journal.num_designs,
+        "elapsed_s": journal.elapsed_s,
+        "delivered_to": tuple(facts.get(DELIVERED_TO, "").splitlines()),
+        "merged_from": tuple(json.loads(facts.get(MERGED_FROM, "[]"))),
+    }
+
+
+def _how(path: Path, facts: dict[str, str]) -> str:
+    if MERGED_FROM in facts:
+        return "merged"
+    if ANSWER in facts:
+        return facts[STATUS]
+    return "running" if is_running(path) else "stopped"

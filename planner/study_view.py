@@ -1,0 +1,122 @@
+"""How does a person read what is known of studies? Lists, states and fronts as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from planner import human
+from planner.design_view import layout
+from planner.text_blocks import grid, headline, sentences, title
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from planner.durable import Counts
+    from planner.recommendation import Design
+    from planner.study_reports import StudyFront, StudyState, StudyStatus
+
+NUMBERS = {"seed", "designs", "searched", "design", "GPUs", "time", "cost", "energy", "carbon"}
+"""Headings of columns that stand to the right."""
+WHAT_NEXT = {
+    "running": "is being searched",
+    "stopped": "was stopped; go on with `capplan study resume {name}`",
+    "recommended": "has its recommendation: `capplan study resume {name}` shows it",
+    "infeasible": "is proven to have no design: `capplan study resume {name}` shows why",
+    "merged": "holds the designs of other studies",
+}
+
+
+def show_list(studies: Sequence[StudyState], console: Console) -> None:
+    """Writes a line per study."""
+    if not studies:
+        console.print(Text("No studies here; begin one with `capplan study run JOB.yaml`."))
+        return
+    table = _table("study", "state", "designs", "searched", "seed", "in MLflow", "begun")
+    for study in studies:
+        _add_row(
+            table,
+            study.name,
+            study.state,
+            human.count(study.num_designs),
+            human.duration(study.elapsed_s),
+            str(study.seed),
+            "yes" if study.delivered_to else "no",
+            study.created_at[:16].replace("T", " "),
+        )
+    console.print(table)
+
+
+def show_status(study: StudyStatus, console: Console) -> None:
+    """Writes what is known of one study."""
+    told = f"Study {study.name} {WHAT_NEXT[study.state].format(name=study.name)}"
+    headline(console, told, is_good=study.state not in ("stopped", "infeasible"))
+    console.print()
+    rows = [
+        ("job", f"{study.job}, seed {study.seed}"),
+        ("begun", study.created_at),
+        ("searched", human.duration(study.elapsed_s)),
+        ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} keep all limits"),
+        ("front", f"{human.count(study.num_front)} designs"),
+        ("hypervolume", human.percent(study.hypervolume_fraction)),
+        ("in MLflow", ", ".join(study.delivered_to) or f"no; `capplan study sync {study.name}` delivers it"),
+        ("simulations", f"hash {study.simulation_hash}: shared with studies of the same hash"),
+        ("code", f"hash {study.code_hash}"),
+    ]
+    grid(console, [*rows, *([("merged from", ", ".join(study.merged_from))] if study.merged_from else [])])
+    if study.stages:
+        title(console, "Designs by what asked for them")
+        grid(console, [(stage, human.count(number)) for stage, number in study.stages.items()])
+
+
+def show_front(found: StudyFront, console: Console) -> None:
+    """Writes the front of a study."""
+    objectives = ", ".join(human.words(name) for name in found.objectives)
+    study = found.study
+    console.print(Text(f"Study {study.name} ({study.state}): {human.count(study.num_designs)} designs"))
+    title(console, f"Pareto front ({human.count(len(found.front))} designs; {objectives})")
+    table = _table("design", "GPUs", "accelerator", "layout", "time", "cost", "energy", "carbon")
+    for design in found.front:
+        _add_row(table, *_cells(design))
+    console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def show_counts(name: str, counts: Counts, console: Console) -> None:
+    """Writes where the evaluations of a start came from."""
+    title(console, "Study")
+    rows = [
+        ("simulated now", human.count(counts.num_simulated)),
+        ("read back from its journal", human.count(counts.num_read_back)),
+        ("taken over from other studies", human.count(counts.num_reused)),
+    ]
+    sentences(console, [f"Designs of {name}:"])
+    grid(console, rows)
+
+
+def _cells(design: Design) -> tuple[str, ...]:
+    return (
+        str(design.design_id),
+        human.count(design.plan.num_gpus),
+        design.accelerator,
+        layout(design.plan),
+        human.days(design.time_to_train_days),
+        human.dollars(design.cost_usd),
+        human.energy(design.energy_kwh),
+        human.carbon(design.carbon_kgco2e).removesuffix(" CO2e"),
+    )
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for heading in headings:
+        is_number = heading in NUMBERS
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number)
+    return table
+
+
+def _add_row(table: Table, *cells: str) -> None:
+    table.add_row(*(Text(cell) for cell in cells))

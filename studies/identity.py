@@ -1,0 +1,94 @@
+"""When are two studies the same, and when can one use what another one has simulated? Hashes of their content.
+
+    simulation   what simulated designs depend on: workload, hardware on offer, storage, site, reliability, simulator
+    job          the whole question, with the space that its search spans, limits, prices and objectives
+    code         everything that decides which designs are tried: all rooms below the planner, and the libraries
+    study        job, code and seed
+
+Equal hashes mean equal results to the last bit, on one machine type; a study is only continued by the code that began it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Self
+
+from simulator.job import Job
+
+NUM_DIGITS = 16
+"""Hexadecimal digits of a hash: two of a million studies share 64 bits with a probability of 3e-8."""
+SIMULATION_ROOMS = ("simulator",)
+SEARCH_ROOMS = ("simulator", "objectives", "constraints", "studies")
+SIMULATION_LIBRARIES = ("numpy", "numba", "scipy")
+SEARCH_LIBRARIES = (*SIMULATION_LIBRARIES, "moocore", "pymoo", "optuna", "ortools")
+FIELDS_NOT_SIMULATED = ("name", "limits", "objectives", "preference", "search", "ownership")
+OFFER_FIELDS_NOT_SIMULATED = ("num_gpus", "rent_usd_per_gpu_hour", "purchase_usd_per_node", "price_source")
+"""Fields of a job and of its offers that decide which designs are tried and what they are worth, not what happens."""
+SOURCE_SUFFIXES = (".py", ".csv", ".yaml")
+"""Files of a room on which results depend: the code, the catalogue and the fitted constants."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """The hashes of one study, hexadecimal."""
+
+    simulation: str
+    """Of what simulated designs depend on."""
+    job: str
+    """Of the whole question."""
+    code: str
+    """Of the code and the libraries that answer it."""
+    seed: int
+    """Of everything random."""
+
+    @classmethod
+    def of(cls, job: Job, seed: int) -> Self:
+        """Returns the identity of a study of this job by the code that is running."""
+        return cls(
+            simulation=hash_of([_simulated_part(job), code_hash(SIMULATION_ROOMS, SIMULATION_LIBRARIES)]),
+            job=hash_of([job.model_dump_json()]),
+            code=code_hash(SEARCH_ROOMS, SEARCH_LIBRARIES),
+            seed=seed,
+        )
+
+    @property
+    def study(self) -> str:
+        """Hash of the study as a whole."""
+        return hash_of([self.job, self.code, str(self.seed)])
+
+
+@cache
+def code_hash(rooms: tuple[str, ...], libraries: tuple[str, ...]) -> str:
+    """Returns the hash of all source and data files of some rooms and of the versions of some libraries."""
+    versions = [f"{name} {metadata.version(name)}" for name in libraries]
+    return hash_of([platform.machine(), *versions, *(part for room in rooms for part in _sources(room))])
+
+
+def _sources(room: str) -> Iterable[str]:
+    """Yields names and hashes of a room's files, in an order that does not depend on the file system."""
+    folder = Path(str(import_module(room).__file__)).parent
+    for file in sorted(folder.rglob("*"), key=lambda file: file.relative_to(folder).as_posix()):
+        if file.suffix in SOURCE_SUFFIXES:
+            content = hashlib.sha256(file.read_bytes()).hexdigest()
+            yield f"{room}/{file.relative_to(folder).as_posix()} {content}"
+
+
+def _simulated_part(job: Job) -> str:
+    """What `simulator.simulate` may read of a job, as text; a field that is new counts until it is named here."""
+    offers = {"__all__": set(OFFER_FIELDS_NOT_SIMULATED)}
+    return job.model_dump_json(exclude={**dict.fromkeys(FIELDS_NOT_SIMULATED, True), "offers": offers})
+
+
+def hash_of(parts: Iterable[str]) -> str:
+    """Returns the hash of some texts in their order."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(f"{len(part)} ".encode())
+        digest.update(part.encode())
+    return digest.hexdigest()[:NUM_DIGITS]

@@ -1,0 +1,175 @@
+"""Which studies are there, and where? A folder of study files, each found by its name or by the start of its hash."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Final, final
+
+from simulator.catalog import catalog_hash
+from simulator.errors import StudyError
+from simulator.job import Job
+from studies.identity import Identity
+from studies.journal import Journal
+from studies.known_designs import KnownDesigns
+
+DEFAULT_FOLDER: Final = Path("capplan-studies")
+SUFFIX: Final = ".study"
+NUM_SHOWN_DIGITS: Final = 8
+"""Digits of the hash in a study's name."""
+LONGEST_NAME: Final = 60
+"""Characters of the job's name in that of its study: file names have limits."""
+
+NUM_TRIES: Final = 4
+WAIT_S: Final = 0.05
+"""How often a lock is tried, and the pause after each time."""
+
+
+@final
+class StudyStore:
+    """A folder with one file per study."""
+
+    def __init__(self, folder: Path = DEFAULT_FOLDER) -> None:
+        self.folder = folder
+
+    def create(self, job: Job, seed: int, created_at: datetime) -> Path:
+        """Makes the file of a new study and returns it.
+
+        Raises:
+            StudyError: the same job was begun before with this seed by the same code, or the folder cannot be used.
+        """
+        identity = Identity.of(job, seed)
+        path = self.path_for(job, seed)
+        if path.exists():
+            raise StudyError(
+                f"study {path.stem} is there already: the same job, seed and code; see it with `capplan study status "
+                f"{path.stem}`, or go on with `capplan study resume {path.stem}`"
+            )
+        facts = {
+            "job": job.model_dump_json(),
+            "seed": str(seed),
+            "created_at": created_at.isoformat(),
+            "simulation_hash": identity.simulation,
+            "job_hash": identity.job,
+            "code_hash": identity.code,
+            "study_hash": identity.study,
+            "catalog_hash": catalog_hash(),
+        }
+        Journal.create(path, facts).close()
+        return path
+
+    def path_for(self, job: Job, seed: int) -> Path:
+        """Returns the file that the study of a job has, whether it is there or not."""
+        readable = re.sub(r"[^A-Za-z0-9._-]+", "-", job.name).strip("-.")[:LONGEST_NAME]
+        digits = Identity.of(job, seed).study[:NUM_SHOWN_DIGITS]
+        return self.folder / f"{readable or 'study'}-{digits}{SUFFIX}"
+
+    def path_named(self, name: str) -> Path:
+        """Returns the file of a study that is to be called so.
+
+        Raises:
+            StudyError: the name is not fit for a file.
+        """
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+            raise StudyError(
+                f"study {name!r}: use at most 100 letters, digits, '.', '_' and '-', no '.' or '-' first"
+            )
+        return self.folder / f"{name}{SUFFIX}"
+
+    def paths(self) -> list[Path]:
+        """Returns the files of all studies, by name."""
+        return sorted(self.folder.glob(f"*{SUFFIX}"))
+
+    def find(self, name: str) -> Path:
+        """Returns the file of a study by its name, the start of its hash, or the path of its file.
+
+        Raises:
+            StudyError: no study, or more than one, is called so.
+        """
+        if name.endswith(SUFFIX) and Path(name).is_file():
+            return Path(name)
+        paths = self.paths()
+        found = [path for path in paths if path.stem == name] or [
+            path for path in paths if name and path.stem.rpartition("-")[2].startswith(name)
+        ]
+        if len(found) == 1:
+            return found[0]
+        known = ", ".join(path.stem for path in found or paths) or "none"
+        rule = "several studies are called so" if found else "there is no such study"
+        raise StudyError(f"study {name!r}: {rule} in {self.folder}; there are: {known}")
+
+    def known_designs(self, path: Path) -> KnownDesigns:
+        """Returns the designs of the other studies whose simulations hold for one study."""
+        simulation = _fact(path, "simulation_hash")
+        others = [other for other in self.paths() if other.resolve() != path.resolve()]
+        return KnownDesigns([other for other in others if _fact(other, "simulation_hash") == simulation])
+
+
+def _fact(path: Path, name: str) -> str | None:
+    """A fact of a study; `None` for what is no study."""
+    try:
+        with Journal.read(path) as journal:
+            return journal.facts.get(name)
+    except StudyError:
+        return None
+
+
+@contextmanager
+def only_runner(path: Path) -> Iterator[None]:
+    """Inside it no other process runs this study; whatever ends the process, the study is free again.
+
+    Raises:
+        StudyError: another process is running it.
+    """
+    lock = _lock_of(path)
+    file = _locked(lock)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(file)
+
+
+def is_running(path: Path) -> bool:
+    """Whether some process runs this study now."""
+    lock = _lock_of(path)
+    try:
+        file = os.open(lock, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def _locked(lock: Path) -> int:
+    """Returns a locked file that still stands at its path: who held the lock before has taken the file away."""
+    for _ in range(NUM_TRIES):
+        try:
+            file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StudyError(f"study {lock.stem}: {error}; see that the folder can be written to") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(file), lock.stat()):
+                return file
+        except FileNotFoundError:
+            pass  # taken away between the two looks
+        except BlockingIOError:
+            time.sleep(WAIT_S)  # whoever only looks whether it is locked holds it for a moment, too
+        os.close(file)
+    raise StudyError(f"study {lock.stem} is being run by another process: wait for it, or stop it")

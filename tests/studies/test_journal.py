@@ -1,0 +1,176 @@
+"""Does the journal give back what was written, whatever happens to its file?"""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from constraints.evaluation import evaluate
+from constraints.space import pruned_space
+from simulator.errors import StudyError
+from simulator.plan import PlanTable
+from simulator.simulate import Outcomes, simulate
+from studies.journal import Journal
+from studies.payload import decode, encode
+from studies.plan_keys import are_same, plan_keys
+from tests.studies.study_jobs import small_job
+
+ROOT = Path(__file__).parents[2]
+JOB = small_job(tensor_parallel=[1, 2], pipeline_parallel=[1], context_parallel=[1])
+
+
+@pytest.fixture(scope="module")
+def plans() -> PlanTable:
+    return pruned_space(JOB).designs().take(slice(0, 60))
+
+
+@pytest.fixture(scope="module")
+def outcomes(plans: PlanTable) -> Outcomes:
+    return simulate(JOB, plans)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "some.study"
+
+
+def written(path: Path, plans: PlanTable, outcomes: Outcomes) -> None:
+    with Journal.create(path, {"job": "x"}) as journal:
+        for number in range(3):
+            rows = slice(20 * number, 20 * number + 20)
+            journal.append(number, "test", float(number), plans.take(rows), outcomes.take(rows))
+
+
+def test_what_is_read_is_what_was_written_to_the_last_bit(
+    path: Path, plans: PlanTable, outcomes: Outcomes
+) -> None:
+    written(path, plans, outcomes)
+    with Journal.read(path) as journal:
+        batches = list(journal.batches())
+        assert journal.num_designs == 60
+        assert journal.elapsed_s == 2.0
+    assert [batch.number for batch in batches] == [0, 1, 2]
+    assert are_same(PlanTable.concatenate([batch.plans for batch in batches]), plans).all()
+    found = Outcomes.concatenate([batch.outcomes for batch in batches]).columns()
+    for name, column in outcomes.columns().items():
+        assert found[name].tobytes() == column.tobytes(), name
+        assert found[name].dtype == column.dtype
+
+
+def test_infinities_and_missing_numbers_survive() -> None:
+    plans = pruned_space(JOB).designs().take(slice(0, 2))
+    outcomes = simulate(JOB, plans)
+    outcomes.run.wall_time_s[:] = [np.inf, np.nan]
+    found = decode(encode(plans, outcomes))[1]
+    np.testing.assert_array_equal(found.run.wall_time_s, [np.inf, np.nan])
+
+
+def test_a_study_is_never_overwritten(path: Path) -> None:
+    Journal.create(path, {}).close()
+    with pytest.raises(StudyError, match="is there already and is never overwritten"):
+        Journal.create(path, {})
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_two_processes_cannot_write_the_same_batch(path: Path, plans: PlanTable, outcomes: Outcomes) -> None:
+    written(path, plans, outcomes)
+    with Journal.open(path) as journal:
+        with pytest.raises(StudyError, match="is being run by another process"):
+            journal.append(2, "test", 3.0, plans, outcomes)
+        assert journal.num_batches == 3
+
+
+def test_a_damaged_batch_is_found_and_those_before_it_can_be_read(
+    path: Path, plans: PlanTable, outcomes: Outcomes
+) -> None:
+    written(path, plans, outcomes)
+    connection = sqlite3.connect(path)
+    (payload,) = connection.execute("SELECT payload FROM batches WHERE number = 1").fetchone()
+    changed = payload[:500] + bytes([payload[500] ^ 1]) + payload[501:]
+    connection.execute("UPDATE batches SET payload = ? WHERE number = 1", (changed,))
+    connection.commit()
+    connection.close()
+    with Journal.read(path) as journal:
+        batches = journal.batches()
+        assert next(batches).number == 0
+        with pytest.raises(StudyError, match="batch 1 is damaged"):
+            next(batches)
+
+
+def test_a_file_that_is_no_study_is_refused(path: Path) -> None:
+    path.write_bytes(b"no database at all, but long enough to be looked at as one" * 20)
+    with pytest.raises(StudyError, match="file is not a database"):
+        Journal.read(path)
+    path.unlink()
+    sqlite3.connect(path).execute("CREATE TABLE facts (name, value)").connection.close()
+    with pytest.raises(StudyError, match="study of another version"):
+        Journal.read(path)
+    with pytest.raises(StudyError, match=r"there is no study .*missing"):
+        Journal.read(path.with_name("missing.study"))
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_error() -> None:
+    with pytest.raises(StudyError, match=r"some\.study: .*see that there is space and the right to write"):
+        Journal.create(Path("/proc/some.study"), {})
+
+
+def test_a_full_disk_is_one_clear_error_and_what_was_written_stays(
+    path: Path, plans: PlanTable, outcomes: Outcomes
+) -> None:
+    written(path, plans, outcomes)
+    # A process may be forbidden to write files beyond a size: to SQLite that is a disk without space.
+    code = f"""
+import resource
+from pathlib import Path
+from simulator.errors import StudyError
+from studies.journal import Journal
+journal = Journal.open(Path({str(path)!r}))
+batch = journal.batch(0)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+try:
+    for number in range(3, 100):
+        journal.append(number, "test", 9.0, batch.plans, batch.outcomes)
+except StudyError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(journal.num_batches)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    message, num_batches = done.stdout.splitlines()
+    assert "what was written before is kept" in message
+    with Journal.open(path) as journal:
+        assert journal.num_batches == int(num_batches) >= 3
+        assert are_same(PlanTable.concatenate([b.plans for b in journal.batches(0)][:3]), plans).all()
+        journal.append(journal.num_batches, "test", 9.0, plans, outcomes)
+
+
+def test_a_study_that_cannot_be_written_can_be_read(path: Path, plans: PlanTable, outcomes: Outcomes) -> None:
+    written(path, plans, outcomes)
+    with Journal.read(path) as journal, pytest.raises(StudyError, match="readonly database"):
+        journal.append(3, "test", 9.0, plans, outcomes)
+
+
+def test_reading_leaves_no_files_behind(path: Path, plans: PlanTable, outcomes: Outcomes) -> None:
+    written(path, plans, outcomes)
+    with Journal.read(path) as journal:
+        assert journal.num_batches == 3
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_keys_tell_designs_apart_and_ignore_the_table_they_are_in(plans: PlanTable) -> None:
+    designs = pruned_space(small_job()).designs()
+    keys = plan_keys(designs)
+    assert len(np.unique(keys)) == len(designs)
+    rows = np.array([7, 3, 3])
+    np.testing.assert_array_equal(plan_keys(designs.take(rows)), keys[rows])
+
+
+def test_outcomes_that_were_read_back_are_worth_the_same(plans: PlanTable) -> None:
+    expected = evaluate(JOB, plans)
+    found = decode(encode(plans, expected.outcomes))[1]
+    np.testing.assert_array_equal(found.summary.mfu_fraction, expected.outcomes.summary.mfu_fraction)
