@@ -166,7 +166,7 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     """Each row with every allowed recomputation, ZeRO stage and number format."""
     search = job.search
     recompute = [
-        r for r in search.recompute if not (r is Recompute.SELECTIVE and job.workload.attention == "flash")
+        r for r in search.recompute if not (r is Recompute.SELECTIVE and job.workload.attention != "unfused")
     ]
     choices = np.array(
         [

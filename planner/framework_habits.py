@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from simulator.model import AttentionKernel
+from simulator.model import AttentionKernel, KernelLaunch
 
 OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
@@ -22,7 +22,12 @@ class Habits:
     name: str
     """How the table of assumptions calls them."""
     attention: AttentionKernel = "flash"
+    kernel_launch: KernelLaunch = "eager"
+    has_fused_operators: bool = True
+    pads_vocabulary: bool = True
+    """Whether the vocabulary is filled up to a multiple of 128 for every tensor-parallel rank, as Megatron-LM does."""
     has_sequence_parallel: bool = True
+    overlaps_tensor_comm: bool = False
     overlaps_gradient_sync: bool = True
     gradient_bytes: int = 4
     sync_bytes: int = 4
@@ -32,20 +37,38 @@ class Habits:
 _OF_2022 = Habits(
     name="Megatron of 2021-22",
     attention="unfused",
+    kernel_launch="eager-2022",
     has_sequence_parallel=False,
     overlaps_gradient_sync=False,
     zero_stage=0,
 )
+_VTRAIN = replace(_OF_2022, name="vTrain", pads_vocabulary=False)
+"""Its code splits GPT-2's 50,257 words without filling them up (`src/model/gpt_modeling.py`)."""
 _MEGATRON_LM = Habits(name="Megatron-LM", overlaps_gradient_sync=False)
 """Megatron-LM overlaps the synchronisation of gradients only on request (`--overlap-grad-reduce`)."""
 _MEGATRON_CORE = Habits(name="Megatron-Core")
-_NEMO = Habits(name="NeMo, Megatron-Bridge", gradient_bytes=2, sync_bytes=2)
+_NEMO = Habits(name="NeMo, Megatron-Bridge", overlaps_tensor_comm=True, gradient_bytes=2, sync_bytes=2)
 _NEMO_2023 = Habits(name="NeMo 23 on A100", attention="unfused", has_sequence_parallel=False)
-_SHARDED = Habits(name="FSDP", has_sequence_parallel=False, zero_stage=3)
+_SHARDED = Habits(
+    name="FSDP",
+    has_fused_operators=False,
+    pads_vocabulary=False,
+    has_sequence_parallel=False,
+    zero_stage=3,
+)
 _FOUNDRY = replace(_SHARDED, name="llm-foundry", gradient_bytes=2, sync_bytes=2)
 """Its configurations train in pure 16 bits (`mixed_precision: PURE`)."""
-_JAX = Habits(name="JAX", has_sequence_parallel=False, zero_stage=3)
+_JAX = Habits(
+    name="JAX", kernel_launch="graph", pads_vocabulary=False, has_sequence_parallel=False, zero_stage=3
+)
 _DEEPSPEED = Habits(name="DeepSpeed", has_sequence_parallel=False, sync_bytes=2)
+_EARLY_DEEPSPEED = replace(
+    _OF_2022,
+    name="Megatron-DeepSpeed of 2021-22",
+    kernel_launch="blocking-2022",
+    zero_stage=1,
+    sync_bytes=2,
+)
 _OTHER = Habits(name="unknown framework")
 
 
@@ -61,14 +84,16 @@ def _by_name(framework: str, *, is_old: bool) -> Habits:
     def has(words: str) -> bool:
         return re.search(words, framework) is not None
 
+    if has("vtrain"):
+        return _VTRAIN
     if has("megatron-?deepspeed"):
-        return replace(_OF_2022, zero_stage=1, sync_bytes=2) if is_old else replace(_DEEPSPEED, zero_stage=1)
-    if has(r"nemo|megatron-?bridge"):
+        return _EARLY_DEEPSPEED if is_old else replace(_DEEPSPEED, zero_stage=1)
+    if has(r"nemo|megatron-?bridge|nvidia release"):
         return _NEMO_2023 if is_old and has(r"\b23\.") else _NEMO
     if has("composer|foundry"):
-        return _FOUNDRY
+        return replace(_FOUNDRY, attention="flash-1") if is_old else _FOUNDRY
     if has(r"fsdp|torchtitan|olmo|litgpt|axolotl|fairscale"):
-        return _SHARDED
+        return replace(_SHARDED, has_fused_operators=has("compile"))
     if has("maxtext|jax|paxml|levanter|t5x|praxis"):
         return _JAX
     if has("deepspeed"):

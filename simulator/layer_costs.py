@@ -8,12 +8,18 @@ micro-batch on one rank.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 import numpy as np
 
-from simulator.compute import KernelConstants, attention_time_s, unfused_attention_time_s
+from simulator.compute import (
+    ALIGNED_ELEMENTS,
+    KernelConstants,
+    attention_time_s,
+    unfused_attention_time_s,
+    with_first_flash,
+)
 from simulator.hardware import Precision
 from simulator.layer_collectives import (
     Directions,
@@ -21,6 +27,7 @@ from simulator.layer_collectives import (
     context_ring_s,
     entering_s,
     expert_exchange_s,
+    exposed_s,
     leaving_s,
     num_blocks,
 )
@@ -73,9 +80,11 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
     is_full = rank.plans.recompute == Recompute.FULL.code
     is_selective = rank.plans.recompute == Recompute.SELECTIVE.code
     forward_s, backward_s, core_s = _layer_compute(rank, is_expert=is_expert)
-    tensor_forward_s, tensor_backward_s = _layer_collectives(rank, core_s, is_expert=is_expert)
+    tensor_forward_s, tensor_backward_s = _layer_collectives(
+        rank, core_s, forward_s, backward_s, is_expert=is_expert
+    )
     expert_s = expert_exchange_s(rank) if is_expert else np.zeros(len(rank.plans))
-    return PartTimes(
+    times = PartTimes(
         forward_compute_s=forward_s,
         backward_compute_s=backward_s + np.select([is_full, is_selective], [forward_s, core_s], 0.0),
         forward_tensor_comm_s=tensor_forward_s,
@@ -83,23 +92,67 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
         forward_expert_comm_s=expert_s,
         backward_expert_comm_s=expert_s * (1.0 + is_full),
     )
+    return _launched(rank, times)
+
+
+def _launched(rank: Rank, times: PartTimes) -> PartTimes:
+    """Adds the time in which the accelerator waits for the host."""
+    host_s = _host_s(rank)
+    backward_host_s = (BACKWARD_RATIO + (rank.plans.recompute == Recompute.FULL.code)) * host_s
+    if rank.workload.kernel_launch == "blocking-2022":
+        waits_s = host_s, backward_host_s
+    else:
+        waits_s = (
+            np.maximum(0.0, host_s - times.forward_s),
+            np.maximum(0.0, backward_host_s - times.backward_s),
+        )
+    return replace(
+        times,
+        forward_compute_s=times.forward_compute_s + waits_s[0],
+        backward_compute_s=times.backward_compute_s + waits_s[1],
+    )
+
+
+def _host_s(rank: Rank) -> Floats:
+    """Host time of one forward pass through a layer."""
+    training, t = rank.training, rank.plans.tensor_parallel
+    launch_s = {
+        "graph": 0.0,
+        "eager": training.launch_s,
+        "eager-2022": training.early_launch_s,
+        "blocking-2022": training.blocking_launch_s,
+    }[rank.workload.kernel_launch]
+    num_kernels = NUM_FORWARD_KERNELS + 4.0 + (4.0 if rank.workload.attention == "unfused" else 1.0)
+    return launch_s * (num_kernels + np.where(t > 1, 2.0, 0.0))
 
 
 def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floats]:
     """Forward, backward without recomputation, and the forward of the attention core alone."""
     projections, core = _projections(rank), _attention_core(rank)
     ffn = _expert_ffn(rank) if is_expert else _dense_ffn(rank)
-    moved_s = rank.memory_bound_s(_moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
+    ratio = 1.0 if rank.workload.has_fused_operators else rank.training.separate_operators_ratio
+    moved_s = rank.memory_bound_s(ratio * _moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
     forward_s, backward_s = (
         total(parts) * rank.compute_slowdown for parts in zip(projections, core, ffn, strict=True)
     )
     return forward_s + moved_s, backward_s + BACKWARD_RATIO * moved_s, core[0] * rank.compute_slowdown
 
 
-def _layer_collectives(rank: Rank, core_s: Floats, *, is_expert: bool) -> Directions:
+def _beside_products(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:
+    """Traffic of a block of which a share runs in pieces beside its products."""
+    hidden_s = rank.training.hidden_tensor_fraction * traffic_s
+    return np.asarray(traffic_s - hidden_s + exposed_s(hidden_s, cover_s))
+
+
+def _layer_collectives(
+    rank: Rank, core_s: Floats, forward_s: Floats, backward_s: Floats, *, is_expert: bool
+) -> Directions:
     """Exposed collectives between tensor- and context-parallel ranks."""
     blocks = num_blocks(rank, is_expert=is_expert)
     block_forward_s, block_backward_s = block_s(rank)
+    if rank.workload.overlaps_tensor_comm and rank.workload.has_sequence_parallel:
+        block_forward_s = _beside_products(rank, block_forward_s, forward_s / blocks)
+        block_backward_s = _beside_products(rank, block_backward_s, backward_s / blocks)
     ring_forward_s, ring_backward_s = context_ring_s(rank, core_s)
     return blocks * block_forward_s + ring_forward_s, blocks * block_backward_s + ring_backward_s
 
@@ -147,9 +200,9 @@ def _attention_core(rank: Rank) -> Directions:
         "num_heads": model.num_heads / rank.plans.tensor_parallel,
         "head_dim": sum(model.attention_dims) / 2.0,
         "bf16_flop_per_s": rank.offers.peak_flop_per_s[:, Precision.FP16.code],  # as bf16, which not all have
-        "constants": rank.kernels,
+        "constants": _attention_constants(rank),
     }
-    if rank.workload.attention == "flash":
+    if rank.workload.attention != "unfused":
         return attention_time_s(**shape), attention_time_s(**shape, backward=True)
     memory: _CoreMemory = {
         "bytes_per_element": ACTIVATION_BYTES,
@@ -159,6 +212,12 @@ def _attention_core(rank: Rank) -> Directions:
         unfused_attention_time_s(**shape, **memory),
         unfused_attention_time_s(**shape, **memory, backward=True),
     )
+
+
+def _attention_constants(rank: Rank) -> KernelConstants:
+    if rank.workload.attention == "flash-1":
+        return with_first_flash(rank.kernels, rank.training.first_flash_fraction)
+    return rank.kernels
 
 
 class _CoreShape(TypedDict):
@@ -254,6 +313,9 @@ def output_layer(rank: Rank) -> PartTimes:
     h = np.full(len(t), float(rank.workload.model.hidden_size))
     vocabulary = rank.workload.model.vocabulary_size / t
     forward_s, backward_s = rank.gemm_s(rank.tokens, vocabulary, h)
+    is_aligned = np.floor(vocabulary) % ALIGNED_ELEMENTS == 0
+    slowdown = np.where(is_aligned, 1.0, 1.0 / rank.training.unaligned_fraction)
+    forward_s, backward_s = forward_s * slowdown, backward_s * slowdown
     loss_s = rank.memory_bound_s(LOSS_BYTES_PER_LOGIT * rank.tokens * vocabulary, 4.0)
     forward_comm_s, backward_comm_s = entering_s(rank)
     return PartTimes(

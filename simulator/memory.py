@@ -223,7 +223,7 @@ def _layer_activations(workload: Workload, plans: PlanTable, *, is_expert: bool)
 
 def _score_bytes(workload: Workload, plans: PlanTable) -> Floats:
     """Attention scores of one layer, which only separate kernels write to memory."""
-    if workload.attention == "flash":
+    if workload.attention != "unfused":
         return np.zeros(len(plans))
     scores = micro_batch_tokens(workload, plans) * workload.sequence_length * workload.model.num_heads
     return SCORE_BYTES * scores / plans.tensor_parallel
