@@ -2,9 +2,10 @@
 
     python -m benchmarks.fit_training --measured training_runs.csv --vtrain FOLDER
 
-Fits the constants of `simulator.training` on whole steps, prints the errors on models and on sources that were left out, and
-rewrites `simulator/data/training_efficiency.csv`. The least squares are damped (soft L1) and over log errors; a source of n
-steps weighs as much as n^(1/2) single ones. Every constant is pulled to what was known of it before any step was looked at.
+Fits the constants of `simulator.training` on whole steps, prints the errors on models and on sources that were left out,
+and rewrites `simulator/data/training_efficiency.csv` and the table of errors in docs/validation.md. The least squares are
+damped (soft L1) and over log errors; a source of n steps weighs as much as n^(1/2) single ones. Every constant is pulled to
+what was known of it before any step was looked at.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from scipy.optimize import least_squares
 
 from benchmarks.fitting import OUTLIER_SCALE
 from benchmarks.training_steps import MeasuredSteps, read_steps
+from benchmarks.validate_steps import REPORT_FILE, Sheet, with_tables
 from simulator.table import Floats
 from simulator.training import DEFAULT_FAMILY, SOFTWARE, TrainingConstants, training_constants
 
@@ -257,6 +259,17 @@ def held_out(
     return errors, np.array(constants)
 
 
+def held_out_sheet(errors: Mapping[str, Floats], sources: NDArray[np.str_]) -> Sheet:
+    """Returns mean absolute errors of every source, of all training runs and of both parts of vTrain."""
+    of_runs = ~np.char.startswith(sources, "vTrain")
+    chosen = {"all training runs": of_runs, **{str(name): sources == name for name in np.unique(sources)}}
+    lines = [
+        [name, str(rows.sum()), *(f"{np.abs(np.expm1(found[rows])).mean():.1%}" for found in errors.values())]
+        for name, rows in chosen.items()
+    ]
+    return Sheet(name="held-out", head=("source", "n", *errors), lines=lines)
+
+
 def describe(title: str, log_errors: Floats, groups: NDArray[np.str_]) -> None:
     """Prints mean absolute error and bias of every group."""
     errors = np.expm1(log_errors)
@@ -362,6 +375,9 @@ def main(measured: Path, vtrain: Path) -> None:
     by_source, without_source = held_out(steps, line, weights, steps.sources)
     describe("without its source", by_source, steps.sources)
     write(lines(steps, line, weights, without_source))
+    errors = {"fitted": line.errors, "without its model": by_model, "without its source": by_source}
+    page = with_tables(REPORT_FILE.read_text(encoding="utf-8"), [held_out_sheet(errors, steps.sources)])
+    REPORT_FILE.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchmarks.convert_vtrain import converted, write_runs
 from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import RELIABILITY, Row, job_of, plan_of, reason_against
+from planner.measured_runs import Row, fleet_slowdown, job_of, plan_of, reason_against
 from simulator.chunks import split_layers
 from simulator.job import Job
 from simulator.plan import PlanTable
@@ -105,7 +105,7 @@ def _is_scored(row: Row) -> bool:
 
 def _expected_ideal_s(rows: Sequence[Row]) -> float:
     """Mean measured step without the stragglers of a fleet."""
-    slowdown = RELIABILITY.straggler_slowdown if rows[0]["is_production"] == "true" else 1.0
+    slowdown = fleet_slowdown(int(rows[0]["num_gpus"])) if rows[0]["is_production"] == "true" else 1.0
     return float(np.mean([float(row["step_time_s"]) for row in rows])) / slowdown
 
 

@@ -58,6 +58,8 @@ _SHARDED = Habits(
 )
 _FOUNDRY = replace(_SHARDED, name="llm-foundry", gradient_bytes=2, sync_bytes=2)
 """Its configurations train in pure 16 bits (`mixed_precision: PURE`)."""
+_SHARDING = "fsdp|torchtitan|olmo|litgpt|axolotl|fairscale"
+_COMPILED = replace(_SHARDED, has_fused_operators=True)
 _JAX = Habits(
     name="JAX", kernel_launch="graph", pads_vocabulary=False, has_sequence_parallel=False, zero_stage=3
 )
@@ -72,34 +74,34 @@ _EARLY_DEEPSPEED = replace(
 _OTHER = Habits(name="unknown framework")
 
 
+_BY_NAME = (
+    ("vtrain", _VTRAIN, _VTRAIN),
+    ("megatron-?deepspeed", _EARLY_DEEPSPEED, replace(_DEEPSPEED, zero_stage=1)),
+    (r"(nemo|megatron-?bridge).*\b23\.", _NEMO_2023, _NEMO),
+    (r"nemo|megatron-?bridge|nvidia release", _NEMO, _NEMO),
+    ("composer|foundry", replace(_FOUNDRY, attention="flash-1"), _FOUNDRY),
+    (f"({_SHARDING}).*compile|compile.*({_SHARDING})", _COMPILED, _COMPILED),
+    (_SHARDING, _SHARDED, _SHARDED),
+    ("maxtext|jax|paxml|levanter|t5x|praxis", _JAX, _JAX),
+    ("deepspeed", _DEEPSPEED, _DEEPSPEED),
+    ("megatron-?lm.*(202[3-9]|core)", _MEGATRON_LM, _MEGATRON_LM),
+    ("megatron-?lm|^megatron$", _OF_2022, _MEGATRON_LM),
+    ("megatron|mcore|primus|megascale", _MEGATRON_CORE, _MEGATRON_CORE),
+)
+"""Habits by what the name of a framework contains: on architectures up to 2022, and since. The first that fits counts."""
+
+
 def habits_of(framework: str, family: str, precision: str) -> Habits:
     """Returns the habits of a framework on an architecture (`Accelerator.family`) in a number format."""
     habits = _by_name(framework.lower(), is_old=family in OLD_FAMILIES)
+    if precision == "fp8" and habits == _SHARDED:  # 8-bit products of PyTorch need its compiler
+        return _COMPILED
     if precision == "fp16":  # gradients are 16-bit from end to end, with loss scaling
         return replace(habits, gradient_bytes=2, sync_bytes=2)
     return habits
 
 
 def _by_name(framework: str, *, is_old: bool) -> Habits:
-    def has(words: str) -> bool:
-        return re.search(words, framework) is not None
-
-    if has("vtrain"):
-        return _VTRAIN
-    if has("megatron-?deepspeed"):
-        return _EARLY_DEEPSPEED if is_old else replace(_DEEPSPEED, zero_stage=1)
-    if has(r"nemo|megatron-?bridge|nvidia release"):
-        return _NEMO_2023 if is_old and has(r"\b23\.") else _NEMO
-    if has("composer|foundry"):
-        return replace(_FOUNDRY, attention="flash-1") if is_old else _FOUNDRY
-    if has(r"fsdp|torchtitan|olmo|litgpt|axolotl|fairscale"):
-        return replace(_SHARDED, has_fused_operators=has("compile"))
-    if has("maxtext|jax|paxml|levanter|t5x|praxis"):
-        return _JAX
-    if has("deepspeed"):
-        return _DEEPSPEED
-    if has("megatron-?lm|^megatron$"):
-        return _OF_2022 if is_old and not has("202[3-9]|core") else _MEGATRON_LM
-    if has("megatron|mcore|primus|megascale"):
-        return _MEGATRON_CORE
-    return _OTHER
+    found = ((old, new) for words, old, new in _BY_NAME if re.search(words, framework))
+    old, new = next(found, (_OTHER, _OTHER))
+    return old if is_old else new

@@ -21,13 +21,14 @@ from simulator.compute import (
     with_first_flash,
 )
 from simulator.hardware import Precision
+from simulator.host_time import BACKWARD_RATIO, NUM_FORWARD_KERNELS, host_waits_s
 from simulator.layer_collectives import (
     Directions,
+    beside_products,
     block_s,
     context_ring_s,
     entering_s,
     expert_exchange_s,
-    exposed_s,
     leaving_s,
     num_blocks,
 )
@@ -36,12 +37,13 @@ from simulator.plan import Recompute
 from simulator.rank import Rank
 from simulator.table import Floats, Table, total
 
-NUM_FORWARD_KERNELS = 12.0
-"""Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout)."""
-BACKWARD_RATIO = 2.0
-"""Bytes and kernels of memory-bound operators backward, relative to forward."""
-LOSS_BYTES_PER_LOGIT = 16.0
-"""Softmax cross entropy: four passes over fp32 logits forward, the same backward."""
+MERGE_PASSES = 3.0
+"""Two reads and a write for every partial result of ring attention (TransformerEngine, `context_parallel.py`)."""
+LOSS_BYTES_PER_LOGIT = 16.0, 16.0
+"""Softmax cross entropy, forward and backward: four passes over fp32 logits each."""
+SEPARATE_LOSS_BYTES_PER_LOGIT = 42.0, 14.0
+"""The same without fusion: cast, maximum, difference, exponential, sum and quotient as kernels of their own, then the
+product with the incoming gradient and a cast (Megatron-LM 2.x, `cross_entropy.py`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,38 +94,12 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
         forward_expert_comm_s=expert_s,
         backward_expert_comm_s=expert_s * (1.0 + is_full),
     )
-    return _launched(rank, times)
-
-
-def _launched(rank: Rank, times: PartTimes) -> PartTimes:
-    """Adds the time in which the accelerator waits for the host."""
-    host_s = _host_s(rank)
-    backward_host_s = (BACKWARD_RATIO + (rank.plans.recompute == Recompute.FULL.code)) * host_s
-    if rank.workload.kernel_launch == "blocking-2022":
-        waits_s = host_s, backward_host_s
-    else:
-        waits_s = (
-            np.maximum(0.0, host_s - times.forward_s),
-            np.maximum(0.0, backward_host_s - times.backward_s),
-        )
+    forward_wait_s, backward_wait_s = host_waits_s(rank, times.forward_s, times.backward_s)
     return replace(
         times,
-        forward_compute_s=times.forward_compute_s + waits_s[0],
-        backward_compute_s=times.backward_compute_s + waits_s[1],
+        forward_compute_s=times.forward_compute_s + forward_wait_s,
+        backward_compute_s=times.backward_compute_s + backward_wait_s,
     )
-
-
-def _host_s(rank: Rank) -> Floats:
-    """Host time of one forward pass through a layer."""
-    training, t = rank.training, rank.plans.tensor_parallel
-    launch_s = {
-        "graph": 0.0,
-        "eager": training.launch_s,
-        "eager-2022": training.early_launch_s,
-        "blocking-2022": training.blocking_launch_s,
-    }[rank.workload.kernel_launch]
-    num_kernels = NUM_FORWARD_KERNELS + 4.0 + (4.0 if rank.workload.attention == "unfused" else 1.0)
-    return launch_s * (num_kernels + np.where(t > 1, 2.0, 0.0))
 
 
 def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floats]:
@@ -138,21 +114,14 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floa
     return forward_s + moved_s, backward_s + BACKWARD_RATIO * moved_s, core[0] * rank.compute_slowdown
 
 
-def _beside_products(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:
-    """Traffic of a block of which a share runs in pieces beside its products."""
-    hidden_s = rank.training.hidden_tensor_fraction * traffic_s
-    return np.asarray(traffic_s - hidden_s + exposed_s(hidden_s, cover_s))
-
-
 def _layer_collectives(
     rank: Rank, core_s: Floats, forward_s: Floats, backward_s: Floats, *, is_expert: bool
 ) -> Directions:
     """Exposed collectives between tensor- and context-parallel ranks."""
     blocks = num_blocks(rank, is_expert=is_expert)
     block_forward_s, block_backward_s = block_s(rank)
-    if rank.workload.overlaps_tensor_comm and rank.workload.has_sequence_parallel:
-        block_forward_s = _beside_products(rank, block_forward_s, forward_s / blocks)
-        block_backward_s = _beside_products(rank, block_backward_s, backward_s / blocks)
+    block_forward_s = beside_products(rank, block_forward_s, forward_s / blocks)
+    block_backward_s = beside_products(rank, block_backward_s, backward_s / blocks)
     ring_forward_s, ring_backward_s = context_ring_s(rank, core_s)
     return blocks * block_forward_s + ring_forward_s, blocks * block_backward_s + ring_backward_s
 
@@ -203,7 +172,12 @@ def _attention_core(rank: Rank) -> Directions:
         "constants": _attention_constants(rank),
     }
     if rank.workload.attention != "unfused":
-        return attention_time_s(**shape), attention_time_s(**shape, backward=True)
+        steps = rank.plans.context_parallel.astype(np.float64)  # of the ring, a kernel each
+        forward_merge_s, backward_merge_s = _ring_merges(rank, steps)
+        return (
+            attention_time_s(**shape, num_kernels=steps) + forward_merge_s,
+            attention_time_s(**shape, num_kernels=steps, backward=True) + backward_merge_s,
+        )
     memory: _CoreMemory = {
         "bytes_per_element": ACTIVATION_BYTES,
         "memory_bytes_per_s": rank.offers.memory_bytes_per_s,
@@ -211,6 +185,19 @@ def _attention_core(rank: Rank) -> Directions:
     return (
         unfused_attention_time_s(**shape, **memory),
         unfused_attention_time_s(**shape, **memory, backward=True),
+    )
+
+
+def _ring_merges(rank: Rank, steps: Floats) -> Directions:
+    """Sums over the steps of a ring: outputs forward, gradients of queries, keys and values backward."""
+    model, t = rank.workload.model, rank.plans.tensor_parallel
+    query_bytes = MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * model.num_heads * model.head_dim / t
+    kv_heads = np.maximum(1.0, model.num_kv_heads / t)
+    kv_bytes = 2.0 * MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * kv_heads * model.head_dim
+    merges = np.where(steps > 1.0, steps, 0.0)
+    return (
+        rank.memory_bound_s(merges * query_bytes, 0.0),
+        rank.memory_bound_s(merges * (query_bytes + kv_bytes), 0.0),
     )
 
 
@@ -316,11 +303,15 @@ def output_layer(rank: Rank) -> PartTimes:
     is_aligned = np.floor(vocabulary) % ALIGNED_ELEMENTS == 0
     slowdown = np.where(is_aligned, 1.0, 1.0 / rank.training.unaligned_fraction)
     forward_s, backward_s = forward_s * slowdown, backward_s * slowdown
-    loss_s = rank.memory_bound_s(LOSS_BYTES_PER_LOGIT * rank.tokens * vocabulary, 4.0)
+    is_early = rank.workload.kernel_launch in ("eager-2022", "blocking-2022")
+    passes = SEPARATE_LOSS_BYTES_PER_LOGIT if is_early else LOSS_BYTES_PER_LOGIT
+    loss_s, loss_backward_s = (
+        rank.memory_bound_s(num_bytes * rank.tokens * vocabulary, 4.0) for num_bytes in passes
+    )
     forward_comm_s, backward_comm_s = entering_s(rank)
     return PartTimes(
         forward_compute_s=forward_s * rank.compute_slowdown + loss_s,
-        backward_compute_s=backward_s * rank.compute_slowdown + loss_s,
+        backward_compute_s=backward_s * rank.compute_slowdown + loss_backward_s,
         forward_tensor_comm_s=forward_comm_s,
         backward_tensor_comm_s=backward_comm_s,
         forward_expert_comm_s=np.zeros_like(h),

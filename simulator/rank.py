@@ -15,7 +15,7 @@ from simulator.network import LinkConstants, link_constants
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import slowdown_under_cap
-from simulator.table import Floats
+from simulator.table import Booleans, Floats
 from simulator.training import TrainingConstants, training_constants
 
 
@@ -81,11 +81,11 @@ class Rank:
         """Forward and backward (input and weight gradient) of a product (m, k) x (k, n).
 
         With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
-        Gradients of 16 bits need no 32-bit buffer.
+        Only 32-bit gradients that a rank keeps whole are added to in the product.
         """
-        has_wide_gradients = self.workload.gradient_bytes >= 4
+        has_wide_gradients = (self.plans.zero_stage < 3) & (self.workload.gradient_bytes >= 4)
 
-        def price(m: Floats, n: Floats, k: Floats, *, weight_gradient: bool = False) -> Floats:
+        def price(m: Floats, n: Floats, k: Floats, *, weight_gradient: Booleans | bool = False) -> Floats:
             return gemm_time_s(
                 m=m,
                 n=n,
@@ -101,7 +101,9 @@ class Rank:
         casts = self.kernels.cast_bytes_per_element * self.training.cast_ratio * num_gemms * m
         forward_s = price(m, n, k) + self.memory_bound_s(casts * k, 0.0)
         backward_s = (
-            price(m, k, n) + price(k, n, m, weight_gradient=has_wide_gradients) + self.memory_bound_s(casts * n, 0.0)
+            price(m, k, n)
+            + price(k, n, m, weight_gradient=has_wide_gradients)
+            + self.memory_bound_s(casts * n, 0.0)
         )
         return forward_s, backward_s
 

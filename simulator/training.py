@@ -84,9 +84,12 @@ class TrainingConstants:
 
 
 def power_fraction(chip: Accelerator) -> float:
-    """Returns the clock of a part with less power than its siblings, relative to theirs; 1 where it has as much."""
+    """Returns the clock of a part with less power than its siblings, relative to theirs; 1 where it has as much.
+
+    A part whose products were measured needs no guess: `kernel_constants` scales its peak by what they reached.
+    """
     reference = REFERENCE_POWER.get(chip.family)
-    if reference is None or chip.measured_bf16_flop_per_s is not None:  # what was measured shows its own limit
+    if reference is None or chip.measured_bf16_flop_per_s is not None:
         return 1.0
     power_w, flop_per_s = reference
     share = (chip.thermal_design_power_w - chip.idle_power_w) / chip.bf16_flop_per_s * (flop_per_s / power_w)
