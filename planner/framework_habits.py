@@ -46,7 +46,9 @@ _VTRAIN = replace(_OF_2022, name="vTrain", pads_vocabulary=False)
 """Its code splits GPT-2's 50,257 words without filling them up (`src/model/gpt_modeling.py`)."""
 _MEGATRON_LM = Habits(name="Megatron-LM", overlaps_gradient_sync=False)
 """Megatron-LM overlaps the synchronisation of gradients only on request (`--overlap-grad-reduce`)."""
-_MEGATRON_CORE = Habits(name="Megatron-Core")
+_MEGATRON_CORE = Habits(name="Megatron-Core", overlaps_tensor_comm=True)
+"""Its published runs overlap data-, tensor- and pipeline-parallel traffic (README of NVIDIA/Megatron-LM; MegaScale, arXiv
+2402.15627)."""
 _NEMO = Habits(name="NeMo, Megatron-Bridge", overlaps_tensor_comm=True, gradient_bytes=2, sync_bytes=2)
 _NEMO_2023 = Habits(name="NeMo 23 on A100", attention="unfused", has_sequence_parallel=False)
 _SHARDED = Habits(

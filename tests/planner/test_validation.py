@@ -34,6 +34,7 @@ from planner.validation import (
 from planner.validation_interval import Interval, Residual, interval_of, weighted_quantile
 from planner.validation_report import parallelism
 from simulator.errors import CatalogError, InputError
+from simulator.training import training_constants
 from simulator.units import GIB
 
 # Korthikanti et al., arXiv 2205.05198, Table 5: 22B on eight A100, full recomputation, 1.42 s per iteration.
@@ -234,8 +235,10 @@ class TestRows:
     def test_production_runs_are_compared_with_stragglers(self, tmp_path: Path) -> None:
         row = only_row(tmp_path, metric_kind="production throughput")
         (comparison,) = compare([row])
-        # The published prior of stragglers, arXiv 2505.05713: 13.5 % on average.
-        assert comparison.expected_s / comparison.simulated_s == pytest.approx(1.135, abs=0.001)
+        # The published prior of stragglers, arXiv 2505.05713: 13.5 % on average, against accelerators that are all alike; the
+        # simulated step waits for the slowest of eight already, 2.04 standard deviations by sqrt(2 ln 8).
+        slowest = 1.0 + 2.04 * training_constants().accelerator_spread_fraction
+        assert comparison.expected_s / comparison.simulated_s == pytest.approx(1.135 / slowest, abs=0.001)
 
     @pytest.mark.parametrize(
         ("changes", "reason"),
