@@ -28,6 +28,7 @@ from simulator.units import GIB
 
 ROOT = Path(__file__).parents[1]
 ACCURACY_FILE = ROOT / "simulator" / "data" / "accuracy.csv"
+TRAINING_FILE = ROOT / "simulator" / "data" / "training_efficiency.csv"
 REPORT_FILE = ROOT / "docs" / "validation.md"
 
 LLAMA_3 = "llama3-0002"
@@ -196,6 +197,7 @@ def sheets(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Sheet
         _out_of_memory_sheet(rows),
         _worst_sheet(comparisons),
         _interval_sheet(comparisons),
+        _constants_sheet(),
     ]
 
 
@@ -288,6 +290,18 @@ def _interval_sheet(comparisons: Sequence[Comparison]) -> Sheet:
         head=("source", "n", "inside, without its source", "inside, without its architecture"),
         lines=[*lines, _coverage_line("all rows", comparisons, residuals)],
     )
+
+
+def _constants_sheet() -> Sheet:
+    """The constants that were fitted on whole steps, with what each is worth."""
+    with TRAINING_FILE.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    columns = ("constant", "value", "low", "high", "unit", "error", "source")
+    lines = [
+        [f"{row['applies_to']}: {row['constant']}", *(row[name] for name in columns[1:])] for row in rows
+    ]
+    head = ("constant", "value", "lowest", "highest", "unit", "worth", "expected before")
+    return Sheet(name="training-constants", head=head, lines=lines)
 
 
 def _coverage_line(name: str, members: Sequence[Comparison], residuals: Sequence[Residual]) -> list[str]:

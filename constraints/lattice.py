@@ -188,7 +188,7 @@ def _rows(head: tuple[int, ...], expert: int, replicas: Integers, micro_batch: i
 def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     """Each row with every allowed recomputation, ZeRO stage and number format."""
     search = job.search
-    is_idle = job.workload.selective_recompute == "attention" and job.workload.attention == "flash"
+    is_idle = job.workload.selective_recompute == "attention" and job.workload.attention != "unfused"
     recompute = [r for r in search.recompute if not (r is Recompute.SELECTIVE and is_idle)]
     choices = np.array(
         [

@@ -29,7 +29,7 @@ def validate(*, measured: Path | None, as_json: bool) -> None:
     """Simulate steps that were measured, and report the errors of time and memory.
 
     Tables by source, accelerator, model family, number format and parallelism; how well designs of one job are
-    ordered; what was not modelled and why. No constant of the simulator is fitted on the rows.
+    ordered; what was not modelled and why. Some constants of the simulator are fitted on the shipped rows.
     """
     from planner.cli import _check_installation, _quiet_libraries, _rendered, _write
 

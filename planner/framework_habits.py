@@ -1,7 +1,8 @@
 """How does a framework train where a measurement does not say? Attention kernel, gradients, sharding.
 
 The habits are those of the published configurations behind docs/validation.md where there are any, and otherwise the
-frameworks' documented defaults. None is chosen by how well the simulation then fits.
+frameworks' documented defaults. Two were looked up because steps came out too fast: that hosts of DeepSpeed's pipelines of
+2021-22 wait for their kernels, and that vTrain's model of one node does not fill up its vocabulary.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 
 from simulator.memory import MemoryKind
-from simulator.model import AttentionKernel, ExpertDispatch, SelectiveRecompute
+from simulator.model import AttentionKernel, ExpertDispatch, KernelLaunch, SelectiveRecompute
 
 OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
@@ -23,7 +24,12 @@ class Habits:
     name: str
     """How the table of assumptions calls them."""
     attention: AttentionKernel = "flash"
+    kernel_launch: KernelLaunch = "eager"
+    has_fused_operators: bool = True
+    pads_vocabulary: bool = True
+    """Whether the vocabulary is filled up to a multiple of 128 for every tensor-parallel rank, as Megatron-LM does."""
     has_sequence_parallel: bool = True
+    overlaps_tensor_comm: bool = False
     overlaps_gradient_sync: bool = True
     gradient_bytes: int = 4
     sync_bytes: int = 4
@@ -46,26 +52,42 @@ _DEEPSPEED_BF16_GRADIENT = 6
 _OF_2022 = Habits(
     name="Megatron of 2021-22",
     attention="unfused",
+    kernel_launch="eager-2022",
     has_sequence_parallel=False,
     overlaps_gradient_sync=False,
     zero_stage=0,
 )
+_VTRAIN = replace(_OF_2022, name="vTrain", pads_vocabulary=False)
+"""Its code splits GPT-2's 50,257 words without filling them up (`src/model/gpt_modeling.py`)."""
 _MEGATRON_LM = Habits(name="Megatron-LM", overlaps_gradient_sync=False)
 """Megatron-LM overlaps the synchronisation of gradients only on request (`--overlap-grad-reduce`)."""
-_MEGATRON_CORE = Habits(name="Megatron-Core")
-_NEMO = Habits(name="NeMo, Megatron-Bridge", gradient_bytes=2, sync_bytes=2)
+_MEGATRON_CORE = Habits(name="Megatron-Core", overlaps_tensor_comm=True)
+"""Its published runs overlap data-, tensor- and pipeline-parallel traffic (README of NVIDIA/Megatron-LM; MegaScale, arXiv
+2402.15627)."""
+_NEMO = Habits(name="NeMo, Megatron-Bridge", overlaps_tensor_comm=True, gradient_bytes=2, sync_bytes=2)
 _BRIDGE = replace(_NEMO, expert_dispatch="deduplicated", overlaps_far_experts=True)
 """Its recipes take DeepEP or Hybrid-EP, and overlap them on H100, where experts span several nodes."""
 _NEMO_2023 = Habits(name="NeMo 23 on A100", attention="unfused", has_sequence_parallel=False)
 _SHARDED = Habits(
-    name="FSDP", has_sequence_parallel=False, zero_stage=3, logit_bytes=10, memory_kind="reserved"
+    name="FSDP",
+    has_fused_operators=False,
+    pads_vocabulary=False,
+    has_sequence_parallel=False,
+    zero_stage=3,
+    logit_bytes=10,
+    memory_kind="reserved",
 )
 """PyTorch computes the loss in 32 bits without fusion; torchtitan prints the allocator's peak."""
-_TORCHTITAN = replace(_SHARDED, name="torchtitan", selective_recompute="every_other_product")
-"""Its `selective` checkpointing works operator by operator by default."""
 _FOUNDRY = replace(_SHARDED, name="llm-foundry", gradient_bytes=2, sync_bytes=2)
 """Its configurations train in pure 16 bits (`mixed_precision: PURE`)."""
-_JAX = Habits(name="JAX", has_sequence_parallel=False, zero_stage=3)
+_SHARDING = "fsdp|torchtitan|olmo|litgpt|axolotl|fairscale"
+_COMPILED = replace(_SHARDED, has_fused_operators=True)
+_TORCHTITAN = replace(_SHARDED, name="torchtitan", selective_recompute="every_other_product")
+"""Its `selective` checkpointing works operator by operator by default."""
+_COMPILED_TORCHTITAN = replace(_TORCHTITAN, has_fused_operators=True)
+_JAX = Habits(
+    name="JAX", kernel_launch="graph", pads_vocabulary=False, has_sequence_parallel=False, zero_stage=3
+)
 _DEEPSPEED = Habits(
     name="DeepSpeed",
     has_sequence_parallel=False,
@@ -75,44 +97,51 @@ _DEEPSPEED = Habits(
     keeps_stage_outputs=True,
     memory_kind="device",
 )
-_DEEPSPEED_2022 = replace(
+_EARLY_DEEPSPEED = replace(
     _DEEPSPEED,
+    name="Megatron-DeepSpeed of 2021-22",
     attention="unfused",
+    kernel_launch="blocking-2022",
     overlaps_gradient_sync=False,
     zero_stage=1,
-    name="Megatron-DeepSpeed of 2021-22",
 )
 _OTHER = Habits(name="unknown framework")
+
+
+_BY_NAME = (
+    ("vtrain", _VTRAIN, _VTRAIN),
+    ("megatron-?deepspeed", _EARLY_DEEPSPEED, replace(_DEEPSPEED, zero_stage=1)),
+    (r"(nemo|megatron-?bridge).*\b23\.", _NEMO_2023, _NEMO),
+    (r"megatron-?bridge", _BRIDGE, _BRIDGE),
+    (r"nemo|nvidia release", _NEMO, _NEMO),
+    ("composer|foundry", replace(_FOUNDRY, attention="flash-1"), _FOUNDRY),
+    ("torchtitan.*compile|compile.*torchtitan", _COMPILED_TORCHTITAN, _COMPILED_TORCHTITAN),
+    (f"({_SHARDING}).*compile|compile.*({_SHARDING})", _COMPILED, _COMPILED),
+    ("torchtitan", _TORCHTITAN, _TORCHTITAN),
+    (_SHARDING, _SHARDED, _SHARDED),
+    ("maxtext|jax|paxml|levanter|t5x|praxis", _JAX, _JAX),
+    ("deepspeed", _DEEPSPEED, _DEEPSPEED),
+    ("megatron-?lm.*(202[3-9]|core)", _MEGATRON_LM, _MEGATRON_LM),
+    ("megatron-?lm|^megatron$", _OF_2022, _MEGATRON_LM),
+    ("megatron|mcore|primus|megascale", _MEGATRON_CORE, _MEGATRON_CORE),
+)
+"""Habits by what the name of a framework contains: on architectures up to 2022, and since. The first that fits counts."""
 
 
 def habits_of(framework: str, family: str, precision: str) -> Habits:
     """Returns the habits of a framework on an architecture (`Accelerator.family`) in a number format."""
     habits = _by_name(framework.lower(), is_old=family in OLD_FAMILIES)
+    if precision == "fp8" and habits in (
+        _SHARDED,
+        _TORCHTITAN,
+    ):  # 8-bit products of PyTorch need its compiler
+        return replace(habits, has_fused_operators=True)
     if precision == "fp16":  # gradients are 16-bit from end to end, with loss scaling
         return replace(habits, gradient_bytes=2, sync_bytes=2)
     return habits
 
 
 def _by_name(framework: str, *, is_old: bool) -> Habits:
-    def has(words: str) -> bool:
-        return re.search(words, framework) is not None
-
-    if has("megatron-?deepspeed"):
-        return _DEEPSPEED_2022 if is_old else _DEEPSPEED
-    if has("nemo") and not has("megatron-?bridge"):
-        return _NEMO_2023 if is_old and has(r"\b23\.") else _NEMO
-    if has("megatron-?lm|^megatron$"):
-        return _OF_2022 if is_old and not has("202[3-9]|core") else _MEGATRON_LM
-    return next((habits for words, habits in _BY_WORDS if has(words)), _OTHER)
-
-
-_BY_WORDS = (
-    ("megatron-?bridge", _BRIDGE),
-    ("composer|foundry", _FOUNDRY),
-    ("torchtitan", _TORCHTITAN),
-    ("fsdp|olmo|litgpt|axolotl|fairscale", _SHARDED),
-    ("maxtext|jax|paxml|levanter|t5x|praxis", _JAX),
-    ("deepspeed", _DEEPSPEED),
-    ("megatron|mcore|primus|megascale", _MEGATRON_CORE),
-)
-"""Habits of whatever age by words in the framework's name; the first that fits holds."""
+    found = ((old, new) for words, old, new in _BY_NAME if re.search(words, framework))
+    old, new = next(found, (_OTHER, _OTHER))
+    return old if is_old else new

@@ -19,6 +19,8 @@ USUAL_NAMES = {
     "a10040gb": "a100-sxm4-40gb",
     "a100sxm40gb": "a100-sxm4-40gb",
     "a100pcie": "a100-pcie-80gb",
+    "a800": "a800-sxm4-80gb",
+    "a800sxm": "a800-sxm4-80gb",
     "h100": "h100-sxm5-80gb",
     "h100sxm": "h100-sxm5-80gb",
     "h100sxm5": "h100-sxm5-80gb",
@@ -51,6 +53,8 @@ USUAL_NAMES = {
 
 _MAKERS = re.compile(r"^(nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu)+")
 _MEMORY = re.compile(r"[\s_-]+\d+\s*Gi?B\b", re.IGNORECASE)
+_OLD_MEMORY = re.compile(r"h100(sxm5?)?(?=.*(96gb|hbm2e))")
+"""H100 with HBM2e: 96 GB and less power than its namesakes."""
 _CARDS = re.compile(r"(\d+)\s*x\s*(\d+)\s*G", re.IGNORECASE)
 _NODE_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(T|G)b(?:/s|ps)\b.*\bnode", re.IGNORECASE)
 _DOMAIN = re.compile(r"NVL(\d+)", re.IGNORECASE)
@@ -89,6 +93,7 @@ def accelerator_id(name: str) -> str:
     """
     plain = _MAKERS.sub("", _plain(name))
     without_memory = _MAKERS.sub("", _plain(_MEMORY.sub("", name)))
+    plain = "h100sxm596gb" if _OLD_MEMORY.match(plain) else plain
     spellings = (plain, f"tpu{plain}", without_memory)
     known = _catalog_spellings() | USUAL_NAMES
     found = next((known[spelling] for spelling in spellings if spelling in known), name)

@@ -7,6 +7,7 @@ defaults below, and named in `assumed`.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ _Value = TypeVar("_Value")
 
 USUAL_VOCABULARY = 51_200
 """GPT-2's vocabulary, padded as Megatron-LM pads it."""
+PADDED_VOCABULARY = 128
+"""Words of a tensor-parallel rank, which Megatron-LM fills up to a multiple of this."""
 USUAL_HEAD_DIM = 128
 PLAIN_FFN_RATIO = 4
 """Feed-forward width over hidden size of a block without gate; a narrower block is taken to have one."""
@@ -38,7 +41,7 @@ _UNLIKE_A_DECODER = re.compile(
     re.IGNORECASE,
 )
 _PARTLY_TRAINED = re.compile(r"lora|peft|inference|single-layer|forward only", re.IGNORECASE)
-_PRODUCTION = re.compile(r"production|mlperf|time-to-train|whole[- ]run", re.IGNORECASE)
+_PRODUCTION = re.compile(r"production(?! steady)|whole[- ]run", re.IGNORECASE)
 _OUT_OF_MEMORY = re.compile(r"out[- ]of[- ]memory|\boom\b", re.IGNORECASE)
 _PRECISIONS = (
     (r"fp4|mxfp4|nvfp4|int8|fp32|tf32", ""),
@@ -107,6 +110,9 @@ class _Translation:
     def row(self) -> Row:
         """Returns the row, its sizes as text like all its cells."""
         shape, layout = self._shape(), self._layout()
+        if self.habits.pads_vocabulary:
+            unit = PADDED_VOCABULARY * layout["tensor_parallel"]
+            shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
         shape["num_layers"] = self._split_layers(shape["num_layers"], layout)
         sizes = {**shape, **self._experts(shape), **layout, **self._hardware(), **self._habits(layout)}
         cells: dict[str, object] = {
@@ -256,6 +262,9 @@ class _Translation:
             "selective_recompute": habits.selective_recompute,
             "zero_stage": self._default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage,
             "attention": habits.attention,
+            "kernel_launch": habits.kernel_launch,
+            "has_fused_operators": habits.has_fused_operators,
+            "overlaps_tensor_comm": habits.overlaps_tensor_comm,
             "has_sequence_parallel": splits_sequence and layout["tensor_parallel"] > 1,
             "overlaps_gradient_sync": habits.overlaps_gradient_sync,
             "gradient_bytes": habits.gradient_bytes,

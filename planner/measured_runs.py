@@ -16,6 +16,7 @@ from importlib import resources
 from itertools import groupby
 from typing import get_args
 
+import numpy as np
 from pydantic import ValidationError
 
 from constraints.layout import LAYOUT_RULES, layout_excess
@@ -29,6 +30,7 @@ from simulator.model import LatentAttention, MixtureOfExperts, ModelShape
 from simulator.plan import Plan, PlanTable
 from simulator.reliability import RELIABILITY_PRESETS
 from simulator.simulate import simulate
+from simulator.training import training_constants
 
 STEPS_FILE = "data/published_steps.csv"
 RELIABILITY = RELIABILITY_PRESETS["typical"]
@@ -84,7 +86,7 @@ class Comparison:
     @property
     def expected_s(self) -> float:
         """The simulated time that is comparable with the measured one."""
-        return self.simulated_s * (RELIABILITY.straggler_slowdown if self.is_production else 1.0)
+        return self.simulated_s * (fleet_slowdown(int(self.row["num_gpus"])) if self.is_production else 1.0)
 
     @property
     def error_fraction(self) -> float:
@@ -105,6 +107,16 @@ class Comparison:
     def tokens_per_step(self) -> float:
         """Tokens of one step."""
         return float(self.row["global_batch_size"]) * float(self.row["sequence_length"])
+
+
+def fleet_slowdown(num_gpus: int) -> float:
+    """Returns by how much the average step of a fleet is slower than the simulated one.
+
+    The published statistic of stragglers compares with accelerators that are all alike (arXiv 2505.05713), so it holds the
+    slowest of them, which the simulated step waits for already.
+    """
+    slowest = float(training_constants().slowest_of(np.array([num_gpus]))[0])
+    return max(1.0, RELIABILITY.straggler_slowdown / slowest)
 
 
 def read_rows() -> list[Row]:

@@ -1,7 +1,7 @@
 """How far are simulated step times from measured ones? The error on published runs, by architecture and number format.
 
-`benchmarks/validate_steps.py` writes the figures into `data/accuracy.csv`; no constant of the simulator is fitted on
-the rows behind them. docs/validation.md says what was compared.
+`benchmarks/validate_steps.py` writes the figures into `data/accuracy.csv`. The constants of `simulator.training` are fitted
+on the same rows; docs/validation.md says how much larger errors are on sources that were left out of the fit.
 """
 
 from __future__ import annotations

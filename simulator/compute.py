@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
@@ -40,6 +40,11 @@ UNFUSED_PASSES_BACKWARD = 8.0
 and out, dropout in and out, read for the second product), about 8 backward (Megatron-DeepSpeed, 2021-22)."""
 UNFUSED_KERNELS_FORWARD = 4.0
 """Kernels of it: two batched products, scale-mask-softmax, dropout; twice as many backward."""
+
+ALIGNED_ELEMENTS = 8
+"""16-bit elements of 16 bytes, the alignment that matrix units ask for (NVIDIA, matrix multiplication guide)."""
+PLAIN_CORE_FRACTION = 1.0 / 16.0
+"""Rate of plain cores relative to that of matrix units: 19.5 of 312 TFLOP/s on A100, 67 of 989 on H100 (data sheets)."""
 
 FLASH_BACKWARD_FLOP_RATIO = 2.5
 """Five products against two, because the scores are computed again (FlashAttention-2, arXiv 2307.08691)."""
@@ -152,6 +157,7 @@ def attention_time_s(
     constants: KernelConstants,
     causal: Flags = True,
     backward: Flags = False,
+    num_kernels: Numbers = 1.0,
 ) -> Floats:
     """Returns seconds `(n,)` of one flash-attention pass, in bf16 whatever the products around it use.
 
@@ -168,17 +174,27 @@ def attention_time_s(
         constants: Constants of the family; their attention columns are the same for every number format.
         causal: Whether a token sees only those before it.
         backward: Whether to price the backward pass instead of the forward one.
+        num_kernels: Kernels that share out the sequence, as the steps of a ring do.
     """
     flop = 4.0 * tokens * sequence_length * num_heads * head_dim * np.where(causal, 0.5, 1.0)
     flop = flop * np.where(backward, FLASH_BACKWARD_FLOP_RATIO, 1.0)
     speed_fraction = (
         constants.attention_peak_fraction
         * np.where(backward, constants.attention_backward_fraction, 1.0)
-        / (1.0 + constants.attention_ramp_tokens / sequence_length)
+        / (1.0 + constants.attention_ramp_tokens * num_kernels / sequence_length)
         / (1.0 + constants.attention_ramp_head_dim / head_dim)
         / (1.0 + constants.attention_fill_rows / (tokens * num_heads))
     )
-    return np.asarray(flop / (bf16_flop_per_s * speed_fraction) + constants.launch_s)
+    return np.asarray(flop / (bf16_flop_per_s * speed_fraction) + num_kernels * constants.launch_s)
+
+
+def with_first_flash(constants: KernelConstants, speed_fraction: float) -> KernelConstants:
+    """Returns the constants of fused attention of 2022-23: slower, and no faster for wide heads (arXiv 2205.14135)."""
+    return replace(
+        constants,
+        attention_peak_fraction=constants.attention_peak_fraction * speed_fraction,
+        attention_ramp_head_dim=np.zeros_like(constants.attention_ramp_head_dim),
+    )
 
 
 def unfused_attention_time_s(
@@ -203,7 +219,9 @@ def unfused_attention_time_s(
     repeats = np.where(backward, 2.0, 1.0)
     scores = tokens * sequence_length * num_heads
     padded_flop = 2.0 * scores * (2.0 * head_dim + constants.gemm_ramp_depth)
-    products_s = padded_flop / (bf16_flop_per_s * constants.gemm_peak_fraction)
+    is_aligned = np.floor(head_dim) % ALIGNED_ELEMENTS == 0
+    peak_flop_per_s = bf16_flop_per_s * np.where(is_aligned, 1.0, PLAIN_CORE_FRACTION)
+    products_s = padded_flop / (peak_flop_per_s * constants.gemm_peak_fraction)
     return np.asarray(
         repeats * products_s
         + memory_bound_time_s(

@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from simulator.checkpointing import Checkpointing
 from simulator.hardware import Accelerator, Fabric, Node, Precision, Site, Storage
-from simulator.model import AttentionKernel, ExpertDispatch, ModelShape, SelectiveRecompute
+from simulator.model import AttentionKernel, ExpertDispatch, KernelLaunch, ModelShape, SelectiveRecompute
 from simulator.options import CarbonScope, InputFactors, Operation, WhatIf
 from simulator.plan import CheckpointScheme, Recompute
 from simulator.record import Choice, Record
@@ -29,9 +29,19 @@ class Workload(Record):
     precisions: tuple[Precision, ...] = (Precision.BF16,)
     """Number formats that the run may use for its matrix products."""
     attention: AttentionKernel = "flash"
-    """`flash`: fused kernel that never stores the score matrix; `unfused`: separate kernels as in Megatron of 2021-22."""
+    """`flash`: fused kernel that never stores the score matrix; `flash-1`: such kernels of 2022-23 (FlashAttention-1,
+    Triton); `unfused`: separate kernels as in Megatron of 2021-22."""
+    kernel_launch: KernelLaunch = "eager"
+    """How kernels reach the accelerator. `graph`: replayed from CUDA graphs, without host time; `eager`: from Python,
+    ahead of the accelerator; `eager-2022`: the same with the software of 2021-22; `blocking-2022`: the same, the host
+    waiting for every kernel (`CUDA_LAUNCH_BLOCKING=1`)."""
+    has_fused_operators: bool = True
+    """Whether norms, activations, positions and residuals are fused kernels (Megatron, compiled PyTorch)."""
     has_sequence_parallel: bool = True
     """Whether tensor-parallel ranks also split norms and residuals by sequence (Korthikanti et al., arXiv 2205.05198)."""
+    overlaps_tensor_comm: bool = False
+    """Whether collectives of tensor parallelism run in pieces beside their products (`tp_comm_overlap` of NeMo); needs
+    sequence parallelism."""
     overlaps_gradient_sync: bool = True
     """Whether gradients are synchronised bucket by bucket behind the backward pass."""
     gradient_bytes: PositiveInt = 4

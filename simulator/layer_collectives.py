@@ -71,6 +71,17 @@ def block_s(rank: Rank) -> Directions:
     return enter_forward_s + leave_forward_s, enter_backward_s + leave_backward_s
 
 
+def beside_products(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:
+    """Returns what of the collectives of a block shows where software runs them in pieces beside its products.
+
+    Only with sequence parallelism: gathers and scatters come in pieces, an all-reduce does not.
+    """
+    if not (rank.workload.overlaps_tensor_comm and rank.workload.has_sequence_parallel):
+        return traffic_s
+    hidden_s = rank.training.hidden_tensor_fraction * traffic_s
+    return np.asarray(traffic_s - hidden_s + exposed_s(hidden_s, cover_s))
+
+
 def num_blocks(rank: Rank, *, is_expert: bool) -> int:
     """Returns how many blocks of a layer the tensor-parallel ranks share out.
 

@@ -8,16 +8,24 @@ micro-batch on one rank.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
-from simulator.compute import KernelConstants, attention_time_s, unfused_attention_time_s
+from simulator.compute import (
+    ALIGNED_ELEMENTS,
+    KernelConstants,
+    attention_time_s,
+    unfused_attention_time_s,
+    with_first_flash,
+)
 from simulator.hardware import Precision
+from simulator.host_time import BACKWARD_RATIO, NUM_FORWARD_KERNELS, host_waits_s
 from simulator.layer_collectives import (
     Directions,
+    beside_products,
     block_s,
     context_ring_s,
     entering_s,
@@ -30,18 +38,19 @@ from simulator.plan import Recompute
 from simulator.rank import Rank
 from simulator.table import Floats, Table, total
 
-NUM_FORWARD_KERNELS = 12.0
-"""Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout)."""
 NUM_ROUTING_KERNELS = 24.0
 """Small kernels of routing, each direction (softmax, top-k, maps, counts, auxiliary loss, permutation there and back)."""
 NUM_CASTS = 2.0
 """Tensors that grouped products cast to 8 bits in each direction: the inputs, or the gradients, of both."""
 NUM_CAST_KERNELS = 3.0
 """Kernels that cast the tokens of one expert: largest value, scale, and the cast to both layouts (Transformer Engine)."""
-BACKWARD_RATIO = 2.0
-"""Bytes and kernels of memory-bound operators backward, relative to forward."""
-LOSS_BYTES_PER_LOGIT = 16.0
-"""Softmax cross entropy: four passes over fp32 logits forward, the same backward."""
+MERGE_PASSES = 3.0
+"""Two reads and a write for every partial result of ring attention (TransformerEngine, `context_parallel.py`)."""
+LOSS_BYTES_PER_LOGIT = 16.0, 16.0
+"""Softmax cross entropy, forward and backward: four passes over fp32 logits each."""
+SEPARATE_LOSS_BYTES_PER_LOGIT = 42.0, 14.0
+"""The same without fusion: cast, maximum, difference, exponential, sum and quotient as kernels of their own, then the
+product with the incoming gradient and a cast (Megatron-LM 2.x, `cross_entropy.py`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,16 +88,24 @@ def expert_layer(rank: Rank) -> PartTimes:
 def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
     is_full = rank.plans.recompute == Recompute.FULL.code
     forward_s, backward_s, core_s = _layer_compute(rank, is_expert=is_expert)
-    tensor_forward_s, tensor_backward_s = _layer_collectives(rank, core_s, is_expert=is_expert)
+    tensor_forward_s, tensor_backward_s = _layer_collectives(
+        rank, core_s, forward_s, backward_s, is_expert=is_expert
+    )
     none_s = np.zeros(len(rank.plans))
     exchange_s = expert_exchange_s(rank, forward_s, backward_s) if is_expert else (none_s, none_s)
-    return PartTimes(
+    times = PartTimes(
         forward_compute_s=forward_s,
         backward_compute_s=backward_s + _recomputed_s(rank, forward_s, core_s),
         forward_tensor_comm_s=tensor_forward_s,
         backward_tensor_comm_s=tensor_backward_s + is_full * tensor_forward_s,
         forward_expert_comm_s=exchange_s[0],
         backward_expert_comm_s=exchange_s[1] + is_full * exchange_s[0],
+    )
+    forward_wait_s, backward_wait_s = host_waits_s(rank, times.forward_s, times.backward_s)
+    return replace(
+        times,
+        forward_compute_s=times.forward_compute_s + forward_wait_s,
+        backward_compute_s=times.backward_compute_s + backward_wait_s,
     )
 
 
@@ -106,17 +123,22 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floa
     """Forward, backward without recomputation, and the forward of the attention core alone."""
     projections, core = _projections(rank), _attention_core(rank)
     ffn = _expert_ffn(rank) if is_expert else _dense_ffn(rank)
-    moved_s = rank.memory_bound_s(_moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
+    ratio = 1.0 if rank.workload.has_fused_operators else rank.training.separate_operators_ratio
+    moved_s = rank.memory_bound_s(ratio * _moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
     forward_s, backward_s = (
         total(parts) * rank.compute_slowdown for parts in zip(projections, core, ffn, strict=True)
     )
     return forward_s + moved_s, backward_s + BACKWARD_RATIO * moved_s, core[0] * rank.compute_slowdown
 
 
-def _layer_collectives(rank: Rank, core_s: Floats, *, is_expert: bool) -> Directions:
+def _layer_collectives(
+    rank: Rank, core_s: Floats, forward_s: Floats, backward_s: Floats, *, is_expert: bool
+) -> Directions:
     """Exposed collectives between tensor- and context-parallel ranks."""
     blocks = num_blocks(rank, is_expert=is_expert)
     block_forward_s, block_backward_s = block_s(rank)
+    block_forward_s = beside_products(rank, block_forward_s, forward_s / blocks)
+    block_backward_s = beside_products(rank, block_backward_s, backward_s / blocks)
     ring_forward_s, ring_backward_s = context_ring_s(rank, core_s)
     return blocks * block_forward_s + ring_forward_s, blocks * block_backward_s + ring_backward_s
 
@@ -164,10 +186,15 @@ def _attention_core(rank: Rank) -> Directions:
         "num_heads": model.num_heads / rank.plans.tensor_parallel,
         "head_dim": sum(model.attention_dims) / 2.0,
         "bf16_flop_per_s": rank.offers.peak_flop_per_s[:, Precision.FP16.code],  # as bf16, which not all have
-        "constants": rank.kernels,
+        "constants": _attention_constants(rank),
     }
-    if rank.workload.attention == "flash":
-        return attention_time_s(**shape), attention_time_s(**shape, backward=True)
+    if rank.workload.attention != "unfused":
+        steps = rank.plans.context_parallel.astype(np.float64)  # of the ring, a kernel each
+        forward_merge_s, backward_merge_s = _ring_merges(rank, steps)
+        return (
+            attention_time_s(**shape, num_kernels=steps) + forward_merge_s,
+            attention_time_s(**shape, num_kernels=steps, backward=True) + backward_merge_s,
+        )
     memory: _CoreMemory = {
         "bytes_per_element": ACTIVATION_BYTES,
         "memory_bytes_per_s": rank.offers.memory_bytes_per_s,
@@ -176,6 +203,25 @@ def _attention_core(rank: Rank) -> Directions:
         unfused_attention_time_s(**shape, **memory),
         unfused_attention_time_s(**shape, **memory, backward=True),
     )
+
+
+def _ring_merges(rank: Rank, steps: Floats) -> Directions:
+    """Sums over the steps of a ring: outputs forward, gradients of queries, keys and values backward."""
+    model, t = rank.workload.model, rank.plans.tensor_parallel
+    query_bytes = MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * model.num_heads * model.head_dim / t
+    kv_heads = np.maximum(1.0, model.num_kv_heads / t)
+    kv_bytes = 2.0 * MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * kv_heads * model.head_dim
+    merges = np.where(steps > 1.0, steps, 0.0)
+    return (
+        rank.memory_bound_s(merges * query_bytes, 0.0),
+        rank.memory_bound_s(merges * (query_bytes + kv_bytes), 0.0),
+    )
+
+
+def _attention_constants(rank: Rank) -> KernelConstants:
+    if rank.workload.attention == "flash-1":
+        return with_first_flash(rank.kernels, rank.training.first_flash_fraction)
+    return rank.kernels
 
 
 class _CoreShape(TypedDict):
@@ -292,11 +338,18 @@ def output_layer(rank: Rank) -> PartTimes:
     h = np.full(len(t), float(rank.workload.model.hidden_size))
     vocabulary = rank.workload.model.vocabulary_size / t
     forward_s, backward_s = rank.gemm_s(rank.tokens, vocabulary, h)
-    loss_s = rank.memory_bound_s(LOSS_BYTES_PER_LOGIT * rank.tokens * vocabulary, 4.0)
+    is_aligned = np.floor(vocabulary) % ALIGNED_ELEMENTS == 0
+    slowdown = np.where(is_aligned, 1.0, 1.0 / rank.training.unaligned_fraction)
+    forward_s, backward_s = forward_s * slowdown, backward_s * slowdown
+    is_early = rank.workload.kernel_launch in ("eager-2022", "blocking-2022")
+    passes = SEPARATE_LOSS_BYTES_PER_LOGIT if is_early else LOSS_BYTES_PER_LOGIT
+    loss_s, loss_backward_s = (
+        rank.memory_bound_s(num_bytes * rank.tokens * vocabulary, 4.0) for num_bytes in passes
+    )
     forward_comm_s, backward_comm_s = entering_s(rank)
     return PartTimes(
         forward_compute_s=forward_s * rank.compute_slowdown + loss_s,
-        backward_compute_s=backward_s * rank.compute_slowdown + loss_s,
+        backward_compute_s=backward_s * rank.compute_slowdown + loss_backward_s,
         forward_tensor_comm_s=forward_comm_s,
         backward_tensor_comm_s=backward_comm_s,
         forward_expert_comm_s=np.zeros_like(h),

@@ -15,7 +15,8 @@ from pydantic import Field, PositiveInt, model_validator
 
 from simulator.record import Record
 
-AttentionKernel = Literal["flash", "unfused"]
+AttentionKernel = Literal["flash", "flash-1", "unfused"]
+KernelLaunch = Literal["graph", "eager", "eager-2022", "blocking-2022"]
 """`flash`: one fused kernel that never stores the scores; `unfused`: separate kernels that do."""
 
 ExpertDispatch = Literal["all_to_all", "deduplicated"]

@@ -15,7 +15,8 @@ from simulator.network import LinkConstants, link_constants
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import slowdown_under_cap
-from simulator.table import Floats
+from simulator.table import Booleans, Floats
+from simulator.training import TrainingConstants, training_constants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +28,16 @@ class Rank:
     offers: OfferTable
     kernels: KernelConstants
     links: LinkConstants
+    training: TrainingConstants
+    sustained_fraction: Floats
+    """Speed of matrix products in a training step relative to products measured alone."""
     compute_slowdown: Floats
     """Factor on compute under a power cap."""
 
     @classmethod
-    def of(cls, job: Job, plans: PlanTable) -> Self:
-        """Returns a rank of every plan of a job, `(n,)`."""
+    def of(cls, job: Job, plans: PlanTable, training: TrainingConstants | None = None) -> Self:
+        """Returns a rank of every plan of a job, `(n,)`; with the shipped constants of training unless others are given."""
+        training = training or training_constants()
         table = OfferTable.from_job(job)
         offers = table.take(plans.offer)
         return cls(
@@ -41,6 +46,9 @@ class Rank:
             offers=offers,
             kernels=_kernels(job).take(plans.offer * len(Precision) + plans.precision),
             links=_links(job, table).take(plans.offer),
+            training=training,
+            sustained_fraction=_sustained(job, training)[plans.offer * len(Precision) + plans.precision]
+            / training.slowest_of(plans.num_gpus),
             compute_slowdown=slowdown_under_cap(offers, plans.power_cap_fraction),
         )
 
@@ -57,9 +65,10 @@ class Rank:
         )
 
     @property
-    def peak_flop_per_s(self) -> Floats:
-        """Dense peak of the plan's number format."""
-        return np.take_along_axis(self.offers.peak_flop_per_s, self.plans.precision[:, None], axis=1)[:, 0]
+    def sustained_flop_per_s(self) -> Floats:
+        """Dense peak of the plan's number format at the clock of a training step."""
+        peak = np.take_along_axis(self.offers.peak_flop_per_s, self.plans.precision[:, None], axis=1)[:, 0]
+        return np.asarray(peak * self.sustained_fraction)
 
     @property
     def element_bytes(self) -> Floats:
@@ -72,25 +81,29 @@ class Rank:
         """Forward and backward (input and weight gradient) of a product (m, k) x (k, n).
 
         With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
+        Only 32-bit gradients that a rank keeps whole are added to in the product.
         """
+        has_wide_gradients = (self.plans.zero_stage < 3) & (self.workload.gradient_bytes >= 4)
 
-        def price(m: Floats, n: Floats, k: Floats, *, weight_gradient: bool = False) -> Floats:
+        def price(m: Floats, n: Floats, k: Floats, *, weight_gradient: Booleans | bool = False) -> Floats:
             return gemm_time_s(
                 m=m,
                 n=n,
                 k=k,
                 bytes_per_element=self.element_bytes,
-                peak_flop_per_s=self.peak_flop_per_s,
+                peak_flop_per_s=self.sustained_flop_per_s,
                 memory_bytes_per_s=self.offers.memory_bytes_per_s,
                 constants=self.kernels,
                 num_gemms=num_gemms,
                 weight_gradient=weight_gradient,
             )
 
-        casts = self.kernels.cast_bytes_per_element * num_gemms * m
+        casts = self.kernels.cast_bytes_per_element * self.training.cast_ratio * num_gemms * m
         forward_s = price(m, n, k) + self.memory_bound_s(casts * k, 0.0)
         backward_s = (
-            price(m, k, n) + price(k, n, m, weight_gradient=True) + self.memory_bound_s(casts * n, 0.0)
+            price(m, k, n)
+            + price(k, n, m, weight_gradient=has_wide_gradients)
+            + self.memory_bound_s(casts * n, 0.0)
         )
         return forward_s, backward_s
 
@@ -102,6 +115,12 @@ class Rank:
             constants=self.kernels,
             num_kernels=num_kernels,
         )
+
+
+def _sustained(job: Job, training: TrainingConstants) -> Floats:
+    """Sustained fraction of every offer with every number format, `(offers * formats,)`."""
+    pairs = [(offer.accelerator, precision) for offer in job.offers for precision in Precision]
+    return training.sustained([chip for chip, _ in pairs], [precision for _, precision in pairs])
 
 
 def _kernels(job: Job) -> KernelConstants:

@@ -34,6 +34,7 @@ from planner.validation import (
 from planner.validation_interval import Interval, Residual, interval_of, weighted_quantile
 from planner.validation_report import parallelism
 from simulator.errors import CatalogError, InputError
+from simulator.training import training_constants
 from simulator.units import GIB
 
 # Korthikanti et al., arXiv 2205.05198, Table 5: 22B on eight A100, full recomputation, 1.42 s per iteration.
@@ -235,8 +236,10 @@ class TestRows:
     def test_production_runs_are_compared_with_stragglers(self, tmp_path: Path) -> None:
         row = only_row(tmp_path, metric_kind="production throughput")
         (comparison,) = compare([row])
-        # The published prior of stragglers, arXiv 2505.05713: 13.5 % on average.
-        assert comparison.expected_s / comparison.simulated_s == pytest.approx(1.135, abs=0.001)
+        # The published prior of stragglers, arXiv 2505.05713: 13.5 % on average, against accelerators that are all alike; the
+        # simulated step waits for the slowest of eight already, 2.04 standard deviations by sqrt(2 ln 8).
+        slowest = 1.0 + 2.04 * training_constants().accelerator_spread_fraction
+        assert comparison.expected_s / comparison.simulated_s == pytest.approx(1.135 / slowest, abs=0.001)
 
     @pytest.mark.parametrize(
         ("changes", "reason"),
@@ -399,6 +402,7 @@ def residuals_of(group: str, ratios: Sequence[float], family: str = "ampere") ->
             config_key=f"{group}-{position}",
             family=family,
             precision="fp16",
+            network="dense",
             log_ratio=math.log(ratio),
         )
         for position, ratio in enumerate(ratios)
@@ -417,28 +421,40 @@ class TestIntervals:
         with_own = [*others, *(replace(r, group=own.row["group"]) for r in residuals_of("own", [9.0] * 50))]
         found = interval_of(own, with_own)
         assert found == interval_of(own, others)
-        assert (found.low_s, found.high_s) == pytest.approx((11.0, 11.0))
+        assert (found.low_s, found.high_s) == pytest.approx((10.0 / 1.1**1.3, 10.0 * 1.1**1.3))
 
     def test_a_shared_configuration_betrays_the_source_under_another_name(self) -> None:
         own = compared(1.0, 10.0, group="a reprint", config_key="same-0")
         found = interval_of(own, [*residuals_of("same", [9.0, 9.0]), *residuals_of("others", [1.2])])
-        assert found.high_s == pytest.approx(12.0)
+        assert found.high_s == pytest.approx(10.0 * 1.2**1.3)
+
+    def test_too_fast_is_as_likely_as_too_slow(self) -> None:
+        slow, fast = (interval_of(compared(1.0, 10.0), residuals_of("a", [r])) for r in (1.2, 1 / 1.2))
+        assert (slow.low_s, slow.high_s) == pytest.approx((fast.low_s, fast.high_s))
 
     def test_a_large_source_counts_no_more_than_a_small_one(self) -> None:
         large, small = residuals_of("large", [1.0] * 99), residuals_of("small", [2.0])
-        found = interval_of(compared(1.0, 10.0), [*large, *small])
-        assert (found.low_s, found.high_s) == pytest.approx((10.0, 20.0))
+        assert interval_of(compared(1.0, 10.0), [*large, *small]).high_s == pytest.approx(10.0 * 2.0**1.3)
 
-    def test_other_hardware_counts_as_one_source(self) -> None:
-        # Weights: four alike sources 1 + 1/20 each, sixteen unlike ones 1/20 each: 16 % of the total is unlike.
-        alike = [r for name in "abcd" for r in residuals_of(name, [1.0])]
-        unlike = [r for name in "efghijklmnopqrst" for r in residuals_of(name, [2.0], family="hopper")]
-        found = interval_of(compared(1.0, 10.0), [*alike, *unlike])
-        assert (found.low_s, found.high_s) == pytest.approx((10.0, 20.0))
+    def test_other_hardware_counts_half(self) -> None:
+        # Four alike sources weigh 1 + 8/4 each, four unlike ones 1: a quarter of all. Of 8 and 4 it is a sixth.
+        def high_s(num_alike: int, num_unlike: int) -> float:
+            alike = [r for n in range(num_alike) for r in residuals_of(f"a{n}", [1.0])]
+            unlike = [r for n in range(num_unlike) for r in residuals_of(f"u{n}", [2.0], family="hopper")]
+            return interval_of(compared(1.0, 10.0), [*alike, *unlike]).high_s
+
+        assert high_s(4, 4) == pytest.approx(10.0 * 2.0**1.3)
+        assert high_s(8, 4) == pytest.approx(10.0)  # 4 of 24
+
+    def test_experts_say_nothing_about_dense_models(self) -> None:
+        dense, experts = residuals_of("dense", [1.1]), residuals_of("experts", [3.0])
+        others = [*dense, *(replace(residual, network="experts") for residual in experts)]
+        assert interval_of(compared(1.0, 10.0), others) == interval_of(compared(1.0, 10.0), dense)
 
     def test_four_of_five_shipped_rows_lie_in_intervals_that_were_made_without_their_sources(self) -> None:
         found = timed(entries_of(read_rows()))
-        assert np.mean([entry.is_inside for entry in found]) == pytest.approx(0.8, abs=0.05)
+        # The interval is made for sources that no constant was fitted on; these were: more of them are inside.
+        assert 0.7 <= np.mean([entry.is_inside for entry in found]) <= 0.9
 
 
 class TestCommand:

@@ -52,7 +52,7 @@ class TestCompute:
         layer = dense_layer(rank)
         # 24 B s h^2 (1 + s/(6 h)) forward, twice as much backward (arXiv 2104.04473, appendix); half for causal scores.
         projections, scores = 24 * 2048 * 4096**2, 4 * 2048**2 * 4096 / 2
-        peak = float(rank.peak_flop_per_s[0])
+        peak = float(rank.offers.peak_flop_per_s[0, Precision.BF16.code])
         assert layer.forward_compute_s[0] > (projections + scores) / peak
         assert layer.backward_compute_s[0] > 2 * layer.forward_compute_s[0] * 0.9
         # Published layers of that size reach 40-60 % of the peak; three times the ideal would be a slip.
@@ -118,7 +118,7 @@ class TestCompute:
             n=128_256.0,
             k=4096.0,
             bytes_per_element=2.0,
-            peak_flop_per_s=rank.peak_flop_per_s,
+            peak_flop_per_s=rank.sustained_flop_per_s,
             memory_bytes_per_s=rank.offers.memory_bytes_per_s,
             constants=rank.kernels,
         )

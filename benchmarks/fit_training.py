@@ -1,0 +1,391 @@
+"""How far do training steps stay behind their kernels, and does what was fitted hold for steps that were left out?
+
+    python -m benchmarks.fit_training --measured training_runs.csv --vtrain FOLDER
+
+Fits the constants of `simulator.training` on whole steps, prints the errors on models and on sources that were left out,
+and rewrites `simulator/data/training_efficiency.csv` and the table of errors in docs/validation.md. The least squares are
+damped (soft L1) and over log errors; a source of n steps weighs as much as n^(1/2) single ones. Every constant is pulled to
+what was expected of it, from published figures where there are any. Terms and expectations were written with the errors of
+these steps in view, so that the errors on what was left out are a little too good.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from benchmarks.fitting import OUTLIER_SCALE
+from benchmarks.training_steps import MeasuredSteps, read_steps
+from benchmarks.validate_steps import REPORT_FILE, Sheet, with_tables
+from simulator.table import Floats
+from simulator.training import DEFAULT_FAMILY, SOFTWARE, TrainingConstants, training_constants
+
+TARGET = Path(__file__).parents[1] / "simulator" / "data" / "training_efficiency.csv"
+SUSTAINED = "sustained_fraction"
+PRIOR_WEIGHT = 0.1
+"""A constant one prior width away weighs as much as a step that is wrong by a tenth."""
+FINITE_STEP = 0.02
+MOST_EVALUATIONS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unknown:
+    """A constant to fit."""
+
+    applies_to: str
+    name: str
+    expected: float
+    """What was known before: published figures or the measured kernels of the same hardware."""
+    log_width: float
+    """How sure that is: one standard deviation of its logarithm."""
+    low: float
+    high: float
+    neutral: float
+    """Value at which it changes nothing."""
+    unit: str
+    source: str
+
+
+def _sustained(chip: str, expected: float, log_width: float, source: str) -> Unknown:
+    return Unknown(
+        applies_to=chip,
+        name=SUSTAINED,
+        expected=expected,
+        log_width=log_width,
+        low=0.5,
+        high=1.0,
+        neutral=1.0,
+        unit="fraction",
+        source=source,
+    )
+
+
+def _software(
+    name: str, expected: float, log_width: float, bounds: tuple[float, float, float], unit: str, source: str
+) -> Unknown:
+    low, neutral, high = bounds
+    return Unknown(
+        applies_to=SOFTWARE,
+        name=name,
+        expected=expected,
+        log_width=log_width,
+        low=low,
+        high=high,
+        neutral=neutral,
+        unit=unit,
+        source=source,
+    )
+
+
+UNKNOWNS = (
+    _sustained(
+        "ampere bf16", 1.0, 0.03, "expected 1, an estimate: products of A100 seldom meet its power limit"
+    ),
+    _sustained("hopper bf16", 0.9, 0.1, "expected 0.9, an estimate"),
+    _sustained(
+        "hopper fp8", 0.85, 0.15, "expected 0.85: ceiling 0.71 of the peak against 0.82 of single kernels"
+    ),
+    _sustained(
+        "blackwell bf16",
+        0.85,
+        0.15,
+        "expected 0.85, an estimate; products that SimuMax measured on the B200 of these steps are at 0.71",
+    ),
+    _sustained("blackwell fp8", 0.85, 0.15, "expected 0.85, an estimate"),
+    _software(
+        "early_launch_s",
+        45e-6,
+        0.5,
+        (1e-6, 1e-6, 1e-3),
+        "s",
+        "expected 45 us: SimuMax's 40 us for a memory-bound operator on A100",
+    ),
+    _software(
+        "blocking_launch_s",
+        60e-6,
+        0.5,
+        (1e-6, 1e-6, 1e-3),
+        "s",
+        "expected 60 us, an estimate for a launch and the way back; two and a half times that: it holds other costs of "
+        "DeepSpeed's pipeline as well",
+    ),
+    _software(
+        "first_flash_fraction",
+        0.5,
+        0.3,
+        (0.3, 1.0, 1.0),
+        "fraction",
+        "expected 0.5: FlashAttention-2 is twice as fast as the first (arXiv 2307.08691)",
+    ),
+    _software(
+        "separate_operators_ratio",
+        1.5,
+        0.4,
+        (1.0, 1.0, 3.0),
+        "1",
+        "expected 1.5, an estimate: bias, activation, dropout and addition as kernels of their own",
+    ),
+    _software(
+        "hidden_tensor_fraction",
+        0.5,
+        0.4,
+        (0.05, 0.05, 0.95),
+        "fraction",
+        "expected 0.5, an estimate: traffic in pieces, the first or last exposed",
+    ),
+    _software(
+        "unaligned_fraction",
+        0.5,
+        0.4,
+        (0.2, 1.0, 1.0),
+        "fraction",
+        "expected 0.5: products of vTrain's 50,257 words on one rank against those of 25,128 on two",
+    ),
+    _software(
+        "cast_ratio",
+        1.5,
+        0.4,
+        (0.5, 1.0, 5.0),
+        "1",
+        "expected 1.5, an estimate: training keeps two layouts of each 8-bit matrix, inference one",
+    ),
+    _software(
+        "accelerator_spread_fraction",
+        0.008,
+        0.4,
+        (1e-3, 1e-3, 0.03),
+        "fraction",
+        "expected 0.8 %, an estimate",
+    ),
+)
+
+
+def constants_of(values: Floats) -> TrainingConstants:
+    """Returns the shipped constants with the unknowns set to `(k,)` values."""
+    shipped = training_constants()
+    fractions, software = dict(shipped.sustained_fractions), {}
+    for unknown, value in zip(UNKNOWNS, values.tolist(), strict=True):
+        if unknown.name == SUSTAINED:
+            family, number_format = unknown.applies_to.split()
+            fractions[family, number_format] = value
+        else:
+            software[unknown.name] = value
+    for number_format in ("bf16", "fp8"):
+        known = [
+            value
+            for (family, of), value in fractions.items()
+            if of == number_format and family != DEFAULT_FAMILY
+        ]
+        fractions[DEFAULT_FAMILY, number_format] = float(np.exp(np.mean(np.log(known))))
+    return replace(shipped, sustained_fractions=fractions, **software)
+
+
+def column(name: str) -> Floats:
+    """Returns a numeric field of all unknowns, `(k,)`."""
+    return np.array([getattr(unknown, name) for unknown in UNKNOWNS])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The log errors `(n,)` as a plane over the logarithms of the constants, `(k,)`."""
+
+    at: Floats
+    errors: Floats
+    slopes: Floats
+    """`(n, k)`."""
+
+    def predicted(self, logs: Floats) -> Floats:
+        """Returns the log errors at other constants."""
+        return np.asarray(self.errors + self.slopes @ (logs - self.at))
+
+
+def damped(line: Line, weights: Floats) -> Floats:
+    """Returns the logarithms of the best constants while the errors are a plane."""
+    expected, widths = np.log(column("expected")), column("log_width")
+
+    def residuals(logs: Floats) -> Floats:
+        pull = PRIOR_WEIGHT * (logs - expected) / widths
+        return np.concatenate([weights * line.predicted(logs), pull])
+
+    bounds = (np.log(column("low")) - 1e-9, np.log(column("high")) + 1e-9)
+    start = np.clip(line.at, *bounds)
+    found = least_squares(residuals, start, bounds=bounds, loss="soft_l1", f_scale=OUTLIER_SCALE)
+    return np.asarray(found.x)
+
+
+def plane(steps: MeasuredSteps, logs: Floats) -> Line:
+    """Returns the errors and their slopes at some constants."""
+
+    def errors(at: Floats) -> Floats:
+        return steps.log_errors(constants_of(np.exp(at)))
+
+    here = errors(logs)
+    slopes = [(errors(logs + FINITE_STEP * unit) - here) / FINITE_STEP for unit in np.eye(len(logs))]
+    return Line(at=logs, errors=here, slopes=np.array(slopes).T)
+
+
+def weights_of(sources: NDArray[np.str_]) -> Floats:
+    """Returns the weight of each log error: a source of n rows counts as the root of n."""
+    names, inverse, counts = np.unique(sources, return_inverse=True, return_counts=True)
+    assert len(names) == len(counts)
+    return np.asarray(counts[inverse] ** -0.25)
+
+
+def fitted(steps: MeasuredSteps) -> tuple[Line, Floats]:
+    """Returns the errors around the best constants, and the weight of each."""
+    weights = weights_of(steps.sources)
+    line = plane(steps, np.log(column("expected")))
+    for _ in range(MOST_EVALUATIONS):
+        logs = damped(line, weights)
+        if np.abs(logs - line.at).max() < FINITE_STEP / 2:
+            break
+        line = plane(steps, logs)
+    return line, weights
+
+
+def held_out(
+    steps: MeasuredSteps, line: Line, weights: Floats, groups: NDArray[np.str_]
+) -> tuple[Floats, Floats]:
+    """Returns the log error of every step with constants fitted without its group, and all those constants `(g, k)`.
+
+    The fits without a group take the plane around the constants of all; the steps that were left out are simulated.
+    """
+    errors, constants = np.empty(len(groups)), []
+    for name in np.unique(groups):
+        is_out = groups == name
+        logs = damped(line, np.where(is_out, 0.0, weights))
+        constants.append(np.exp(logs))
+        errors[is_out] = steps.take(is_out).log_errors(constants_of(np.exp(logs)))
+    return errors, np.array(constants)
+
+
+def held_out_sheet(errors: Mapping[str, Floats], sources: NDArray[np.str_]) -> Sheet:
+    """Returns mean absolute errors of every source, of all training runs and of both parts of vTrain."""
+    of_runs = ~np.char.startswith(sources, "vTrain")
+    chosen = {"all training runs": of_runs, **{str(name): sources == name for name in np.unique(sources)}}
+    lines = [
+        [name, str(rows.sum()), *(f"{np.abs(np.expm1(found[rows])).mean():.1%}" for found in errors.values())]
+        for name, rows in chosen.items()
+    ]
+    return Sheet(name="held-out", head=("source", "n", *errors), lines=lines)
+
+
+def describe(title: str, log_errors: Floats, groups: NDArray[np.str_]) -> None:
+    """Prints mean absolute error and bias of every group."""
+    errors = np.expm1(log_errors)
+    is_vtrain = np.char.startswith(groups, "vTrain")
+    print(f"{title}: training runs {np.abs(errors[~is_vtrain]).mean():.1%}", end="")
+    for name in np.unique(groups):
+        chosen = errors[groups == name]
+        print(f"; {name} {np.abs(chosen).mean():.1%} ({chosen.mean():+.1%}, n={len(chosen)})", end="")
+    print()
+
+
+def mean_error(steps: MeasuredSteps, values: Floats, weights: Floats) -> float:
+    """Returns the mean absolute error over all steps, weighted as in the fit."""
+    errors = np.abs(np.expm1(steps.log_errors(constants_of(values))))
+    return float(np.average(errors, weights=weights**2))
+
+
+def lines(steps: MeasuredSteps, line: Line, weights: Floats, without_source: Floats) -> list[dict[str, str]]:
+    """Returns the rows of the shipped file."""
+    values = np.exp(line.at)
+    whole = mean_error(steps, values, weights)
+    rows = []
+    for position, unknown in enumerate(UNKNOWNS):
+        neutral = np.where(np.arange(len(values)) == position, unknown.neutral, values)
+        error = f"mean error {whole:.1%}, with {unknown.neutral:g} in its place {mean_error(steps, neutral, weights):.1%}"
+        low, high = without_source[:, position].min(), without_source[:, position].max()
+        rows.append(
+            _row(
+                unknown.applies_to,
+                unknown.name,
+                values[position],
+                (low, high),
+                unknown.unit,
+                error,
+                unknown.source,
+            )
+        )
+    fractions = constants_of(values).sustained_fractions
+    for number_format in ("bf16", "fp8"):
+        value = fractions[DEFAULT_FAMILY, number_format]
+        rows.append(
+            _row(
+                f"{DEFAULT_FAMILY} {number_format}",
+                SUSTAINED,
+                value,
+                (value, value),
+                "fraction",
+                "not measured",
+                "geometric mean of the architectures",
+            )
+        )
+    rows.append(
+        _row(
+            SOFTWARE,
+            "launch_s",
+            1e-5,
+            (5e-6, 2e-5),
+            "s",
+            "no step was short enough to show it",
+            "estimate: a launch from Python on a host of 2024",
+        )
+    )
+    return rows
+
+
+def _row(
+    applies_to: str, name: str, value: float, limits: Sequence[float], unit: str, error: str, source: str
+) -> dict[str, str]:
+    return {
+        "applies_to": applies_to,
+        "constant": name,
+        "value": f"{value:.4g}",
+        "low": f"{limits[0]:.4g}",
+        "high": f"{limits[1]:.4g}",
+        "unit": unit,
+        "error": error,
+        "source": source,
+    }
+
+
+def write(rows: Sequence[Mapping[str, str]]) -> None:
+    """Rewrites the shipped file and prints it."""
+    with TARGET.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    for row in rows:
+        print(
+            f"{row['applies_to']:16} {row['constant']:28} {row['value']:>10}  {row['low']}..{row['high']}  {row['error']}"
+        )
+
+
+@click.command()
+@click.option("--measured", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True)
+@click.option("--vtrain", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True)
+def main(measured: Path, vtrain: Path) -> None:
+    """Fits, prints the errors on what was left out, and rewrites the shipped constants."""
+    steps = read_steps(measured, vtrain)
+    line, weights = fitted(steps)
+    describe("fitted", line.errors, steps.sources)
+    by_model, _ = held_out(steps, line, weights, steps.models)
+    describe("without its model", by_model, steps.sources)
+    by_source, without_source = held_out(steps, line, weights, steps.sources)
+    describe("without its source", by_source, steps.sources)
+    write(lines(steps, line, weights, without_source))
+    errors = {"fitted": line.errors, "without its model": by_model, "without its source": by_source}
+    page = with_tables(REPORT_FILE.read_text(encoding="utf-8"), [held_out_sheet(errors, steps.sources)])
+    REPORT_FILE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

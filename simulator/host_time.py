@@ -1,0 +1,54 @@
+"""How long does the accelerator wait for the host? Kernels launched one by one from Python, or replayed as a graph.
+
+Launches run ahead of the accelerator: a pass through a layer takes the longer of both. A host that waits for every kernel
+adds its time to theirs instead.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.plan import Recompute
+from simulator.rank import Rank
+from simulator.table import Floats
+
+NUM_FORWARD_KERNELS = 12.0
+"""Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout)."""
+NUM_PRODUCTS = 4.0
+"""Matrix products of one layer forward: before and after the attention core, into and out of the feed-forward block."""
+NUM_ATTENTION_KERNELS = {"flash": 1.0, "flash-1": 1.0, "unfused": 4.0}
+NUM_COLLECTIVES = 2.0
+"""Collectives of one layer forward between tensor-parallel ranks."""
+BACKWARD_RATIO = 2.0
+"""Bytes and kernels backward, relative to forward: vTrain counts 20 kernels forward and 42 backward in a layer."""
+
+
+def host_waits_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> tuple[Floats, Floats]:
+    """Returns what the host adds to a pass through a layer, forward and backward, `(n,)`.
+
+    Args:
+        rank: Ranks of the designs.
+        forward_s: What the accelerator is busy for, communication included.
+        backward_s: The same backward, recomputation included.
+    """
+    host_s = _launch_s(rank) * _num_forward_kernels(rank)
+    backward_host_s = (BACKWARD_RATIO + (rank.plans.recompute == Recompute.FULL.code)) * host_s
+    if rank.workload.kernel_launch == "blocking-2022":
+        return host_s, np.asarray(backward_host_s)
+    return np.maximum(0.0, host_s - forward_s), np.maximum(0.0, backward_host_s - backward_s)
+
+
+def _launch_s(rank: Rank) -> float:
+    training = rank.training
+    return {
+        "graph": 0.0,
+        "eager": training.launch_s,
+        "eager-2022": training.early_launch_s,
+        "blocking-2022": training.blocking_launch_s,
+    }[rank.workload.kernel_launch]
+
+
+def _num_forward_kernels(rank: Rank) -> Floats:
+    collectives = np.where(rank.plans.tensor_parallel > 1, NUM_COLLECTIVES, 0.0)
+    own = NUM_FORWARD_KERNELS + NUM_PRODUCTS + NUM_ATTENTION_KERNELS[rank.workload.attention]
+    return np.asarray(own + collectives)

@@ -1,0 +1,110 @@
+"""How far does a training step stay behind its kernels measured alone? Clocks under load, host time, older software.
+
+The constants were fitted on whole training steps by `benchmarks/fit_training.py`; `data/training_efficiency.csv` says on
+which, and how well they did on steps that they were not fitted on.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import numpy as np
+
+from simulator.hardware import Accelerator, Precision
+from simulator.power import CAP_EXPONENT
+from simulator.table import Floats, Integers
+from simulator.units import TERA
+
+FILE = "data/training_efficiency.csv"
+SOFTWARE = "software"
+"""What a constant of the file applies to that is not one of an architecture and a number format."""
+DEFAULT_FAMILY = "default"
+REFERENCE_POWER = {
+    "ampere": (400.0 - 58.0, 312.0 * TERA),
+    "hopper": (700.0 - 70.0, 989.0 * TERA),
+    "blackwell": (1000.0 - 140.0, 2250.0 * TERA),
+}
+"""Power above idle and dense 16-bit peak of the parts on which the sustained fractions were fitted: A100 SXM, H100 SXM,
+B200 SXM (data sheets; idle power of the catalogue)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConstants:
+    """What single kernels do not show."""
+
+    sustained_fractions: Mapping[tuple[str, str], float]
+    """Speed of matrix products in a training step relative to products measured alone, by architecture and number
+    format: the clock that the power limit leaves when they follow each other."""
+    launch_s: float
+    """Host time of one kernel that is launched from Python."""
+    early_launch_s: float
+    """The same with software and hosts of 2021-22."""
+    blocking_launch_s: float
+    """The same where the host waits for every kernel."""
+    cast_ratio: float
+    """Bytes that training moves to bring elements into 8 bits (both layouts, largest values), relative to inference."""
+    accelerator_spread_fraction: float
+    """Standard deviation of the speed of accelerators of one kind."""
+    first_flash_fraction: float
+    """Speed of fused attention of 2022-23 relative to today's."""
+    separate_operators_ratio: float
+    """Bytes that memory-bound operators move without fusion, relative to fused ones."""
+    hidden_tensor_fraction: float
+    """Share of tensor-parallel traffic that runs beside products where software overlaps the two."""
+    unaligned_fraction: float
+    """Speed of a product with a width that is no multiple of 8 elements, relative to an aligned one."""
+
+    def sustained(self, chips: Sequence[Accelerator], formats: Sequence[Precision]) -> Floats:
+        """Returns the sustained fraction of `(n,)` pairs of accelerator and number format.
+
+        A part that has less power for each operation than the one behind the constant runs at a lower clock.
+        """
+        return np.array(
+            [
+                self._sustained(chip.family, precision) * power_fraction(chip)
+                for chip, precision in zip(chips, formats, strict=True)
+            ]
+        )
+
+    def slowest_of(self, num_gpus: Integers) -> Floats:
+        """Returns by how much the slowest of `(n,)` accelerators is slower than the mean: all wait for it.
+
+        sigma sqrt(2 ln N), the expected largest of N normal deviates for large N.
+        """
+        return np.asarray(1.0 + self.accelerator_spread_fraction * np.sqrt(2.0 * np.log(num_gpus)))
+
+    def _sustained(self, family: str, precision: Precision) -> float:
+        known = family if (family, Precision.BF16.value) in self.sustained_fractions else DEFAULT_FAMILY
+        sixteen_bit = self.sustained_fractions[known, Precision.BF16.value]
+        return self.sustained_fractions.get((known, precision.value), sixteen_bit)
+
+
+def power_fraction(chip: Accelerator) -> float:
+    """Returns the clock of a part with less power than its siblings, relative to theirs; 1 where it has as much.
+
+    A part whose products were measured needs no guess: `kernel_constants` scales its peak by what they reached.
+    """
+    reference = REFERENCE_POWER.get(chip.family)
+    if reference is None or chip.measured_bf16_flop_per_s is not None:
+        return 1.0
+    power_w, flop_per_s = reference
+    share = (chip.thermal_design_power_w - chip.idle_power_w) / chip.bf16_flop_per_s * (flop_per_s / power_w)
+    return float(min(1.0, share ** (1.0 / CAP_EXPONENT)))
+
+
+@cache
+def training_constants() -> TrainingConstants:
+    """Returns the shipped constants; the file is read once."""
+    text = resources.files("simulator").joinpath(FILE).read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    of_software = {row["constant"]: float(row["value"]) for row in rows if row["applies_to"] == SOFTWARE}
+    of_hardware = {
+        (row["applies_to"].split()[0], row["applies_to"].split()[1]): float(row["value"])
+        for row in rows
+        if row["applies_to"] != SOFTWARE
+    }
+    return TrainingConstants(sustained_fractions=of_hardware, **of_software)

@@ -1,0 +1,227 @@
+"""Does a training step stay behind its kernels as the power limit, the host and older software make it?"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.convert_vtrain import converted
+from benchmarks.fit_training import UNKNOWNS, column, constants_of
+from benchmarks.training_steps import MeasuredSteps, source_of
+from benchmarks.validate_steps import TRAINING_FILE
+from planner.measured_runs import read_rows
+from simulator import catalog
+from simulator.errors import InputError
+from simulator.hardware import Precision
+from simulator.host_time import BACKWARD_RATIO, host_waits_s
+from simulator.job import Workload
+from simulator.layer_costs import dense_layer, output_layer
+from simulator.plan import Plan, Recompute
+from simulator.rank import Rank
+from simulator.training import TrainingConstants, power_fraction, training_constants
+from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
+
+SMALL = training(gpt(hidden_size=1024), sequence_length=1024)
+
+
+def rank_of(
+    workload: Workload,
+    plan: Plan | None = None,
+    constants: TrainingConstants | None = None,
+    chip: str = "h100-sxm5-80gb",
+) -> Rank:
+    return Rank.of(job_of(workload, rented(chip)), table_of(plan or plan_of()), constants)
+
+
+def launched(kernel_launch: str, **changes: object) -> Workload:
+    return SMALL.model_copy(update={"kernel_launch": kernel_launch, **changes})
+
+
+class TestClock:
+    def test_products_run_at_the_sustained_fraction(self) -> None:
+        workload = training(gpt(hidden_size=8192))
+        full, half = (
+            dense_layer(rank_of(workload, constants=with_fraction("hopper", value))).forward_compute_s
+            for value in (1.0, 0.5)
+        )
+        # Products of 8192 x 8192 and more are nearly the whole layer, and nearly all arithmetic.
+        assert 1.7 < (half / full)[0] < 2.0
+
+    def test_a_part_with_less_power_runs_slower_by_the_square_root(self) -> None:
+        chip = catalog.accelerator("h100-sxm5-96gb")
+        # 500 W of 700 W with 70 W idle: (430 / 630)^(1/2).
+        assert power_fraction(chip) == pytest.approx((430 / 630) ** 0.5)
+        assert power_fraction(catalog.accelerator("h100-sxm5-80gb")) == 1.0
+
+    def test_more_power_than_the_reference_is_no_gain(self) -> None:
+        chip = catalog.accelerator("h100-sxm5-96gb").model_copy(update={"thermal_design_power_w": 2000.0})
+        assert power_fraction(chip) == 1.0
+
+    def test_many_accelerators_wait_for_the_slowest(self) -> None:
+        constants = replace(training_constants(), accelerator_spread_fraction=0.01)
+        slowest = constants.slowest_of(np.array([1, 8, 1024]))
+        # Largest of 1,024 normal deviates: 3.7 standard deviations by the formula, 3.2 on average.
+        assert slowest == pytest.approx([1.0, 1.0204, 1.0372], abs=1e-4)
+
+    def test_an_architecture_without_steps_gets_the_default(self) -> None:
+        chip = catalog.accelerator("mi300x")
+        found = training_constants().sustained([chip], [Precision.FP8])
+        assert found[0] == training_constants().sustained_fractions["default", "fp8"]
+
+
+class TestHost:
+    def test_a_pass_takes_at_least_the_time_of_its_launches(self) -> None:
+        constants = replace(training_constants(), early_launch_s=1e-3)
+        layer = dense_layer(rank_of(launched("eager-2022", attention="unfused"), constants=constants))
+        # 12 memory-bound kernels, 4 products and 4 of unfused attention; vTrain counts 20 forward in a layer.
+        assert layer.forward_s == pytest.approx(20e-3)
+        assert layer.backward_s == pytest.approx(BACKWARD_RATIO * 20e-3)
+
+    def test_recomputation_launches_the_forward_kernels_again(self) -> None:
+        constants = replace(training_constants(), early_launch_s=1e-3)
+        plan = plan_of(recompute=Recompute.FULL)
+        layer = dense_layer(rank_of(launched("eager-2022", attention="unfused"), plan, constants))
+        assert layer.backward_s == pytest.approx(60e-3)
+
+    def test_tensor_parallelism_launches_a_collective_after_each_block(self) -> None:
+        constants = replace(training_constants(), launch_s=1e-3)
+        one, two = (dense_layer(rank_of(launched("eager"), plan_of(tensor=t), constants)) for t in (1, 2))
+        assert two.forward_s - one.forward_s == pytest.approx(2e-3)
+
+    def test_a_busy_accelerator_hides_the_host(self) -> None:
+        waits = host_waits_s(rank_of(launched("eager-2022")), np.array([1.0]), np.array([1.0]))
+        assert (waits[0][0], waits[1][0]) == (0.0, 0.0)
+
+    def test_a_host_that_waits_for_every_kernel_hides_nothing(self) -> None:
+        forward_wait_s, _ = host_waits_s(rank_of(launched("blocking-2022")), np.array([1.0]), np.array([1.0]))
+        assert forward_wait_s == pytest.approx(17 * training_constants().blocking_launch_s)
+
+    def test_graphs_need_no_host(self) -> None:
+        graph, eager = (dense_layer(rank_of(launched(name))) for name in ("graph", "eager-2022"))
+        assert graph.forward_s[0] < eager.forward_s[0]
+
+
+class TestOlderSoftware:
+    def test_first_flash_attention_is_slower_by_its_fraction(self) -> None:
+        long = training(gpt(hidden_size=1024, num_heads=8), sequence_length=65_536)
+        new, old = (
+            dense_layer(rank_of(long.model_copy(update={"attention": name}))).forward_compute_s[0]
+            for name in ("flash", "flash-1")
+        )
+        # At 65,536 tokens and h = 1,024 attention is 9 in 10 operations (s / 6 h against 1); wide heads make up a part.
+        assert 1.2 < old / new < 1 / training_constants().first_flash_fraction
+
+    def test_separate_operators_move_more_bytes(self) -> None:
+        fused, separate = (
+            dense_layer(
+                rank_of(training().model_copy(update={"has_fused_operators": value}))
+            ).forward_compute_s
+            for value in (True, False)
+        )
+        assert separate > fused
+
+    def test_a_vocabulary_that_is_not_aligned_slows_the_output_layer(self) -> None:
+        padded, odd = (
+            output_layer(rank_of(training(gpt(vocabulary_size=size)))).backward_compute_s[0]
+            for size in (50_304, 50_257)
+        )
+        assert odd > 1.3 * padded
+
+    def test_heads_that_are_not_aligned_leave_the_matrix_units(self) -> None:
+        shapes = [
+            gpt(hidden_size=14_400, num_heads=64).model_copy(update={"head_dim": d}) for d in (224, 225)
+        ]
+        aligned, odd = (
+            dense_layer(
+                rank_of(training(shape).model_copy(update={"attention": "unfused"}))
+            ).forward_compute_s[0]
+            for shape in shapes
+        )
+        assert odd > 1.2 * aligned
+
+
+class TestTensorTraffic:
+    def test_overlap_hides_its_share_and_no_more(self) -> None:
+        plan = plan_of(tensor=8)
+        base = training("llama-3.1-70b")
+        plain, beside = (
+            dense_layer(
+                rank_of(base.model_copy(update={"overlaps_tensor_comm": value}), plan)
+            ).forward_tensor_comm_s[0]
+            for value in (False, True)
+        )
+        fraction = training_constants().hidden_tensor_fraction
+        # What is hidden takes 15 % of the cores (CORE_SHARE).
+        assert beside / plain == pytest.approx(1.0 - fraction + 0.15 * fraction)
+
+    def test_an_all_reduce_cannot_be_cut_into_pieces(self) -> None:
+        plan = plan_of(tensor=8)
+        base = training("llama-3.1-70b").model_copy(update={"has_sequence_parallel": False})
+        plain, beside = (
+            dense_layer(
+                rank_of(base.model_copy(update={"overlaps_tensor_comm": value}), plan)
+            ).forward_tensor_comm_s[0]
+            for value in (False, True)
+        )
+        assert beside == plain
+
+
+def with_fraction(family: str, value: float) -> TrainingConstants:
+    shipped = training_constants()
+    fractions = {**shipped.sustained_fractions, (family, "bf16"): value}
+    return replace(shipped, sustained_fractions=fractions, accelerator_spread_fraction=0.0)
+
+
+class TestFit:
+    def test_shipped_constants_are_within_their_bounds(self) -> None:
+        with TRAINING_FILE.open(encoding="utf-8", newline="") as file:
+            shipped = {
+                (row["applies_to"], row["constant"]): float(row["value"]) for row in csv.DictReader(file)
+            }
+        for unknown in UNKNOWNS:
+            assert unknown.low <= shipped[unknown.applies_to, unknown.name] <= unknown.high, unknown
+
+    def test_values_become_constants_and_the_default_their_mean(self) -> None:
+        constants = constants_of(column("expected"))
+        assert constants.cast_ratio == 1.5
+        expected = (1.0 * 0.9 * 0.85) ** (1 / 3)
+        assert constants.sustained_fractions["default", "bf16"] == pytest.approx(expected)
+
+    def test_errors_are_those_of_the_simulated_steps(self) -> None:
+        row = next(row for row in read_rows() if row["row_id"] == "kort-0001")
+        steps = MeasuredSteps.of([{**row, "tier": "A"}, {**row, "tier": "A", "step_time_s": "2.84"}])
+        assert steps.measured_s == pytest.approx([(1.42 + 2.84) / 2])  # one configuration, measured twice
+        assert abs(steps.log_errors(training_constants())[0]) < 1.0
+
+    def test_releases_of_one_publisher_are_one_source(self) -> None:
+        names = (
+            "NVIDIA DGX Cloud benchmarking recipes v24.11.1",
+            "NVIDIA DGX Cloud benchmarking recipes v25.02",
+        )
+        assert len({source_of(name) for name in names}) == 1
+
+
+class TestConversion:
+    HEAD = (
+        "# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,tensor parallelism,"
+        "data parallelism,pipeline parallelism,iteration time (ms)"
+    )
+
+    def test_a_row_of_vtrain_becomes_a_measured_run(self, tmp_path: Path) -> None:
+        path = tmp_path / "ground_truth_multi.csv"
+        path.write_text(f"\ufeff{self.HEAD}\n64,512,8,3072,32,30,2048,1,64,1,3566.5\n", encoding="utf-8")
+        (run,) = converted(path)
+        assert float(run["step_time_s"]) == pytest.approx(3.5665)
+        assert (run["n_gpus"], run["layers"], run["dp"], run["recompute"]) == ("64", "30", "64", "full")
+
+    def test_another_file_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "other.csv"
+        path.write_text("a,b\n1,2\n", encoding="utf-8")
+        with pytest.raises(
+            InputError, match="must have the columns of vTrain's ground truth; missing: # GPUs"
+        ):
+            converted(path)
