@@ -30,7 +30,8 @@ from planner.recommendation import (
 from planner.uncertainty import uncertainty_of
 from planner.what_if import what_if_cases
 from simulator.catalog import catalog_hash
-from simulator.job import Algorithm, Job
+from simulator.job import Job
+from simulator.search_options import Algorithm
 from simulator.table import Integers
 from studies.archive import Archive
 from studies.design_log import DesignLog

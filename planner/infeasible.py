@@ -15,8 +15,9 @@ from planner import human
 from planner.designs import design_at
 from planner.reasons import rule_text
 from planner.recommendation import Infeasibility, Relaxation
-from simulator.job import LOWEST_POWER_CAP, Job
+from simulator.job import Job
 from simulator.plan import PlanTable
+from simulator.search_options import LOWEST_POWER_CAP
 from studies.progress import Stop, never_stop
 from studies.refine import CAP_STEP
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, final
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from simulator.job import LOWEST_POWER_CAP, Job
+from simulator.job import Job
 from simulator.plan import CheckpointScheme, PlanTable
+from simulator.search_options import LOWEST_POWER_CAP
 from simulator.table import Floats
 from studies.algorithm import Results, SearchAlgorithm
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from constraints.space import Space, pruned_space
-from simulator.job import Algorithm, Job
+from simulator.job import Job
+from simulator.search_options import Algorithm
 from studies.algorithm import SearchAlgorithm
 from studies.archive import Archive
 from studies.evaluator import Evaluator, Simulation

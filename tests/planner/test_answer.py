@@ -14,8 +14,9 @@ from planner.job_file import parse_job
 from planner.output import answer_json
 from simulator.accuracy import step_time_error
 from simulator.errors import InputError
-from simulator.job import Algorithm, Job, Limits
+from simulator.job import Job, Limits
 from simulator.plan import CheckpointScheme
+from simulator.search_options import Algorithm
 from studies.design_log import read_designs
 from studies.recording import Recording
 from tests.studies.study_jobs import small_job, with_limits

@@ -11,7 +11,8 @@ from constraints.evaluation import evaluate
 from constraints.space import Space, pruned_space
 from objectives.pareto import hypervolume
 from simulator.errors import StudyError
-from simulator.job import Algorithm, Objective
+from simulator.job import Objective
+from simulator.search_options import Algorithm
 from studies.algorithm import SearchAlgorithm
 from studies.algorithm_contract import AlgorithmContract
 from studies.archive import Archive

@@ -1,0 +1,105 @@
+"""Where and how long is a job searched? The lists of decisions, the algorithm, and what it may cost."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from simulator.plan import CheckpointScheme, Recompute
+from simulator.record import Choice, Record
+
+
+class Algorithm(Choice):
+    """How the space of designs is searched."""
+
+    AUTO = "auto"
+    """Exhaustive where the space is small enough, otherwise NSGA-II."""
+    EXHAUSTIVE = "exhaustive"
+    """All designs, in the order of their layouts: the front is proven."""
+    NSGA2 = "nsga2"
+    """NSGA-II by pymoo, then the neighbours of the front."""
+    NSGA3 = "nsga3"
+    """NSGA-III by pymoo, for four objectives and more, then the neighbours of the front."""
+    OPTUNA_TPE = "optuna_tpe"
+    """Tree-structured Parzen estimators by Optuna: few evaluations, each of them slow to choose."""
+    OPTUNA_NSGA2 = "optuna_nsga2"
+    """NSGA-II by Optuna."""
+    OPTUNA_GP = "optuna_gp"
+    """Gaussian processes by Optuna; needs PyTorch."""
+    RANDOM = "random"
+    """Designs drawn at random, none twice: what every search has to beat."""
+
+
+LOWEST_POWER_CAP = 0.6
+"""Lowest power cap where the job names none; below about half the energy rises again (Zeus, NSDI 2023)."""
+
+
+class Search(Record):
+    """Where and how long to search; lists that are left out mean everything that is possible."""
+
+    algorithm: Algorithm = Algorithm.AUTO
+    """Search algorithm."""
+    exhaustive_up_to: PositiveInt = 400_000
+    """Largest number of designs that `auto` searches exhaustively."""
+    max_evaluations: PositiveInt = Field(default=20_000, le=100_000_000)
+    """Designs that a search may evaluate, over all restarts, unless it is exhaustive."""
+    max_seconds: PositiveFloat | None = None
+    """Seconds after which a search that is not exhaustive ends, over all its starts; left out: no limit."""
+    stagnation_evaluations: PositiveInt | None = None
+    """Evaluations without a better front after which a restart ends; left out: those of 25 generations."""
+    least_gain_fraction: float = Field(default=1e-4, ge=0, le=1)
+    """Share by which the volume that the front dominates must grow meanwhile for the front to count as better."""
+    population_size: int = Field(default=200, ge=8, le=100_000)
+    """Designs per generation."""
+    num_restarts: PositiveInt = Field(default=2, le=100)
+    """Independent runs, from different corners of the space, whose fronts are merged."""
+    num_refinements: int = Field(default=20, ge=0, le=1000)
+    """Optuna trials per front design for its checkpoint interval and power cap; 0: none."""
+    tensor_parallel: tuple[PositiveInt, ...] | None = None
+    """Allowed TP degrees."""
+    pipeline_parallel: tuple[PositiveInt, ...] | None = None
+    """Allowed PP degrees."""
+    virtual_pipeline: tuple[PositiveInt, ...] | None = None
+    """Allowed VPP degrees."""
+    context_parallel: tuple[PositiveInt, ...] | None = None
+    """Allowed CP degrees."""
+    expert_parallel: tuple[PositiveInt, ...] | None = None
+    """Allowed EP degrees."""
+    micro_batch_sizes: tuple[PositiveInt, ...] = (1, 2, 4, 8)
+    """Allowed sequences per micro-batch."""
+    recompute: tuple[Recompute, ...] = tuple(Recompute)
+    """Allowed activation recomputation."""
+    zero_stages: tuple[int, ...] = (1, 2, 3)
+    """Allowed ZeRO stages."""
+    checkpoint_schemes: tuple[CheckpointScheme, ...] = (
+        CheckpointScheme.SYNC_SHARDED,
+        CheckpointScheme.ASYNC,
+        CheckpointScheme.IN_MEMORY_PEER,
+        CheckpointScheme.GRADIENT_ASSISTED,
+    )
+    """Allowed checkpoint schemes; names of systems, such as `gockpt` or `gemini`, stand for what they do."""
+    with_spares: tuple[bool, ...] = (True, False)
+    """Whether spare nodes are taken (as many as cover the failed ones in 99 of 100 cases), not taken, or both tried; runs
+    that are likely to end before a node fails need none."""
+    power_caps: tuple[float, ...] | None = None
+    """Power limits of the accelerators to search over, as shares of their TDP; refinement works between them. Left
+    out: 1, and under a limit on power or carbon 0.8 and 0.6 too; refinement then works from 0.6 to 1."""
+
+    @model_validator(mode="after")
+    def _lists_are_usable(self) -> Self:
+        for name in self.__class__.model_fields:
+            value = getattr(self, name)
+            if isinstance(value, tuple) and not value:
+                raise ValueError(f"{name} must not be empty; leave it out for the default")
+            if isinstance(value, tuple) and len(set(value)) != len(value):
+                raise ValueError(f"{name} names {_first_twice(value)} twice; once is enough")
+        if any(not 0 <= stage <= 3 for stage in self.zero_stages):
+            raise ValueError(f"zero_stages {self.zero_stages} must lie in 0..3")
+        if any(not 0.3 <= cap <= 1.0 for cap in self.power_caps or ()):
+            raise ValueError(f"power_caps {self.power_caps} must lie in 0.3..1")
+        return self
+
+
+def _first_twice(values: tuple[object, ...]) -> object:
+    return next(value for index, value in enumerate(values) if value in values[:index])
