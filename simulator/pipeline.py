@@ -23,7 +23,8 @@ import numpy.typing as npt
 from numba import get_num_threads
 
 from simulator.errors import InputError, Problem
-from simulator.pipeline_kernel import (
+from simulator.pipeline_kernel import play_block, play_blocks, play_design
+from simulator.pipeline_state import (
     BoolArray,
     FloatArray,
     IntArray,
@@ -34,9 +35,6 @@ from simulator.pipeline_kernel import (
     has_schedule,
     load_chunks,
     new_workspace,
-    play_block,
-    play_blocks,
-    play_design,
     workspace_of,
 )
 

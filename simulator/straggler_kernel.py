@@ -8,14 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.compiled import compiled
-from simulator.pipeline_kernel import (
-    DURATION,
-    FloatArray,
-    PipelineDesign,
-    Records,
-    allocated_workspace,
-    play_design,
-)
+from simulator.pipeline_kernel import play_design
+from simulator.pipeline_state import DURATION, FloatArray, PipelineDesign, Records, allocated_workspace
 
 
 @compiled
