@@ -108,7 +108,7 @@ def _least_usage(job: Job, layouts: PlanTable, offers: OfferTable, peak_power_w:
     """Time, energy and power of a run without saves and failures."""
     steps = bound_step(job, layouts)
     steps_s = job.workload.num_steps * steps.step_time_s * least_slowdown(job)
-    # Evaluations only add to it, and no bound of theirs is worth its time.
+    # Evaluations only add to it; they are left out, as saves and failures are.
     wall_s = steps_s + first_start_s(job)
     return Usage(
         wall_s=wall_s,

@@ -179,7 +179,10 @@ def rent_or_own(job: Job, plans: PlanTable, usage: Usage) -> RentOrOwn:
 
 
 def running_usd_per_month(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> Floats:
-    """Returns what owners pay each month beside the purchase, `(n,)`: everything but capital, with idle months' share."""
+    """Returns what owners pay in a month beside the purchase, `(n,)`.
+
+    Maintenance and staff for all of it, electricity and demand charge for the share of it that is used.
+    """
     own, price = job.ownership, purchase(job, plans, usage, usd_per_node)
     kept_up = (price.nodes + price.network) * own.maintenance_fraction_per_year + own.staff_usd_per_year
     parts = owned_parts(job, plans, usage, np.zeros(len(plans)))

@@ -21,9 +21,9 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
     Kind.NODES: ("accelerator", "num_accelerators", "network_bandwidth", "purchase_price"),
     Kind.FABRICS: ("switch_ports", "switch_power", "optic_power", "port_price"),
     Kind.MODELS: ("num_layers", "hidden_size", "num_heads", "num_parameters", "num_active_parameters"),
-    Kind.SITES: ("grid_carbon", "market_carbon", "electricity_price", "power_usage_effectiveness"),
+    Kind.SITES: ("grid_carbon", "electricity_price", "power_usage_effectiveness"),
     Kind.RENTS: ("low", "mid", "high", "newest"),
-    Kind.FACTORS: ("figure", "value", "date", "confidence"),
+    Kind.FACTORS: ("figures",),
 }
 """What the list of a kind shows of each entry."""
 
@@ -91,15 +91,7 @@ def _show_kinds(console: Console) -> None:
 
 def _show_entries(kind: Kind, console: Console) -> None:
     columns = COLUMNS[kind]
-    if kind is Kind.FACTORS:  # no two entries have the same figures
-        factors = [(name, figure) for name in names(kind) for figure in figures(kind, name)]
-        cells_of = [
-            (name, human.words(f.quantity), _value_with_unit(f), f.date, f.confidence.value)
-            for name, f in factors
-        ]
-        _show_table(console, ("name", *columns), cells_of)
-        return
-    cells = _rent_cells if kind is Kind.RENTS else _entry_cells
+    cells = {Kind.RENTS: _rent_cells, Kind.FACTORS: _factor_cells}.get(kind, _entry_cells)
     rows = [(name, *cells(kind, name)) for name in names(kind)]
     _show_table(console, ("name", *(human.words(column) for column in columns)), rows)
 
@@ -107,6 +99,12 @@ def _show_entries(kind: Kind, console: Console) -> None:
 def _entry_cells(kind: Kind, name: str) -> list[str]:
     found = {figure.quantity: figure for figure in figures(kind, name)}
     return [_value_with_unit(found[column]) if column in found else "" for column in COLUMNS[kind]]
+
+
+def _factor_cells(kind: Kind, name: str) -> list[str]:
+    """Returns all figures in one cell, since no two factors have the same ones."""
+    told = (f"{human.words(figure.quantity)} {_value_with_unit(figure)}" for figure in figures(kind, name))
+    return ["; ".join(told)]
 
 
 def _rent_cells(kind: Kind, name: str) -> list[str]:
