@@ -29,11 +29,14 @@ NO_MODEL = {
     "simulator.checkpoint.NEVER_S": "infinity",
     "simulator.memory.NEVER_SPLIT": "a ZeRO stage beyond the last",
     "simulator.huggingface": "how other files are read",
+    "simulator.pipeline_cycle": "rounding",
     "simulator.run_columns": "where infinity begins",
     "simulator.run_kernel": "codes and limits of the event loop",
     "simulator.simulate": "size of a batch",
     "simulator.units": "units",
     "constraints.bounds": "rounding",
+    "constraints.lattice.ROWS_PER_BLOCK": "size of a batch",
+    "constraints.space": "what stays in memory",
     "constraints.relaxation": "order of a search, digits of a proposal",
 }
 """Modules and constants that are not of the model, and why."""

@@ -77,8 +77,8 @@ def test_seconds_end_a_search_but_not_an_exhaustive_one() -> None:
 
 
 def test_a_front_that_gains_nothing_ends_a_restart() -> None:
-    settings = {"algorithm": "nsga2", "max_evaluations": 3_000, "population_size": 20, "num_restarts": 1}
-    patient = study(small_job(**settings, stagnation_evaluations=3_000))[0]  # type: ignore[arg-type]
+    settings = {"algorithm": "nsga2", "max_evaluations": 800, "population_size": 20, "num_restarts": 1}
+    patient = study(small_job(**settings, stagnation_evaluations=800))[0]  # type: ignore[arg-type]
     impatient = study(small_job(**settings, stagnation_evaluations=40))[0]  # type: ignore[arg-type]
     assert impatient.archive.num_evaluated < patient.archive.num_evaluated
 
