@@ -17,8 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
+from constraints.space import pruned_space
+from planner import load_job
+from simulator.simulate import simulate
 from studies.bulk_runs import RunTable, Way, write_runs
 from studies.design_log import Columns, DesignLog
+from studies.journal import Journal
 from studies.mlflow_session import mlflow_at
 from studies.tracking import StudyTracker
 
@@ -28,6 +32,8 @@ NUM_TAGS = 3
 NUM_GENERATIONS = 500
 DESIGNS_PER_BATCH = 200
 """Size of a generation: what the design log is handed at a time."""
+JOURNAL_BATCHES = (40, 200, 8_192)
+"""Sizes of batches that searches ask for: refinement, a generation, exhaustive search."""
 API_SHARE = 0.02
 """One run through MLflow's interface takes as long as dozens of rows: fewer of them say as much."""
 
@@ -75,7 +81,7 @@ def timed(way: str, num_items: int, work: Callable[[], object]) -> Rate:
 
 
 def measure_designs(folder: Path, num_designs: int) -> list[Rate]:
-    """Returns the rates of the three ways to keep designs, slowest first."""
+    """Returns the rates of the ways to keep designs, those of MLflow first."""
     tracker = StudyTracker.open(
         experiment="benchmark", run_name="designs", tracking_uri=f"sqlite:///{folder}/mlflow.db"
     )
@@ -96,7 +102,8 @@ def measure_designs(folder: Path, num_designs: int) -> list[Rate]:
 
     rates = [write(max(1, round(API_SHARE * num_designs)), "api"), write(num_designs, "bulk")]
     tracker.finish()
-    return [*rates, measure_parquet(folder, num_designs)]
+    journals = [measure_journal(folder, num_designs, size) for size in JOURNAL_BATCHES]
+    return [*rates, measure_parquet(folder, num_designs), *journals]
 
 
 def measure_parquet(folder: Path, num_designs: int) -> Rate:
@@ -110,6 +117,21 @@ def measure_parquet(folder: Path, num_designs: int) -> Rate:
                 log.append(batch)
 
     return timed("Parquet file", num_batches * DESIGNS_PER_BATCH, write)
+
+
+def measure_journal(folder: Path, num_designs: int, batch_size: int) -> Rate:
+    """Returns the rate of a study's journal, which keeps every column of a design, synchronised batch by batch."""
+    job = load_job(Path(__file__).parents[1] / "examples" / "llama-3.1-70b.yaml")
+    plans = next(pruned_space(job).design_batches(batch_size))
+    outcomes = simulate(job, plans)
+    num_batches = -(-num_designs // batch_size)
+
+    def write() -> None:
+        with Journal.create(folder / f"{batch_size}.study", {}) as journal:
+            for number in range(num_batches):
+                journal.append(number, "benchmark", 0.0, plans, outcomes)
+
+    return timed(f"journal, {batch_size}", num_batches * batch_size, write)
 
 
 def measure_study(folder: Path) -> list[Rate]:

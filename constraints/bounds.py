@@ -107,7 +107,7 @@ def _fewest_spare_nodes(job: Job, layouts: PlanTable) -> Integers:
 def _least_usage(job: Job, layouts: PlanTable, offers: OfferTable, peak_power_w: Floats) -> Usage:
     """Time, energy and power of a run without saves and failures."""
     steps = bound_step(job, layouts)
-    steps_s = job.workload.num_steps * steps.step_time_s * least_slowdown(job)
+    steps_s = job.workload.num_steps * steps.step_time_s * least_slowdown(job, layouts)
     # Evaluations only add to it; they are left out, as saves and failures are.
     wall_s = steps_s + first_start_s(job)
     return Usage(

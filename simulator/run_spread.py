@@ -22,7 +22,11 @@ from scipy.special import ndtr, ndtri
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.run import RunTable
-from simulator.run_stragglers import draw_straggler_slowdowns
+from simulator.run_stragglers import (
+    draw_straggler_slowdowns,
+    excess_share,
+    expected_straggler_slowdown,
+)
 from simulator.step import StepTable
 from simulator.stragglers import StragglerPrior
 from simulator.table import Floats
@@ -60,9 +64,13 @@ def wall_time_quantile_s(
     deviation_s, sureness = _failure_deviation_s(job, run), float(ndtri(probability))
     work_s = wall_s - run.initialization_s
     if isinstance(model, StragglerPrior):
-        unhindered_s = work_s / job.reliability.straggler_slowdown
+        # S = 1 + kappa X: what noise adds to kappa X is kappa times what noise of 1/kappa the size adds to X.
+        share = excess_share(job, plans)
+        unhindered_s = work_s / expected_straggler_slowdown(job, plans, steps)
         table = _quantile_table(model.log_mean, model.log_deviation, probability)
-        slowness = np.interp(deviation_s / unhindered_s, _NOISE_RATIOS, table)
+        noise = deviation_s / unhindered_s
+        ratio = np.divide(noise, share, out=np.full(len(share), _NOISE_RATIOS[-1]), where=share > 0.0)
+        slowness = share * np.interp(ratio, _NOISE_RATIOS, table)
         quantile_s = run.initialization_s + unhindered_s * (1.0 + slowness) + sureness * deviation_s
     else:
         above_s = work_s * (_drawn_quantile(job, plans, steps, probability) - 1.0)

@@ -1,4 +1,12 @@
-"""By how much do a fleet's stragglers slow the designs of a job down? The prior over jobs; causes, where they are known."""
+"""By how much do a fleet's stragglers slow the designs of a job down? The prior over jobs; causes, where they are known.
+
+The prior compares with accelerators that are all alike (arXiv 2505.05713), while a simulated step waits for the slowest of
+its N already, by the factor g(N) (`simulator.training`). What is left of its excess X is the share
+
+    kappa = max(0, (1 + E[X])/g - 1) / E[X],    S = 1 + kappa X,
+
+so that g E[S] is the mean slow-down of the published jobs.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +22,10 @@ from simulator.step import StepTable
 from simulator.straggler_slowdown import StragglerDesigns, draw_slowdowns, expected_slowdown
 from simulator.stragglers import StragglerPrior
 from simulator.table import Floats
+from simulator.training import training_constants
+
+_NO_EXCESS = 1e-300
+"""A prior without excess has no share of it, and divides by nothing."""
 
 
 def expected_straggler_slowdown(job: Job, plans: PlanTable, steps: StepTable) -> Floats:
@@ -22,7 +34,7 @@ def expected_straggler_slowdown(job: Job, plans: PlanTable, steps: StepTable) ->
     if model is None:
         return np.ones(len(plans))
     if isinstance(model, StragglerPrior):
-        return np.full(len(plans), job.reliability.straggler_slowdown)
+        return 1.0 + excess_share(job, plans) * (job.reliability.straggler_slowdown - 1.0)
     return expected_slowdown(model, _designs(job, plans, steps))
 
 
@@ -34,21 +46,33 @@ def draw_straggler_slowdowns(
     if model is None:
         return np.ones((len(plans), num_replications))
     run_s = job.workload.num_steps * steps.step_time_s
-    return draw_slowdowns(
+    slowdowns = draw_slowdowns(
         model, _designs(job, plans, steps), num_replications=num_replications, seed=seed, run_s=run_s
     )
+    if isinstance(model, StragglerPrior):
+        return 1.0 + excess_share(job, plans)[:, None] * (slowdowns - 1.0)
+    return slowdowns
 
 
-def least_slowdown(job: Job) -> float:
-    """Returns a slow-down that neither the expected run of any design nor a limited quantile of it stays below.
+def excess_share(job: Job, plans: PlanTable) -> Floats:
+    """Returns kappa, the share of the prior's excess that a simulated step does not have already, `(n,)`."""
+    expected = job.reliability.straggler_slowdown
+    slowest = training_constants().slowest_of(plans.num_gpus)
+    return np.maximum(0.0, expected / slowest - 1.0) / max(expected - 1.0, _NO_EXCESS)
+
+
+def least_slowdown(job: Job, plans: PlanTable) -> Floats:
+    """Returns a slow-down that neither the expected run of a design nor a limited quantile of it stays below, `(n,)`.
 
     A quantile from the median on is at least that of the stragglers alone.
     """
     model, limits = job.reliability.straggler_model, job.limits
+    if not isinstance(model, StragglerPrior):
+        return np.ones(len(plans))
     is_quantile_limited = limits.deadline_probability is not None or limits.budget_probability is not None
-    if not isinstance(model, StragglerPrior) or not is_quantile_limited:
-        return job.reliability.straggler_slowdown
-    return min(job.reliability.straggler_slowdown, 1.0 + math.exp(model.log_mean))
+    excess = job.reliability.straggler_slowdown - 1.0
+    least = min(excess, math.exp(model.log_mean)) if is_quantile_limited else excess
+    return 1.0 + excess_share(job, plans) * least
 
 
 def _designs(job: Job, plans: PlanTable, steps: StepTable) -> StragglerDesigns:

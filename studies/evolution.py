@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pymoo.core.algorithm import Algorithm
     from pymoo.core.population import Population
 
-MAX_BARREN_GENERATIONS = 100
+MAX_BARREN_GENERATIONS = 20
 """Generations in a row without a valid layout after which there is nothing left to suggest."""
 BEYOND = 10.0
 """Constraint value of a layout that is invalid, beyond its distance from validity: worse than any limit broken."""

@@ -30,46 +30,46 @@ class Neighbours(SearchAlgorithm):
     def __init__(self, knobs: Knobs, archive: Archive) -> None:
         self._knobs = knobs
         self._archive = archive
-        self._expanded: set[bytes] = set()
+        self._expanded: dict[int, set[bytes]] = {1: set(), 2: set()}
 
     def suggest(self) -> PlanTable:
-        """Returns the valid designs that differ from one of the front in at most two knobs."""
-        front = self._unexpanded()
-        self._expanded |= {row.tobytes() for row in front}
-        parts = [_neighbours(row, self._knobs) for row in front]
-        rows = np.unique(np.concatenate([front, *parts]), axis=0)
-        plans = self._knobs.decode(rows)
-        return plans.take(self._knobs.excess(plans) == 0.0)
+        """Returns the valid designs that differ from designs of the front in one knob; after these, in two."""
+        for num_knobs, expanded in self._expanded.items():
+            front = self._unexpanded(expanded)[: _most_at_once(self._knobs, num_knobs)]
+            if len(front) > 0:
+                expanded |= {row.tobytes() for row in front}
+                rows = np.concatenate([_neighbours(row, self._knobs, num_knobs) for row in front])
+                plans = self._knobs.decode(np.unique(rows, axis=0))
+                return plans.take(self._knobs.excess(plans) == 0.0)
+        return self._knobs.decode(np.zeros((0, len(self._knobs.largest)), dtype=np.int64))
 
     def update(self, results: Results) -> None:
         """What is better than the front is on it now."""
         del results
 
-    def _unexpanded(self) -> Integers:
-        """Index rows `(n, k)` of some designs of the front whose neighbours were not looked at yet."""
+    def _unexpanded(self, expanded: set[bytes]) -> Integers:
+        """Index rows `(n, k)` of the front whose neighbours were not looked at yet."""
         front = self._archive.front
         if front is None:
             return np.zeros((0, len(self._knobs.largest)), dtype=np.int64)
         rows = self._knobs.encode_designs(front.plans)
-        new = rows[[row.tobytes() not in self._expanded for row in rows]]
-        return new[: max(1, ROWS_PER_SUGGESTION // _num_neighbours(self._knobs))]
+        return rows[[row.tobytes() not in expanded for row in rows]]
 
 
-def _num_neighbours(knobs: Knobs) -> int:
-    """Designs, valid or not, that differ from one design in one or two knobs."""
+def _most_at_once(knobs: Knobs, num_knobs: int) -> int:
+    """Designs of the front whose neighbours are looked at together."""
     others = knobs.largest.astype(np.float64)
-    return max(1, int(others.sum() + (others.sum() ** 2 - (others**2).sum()) / 2))
+    num_each = others.sum() if num_knobs == 1 else (others.sum() ** 2 - (others**2).sum()) / 2
+    return max(1, int(ROWS_PER_SUGGESTION / max(1.0, num_each)))
 
 
-def _neighbours(row: Integers, knobs: Knobs) -> Integers:
-    """All rows that differ in one or two knobs, `(n, k)`."""
+def _neighbours(row: Integers, knobs: Knobs, num_knobs: int) -> Integers:
+    """The row itself and all rows that differ from it in as many knobs at most, one or two, `(n, k)`."""
     sizes = knobs.largest + 1
-    parts = []
-    for first, second in combinations(range(len(row)), 2):
-        values = np.stack(np.meshgrid(np.arange(sizes[first]), np.arange(sizes[second])), axis=-1).reshape(
-            -1, 2
-        )
-        changed = np.tile(row, (len(values), 1))
-        changed[:, first], changed[:, second] = values.T
+    parts = [row[None]]
+    for changed_knobs in combinations(range(len(row)), num_knobs):
+        axes = np.meshgrid(*(np.arange(sizes[knob]) for knob in changed_knobs))
+        changed = np.tile(row, (axes[0].size, 1))
+        changed[:, changed_knobs] = np.stack(axes, axis=-1).reshape(-1, num_knobs)
         parts.append(changed)
     return np.unique(np.concatenate(parts), axis=0)

@@ -20,6 +20,9 @@ from studies.stopping import Budget, StopRules
 Record = Callable[[Evaluation, str], None]
 """Takes every evaluated batch, with the name of the stage that asked for it."""
 
+MOST_IDLE_SUGGESTIONS = 10
+"""Suggestions in a row of nothing but designs that were tried before, after which a search has come to its end."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Searcher:
@@ -44,9 +47,12 @@ class Searcher:
             Whether it was not interrupted.
         """
         rules = StopRules(self.job, self.archive, self.evaluator, budget)
-        while not rules.are_met():
+        num_idle, num_before = 0, -1
+        while not rules.are_met() and num_idle < MOST_IDLE_SUGGESTIONS:
             if self.should_stop():
                 return False
+            num_idle = num_idle + 1 if self.archive.num_evaluated == num_before else 0
+            num_before = self.archive.num_evaluated
             plans = algorithm.suggest()
             if len(plans) == 0:
                 break

@@ -16,7 +16,7 @@ from simulator.job import Objective
 from simulator.table import Floats, Integers
 from studies.knobs import Knobs
 
-FRONT_SHARE = 0.5
+FRONT_SHARE = 0.8
 """Share of a first generation that comes from the front of the bounds; of later restarts, from the corners."""
 CORNERS = ("memory_fraction", "num_gpus", "power_w", "deadline_days", "budget_usd", "carbon_kgco2e")
 """Bounds whose least values are corners of the space."""
@@ -53,11 +53,17 @@ def first_rows(space: Space, knobs: Knobs, size: int, restart: int, seed: int) -
 
 
 def _front(space: Space, most: int) -> _Rows:
-    """Layouts on the front of the bounds, spread over it."""
+    """Layouts on the front of the bounds, then on the front of the others, and so on."""
     names = dict.fromkeys(BOUND_OF[objective] for objective in space.job.objectives)
     values: Floats = np.column_stack([getattr(space.kept_bounds, name) for name in names])
-    rows = front_rows(values)
-    return rows[np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(np.intp))]
+    left = np.arange(len(values))
+    chosen = left[:0]
+    while len(chosen) < most and len(left) > 0:
+        rows = front_rows(values[left])
+        spread = np.unique(np.linspace(0, len(rows) - 1, min(most - len(chosen), len(rows))).astype(np.intp))
+        chosen = np.concatenate([chosen, left[rows[spread]]])
+        left = np.delete(left, rows)
+    return chosen
 
 
 def _corners(bounds: BoundTable, most: int) -> _Rows:

@@ -1,0 +1,69 @@
+"""Is a space that does not fit the memory the same as one that does?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from constraints import lattice, space
+from constraints.lattice import enumerate_layouts, layout_blocks
+from constraints.space import Space, pruned_space
+from simulator.plan import PlanTable
+from studies.plan_keys import are_same
+from tests.support import A100_RENTED, H100_RENTED, job_with
+
+JOB = job_with(H100_RENTED, A100_RENTED, limits={"budget_usd": 6_000.0, "power_w": 1e9})
+
+
+@pytest.fixture
+def whole() -> Space:
+    """The space of the job in memory."""
+    return pruned_space(JOB)
+
+
+@pytest.fixture
+def streamed(whole: Space, monkeypatch: pytest.MonkeyPatch) -> Space:
+    """The same with small blocks, none of which stays in memory."""
+    assert whole.in_memory is not None
+    monkeypatch.setattr(lattice, "ROWS_PER_BLOCK", 20)
+    monkeypatch.setattr(space, "MOST_IN_MEMORY", 100)
+    return pruned_space(JOB)
+
+
+def assert_same(first: PlanTable, second: PlanTable) -> None:
+    assert len(first) == len(second) > 0
+    assert are_same(first, second).all()
+
+
+def test_blocks_list_the_layouts_in_the_order_of_the_whole_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = enumerate_layouts(JOB)
+    monkeypatch.setattr(lattice, "ROWS_PER_BLOCK", 20)
+    blocks = list(layout_blocks(JOB))
+    assert len(blocks) > 5
+    assert_same(PlanTable.concatenate(blocks), whole)
+
+
+def test_a_streamed_space_has_the_same_designs_and_counts(streamed: Space, whole: Space) -> None:
+    assert streamed.in_memory is None
+    for name in ("num_layouts", "num_kept", "num_designs", "num_pruned"):
+        assert getattr(streamed, name) == getattr(whole, name), name
+    assert 0 < whole.num_kept < whole.num_layouts
+    np.testing.assert_array_equal(streamed.is_kept, whole.is_kept)
+    assert_same(streamed.designs(), whole.designs())
+    np.testing.assert_array_equal(streamed.bounds.budget_usd, whole.bounds.budget_usd)
+    np.testing.assert_array_equal(streamed.kept_bounds.power_w, whole.kept_bounds.power_w)
+    assert streamed.under({}).num_kept == whole.under({}).num_kept
+
+
+def test_batches_are_the_designs_cut_into_equal_pieces(streamed: Space) -> None:
+    batches = list(streamed.design_batches(37))
+    assert {len(batch) for batch in batches[:-1]} == {37}
+    assert 0 < len(batches[-1]) <= 37
+    assert_same(PlanTable.concatenate(batches), streamed.designs())
+
+
+def test_designs_can_be_taken_by_their_numbers() -> None:
+    whole = pruned_space(JOB)
+    numbers = np.random.default_rng(0).permutation(whole.num_designs)[:50]
+    assert_same(whole.designs_at(numbers), whole.designs().take(numbers))
+    assert len(whole.designs_at(numbers[:0])) == 0

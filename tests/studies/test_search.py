@@ -1,0 +1,111 @@
+"""When does a search end, and what does it count? Stop rules and the memory of a search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from constraints.evaluation import Evaluation
+from constraints.space import pruned_space
+from objectives.pareto import hypervolume
+from simulator.plan import PlanTable
+from studies.algorithm import Results
+from studies.archive import Archive
+from studies.evaluator import Simulation
+from studies.seen_designs import SeenDesigns
+from studies.stopping import Budget, StopRules, gained_fraction
+from studies.study import run_study
+from tests.studies.study_jobs import small_job, study
+
+JOB = small_job(tensor_parallel=[1, 2], context_parallel=[1])
+
+
+def test_designs_that_were_seen_are_known_by_what_they_are_worth() -> None:
+    designs = pruned_space(JOB).designs().take(slice(0, 60))
+    seen = SeenDesigns(2)
+    for start in (40, 0, 20):  # in no order of their keys
+        part = designs.take(slice(start, start + 20))
+        worth = np.arange(start, start + 20, dtype=np.float64)
+        assert seen.new_rows(part).tolist() == list(range(20))
+        seen.add(part, Results(values=np.column_stack([worth, -worth]), excess=worth))
+    rows = np.array([59, 0, 0, 31])
+    assert seen.results(designs.take(rows)).excess.tolist() == [59.0, 0.0, 0.0, 31.0]
+    assert len(seen.new_rows(designs)) == 0
+
+
+def test_of_equal_designs_in_a_batch_only_the_first_is_new() -> None:
+    designs = pruned_space(JOB).designs().take(slice(0, 3))
+    twice = PlanTable.concatenate([designs, designs])
+    assert SeenDesigns(1).new_rows(twice).tolist() == [0, 1, 2]
+
+
+def test_what_a_front_gains_is_the_growth_of_its_volume() -> None:
+    # Up to (2.2, 2.2), which is 1.1 x the worst values: the point (2, 2) has 0.04, with (1, 2) and (2, 1) it is 0.44.
+    before, now = np.array([[2.0, 2.0]]), np.array([[1.0, 2.0], [2.0, 1.0]])
+    assert gained_fraction(before, now) == pytest.approx((2 * 1.2 * 0.2 - 0.04) / 0.04 - 1.0)
+    assert gained_fraction(now, now) == 0.0
+    assert gained_fraction(np.zeros((0, 2)), now) == np.inf
+    assert gained_fraction(np.zeros((0, 2)), np.zeros((0, 2))) == 0.0
+    assert hypervolume(now, np.array([2.2, 2.2])) == pytest.approx(2 * 1.2 * 0.2 - 0.04)
+
+
+def test_evaluations_are_not_exceeded_by_one() -> None:
+    job = small_job(algorithm="nsga2", max_evaluations=137, population_size=50)
+    assert study(job)[0].archive.num_evaluated == 137
+
+
+def test_seconds_end_a_search_but_not_an_exhaustive_one() -> None:
+    ticks = iter(range(10_000))
+    job = small_job(algorithm="nsga2", max_evaluations=10_000, population_size=20, max_seconds=5)
+    archive = Archive(job)
+
+    def record(evaluation: Evaluation, stage: str) -> None:
+        archive.add(evaluation)
+
+    evaluator = Simulation(job, clock=lambda: float(next(ticks)))
+    result = run_study(job, archive, record, seed=0, evaluator=evaluator)
+    assert result.is_searched
+    assert archive.num_evaluated <= 5 * 20  # a clock that moves by a second a batch
+    exact = small_job(
+        algorithm="exhaustive",
+        max_seconds=1e-9,
+        tensor_parallel=[1],
+        pipeline_parallel=[1],
+        context_parallel=[1],
+    )
+    assert study(exact)[0].is_exact
+
+
+def test_a_front_that_gains_nothing_ends_a_restart() -> None:
+    settings = {"algorithm": "nsga2", "max_evaluations": 800, "population_size": 20, "num_restarts": 1}
+    patient = study(small_job(**settings, stagnation_evaluations=800))[0]  # type: ignore[arg-type]
+    impatient = study(small_job(**settings, stagnation_evaluations=40))[0]  # type: ignore[arg-type]
+    assert impatient.archive.num_evaluated < patient.archive.num_evaluated
+
+
+def test_rules_look_at_the_front_only_after_the_evaluations_that_they_allow() -> None:
+    archive = Archive(JOB)
+    evaluator = Simulation(JOB)
+    rules = StopRules(JOB, archive, evaluator, Budget(num_evaluations=1_000, num_stagnant=50))
+    designs = pruned_space(JOB).designs()
+    assert not rules.are_met()
+    archive.add(evaluator.evaluate(designs.take(slice(0, 49)), "test"))
+    assert not rules.are_met()
+    archive.add(evaluator.evaluate(designs.take(slice(0, 1)), "test"))
+    assert not rules.are_met()  # from no front to one is a gain
+    archive.add(evaluator.evaluate(designs.take(slice(0, 50)), "test"))
+    assert rules.are_met()  # the same designs again are none
+
+
+def test_a_search_that_finds_nothing_new_ends() -> None:
+    job = small_job(
+        algorithm="nsga2",
+        max_evaluations=10_000,
+        population_size=20,
+        tensor_parallel=[1],
+        pipeline_parallel=[1],
+        context_parallel=[1],
+    )
+    found = study(job)[0]
+    assert found.is_complete
+    assert found.archive.num_evaluated < 1_000
