@@ -43,7 +43,6 @@ NO_MODEL = {
     "simulator.simulate": "size of a batch",
     "simulator.units": "units",
     "constraints.bounds": "rounding",
-    "constraints.lattice.ROWS_PER_BLOCK": "size of a batch",
     "constraints.space": "what stays in memory",
     "constraints.relaxation": "order of a search, digits of a proposal",
 }

@@ -167,9 +167,8 @@ class TestRestarts:
             planned_stops_per_1000_node_days=0.425,
         )
         run = run_of(job, plan_of(data=2048))
-        assert run.num_planned_stops == pytest.approx(
-            256 * 0.425 / 1000 * run.productive_s * 1.135 / DAY, rel=0.01
-        )
+        worked_s = run.productive_s + run.straggler_s
+        assert run.num_planned_stops == pytest.approx(256 * 0.425 / 1000 * worked_s / DAY, rel=0.01)
         assert run.lost_work_s == pytest.approx(0, abs=1)
         # Take the node out 600, initialise 120, warm up 60.
         assert run.restart_s / run.num_planned_stops == pytest.approx(780, rel=1e-3)
@@ -253,8 +252,12 @@ class TestStragglers:
         assert Reliability(failures_per_1000_node_days=1, straggler_log_mean=None).straggler_slowdown == 1
 
     def test_stragglers_stretch_productive_time(self) -> None:
+        # The mean of the prior, 1 + e^-2, is that of steps of equal accelerators; those simulated wait for the slowest of
+        # 64, 1.138 % x sqrt(2 ln 64) = 3.28 % slower than the mean.
         run = run_of(job_of(), plan_of(data=64))
-        assert run.straggler_s == pytest.approx(run.productive_s * math.exp(-2.0))
+        assert run.straggler_s == pytest.approx(
+            run.productive_s * ((1 + math.exp(-2.0)) / 1.0328 - 1), rel=1e-3
+        )
 
 
 class TestLedger:
@@ -368,7 +371,9 @@ class TestReplications:
         slowdowns = played.productive_s / outcomes.run.productive_s[:, None]
         assert slowdowns[0] == pytest.approx(slowdowns[1])
         assert len(np.unique(slowdowns[0])) == 500
-        assert slowdowns[0].mean() == pytest.approx(1 + math.exp(-2.0), rel=0.03)  # standard error 0.8 %
+        assert slowdowns[0].mean() == pytest.approx(
+            (1 + math.exp(-2.0)) / 1.0328, rel=0.03
+        )  # standard error 0.8 %
 
     def test_the_same_seed_gives_the_same_runs(self) -> None:
         outcomes = self.outcomes(self.JOB)
