@@ -97,6 +97,9 @@ def draw_objectives(
         ),
         Objective.ENERGY: lambda: scores.energy_j * energy,
         Objective.CARBON: lambda: _carbon(job, plans, scores, draws, energy),
+        # Risks are those of chance in the run, at the middle of every input.
+        Objective.DEADLINE_RISK: lambda: np.broadcast_to(scores.deadline_risk, energy.shape),
+        Objective.BUDGET_RISK: lambda: np.broadcast_to(scores.budget_risk, energy.shape),
     }
     return DrawnObjectives(values=np.stack([columns[objective]() for objective in job.objectives], axis=2))
 

@@ -18,9 +18,10 @@ from objectives.cost import PriceLevel, annuity_fraction, cost_parts, total
 from objectives.usage import Usage, num_held_gpus
 from simulator.job import Job, Objective
 from simulator.plan import PlanTable
-from simulator.run_spread import wall_time_quantile_s
+from simulator.run_spread import miss_probability, wall_time_quantile_s
 from simulator.simulate import Outcomes
 from simulator.table import Floats, Table
+from simulator.units import DAY
 
 __all__ = [
     "COST_PARTS",
@@ -77,6 +78,10 @@ class ScoreTable(Table):
     """The same at its high end."""
     cost_p95_usd: Floats
     """Cost that 19 of 20 runs stay below, at the middle of every price."""
+    deadline_risk: Floats
+    """Probability of missing the deadline; NaN without one."""
+    budget_risk: Floats
+    """Probability of exceeding the budget, by the length of the run; NaN without one."""
     rent_usd: Floats
     """Rent of all accelerators, spares too, for the whole wall time; electricity is part of it."""
     capital_usd: Floats
@@ -126,6 +131,10 @@ class ScoreTable(Table):
                 return self.time_to_train_p95_s
             case Objective.COST_P95:
                 return self.cost_p95_usd
+            case Objective.DEADLINE_RISK:
+                return self.deadline_risk
+            case Objective.BUDGET_RISK:
+                return self.budget_risk
 
     def objectives(self, objectives: tuple[Objective, ...]) -> Floats:
         """Returns the chosen objectives as columns of one array, `(n, k)`."""
@@ -147,6 +156,7 @@ def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
         time_to_train_p95_s=late_s,
         cost_usd=total(parts),
         cost_p95_usd=total(cost_parts(job, plans, usage.lasting(late_s))),
+        **_risks(job, plans, outcomes, total(parts)),
         cost_low_usd=total(cost_parts(job, plans, usage, "low")),
         cost_high_usd=total(cost_parts(job, plans, usage, "high")),
         **parts,
@@ -158,3 +168,21 @@ def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
         **made,
         water_l=water_l(job, plans, usage),
     )
+
+
+def _risks(job: Job, plans: PlanTable, outcomes: Outcomes, cost_usd: Floats) -> dict[str, Floats]:
+    """Probabilities of missing deadline and budget, `(n,)`; the cost of a run is taken to grow with its length."""
+    limits, wall_s = job.limits, outcomes.run.wall_time_s
+    allowed_s = {
+        "deadline_risk": None if limits.deadline_days is None else limits.deadline_days * DAY,
+        "budget_risk": None
+        if limits.budget_usd is None
+        else limits.budget_usd
+        * np.divide(wall_s, cost_usd, out=np.ones(len(plans)), where=cost_usd < np.inf),
+    }
+    return {
+        name: np.full(len(plans), np.nan)
+        if time_s is None
+        else miss_probability(job, plans, outcomes.steps, outcomes.run, time_s)
+        for name, time_s in allowed_s.items()
+    }

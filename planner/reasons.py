@@ -28,6 +28,8 @@ NAMES = {
     Objective.CARBON: "carbon",
     Objective.TIME_P95: "time to train of a late run",
     Objective.COST_P95: "cost of a late run",
+    Objective.DEADLINE_RISK: "risk of missing the deadline",
+    Objective.BUDGET_RISK: "risk of exceeding the budget",
 }
 """Objectives in words."""
 
@@ -39,6 +41,8 @@ def amount(objective: Objective, value: float) -> str:
             return human.duration(value)
         case Objective.COST | Objective.COST_P95:
             return human.dollars(value)
+        case Objective.DEADLINE_RISK | Objective.BUDGET_RISK:
+            return human.percent(value)
         case Objective.ENERGY:
             return human.energy(value / JOULES_PER_KWH)
         case Objective.CARBON:
@@ -50,6 +54,12 @@ def change(value: float, reference: float) -> str:
     if value == reference:
         return "+0.0%"
     return f"{value / reference - 1.0:+.1%}" if reference else "from nothing"
+
+
+def _difference(objective: Objective, value: float, reference: float) -> str:
+    """Returns by which share a value differs; a risk as it is, since shares of small ones say nothing."""
+    is_risk = objective in {Objective.DEADLINE_RISK, Objective.BUDGET_RISK}
+    return f"a {amount(objective, value)}" if is_risk else change(value, reference)
 
 
 def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:
@@ -87,7 +97,7 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
     chosen, rival = front.plans.plan(row), front.plans.plan(best)
     chip = job.offers[rival.offer].accelerator.name
     loses = [
-        f"{change(values[best, other], values[row, other])} {NAMES[name]}"
+        f"{_difference(name, values[best, other], values[row, other])} {NAMES[name]}"
         for other, name in enumerate(job.objectives)
         if other != k
     ]

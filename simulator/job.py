@@ -272,6 +272,13 @@ class Objective(Choice):
     """Time that 19 of 20 runs stay below."""
     COST_P95 = "cost_p95"
     """Cost that 19 of 20 runs stay below, by their length."""
+    DEADLINE_RISK = "deadline_risk"
+    """Probability of missing the deadline, which the job then needs."""
+    BUDGET_RISK = "budget_risk"
+    """Probability of exceeding the budget, which the job then needs."""
+
+
+_LIMIT_OF_RISK = {Objective.DEADLINE_RISK: "deadline_days", Objective.BUDGET_RISK: "budget_usd"}
 
 
 class Job(Record):
@@ -330,6 +337,9 @@ class Job(Record):
     def _objectives_are_distinct(self) -> Self:
         if not self.objectives or len(set(self.objectives)) != len(self.objectives):
             raise ValueError("objectives must name at least one objective, each once")
+        for objective, limit in _LIMIT_OF_RISK.items():
+            if objective in self.objectives and getattr(self.limits, limit) is None:
+                raise ValueError(f"objectives names {objective}, which needs limits.{limit}")
         extra = set(self.preference) - set(self.objectives)
         if extra:
             raise ValueError(f"preference names {', '.join(sorted(extra))}, not among the objectives")

@@ -42,6 +42,12 @@ _NOISE_RATIOS = np.concatenate([[1e-9], np.geomspace(1e-4, 1e3, 57)])
 _NUM_FLEETS, _FLEET_SEED, _FLEET_ROWS = 200, 0, 2048
 """Fleets that are drawn per design, from which seed, and designs that share the memory for them."""
 
+LEAST_RISK = 1e-4
+"""Risks below one in ten thousand count as this: the distribution is not known that far out."""
+_NUM_RISK_STRATA = 100
+_LEAST_NOISE = 1e-9
+"""Share of the wall time that stands for no failures at all."""
+
 
 def wall_time_quantile_s(
     job: Job, plans: PlanTable, steps: StepTable, run: RunTable, probability: float
@@ -79,17 +85,65 @@ def wall_time_quantile_s(
     return np.where(ends, np.maximum(quantile_s, run.initialization_s + run.productive_s), np.inf)
 
 
+def miss_probability(
+    job: Job, plans: PlanTable, steps: StepTable, run: RunTable, wall_s: Floats | float
+) -> Floats:
+    """Returns how likely a run takes longer than a time, `(n,)`; 1 without progress, never below `LEAST_RISK`.
+
+    The same distribution as that of `wall_time_quantile_s`, summed over equally likely slow-downs.
+
+    Args:
+        job: the job, for its stragglers and restarts.
+        plans: the designs.
+        steps: their steps.
+        run: their expected runs.
+        wall_s: the time, `(n,)` or one.
+    """
+    limit_s = np.broadcast_to(np.asarray(wall_s, dtype=np.float64), len(plans))
+    risks = [
+        _miss_probability(job, plans.take(rows), steps.take(rows), run.take(rows), limit_s[rows])
+        for rows in _blocks(len(plans))
+    ]
+    return np.where(run.makes_progress, np.maximum(LEAST_RISK, np.concatenate(risks)), 1.0)
+
+
+def _miss_probability(job: Job, plans: PlanTable, steps: StepTable, run: RunTable, limit_s: Floats) -> Floats:
+    expected = np.where(run.makes_progress, run.wall_time_s, 1.0)
+    work_s = (expected - run.initialization_s)[:, None] * _relative_slowdowns(job, plans, steps)
+    noise_s = np.maximum(_failure_deviation_s(job, run), _LEAST_NOISE * expected)
+    left_s = (limit_s - run.initialization_s)[:, None] - work_s
+    return np.asarray(ndtr(-left_s / noise_s[:, None]).mean(axis=1))
+
+
+def _relative_slowdowns(job: Job, plans: PlanTable, steps: StepTable) -> Floats:
+    """Equally likely slow-downs by stragglers over their mean, `(n, k)`."""
+    model = job.reliability.straggler_model
+    if model is None:
+        return np.ones((len(plans), 1))
+    if not isinstance(model, StragglerPrior):
+        fleets = _drawn_fleets(job, plans, steps)
+        return np.asarray(fleets / fleets.mean(axis=1, keepdims=True))
+    strata = (np.arange(_NUM_RISK_STRATA) + 0.5) / _NUM_RISK_STRATA
+    slowness = np.exp(model.log_mean + model.log_deviation * ndtri(strata))
+    slowness *= (job.reliability.straggler_slowdown - 1.0) / slowness.mean()
+    slowdowns = 1.0 + excess_share(job, plans)[:, None] * slowness
+    return np.asarray(slowdowns / expected_straggler_slowdown(job, plans, steps)[:, None])
+
+
+def _blocks(num_rows: int) -> list[slice]:
+    return [slice(start, start + _FLEET_ROWS) for start in range(0, max(1, num_rows), _FLEET_ROWS)]
+
+
+def _drawn_fleets(job: Job, plans: PlanTable, steps: StepTable) -> Floats:
+    """Slow-downs by stragglers of drawn fleets, `(n, k)`."""
+    return draw_straggler_slowdowns(job, plans, steps, num_replications=_NUM_FLEETS, seed=_FLEET_SEED)
+
+
 def _drawn_quantile(job: Job, plans: PlanTable, steps: StepTable, probability: float) -> Floats:
     """Quantile of the slow-down by stragglers of drawn fleets over their mean, `(n,)`."""
     if job.reliability.straggler_model is None:
         return np.ones(len(plans))
-    blocks = [slice(start, start + _FLEET_ROWS) for start in range(0, max(1, len(plans)), _FLEET_ROWS)]
-    drawn = [
-        draw_straggler_slowdowns(
-            job, plans.take(rows), steps.take(rows), num_replications=_NUM_FLEETS, seed=_FLEET_SEED
-        )
-        for rows in blocks
-    ]
+    drawn = [_drawn_fleets(job, plans.take(rows), steps.take(rows)) for rows in _blocks(len(plans))]
     return np.concatenate(
         [np.quantile(fleets, probability, axis=1) / fleets.mean(axis=1) for fleets in drawn]
     )

@@ -31,6 +31,8 @@ OBJECTIVE_METRICS = {
     Objective.CARBON: "carbon_kgco2e",
     Objective.TIME_P95: "time_to_train_p95_s",
     Objective.COST_P95: "cost_p95_usd",
+    Objective.DEADLINE_RISK: "deadline_risk",
+    Objective.BUDGET_RISK: "budget_risk",
 }
 """Names of the objectives' best values by generation, with their units."""
 

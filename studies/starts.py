@@ -25,6 +25,8 @@ BOUND_OF = {
     Objective.TIME_P95: "deadline_days",
     Objective.COST: "budget_usd",
     Objective.COST_P95: "budget_usd",
+    Objective.DEADLINE_RISK: "deadline_days",
+    Objective.BUDGET_RISK: "budget_usd",
     Objective.ENERGY: "carbon_kgco2e",
     Objective.CARBON: "carbon_kgco2e",
 }

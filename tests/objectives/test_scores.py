@@ -23,6 +23,7 @@ from objectives.scores import (
 from simulator.catalog import accelerator, node
 from simulator.job import Objective
 from simulator.simulate import simulate
+from simulator.units import DAY
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with
 
 HOUR = 3600.0
@@ -238,9 +239,28 @@ def test_a_run_without_progress_costs_infinitely_much_of_everything_it_pays_for(
     outcomes = simulate(job, plans)
     endless = replace(outcomes, run=replace(outcomes.run, wall_time_s=np.full(2, np.inf)))
     scores = score(job, plans, endless)
+    risks = {Objective.DEADLINE_RISK, Objective.BUDGET_RISK}  # this job has neither limit
     for objective in Objective:
-        assert np.isposinf(scores.objective(objective)).all()
+        column = scores.objective(objective)
+        assert np.isnan(column).all() if objective in risks else np.isposinf(column).all()
     np.testing.assert_array_equal(scores.electricity_usd, [0.0, np.inf])
+
+
+def test_risks_are_those_of_the_limits() -> None:
+    plans = plans_with({"num_gpus": 16}, {"num_gpus": 32})
+    free = job_with(H100_RENTED)
+    outcomes = simulate(free, plans)
+    usual = score(free, plans, outcomes)
+    late, early = float(usual.time_to_train_p95_s[0]), float(usual.time_to_train_s[0])
+    job = job_with(
+        H100_RENTED, limits={"deadline_days": late / DAY, "budget_usd": float(usual.cost_p95_usd[0])}
+    )
+    scores = score(job, plans, outcomes)
+    assert scores.deadline_risk[0] == pytest.approx(0.05, abs=0.01)
+    assert scores.budget_risk[0] == pytest.approx(0.05, abs=0.01)
+    assert scores.deadline_risk[1] < scores.deadline_risk[0]
+    tight = score(job_with(H100_RENTED, limits={"deadline_days": 0.9 * early / DAY}), plans, outcomes)
+    assert tight.deadline_risk[0] > 0.5
 
 
 def test_objectives_are_columns_in_the_order_of_the_job() -> None:
