@@ -81,7 +81,7 @@ def num_in_populations(stagnation_evaluations: int) -> int:
     """Evaluations of one restart that may stagnate for so long."""
     job = small_job(
         algorithm="nsga2",
-        max_evaluations=800,
+        max_evaluations=400,
         population_size=20,
         num_restarts=1,
         stagnation_evaluations=stagnation_evaluations,
@@ -98,7 +98,7 @@ def num_in_populations(stagnation_evaluations: int) -> int:
 
 
 def test_a_front_that_gains_nothing_ends_a_restart() -> None:
-    assert num_in_populations(40) < num_in_populations(800) <= EVOLUTION_SHARE * 800
+    assert num_in_populations(40) < num_in_populations(400) <= EVOLUTION_SHARE * 400
 
 
 def test_rules_look_at_the_front_only_after_the_evaluations_that_they_allow() -> None:
