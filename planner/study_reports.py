@@ -28,7 +28,7 @@ from studies.design_table import design_columns
 from studies.journal import Journal
 from studies.store import StudyStore, is_running
 
-State = Literal["running", "stopped", "recommended", "infeasible", "merged"]
+State = Literal["running", "stopped", "recommended", "infeasible", "merged", "damaged"]
 EXPORT_SUFFIXES: Final = (".parquet", ".csv")
 
 
@@ -42,7 +42,8 @@ class StudyState(Record):
     seed: int
     """Seed of everything random."""
     state: State
-    """`running`: some process searches; `stopped`: nobody does, resume it; else how it ended, or that it was merged."""
+    """`running`: some process searches; `stopped`: nobody does, resume it; `merged`: of others; `damaged`: no readable
+    study; else how it ended."""
     created_at: str
     """When it was begun, ISO 8601, UTC."""
     num_designs: int
@@ -84,14 +85,32 @@ class StudyFront(Record):
 
 
 def list_studies(store: StudyStore) -> list[StudyState]:
-    """Returns the studies of a store by name; raises `StudyError` for a file that is none."""
-    return [state_of(path) for path in store.paths()]
+    """Returns the studies of a store by name."""
+    return [_state_or_damage(path) for path in store.paths()]
 
 
 def state_of(path: Path) -> StudyState:
     """Returns the state of a study; raises `StudyError` where it cannot be read."""
     with Journal.read(path) as journal:
         return StudyState.model_validate(_state(journal))
+
+
+def _state_or_damage(path: Path) -> StudyState:
+    """The state of a study; one file that cannot be read does not hide the others."""
+    try:
+        return state_of(path)
+    except StudyError:
+        return StudyState(
+            name=path.stem,
+            job="",
+            seed=0,
+            state="damaged",
+            created_at="",
+            num_designs=0,
+            elapsed_s=0.0,
+            delivered_to=(),
+            merged_from=(),
+        )
 
 
 def status_of(path: Path) -> StudyStatus:

@@ -27,6 +27,7 @@ WHAT_NEXT = {
     "stopped": "was stopped; go on with `capplan study resume {name}`",
     "recommended": "has its recommendation: `capplan study resume {name}` shows it",
     "infeasible": "is proven to have no design: `capplan study resume {name}` shows why",
+    "damaged": "cannot be read",
     "merged": "holds the designs of other studies",
 }
 

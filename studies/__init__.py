@@ -1,6 +1,9 @@
-"""Which designs are best? Search, and its record in MLflow.
+"""Which designs are best? Search, and what is kept of it.
 
-study, search, nsga2   a job in, its archive of evaluated designs out
-tracking, bulk_runs    a study as an MLflow run with a run for each design beneath it
-design_log             every evaluated design in one Parquet file
+study, search            a job in, its archive of evaluated designs out
+algorithm                what a search algorithm is; exhaustive, evolution, neighbours, optuna_search, random_search, refine
+evaluator, journal       where evaluations come from, and where they go before anybody sees them
+store, identity          which studies there are, and when two are the same
+tracking, bulk_runs      a study as an MLflow run with a run for each design beneath it
+design_log               every evaluated design in one Parquet file
 """

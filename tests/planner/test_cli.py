@@ -69,6 +69,7 @@ def test_help_and_version_answer_without_any_heavy_import() -> None:
         "import sys\nfrom planner.cli import main\n"
         "assert [main([o]) for o in ('--help', '--version')] == [0, 0]\n"
         "assert main(['recommend', '--help']) == main(['catalog', '--help']) == 0\n"
+        "assert main(['study', '--help']) == main(['study', 'resume', '--help']) == 0\n"
         "print('loaded:', *{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

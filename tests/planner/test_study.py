@@ -201,6 +201,14 @@ def test_an_export_holds_every_design(whole: StudyAnswer, tmp_path: Path, suffix
         export_designs(whole.path, tmp_path / "designs.xlsx")
 
 
+def test_a_file_that_is_no_study_does_not_hide_the_others(tmp_path: Path) -> None:
+    study = run(tmp_path, should_stop=stop_after(0))
+    (tmp_path / "broken.study").write_bytes(b"nothing that SQLite knows" * 100)
+    states = {state.name: state.state for state in list_studies(StudyStore(tmp_path))}
+    assert states == {"broken": "damaged", study.path.stem: "stopped"}
+    assert resume_study(study.path).counts.num_reused == 0
+
+
 def test_merged_studies_hold_each_design_once_and_the_front_of_all(tmp_path: Path) -> None:
     first, second = run(tmp_path, seed=1), run(tmp_path, seed=2)
     target = StudyStore(tmp_path).path_named("both")
@@ -315,6 +323,13 @@ def test_a_store_that_is_away_costs_nothing_but_the_delivery(
             main(["study", command, study["name"], *store, *(tracking if command == "resume" else [])]) == 0
         )
         assert study["name"] in capsys.readouterr().out
+    table = tmp_path / "designs.parquet"
+    assert main(["study", "export", study["name"].rpartition("-")[2], str(table), *store]) == 0
+    assert capsys.readouterr().out == f"{study['num_designs']:,} designs in {table}\n"
+    assert main(["study", "merge", study["name"], "--into", "both", *store]) == 1
+    assert "at least two different studies" in capsys.readouterr().err
+    assert main(["study", "merge", study["name"], "--into", "../both", *store]) == 1
+    assert "use at most 100 letters" in capsys.readouterr().err
     assert main(["study", "status", "nobody", *store]) == 1
     assert "there is no such study" in capsys.readouterr().err
 

@@ -120,7 +120,7 @@ def test_a_study_with_any_algorithm_ends_at_its_evaluations_with_a_front(algorit
 
 def test_designs_that_need_no_spares_are_evaluated_once() -> None:
     # A run of a day on a few nodes is likely to end before one fails: with and without spares it is the same design.
-    job = small_job(algorithm="nsga2", max_evaluations=400, population_size=SIZE)
+    job = small_job(algorithm="nsga2", max_evaluations=150, population_size=SIZE)
     job = job.model_copy(
         update={"workload": job.workload.model_copy(update={"tokens": 1e9}), "objectives": (Objective.TIME,)}
     )
@@ -161,3 +161,15 @@ def test_nsga3_comes_as_near_to_a_front_of_four_objectives_as_its_evaluations_al
     reference = 1.5 * exact.objectives(job).max(axis=0)
     share = hypervolume(found.objectives(job), reference) / hypervolume(exact.objectives(job), reference)
     assert share >= 0.99  # four seeds reached 0.9996 to 1; the rest is left for changes of the model
+
+
+def test_neighbours_differ_in_one_knob_first_and_then_in_two(space: Space) -> None:
+    knobs = Knobs.of(space)
+    archive = Archive(space.job)
+    archive.add(evaluate(space.job, space.designs().take(slice(0, 1))))
+    row = knobs.encode_designs(space.designs().take(slice(0, 1)))
+    search = Neighbours(knobs, archive)
+    distances = []
+    while len(plans := search.suggest()):
+        distances.append((knobs.encode_designs(plans) != row).sum(axis=1).max())
+    assert distances == [1, 2]

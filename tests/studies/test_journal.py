@@ -162,6 +162,22 @@ def test_reading_leaves_no_files_behind(path: Path, plans: PlanTable, outcomes: 
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_what_a_killed_process_left_beside_the_file_is_folded_into_it_by_reading(path: Path) -> None:
+    code = f"""
+import os
+from pathlib import Path
+from studies.journal import Journal
+journal = Journal.create(Path({str(path)!r}), {{}})
+journal.note({{"status": "half way"}})
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    assert len(list(path.parent.iterdir())) > 1
+    with Journal.read(path) as journal:
+        assert journal.facts["status"] == "half way"
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_keys_tell_designs_apart_and_ignore_the_table_they_are_in(plans: PlanTable) -> None:
     designs = pruned_space(small_job()).designs()
     keys = plan_keys(designs)

@@ -12,9 +12,10 @@ from simulator.plan import PlanTable
 from studies.algorithm import Results
 from studies.archive import Archive
 from studies.evaluator import Simulation
+from studies.evolution import Evolution
 from studies.seen_designs import SeenDesigns
 from studies.stopping import Budget, StopRules, gained_fraction
-from studies.study import run_study
+from studies.study import EVOLUTION_SHARE, run_study
 from tests.studies.study_jobs import small_job, study
 
 JOB = small_job(tensor_parallel=[1, 2], context_parallel=[1])
@@ -76,11 +77,28 @@ def test_seconds_end_a_search_but_not_an_exhaustive_one() -> None:
     assert study(exact)[0].is_exact
 
 
+def num_in_populations(stagnation_evaluations: int) -> int:
+    """Evaluations of one restart that may stagnate for so long."""
+    job = small_job(
+        algorithm="nsga2",
+        max_evaluations=400,
+        population_size=20,
+        num_restarts=1,
+        stagnation_evaluations=stagnation_evaluations,
+    )
+    archive = Archive(job)
+    num_designs: dict[str, int] = {}
+
+    def record(evaluation: Evaluation, stage: str) -> None:
+        archive.add(evaluation)
+        num_designs[stage] = num_designs.get(stage, 0) + len(evaluation)
+
+    run_study(job, archive, record, seed=0)
+    return num_designs[Evolution.stage]
+
+
 def test_a_front_that_gains_nothing_ends_a_restart() -> None:
-    settings = {"algorithm": "nsga2", "max_evaluations": 800, "population_size": 20, "num_restarts": 1}
-    patient = study(small_job(**settings, stagnation_evaluations=800))[0]  # type: ignore[arg-type]
-    impatient = study(small_job(**settings, stagnation_evaluations=40))[0]  # type: ignore[arg-type]
-    assert impatient.archive.num_evaluated < patient.archive.num_evaluated
+    assert num_in_populations(40) < num_in_populations(400) <= EVOLUTION_SHARE * 400
 
 
 def test_rules_look_at_the_front_only_after_the_evaluations_that_they_allow() -> None:
