@@ -24,6 +24,7 @@ from planner.violations import (
     limit_violations,
 )
 from simulator.catalog import catalog_hash
+from simulator.checkpoint import IntervalReason
 from simulator.errors import InputError
 from simulator.job import Job
 from simulator.pipeline_timeline import StepTimeline, step_timeline
@@ -32,6 +33,13 @@ from simulator.record import Record
 
 MOST_FAILURES = 1e4
 """Runs that fail more often by expectation are not replayed: some replays might never end."""
+
+WHY_NOT_SHORTER = {
+    IntervalReason.NEVER: "nothing is ever saved",
+    IntervalReason.STEP_TIME: "the state changes once in a step",
+    IntervalReason.COMMIT_TIME: "a save has to be written before its slot is free",
+    IntervalReason.WINDOW: "one save is spread over checkpointing.window_steps steps",
+}
 
 
 class SimulatedDesign(Record):
@@ -163,8 +171,9 @@ def _warnings(plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
     notes = []
     asked_s, used_s = plan.checkpoint_interval_s, design.checkpoint_interval_s
     if asked_s and used_s and used_s > asked_s:
+        reason = IntervalReason.from_code(int(evaluation.outcomes.checkpoints.why_minimum_interval[0]))
         notes.append(
-            f"checkpoint_interval_s = {asked_s:g} is shorter than a save or a step takes; {used_s:.4g} was used."
+            f"checkpoint_interval_s = {asked_s:g} is too short: {WHY_NOT_SHORTER[reason]}; {used_s:.4g} was used."
         )
     used = design.peak_memory_bytes / design.memory_capacity_bytes
     if FULL_FRACTION < used <= 1.0:

@@ -36,6 +36,7 @@ NO_MODEL = {
     "simulator.run_kernel": "codes and limits of the event loop",
     "simulator.run_up_time": "codes of the event loop, rounding",
     "simulator.pipeline_cycle": "rounding",
+    "simulator.run_spread.LEAST_RISK": "what counts as no risk",
     "constraints.lattice.ROWS_PER_BLOCK": "size of a batch",
     "constraints.space.MOST_IN_MEMORY": "size of a batch",
     "simulator.hourly": "length of a year and of a profile",

@@ -61,7 +61,7 @@ class TestFourBests:
         assert france.time_to_train_days == poland.time_to_train_days == best.time_to_train_days
         assert france.carbon_kgco2e is not None
         assert poland.carbon_kgco2e is not None
-        assert france.carbon_kgco2e < best.carbon_kgco2e < poland.carbon_kgco2e
+        assert france.carbon_kgco2e < poland.carbon_kgco2e  # nuclear power, coal
 
 
 def chosen_of(job: Job, **plan: object) -> Evaluation:

@@ -236,7 +236,9 @@ def test_an_interval_shorter_than_a_step_is_raised_and_said_so(capsys: pytest.Ca
     found = answer(capsys, f"{AS_IT_WAS_RUN},checkpoint_interval_s=1")
     assert found.design is not None
     assert found.design.checkpoint_interval_s == pytest.approx(found.design.step_time_s)
-    assert found.warnings[0].startswith("checkpoint_interval_s = 1 is shorter than a save or a step takes; ")
+    assert found.warnings[0].startswith(
+        "checkpoint_interval_s = 1 is too short: the state changes once in a step; "
+    )
 
 
 def test_a_job_with_several_offers_wants_to_know_which_one(capsys: pytest.CaptureFixture[str]) -> None:
