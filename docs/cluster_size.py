@@ -144,7 +144,7 @@ def _worth_in_short(rows: Sequence[Row], model: str) -> str:
     size = max(saved, key=lambda found: saved[found])
     share = saved[size] / number(_at(rows, model, size)[ASYNC], "cost_usd")
     return (
-        f"**{model}**: gradient assistance is worth most on {size:,} GPUs, {saved[size]:,.0f} $ or {share:.2%} of the "
+        f"**{model}**: gradient assistance is worth most on {size:,} GPUs, {saved[size]:,.0f} $ or {share:.3%} of the "
         "run, each scheme at its best interval."
     )
 
@@ -242,7 +242,7 @@ def _worth(rows: Sequence[Row]) -> str:
                     f"{number(assisted, 'goodput_fraction') - number(plain, 'goodput_fraction'):+.3%}",
                     f"{saved_mwh:+.1f}",
                     f"{saved_usd:+,.0f}",
-                    f"{saved_usd / number(plain, 'cost_usd'):+.2%}",
+                    f"{saved_usd / number(plain, 'cost_usd'):+.3%}",
                 )
             )
     heading = (

@@ -226,8 +226,8 @@ def cautions(
     notes += _unequal_errors(job)
     if job.workload.model.experts is not None:
         notes.append(
-            "Step times of mixtures of experts are hardly validated (docs/validation.md): five configurations, up to a "
-            "third too fast."
+            "Step times of mixtures of experts are hardly validated (docs/validation.md): five configurations of two "
+            "models, 3 to 22 % too fast."
         )
     estimated = [o.accelerator.id for o in job.offers if o.accelerator.family not in MEASURED_FAMILIES]
     if estimated:

@@ -36,12 +36,15 @@ def in_memory_peer(saves: Saves) -> Costs:
     """
     sizes, options, designs = saves.sizes(), saves.options, saves.designs
     send_s, idle = _send_s(saves, sizes), options.idle_network_fraction
-    commit_s = np.maximum(designs.step_time_s, sizes.copy_s + send_s / idle)
+    moved_s = sizes.copy_s + send_s / idle
+    commit_s = np.maximum(designs.step_time_s, moved_s)
     durable_commit_s = np.maximum(commit_s, sizes.copy_s + sizes.store_s)
     return {
         **in_background(saves, sizes),
         **_with_peers(saves, sizes, commit_s, durable_commit_s, slots=1),
         "stall_s": options.peer_stall_s + np.maximum(0.0, send_s - idle * designs.step_time_s),
+        # Training is slower while bytes move, which may be a small part of the step until the next state.
+        "tax_fraction": options.write_tax_fraction * moved_s / commit_s,
         "host_memory_bytes": 2.0 * options.peer_copies * sizes.node_bytes,
         "fast_load_s": sizes.gpu_bytes / designs.network_bytes_per_s,
     }

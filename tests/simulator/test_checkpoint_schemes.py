@@ -240,6 +240,10 @@ class TestLevels:
         assert costs.stall_s == pytest.approx(0.04 + GPU / 50e9 - 0.1)
         roomy = costs_on_64(JOB, CheckpointScheme.IN_MEMORY_PEER)
         assert roomy.stall_s == pytest.approx(0.04)  # ByteRobust
+        # Training is taxed while bytes move: over PCIe, and over half of the network.
+        moved_s = GPU / JOB.offers[0].node.host_copy_bytes_per_s + GPU / 25e9
+        assert roomy.commit_s == STEP_S
+        assert roomy.tax_fraction * roomy.commit_s == pytest.approx(0.03 * moved_s)
         assert roomy.network_bytes_per_save == pytest.approx(TOTAL * 1.01)
 
     def test_peers_outlast_a_node_and_a_rack_by_their_placement(self) -> None:
