@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner import __version__, cli_goodput, cli_simulate, cli_study, cli_sweep, cli_validate
+from planner.cli_options import job_argument, json_option, seed_option, set_option
 from simulator.errors import CapplanError, InputError
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ WIDTH = 100
 """Columns of text that goes to a file or a pipe."""
 WIDEST_TERMINAL = 120
 """Longer lines are hard to read."""
-LARGEST_SEED = 2**32 - 1
 
 FRONT_FORMATS = ("csv", "parquet")
 CATALOG_KINDS = ("accelerators", "nodes", "fabrics", "models", "sites", "rents", "factors")
@@ -68,22 +68,10 @@ def commands() -> None:
 
 
 @commands.command(short_help="Recommend a cluster and a layout for a training run.")
-@click.argument("job", type=click.Path(), metavar="JOB.yaml")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Replace a value of the job, such as limits.budget_usd=4e6; may be repeated.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, LARGEST_SEED),
-    default=0,
-    show_default=True,
-    help="The same job, version and seed give the same answer.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
+@job_argument
+@set_option
+@seed_option("The same job, version and seed give the same answer.")
+@json_option
 @click.option(
     "--output",
     type=click.Path(path_type=Path),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.core import ParameterSource
 
+from planner.cli_options import json_option
 from planner.cli_simulate import interval_option
 from planner.interval_text import Interval
 
@@ -107,7 +108,7 @@ JOB_OPTIONS = {"plan": "--plan", "scheme": "--scheme", "overrides": "--set"}
     show_default=True,
     help="The same inputs, version and seed give the same answer.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
+@json_option
 def goodput(
     *,
     mtbf_s: float | None,

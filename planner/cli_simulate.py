@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli_options import job_argument, json_option, seed_option, set_option
 from planner.interval_text import Interval, parse_interval
 
 if TYPE_CHECKING:
     from planner.one_design import SimulatedDesign
     from simulator.pipeline_timeline import StepTimeline
-
-LARGEST_SEED = 2**32 - 1
 
 
 def interval_option(_context: click.Context, _option: click.Parameter, value: str | None) -> Interval | None:
@@ -28,7 +27,7 @@ def interval_option(_context: click.Context, _option: click.Parameter, value: st
 
 
 @click.command(short_help="Simulate one plan in full and say what it breaks.")
-@click.argument("job", type=click.Path(), metavar="JOB.yaml")
+@job_argument
 @click.option(
     "--plan",
     required=True,
@@ -42,20 +41,8 @@ def interval_option(_context: click.Context, _option: click.Parameter, value: st
     metavar="SECONDS|STEPSsteps|auto",
     help="Training between saves, such as 600 or 100steps; auto: what loses least.",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Replace a value of the job, such as limits.budget_usd=4e6; may be repeated.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, LARGEST_SEED),
-    default=0,
-    show_default=True,
-    help="The same job, plan, version and seed give the same answer.",
-)
+@set_option
+@seed_option("The same job, plan, version and seed give the same answer.")
 @click.option(
     "--timeline",
     "file",
@@ -64,7 +51,7 @@ def interval_option(_context: click.Context, _option: click.Parameter, value: st
     help="Also write every event of one step, for ui.perfetto.dev or chrome://tracing.",
 )
 @click.option("--no-sensitivities", is_flag=True, help="Leave out which inputs drive the result.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
+@json_option
 def simulate(
     *,
     job: str,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli_options import job_argument, seed_option, set_option
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from studies.progress import Report, Stop
     from studies.store import StudyStore
 
-LARGEST_SEED = 2**32 - 1
 
 _store = click.option(
     "--store",
@@ -54,21 +55,9 @@ def study() -> None:
 
 
 @study.command(short_help="Begin a study of a job.")
-@click.argument("job", type=click.Path(), metavar="JOB.yaml")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Replace a value of the job, such as limits.budget_usd=4e6; may be repeated.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, LARGEST_SEED),
-    default=0,
-    show_default=True,
-    help="The same job, version and seed are the same study.",
-)
+@job_argument
+@set_option
+@seed_option("The same job, version and seed are the same study.")
 @_store
 @_tracking_uri
 @_experiment
