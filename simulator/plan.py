@@ -143,6 +143,24 @@ class Plan(Record):
         return self
 
 
+LAYOUT_COLUMNS = (
+    "offer",
+    "num_gpus",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "virtual_pipeline",
+    "context_parallel",
+    "expert_parallel",
+    "data_parallel",
+    "micro_batch_size",
+    "recompute",
+    "zero_stage",
+    "precision",
+    "power_cap_fraction",
+)
+"""The columns of a plan on which its step and its memory depend."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanTable(Table):
     """Many designs: the fields of `Plan` as columns `(n,)`; choices as codes, no interval as NaN."""
@@ -178,6 +196,14 @@ class PlanTable(Table):
         interval = self.checkpoint_interval_s[row].item()
         values["checkpoint_interval_s"] = None if np.isnan(interval) else interval
         return Plan.model_validate(values)
+
+
+def distinct_layouts(plans: PlanTable) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Returns the first row of every distinct layout, and for every row the number of its layout."""
+    keys = np.column_stack([np.asarray(getattr(plans, name), dtype=np.float64) for name in LAYOUT_COLUMNS])
+    packed = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1])))[:, 0]
+    _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
+    return first, inverse
 
 
 _CHOICES: dict[str, type[Choice]] = {

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from simulator.job import Job
-from simulator.plan import PlanTable
+from simulator.plan import PlanTable, distinct_layouts
 from simulator.run import RunTable
 from simulator.run_stragglers import (
     draw_straggler_slowdowns,
@@ -121,8 +121,9 @@ def _relative_slowdowns(job: Job, plans: PlanTable, steps: StepTable) -> Floats:
     if model is None:
         return np.ones((len(plans), 1))
     if not isinstance(model, StragglerPrior):
-        fleets = _drawn_fleets(job, plans, steps)
-        return np.asarray(fleets / fleets.mean(axis=1, keepdims=True))
+        first, layout = distinct_layouts(plans)
+        fleets = _drawn_fleets(job, plans.take(first), steps.take(first))
+        return np.asarray((fleets / fleets.mean(axis=1, keepdims=True))[layout])
     strata = (np.arange(_NUM_RISK_STRATA) + 0.5) / _NUM_RISK_STRATA
     slowness = np.exp(model.log_mean + model.log_deviation * ndtri(strata))
     slowness *= (job.reliability.straggler_slowdown - 1.0) / slowness.mean()
@@ -140,13 +141,17 @@ def _drawn_fleets(job: Job, plans: PlanTable, steps: StepTable) -> Floats:
 
 
 def _drawn_quantile(job: Job, plans: PlanTable, steps: StepTable, probability: float) -> Floats:
-    """Quantile of the slow-down by stragglers of drawn fleets over their mean, `(n,)`."""
+    """Quantile of the slow-down by stragglers of drawn fleets over their mean, `(n,)`; once for each layout."""
     if job.reliability.straggler_model is None:
         return np.ones(len(plans))
-    drawn = [_drawn_fleets(job, plans.take(rows), steps.take(rows)) for rows in _blocks(len(plans))]
-    return np.concatenate(
+    first, layout = distinct_layouts(plans)
+    drawn = [
+        _drawn_fleets(job, plans.take(first[rows]), steps.take(first[rows])) for rows in _blocks(len(first))
+    ]
+    of_layout = np.concatenate(
         [np.quantile(fleets, probability, axis=1) / fleets.mean(axis=1) for fleets in drawn]
     )
+    return np.asarray(of_layout[layout])
 
 
 def _failure_deviation_s(job: Job, run: RunTable) -> Floats:

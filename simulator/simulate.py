@@ -21,7 +21,7 @@ from simulator.energy import EnergyTable, run_energy
 from simulator.job import Job
 from simulator.memory import MemoryTable, peak_memory
 from simulator.offer_table import OfferTable
-from simulator.plan import PlanTable
+from simulator.plan import PlanTable, distinct_layouts
 from simulator.power import power_levels
 from simulator.rank import Rank
 from simulator.run import RunTable, expected_run, replicate_runs
@@ -29,22 +29,6 @@ from simulator.run_events import RunReplications
 from simulator.step import StepTable, simulate_step
 from simulator.table import Floats, Table
 
-LAYOUT_COLUMNS = (
-    "offer",
-    "num_gpus",
-    "tensor_parallel",
-    "pipeline_parallel",
-    "virtual_pipeline",
-    "context_parallel",
-    "expert_parallel",
-    "data_parallel",
-    "micro_batch_size",
-    "recompute",
-    "zero_stage",
-    "precision",
-    "power_cap_fraction",
-)
-"""The columns of a plan on which its step and its memory depend."""
 LAYOUTS_PER_BLOCK = 4096
 """Layouts that are priced together: enough to hide NumPy's cost per call, few enough to stay in the cache."""
 
@@ -166,7 +150,7 @@ def layout_memory(job: Job, plans: PlanTable) -> MemoryTable:
 
 def steps_and_memory(job: Job, plans: PlanTable) -> tuple[StepTable, MemoryTable]:
     """Returns step and memory of each plan; plans that share a layout share their simulation."""
-    first, inverse = _distinct_layouts(plans)
+    first, inverse = distinct_layouts(plans)
     layouts = plans.take(first)
     # Layouts of like width share a block, because a block is as wide as its widest layout.
     order = np.argsort(layouts.pipeline_parallel * layouts.virtual_pipeline, kind="stable")
@@ -179,14 +163,6 @@ def steps_and_memory(job: Job, plans: PlanTable) -> tuple[StepTable, MemoryTable
     rows = position[inverse]
     steps, memory = zip(*blocks, strict=True)
     return StepTable.concatenate(steps).take(rows), MemoryTable.concatenate(memory).take(rows)
-
-
-def _distinct_layouts(plans: PlanTable) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """First row of every distinct layout, and for every row the number of its layout."""
-    keys = np.column_stack([np.asarray(getattr(plans, name), dtype=np.float64) for name in LAYOUT_COLUMNS])
-    packed = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1])))[:, 0]
-    _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
-    return first, inverse
 
 
 def _price_layouts(job: Job, layouts: PlanTable) -> tuple[StepTable, MemoryTable]:

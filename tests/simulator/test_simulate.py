@@ -7,7 +7,7 @@ import pytest
 
 from simulator import simulate as module
 from simulator.hardware import Precision
-from simulator.plan import CheckpointScheme, Plan, PlanTable, Recompute
+from simulator.plan import LAYOUT_COLUMNS, CheckpointScheme, Plan, PlanTable, Recompute
 from simulator.simulate import Outcomes, layout_memory, simulate
 from tests.simulator.builders import A100, H100, gpt, job_of, plan_of, rented, table_of, training
 
@@ -71,7 +71,7 @@ def test_blocks_of_layouts_do_not_change_results(monkeypatch: pytest.MonkeyPatch
 
 def test_every_column_that_a_step_depends_on_makes_a_layout_of_its_own() -> None:
     # What is not a layout column must not change the step: how often and where to save, and spares.
-    others = set(PlanTable.names()) - set(module.LAYOUT_COLUMNS)
+    others = set(PlanTable.names()) - set(LAYOUT_COLUMNS)
     assert others == {"checkpoint_scheme", "checkpoint_interval_s", "num_spare_nodes"}
 
 
