@@ -16,6 +16,7 @@ import numpy.typing as npt
 from constraints.evaluation import Evaluation, evaluate
 from planner.goodput import LONGEST_S, Goodput, RunInputs, play_run, run_inputs
 from planner.goodput_schemes import JobRun, SchemeGoodput
+from planner.interval_note import interval_note
 from planner.plan_input import plan_of
 from planner.reasons import RULES
 from planner.violations import AVAILABILITY, degrees_violation, layout_violations, limit_violations
@@ -219,14 +220,23 @@ class _Runs:
             commit_s=float(self.column("commit_s")[row]),
             tax_fraction=float(self.column("tax_fraction")[row]),
             restart_s=float(self.restart_s[row]),
+            slots=int(self.column("slots")[row]),
+            minimum_interval_s=_or_none(float(checkpoints.minimum_interval_s[row])),
             host_memory_bytes=float(checkpoints.host_memory_bytes[row]),
+            network_bytes_per_save=float(checkpoints.network_bytes_per_save[row]),
+            storage_bytes=float(checkpoints.storage_bytes[row]),
+            save_energy_j=float(checkpoints.save_energy_j[row]),
+            num_servers=int(checkpoints.num_servers[row]),
+            extra_power_w=float(checkpoints.extra_power_w[row]),
             problem=RULES["host_memory"] if is_too_large else "",
         )
 
     def _warnings(self) -> tuple[str, ...]:
         own = self.evaluation.take(np.zeros(1, dtype=np.intp))
         broken = [rule for rule in limit_violations(self.job, own) if rule.kind == "physics"]
-        return tuple(rule.sentence for rule in broken if rule.constraint != "progress")
+        notes = [rule.sentence for rule in broken if rule.constraint != "progress"]
+        note = interval_note(self.plan, float(self.column("interval_s")[0]), own)
+        return (*notes, *([note] if note else []))
 
 
 def _columns(job: Job, evaluation: Evaluation) -> RunColumns:

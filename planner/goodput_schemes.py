@@ -23,8 +23,22 @@ class SchemeGoodput(Record):
     """Extra time per second of work while a save is on its way."""
     restart_s: float | None = None
     """From a failure to the next useful work."""
+    slots: int | None = None
+    """Saves that may be under way at once."""
+    minimum_interval_s: float | None = None
+    """Shortest interval that the scheme allows."""
     host_memory_bytes: float | None = None
     """Main memory of a node that saves under way need."""
+    network_bytes_per_save: float | None = None
+    """Bytes that one save sends to peers, servers and the file system, on average."""
+    storage_bytes: float | None = None
+    """Capacity of the file system that is taken."""
+    save_energy_j: float | None = None
+    """Energy of one save besides its stall and the slow-down of training, before cooling."""
+    num_servers: int | None = None
+    """Servers beside the training nodes; their power counts, their price does not."""
+    extra_power_w: float | None = None
+    """Power of these servers, all the time, before cooling."""
     problem: str = ""
     """Why the plan cannot use it; empty if it can."""
 

@@ -106,7 +106,9 @@ def _better_scheme(answer: Goodput, run: JobRun) -> Iterator[str]:
     best = run.schemes[0]
     gain = (best.goodput or 0.0) - answer.expected_goodput
     if best.scheme is not run.plan.checkpoint_scheme and gain >= LEAST_GAIN:
-        yield f"{best.scheme.value} would make good {_points(best.goodput)}: {gain * 100:.2f} points more."
+        servers = best.num_servers or 0
+        price = f" It needs {human.count(servers)} servers, whose price is not counted." if servers else ""
+        yield f"{best.scheme.value} would make good {_points(best.goodput)}: {gain * 100:.2f} points more.{price}"
 
 
 def _points(goodput: float | None) -> str:

@@ -10,6 +10,7 @@ from constraints.evaluation import Evaluation, evaluate
 from planner import __version__, human
 from planner.designs import design_at
 from planner.goodput import MAX_EVENTS
+from planner.interval_note import interval_note
 from planner.plan_input import plan_of
 from planner.reasons import FULL_FRACTION, cautions, scope_text
 from planner.recommendation import Design, Uncertainty
@@ -24,7 +25,6 @@ from planner.violations import (
     limit_violations,
 )
 from simulator.catalog import catalog_hash
-from simulator.checkpoint import IntervalReason
 from simulator.errors import InputError
 from simulator.job import Job
 from simulator.pipeline_timeline import StepTimeline, step_timeline
@@ -33,13 +33,6 @@ from simulator.record import Record
 
 MOST_FAILURES = 1e4
 """Runs that fail more often by expectation are not replayed: some replays might never end."""
-
-WHY_NOT_SHORTER = {
-    IntervalReason.NEVER: "nothing is ever saved",
-    IntervalReason.STEP_TIME: "the state changes once in a step",
-    IntervalReason.COMMIT_TIME: "a save has to be written before its slot is free",
-    IntervalReason.WINDOW: "one save is spread over checkpointing.window_steps steps",
-}
 
 
 class SimulatedDesign(Record):
@@ -169,12 +162,8 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 
 def _warnings(plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
     notes = []
-    asked_s, used_s = plan.checkpoint_interval_s, design.checkpoint_interval_s
-    if asked_s and used_s and used_s > asked_s:
-        reason = IntervalReason.from_code(int(evaluation.outcomes.checkpoints.why_minimum_interval[0]))
-        notes.append(
-            f"checkpoint_interval_s = {asked_s:g} is too short: {WHY_NOT_SHORTER[reason]}; {used_s:.4g} was used."
-        )
+    if note := interval_note(plan, design.checkpoint_interval_s, evaluation):
+        notes.append(note)
     used = design.peak_memory_bytes / design.memory_capacity_bytes
     if FULL_FRACTION < used <= 1.0:
         notes.append(

@@ -61,7 +61,7 @@ def uncertain_inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[Lever, .
         _price(job, offer),
         *_of_hardware(job, offer),
         *_of_reliability(job),
-        *_of_site(job),
+        *_of_site(job, offer),
         *_of_ownership(job),
     )
 
@@ -166,33 +166,36 @@ def _with_slowdown(job: Job, slowdown: float) -> Job:
     return job.model_copy(update={"reliability": job.reliability.model_copy(update=known)})
 
 
-def _of_site(job: Job) -> Iterator[Lever]:
-    site = job.site
+def _of_site(job: Job, offer: int) -> Iterator[Lever]:
+    """Where the offer stands: on a site of its own, or on the job's."""
+    place: tuple[str | int, ...] = ("offers", offer, "site") if job.offers[offer].site else ("site",)
+    path = f"offers[{offer}].site" if job.offers[offer].site else "site"
+    site = job.site_of(job.offers[offer])
     pue, grid, price = (
         site.power_usage_effectiveness,
         site.grid_kgco2e_per_kwh,
         site.electricity_usd_per_kwh,
     )
     yield _lever(
-        "site.power_usage_effectiveness",
+        f"{path}.power_usage_effectiveness",
         "",
         (max(1.0, 0.8 * pue), pue, 1.2 * pue),
         "large operators report 1.08 to 1.17, all sites 1.54 on average: 20 % either way, at least 1",
-        setting("site", "power_usage_effectiveness"),
+        setting(*place, "power_usage_effectiveness"),
     )
     yield _lever(
-        "site.grid_kgco2e_per_kwh",
+        f"{path}.grid_kgco2e_per_kwh",
         "kgCO2e/kWh",
         (0.8 * grid, grid, 1.2 * grid),
         "estimate: years and ways of counting differ, 20 % either way",
-        setting("site", "grid_kgco2e_per_kwh"),
+        setting(*place, "grid_kgco2e_per_kwh"),
     )
     yield _lever(
-        "site.electricity_usd_per_kwh",
+        f"{path}.electricity_usd_per_kwh",
         "USD/kWh",
         (0.7 * price, price, 1.3 * price),
         "estimate: contracts and years differ, 30 % either way",
-        setting("site", "electricity_usd_per_kwh"),
+        setting(*place, "electricity_usd_per_kwh"),
     )
 
 

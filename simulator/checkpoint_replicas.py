@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import pdtrc
 
 from simulator.checkpoint_columns import Costs, survives
 from simulator.checkpoint_files import asynchronous
 from simulator.checkpoint_sizes import Saves
 from simulator.checkpoint_survival import replicas_outlast
 from simulator.table import Booleans, Floats, Integers
+from simulator.units import DAY
 
 
 def just_in_time(saves: Saves) -> Costs:
@@ -24,11 +26,17 @@ def just_in_time(saves: Saves) -> Costs:
 def replica_ft(saves: Saves) -> Costs:
     """The other replicas go on after a quorum, and the failed one comes back beside them (torchft, FT-HSDP).
 
-    Of D replicas one is missing for R_rep: capacity of R_rep / D of the whole job is lost.
+    Of D replicas one is missing for R_rep: capacity of R_rep / D of the whole job is lost. At the rate a of failures the
+    number of replicas that are missing is Poisson with mean a R_rep; a failure that meets D - 1 of them takes the last one,
+    and all go back to a save.
     """
     quorum_s = np.full(len(saves.designs), saves.options.quorum_stall_s)
-    capacity_s = _replica_recovery_s(saves) / saves.designs.data_parallel
-    return {**_live_replica(saves, quorum_s), "missing_capacity_s": capacity_s}
+    replicas, recovery_s = saves.designs.data_parallel, _replica_recovery_s(saves)
+    num_missing = _failures_per_s(saves) * recovery_s
+    is_any_left = 1.0 - pdtrc(np.maximum(0.0, replicas - 2.0), num_missing)
+    live = _live_replica(saves, quorum_s)
+    survivals = {name: live[name] * is_any_left for name in live if name.endswith("_survival")}
+    return {**live, **survivals, "missing_capacity_s": recovery_s / replicas}
 
 
 def _live_replica(saves: Saves, live_restart_s: Floats) -> Costs:
@@ -70,8 +78,17 @@ def _replica_recovery_s(saves: Saves) -> Floats:
     designs, reliability = saves.designs, saves.reliability
     if saves.options.replica_recovery_s is not None:
         return np.full(len(designs), saves.options.replica_recovery_s)
-    restart = reliability.restart
-    has_spare = designs.num_spare_nodes > 0
-    replace_s = np.where(has_spare, restart.replace_from_spare_s, restart.replace_from_queue_s)
+    restart, node_share = reliability.restart, 1.0 - reliability.process_fault_fraction
+    # Nodes in repair are Poisson; a failure that meets as many as there are spares waits for the queue.
+    in_repair = _failures_per_s(saves) * node_share * reliability.repair_days * DAY
+    spares = designs.num_spare_nodes
+    has_none = np.where(spares > 0, pdtrc(np.maximum(0.0, spares - 1.0), in_repair), 1.0)
+    replace_s = has_none * restart.replace_from_queue_s + (1.0 - has_none) * restart.replace_from_spare_s
     fetch_s = saves.sizes().gpu_bytes / designs.network_bytes_per_s
-    return _restart_s(saves) + (1.0 - reliability.process_fault_fraction) * replace_s + fetch_s
+    return _restart_s(saves) + node_share * replace_s + fetch_s
+
+
+def _failures_per_s(saves: Saves) -> Floats:
+    """Failures of the job's nodes, per second of up-time; published rates count nodes of eight."""
+    per_1000_days = saves.designs.num_gpus / 8.0 * saves.reliability.failures_per_1000_node_days
+    return np.asarray(per_1000_days / (1000.0 * DAY))

@@ -51,6 +51,9 @@ class Checkpointing(Record):
     """Training time between two saves; left out, like `interval_steps`: the interval that loses least."""
     interval_steps: PositiveInt | None = None
     """Optimizer steps between two saves, in the place of `interval_s`."""
+    longest_interval_s: PositiveFloat = 86_400.0
+    """Longest interval that is chosen where none is asked for: a save a day is kept even where hardly any failure needs one
+    (choice)."""
     backpressure: SavePolicy = SavePolicy.SKIP
     """What happens when a save is due while all slots hold earlier ones."""
     slots: int = Field(default=1, ge=1, le=1000)

@@ -90,7 +90,7 @@ def run_energy(
         watts = step_w if phase == "step" else getattr(power, f"{phase}_w")
         energy_j = getattr(run, bucket) * watts
         parts[part] = parts[part] + energy_j if part in parts else energy_j
-    parts["checkpoint_j"] = parts["checkpoint_j"] + _saving_j(job, run, checkpoints)
+    parts["checkpoint_j"] = parts["checkpoint_j"] + _saving_j(offers, run, checkpoints)
     has_spares = plans.num_spare_nodes > 0
     return EnergyTable(**parts, spare_j=np.where(has_spares, run.wall_time_s, 0.0) * power.spares_w)
 
@@ -109,10 +109,10 @@ def _step_energy(job: Job, steps: StepTable, power: PhasePower) -> dict[str, Flo
     }
 
 
-def _saving_j(job: Job, run: RunTable, checkpoints: CheckpointTable) -> Floats:
+def _saving_j(offers: OfferTable, run: RunTable, checkpoints: CheckpointTable) -> Floats:
     """Energy of saves beside the accelerators: moved bytes and replays of every save, and servers all the time."""
     worked_s = run.productive_s + run.straggler_s + run.evaluation_s + run.lost_work_s
     # Runs without progress are infinite in `total_j` as it is; a save that is never made costs nothing.
     num_saves = np.where(run.makes_progress, worked_s, 0.0) / run.checkpoint_interval_s
     servers_j = checkpoints.extra_power_w * np.where(run.makes_progress, run.wall_time_s, 0.0)
-    return (num_saves * checkpoints.save_energy_j + servers_j) * job.site.power_usage_effectiveness
+    return (num_saves * checkpoints.save_energy_j + servers_j) * offers.power_usage_effectiveness

@@ -219,6 +219,7 @@ def _interval_s(
             minimum_interval_s=np.where(never_saves, 1.0, checkpoints.minimum_interval_s),
             **options,
         )
+        best_s = np.minimum(best_s, job.checkpointing.longest_interval_s)
         asked_s = np.where(np.isnan(asked_s), best_s, asked_s)
     return np.where(never_saves, np.inf, np.maximum(asked_s, checkpoints.minimum_interval_s))
 

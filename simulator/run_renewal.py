@@ -235,7 +235,8 @@ def best_interval_s(cost_s: Floats, tax_fraction: Floats, mtbf_s: Floats) -> Flo
     for _ in range(_NUM_NEWTON_STEPS):
         value = (1.0 + g) * x + np.log1p(-x) - np.log1p(g * x) + d
         x = x - value / (1.0 + g - 1.0 / (1.0 - x) - g / (1.0 + g * x))
-    return np.where(d > 0, mtbf_s * x, 0.0 * d)
+    # Saves that take many up-times leave one minus x no digits: the interval is then the whole up-time.
+    return np.where(d > 0, mtbf_s * np.where(np.isnan(x), 1.0, x), 0.0 * d)
 
 
 def _discounted_s(runs: Runs, offset_s: Floats, window_s: Floats) -> Floats:

@@ -26,6 +26,7 @@ from simulator.power import power_levels
 from simulator.rank import Rank
 from simulator.run import RunTable, expected_run, replicate_runs
 from simulator.run_events import RunReplications
+from simulator.run_stragglers import expected_straggler_slowdown
 from simulator.step import StepTable, simulate_step
 from simulator.table import Floats, Table
 
@@ -113,7 +114,9 @@ def simulate(job: Job, plans: PlanTable) -> Outcomes:
 def outcomes_of(job: Job, plans: PlanTable, steps: StepTable, memory: MemoryTable) -> Outcomes:
     """Returns what happens to plans whose steps and memory are known, `(n,)` each; see `simulate`."""
     offers = OfferTable.from_job(job).take(plans.offer)
-    checkpoints = checkpoint_costs(job, plans, offers, steps.step_time_s, steps.optimizer_s)
+    # Saves follow iterations as they are run, with their stragglers.
+    iteration_s = steps.step_time_s * expected_straggler_slowdown(job, plans, steps)
+    checkpoints = checkpoint_costs(job, plans, offers, iteration_s, steps.optimizer_s)
     run = expected_run(job, plans, steps, checkpoints)
     energy = run_energy(job, plans, offers, steps, run, checkpoints)
     return Outcomes(

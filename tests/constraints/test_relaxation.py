@@ -62,7 +62,7 @@ def test_the_least_value_is_the_minimum_over_all_designs(name: str, share: float
     least = LeastValues(space.under(limits))
     for relaxed in LIMIT_NAMES:
         rest = tuple(limit for limit in LIMIT_NAMES if limit != relaxed)
-        for others in [(), *combinations(rest, 1), *combinations(rest, 2), rest]:
+        for others in [(), *combinations(rest, 1), *combinations(rest[:4], 2), rest]:
             kept = result.excess.is_possible.copy()
             for other in others:
                 kept &= values[other] <= limits[other]

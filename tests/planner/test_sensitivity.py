@@ -195,3 +195,13 @@ def test_they_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert "What moves" not in capsys.readouterr().out
     answer = simulate_plan(load_job(RENTED), read_plan(RENTED_PLAN), with_sensitivities=False)
     assert answer.sensitivities is None
+
+
+def test_the_site_that_matters_is_that_of_the_offer() -> None:
+    job = load_job(RENTED, ["offers[1].site=norway"])
+    found = simulate_plan(job, read_plan(RENTED_PLAN))
+    assert found.design is not None
+    assert found.design.region == "norway"
+    assert found.sensitivities is not None
+    names = {name for name in found.sensitivities.model_dump_json().split('"') if "grid_kgco2e" in name}
+    assert names == {"offers[1].site.grid_kgco2e_per_kwh"}

@@ -51,7 +51,7 @@ def test_every_breakdown_sums_to_its_total(capsys: pytest.CaptureFixture[str]) -
     design = answer(capsys, AS_IT_WAS_RUN).design
     assert design is not None
     assert sum(design.run_seconds.values()) == pytest.approx(design.time_to_train_days * 86400, rel=1e-9)
-    assert sum(design.step_seconds.values()) == pytest.approx(design.step_time_s, rel=1e-9)
+    assert sum(design.step_seconds.values()) == pytest.approx(design.iteration_time_s, rel=1e-9)
     assert sum(design.memory_bytes.values()) == pytest.approx(design.peak_memory_bytes, rel=1e-9)
     assert sum(design.cost_parts_usd.values()) == pytest.approx(design.cost_usd, rel=1e-9)
     assert sum(design.carbon_parts_kgco2e.values()) == pytest.approx(design.carbon_kgco2e, rel=1e-9)
@@ -235,7 +235,7 @@ def test_a_run_that_fails_too_often_to_be_replayed_has_no_spread(capsys: pytest.
 def test_an_interval_shorter_than_a_step_is_raised_and_said_so(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, f"{AS_IT_WAS_RUN},checkpoint_interval_s=1")
     assert found.design is not None
-    assert found.design.checkpoint_interval_s == pytest.approx(found.design.step_time_s)
+    assert found.design.checkpoint_interval_s == pytest.approx(found.design.iteration_time_s)
     assert found.warnings[0].startswith(
         "checkpoint_interval_s = 1 is too short: the state changes once in a step; "
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -366,7 +368,10 @@ class TestLiveReplicas:
         assert lost_s == pytest.approx(11.3)
         assert 1 - lost_s / 60 == pytest.approx(0.812, abs=5e-4)
 
-    @pytest.mark.parametrize(("spares", "replace_s"), [(0, 7200), (1, 60)])
+    # Of 8 nodes 0.078 are in repair on average: 6.5 in 1000 days, half of them for three days.
+    @pytest.mark.parametrize(
+        ("spares", "replace_s"), [(0, 7200), (1, 60 + 7140 * (1 - math.exp(-0.078))), (9, 60)]
+    )
     def test_a_replica_comes_back_by_a_restart_and_a_copy(self, spares: int, replace_s: float) -> None:
         # Half of the faults need another node; 8 ranks of the first replica hold what they send, 123 GB each.
         plan = plan_of(tensor=8, data=8, zero=0, scheme=CheckpointScheme.REPLICA_FT, spares=spares)

@@ -166,3 +166,12 @@ class TestMeteredRun:
 def test_energy_can_be_told_apart_from_its_simulation() -> None:
     again = run_energy(JOB, PLANS, offers_of(JOB, PLANS), OUTCOMES.steps, OUTCOMES.run, OUTCOMES.checkpoints)
     assert (again.total_j == OUTCOMES.energy.total_j).all()
+
+
+def test_saves_are_cooled_where_the_offer_stands() -> None:
+    plan = plan_of(tensor=8, data=8, scheme=CheckpointScheme.GRADIENT_REPLICA)
+    base = job_of()
+    here = base.site
+    job = base.model_copy(update={"offers": (base.offers[0].model_copy(update={"site": here}),)})
+    elsewhere = job.model_copy(update={"site": here.model_copy(update={"power_usage_effectiveness": 5.0})})
+    assert (outcome_of(job, plan).energy.total_j == outcome_of(elsewhere, plan).energy.total_j).all()
