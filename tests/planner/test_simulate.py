@@ -51,7 +51,7 @@ def test_every_breakdown_sums_to_its_total(capsys: pytest.CaptureFixture[str]) -
     design = answer(capsys, AS_IT_WAS_RUN).design
     assert design is not None
     assert sum(design.run_seconds.values()) == pytest.approx(design.time_to_train_days * 86400, rel=1e-9)
-    assert sum(design.step_seconds.values()) == pytest.approx(design.iteration_time_s, rel=1e-9)
+    assert sum(design.step_seconds.values()) == pytest.approx(design.step_time_s, rel=1e-9)
     assert sum(design.memory_bytes.values()) == pytest.approx(design.peak_memory_bytes, rel=1e-9)
     assert sum(design.cost_parts_usd.values()) == pytest.approx(design.cost_usd, rel=1e-9)
     assert sum(design.carbon_parts_kgco2e.values()) == pytest.approx(design.carbon_kgco2e, rel=1e-9)
