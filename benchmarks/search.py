@@ -26,8 +26,8 @@ from constraints.evaluation import Evaluation, evaluate
 from constraints.space import Space, pruned_space
 from objectives.pareto import front_rows, hypervolume
 from planner import Job, Recommendation, load_job, recommend
-from simulator.job import Algorithm
 from simulator.plan import PlanTable
+from simulator.search_options import Algorithm
 from studies.archive import Archive
 from studies.evaluator import Evaluator
 from studies.plan_keys import plan_keys

@@ -306,9 +306,9 @@ def _best_goodput(mtbf_s: float, stall_s: Floats) -> Floats:
         "slots": 1,
         "restart_s": 390.0,
     }
-    interval_s = optimal_interval_s(**run, minimum_interval_s=60.0)  # type: ignore[arg-type]
+    interval_s = optimal_interval_s(**run, minimum_interval_s=60.0)
     long_run = {**run, "work_s": np.inf, "interval_s": interval_s, "policy": BackPressure.SKIP}
-    return expected_goodput(**long_run)  # type: ignore[arg-type]
+    return expected_goodput(**long_run)
 
 
 def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
