@@ -32,7 +32,7 @@ def replica_ft(saves: Saves) -> Costs:
     """
     quorum_s = np.full(len(saves.designs), saves.options.quorum_stall_s)
     replicas, recovery_s = saves.designs.data_parallel, _replica_recovery_s(saves)
-    num_missing = _failures_per_s(saves) * recovery_s
+    num_missing = saves.reliability.failures_per_s(saves.designs.num_gpus) * recovery_s
     is_any_left = 1.0 - pdtrc(np.maximum(0.0, replicas - 2.0), num_missing)
     live = _live_replica(saves, quorum_s)
     survivals = {name: live[name] * is_any_left for name in live if name.endswith("_survival")}
@@ -80,15 +80,11 @@ def _replica_recovery_s(saves: Saves) -> Floats:
         return np.full(len(designs), saves.options.replica_recovery_s)
     restart, node_share = reliability.restart, 1.0 - reliability.process_fault_fraction
     # Nodes in repair are Poisson; a failure that meets as many as there are spares waits for the queue.
-    in_repair = _failures_per_s(saves) * node_share * reliability.repair_days * DAY
+    in_repair = (
+        saves.reliability.failures_per_s(saves.designs.num_gpus) * node_share * reliability.repair_days * DAY
+    )
     spares = designs.num_spare_nodes
     has_none = np.where(spares > 0, pdtrc(np.maximum(0.0, spares - 1.0), in_repair), 1.0)
     replace_s = has_none * restart.replace_from_queue_s + (1.0 - has_none) * restart.replace_from_spare_s
     fetch_s = saves.sizes().gpu_bytes / designs.network_bytes_per_s
     return _restart_s(saves) + node_share * replace_s + fetch_s
-
-
-def _failures_per_s(saves: Saves) -> Floats:
-    """Failures of the job's nodes, per second of up-time; published rates count nodes of eight."""
-    per_1000_days = saves.designs.num_gpus / 8.0 * saves.reliability.failures_per_1000_node_days
-    return np.asarray(per_1000_days / (1000.0 * DAY))

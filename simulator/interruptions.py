@@ -3,8 +3,8 @@
     job mean up-time M = 1 / (nodes x rate of a node + domains x rate of a domain + nodes x rate of planned stops)
 
 Rates count nodes of eight accelerators; larger or smaller nodes fail in proportion. Nodes that a landlord takes back count
-as failed ones. Of a node's failures some leave its
-memory intact (process faults); the others take the node out of service, failures of a domain all nodes in it.
+as failed ones. Of a node's failures some leave its memory intact (process faults); the others take the node out of service,
+failures of a domain all nodes in it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from simulator.checkpoint import CheckpointTable
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
+from simulator.reliability import GPUS_PER_COUNTED_NODE
 from simulator.run_columns import Interruption
 from simulator.table import Floats, Integers, Table, total
 from simulator.units import DAY
 
-GPUS_PER_COUNTED_NODE = 8.0
-"""Accelerators of a node in published failure rates."""
 SPARE_CONFIDENCE = 0.99
 """Share of failures that `sufficient_spare_nodes` covers."""
 GUESSED_MFU_FRACTION = 0.4
@@ -75,9 +74,8 @@ def mean_time_between_failures_s(job: Job, plans: PlanTable) -> Floats:
 
 def destroyed_nodes_within(job: Job, plans: PlanTable, time_s: Floats) -> Floats:
     """Returns the mean number of nodes whose hardware fails in a time, `(n,)`; nodes that are taken back do not."""
-    fleet = job.reliability
-    failures = plans.num_gpus / GPUS_PER_COUNTED_NODE * fleet.failures_per_1000_node_days / (1000.0 * DAY)
-    return np.asarray(time_s * failures * (1.0 - fleet.process_fault_fraction))
+    node_fault_fraction = 1.0 - job.reliability.process_fault_fraction
+    return np.asarray(time_s * job.reliability.failures_per_s(plans.num_gpus) * node_fault_fraction)
 
 
 def _rates_per_s(job: Job, plans: PlanTable) -> dict[Interruption, Floats]:

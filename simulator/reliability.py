@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, PositiveFloat
 
 from simulator.record import Record
 from simulator.stragglers import StragglerModel, StragglerPrior, Stragglers
+from simulator.table import Floats, Integers
+from simulator.units import DAY
 
+GPUS_PER_COUNTED_NODE = 8.0
+"""Accelerators of a node in published failure rates."""
 ReliabilityPreset = Literal["mature", "frontier", "typical", "young", "harsh"]
 
 
@@ -68,6 +73,11 @@ class Reliability(Record):
     """Standard deviation of ln(S - 1)."""
     stragglers: Stragglers | None = None
     """Causes of stragglers, whose cost follows from the layout; they take the place of the distribution over jobs."""
+
+    def failures_per_s(self, num_gpus: Integers) -> Floats:
+        """Returns the failures of the nodes of a job per second of up-time, `(n,)`."""
+        per_1000_days = num_gpus / GPUS_PER_COUNTED_NODE * self.failures_per_1000_node_days
+        return np.asarray(per_1000_days / (1000.0 * DAY))
 
     @property
     def straggler_model(self) -> StragglerModel | None:

@@ -2,12 +2,12 @@
 
 The wall time is the first start plus work that is slowed down by S and stretched by saves and failures:
 
-    T = start + A (1 + X) + s N,    X = e^(mu + sigma Z),  Z and N standard normal
+    T = start + A (1 + kappa X) + s N,    X = e^(mu + sigma Z),  Z and N standard normal
 
-S = 1 + X is the slow-down of the job by stragglers, A the wall time of a run without them, and s^2 the variance of the
-time that failures take: a Poisson number n of losses L has variance n E[L^2]. Of a loss, the work that is done again is
-uniform between nothing and twice its mean, and the way back is lognormal. Where the causes of stragglers are known, the
-quantile of S is that of drawn fleets, and both deviations from the mean add up as squares.
+S = 1 + kappa X (`simulator.run_stragglers`) is the slow-down of the job by stragglers, A the wall time of a run without
+them, and s^2 the variance of the time that failures take: a Poisson number n of losses L has variance n E[L^2]. Of a loss,
+the work that is done again is uniform between nothing and twice its mean, and the way back is lognormal. Where the causes
+of stragglers are known, the quantile of S is that of drawn fleets, and both deviations from the mean add up as squares.
 `simulator.run.replicate_runs` is the judge.
 """
 
