@@ -205,3 +205,8 @@ def test_no_file_names_places_of_one_machine_or_package_indexes() -> None:
 @pytest.mark.parametrize("path", [*MODULES, *(ROOT / "examples").glob("*.yaml")], ids=relative)
 def test_no_program_and_no_example_depends_on_a_temporary_folder(path: Path) -> None:
     assert "/" + "tmp" not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+def test_every_benchmark_finds_what_it_imports(path: Path) -> None:
+    import_module(f"benchmarks.{path.stem}".removesuffix(".__init__"))
