@@ -7,11 +7,12 @@ it calls deletes it. No `fastmath`: the same inputs give the same bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from numba import njit
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
+_UNCOUNTED: dict[str, Any] = {"_nrt": False}  # without Numba's runtime, which counts references
 
 
 def compiled(function: _Function) -> _Function:
@@ -27,3 +28,11 @@ def inlined(function: _Function) -> _Function:
 def compiled_parallel(function: _Function) -> _Function:
     """As `compiled`, with the iterations of `numba.prange` on several threads."""
     return cast(_Function, njit(cache=True, nogil=True, parallel=True)(function))
+
+
+def compiled_uncounted(function: _Function) -> _Function:
+    """As `compiled`, for kernels that read arrays from tuples of them and allocate nothing.
+
+    Without it every look at such an array counts a reference, which would take most of the time.
+    """
+    return cast(_Function, njit(cache=True, nogil=True, **_UNCOUNTED)(function))

@@ -1,0 +1,356 @@
+"""How does a task graph run? Compiled: task after task, flow after flow, on one clock.
+
+Two things happen by themselves: a duration ends, and the first flow of a path has moved all its bytes. All that happens
+at one moment is done before the network is shared out anew, and only where the number of flows on a path has changed.
+Flows of a path have the same rate, so that each path counts the bytes that a flow on it would have moved so far
+(`moved`); a flow that enters at count m leaves at m + its bytes, whatever the rates were in between.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.compiled import compiled_uncounted
+from simulator.deep.heap import first_item, first_key, pop, push, set_key
+from simulator.deep.sharing import Sharing, fill, touch
+from simulator.table import Booleans, Floats, Integers
+
+NONE = -1
+SAME_TIME_FRACTION = 1e-12
+"""Events whose times differ by less, relative to the clock, happen at the same moment."""
+
+
+class Tasks(NamedTuple):
+    """A task graph as the kernel reads it; see `tasks.TaskGraph`."""
+
+    duration_s: Floats
+    num_bytes: Floats
+    path: Integers
+    resource: Integers
+    offsets: Integers
+    successors: Integers
+
+
+class State(NamedTuple):
+    """What the kernel writes."""
+
+    now_s: Floats
+    """`(1,)` the clock."""
+    ready_s: Floats
+    """`(n,)` when the last predecessor ended."""
+    start_s: Floats
+    """`(n,)` when the task got its resource."""
+    end_s: Floats
+    """`(n,)`; NaN for a task that was never reached."""
+    waits_for: Integers
+    """`(n,)` predecessors that have not ended."""
+    work: Integers
+    """`(n,)` ring of the tasks that can start now, in the order in which they became ready."""
+    sizes: Integers
+    """`(4,)` first place of the ring, tasks in it, timers, changed paths."""
+    timer_s: Floats
+    """`(n,)` heap of durations that run."""
+    timer_task: Integers
+    is_busy: Booleans
+    """`(r,)` resources at work."""
+    has_resource: Booleans
+    """`(n,)` whether the task was handed its resource by the one before it."""
+    first_waiting: Integers
+    """`(r,)` first task that waits for a resource."""
+    last_waiting: Integers
+    next_waiting: Integers
+    """`(n,)` the one behind it."""
+    moved_bytes: Floats
+    """`(p,)` bytes that a flow on each path would have moved since the path was last idle."""
+    moved_until_s: Floats
+    """`(p,)` when that was counted."""
+    leaves_at_bytes: Floats
+    """`(n,)` count of its path at which a flow is done."""
+    root: Integers
+    """`(p,)` the flow of each path that is done first: root of a skew heap."""
+    left: Integers
+    right: Integers
+    is_changed: Booleans
+    """`(p,)` whether the number of flows may have changed since the network was shared out."""
+    changed: Integers
+    """`(p,)` scratch: those paths."""
+    kept: Integers
+    """`(p,)` scratch: those on which as many flows came as went."""
+    path_end_s: Floats
+    """`(2 p,)` when the first flow of each path is done: a tournament, see `heap.first_key`."""
+    since_s: Floats
+    """`(l,)` when the flows of a link last changed."""
+    used_flows: Integers
+    """`(l,)` how many there have been since."""
+    used_s: Floats
+    """`(l,)` how long there was a flow on it."""
+    full_s: Floats
+    """`(l,)` how long it was full."""
+
+
+FIRST, WORK, TIMERS, CHANGED = 0, 1, 2, 3
+
+
+@compiled_uncounted
+def run(tasks: Tasks, net: Sharing, state: State, is_max_min: bool) -> int:
+    """Plays all tasks; returns how many ended."""
+    num_ended = 0
+    for task in range(len(tasks.duration_s)):
+        if state.waits_for[task] == 0:
+            _add_work(state, task)
+    while True:
+        num_ended += _do_work(tasks, net, state)
+        if state.sizes[CHANGED] > 0:
+            _share_out(net, state, is_max_min)
+        timer_s = state.timer_s[0] if state.sizes[TIMERS] > 0 else np.inf
+        now_s = min(timer_s, first_key(state.path_end_s))
+        if np.isinf(now_s):
+            break
+        state.now_s[0] = now_s
+        until_s = now_s * (1.0 + SAME_TIME_FRACTION)
+        while state.sizes[TIMERS] > 0 and state.timer_s[0] <= until_s:
+            task = state.timer_task[0]
+            state.sizes[TIMERS] = pop(state.timer_s, state.timer_task, state.sizes[TIMERS])
+            num_ended += _duration_over(tasks, net, state, task)
+        while first_key(state.path_end_s) <= until_s:
+            path = first_item(state.path_end_s)
+            set_key(state.path_end_s, path, np.inf)
+            num_ended += _flows_done(tasks, net, state, path)
+    return num_ended
+
+
+@compiled_uncounted
+def _add_work(state: State, task: int) -> None:
+    place = state.sizes[FIRST] + state.sizes[WORK]
+    state.work[place if place < len(state.work) else place - len(state.work)] = task
+    state.sizes[WORK] += 1
+
+
+@compiled_uncounted
+def _do_work(tasks: Tasks, net: Sharing, state: State) -> int:
+    """Starts all tasks that are ready, or lets them queue; returns how many ended at once."""
+    num_ended = 0
+    while state.sizes[WORK] > 0:
+        task = state.work[state.sizes[FIRST]]
+        state.sizes[FIRST] = (state.sizes[FIRST] + 1) % len(state.work)
+        state.sizes[WORK] -= 1
+        resource = tasks.resource[task]
+        if not state.has_resource[task]:
+            state.ready_s[task] = state.now_s[0]
+            if resource != NONE:
+                if state.is_busy[resource]:
+                    _queue(state, resource, task)
+                    continue
+                state.is_busy[resource] = True
+        num_ended += _begin(tasks, net, state, task)
+    return num_ended
+
+
+@compiled_uncounted
+def _queue(state: State, resource: int, task: int) -> None:
+    state.next_waiting[task] = NONE
+    if state.first_waiting[resource] == NONE:
+        state.first_waiting[resource] = task
+    else:
+        state.next_waiting[state.last_waiting[resource]] = task
+    state.last_waiting[resource] = task
+
+
+@compiled_uncounted
+def _begin(tasks: Tasks, net: Sharing, state: State, task: int) -> int:
+    """Starts a task on its resource; returns 1 if it ended at once."""
+    state.start_s[task] = state.now_s[0]
+    if tasks.duration_s[task] > 0.0:
+        end_s = state.now_s[0] + tasks.duration_s[task]
+        state.sizes[TIMERS] = push(state.timer_s, state.timer_task, state.sizes[TIMERS], end_s, task)
+        return 0
+    return _duration_over(tasks, net, state, task)
+
+
+@compiled_uncounted
+def _duration_over(tasks: Tasks, net: Sharing, state: State, task: int) -> int:
+    """Ends a task, or sends it on its way; returns 1 if it ended."""
+    path = tasks.path[task]
+    if path == NONE or tasks.num_bytes[task] == 0.0 or net.path_offsets[path] == net.path_offsets[path + 1]:
+        _end(tasks, state, task)
+        return 1
+    _count_moved(net, state, path)
+    if net.num_flows[path] == 0:
+        state.moved_bytes[path] = 0.0
+    state.leaves_at_bytes[task] = state.moved_bytes[path] + tasks.num_bytes[task]
+    state.left[task], state.right[task] = NONE, NONE
+    state.root[path] = _merged(state, state.root[path], task)
+    _change_flows(net, state, path, 1)
+    return 0
+
+
+@compiled_uncounted
+def _end(tasks: Tasks, state: State, task: int) -> None:
+    """Ends a task: its resource goes to the one that waits longest, its successors may be ready."""
+    state.end_s[task] = state.now_s[0]
+    resource = tasks.resource[task]
+    if resource != NONE:
+        waiting = state.first_waiting[resource]
+        state.is_busy[resource] = waiting != NONE
+        if waiting != NONE:
+            state.first_waiting[resource] = state.next_waiting[waiting]
+            state.has_resource[waiting] = True
+            _add_work(state, waiting)
+    for place in range(tasks.offsets[task], tasks.offsets[task + 1]):
+        successor = tasks.successors[place]
+        state.waits_for[successor] -= 1
+        if state.waits_for[successor] == 0:
+            _add_work(state, successor)
+
+
+@compiled_uncounted
+def _flows_done(tasks: Tasks, net: Sharing, state: State, path: int) -> int:
+    """Ends the first flow of a path and those that are done with it; returns how many."""
+    _count_moved(net, state, path)
+    first = state.root[path]
+    state.moved_bytes[path] = max(state.moved_bytes[path], state.leaves_at_bytes[first])
+    limit = state.moved_bytes[path] * (1.0 + SAME_TIME_FRACTION)
+    num_done = 0
+    while state.root[path] != NONE and state.leaves_at_bytes[state.root[path]] <= limit:
+        flow = state.root[path]
+        state.root[path] = _merged(state, state.left[flow], state.right[flow])
+        _change_flows(net, state, path, -1)
+        _end(tasks, state, flow)
+        num_done += 1
+    return num_done
+
+
+@compiled_uncounted
+def _count_moved(net: Sharing, state: State, path: int) -> None:
+    """Brings the count of a path up to the present."""
+    if state.root[path] != NONE:
+        elapsed_s = state.now_s[0] - state.moved_until_s[path]
+        state.moved_bytes[path] += net.rate_bytes_per_s[path] * elapsed_s
+    state.moved_until_s[path] = state.now_s[0]
+
+
+@compiled_uncounted
+def _change_flows(net: Sharing, state: State, path: int, by: int) -> None:
+    net.num_flows[path] += by
+    for place in range(net.path_offsets[path], net.path_offsets[path + 1]):
+        net.link_flows[net.path_links[place]] += by
+    if not state.is_changed[path]:
+        state.is_changed[path] = True
+        state.changed[state.sizes[CHANGED]] = path
+        state.sizes[CHANGED] += 1
+
+
+@compiled_uncounted
+def _merged(state: State, one: int, other: int) -> int:
+    """Merges two skew heaps of flows (Sleator and Tarjan 1986) along their right spines; returns the root."""
+    root, parent = NONE, NONE
+    while min(one, other) > NONE:
+        if state.leaves_at_bytes[other] < state.leaves_at_bytes[one]:
+            one, other = other, one
+        if parent == NONE:
+            root = one
+        else:
+            state.left[parent] = one
+        parent = one
+        one_right = state.right[one]
+        state.right[one] = state.left[one]
+        state.left[one] = NONE
+        one = one_right
+    rest = other if one == NONE else one
+    if parent == NONE:
+        return rest
+    state.left[parent] = rest
+    return root
+
+
+@compiled_uncounted
+def _share_out(net: Sharing, state: State, is_max_min: bool) -> None:
+    """Gives every flow its rate, and every path its next event.
+
+    Where as many flows came as went the rates stay, and only the path's own event is new.
+    """
+    num_kept, num_dirty = 0, 0
+    for position in range(state.sizes[CHANGED]):
+        path = state.changed[position]
+        state.is_changed[path] = False
+        if net.num_flows[path] == net.shared_flows[path]:
+            state.kept[num_kept] = path
+            num_kept += 1
+        elif _is_alone(net, path):
+            _fill_alone(net, state, path)
+            state.kept[num_kept] = path
+            num_kept += 1
+        else:
+            state.changed[num_dirty] = path
+            num_dirty += 1
+    state.sizes[CHANGED] = 0
+    num_paths = _refilled(net, state, num_dirty, is_max_min) if num_dirty > 0 else 0
+    for position in range(num_kept):
+        path = state.kept[position]
+        if net.num_flows[path] > 0 and not state.is_changed[path]:
+            net.paths[num_paths] = path
+            num_paths += 1
+    for position in range(num_paths):
+        path = net.paths[position]
+        state.is_changed[path] = False
+        left_bytes = state.leaves_at_bytes[state.root[path]] - state.moved_bytes[path]
+        end_s = state.now_s[0] + max(0.0, left_bytes) / net.rate_bytes_per_s[path]
+        set_key(state.path_end_s, path, end_s)
+
+
+@compiled_uncounted
+def _is_alone(net: Sharing, path: int) -> bool:
+    """Whether no other path has flows on the links of this one."""
+    for place in range(net.path_offsets[path], net.path_offsets[path + 1]):
+        if net.link_flows[net.path_links[place]] != net.num_flows[path]:
+            return False
+    return True
+
+
+@compiled_uncounted
+def _fill_alone(net: Sharing, state: State, path: int) -> None:
+    """Gives the flows of a path that shares no link what its narrowest link has."""
+    _count_moved(net, state, path)
+    flows = net.num_flows[path]
+    narrowest = np.inf
+    for place in range(net.path_offsets[path], net.path_offsets[path + 1]):
+        narrowest = min(narrowest, net.bandwidth_bytes_per_s[net.path_links[place]])
+    for place in range(net.path_offsets[path], net.path_offsets[path + 1]):
+        link = net.path_links[place]
+        _close_link(net, state, link)
+        state.used_flows[link], state.since_s[link] = flows, state.now_s[0]
+        net.is_full[link] = flows > 0 and net.bandwidth_bytes_per_s[link] == narrowest
+    net.rate_bytes_per_s[path] = narrowest / max(1, flows)
+    net.shared_flows[path] = flows
+    set_key(state.path_end_s, path, np.inf)
+
+
+@compiled_uncounted
+def _refilled(net: Sharing, state: State, num_dirty: int, is_max_min: bool) -> int:
+    """Shares out the part of the network in which the number of flows has changed; returns how many paths it has."""
+    for position in range(num_dirty):
+        set_key(state.path_end_s, state.changed[position], np.inf)
+    num_links, num_paths = touch(net, state.changed, num_dirty, is_max_min)
+    for position in range(num_paths):
+        _count_moved(net, state, net.paths[position])
+        state.is_changed[net.paths[position]] = True
+    for position in range(num_links):
+        _close_link(net, state, net.links[position])
+    fill(net, num_links, num_paths, is_max_min)
+    for position in range(num_links):
+        link = net.links[position]
+        state.used_flows[link] = net.link_flows[link]
+        state.since_s[link] = state.now_s[0]
+    return num_paths
+
+
+@compiled_uncounted
+def _close_link(net: Sharing, state: State, link: int) -> None:
+    """Adds the time since the last change of a link to what it was then."""
+    elapsed_s = state.now_s[0] - state.since_s[link]
+    if state.used_flows[link] > 0:
+        state.used_s[link] += elapsed_s
+        if net.is_full[link]:
+            state.full_s[link] += elapsed_s

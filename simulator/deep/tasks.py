@@ -1,0 +1,167 @@
+"""What has to be done, and what waits for what? Tasks in columns, edges between them.
+
+A task takes its `duration_s` on its resource, then, if it is a flow, moves `num_bytes` along a path. A resource (a stream
+of an accelerator, say) does one task at a time, in the order in which they become ready. A task without duration, bytes
+and resource is a join: it ends when the last of its predecessors has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from simulator.compiled import compiled
+from simulator.errors import InputError, Problem
+from simulator.table import Floats, Integers
+
+NONE = -1
+"""No path, no resource."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskGraph:
+    """n tasks and what waits for what."""
+
+    duration_s: Floats
+    """`(n,)` time on the resource; of a flow, until its first byte arrives."""
+    num_bytes: Floats
+    """`(n,)` what a flow moves."""
+    path: Integers
+    """`(n,)` the way of a flow, or `NONE`."""
+    resource: Integers
+    """`(n,)` what does one task at a time, or `NONE`."""
+    label: Integers
+    """`(n,)` position in `labels`."""
+    labels: tuple[str, ...]
+    """What tasks are called; many share one."""
+    offsets: Integers
+    """`(n + 1,)` where the successors of a task begin in `successors`."""
+    successors: Integers
+    num_predecessors: Integers
+    """`(n,)`."""
+    num_resources: int
+
+    def __len__(self) -> int:
+        return len(self.duration_s)
+
+    def label_of(self, task: int) -> str:
+        """Returns what a task is called."""
+        return self.labels[int(self.label[task])]
+
+
+_NO_EDGES = (np.empty(0, np.int64), np.empty(0, np.int64))
+_NO_TASKS = (np.empty(0), np.empty(0), *_NO_EDGES, np.empty(0, np.int64))
+
+
+@dataclass
+class TaskGraphBuilder:
+    """Collects tasks in bulk; each call returns the numbers of what it added."""
+
+    num_resources: int = 0
+    _columns: list[tuple[Floats, Floats, Integers, Integers, Integers]] = field(default_factory=list)
+    _edges: list[tuple[Integers, Integers]] = field(default_factory=list)
+    _labels: dict[str, int] = field(default_factory=dict)
+    _num_tasks: int = 0
+
+    def add_resources(self, count: int) -> Integers:
+        """Adds things that do one task at a time; returns their numbers `(count,)`."""
+        first = self.num_resources
+        self.num_resources += count
+        return np.arange(first, first + count)
+
+    def add(
+        self,
+        label: str,
+        *,
+        duration_s: ArrayLike = 0.0,
+        num_bytes: ArrayLike = 0.0,
+        path: ArrayLike = NONE,
+        resource: ArrayLike = NONE,
+        after: Sequence[ArrayLike] = (),
+    ) -> Integers:
+        """Adds tasks; the columns broadcast against each other and against each array of predecessors.
+
+        Args:
+            label: what all of them are called.
+            duration_s: time on the resource, or latency of a flow.
+            num_bytes: what flows move.
+            path: numbers of a `Router`.
+            resource: numbers of `add_resources`.
+            after: predecessors, each an array that broadcasts to the tasks; `NONE` stands for no predecessor.
+        """
+        columns = np.broadcast_arrays(duration_s, num_bytes, path, resource, *after)
+        size = columns[0].size
+        numbers = np.arange(self._num_tasks, self._num_tasks + size)
+        duration, moved = (column.ravel().astype(np.float64) for column in columns[:2])
+        way, place, *before = (column.ravel().astype(np.int64) for column in columns[2:])
+        named = np.full(size, self._labels.setdefault(label, len(self._labels)))
+        self._columns.append((duration, moved, way, place, named))
+        self._num_tasks += size
+        for predecessors in before:
+            self.add_edges(predecessors, numbers)
+        return numbers
+
+    def add_edges(self, before: ArrayLike, after: ArrayLike) -> None:
+        """Lets tasks wait for others, pair by pair."""
+        first, second = (part.ravel().astype(np.int64) for part in np.broadcast_arrays(before, after))
+        is_edge = first != NONE
+        self._edges.append((first[is_edge], second[is_edge]))
+
+    def join(self, label: str, tasks: ArrayLike) -> int:
+        """Adds a task that ends when all of `tasks` have ended; returns its number."""
+        (number,) = self.add(label)
+        self.add_edges(tasks, number)
+        return int(number)
+
+    def build(self) -> TaskGraph:
+        """Returns the graph.
+
+        Raises:
+            InputError: a duration or a size is negative or not finite.
+        """
+        duration, moved, path, resource, label = (
+            np.concatenate(parts) for parts in zip(_NO_TASKS, *self._columns, strict=True)
+        )
+        labels = tuple(self._labels)
+        problems = [
+            Problem(
+                path=f"task {row} ({labels[label[row]]}).{name}", value=str(values[row]), rule="must be >= 0"
+            )
+            for name, values in (("duration_s", duration), ("num_bytes", moved))
+            for row in np.flatnonzero(~(values >= 0) | ~np.isfinite(values))[:1]
+        ]
+        if problems:
+            raise InputError(problems, source="task graph")
+        before, after = (np.concatenate(parts) for parts in zip(_NO_EDGES, *self._edges, strict=True))
+        offsets, successors = _by_first(before, after, self._num_tasks)
+        return TaskGraph(
+            duration_s=duration,
+            num_bytes=moved,
+            path=path,
+            resource=resource,
+            label=label,
+            labels=labels,
+            offsets=offsets,
+            successors=successors,
+            num_predecessors=np.bincount(after, minlength=self._num_tasks),
+            num_resources=self.num_resources,
+        )
+
+
+@compiled
+def _by_first(before: Integers, after: Integers, num_tasks: int) -> tuple[Integers, Integers]:
+    """Sorts edges by the task at which they begin, those of one task in the order in which they were added."""
+    offsets = np.zeros(num_tasks + 1, dtype=np.int64)
+    for task in before:
+        offsets[task + 1] += 1
+    for task in range(num_tasks):
+        offsets[task + 1] += offsets[task]
+    successors = np.empty(len(before), dtype=np.int64)
+    free = offsets.copy()
+    for edge in range(len(before)):
+        successors[free[before[edge]]] = after[edge]
+        free[before[edge]] += 1
+    return offsets, successors

@@ -1,0 +1,85 @@
+"""Do flows take the way that costs least, and share ways of equal cost?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.deep.routing import Router
+from simulator.deep.topologies import ring, switch
+from simulator.deep.topology import Topology, TopologyBuilder
+from simulator.errors import InputError
+
+
+def names_of(topology: Topology, source: int, target: int, salt: int = 0) -> list[str]:
+    router = Router(topology)
+    (path,) = router.paths(source, target, salt)
+    return [topology.link_name(link) for link in router.table().links_of(path)]
+
+
+def test_a_ring_is_walked_the_shorter_way_around() -> None:
+    assert names_of(ring(6, 1e9, 1e-6), 0, 2) == ["gpu 0 -> gpu 1", "gpu 1 -> gpu 2"]
+    assert names_of(ring(6, 1e9, 1e-6), 0, 5) == ["gpu 0 -> gpu 5"]
+
+
+def test_accelerators_do_not_forward() -> None:
+    builder = TopologyBuilder("chain")
+    first, middle, last = builder.add_ranks(3)
+    builder.connect([first, middle], [middle, last], 1e9, 0.0)
+    with pytest.raises(InputError, match=r"network 'chain'.*\n.*no way leads from gpu 0 to gpu 2"):
+        Router(builder.build()).paths(first, last)
+
+
+def test_a_wide_detour_beats_a_narrow_link() -> None:
+    # 1 MiB takes 1 s on the narrow link and twice 0.01 s on the detour.
+    builder = TopologyBuilder("detour")
+    one, other = builder.add_ranks(2)
+    middle = builder.add("switch")
+    builder.connect(one, other, 2.0**20, 0.0)
+    builder.connect([one, other], middle, 2.0**20 / 0.01, 0.0)
+    assert names_of(builder.build(), one, other) == ["gpu 0 -> switch 0", "switch 0 -> gpu 1"]
+
+
+def test_a_degraded_direction_is_avoided_in_that_direction_only() -> None:
+    builder = TopologyBuilder("asymmetric")
+    one, other = builder.add_ranks(2)
+    spines = builder.add("spine", 2)
+    builder.connect(one, spines, [1e9, 1e6], 0.0, both_ways=False)
+    builder.connect(spines, one, [1e6, 1e9], 0.0, both_ways=False)
+    builder.connect(other, spines, 1e9, 0.0)
+    assert names_of(builder.build(), one, other)[0] == "gpu 0 -> spine 0"
+    assert names_of(builder.build(), other, one)[1] == "spine 1 -> gpu 0"
+
+
+def test_ways_of_equal_cost_are_used_alike_and_always_the_same_for_the_same_salt() -> None:
+    builder = TopologyBuilder("spines")
+    one, other = builder.add_ranks(2)
+    leaves, spines = builder.add("leaf", 2), builder.add("spine", 4)
+    builder.connect([one, other], leaves, 1e9, 1e-6)
+    builder.connect(leaves[:, None], spines[None, :], 1e9, 1e-6)
+    topology = builder.build()
+    router = Router(topology)
+    table_of = router.paths(one, other, np.arange(4_000)), router.table()
+    chosen = [topology.link_name(table_of[1].links_of(path)[1]) for path in table_of[0]]
+    counts = np.unique(chosen, return_counts=True)[1]
+    # Binomial: 1,000 of 4,000 each, standard deviation 27.
+    assert len(counts) == 4
+    assert np.all(np.abs(counts - 1_000) < 5 * 27.4)
+    assert names_of(topology, one, other, 7) == names_of(topology, one, other, 7)
+
+
+def test_a_vertex_reaches_itself_over_no_link() -> None:
+    assert names_of(switch(2, 1e9, 0.0), 1, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "latency", "message"),
+    [
+        (0.0, 0.0, r"links\[0\]\.bandwidth_bytes_per_s = 0\.0: must be > 0"),
+        (np.nan, 0.0, r"links\[0\]\.bandwidth_bytes_per_s = nan: must be > 0"),
+        (1.0, -1e-6, r"links\[0\]\.latency_s = -1e-06: must be >= 0"),
+    ],
+)
+def test_impossible_links_are_refused(bandwidth: float, latency: float, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        switch(2, bandwidth, latency)

@@ -1,0 +1,125 @@
+"""Are the shares of flows max-min fair? Judged by linear programs that know nothing of progressive filling."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ortools.linear_solver import pywraplp
+
+from simulator.deep.sharing import max_min_rates
+from simulator.table import Floats, Integers
+
+TOLERANCE = 1e-6
+"""Of the linear programs, relative."""
+
+
+def columns(paths: list[list[int]]) -> tuple[Integers, Integers]:
+    offsets = np.cumsum([0, *(len(path) for path in paths)])
+    return offsets.astype(np.int64), np.array([link for path in paths for link in path], dtype=np.int64)
+
+
+def fair_by_programs(paths: list[list[int]], bandwidth: list[float], num_flows: list[int]) -> Floats:
+    """Raises the least rate as far as it goes, fixes the paths that cannot have more, and goes on with the others."""
+    fixed: dict[int, float] = {}
+    while len(fixed) < len(paths):
+        least = best(paths, bandwidth, num_flows, fixed, None, 0.0)
+        stuck = {
+            path
+            for path in range(len(paths))
+            if path not in fixed
+            and best(paths, bandwidth, num_flows, fixed, path, least) <= least * (1.0 + TOLERANCE)
+        }
+        assert stuck
+        fixed |= dict.fromkeys(stuck, least)
+    return np.array([fixed[path] for path in range(len(paths))])
+
+
+def best(
+    paths: list[list[int]],
+    bandwidth: list[float],
+    num_flows: list[int],
+    fixed: dict[int, float],
+    wanted: int | None,
+    least: float,
+) -> float:
+    """The largest rate that all free paths can have at once, or that the wanted one can have if all others have `least`."""
+    solver = pywraplp.Solver.CreateSolver("GLOP")
+    rates = [solver.NumVar(0.0, solver.infinity(), f"rate {path}") for path in range(len(paths))]
+    level = solver.NumVar(0.0, solver.infinity(), "level")
+    for link, capacity in enumerate(bandwidth):
+        used = [rates[path] * (num_flows[path] * links.count(link)) for path, links in enumerate(paths)]
+        solver.Add(solver.Sum(used) <= capacity)
+    for path, rate in enumerate(rates):
+        if path in fixed:
+            solver.Add(rate == fixed[path])
+        elif wanted is None:
+            solver.Add(rate >= level)
+        elif path == wanted:
+            solver.Add(rate >= least)
+            solver.Add(level == rate)
+        else:
+            solver.Add(rate >= least * (1.0 - 1e-9))
+    solver.Maximize(level)
+    assert solver.Solve() == pywraplp.Solver.OPTIMAL
+    return float(level.solution_value())
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> tuple[list[list[int]], list[float], list[int]]:
+    num_links = draw(st.integers(1, 7))
+    bandwidth = draw(st.lists(st.floats(1.0, 100.0), min_size=num_links, max_size=num_links))
+    way = st.lists(st.integers(0, num_links - 1), min_size=1, max_size=4, unique=True)
+    paths = draw(st.lists(way, min_size=1, max_size=8))
+    flows = draw(st.lists(st.integers(1, 3), min_size=len(paths), max_size=len(paths)))
+    return paths, bandwidth, flows
+
+
+@given(networks())
+@settings(max_examples=60, deadline=None)
+def test_rates_equal_those_of_linear_programs(
+    network: tuple[list[list[int]], list[float], list[int]],
+) -> None:
+    paths, bandwidth, num_flows = network
+    rates = max_min_rates(*columns(paths), np.array(bandwidth), np.array(num_flows))
+    assert rates == pytest.approx(fair_by_programs(paths, bandwidth, num_flows), rel=1e-4)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_no_link_is_overloaded_and_every_flow_is_held_by_a_full_one(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    num_links = int(random.integers(2, 60))
+    bandwidth = random.uniform(1.0, 100.0, num_links)
+    paths = [
+        random.choice(num_links, size=random.integers(1, min(6, num_links)), replace=False).tolist()
+        for _ in range(int(random.integers(1, 120)))
+    ]
+    flows = random.integers(1, 5, len(paths))
+    rates = max_min_rates(*columns(paths), bandwidth, flows)
+    load = np.zeros(num_links)
+    for path, rate, count in zip(paths, rates, flows, strict=True):
+        load[path] += rate * count
+    assert np.all(load <= bandwidth * (1.0 + 1e-9))
+    is_full = load >= bandwidth * (1.0 - 1e-9)
+    for path, rate in zip(paths, rates, strict=True):
+        # Bertsekas and Gallager, section 6.5.2: on a bottleneck no flow has more than those that it holds.
+        assert any(
+            is_full[link]
+            and all(
+                rate >= other * (1.0 - 1e-9) for way, other in zip(paths, rates, strict=True) if link in way
+            )
+            for link in path
+        )
+
+
+def test_what_one_flow_cannot_use_goes_to_the_others() -> None:
+    # Link 0 of 10 carries two flows, one of which is held to 2 by link 1.
+    rates = max_min_rates(*columns([[0], [0, 1]]), np.array([10.0, 2.0]), np.array([1, 1]))
+    assert rates.tolist() == [8.0, 2.0]
+
+
+def test_a_path_without_flows_has_no_rate_and_one_without_links_no_limit() -> None:
+    rates = max_min_rates(*columns([[0], [], [0]]), np.array([10.0]), np.array([0, 1, 2]))
+    assert rates.tolist() == [0.0, np.inf, 5.0]
