@@ -56,6 +56,7 @@ class Router:
     reference_bytes: float = REFERENCE_BYTES
     _numbers: dict[tuple[int, int, int], int] = field(default_factory=dict)
     _ways: list[Integers] = field(default_factory=list)
+    _latencies: list[float] = field(default_factory=list)
 
     def paths(self, source: ArrayLike, target: ArrayLike, salt: ArrayLike = 0) -> Integers:
         """Returns the numbers `(k,)` of the ways between vertices; the arguments broadcast against each other.
@@ -74,8 +75,14 @@ class Router:
 
     def add_path(self, links: ArrayLike) -> int:
         """Adds a way that was chosen by hand, such as a circuit; returns its number."""
-        self._ways.append(np.asarray(links, dtype=np.int64))
+        way = np.asarray(links, dtype=np.int64)
+        self._ways.append(way)
+        self._latencies.append(float(self.topology.latency_s[way].sum()))
         return len(self._ways) - 1
+
+    def latency_s(self, paths: Integers) -> Floats:
+        """Returns the latencies of ways, `(k,)`."""
+        return np.array(self._latencies)[paths]
 
     def table(self) -> Paths:
         """Returns all ways found so far."""

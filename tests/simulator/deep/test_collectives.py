@@ -1,0 +1,167 @@
+"""Do collectives take the time of their closed forms where nothing else is on the network?"""
+
+from __future__ import annotations
+
+from math import log2
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.deep.collectives import TREE_CHUNKS, Collectives
+from simulator.deep.play import Played, play
+from simulator.deep.routing import Router
+from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.deep.topologies import (
+    cluster,
+    degraded,
+    dragonfly,
+    fat_tree,
+    fully_connected,
+    mesh,
+    ring,
+    switch,
+    torus,
+)
+from simulator.deep.topology import Topology
+from simulator.errors import InputError
+
+B = 1e9
+HOP = 1e-6
+ON_SWITCH = 2 * HOP
+S = 8e6
+
+
+def time_s(topology: Topology, method: str, size: int, *, has_barriers: bool = False) -> float:
+    return played(topology, method, np.arange(size), has_barriers=has_barriers).makespan_s
+
+
+def played(topology: Topology, method: str, ranks: np.ndarray, *, has_barriers: bool = False) -> Played:
+    graph, router = TaskGraphBuilder(), Router(topology)
+    collectives = Collectives(graph=graph, router=router, has_barriers=has_barriers)
+    getattr(collectives, method)(ranks, S, np.full(ranks.shape, NONE))
+    return play(graph.build(), topology, router.table())
+
+
+@pytest.mark.parametrize("size", [2, 3, 8, 33])
+@pytest.mark.parametrize("has_barriers", [False, True])
+@pytest.mark.parametrize(
+    ("method", "rounds"), [("ring_all_reduce", 2), ("ring_all_gather", 1), ("ring_reduce_scatter", 1)]
+)
+def test_a_ring_takes_its_steps(method: str, rounds: int, size: int, has_barriers: bool) -> None:
+    expected = rounds * (size - 1) * (ON_SWITCH + S / size / B)
+    assert time_s(switch(size, B, HOP), method, size, has_barriers=has_barriers) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("size", [2, 4, 32])
+def test_halving_and_doubling_takes_few_steps(size: int) -> None:
+    expected = 2 * log2(size) * ON_SWITCH + 2 * (size - 1) / size * S / B
+    assert time_s(switch(size, B, HOP), "halving_doubling_all_reduce", size) == pytest.approx(expected)
+
+
+def test_halving_and_doubling_needs_a_power_of_two() -> None:
+    with pytest.raises(InputError, match="ranks = 6: halving and doubling need a power of two"):
+        time_s(switch(6, B, HOP), "halving_doubling_all_reduce", 6)
+
+
+@pytest.mark.parametrize("size", [2, 5, 16])
+def test_an_exchange_takes_what_leaves_a_rank(size: int) -> None:
+    expected = ON_SWITCH + (size - 1) / size * S / B
+    assert time_s(switch(size, B, HOP), "all_to_all", size) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("size", [2, 7, 16, 64])
+def test_two_trees_are_slower_than_the_bytes_and_faster_than_one_tree_after_the_other(size: int) -> None:
+    took_s = time_s(switch(size, B, HOP), "tree_all_reduce", size)
+    depth = log2(size) + 1
+    assert took_s > S / B
+    # Inner ranks send half of the buffer up and down each tree: S in all; the last chunk crosses the tree twice.
+    assert took_s < 2 * S / B + 2 * depth * (ON_SWITCH + 3 * S / 2 / TREE_CHUNKS / B)
+
+
+def test_levels_of_a_cluster_add_up() -> None:
+    nodes, ranks, near, far = 4, 8, 100e9, 10e9
+    topology = cluster(
+        nodes,
+        ranks,
+        scale_up_bytes_per_s=near,
+        scale_up_latency_s=1e-7,
+        card_bytes_per_s=far,
+        fabric_latency_s=1e-6,
+    )
+    took_s = played(
+        topology, "hierarchical_all_reduce", np.arange(nodes * ranks).reshape(nodes, ranks)
+    ).makespan_s
+    inside = (ranks - 1) * (2e-7 + S / ranks / near)
+    across = 2 * (nodes - 1) * (2e-6 + S / ranks / nodes / far)
+    assert took_s == pytest.approx(2 * inside + across)
+
+
+def test_two_rings_on_the_same_links_take_twice_as_long() -> None:
+    topology = switch(8, B, 0.0)
+    graph, router = TaskGraphBuilder(), Router(topology)
+    collectives = Collectives(graph=graph, router=router)
+    for _ in range(2):
+        collectives.ring_all_reduce(np.arange(8), S, np.full(8, NONE))
+    assert play(graph.build(), topology, router.table()).makespan_s == pytest.approx(2 * 2 * 7 / 8 * S / B)
+
+
+def test_one_degraded_link_slows_a_whole_ring() -> None:
+    healthy = switch(8, B, 0.0)
+    took_s = time_s(degraded(healthy, [3], 0.25), "ring_all_reduce", 8)
+    assert took_s == pytest.approx(4 * time_s(healthy, "ring_all_reduce", 8), rel=0.01)
+
+
+@pytest.mark.parametrize(("links", "factor"), [([99], 0.5), ([0], 0.0), ([0], 1.5)])
+def test_impossible_degradations_are_refused(links: list[int], factor: float) -> None:
+    with pytest.raises(InputError, match="must be"):
+        degraded(switch(2, B, HOP), links, factor)
+
+
+@pytest.mark.parametrize(
+    ("topology", "num_links"),
+    [
+        (ring(6, B, HOP), 12),
+        (ring(2, B, HOP), 2),
+        (torus([4, 4, 4], B, HOP), 2 * 3 * 64),
+        (mesh([3, 3], B, HOP), 2 * 12),
+        (fully_connected(5, B, HOP), 20),
+        (fat_tree(16, B, HOP, ranks_per_leaf=4, num_spines=2), 2 * (16 + 8)),
+        (
+            dragonfly(5, 2, 3, rank_bytes_per_s=B, local_bytes_per_s=B, global_bytes_per_s=B, latency_s=HOP),
+            2 * (30 + 5 + 10),
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, Topology) else str(value),
+)
+def test_networks_have_their_cables_and_reach_everybody(topology: Topology, num_links: int) -> None:
+    assert topology.num_links == num_links
+    ends = np.arange(topology.num_ranks)
+    paths = Router(topology).paths(ends[:, None], ends[None, :])
+    assert len(paths) == topology.num_ranks**2
+
+
+@given(st.integers(1, 4), st.integers(2, 4), st.floats(1.0, 4.0))
+@settings(max_examples=15, deadline=None)
+def test_full_bisection_and_its_lack(num_leaves: int, per_leaf: int, oversubscription: float) -> None:
+    size = num_leaves * per_leaf
+    topology = fat_tree(
+        size, B, 0.0, ranks_per_leaf=per_leaf, num_spines=1, oversubscription=oversubscription
+    )
+    took_s = time_s(topology, "all_to_all", size)
+    leaves = per_leaf * (size - per_leaf) * S / size / (per_leaf * B / oversubscription)
+    assert took_s == pytest.approx(max((size - 1) / size * S / B, leaves))
+
+
+def test_rails_keep_equal_places_one_switch_apart() -> None:
+    kind = {
+        "scale_up_bytes_per_s": B,
+        "scale_up_latency_s": 0.0,
+        "card_bytes_per_s": B,
+        "fabric_latency_s": HOP,
+    }
+    for is_rail, hops in ((True, 2), (False, 4)):
+        topology = cluster(2, 4, **kind, is_rail_optimized=is_rail)
+        router = Router(topology)
+        assert router.latency_s(router.paths(1, 5))[0] == pytest.approx(hops * HOP)
