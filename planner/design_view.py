@@ -123,7 +123,12 @@ def merits(design: Design) -> Iterator[tuple[str, str, str]]:
         yield "water", f"{human.digits(water / KILO)} m3", ""
     rent, own, months = (found.get(name) for name in ("rent_usd", "own_usd", "break_even_months"))
     if rent is not None and own is not None:
-        pays = f"buying pays after {human.digits(months)} months of use" if months else "buying never pays"
+        after = (
+            f"after {human.digits(months)} calendar months"
+            if months is not None
+            else "in the life of the nodes"
+        )
+        pays = f"buying pays {after}" if design.buying_pays else f"buying never pays {after}"
         yield "rent or own", f"{human.dollars(rent)} rented", f"{human.dollars(own)} owned; {pays}"
 
 

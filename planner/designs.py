@@ -38,6 +38,7 @@ def design_at(
     run, summary = outcomes.run, outcomes.summary
     never_saves = plan.checkpoint_scheme is CheckpointScheme.NONE
     num_steps = job.workload.num_steps
+    known = merits or _merits(job, evaluation)
     return Design(
         design_id=design_id,
         accelerator=offer.accelerator.id,
@@ -70,7 +71,8 @@ def design_at(
             for name, value in _parts(outcomes.energy, outcomes.energy.names(), row).items()
         },
         carbon_parts_kgco2e=_parts(scores, CARBON_PARTS, row),
-        metrics=_metrics(merits or _merits(job, evaluation), row),
+        metrics=_metrics(known, row),
+        buying_pays=_buying_pays(_at(known.break_even_months, row)),
         power_w=_parts(summary, ("hall_power_w", "rack_power_w", "power_swing_w"), row),
     )
 
@@ -88,6 +90,10 @@ def _merits(job: Job, evaluation: Evaluation) -> MetricTable:
 def _metrics(merits: MetricTable, row: int) -> dict[str, float | None]:
     values = {name: float(getattr(merits, name)[row]) for name in merits.names()}
     return {name: value if np.isfinite(value) else None for name, value in values.items()}
+
+
+def _buying_pays(months: float) -> bool | None:
+    return None if np.isnan(months) else bool(np.isfinite(months))
 
 
 def _at(column: np.ndarray, row: int) -> float:
