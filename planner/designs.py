@@ -25,6 +25,7 @@ STEP_PARTS = (
     "pipeline_bubble_s",
     "optimizer_s",
 )
+POWERS = ("hall_power_w", "cooling_power_w", "rack_power_w", "power_swing_w")
 CARBON_PARTS = ("operational_kgco2e", *EMBODIED_PARTS)
 
 
@@ -73,7 +74,9 @@ def design_at(
         carbon_parts_kgco2e=_parts(scores, CARBON_PARTS, row),
         metrics=_metrics(known, row),
         buying_pays=_buying_pays(_at(known.break_even_months, row)),
-        power_w=_parts(summary, ("hall_power_w", "rack_power_w", "power_swing_w"), row),
+        power_w=_parts(summary, POWERS, row),
+        power_range_fraction=_at(summary.power_range_fraction, row),
+        power_ramp_w_per_s=_at(summary.power_ramp_w_per_s, row),
     )
 
 

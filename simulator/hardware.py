@@ -106,6 +106,8 @@ class Node(Record):
     """Accelerators in one node."""
     link_domain_size: PositiveInt
     """Accelerators that reach each other over the scale-up link; more than one node's for rack-scale systems."""
+    nodes_per_rack: int = Field(default=4, gt=0, le=1000)
+    """Nodes that share a rack and its power (four servers of eight accelerators are usual)."""
     network_bytes_per_s: PositiveFloat
     """Bandwidth of all network cards of the node together, per direction."""
     host_power_w: float = Field(ge=0)

@@ -157,6 +157,8 @@ class Offer(Record):
     """Price of a node that is bought."""
     fabric: Fabric
     """Network between the nodes."""
+    nodes_per_rack: int | None = Field(default=None, gt=0, le=1000)
+    """Nodes that share a rack and its power; left out: as usual for the node."""
     price_source: str = "user"
     """Where the price comes from."""
     commitment_days: NonNegativeFloat = 0.0
@@ -252,9 +254,11 @@ class Limits(Record):
     hall_power_w: PositiveFloat | None = None
     """Peak IT power of the hall that holds the whole cluster, cooling not included."""
     rack_power_w: PositiveFloat | None = None
-    """Peak IT power of a rack, which holds at least the nodes of one link domain."""
+    """Peak IT power of the nodes of a rack (`nodes_per_rack`), its switches not counted."""
     power_swing_w: PositiveFloat | None = None
-    """Largest change of facility power at once: from computing to standing still, as at a failure."""
+    """Largest change of facility power at once: from computing to standing still, as at a failure, in the warmest hour."""
+    power_ramp_w_per_s: PositiveFloat | None = None
+    """Fastest change of facility power: that swing over `operation.power_ramp_s`."""
     power_range_fraction: float | None = Field(default=None, gt=0, le=1)
     """Largest such change as a share of the peak (dynamic range)."""
     num_gpus: PositiveInt | None = None
@@ -337,10 +341,9 @@ class Job(Record):
         if self.search.power_caps:
             return self.search.power_caps
         limits = self.limits
-        powers = (limits.power_w, limits.hall_power_w, limits.rack_power_w, limits.power_swing_w)
-        is_needed = any(
-            limit is not None for limit in (*powers, limits.power_range_fraction, limits.carbon_kgco2e)
-        )
+        powers = (limits.power_w, limits.hall_power_w, limits.rack_power_w)
+        changes = (limits.power_swing_w, limits.power_ramp_w_per_s, limits.power_range_fraction)
+        is_needed = any(limit is not None for limit in (*powers, *changes, limits.carbon_kgco2e))
         return (1.0, 0.8, LOWEST_POWER_CAP) if is_needed else (1.0,)
 
     def site_of(self, offer: Offer) -> Site:

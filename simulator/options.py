@@ -46,6 +46,10 @@ class Operation(Record):
     power_floor_fraction: float = Field(default=0.0, ge=0, le=1)
     """Filler work holds every training accelerator above this share of its TDP, so that the facility's power swings
     less; it costs energy and no time. 0: none."""
+    power_ramp_s: float = Field(default=1.0, gt=0, le=600)
+    """Seconds over which the facility's power follows when all accelerators start or stop at once. 1: nothing slows the
+    change, which power meters see from one second to the next; more where firmware or storage in the racks smooths it,
+    what that takes not counted (arXiv 2508.14318)."""
 
 
 class Factors(Record):
