@@ -44,7 +44,7 @@ def with_scope(**counted: bool) -> Job:
 
 class TestOperation:
     def test_hours_of_the_run_meet_hours_of_the_grid(self) -> None:
-        job = at_site(grid_profile=HourlyProfile(per_hour=(0.1, 0.5)))
+        job = at_site(grid_profile=HourlyProfile(per_hour=(0.1, 0.5) * 12))
         assert carbon_parts(job, PLANS, usage(hours=1.0))["operational_kgco2e"] == pytest.approx(100)
         assert carbon_parts(job, PLANS, usage(hours=2.0))["operational_kgco2e"] == pytest.approx(300)
 

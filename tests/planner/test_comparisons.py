@@ -140,7 +140,8 @@ def test_the_scope_is_named_with_what_it_leaves_out() -> None:
 class TestJobFile:
     def test_profiles_come_from_files_lists_and_swings(self, tmp_path: Path) -> None:
         (tmp_path / "grid.csv").write_text(
-            "t,g\n2022-01-01T00:00,400\n2022-01-01T01:00,200\n", encoding="utf-8"
+            "t,g\n" + "".join(f"2022-01-01T{hour:02d}:00,{400 - 200 * (hour % 2)}\n" for hour in range(24)),
+            encoding="utf-8",
         )
         job = parse_job(
             {
@@ -150,7 +151,7 @@ class TestJobFile:
                     "sequence_length": 8192,
                     "global_batch_size": 64,
                 },
-                "offers": [{**H100_BOUGHT, "site": {"region": "norway", "grid_profile": [0.1, 0.2]}}],
+                "offers": [{**H100_BOUGHT, "site": {"region": "norway", "grid_profile": [0.1, 0.2] * 12}}],
                 "site": {
                     "region": "us-iowa",
                     "grid_profile": "grid.csv",
@@ -160,12 +161,12 @@ class TestJobFile:
             folder=tmp_path,
         )
         assert job.site.grid_profile is not None
-        assert job.site.grid_profile.per_hour == pytest.approx((0.4, 0.2))
+        assert job.site.grid_profile.per_hour == pytest.approx((0.4, 0.2) * 12)
         assert job.site.electricity_profile is not None
         assert job.site.electricity_profile.mean == pytest.approx(0.1)
         own = job.site_of(job.offers[0])
         assert own.grid_profile is not None
-        assert (own.region, own.grid_profile.per_hour) == ("norway", (0.1, 0.2))
+        assert (own.region, own.grid_profile.per_hour) == ("norway", (0.1, 0.2) * 12)
 
     @pytest.mark.parametrize(
         ("profile", "message"),
