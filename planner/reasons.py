@@ -154,11 +154,19 @@ RULES = {
 def scope_text(job: Job) -> str:
     """Returns what figures of carbon count and what they leave out, in one sentence."""
     scope = job.carbon_scope
-    sites = {job.site_of(offer) for offer in job.offers}
-    hourly = "by the hour" if any(site.grid_profile for site in sites) else "by the mean of a year"
     out = f"; without {', '.join(scope.left_out)}" if scope.left_out else ""
     made = f"making of {', '.join(scope.counted)}" if scope.counted else "nothing of the making"
-    return f"location-based grid {hourly}; {made}{out}"
+    return f"location-based grid {_hours_text(job)}; {made}{out}"
+
+
+def _hours_text(job: Job) -> str:
+    """Whether grids are counted by the hour; where sites on offer differ in it, which ones are."""
+    sites = [job.site_of(offer) for offer in job.offers]
+    hourly = dict.fromkeys(site.region for site in sites if site.grid_profile)
+    steady = dict.fromkeys(site.region for site in sites if not site.grid_profile)
+    if hourly and steady:
+        return f"by the hour in {', '.join(hourly)} and by the mean of a year in {', '.join(steady)}"
+    return "by the hour" if hourly else "by the mean of a year"
 
 
 def rule_text(job: Job, name: str) -> str:

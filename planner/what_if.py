@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -23,11 +24,12 @@ from planner import human
 from planner.comparisons import WhatIfCase
 from simulator.hardware import Site
 from simulator.hourly import HourlyProfile
-from simulator.job import Job, Limits
+from simulator.job import Estimate, Job, Limits
 from simulator.options import Pause, WhatIf
 from simulator.table import Floats
 from simulator.units import DAY, HOUR, JOULES_PER_KWH
 
+PriceField = Literal["rent_usd_per_gpu_hour", "purchase_usd_per_node"]
 Best = Callable[[Job], Evaluation | None]
 """Finds the recommended design of another job, one row; `None` where there is none."""
 
@@ -45,6 +47,8 @@ def what_if_cases(job: Job, chosen: Evaluation, best: Best) -> tuple[WhatIfCase,
         *(_paused(job, chosen, pause) for pause in asked.pauses),
         *_later_starts(job, chosen),
         *(_capped(job, chosen, cap) for cap in asked.power_caps),
+        *(_repriced(job, chosen, "rent_usd_per_gpu_hour", usd, best) for usd in asked.rents_usd_per_gpu_hour),
+        *(_repriced(job, chosen, "purchase_usd_per_node", usd, best) for usd in asked.purchases_usd_per_node),
         *(_elsewhere(job, chosen, site) for site in asked.sites),
         *(_refreshed(job, chosen, name, best) for name in [asked.refresh_from] if name),
     ]
@@ -68,15 +72,21 @@ def _finite(value: float) -> float | None:
 
 
 def _profile(job: Job, chosen: Evaluation, by: str) -> HourlyProfile | None:
-    site = job.site_of(job.offers[int(chosen.plans.offer[0])])
-    return site.grid_profile if by == "carbon" else site.electricity_profile
+    """The profile by which hours differ for a design; electricity is part of every rent."""
+    offer = job.offers[int(chosen.plans.offer[0])]
+    site = job.site_of(offer)
+    if by == "carbon":
+        return site.grid_profile
+    return site.electricity_profile if offer.purchase_usd_per_node else None
 
 
 def _paused(job: Job, chosen: Evaluation, pause: Pause) -> WhatIfCase:
     name = f"pause in the {human.percent(pause.hours_fraction)} of the hours with most {pause.by}"
-    field = "grid_profile" if pause.by == "carbon" else "electricity_profile"
     if _profile(job, chosen, pause.by) is None:
-        return WhatIfCase(case=name, note=f"needs the site's {field}")
+        needed = (
+            "grid_profile" if pause.by == "carbon" else "electricity_profile, and a design that is bought"
+        )
+        return WhatIfCase(case=name, note=f"needs the site's {needed}")
     paused = paused_runs(job, chosen.plans, chosen.outcomes, pause)
     if not np.isfinite(paused.wall_s[0]):
         return WhatIfCase(case=name, note="no stretch between pauses is longer than a restart")
@@ -120,6 +130,31 @@ def _at_site(job: Job, **fields: object) -> Job:
 def _capped(job: Job, chosen: Evaluation, cap: float) -> WhatIfCase:
     plans = replace(chosen.plans, power_cap_fraction=np.array([cap]))
     return _case(f"power cap {human.percent(cap)}", evaluate(job, plans))
+
+
+def _repriced(job: Job, chosen: Evaluation, field: PriceField, usd: float, best: Best) -> WhatIfCase:
+    """The same design at another price, rented or bought, and what would be recommended then."""
+    index, is_bought = int(chosen.plans.offer[0]), field == "purchase_usd_per_node"
+    price = Estimate(low=usd, mid=usd, high=usd)
+    terms = {"commitment_days": 0.0, "interruptions_per_1000_node_days": 0.0} if is_bought else {}
+    others = dict.fromkeys(("rent_usd_per_gpu_hour", "purchase_usd_per_node"))
+    offer = job.offers[index].model_copy(update={**others, field: price, **terms})
+    offers = (*job.offers[:index], offer, *job.offers[index + 1 :])
+    repriced = job.model_copy(update={"offers": offers})
+    then = best(repriced)
+    what = f"${usd:,g} {'a node' if is_bought else 'a GPU-hour'} of {offer.accelerator.id}"
+    return _case(what, evaluate(repriced, chosen.plans), _recommended_then(repriced, chosen, then))
+
+
+def _recommended_then(job: Job, chosen: Evaluation, then: Evaluation | None) -> str:
+    if then is None:
+        return "no design keeps all limits then"
+    before, after = chosen.plans.plan(0), then.plans.plan(0)
+    if (before.offer, before.num_gpus) == (after.offer, after.num_gpus):
+        return "the same accelerators are recommended"
+    who = f"{after.num_gpus:,} x {job.offers[after.offer].accelerator.id}"
+    took, cost = human.duration(then.scores.time_to_train_s[0]), human.dollars(then.scores.cost_usd[0])
+    return f"{who} for {took} and {cost} are recommended then"
 
 
 def _elsewhere(job: Job, chosen: Evaluation, site: Site) -> WhatIfCase:
