@@ -105,8 +105,8 @@ class WhatIf(Record):
     sites: tuple[Site, ...] = ()
     """Sites at which the same design is placed."""
     refresh_from: str | None = None
-    """Catalogue name of accelerators that are owned already: after how many months of work does replacing them by the
-    recommended ones pay, in carbon and in money?"""
+    """Catalogue name of accelerators that are owned already, and on offer: after how many calendar months does replacing
+    them by the recommended ones pay, in carbon and in money?"""
 
     @model_validator(mode="after")
     def _caps_are_shares(self) -> Self:
