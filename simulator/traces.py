@@ -28,7 +28,7 @@ from simulator.hourly import (
 from simulator.table import Floats
 from simulator.units import HOUR, KILO
 
-MOST_BYTES = 50_000_000
+_MOST_BYTES = 50_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ def _broken(place: str, value: str, rule: str, source: str) -> InputError:
 
 def _lines(path: Path) -> list[str]:
     try:
-        if path.stat().st_size > MOST_BYTES:
+        if path.stat().st_size > _MOST_BYTES:
             raise _broken("", "", "is larger than 50 MB", str(path))
         return path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
