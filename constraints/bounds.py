@@ -31,7 +31,13 @@ from simulator.table import Booleans, Floats, Integers, Table
 from simulator.table import total as total_of
 from simulator.units import DAY
 
-EXACT_POWERS = ("hall_power_w", "rack_power_w", "power_swing_w", "power_range_fraction")
+EXACT_POWERS = (
+    "hall_power_w",
+    "rack_power_w",
+    "power_swing_w",
+    "power_ramp_w_per_s",
+    "power_range_fraction",
+)
 """Limits on power beside that of the facility; spares alone can add to the first."""
 MARGIN = 1e-9
 """Share by which bounds are lowered, so that rounding never turns a bound into a rejection."""
@@ -49,6 +55,7 @@ class BoundTable(Table):
     hall_power_w: Floats
     rack_power_w: Floats
     power_swing_w: Floats
+    power_ramp_w_per_s: Floats
     power_range_fraction: Floats
     num_gpus: Floats
     carbon_kgco2e: Floats

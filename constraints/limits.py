@@ -33,6 +33,7 @@ class ExcessTable(Table):
     hall_power_w: Floats
     rack_power_w: Floats
     power_swing_w: Floats
+    power_ramp_w_per_s: Floats
     power_range_fraction: Floats
     num_gpus: Floats
     carbon_kgco2e: Floats
@@ -60,6 +61,7 @@ LIMIT_NAMES = (
     "hall_power_w",
     "rack_power_w",
     "power_swing_w",
+    "power_ramp_w_per_s",
     "power_range_fraction",
     "num_gpus",
     "carbon_kgco2e",
@@ -100,6 +102,7 @@ def limited_quantities(
         "hall_power_w": summary.hall_power_w,
         "rack_power_w": summary.rack_power_w,
         "power_swing_w": summary.power_swing_w,
+        "power_ramp_w_per_s": summary.power_ramp_w_per_s,
         "power_range_fraction": summary.power_range_fraction,
         "num_gpus": plans.num_gpus.astype(np.float64),
         "carbon_kgco2e": scores.carbon_kgco2e,

@@ -80,7 +80,11 @@ def embodied_parts(job: Job, plans: PlanTable, usage: Usage) -> dict[str, Floats
     """Returns the share of the making that a run uses up, by its column of `ScoreTable`."""
     own = job.ownership
     lives = dict.fromkeys(MADE, own.lifetime_years)
-    lives["network"] = own.network_lifetime_years or own.lifetime_years
+    lives |= {
+        "network": own.network_years,
+        "storage": own.storage_years,
+        "building": own.facility_lifetime_years,
+    }
     return {
         f"embodied_{part}_kgco2e": product(
             kgco2e, usage.wall_s / (lives[part] * YEAR * own.utilization_fraction)

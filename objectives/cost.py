@@ -1,5 +1,8 @@
 """What does a run cost? Rent, or the share of everything that owners buy, by part.
 
+Owners pay for calendar time: a run answers for its own days and for its share of those in which nothing runs
+(`Ownership.utilization_fraction`). Nodes have a resale market; everything else is written off over its own life.
+
 Sources of the terms: `simulator.job.Ownership`, `Offer` and `simulator.hardware.Site` name them field by field. No part
 ever falls when a design holds more accelerators, runs longer or draws more, on which the bounds of the search rest.
 """
@@ -13,7 +16,8 @@ from typing import Literal
 import numpy as np
 
 from objectives.usage import Usage, mean_over_runs, num_held_gpus, of_sites, product
-from simulator.job import Depreciation, Estimate, Job, Offer, Ownership
+from simulator.hardware import Site
+from simulator.job import Depreciation, Estimate, Job, Ownership
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import fabric_tiers
@@ -65,18 +69,14 @@ def rent_cost(job: Job, plans: PlanTable, usage: Usage, usd_per_gpu_hour: Floats
 
 @dataclass(frozen=True, kw_only=True)
 class Purchase:
-    """What owners pay at the start, USD `(n,)`."""
+    """What owners pay at the start, USD `(n,)`. Nodes alone can be sold again."""
 
     nodes: Floats
+    node_installation: Floats
     network: Floats
-    installation: Floats
+    network_installation: Floats
     storage: Floats
     facility: Floats
-
-    @property
-    def total(self) -> Floats:
-        """Sum of the parts."""
-        return self.nodes + self.network + self.installation + self.storage + self.facility
 
 
 def purchase(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> Purchase:
@@ -87,11 +87,30 @@ def purchase(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> 
     network = held * fabric_tiers(plans, offers) * offers.port_usd
     return Purchase(
         nodes=nodes,
+        node_installation=own.installation_fraction * nodes,
         network=network,
-        installation=own.installation_fraction * (nodes + network),
+        network_installation=own.installation_fraction * network,
         storage=np.full(len(plans), job.storage.capacity_bytes * job.storage.usd_per_byte),
         facility=own.facility_usd_per_w * usage.peak_power_w / offers.peak_power_usage_effectiveness,
     )
+
+
+def written_off_usd_per_year(own: Ownership, price: Purchase) -> dict[str, Floats]:
+    """Returns what each part that nobody buys second-hand costs in a year, `(n,)`: an annuity over its own life."""
+    lives = {
+        "node_installation": own.lifetime_years,
+        "network": own.network_years,
+        "network_installation": own.network_years,
+        "storage": own.storage_years,
+        "facility": own.facility_lifetime_years,
+    }
+    rate = own.capital_cost_fraction_per_year
+    return {part: getattr(price, part) * annuity_fraction(rate, years) for part, years in lives.items()}
+
+
+def held_years(own: Ownership, wall_s: Floats) -> Floats:
+    """Returns the calendar years that a run answers for, `(n,)`: its own, and its share of those in which all is idle."""
+    return wall_s / (YEAR * own.utilization_fraction)
 
 
 def owned_parts(
@@ -99,8 +118,7 @@ def owned_parts(
 ) -> dict[str, Floats]:
     """Returns the parts of the cost of owning each design, whether it is on sale or not."""
     own, price = job.ownership, purchase(job, plans, usage, usd_per_node)
-    years = usage.wall_s / (YEAR * own.utilization_fraction)
-    network_years = own.network_lifetime_years or own.lifetime_years
+    years, yearly = held_years(own, usage.wall_s), written_off_usd_per_year(own, price)
     kwh_price = mean_over_runs(
         job,
         plans,
@@ -109,33 +127,50 @@ def owned_parts(
         flat=lambda site: site.electricity_usd_per_kwh,
         is_bound=is_bound,
     )
-    demand = of_sites(job, plans, lambda site: site.demand_usd_per_w_month)
+    wired = yearly["node_installation"] + yearly["network"] + yearly["network_installation"]
+    demand_usd_per_year = usage.peak_power_w * YEAR / MONTH * of_sites(job, plans, _demand_usd_per_w_month)
     return {
-        "capital_usd": _used_up(own, price.nodes + price.installation, years)
-        + product(price.network * _annuity(own, network_years), years),
-        "storage_usd": product(price.storage * _annuity(own, own.lifetime_years), years),
+        "capital_usd": _used_up(own, price.nodes, years) + product(wired, years),
+        "storage_usd": product(yearly["storage"], years),
         "maintenance_usd": product((price.nodes + price.network) * own.maintenance_fraction_per_year, years),
         "staff_usd": product(np.full(len(plans), own.staff_usd_per_year), years),
-        "facility_usd": product(price.facility * _annuity(own, own.facility_lifetime_years), years),
+        "facility_usd": product(yearly["facility"], years),
         "electricity_usd": product(kwh_price / JOULES_PER_KWH, usage.energy_j),
-        "demand_usd": product(demand * usage.peak_power_w, usage.wall_s / MONTH),
+        # A month's peak is charged however few of its hours are used, so that idle days are paid as those of the run.
+        "demand_usd": product(demand_usd_per_year, years),
     }
 
 
-def _annuity(own: Ownership, years: float) -> float:
-    return annuity_fraction(own.capital_cost_fraction_per_year, years)
+def _demand_usd_per_w_month(site: Site) -> float:
+    return site.demand_usd_per_w_month
 
 
-def _used_up(own: Ownership, price: Floats, years: Floats) -> Floats:
+def _used_up(own: Ownership, nodes_usd: Floats, years: Floats) -> Floats:
     """Share of the nodes' price, and of the interest on it, that some years of ownership use up."""
     interest = own.capital_cost_fraction_per_year
     if own.depreciation is Depreciation.STRAIGHT_LINE:
-        returned = own.residual_fraction * (1.0 + interest) ** -own.lifetime_years
-        return product(price * _annuity(own, own.lifetime_years) * (1.0 - returned), years)
+        lost = nodes_usd - resale_usd(own, nodes_usd)
+        return product(lost * annuity_fraction(interest, own.lifetime_years), years)
     loss = own.economic_loss_per_year
-    value = price * np.exp(-loss * own.age_years) * (1.0 + interest / loss)
+    value = value_today_usd(own, nodes_usd) * (1.0 + interest / loss)
     # What is worth nothing in the end is still tied up for ever by a run that never ends.
     return np.where(np.isinf(years) & (value > 0.0), np.inf, -value * np.expm1(-loss * years))
+
+
+def value_today_usd(own: Ownership, nodes_usd: Floats) -> Floats:
+    """Returns what nodes of such a price new are worth at the start of the run, `(n,)`."""
+    if own.depreciation is Depreciation.STRAIGHT_LINE:
+        return nodes_usd
+    return np.asarray(nodes_usd * np.exp(-own.economic_loss_per_year * own.age_years))
+
+
+def resale_usd(own: Ownership, nodes_usd: Floats) -> Floats:
+    """Returns what the sale of nodes at the end of their life is worth today, `(n,)`."""
+    if own.depreciation is Depreciation.STRAIGHT_LINE:
+        returned = own.residual_fraction * nodes_usd
+    else:
+        returned = value_today_usd(own, nodes_usd) * np.exp(-own.economic_loss_per_year * own.lifetime_years)
+    return np.asarray(returned * (1.0 + own.capital_cost_fraction_per_year) ** -own.lifetime_years)
 
 
 def annuity_fraction(rate_per_year: float, years: float) -> float:
@@ -146,62 +181,6 @@ def annuity_fraction(rate_per_year: float, years: float) -> float:
     if rate_per_year == 0.0:
         return 1.0 / years
     return float(rate_per_year / -np.expm1(-years * np.log1p(rate_per_year)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class RentOrOwn:
-    """Each design both ways, at the middle of both prices, `(n,)`; NaN where a price is not known."""
-
-    rent_usd: Floats
-    own_usd: Floats
-    break_even_months: Floats
-    """Months of use at the run's power after which a purchase has paid; infinite where it never does."""
-
-
-def rent_or_own(job: Job, plans: PlanTable, usage: Usage) -> RentOrOwn:
-    """Returns what each design costs rented and owned, and when a purchase pays.
-
-    Prices are the offer's own, else those that it names for comparison, else that of the catalogue's node.
-    """
-    rent = np.array([_rent_of(offer) for offer in job.offers])[plans.offer]
-    node = np.array([_node_price_of(offer) for offer in job.offers])[plans.offer]
-    owned = total(owned_parts(job, plans, usage, np.nan_to_num(node)))
-    running = running_usd_per_month(job, plans, usage, node)
-    rent_per_month = num_held_gpus(job, plans) * rent * MONTH / HOUR * job.ownership.utilization_fraction
-    saved = rent_per_month - running
-    months = purchase(job, plans, usage, node).total / np.where(saved > 0.0, saved, 1.0)
-    is_known = ~np.isnan(rent + node)
-    return RentOrOwn(
-        rent_usd=np.where(np.isnan(rent), np.nan, rent_cost(job, plans, usage, np.nan_to_num(rent))),
-        own_usd=np.where(np.isnan(node), np.nan, owned),
-        break_even_months=np.where(is_known, np.where(saved > 0.0, months, np.inf), np.nan),
-    )
-
-
-def running_usd_per_month(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> Floats:
-    """Returns what owners pay in a month beside the purchase, `(n,)`.
-
-    Maintenance and staff for all of it, electricity and demand charge for the share of it that is used.
-    """
-    own, price = job.ownership, purchase(job, plans, usage, usd_per_node)
-    kept_up = (price.nodes + price.network) * own.maintenance_fraction_per_year + own.staff_usd_per_year
-    parts = owned_parts(job, plans, usage, np.zeros(len(plans)))
-    used = (
-        (parts["electricity_usd"] + parts["demand_usd"]) / (usage.wall_s / MONTH) * own.utilization_fraction
-    )
-    return np.asarray(kept_up / 12.0 + used)
-
-
-def _rent_of(offer: Offer) -> float:
-    estimate = offer.rent_usd_per_gpu_hour or offer.other_rent_usd_per_gpu_hour
-    return estimate.mid if estimate else np.nan
-
-
-def _node_price_of(offer: Offer) -> float:
-    estimate = offer.purchase_usd_per_node or offer.other_purchase_usd_per_node
-    if estimate:
-        return estimate.mid
-    return np.nan if offer.node.purchase_usd is None else offer.node.purchase_usd
 
 
 def is_bought(job: Job, plans: PlanTable) -> Booleans:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from objectives.cost import rent_or_own
+from objectives.break_even import rent_or_own
 from objectives.scores import ScoreTable
 from objectives.usage import Usage
 from simulator.job import Job
@@ -40,7 +40,8 @@ class MetricTable(Table):
     own_usd: Floats
     """and bought."""
     break_even_months: Floats
-    """Months of use after which a purchase has paid; infinite where it never does."""
+    """Calendar months, used as the job's utilisation says, after which a purchase has paid itself and the interest on it
+    back; infinite where it has not by the end of the nodes' life."""
 
 
 def metrics(job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) -> MetricTable:

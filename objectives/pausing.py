@@ -63,7 +63,7 @@ def _paused(job: Job, plan: PlanTable, outcome: Outcomes, pause: Pause) -> Pause
     power = phase_power(job, plan, OfferTable.from_job(job).take(plan.offer))
     overhead_s = num_pauses * calendar.overhead_s
     still_s = max(0.0, wall_s - float(usage.wall_s[0]) - overhead_s)
-    working_j = usage.energy_j + overhead_s * power.stalled_w
+    working_j = usage.energy_j + overhead_s * (power.stalled_w + power.spares_w)
     idle_j = still_s * (power.idle_w + power.spares_w)
     held = replace(usage, wall_s=np.array([wall_s]), energy_j=working_j + idle_j)
     grid = calendar.means(site.grid_profile, site.grid_kgco2e_per_kwh, wall_s)

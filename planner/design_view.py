@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from planner import human
 from planner.recommendation import Design, Spread, Uncertainty
 from simulator.plan import CheckpointScheme, Plan
-from simulator.units import KILO
+from simulator.units import DAY, KILO
 
 SMALLEST_SHOWN_FRACTION = 0.0005
 """Smaller parts are summed up as `other`."""
@@ -97,6 +97,7 @@ def figures(
     yield "cost", human.dollars(design.cost_usd), cost_note
     yield "", "", prices
     yield "energy", human.energy(design.energy_kwh), f"peak power {human.power(design.peak_power_w)}"
+    yield from powers(design)
     yield "carbon", human.carbon(design.carbon_kgco2e), scope
     yield from merits(design)
     yield "MFU", human.percent(design.mfu_fraction), f"step time {step}"
@@ -107,15 +108,32 @@ def figures(
     )
 
 
-def merits(design: Design) -> Iterator[tuple[str, str, str]]:
-    """Yields what a token and an exaFLOP come to, the market's view of carbon, water, and rent against purchase."""
-    found = design.metrics
-    price, energy, carbon = (
-        found.get(name) for name in ("usd_per_million_tokens", "kwh_per_million_tokens", "gco2e_per_exaflop")
+def powers(design: Design) -> Iterator[tuple[str, str, str]]:
+    """Yields peaks of power by where they are drawn, and how far and how fast power changes."""
+    parts = design.power_w
+    if not parts:
+        return
+    hall, cooling, rack, swing = (
+        human.power(parts[f"{name}_w"])
+        for name in ("hall_power", "cooling_power", "rack_power", "power_swing")
     )
-    if price is not None and energy is not None and carbon is not None:
-        per_exaflop = f"{human.digits(carbon)} g CO2e per exaFLOP"
-        yield "a million tokens", f"${human.digits(price)}", f"{human.digits(energy)} kWh; {per_exaflop}"
+    yield "hall", hall, f"IT power at the peak, and {cooling} for cooling; {rack} in a rack"
+    ramp, share = human.power_ramp(design.power_ramp_w_per_s), human.percent(design.power_range_fraction)
+    yield "power swing", swing, f"{ramp} when all stand still at once; {share} of the IT power"
+
+
+def merits(design: Design) -> Iterator[tuple[str, str, str]]:
+    """Yields what a token and an operation come to, the market's view of carbon, water, and rent against purchase."""
+    found = design.metrics
+    price, energy = (found.get(name) for name in ("usd_per_million_tokens", "kwh_per_million_tokens"))
+    if price is not None and energy is not None:
+        yield "a million tokens", f"${human.digits(price)}", f"{human.digits(energy)} kWh"
+    names = ("usd_per_effective_pflop_hour", "gco2e_per_exaflop", "carbon_delay_kgco2e_s")
+    price, intensity, delay = (found.get(name) for name in names)
+    if price is not None and intensity is not None and delay is not None:
+        yield "a PFLOP-hour", f"${human.digits(price)}", "of the model's arithmetic"
+        delayed = f"{human.digits(delay / KILO / DAY)} t CO2e x days (tCDP)"
+        yield "an exaFLOP", f"{human.digits(intensity)} g CO2e", f"carbon intensity (CCI); {delayed}"
     market, water = found.get("operational_market_kgco2e"), found.get("water_l")
     if market is not None:
         yield "", human.carbon(market), "of operation by what the operator buys (market-based)"
@@ -123,8 +141,13 @@ def merits(design: Design) -> Iterator[tuple[str, str, str]]:
         yield "water", f"{human.digits(water / KILO)} m3", ""
     rent, own, months = (found.get(name) for name in ("rent_usd", "own_usd", "break_even_months"))
     if rent is not None and own is not None:
-        pays = f"buying pays after {human.digits(months)} months of use" if months else "buying never pays"
-        yield "rent or own", f"{human.dollars(rent)} rented", f"{human.dollars(own)} owned; {pays}"
+        after = (
+            f"after {human.digits(months)} calendar months"
+            if months is not None
+            else "in the life of the nodes"
+        )
+        pays = f"buying pays {after}" if design.buying_pays else f"buying never pays {after}"
+        yield "rent or own", human.dollars(rent), f"rented, and {human.dollars(own)} owned; {pays}"
 
 
 def breakdowns(design: Design) -> Iterator[Breakdown]:

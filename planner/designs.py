@@ -25,6 +25,7 @@ STEP_PARTS = (
     "pipeline_bubble_s",
     "optimizer_s",
 )
+POWERS = ("hall_power_w", "cooling_power_w", "rack_power_w", "power_swing_w")
 CARBON_PARTS = ("operational_kgco2e", *EMBODIED_PARTS)
 
 
@@ -38,6 +39,7 @@ def design_at(
     run, summary = outcomes.run, outcomes.summary
     never_saves = plan.checkpoint_scheme is CheckpointScheme.NONE
     num_steps = job.workload.num_steps
+    known = merits or _merits(job, evaluation)
     return Design(
         design_id=design_id,
         accelerator=offer.accelerator.id,
@@ -70,8 +72,11 @@ def design_at(
             for name, value in _parts(outcomes.energy, outcomes.energy.names(), row).items()
         },
         carbon_parts_kgco2e=_parts(scores, CARBON_PARTS, row),
-        metrics=_metrics(merits or _merits(job, evaluation), row),
-        power_w=_parts(summary, ("hall_power_w", "rack_power_w", "power_swing_w"), row),
+        metrics=_metrics(known, row),
+        buying_pays=_buying_pays(_at(known.break_even_months, row)),
+        power_w=_parts(summary, POWERS, row),
+        power_range_fraction=_at(summary.power_range_fraction, row),
+        power_ramp_w_per_s=_at(summary.power_ramp_w_per_s, row),
     )
 
 
@@ -88,6 +93,10 @@ def _merits(job: Job, evaluation: Evaluation) -> MetricTable:
 def _metrics(merits: MetricTable, row: int) -> dict[str, float | None]:
     values = {name: float(getattr(merits, name)[row]) for name in merits.names()}
     return {name: value if np.isfinite(value) else None for name, value in values.items()}
+
+
+def _buying_pays(months: float) -> bool | None:
+    return None if np.isnan(months) else bool(np.isfinite(months))
 
 
 def _at(column: np.ndarray, row: int) -> float:

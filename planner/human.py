@@ -98,6 +98,11 @@ def power(value_w: float) -> str:
     return _scaled(value_w, _POWER_W)
 
 
+def power_ramp(value_w_per_s: float) -> str:
+    """Returns how fast a power changes: `250 kW/s`."""
+    return f"{power(value_w_per_s)}/s"
+
+
 def percent(fraction: float) -> str:
     """Returns a share with three digits, but never `100 %` for less than all: `41.2 %`."""
     if 0.9995 <= fraction < 1.0:

@@ -19,6 +19,7 @@ from planner.job_limits import contradictions
 from planner.job_overrides import with_overrides
 from planner.job_resolve import resolve
 from planner.own_catalog import own_figures
+from planner.own_factors import with_own_factors
 from planner.plain import plain_copy
 from planner.problems import Findings, shown
 from planner.yaml_text import read_document
@@ -84,6 +85,7 @@ def parse_job(
     own = own_figures(plain.pop("catalog", None), folder or Path(), findings)
     with overlaid(own):
         fields = resolve(plain, name=name, folder=folder or Path(), findings=findings)
+        fields = with_own_factors(fields, own.get("factors.csv", {}))
         job = _validated(fields, findings, source)
     if problems := contradictions(job):
         raise InputError(problems, source)

@@ -1,4 +1,4 @@
-"""Can the offers of a job be taken at all? Contradictions that no change of layout could resolve.
+"""Can the job be asked at all? Contradictions that no change of layout could resolve.
 
 Limits on money, time and power are no matter of form: whether they leave anything over is proven in the study, which
 also says what would.
@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from planner.job_contradictions import contradictory_options
 from simulator.errors import Problem
 from simulator.hardware import Precision
 from simulator.job import Job, Offer
 
 
 def contradictions(job: Job) -> list[Problem]:
-    """Returns every rule that shuts out all designs; none where something may be feasible."""
-    return [*_partial_nodes(job), *_missing_formats(job), *_too_few_gpus(job)]
+    """Returns every rule that shuts out all designs, and options that exclude each other; none for a job that can be asked."""
+    return [*_partial_nodes(job), *_missing_formats(job), *_too_few_gpus(job), *contradictory_options(job)]
 
 
 def _partial_nodes(job: Job) -> Iterator[Problem]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from planner.job_schema import Location
@@ -15,6 +16,8 @@ from simulator.errors import CatalogError
 from simulator.hardware import Accelerator
 from simulator.job import Estimate
 
+COMMITTED_DAYS: Mapping[str, float] = {"reserved_1y": 365.0, "reserved_3y": 3 * 365.0}
+"""Days for which the reserved prices of the catalogue commit their buyers."""
 _NO_PRICE = Estimate(low=0.0, mid=0.0, high=0.0)
 """Stands in for a price that was not found, so that the rest of the offer is still checked."""
 
@@ -112,10 +115,24 @@ def _under_contract(offer: Fields, contract: str, location: Location, findings: 
     here = (*location, "rent_usd_per_gpu_hour")
     if contract == "spot" and offer.get("interruptions_per_1000_node_days") is None:
         findings.add(here, contract, "needs interruptions_per_1000_node_days: how often nodes are taken back")
+    committed, least = offer.get("commitment_days"), COMMITTED_DAYS.get(contract, 0.0)
+    if committed is not None and _days(committed) != least and not 0.0 < least <= _days(committed):
+        rule = f"must be {least:g} or more" if least else "must be left out"
+        findings.add(
+            (*location, "commitment_days"), committed, f"{rule} under rent_usd_per_gpu_hour: {contract}"
+        )
     name = str(offer.get("accelerator"))
     known = found(lambda wanted: catalog.rent(wanted, contract=contract), name, here, findings)
     rent, source = known or (_NO_PRICE, "")
     return {**offer, "rent_usd_per_gpu_hour": rent, "price_source": offer.get("price_source", source)}
+
+
+def _days(value: object) -> float:
+    """Returns a number of days as it is or as text; what is none is reported by its type."""
+    try:
+        return float(str(value))
+    except ValueError:
+        return math.inf
 
 
 def _compared(offer: Fields, name: str) -> Fields:

@@ -11,11 +11,11 @@ from planner.short_forms import Fields, found, lengthen
 from simulator import catalog
 from simulator.errors import InputError
 from simulator.hardware import Site
-from simulator.hourly import HourlyProfile, read_trace, synthetic_profile
-from simulator.units import KILO
+from simulator.hourly import HourlyProfile, synthetic_profile
+from simulator.traces import GRID_TRACE, PRICE_TRACE, TraceUnit, read_trace
 
-PROFILES: Mapping[str, float] = {"grid_profile": 1.0 / KILO, "electricity_profile": 1.0}
-"""Fields that hold profiles, and what a value of their files is multiplied by: g/kWh to kg/kWh, and USD/kWh."""
+PROFILES: Mapping[str, TraceUnit] = {"grid_profile": GRID_TRACE, "electricity_profile": PRICE_TRACE}
+"""Fields that hold profiles, and in what their files count."""
 REQUIRED = tuple(name for name, field in Site.model_fields.items() if field.is_required())
 _SWINGS = ("mean", "daily_amplitude", "yearly_amplitude")
 
@@ -34,9 +34,9 @@ def resolved_site(owner: Fields, location: Location, folder: Path, findings: Fin
     if not isinstance(given, dict):
         return given
     site = {**given}
-    for field, per_unit in PROFILES.items():
+    for field, unit in PROFILES.items():
         if field in site:
-            site[field] = _profile(site[field], per_unit, (*here, field), folder, findings)
+            site[field] = _profile(site[field], unit, (*here, field), folder, findings)
     return _with_region(site, here, findings)
 
 
@@ -69,13 +69,11 @@ def _with_region(given: Fields, location: Location, findings: Findings) -> Field
     return {**given, **{field: getattr(known, field) for field in missing}}
 
 
-def _profile(value: object, per_unit: float, location: Location, folder: Path, findings: Findings) -> object:
+def _profile(value: object, unit: TraceUnit, location: Location, folder: Path, findings: Findings) -> object:
     """Returns the profile that a path, a list of numbers or a mean with its swings stands for."""
     match value:
         case str():
-            return _found_profile(
-                lambda: read_trace(folder / value, per_unit=per_unit), value, location, findings
-            )
+            return _found_profile(lambda: read_trace(folder / value, unit), value, location, findings)
         case list():
             return {"per_hour": value}
         case dict() if value.keys() <= set(_SWINGS) and all(

@@ -11,6 +11,7 @@ from planner import __version__, human
 from planner.designs import design_at
 from planner.goodput import MAX_EVENTS
 from planner.interval_note import interval_note
+from planner.limit_uses import LimitUse, limit_uses
 from planner.plan_input import plan_of
 from planner.reasons import FULL_FRACTION, cautions, scope_text
 from planner.recommendation import Design, Uncertainty
@@ -55,6 +56,8 @@ class SimulatedDesign(Record):
     says, and where the run never ends. `design_id` is 0."""
     violations: tuple[Violation, ...]
     """What the plan breaks; empty for a feasible one."""
+    limits: tuple[LimitUse, ...] = ()
+    """The limits that the job sets, and what the plan takes of each; empty where its run never ends."""
     spread: Uncertainty | None
     """What chance makes of time and cost; null without a design, and for runs that fail too often to be replayed."""
     timeline: TimelineSummary | None = None
@@ -128,6 +131,7 @@ def _with_design(job: Job, answer: SimulatedDesign, evaluation: Evaluation) -> S
     step = _step_of(job, plan)
     known: dict[str, object] = {
         "design": design,
+        "limits": limit_uses(job, evaluation),
         "spread": _spread(job, evaluation, answer.seed),
         "timeline": summary_of(step) if step else None,
         "warnings": (*answer.warnings, *_warnings(plan, design, evaluation)),

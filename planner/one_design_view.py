@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from planner import human
 from planner.design_view import breakdowns, configuration, figures, layout
 from planner.design_view import headline as design_headline
+from planner.limit_uses import uses_in_words
 from planner.one_design import SimulatedDesign
 from planner.sensitivity_view import show_sensitivities
 from planner.text_blocks import bar, grid, headline, sentences, title
@@ -34,6 +35,9 @@ def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline
         grid(console, configuration(answer.design))
         title(console, "what it comes to")
         grid(console, figures(answer.design, answer.spread, answer.carbon_scope))
+        if answer.limits:
+            title(console, "what it takes of the limits")
+            grid(console, uses_in_words(answer.limits))
         for part in breakdowns(answer.design):
             title(console, part.title)
             grid(

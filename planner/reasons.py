@@ -123,6 +123,7 @@ def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
         "hall's power": (limits.hall_power_w, front.outcomes.summary.hall_power_w),
         "rack's power": (limits.rack_power_w, front.outcomes.summary.rack_power_w),
         "power swing": (limits.power_swing_w, front.outcomes.summary.power_swing_w),
+        "power ramp": (limits.power_ramp_w_per_s, front.outcomes.summary.power_ramp_w_per_s),
         "power range": (limits.power_range_fraction, front.outcomes.summary.power_range_fraction),
         "GPU limit": (limits.num_gpus, front.plans.num_gpus),
         "carbon limit": (limits.carbon_kgco2e, front.scores.carbon_kgco2e),
@@ -143,6 +144,7 @@ RULES = {
     "hall_power_w": "peak IT power above hall_power_w = {}",
     "rack_power_w": "peak IT power of a rack above rack_power_w = {}",
     "power_swing_w": "swing of the facility's power above power_swing_w = {}",
+    "power_ramp_w_per_s": "change of the facility's power in a second above power_ramp_w_per_s = {}",
     "power_range_fraction": "swing as a share of the peak above power_range_fraction = {}",
     "num_gpus": "more than num_gpus = {}",
     "carbon_kgco2e": "carbon above carbon_kgco2e = {}",
@@ -152,11 +154,19 @@ RULES = {
 def scope_text(job: Job) -> str:
     """Returns what figures of carbon count and what they leave out, in one sentence."""
     scope = job.carbon_scope
-    sites = {job.site_of(offer) for offer in job.offers}
-    hourly = "by the hour" if any(site.grid_profile for site in sites) else "by the mean of a year"
     out = f"; without {', '.join(scope.left_out)}" if scope.left_out else ""
     made = f"making of {', '.join(scope.counted)}" if scope.counted else "nothing of the making"
-    return f"location-based grid {hourly}; {made}{out}"
+    return f"location-based grid {_hours_text(job)}; {made}{out}"
+
+
+def _hours_text(job: Job) -> str:
+    """Whether grids are counted by the hour; where sites on offer differ in it, which ones are."""
+    sites = [job.site_of(offer) for offer in job.offers]
+    hourly = dict.fromkeys(site.region for site in sites if site.grid_profile)
+    steady = dict.fromkeys(site.region for site in sites if not site.grid_profile)
+    if hourly and steady:
+        return f"by the hour in {', '.join(hourly)} and by the mean of a year in {', '.join(steady)}"
+    return "by the hour" if hourly else "by the mean of a year"
 
 
 def rule_text(job: Job, name: str) -> str:

@@ -91,8 +91,15 @@ class Design(Record):
     """Operational part, and the embodied ones that the job's scope counts."""
     metrics: dict[str, float | None] = Field(default={})
     """Figures of merit (`objectives.metrics`); null where a price or a factor is not known, or where owning never pays."""
+    buying_pays: bool | None = None
+    """Whether buying instead of renting pays itself and its interest back within the life of the nodes, after the
+    `break_even_months` of `metrics`; false: never; null where a price is not known."""
     power_w: dict[str, float] = Field(default={})
-    """Peak IT power of the hall and of a rack, and the facility's largest swing."""
+    """Peak IT power of the hall and of a rack, cooling in the warmest hour, and the facility's largest swing."""
+    power_range_fraction: float = 0.0
+    """The swing as a share of the peak, for the IT power of the training nodes."""
+    power_ramp_w_per_s: float = 0.0
+    """Fastest change of the facility's power."""
 
 
 class Uncertainty(Record):

@@ -17,6 +17,7 @@ from rich.text import Text
 from planner import human
 from planner.comparisons_view import show_comparisons
 from planner.design_view import breakdowns, configuration, figures, headline, layout
+from planner.limit_uses import LIMIT_UNITS
 from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation
 from planner.text_blocks import bar, grid, sentences, title
 
@@ -27,17 +28,6 @@ MAX_FRONT_ROWS = 20
 """Designs of the front that are shown; files and JSON hold all of them."""
 
 _INDENT = 2
-_LIMIT_UNITS = {
-    "budget_usd": human.dollars,
-    "deadline_days": human.days,
-    "power_w": human.power,
-    "hall_power_w": human.power,
-    "rack_power_w": human.power,
-    "power_swing_w": human.power,
-    "power_range_fraction": human.percent,
-    "num_gpus": human.count,
-    "carbon_kgco2e": human.carbon,
-}
 
 
 def show(
@@ -139,7 +129,7 @@ def _show_infeasibility(infeasibility: Infeasibility, console: Console, command:
 
 def _show_relaxation(relaxation: Relaxation, console: Console, command: str) -> None:
     changes = " and ".join(
-        f"{name} = {human.no_less(value)} ({_LIMIT_UNITS.get(name, human.digits)(value)})"
+        f"{name} = {human.no_less(value)} ({LIMIT_UNITS.get(name, human.digits)(value)})"
         for name, value in relaxation.limits.items()
     )
     sentences(console, [f"{changes}: {headline(relaxation.example)}, {layout(relaxation.example.plan)}"])

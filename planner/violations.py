@@ -42,6 +42,7 @@ _LIMITED = {
     "hall_power_w": "hall_power_w",
     "rack_power_w": "rack_power_w",
     "power_swing_w": "power_swing_w",
+    "power_ramp_w_per_s": "power_ramp_w_per_s",
     "power_range_fraction": "power_range_fraction",
     "num_gpus": "num_gpus",
     "carbon_kgco2e": "carbon_kgco2e",

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
+from objectives.break_even import (
+    MONTHS_PER_YEAR,
+    node_price_of,
+    outlay_usd,
+    payback_months,
+    running_usd_per_year,
+)
 from objectives.carbon import made_kgco2e
-from objectives.cost import purchase, running_usd_per_month
+from objectives.cost import held_years
 from objectives.pausing import best_start, paused_runs
 from objectives.scores import Usage, total
 from planner import human
 from planner.comparisons import WhatIfCase
 from simulator.hardware import Site
 from simulator.hourly import HourlyProfile
-from simulator.job import Job, Limits
+from simulator.job import Estimate, Job, Limits
 from simulator.options import Pause, WhatIf
-from simulator.units import DAY, HOUR, JOULES_PER_KWH, YEAR
+from simulator.table import Floats
+from simulator.units import DAY, HOUR, JOULES_PER_KWH
 
+PriceField = Literal["rent_usd_per_gpu_hour", "purchase_usd_per_node"]
 Best = Callable[[Job], Evaluation | None]
 """Finds the recommended design of another job, one row; `None` where there is none."""
-MONTH = YEAR / 12.0
 
 
 def what_if_cases(job: Job, chosen: Evaluation, best: Best) -> tuple[WhatIfCase, ...]:
@@ -38,6 +47,8 @@ def what_if_cases(job: Job, chosen: Evaluation, best: Best) -> tuple[WhatIfCase,
         *(_paused(job, chosen, pause) for pause in asked.pauses),
         *_later_starts(job, chosen),
         *(_capped(job, chosen, cap) for cap in asked.power_caps),
+        *(_repriced(job, chosen, "rent_usd_per_gpu_hour", usd, best) for usd in asked.rents_usd_per_gpu_hour),
+        *(_repriced(job, chosen, "purchase_usd_per_node", usd, best) for usd in asked.purchases_usd_per_node),
         *(_elsewhere(job, chosen, site) for site in asked.sites),
         *(_refreshed(job, chosen, name, best) for name in [asked.refresh_from] if name),
     ]
@@ -61,15 +72,21 @@ def _finite(value: float) -> float | None:
 
 
 def _profile(job: Job, chosen: Evaluation, by: str) -> HourlyProfile | None:
-    site = job.site_of(job.offers[int(chosen.plans.offer[0])])
-    return site.grid_profile if by == "carbon" else site.electricity_profile
+    """The profile by which hours differ for a design; electricity is part of every rent."""
+    offer = job.offers[int(chosen.plans.offer[0])]
+    site = job.site_of(offer)
+    if by == "carbon":
+        return site.grid_profile
+    return site.electricity_profile if offer.purchase_usd_per_node else None
 
 
 def _paused(job: Job, chosen: Evaluation, pause: Pause) -> WhatIfCase:
     name = f"pause in the {human.percent(pause.hours_fraction)} of the hours with most {pause.by}"
-    field = "grid_profile" if pause.by == "carbon" else "electricity_profile"
     if _profile(job, chosen, pause.by) is None:
-        return WhatIfCase(case=name, note=f"needs the site's {field}")
+        needed = (
+            "grid_profile" if pause.by == "carbon" else "electricity_profile, and a design that is bought"
+        )
+        return WhatIfCase(case=name, note=f"needs the site's {needed}")
     paused = paused_runs(job, chosen.plans, chosen.outcomes, pause)
     if not np.isfinite(paused.wall_s[0]):
         return WhatIfCase(case=name, note="no stretch between pauses is longer than a restart")
@@ -115,6 +132,31 @@ def _capped(job: Job, chosen: Evaluation, cap: float) -> WhatIfCase:
     return _case(f"power cap {human.percent(cap)}", evaluate(job, plans))
 
 
+def _repriced(job: Job, chosen: Evaluation, field: PriceField, usd: float, best: Best) -> WhatIfCase:
+    """The same design at another price, rented or bought, and what would be recommended then."""
+    index, is_bought = int(chosen.plans.offer[0]), field == "purchase_usd_per_node"
+    price = Estimate(low=usd, mid=usd, high=usd)
+    terms = {"commitment_days": 0.0, "interruptions_per_1000_node_days": 0.0} if is_bought else {}
+    others = dict.fromkeys(("rent_usd_per_gpu_hour", "purchase_usd_per_node"))
+    offer = job.offers[index].model_copy(update={**others, field: price, **terms})
+    offers = (*job.offers[:index], offer, *job.offers[index + 1 :])
+    repriced = job.model_copy(update={"offers": offers})
+    then = best(repriced)
+    what = f"${usd:,g} {'a node' if is_bought else 'a GPU-hour'} of {offer.accelerator.id}"
+    return _case(what, evaluate(repriced, chosen.plans), _recommended_then(repriced, chosen, then))
+
+
+def _recommended_then(job: Job, chosen: Evaluation, then: Evaluation | None) -> str:
+    if then is None:
+        return "no design keeps all limits then"
+    before, after = chosen.plans.plan(0), then.plans.plan(0)
+    if (before.offer, before.num_gpus) == (after.offer, after.num_gpus):
+        return "the same accelerators are recommended"
+    who = f"{after.num_gpus:,} x {job.offers[after.offer].accelerator.id}"
+    took, cost = human.duration(then.scores.time_to_train_s[0]), human.dollars(then.scores.cost_usd[0])
+    return f"{who} for {took} and {cost} are recommended then"
+
+
 def _elsewhere(job: Job, chosen: Evaluation, site: Site) -> WhatIfCase:
     offers = tuple(offer.model_copy(update={"site": None}) for offer in job.offers)
     moved = job.model_copy(update={"site": site, "offers": offers})
@@ -122,7 +164,7 @@ def _elsewhere(job: Job, chosen: Evaluation, site: Site) -> WhatIfCase:
 
 
 def _refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCase:
-    """When replacing an old fleet pays: what the new one takes to make and buy over what it saves in every month of use."""
+    """When replacing an old fleet pays: what the new one takes to make and buy against what it saves in every month."""
     case = f"instead of going on with {name}"
     old_offers = tuple(offer for offer in job.offers if offer.accelerator.id == name)
     if not old_offers:
@@ -131,43 +173,41 @@ def _refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCas
     old = best(old_job)
     if old is None:
         return WhatIfCase(case=case, note=f"no design on {name} can run")
-    months = chosen.scores.time_to_train_s[0] / MONTH
-    saved_kg = (old.scores.operational_kgco2e[0] - chosen.scores.operational_kgco2e[0]) / months
-    saved_usd = (_running_usd(old_job, old) - _running_usd(job, chosen)) / months
-    made_kg = total(made_kgco2e(job, chosen.plans))[0]
-    price_usd = _purchase_usd(job, chosen)
+    years = held_years(job.ownership, chosen.scores.time_to_train_s)
+    saved_kg = (old.scores.operational_kgco2e - chosen.scores.operational_kgco2e) / years
+    saved_usd = (_running_usd(old_job, old) - _running_usd(job, chosen)) / years
+    made_kg = total(made_kgco2e(job, chosen.plans))
+    in_carbon = _years_until(made_kg, saved_kg) * MONTHS_PER_YEAR
+    in_money = payback_months(job.ownership, _outlay_usd(job, chosen), saved_usd)
     return _case(
         case,
         old,
-        f"the new fleet has made up for its making after {_months(made_kg, saved_kg)} of use and for its price after "
-        f"{_months(price_usd, saved_usd)}",
+        f"the new fleet has made up for its making {_after(in_carbon[0])}, and for its price {_after(in_money[0])}",
     )
 
 
-def _running_usd(job: Job, part: Evaluation) -> float:
+def _running_usd(job: Job, part: Evaluation) -> Floats:
     """What a run costs an owner beside the purchase."""
     usage = Usage.of(part.outcomes)
-    per_month = running_usd_per_month(job, part.plans, usage, _node_prices(job, part))
-    months = part.scores.time_to_train_s / MONTH / job.ownership.utilization_fraction
-    return float((per_month * months)[0])
+    per_year = running_usd_per_year(job, part.plans, usage, _node_prices(job, part))
+    return np.asarray(per_year * held_years(job.ownership, usage.wall_s))
 
 
-def _purchase_usd(job: Job, part: Evaluation) -> float:
-    return float(purchase(job, part.plans, Usage.of(part.outcomes), _node_prices(job, part)).total[0])
+def _outlay_usd(job: Job, part: Evaluation) -> Floats:
+    return outlay_usd(job, part.plans, Usage.of(part.outcomes), _node_prices(job, part))
 
 
-def _node_prices(job: Job, part: Evaluation) -> np.ndarray:
-    offer = job.offers[int(part.plans.offer[0])]
-    estimate = offer.purchase_usd_per_node or offer.other_purchase_usd_per_node
-    price = estimate.mid if estimate else offer.node.purchase_usd
-    return np.array([np.nan if price is None else price])
+def _node_prices(job: Job, part: Evaluation) -> Floats:
+    return np.array([node_price_of(job.offers[int(part.plans.offer[0])])], dtype=np.float64)
 
 
-def _months(spent: float, saved_per_month: float) -> str:
-    if not np.isfinite(spent + saved_per_month):
-        return "a time that no price is known for"
-    return (
-        f"{human.digits(spent / saved_per_month)} months"
-        if saved_per_month > 0
-        else "no time, since it saves nothing,"
-    )
+def _years_until(made_kg: Floats, saved_kg_per_year: Floats) -> Floats:
+    """Years of going on after which savings have made up for the making; infinite where nothing is saved."""
+    never = np.full(len(made_kg), np.inf)
+    return np.asarray(np.divide(made_kg, saved_kg_per_year, out=never, where=saved_kg_per_year > 0.0))
+
+
+def _after(months: float) -> str:
+    if np.isnan(months):
+        return "in a time that nobody can tell without its price"
+    return f"after {human.digits(months)} calendar months" if np.isfinite(months) else "never"

@@ -10,10 +10,9 @@ count DDR4 at 0.065 kg per GB, a tenth of what NVIDIA's footprints imply for sta
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from simulator.record import Record
 from simulator.units import GIGA, SQUARE_CENTIMETRE
@@ -29,16 +28,17 @@ BOARD_KGCO2E = 73.0
 """Board, package and cooling: what the published A100 and H100 footprints leave over for one accelerator."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProcessFigures:
+class ProcessFigures(Record):
     """What a square centimetre of a wafer takes; table 1 of ACT."""
 
-    energy_kwh: float
-    gases_95_kgco2e: float
-    """Gases where 95 % are abated,"""
-    gases_99_kgco2e: float
+    energy_kwh: NonNegativeFloat
+    """Electricity of the fab (EPA)."""
+    gases_95_kgco2e: NonNegativeFloat
+    """Gases where 95 % are abated (GPA),"""
+    gases_99_kgco2e: NonNegativeFloat
     """and where 99 % are."""
-    materials_kgco2e: float = 0.5
+    materials_kgco2e: NonNegativeFloat = 0.5
+    """Materials (MPA)."""
 
 
 PROCESSES: Mapping[Process, ProcessFigures] = {
@@ -60,6 +60,8 @@ class Dies(Record):
     """Area of all logic dies (814 mm2 are 814e-6)."""
     process: Process
     """Process of the logic."""
+    process_figures: ProcessFigures | None = None
+    """What a square centimetre of it takes; left out: as in table 1 of ACT."""
     memory_bytes: float = Field(default=0.0, ge=0)
     """Stacked memory in the package."""
     yield_fraction: float = Field(default=ACT_YIELD, gt=0, le=1)
@@ -76,7 +78,7 @@ class Dies(Record):
     @property
     def kgco2e_per_m2(self) -> float:
         """Greenhouse gases of a square metre of working logic (CPA)."""
-        figures = PROCESSES[self.process]
+        figures = self.process_figures or PROCESSES[self.process]
         # Linear between the two levels that are tabulated.
         share_99 = (self.abatement_fraction - 0.95) / 0.04
         gases = figures.gases_95_kgco2e + share_99 * (figures.gases_99_kgco2e - figures.gases_95_kgco2e)

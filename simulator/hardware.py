@@ -13,7 +13,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from simulator.climate import Climate
 from simulator.embodied import Dies
-from simulator.hourly import HourlyProfile
+from simulator.hourly import MOST_KGCO2E_PER_KWH, MOST_USD_PER_KWH, HourlyProfile, require_plausible
 from simulator.record import Choice, Record
 
 FAMILIES_WITHOUT_BF16 = ("volta",)
@@ -106,6 +106,8 @@ class Node(Record):
     """Accelerators in one node."""
     link_domain_size: PositiveInt
     """Accelerators that reach each other over the scale-up link; more than one node's for rack-scale systems."""
+    nodes_per_rack: int = Field(default=4, gt=0, le=1000)
+    """Nodes that share a rack and its power (four servers of eight accelerators are usual)."""
     network_bytes_per_s: PositiveFloat
     """Bandwidth of all network cards of the node together, per direction."""
     host_power_w: float = Field(ge=0)
@@ -185,9 +187,9 @@ class Site(Record):
 
     region: str
     """Name in the catalogue of regions."""
-    grid_kgco2e_per_kwh: float = Field(ge=0, le=5)
+    grid_kgco2e_per_kwh: float = Field(ge=0, le=MOST_KGCO2E_PER_KWH)
     """Greenhouse gases of one kilowatt-hour, location-based."""
-    electricity_usd_per_kwh: float = Field(ge=0, le=10)
+    electricity_usd_per_kwh: float = Field(ge=0, le=MOST_USD_PER_KWH)
     """Price of electricity; paid by owners only, it is part of every rent."""
     power_usage_effectiveness: float = Field(ge=1, le=5)
     """Facility energy over IT energy (PUE) at full load, below the climate's threshold."""
@@ -195,15 +197,22 @@ class Site(Record):
     """Share of the overhead at full load that goes on when the load falls; 0: the PUE is the same at every load."""
     climate: Climate | None = None
     """Weather that raises the PUE on warm hours; left out: none."""
-    market_kgco2e_per_kwh: float | None = Field(default=None, ge=0, le=5)
+    market_kgco2e_per_kwh: float | None = Field(default=None, ge=0, le=MOST_KGCO2E_PER_KWH)
     """Greenhouse gases of one kilowatt-hour by what the operator buys (market-based); left out: not known."""
     grid_profile: HourlyProfile | None = None
-    """Location-based greenhouse gases by the hour, kg/kWh, which replace the mean; left out: the mean of a year."""
+    """Location-based greenhouse gases by the hour of whole days, kg/kWh, which replace the mean; left out: the mean of a
+    year."""
     electricity_profile: HourlyProfile | None = None
-    """Price of electricity by the hour, USD/kWh, which replaces the flat one; left out: flat."""
+    """Price of electricity by the hour of whole days, USD/kWh, which replaces the flat one; left out: flat."""
     demand_usd_per_w_month: float = Field(default=0.0, ge=0, le=1)
     """Demand charge: monthly price of a watt of peak facility power; paid by owners only."""
     water_onsite_l_per_kwh: float | None = Field(default=None, ge=0, le=100)
     """Water that cooling evaporates, litres per kWh of IT energy (WUE); left out: not known."""
     water_offsite_l_per_kwh: float | None = Field(default=None, ge=0, le=100)
     """Water that power stations evaporate, litres per kWh of facility energy; left out: not known."""
+
+    @model_validator(mode="after")
+    def _profiles_are_plausible(self) -> Self:
+        require_plausible(self.grid_profile, "grid_profile", MOST_KGCO2E_PER_KWH, "kg/kWh")
+        require_plausible(self.electricity_profile, "electricity_profile", MOST_USD_PER_KWH, "USD/kWh")
+        return self

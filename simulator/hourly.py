@@ -1,7 +1,7 @@
 """What do prices and grids do from hour to hour? A profile that repeats, and its mean over a run.
 
     HourlyProfile(per_hour=(0.4, 0.1))       a trace, here of two hours
-    read_trace(path)                         the two columns `timestamp, value` of a file
+    simulator.traces.read_trace(path)        the two columns `timestamp, value` of a file
     synthetic_profile(mean=0.3, ...)         a mean with a daily and a yearly swing, for tests and first guesses
 
 Power is taken as constant over a run, so that energy meets the mean of the profile over the hours of the run. Between
@@ -11,13 +11,8 @@ whole hour.
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterator
-from datetime import datetime
 from functools import lru_cache
-from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat
@@ -25,12 +20,16 @@ from pydantic import Field, NonNegativeFloat
 from simulator.errors import InputError, Problem
 from simulator.record import Record
 from simulator.table import Floats
-from simulator.units import HOUR, KILO
+from simulator.units import HOUR
 
 HOURS_PER_DAY = 24
 HOURS_PER_YEAR = 8760
 MOST_HOURS = 100_000
 """Eleven years."""
+MOST_KGCO2E_PER_KWH = 2.0
+"""Grids of coal alone emit half of it; more is a figure in another unit, such as grams."""
+MOST_USD_PER_KWH = 10.0
+"""The highest prices of an hour that markets allow; more is a figure in another unit, such as USD/MWh."""
 _PERIODS = 3
 """Periods over which running means are tabulated; later ones lie between the last of these and the mean."""
 
@@ -125,68 +124,24 @@ def synthetic_profile(
     return HourlyProfile(per_hour=tuple(values.tolist()))
 
 
-def read_trace(path: Path, *, per_unit: float = 1.0 / KILO) -> HourlyProfile:
-    """Returns the profile in a file of two columns, `timestamp, value`, with or without a heading.
-
-    Timestamps are ISO 8601 and evenly spaced; rows finer than an hour are averaged, coarser ones repeated.
+def require_plausible(profile: HourlyProfile | None, name: str, most: float, unit: str) -> None:
+    """Raises `ValueError` for a profile of a site that lasts no whole number of days, or exceeds what its unit allows.
 
     Args:
-        path: CSV file, such as a grid's grams per kilowatt-hour by the hour.
-        per_unit: what a value is multiplied by; g/kWh become kg/kWh by default.
-
-    Raises:
-        InputError: the file cannot be read, or a row breaks the form.
+        profile: the profile, if the site has one.
+        name: its field.
+        most: largest value that occurs in the world.
+        unit: its unit.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        rule = f"cannot be read: {type(error).__name__}"
-        raise InputError([Problem(path="", value="", rule=rule)], str(path)) from error
-    rows = list(_rows(lines, str(path)))
-    if len(rows) < 2:
-        rule = f"must have at least two rows of timestamp and value, not {len(rows)}"
-        raise InputError([Problem(path="", value="", rule=rule)], str(path))
-    values = np.array([value for _, value in rows]) * per_unit
-    return HourlyProfile(per_hour=tuple(_by_the_hour(values, _spacing_s(rows, str(path)), str(path))))
-
-
-def _rows(lines: list[str], source: str) -> Iterator[tuple[datetime, float]]:
-    for number, cells in enumerate(csv.reader(lines), start=1):
-        if not cells or (number == 1 and not _is_row(cells)):
-            continue
-        if not _is_row(cells):
-            rule = "must be an ISO 8601 timestamp and a finite number that is not negative, with a comma between them"
-            raise InputError([Problem(path=f"row {number}", value=", ".join(cells)[:60], rule=rule)], source)
-        yield datetime.fromisoformat(cells[0].strip()), float(cells[1])
-
-
-def _is_row(cells: list[str]) -> bool:
-    try:
-        datetime.fromisoformat(cells[0].strip())
-        value = float(cells[1])
-    except (ValueError, IndexError):
-        return False
-    return len(cells) == 2 and math.isfinite(value) and value >= 0.0
-
-
-def _spacing_s(rows: list[tuple[datetime, float]], source: str) -> float:
-    try:
-        spacings = {(later[0] - earlier[0]).total_seconds() for earlier, later in pairwise(rows)}
-    except TypeError:  # some timestamps name their zone and some do not
-        spacings = set()
-    if len(spacings) != 1 or min(spacings) <= 0.0:
-        rule = "must have timestamps that rise in equal steps, all of them with a time zone or none"
-        raise InputError([Problem(path="timestamp", value="", rule=rule)], source)
-    return spacings.pop()
-
-
-def _by_the_hour(values: Floats, spacing_s: float, source: str) -> list[float]:
-    finer, coarser = HOUR / spacing_s, spacing_s / HOUR
-    if finer >= 1.0 and finer.is_integer():
-        whole = len(values) // int(finer) * int(finer)
-        if whole:
-            return [float(value) for value in values[:whole].reshape(-1, int(finer)).mean(axis=1)]
-    elif coarser.is_integer():
-        return [float(value) for value in np.repeat(values, int(coarser))[:MOST_HOURS]]
-    rule = "must be spaced by a whole number of hours or by a whole part of one, and last at least an hour"
-    raise InputError([Problem(path="timestamp", value=f"{spacing_s:g} s", rule=rule)], source)
+    if profile is None:
+        return
+    values = profile.per_hour
+    if len(values) % HOURS_PER_DAY:
+        raise ValueError(
+            f"{name} has {len(values)} hours; it must last whole days (a multiple of 24), since it repeats after its end"
+        )
+    hour, value = max(enumerate(values), key=lambda pair: pair[1])
+    if value > most:
+        raise ValueError(
+            f"{name}.per_hour[{hour}] = {value:g} must be at most {most:g} {unit}; is it in another unit?"
+        )

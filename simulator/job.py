@@ -157,6 +157,8 @@ class Offer(Record):
     """Price of a node that is bought."""
     fabric: Fabric
     """Network between the nodes."""
+    nodes_per_rack: int | None = Field(default=None, gt=0, le=1000)
+    """Nodes that share a rack and its power; left out: as usual for the node."""
     price_source: str = "user"
     """Where the price comes from."""
     commitment_days: NonNegativeFloat = 0.0
@@ -194,19 +196,22 @@ class Ownership(Record):
     """What owning costs beyond the purchase."""
 
     lifetime_years: PositiveFloat = 5.0
-    """Years over which nodes and network are written off (straight line to zero; 5 years since 2023)."""
+    """Years over which nodes are written off (straight line to zero; 5 years since 2023), and in which buying must pay."""
     network_lifetime_years: PositiveFloat | None = None
     """Years over which the network is written off; left out: as the nodes."""
+    storage_lifetime_years: PositiveFloat | None = None
+    """Years over which storage that is bought for the run is written off; left out: as the nodes."""
     depreciation: Depreciation = Depreciation.STRAIGHT_LINE
-    """How nodes lose their value; the network always loses it in equal parts."""
+    """How nodes lose their value; everything else, which nobody buys second-hand, loses it in equal parts over its life."""
     economic_loss_per_year: float = Field(default=0.32, gt=0, le=5)
     """Rate at which the value of nodes decays under `economic` depreciation (Epoch AI: 0.14 orders of magnitude a year)."""
     age_years: NonNegativeFloat = 0.0
     """Age of the nodes at the start of the run, under `economic` depreciation."""
     residual_fraction: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the nodes' price that a sale returns at the end of their life, under `straight_line` depreciation."""
+    """Share of the nodes' price that a sale returns at the end of their life, under `straight_line` depreciation; nothing
+    else that is bought has a second-hand market."""
     installation_fraction: float = Field(default=0.0, ge=0, le=2)
-    """Transport, racking, cabling and acceptance as a share of the price of nodes and network."""
+    """Transport, racking, cabling and acceptance as a share of the price of nodes and network, written off with them."""
     utilization_fraction: float = Field(default=0.85, gt=0, le=1)
     """Share of its life in which the cluster is used by any job; the idle rest is paid by those who use it."""
     capital_cost_fraction_per_year: float = Field(default=0.08, ge=0, le=1)
@@ -219,11 +224,22 @@ class Ownership(Record):
     """Accelerators that one failure of a node destroys: at most 148 faulty GPUs and 72 faulty memories in 419 failures
     of Llama 3's run (arXiv 2407.21783, table 5); some of them only needed a reset."""
     building_kgco2e_per_gpu: NonNegativeFloat = 109.0
-    """Making of building, power and cooling plant, as counted for one TPU (arXiv 2502.01671), over its own lifetime."""
+    """Making of building, power and cooling plant, as counted for one TPU (arXiv 2502.01671), over
+    `facility_lifetime_years`."""
     facility_usd_per_w: NonNegativeFloat = 12.0
     """Building, power and cooling per watt of IT power (10-15 USD/W)."""
     facility_lifetime_years: PositiveFloat = 15.0
-    """Years over which the facility is written off."""
+    """Years over which the facility is written off, and its making shared out."""
+
+    @property
+    def network_years(self) -> float:
+        """Life of the network."""
+        return self.network_lifetime_years or self.lifetime_years
+
+    @property
+    def storage_years(self) -> float:
+        """Life of storage that is bought."""
+        return self.storage_lifetime_years or self.lifetime_years
 
 
 class Limits(Record):
@@ -238,9 +254,11 @@ class Limits(Record):
     hall_power_w: PositiveFloat | None = None
     """Peak IT power of the hall that holds the whole cluster, cooling not included."""
     rack_power_w: PositiveFloat | None = None
-    """Peak IT power of a rack, which holds at least the nodes of one link domain."""
+    """Peak IT power of the nodes of a rack (`nodes_per_rack`), its switches not counted."""
     power_swing_w: PositiveFloat | None = None
-    """Largest change of facility power at once: from computing to standing still, as at a failure."""
+    """Largest change of facility power at once: from computing to standing still, as at a failure, in the warmest hour."""
+    power_ramp_w_per_s: PositiveFloat | None = None
+    """Fastest change of facility power: that swing over `operation.power_ramp_s`."""
     power_range_fraction: float | None = Field(default=None, gt=0, le=1)
     """Largest such change as a share of the peak (dynamic range)."""
     num_gpus: PositiveInt | None = None
@@ -323,10 +341,9 @@ class Job(Record):
         if self.search.power_caps:
             return self.search.power_caps
         limits = self.limits
-        powers = (limits.power_w, limits.hall_power_w, limits.rack_power_w, limits.power_swing_w)
-        is_needed = any(
-            limit is not None for limit in (*powers, limits.power_range_fraction, limits.carbon_kgco2e)
-        )
+        powers = (limits.power_w, limits.hall_power_w, limits.rack_power_w)
+        changes = (limits.power_swing_w, limits.power_ramp_w_per_s, limits.power_range_fraction)
+        is_needed = any(limit is not None for limit in (*powers, *changes, limits.carbon_kgco2e))
         return (1.0, 0.8, LOWEST_POWER_CAP) if is_needed else (1.0,)
 
     def site_of(self, offer: Offer) -> Site:

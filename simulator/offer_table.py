@@ -20,6 +20,7 @@ class OfferTable(Table):
 
     gpus_per_node: Integers
     link_domain_size: Integers
+    nodes_per_rack: Integers
     memory_bytes: Floats
     memory_bytes_per_s: Floats
     peak_flop_per_s: Floats
@@ -47,7 +48,7 @@ class OfferTable(Table):
     peak_power_usage_effectiveness: Floats
     """and that of the warmest hour."""
     cooling_fixed_fraction: Floats
-    """Share of the cooling's power that does not fall with the load."""
+    """Share of the cooling's power that does not fall with the load, the weather's part included."""
 
     @classmethod
     def from_job(cls, job: Job) -> Self:
@@ -56,7 +57,7 @@ class OfferTable(Table):
         return cls(**{name: _column([row[name] for row in rows], name) for name in cls.names()})
 
 
-_COUNTS = ("gpus_per_node", "link_domain_size", "switch_ports")
+_COUNTS = ("gpus_per_node", "link_domain_size", "nodes_per_rack", "switch_ports")
 
 
 def _column(values: Sequence[float | list[float]], name: str) -> NDArray[Any]:
@@ -70,6 +71,7 @@ def _row(offer: Offer, site: Site) -> dict[str, float | list[float]]:
     return {
         "gpus_per_node": node.num_accelerators,
         "link_domain_size": node.link_domain_size,
+        "nodes_per_rack": offer.nodes_per_rack or node.nodes_per_rack,
         "memory_bytes": chip.memory_bytes,
         "memory_bytes_per_s": chip.memory_bytes_per_s,
         "peak_flop_per_s": [float("nan") if peak is None else peak for peak in peaks],

@@ -46,6 +46,10 @@ class Operation(Record):
     power_floor_fraction: float = Field(default=0.0, ge=0, le=1)
     """Filler work holds every training accelerator above this share of its TDP, so that the facility's power swings
     less; it costs energy and no time. 0: none."""
+    power_ramp_s: float = Field(default=1.0, gt=0, le=600)
+    """Seconds over which the facility's power follows when all accelerators start or stop at once. 1: nothing slows the
+    change, which power meters see from one second to the next; more where firmware or storage in the racks smooths it,
+    what that takes not counted (arXiv 2508.14318)."""
 
 
 class Factors(Record):
@@ -94,11 +98,15 @@ class WhatIf(Record):
     """How many hours the start may wait for a cleaner or cheaper time; left out: it does not wait."""
     power_caps: tuple[float, ...] = ()
     """Power limits of the accelerators, as shares of their TDP."""
+    rents_usd_per_gpu_hour: tuple[PositiveFloat, ...] = Field(default=(), max_length=10)
+    """Rents of the recommended accelerators at which the whole question is asked again, which takes as long each time."""
+    purchases_usd_per_node: tuple[PositiveFloat, ...] = Field(default=(), max_length=10)
+    """Prices of the recommended nodes, bought, at which it is asked again."""
     sites: tuple[Site, ...] = ()
     """Sites at which the same design is placed."""
     refresh_from: str | None = None
-    """Catalogue name of accelerators that are owned already: after how many months of work does replacing them by the
-    recommended ones pay, in carbon and in money?"""
+    """Catalogue name of accelerators that are owned already, and on offer: after how many calendar months does replacing
+    them by the recommended ones pay, in carbon and in money?"""
 
     @model_validator(mode="after")
     def _caps_are_shares(self) -> Self:

@@ -5,6 +5,8 @@ P_node(phase) = (gpus P_gpu + P_host) / eta_psu + P_fan;    host and fans follow
 P_IT(phase)   = sum of nodes + switches and optics + storage
 P_facility    = P_IT + (PUE - 1) (fixed P_IT at peak + (1 - fixed) P_IT)
 
+Energy meets the PUE in the mean of the weather, peaks and swings that of the warmest hour.
+
 Collectives inside the layers are shorter than the time over which an accelerator holds its power limit. They and the
 computation around them therefore share one limit: where computation alone would draw f > 1, it makes up for the pauses.
 The fractions are fitted to or read from metered runs; flat "TDP x hours" misses node power by 17-33 %.
@@ -102,21 +104,24 @@ class PowerTable(Table):
     peak_power_w: Floats
     """Most that the facility draws: every accelerator computing, spares idle, in the warmest hour."""
     hall_power_w: Floats
-    """IT power at that time."""
+    """IT power at that time,"""
+    cooling_power_w: Floats
+    """and what cooling and the building draw beside it."""
     rack_power_w: Floats
-    """IT power of the nodes of one link domain, which share a rack."""
+    """IT power of the nodes of one rack, all of them computing."""
     power_swing_w: Floats
-    """Largest change of the facility's power at once: from computing to standing still."""
+    """Largest change of the facility's power at once: from computing to standing still, in the warmest hour."""
+    power_ramp_w_per_s: Floats
+    """Fastest change of the facility's power: that swing over the time in which accelerators follow, W/s."""
     power_range_fraction: Floats
-    """The same as a share of the peak, for the IT power of the training nodes."""
+    """The swing as a share of the peak, for the IT power of the training nodes."""
 
 
 def phase_power(job: Job, plans: PlanTable, offers: OfferTable) -> PhasePower:
     """Returns the power that the facility draws in each phase; the fabric and storage are part of every phase."""
     it = _ItPower.of(job, plans, offers)
-    overhead = offers.power_usage_effectiveness - 1.0
-    fixed_w = overhead * offers.cooling_fixed_fraction * it.peak_w
-    varying = 1.0 + overhead * (1.0 - offers.cooling_fixed_fraction)
+    fixed_w = (offers.power_usage_effectiveness - 1.0) * offers.cooling_fixed_fraction * it.peak_w
+    varying = _facility_w_per_w(offers, offers.power_usage_effectiveness)
     limited = np.minimum(offers.compute_power_fraction, 1.0)
 
     def facility(fraction: float | Floats) -> Floats:
@@ -140,17 +145,24 @@ def phase_power(job: Job, plans: PlanTable, offers: OfferTable) -> PhasePower:
 
 def power_levels(job: Job, plans: PlanTable, offers: OfferTable) -> PowerTable:
     """Returns peaks and swings of power, `(n,)`; a mean over seconds, not the swing within a step."""
-    it, power = _ItPower.of(job, plans, offers), phase_power(job, plans, offers)
-    nodes_per_rack = np.maximum(1.0, offers.link_domain_size / offers.gpus_per_node)
+    it = _ItPower.of(job, plans, offers)
     limited = it.held(np.minimum(offers.compute_power_fraction, 1.0))
     computing_w, standing_w = (it.training_w(share) for share in (limited, it.held(PHASE_FRACTIONS.stalled)))
+    swing_w = (computing_w - standing_w) * _facility_w_per_w(offers, offers.peak_power_usage_effectiveness)
     return PowerTable(
         peak_power_w=it.peak_w * offers.peak_power_usage_effectiveness,
         hall_power_w=it.peak_w,
-        rack_power_w=nodes_per_rack * it.node_w(limited),
-        power_swing_w=power.compute_w - power.stalled_w,
+        cooling_power_w=it.peak_w * (offers.peak_power_usage_effectiveness - 1.0),
+        rack_power_w=np.minimum(offers.nodes_per_rack, np.ceil(it.num_nodes)) * it.node_w(limited),
+        power_swing_w=swing_w,
+        power_ramp_w_per_s=swing_w / job.operation.power_ramp_s,
         power_range_fraction=(computing_w - standing_w) / computing_w,
     )
+
+
+def _facility_w_per_w(offers: OfferTable, power_usage_effectiveness: Floats) -> Floats:
+    """What the facility draws for each further watt of IT power, `(n,)`: the overhead's fixed part is drawn anyway."""
+    return 1.0 + (power_usage_effectiveness - 1.0) * (1.0 - offers.cooling_fixed_fraction)
 
 
 def peak_power(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:

@@ -50,13 +50,17 @@ class SummaryTable(Table):
     peak_power_w: Floats
     """Most that the facility draws."""
     hall_power_w: Floats
-    """IT power at that time."""
+    """IT power at that time,"""
+    cooling_power_w: Floats
+    """and what cooling and the building draw beside it."""
     rack_power_w: Floats
-    """IT power of the nodes of one link domain, which share a rack."""
+    """IT power of the nodes of one rack."""
     power_swing_w: Floats
     """Largest change of the facility's power at once."""
+    power_ramp_w_per_s: Floats
+    """Its fastest change."""
     power_range_fraction: Floats
-    """The same as a share of the peak, for the IT power of the training nodes."""
+    """The swing as a share of the peak, for the IT power of the training nodes."""
     mean_power_w: Floats
     """Energy over wall time; NaN for a run that never ends."""
 

@@ -90,7 +90,11 @@ def metric_columns(evaluation: Evaluation) -> Columns:
         "peak_memory_bytes": summary.peak_memory_bytes,
         "peak_power_w": summary.peak_power_w,
         "mean_power_w": summary.mean_power_w,
+        "hall_power_w": summary.hall_power_w,
+        "rack_power_w": summary.rack_power_w,
         "power_swing_w": summary.power_swing_w,
+        "power_ramp_w_per_s": summary.power_ramp_w_per_s,
+        "power_range_fraction": summary.power_range_fraction,
         **excess,
     }
 

@@ -67,6 +67,7 @@ NODE_FIELDS: Mapping[str, str] = {
     "accelerator": "accelerator",
     "num_accelerators": "num_accelerators",
     "link_domain_size": "link_domain_size",
+    "nodes_per_rack": "nodes_per_rack",
     "network_bandwidth": "network_bytes_per_s",
     "host_power": "host_power_w",
     "fan_power": "fan_power_w",

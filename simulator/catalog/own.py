@@ -1,132 +1,106 @@
-"""Which figures does a user put in the place of the catalogue's? A price list or a region file of one's own.
+"""Which figures does a user put in the place of the catalogue's? Price lists and region files of one's own.
 
 A file has the columns of the catalogue and the kind before them, one figure a row:
 
     kind,id,quantity,value,unit,source,date,confidence
     rents,h100-sxm5-80gb,on_demand,1.90,USD/GPU-hour,our contract,2026-11,verified
     sites,us-iowa,electricity_price,0.047,USD/kWh,our tariff,2026,verified
+    factors,flash,price,250,USD/TB,our quote,2026-10,verified
 
 A figure replaces that of the same quantity; the rents of an accelerator are replaced all together. An unknown id is a new
-entry, which must have every figure that its type requires.
+entry, which must have every figure that its type requires. `simulator.catalog.own_rules` has the rules of rows and entries.
 """
 
 from __future__ import annotations
 
 import csv
-import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from simulator.catalog.files import SI_PER_UNIT, TEXT_UNIT, Confidence, Figure, Overlay
+from simulator.catalog.files import PRICE_LIST, Figure, Overlay, entries
+from simulator.catalog.own_rules import COLUMNS, OwnRow, broken_entries, broken_rows
 from simulator.errors import InputError, Problem
 
-COLUMNS = ("kind", "id", "quantity", "value", "unit", "source", "date", "confidence")
-KINDS = ("accelerators", "nodes", "fabrics", "sites", "rents")
-"""Kinds whose figures can be replaced; shapes of models are written into jobs."""
 MOST_BYTES = 10_000_000
+_Figures = dict[str, dict[str, dict[str, list[Figure]]]]
+"""Figures by file of the catalogue, entry and quantity."""
 
 
 def read_own_figures(paths: Sequence[Path]) -> Overlay:
     """Returns the figures of some files; later files win.
 
     Raises:
-        InputError: a file cannot be read or breaks the form; all problems of the first such file are in it.
+        InputError: a file cannot be read, or rows or entries break rules; all problems of the first such file are in it.
     """
-    overlay: dict[str, dict[str, dict[str, list[Figure]]]] = {}
+    found: _Figures = {}
+    rows: dict[Path, list[OwnRow]] = {}
     for path in paths:
-        found: dict[str, dict[str, dict[str, list[Figure]]]] = {}
-        for kind, name, figure in _figures(path):
-            quantities = found.setdefault(f"{kind}.csv", {}).setdefault(name, {})
-            quantities.setdefault(figure.quantity, []).append(figure)
-        for file_name, names in found.items():
+        rows[path] = _rows(path)
+        for file_name, names in _by_entry(rows[path]).items():
             for name, figures in names.items():
-                overlay.setdefault(file_name, {}).setdefault(name, {}).update(figures)
+                found.setdefault(file_name, {}).setdefault(name, {}).update(figures)
+    overlay = _overlay(found)
+    for path, own in rows.items():
+        if problems := broken_entries(own, overlay):
+            raise InputError(problems, str(path))
+    return overlay
+
+
+def _overlay(found: _Figures) -> Overlay:
+    spread = _with_switches(found)
     return {
         file_name: {
             name: tuple(f for group in groups.values() for f in group) for name, groups in names.items()
         }
-        for file_name, names in overlay.items()
+        for file_name, names in spread.items()
     }
 
 
-def _figures(path: Path) -> list[tuple[str, str, Figure]]:
-    rows = _rows(path)
-    problems: list[Problem] = []
-    figures = []
-    for number, row in enumerate(rows, start=2):
-        try:
-            figures.append((_kind(row), _name(row), _figure(row)))
-        except ValueError as error:
-            shown = ",".join(str(value) for value in row.values())[:60]
-            problems.append(Problem(path=f"row {number}", value=shown, rule=_rule(error)))
-    if problems:
+def _with_switches(found: _Figures) -> _Figures:
+    """Own carbon of a switch stands in all fabrics of the catalogue that the user gives no other one."""
+    switch = found.get("factors.csv", {}).get("switch", {}).get("embodied_carbon")
+    if not switch:
+        return found
+    renamed = [figure.model_copy(update={"quantity": "embodied_switch_carbon"}) for figure in switch]
+    own = found.get("fabrics.csv", {})
+    names = dict.fromkeys([*entries("fabrics.csv"), *own])
+    fabrics = {name: {"embodied_switch_carbon": renamed, **own.get(name, {})} for name in names}
+    return {**found, "fabrics.csv": fabrics}
+
+
+def _by_entry(rows: Sequence[OwnRow]) -> _Figures:
+    found: _Figures = {}
+    for row in rows:
+        names = found.setdefault(PRICE_LIST if row.kind == "rents" else f"{row.kind}.csv", {})
+        names.setdefault(row.name, {}).setdefault(row.figure.quantity, []).append(row.figure)
+    return found
+
+
+def _rows(path: Path) -> list[OwnRow]:
+    written = _written_rows(path)
+    if problems := broken_rows(written):
         raise InputError(problems, str(path))
-    return figures
+    return [OwnRow.of(number, cells) for number, cells in written]
 
 
-def _rows(path: Path) -> Sequence[Mapping[str, str]]:
+def _written_rows(path: Path) -> Sequence[tuple[int, Sequence[str]]]:
+    """Returns the cells of every row but the heading, with its line in the file."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise InputError([Problem(path="", value="", rule="is larger than 10 MB")], str(path))
-        reader = csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines())
-        rows = list(reader)
+        reader = csv.reader(path.read_text(encoding="utf-8-sig").splitlines())
+        rows = [(reader.line_num, cells) for cells in reader if cells]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         rule = f"cannot be read: {type(error).__name__}"
         raise InputError([Problem(path="", value="", rule=rule)], str(path)) from error
-    if tuple(reader.fieldnames or ()) != COLUMNS:
-        rule = f"must begin with the line {','.join(COLUMNS)}"
-        raise InputError(
-            [Problem(path="row 1", value=",".join(reader.fieldnames or ())[:60], rule=rule)], str(path)
-        )
-    return rows
+    heading = rows[0][1] if rows else []
+    if tuple(heading) != COLUMNS:
+        raise InputError([_broken_heading(heading)], str(path))
+    return rows[1:]
 
 
-def _kind(row: Mapping[str, str]) -> str:
-    if row["kind"] not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}")
-    return row["kind"]
-
-
-def _name(row: Mapping[str, str]) -> str:
-    if not row["id"]:
-        raise ValueError("id must not be empty")
-    return row["id"]
-
-
-def _figure(row: Mapping[str, str]) -> Figure:
-    if any(value is None for value in row.values()) or None in row:
-        raise ValueError(f"must have {len(COLUMNS)} columns")
-    unit, value = row["unit"], row["value"]
-    if unit != TEXT_UNIT and unit not in SI_PER_UNIT:
-        raise ValueError(f"unit must be one of {', '.join((TEXT_UNIT, *SI_PER_UNIT))}")
-    if row["confidence"] not in list(Confidence):
-        raise ValueError(f"confidence must be one of {', '.join(Confidence)}")
-    if not re.fullmatch(r"\d{4}(-\d\d(-\d\d)?)?", row["date"], re.ASCII):
-        raise ValueError("date must be a year, month or day, such as 2026-11")
-    if not row["source"]:
-        raise ValueError("source must say where the figure comes from")
-    return Figure(
-        quantity=row["quantity"],
-        value=value if unit == TEXT_UNIT else _number(value),
-        unit=unit,
-        source=row["source"],
-        date=row["date"],
-        confidence=Confidence(row["confidence"]),
-    )
-
-
-def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number >= 0.0):
-        raise ValueError("value must be a finite number that is not negative")
-    return number
-
-
-def _rule(error: ValueError) -> str:
-    return error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+def _broken_heading(heading: Sequence[str]) -> Problem:
+    unknown = [column for column in heading if column not in COLUMNS]
+    which = f"; unknown: {', '.join(unknown)}" if unknown else ""
+    rule = f"must begin with the line {','.join(COLUMNS)}{which}"
+    return Problem(path="row 1", value=",".join(heading)[:60], rule=rule)

@@ -121,8 +121,8 @@ def year_of(date: str) -> float:
 
 
 def _vendor(price: Figure) -> str:
-    """Returns the vendor, which stands before the first comma of the source's note."""
-    return price.source.partition(": ")[2].split(",")[0]
+    """Returns the vendor, which stands before the first comma of the source's note, or of a source without one."""
+    return (price.source.partition(": ")[2] or price.source).split(",")[0]
 
 
 def _source_text(quotes: Quotes) -> str:

@@ -44,7 +44,7 @@ def with_scope(**counted: bool) -> Job:
 
 class TestOperation:
     def test_hours_of_the_run_meet_hours_of_the_grid(self) -> None:
-        job = at_site(grid_profile=HourlyProfile(per_hour=(0.1, 0.5)))
+        job = at_site(grid_profile=HourlyProfile(per_hour=(0.1, 0.5) * 12))
         assert carbon_parts(job, PLANS, usage(hours=1.0))["operational_kgco2e"] == pytest.approx(100)
         assert carbon_parts(job, PLANS, usage(hours=2.0))["operational_kgco2e"] == pytest.approx(300)
 
@@ -84,8 +84,22 @@ class TestMaking:
         assert parts["embodied_network_kgco2e"] == pytest.approx(24 * 600 / 64)
 
     def test_a_building_is_109_kg_for_each_accelerator(self) -> None:
-        parts = embodied_parts(with_scope(building=True), PLANS, usage(hours=LIFE_S / HOUR))
+        # A building stands for 15 years, three times as long as what it holds.
+        parts = embodied_parts(with_scope(building=True), PLANS, usage(hours=3 * LIFE_S / HOUR))
         assert parts["embodied_building_kgco2e"] == pytest.approx(24 * 109)
+
+    def test_network_and_storage_have_lives_of_their_own(self) -> None:
+        job = with_scope(network=True, storage=True)
+        lives = {"network_lifetime_years": 10.0, "storage_lifetime_years": 2.5}
+        longer = job.model_copy(
+            update={
+                "ownership": job.ownership.model_copy(update=lives),
+                "storage": job.storage.model_copy(update={"capacity_bytes": 1e12}),
+            }
+        )
+        parts = embodied_parts(longer, PLANS, usage(hours=LIFE_S / HOUR))
+        assert parts["embodied_network_kgco2e"] == pytest.approx(24 * 600 / 64 / 2)
+        assert parts["embodied_storage_kgco2e"] == pytest.approx(2 * 160)  # a terabyte of flash at 0.16 kg/GB
 
     def test_failures_of_nodes_destroy_accelerators(self) -> None:
         job = with_scope(replacements=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from objectives.cost import cost_parts, rent_or_own, total
+from objectives.cost import cost_parts
 from objectives.scores import COST_PARTS, score
 from objectives.usage import Usage
 from simulator.hourly import HourlyProfile
@@ -40,6 +40,13 @@ def owned(ownership: dict[str, object] | None = None, site: dict[str, object] | 
     fabric = {"port_usd": 0.0}
     terms = {"capital_cost_fraction_per_year": 0.0, "utilization_fraction": 1.0, **(ownership or {})}
     return job_with(H100_BOUGHT, fabric=fabric, ownership=terms, site={**SITE, **(site or {})})
+
+
+def with_ports(job: Job, usd: float) -> Job:
+    """The job with a network that costs something: one tier, a port for each of 24 accelerators."""
+    (offer,) = job.offers
+    fabric = offer.fabric.model_copy(update={"port_usd": usd})
+    return job.model_copy(update={"offers": (offer.model_copy(update={"fabric": fabric}),)})
 
 
 def part(job: Job, name: str, used: Usage) -> float:
@@ -82,22 +89,41 @@ class TestOwning:
         job = job.model_copy(update={"storage": job.storage.model_copy(update=storage)})
         year = usage(hours=8766.0)
         assert part(job, "storage_usd", year) == pytest.approx(800e3 / 5)
+        longer = job.model_copy(
+            update={"ownership": job.ownership.model_copy(update={"storage_lifetime_years": 8.0})}
+        )
+        assert part(longer, "storage_usd", year) == pytest.approx(800e3 / 8)
         assert part(job, "staff_usd", year) == pytest.approx(5e5)
         assert part(job, "capital_usd", year) == pytest.approx(1.1 * 900e3 / 5)
 
+    def test_nodes_alone_can_be_sold_again(self) -> None:
+        # Installing costs 90,000 USD, a fifth of it a year; 24 ports at 1,000 USD and their installation take ten years.
+        network = 24 * 1000 * 1.1 / 10
+        terms = {"installation_fraction": 0.1, "network_lifetime_years": 10.0}
+        sold = with_ports(owned({**terms, "residual_fraction": 0.25}), 1000.0)
+        year = usage(hours=8766.0)
+        assert part(sold, "capital_usd", year) == pytest.approx(900e3 / 5 * 0.75 + 90e3 / 5 + network)
+        market = {"depreciation": "economic", "economic_loss_per_year": 0.14 * math.log(10)}
+        aged = with_ports(owned({**terms, **market, "age_years": 1.0}), 1000.0)
+        assert part(aged, "capital_usd", year) == pytest.approx(
+            900e3 * 0.72444 * (1 - 0.72444) + 90e3 / 5 + network, rel=1e-4
+        )
+
     def test_the_network_has_a_life_of_its_own(self) -> None:
-        job = owned({"network_lifetime_years": 10.0})
-        offer = job.offers[0]
-        fabric = offer.fabric.model_copy(update={"port_usd": 1000.0})
-        job = job.model_copy(update={"offers": (offer.model_copy(update={"fabric": fabric}),)})
+        job = with_ports(owned({"network_lifetime_years": 10.0}), 1000.0)
         assert part(job, "capital_usd", usage(hours=8766.0)) == pytest.approx(900e3 / 5 + 24 * 1000 / 10)
 
     def test_the_demand_charge_is_paid_on_the_peak_by_the_month(self) -> None:
         job = owned(site={"demand_usd_per_w_month": 0.015})  # 15 USD per kW and month
         assert part(job, "demand_usd", usage(hours=8766.0)) == pytest.approx(12 * 15 * 25)
 
+    def test_the_demand_charge_does_not_fall_in_idle_days(self) -> None:
+        # Used for half of the time, 730.5 hours are two calendar months, each of which is charged for its peak.
+        job = owned({"utilization_fraction": 0.5}, site={"demand_usd_per_w_month": 0.015})
+        assert part(job, "demand_usd", usage(hours=730.5)) == pytest.approx(2 * 15 * 25)
+
     def test_an_hourly_tariff_meets_the_hours_of_the_run(self) -> None:
-        job = owned(site={"electricity_profile": HourlyProfile(per_hour=(0.3, 0.1))})
+        job = owned(site={"electricity_profile": HourlyProfile(per_hour=(0.3, 0.1) * 12)})
         assert part(job, "electricity_usd", usage(hours=1.0, energy_kwh=100)) == pytest.approx(30)
         assert part(job, "electricity_usd", usage(hours=2.0, energy_kwh=100)) == pytest.approx(20)
         assert part(job, "electricity_usd", usage(hours=1000.0, energy_kwh=100)) == pytest.approx(20)
@@ -133,33 +159,3 @@ def test_doubling_a_price_doubles_its_share_and_no_other(scale: float) -> None:
         for part_name in COST_PARTS:
             factor = scale if part_name in changed else 1.0
             np.testing.assert_allclose(after[part_name], factor * before[part_name], rtol=1e-9)
-
-
-class TestRentOrOwn:
-    def test_both_ways_are_what_two_offers_would_cost(self) -> None:
-        both = {**H100_RENTED, "other_purchase_usd_per_node": 300e3}
-        rented = total(cost_parts(job_with(both, site=SITE), PLANS, usage()))
-        bought = total(cost_parts(job_with(H100_BOUGHT, site=SITE), PLANS, usage()))
-        compared = rent_or_own(job_with(both, site=SITE), PLANS, usage())
-        assert (compared.rent_usd, compared.own_usd) == (rented, bought)
-
-    def test_a_purchase_pays_when_rent_saved_has_paid_for_it(self) -> None:
-        # 24 accelerators at 2.5 USD for 730.5 hours are 43,830 USD a month; they draw 10 kW at 0.1 USD: 730.5 USD.
-        terms = {"facility_usd_per_w": 0.0, "maintenance_fraction_per_year": 0.0, "utilization_fraction": 1.0}
-        offer = {**H100_RENTED, "other_purchase_usd_per_node": 100e3}
-        job = job_with(offer, site=SITE, ownership=terms, fabric={"port_usd": 0.0})
-        months = rent_or_own(job, PLANS, usage(hours=100, energy_kwh=1000)).break_even_months[0]
-        assert months == pytest.approx(300e3 / (43_830 - 730.5))
-
-    def test_a_purchase_never_pays_where_rent_is_a_gift(self) -> None:
-        offer = {**H100_RENTED, "rent_usd_per_gpu_hour": 0.0, "other_purchase_usd_per_node": 100e3}
-        assert rent_or_own(job_with(offer, site=SITE), PLANS, usage()).break_even_months[0] == np.inf
-
-    def test_what_has_one_price_only_is_not_compared(self) -> None:
-        job = job_with(H100_RENTED, site=SITE)
-        node = job.offers[0].node.model_copy(update={"purchase_usd": None})
-        job = job.model_copy(update={"offers": (job.offers[0].model_copy(update={"node": node}),)})
-        compared = rent_or_own(job, PLANS, usage())
-        assert np.isnan(compared.own_usd)
-        assert np.isnan(compared.break_even_months)
-        assert compared.rent_usd > 0

@@ -19,15 +19,16 @@ NIGHT_AND_DAY = HourlyProfile(per_hour=(0.1,) * 12 + (0.5,) * 12)
 PLANS = plans_with({"num_gpus": 16, "checkpoint_scheme": CheckpointScheme.ASYNC})
 
 
+SITE = {
+    "region": "here",
+    "grid_kgco2e_per_kwh": 0.3,
+    "electricity_usd_per_kwh": 0.1,
+    "power_usage_effectiveness": 1.2,
+}
+
+
 def job_at(offer: object = None, **site: object) -> Job:
-    fields = {
-        "region": "here",
-        "grid_kgco2e_per_kwh": 0.3,
-        "electricity_usd_per_kwh": 0.1,
-        "power_usage_effectiveness": 1.2,
-        "grid_profile": NIGHT_AND_DAY,
-        **site,
-    }
+    fields = {**SITE, "grid_profile": NIGHT_AND_DAY, **site}
     return job_with(offer or H100_RENTED, site=fields)  # type: ignore[arg-type]
 
 
@@ -58,6 +59,27 @@ def test_pauses_trade_time_and_rent_for_carbon() -> None:
     worked_kg, more_kwh = 0.1 * free.energy_j / 3.6e6, (paused.energy_j - free.energy_j) / 3.6e6
     assert worked_kg + 0.4 * more_kwh < paused.operational_kgco2e < worked_kg + 0.5 * more_kwh
     assert paused.operational_kgco2e < free.operational_kgco2e
+
+
+def test_spares_idle_during_a_pause_and_its_overhead() -> None:
+    # Without failures spares change nothing but what they draw.
+    calm = {"failures_per_1000_node_days": 1e-9, "domain_failures_per_1000_domain_days": 0}
+    site = {**SITE, "grid_profile": NIGHT_AND_DAY}
+    job = job_with(H100_RENTED, site=site, reliability=calm)
+    bare, spared = (plans_with({"num_gpus": 16, "num_spare_nodes": count}) for count in (0, 2))
+    pause = Pause(by="carbon", hours_fraction=0.5)
+    paused = [paused_runs(job, plans, simulate(job, plans), pause) for plans in (bare, spared)]
+    # The two runs differ in nothing but two nodes that idle from the first start to the end: 8 accelerators at 70 W,
+    # 78 % of a 1,200 W host through supplies of 95 %, half of 1,100 W of fans, and a PUE of 1.2.
+    spare_w = 1.2 * ((8 * 70 + 0.78 * 1200) / 0.95 + 550)
+    assert paused[1].wall_s == pytest.approx(paused[0].wall_s)
+    more_j = paused[1].energy_j - paused[0].energy_j
+    assert more_j == pytest.approx(2 * spare_w * paused[0].wall_s, rel=0.02)
+    exact_w = more_j / 2 / paused[0].wall_s
+    running = [simulate(job, plans).energy.total_j for plans in (bare, spared)]
+    assert exact_w == pytest.approx(
+        (running[1] - running[0]) / 2 / simulate(job, bare).run.wall_time_s, rel=1e-9
+    )
 
 
 def test_a_flat_grid_gains_nothing() -> None:

@@ -18,7 +18,12 @@ GIB = 1024.0**3
 
 
 def design(
-    design_id: int = 7, *, days: float = 31.4, cost_usd: float = 1.85e6, power_cap: float = 1.0
+    design_id: int = 7,
+    *,
+    days: float = 31.4,
+    cost_usd: float = 1.85e6,
+    power_cap: float = 1.0,
+    break_even_months: float | None = 21.5,
 ) -> Design:
     """1,024 accelerators in 128 nodes: TP 8, PP 4, DP 32."""
     plan = Plan(
@@ -65,6 +70,25 @@ def design(
         cost_parts_usd={"rent_usd": cost_usd, "capital_usd": 0.0},
         energy_parts_kwh={"compute_kwh": 800_000.0, "idle_kwh": 50_000.0},
         carbon_parts_kgco2e={"operational_kgco2e": 309_000.0, "embodied_kgco2e": 103_000.0},
+        metrics={
+            "usd_per_million_tokens": 0.925,
+            "kwh_per_million_tokens": 0.425,
+            "usd_per_effective_pflop_hour": 120.0,
+            "gco2e_per_exaflop": 250.0,
+            "carbon_delay_kgco2e_s": 412_000.0 * days * 86_400,
+            "rent_usd": cost_usd,
+            "own_usd": 1.5e6,
+            "break_even_months": break_even_months,
+        },
+        buying_pays=break_even_months is not None,
+        power_w={
+            "hall_power_w": 1.0e6,
+            "cooling_power_w": 1.0e5,
+            "rack_power_w": 4.0e4,
+            "power_swing_w": 7.0e5,
+        },
+        power_range_fraction=0.63,
+        power_ramp_w_per_s=3.5e5,
     )
 
 

@@ -68,17 +68,34 @@ def chosen_of(job: Job, **plan: object) -> Evaluation:
     return evaluate(job, plans_with({"num_gpus": 16, **plan}))
 
 
+def nothing(_: Job) -> None:
+    """Finds no design that keeps all limits."""
+
+
 def case_of(job: Job, name: str) -> WhatIfCase:
     cases = what_if_cases(job, chosen_of(job), lambda other: evaluate(other, plans_with({"num_gpus": 32})))
     return next(case for case in cases if case.case.startswith(name))
 
 
 class TestCases:
-    def test_a_pause_needs_a_profile_and_says_so(self) -> None:
-        asked = {"pauses": [{"by": "price", "hours_fraction": 0.25}]}
-        case = case_of(job_with(H100_RENTED, what_if=asked), "pause")
-        assert case.note == "needs the site's electricity_profile"
+    def test_a_pause_needs_a_profile_where_the_design_stands_and_says_so(self) -> None:
+        # Only the second offer stands where hours differ; the recommended design is of the first.
+        asked = {"pauses": [{"by": "carbon", "hours_fraction": 0.25}]}
+        case = case_of(job_with(H100_RENTED, {**A100_RENTED, "site": HOURLY}, what_if=asked), "pause")
+        assert case.note == "needs the site's grid_profile"
         assert case.cost_usd is None
+
+    def test_hours_of_a_tariff_mean_nothing_to_a_design_that_is_rented(self) -> None:
+        tariff = {"region": "us-iowa", "electricity_profile": {"mean": 0.1, "daily_amplitude": 0.05}}
+        asked = {"pauses": [{"by": "price", "hours_fraction": 0.25}], "start_within_hours": 24}
+        job = job_with(H100_RENTED, H100_BOUGHT, site=tariff, what_if=asked)
+        assert (
+            case_of(job, "pause").note == "needs the site's electricity_profile, and a design that is bought"
+        )
+        cases = what_if_cases(job, chosen_of(job), nothing)
+        assert [case.case for case in cases if case.case.startswith("start")] == []
+        bought = what_if_cases(job, chosen_of(job, offer=1), nothing)
+        assert [case.note[-11:] for case in bought if case.case.startswith("start")] == ["in its mean"]
 
     def test_a_pause_takes_time_and_saves_carbon_of_operation(self) -> None:
         asked = {"pauses": [{"by": "carbon", "hours_fraction": 0.5}]}
@@ -109,16 +126,35 @@ class TestCases:
             chosen_of(job),
             evaluate(job.model_copy(update={"offers": job.offers[1:]}), plans_with({"num_gpus": 32})),
         )
-        months = new.scores.time_to_train_s[0] / (8766 * 3600 / 12)
+        months = new.scores.time_to_train_s[0] / 0.85 / (8766 * 3600 / 12)
         saved = (old.scores.operational_kgco2e[0] - new.scores.operational_kgco2e[0]) / months
         offer = job.offers[0]
         made = 16 * offer.accelerator.embodied_kgco2e + 2 * offer.node.embodied_host_kgco2e
         assert saved > 0
-        assert f"made up for its making after {made / saved:.3g} months" in case.note
+        assert f"made up for its making after {made / saved:.3g} calendar months" in case.note
 
-    def test_a_refresh_from_what_is_not_on_offer_says_so(self) -> None:
-        job = job_with(H100_RENTED, what_if={"refresh_from": "v100-sxm2-32gb"})
-        assert case_of(job, "instead").note == "v100-sxm2-32gb is not among the offers"
+    def test_another_rent_changes_the_cost_and_nothing_else(self) -> None:
+        job = job_with(H100_RENTED, what_if={"rents_usd_per_gpu_hour": [1.25, 5.0]})
+        free = chosen_of(job).scores
+        for factor, name in ((0.5, "$1.25 a GPU-hour"), (2.0, "$5 a GPU-hour")):
+            case = case_of(job, name)
+            assert case.cost_usd == pytest.approx(factor * free.cost_usd[0])
+            assert case.carbon_kgco2e == free.carbon_kgco2e[0]
+            assert case.note.startswith("32 x h100-sxm5-80gb for ")  # what `case_of` finds best
+
+    def test_the_same_accelerators_may_still_be_the_best_at_another_price(self) -> None:
+        job = job_with(H100_RENTED, what_if={"rents_usd_per_gpu_hour": [3.0]})
+        (same,) = what_if_cases(job, chosen_of(job), chosen_of)
+        assert same.note == "the same accelerators are recommended"
+        (none,) = what_if_cases(job, chosen_of(job), nothing)
+        assert none.note == "no design keeps all limits then"
+
+    def test_a_rented_design_is_bought_at_the_price_that_is_asked_for(self) -> None:
+        rented = {**H100_RENTED, "commitment_days": 365}
+        job = job_with(rented, what_if={"purchases_usd_per_node": [300e3]})
+        case = case_of(job, "$300,000 a node of h100-sxm5-80gb")
+        bought = chosen_of(job_with(H100_BOUGHT)).scores
+        assert case.cost_usd == pytest.approx(bought.cost_usd[0])
 
     def test_an_unknown_region_is_a_problem_of_the_job(self) -> None:
         with pytest.raises(
@@ -137,10 +173,20 @@ def test_the_scope_is_named_with_what_it_leaves_out() -> None:
     assert "by the hour" in scope_text(job_with(H100_RENTED, carbon_scope=every, site=HOURLY))
 
 
+def test_the_scope_tells_sites_apart_that_are_counted_otherwise() -> None:
+    job = job_with(H100_RENTED, {**A100_RENTED, "site": HOURLY}, site="france")
+    expected = "location-based grid by the hour in us-iowa and by the mean of a year in france; making"
+    assert scope_text(job).startswith(expected)
+    # A site of the job at which no offer stands counts nothing.
+    elsewhere = job_with({**H100_RENTED, "site": HOURLY}, site="france")
+    assert scope_text(elsewhere).startswith("location-based grid by the hour; making")
+
+
 class TestJobFile:
     def test_profiles_come_from_files_lists_and_swings(self, tmp_path: Path) -> None:
         (tmp_path / "grid.csv").write_text(
-            "t,g\n2022-01-01T00:00,400\n2022-01-01T01:00,200\n", encoding="utf-8"
+            "t,g\n" + "".join(f"2022-01-01T{hour:02d}:00,{400 - 200 * (hour % 2)}\n" for hour in range(24)),
+            encoding="utf-8",
         )
         job = parse_job(
             {
@@ -150,7 +196,7 @@ class TestJobFile:
                     "sequence_length": 8192,
                     "global_batch_size": 64,
                 },
-                "offers": [{**H100_BOUGHT, "site": {"region": "norway", "grid_profile": [0.1, 0.2]}}],
+                "offers": [{**H100_BOUGHT, "site": {"region": "norway", "grid_profile": [0.1, 0.2] * 12}}],
                 "site": {
                     "region": "us-iowa",
                     "grid_profile": "grid.csv",
@@ -160,12 +206,12 @@ class TestJobFile:
             folder=tmp_path,
         )
         assert job.site.grid_profile is not None
-        assert job.site.grid_profile.per_hour == pytest.approx((0.4, 0.2))
+        assert job.site.grid_profile.per_hour == pytest.approx((0.4, 0.2) * 12)
         assert job.site.electricity_profile is not None
         assert job.site.electricity_profile.mean == pytest.approx(0.1)
         own = job.site_of(job.offers[0])
         assert own.grid_profile is not None
-        assert (own.region, own.grid_profile.per_hour) == ("norway", (0.1, 0.2))
+        assert (own.region, own.grid_profile.per_hour) == ("norway", (0.1, 0.2) * 12)
 
     @pytest.mark.parametrize(
         ("profile", "message"),

@@ -46,6 +46,12 @@ def test_the_first_line_is_the_recommendation_itself() -> None:
         "cost $1.85 M $1.79 M to $1.92 M in 9 of 10 replays",
         "$1.25 M to $2.51 M by the price of the hardware",
         "energy 850 MWh peak power 1.10 MW",
+        "hall 1.00 MW IT power at the peak, and 100 kW for cooling; 40.0 kW in a rack",
+        "power swing 700 kW 350 kW/s when all stand still at once; 63.0 % of the IT power",
+        "a million tokens $0.925 0.425 kWh",
+        "a PFLOP-hour $120 of the model's arithmetic",
+        "an exaFLOP 250 g CO2e carbon intensity (CCI); 12,900 t CO2e x days (tCDP)",
+        "rent or own $1.85 M rented, and $1.50 M owned; buying pays after 21.5 calendar months",
         "carbon 412 t CO2e",
         "MFU 41.2 % step time 6.32 s, 6.51 s with stragglers",
         "goodput 95.1 % 12.3 failures to expect",
@@ -82,6 +88,14 @@ def test_a_power_cap_is_shown_only_where_there_is_one() -> None:
     answer = recommended().model_copy(update={"recommendation": capped, "front": (capped,)})
     assert lines_with(text_of(answer), "power cap") == ["power cap 80.0 % of the accelerators' limit"]
     assert lines_with(text_of(answer), "cap 80%")
+
+
+def test_a_purchase_that_never_pays_is_called_so() -> None:
+    never = design(break_even_months=None)
+    answer = recommended().model_copy(update={"recommendation": never, "front": (never,)})
+    (line,) = lines_with(text_of(answer, width=120), "rent or own")
+    assert line.endswith("$1.50 M owned; buying never pays in the life of the nodes")
+    assert (never.buying_pays, never.metrics["break_even_months"]) == (False, None)
 
 
 def test_the_front_marks_the_recommended_and_the_tied_design() -> None:

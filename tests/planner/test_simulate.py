@@ -197,6 +197,30 @@ def test_limits_are_broken_by_as_much_as_the_design_says(capsys: pytest.CaptureF
     assert found.spread.budget_probability == 0.0
 
 
+def test_every_limit_stands_beside_what_the_plan_takes_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    limits = {"hall_power_w": 3e5, "rack_power_w": 3e4, "power_swing_w": 2e5, "power_ramp_w_per_s": 1e5}
+    options = [word for name, value in limits.items() for word in ("--set", f"limits.{name}={value:g}")]
+    found = answer(capsys, AS_IT_WAS_RUN, *options, "--set", "operation.power_ramp_s=4")
+    design = found.design
+    assert design is not None
+    assert {use.limit: use.allowed for use in found.limits}.items() >= limits.items()
+    used = {use.limit: use.used for use in found.limits}
+    assert used["hall_power_w"] == design.power_w["hall_power_w"]
+    assert used["power_ramp_w_per_s"] == design.power_ramp_w_per_s == design.power_w["power_swing_w"] / 4
+    # 48 nodes of eight A100 at 400 W, of which half the peak is gone where all stand still.
+    assert design.peak_power_w == pytest.approx(
+        sum(design.power_w[f"{name}_power_w"] for name in ("hall", "cooling"))
+    )
+    assert design.power_w["hall_power_w"] > 48 * 8 * 400
+    assert 0.4 < design.power_range_fraction < 0.7
+    assert cli.main(["simulate", BLOOM, "--plan", AS_IT_WAS_RUN, *options]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "What it takes of the limits" in text
+    share = 100 * design.power_w["rack_power_w"] / 3e4
+    assert f"{share:.1f} % of 30.0 kW" in text
+    assert "g CO2e carbon intensity (CCI)" in text
+
+
 def test_memory_that_does_not_suffice_is_compared_with_what_there_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

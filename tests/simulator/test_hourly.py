@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.errors import InputError
-from simulator.hourly import HourlyProfile, read_trace, synthetic_profile
+from simulator.hourly import HourlyProfile, synthetic_profile
 
 HOUR = 3600.0
 profiles = st.lists(st.floats(0.0, 2.0), min_size=1, max_size=30).map(
@@ -51,48 +49,3 @@ def test_a_synthetic_year_has_its_mean_and_its_swings() -> None:
 def test_amplitudes_beyond_the_mean_are_refused() -> None:
     with pytest.raises(InputError, match="together not exceed the mean"):
         synthetic_profile(mean=0.1, daily_amplitude=0.08, yearly_amplitude=0.05)
-
-
-def written(folder: Path, text: str) -> Path:
-    path = folder / "trace.csv"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-class TestReader:
-    def test_hours_are_read_in_grams_with_or_without_a_heading(self, tmp_path: Path) -> None:
-        rows = "2022-01-01T00:00:00Z,400\n2022-01-01T01:00:00Z,100\n"
-        for heading in ("", "timestamp,carbon_intensity\n"):
-            assert read_trace(written(tmp_path, heading + rows)).per_hour == pytest.approx((0.4, 0.1))
-
-    def test_quarters_of_an_hour_are_averaged_and_days_repeated(self, tmp_path: Path) -> None:
-        quarters = "".join(f"2022-01-01 00:{15 * q:02d},{q}\n" for q in range(4))
-        assert read_trace(written(tmp_path, quarters), per_unit=1.0).per_hour == (1.5,)
-        days = "2022-01-01,1\n2022-01-02,3\n"
-        assert read_trace(written(tmp_path, days), per_unit=1.0).per_hour == (1.0,) * 24 + (3.0,) * 24
-
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("", "at least two rows"),
-            ("2022-01-01T00:00,1\n", "at least two rows"),
-            (
-                "2022-01-01T00:00,1\n2022-01-01T01:00,-1\n",
-                "row 2 = 2022-01-01T01:00, -1: must be an ISO 8601",
-            ),
-            ("2022-01-01T00:00,1\n2022-01-01T01:00,nan\n", "row 2"),
-            ("2022-01-01T00:00,1\nyesterday,1\n", "row 2"),
-            ("2022-01-01T00:00,1\n2022-01-01T01:00,1,1\n", "row 2"),
-            ("2022-01-01T01:00,1\n2022-01-01T00:00,1\n", "rise in equal steps"),
-            ("2022-01-01T00:00,1\n2022-01-01T01:00,1\n2022-01-01T03:00,1\n", "rise in equal steps"),
-            ("2022-01-01T00:00,1\n2022-01-01T01:00Z,1\n", "all of them with a time zone or none"),
-            ("2022-01-01T00:00,1\n2022-01-01T00:07,1\n", "420 s: must be spaced by a whole"),
-        ],
-    )
-    def test_broken_traces_say_what_is_wrong(self, tmp_path: Path, text: str, message: str) -> None:
-        with pytest.raises(InputError, match=message):
-            read_trace(written(tmp_path, text))
-
-    def test_a_file_that_is_not_there_says_so(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match="cannot be read: FileNotFoundError"):
-            read_trace(tmp_path / "none.csv")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from planner.catalog_view import as_json
 from planner.job_file import parse_job
+from planner.own_factors import FACTOR_FIELDS, PROCESS_FIELDS
 from simulator import catalog
 from simulator.catalog import Kind, overlaid, read_own_figures
-from simulator.errors import CatalogError, InputError
+from simulator.errors import InputError
+from simulator.job import Job
 from tests.support import H100_RENTED
 
 HEAD = "kind,id,quantity,value,unit,source,date,confidence\n"
@@ -52,11 +56,13 @@ def test_a_new_region_needs_every_figure_that_a_site_requires(tmp_path: Path) ->
     with overlaid(read_own_figures([written(tmp_path, *rows)])):
         assert catalog.site("our-hall").grid_kgco2e_per_kwh == 0.2
         assert "our-hall" in catalog.names(Kind.SITES)
-    with (
-        overlaid(read_own_figures([written(tmp_path, *rows[:2])])),
-        pytest.raises(CatalogError, match="make no site: power_usage_effectiveness: Field required"),
+    incomplete = written(tmp_path, *rows[:2])
+    with pytest.raises(
+        InputError, match=r"own\.csv.*\n  row 2, id = our-hall: .*power_usage_effectiveness: Field required"
     ):
-        catalog.site("our-hall")
+        read_own_figures([incomplete])
+    rest = written(tmp_path, rows[2], name="rest.csv")
+    assert "our-hall" in read_own_figures([incomplete, rest])["sites.csv"]
 
 
 def test_a_job_brings_its_own_files_and_later_ones_win(tmp_path: Path) -> None:
@@ -79,23 +85,206 @@ def test_a_job_brings_its_own_files_and_later_ones_win(tmp_path: Path) -> None:
     assert job.site.electricity_usd_per_kwh == 0.12
 
 
+US_IOWA = "sites,us-iowa,"
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("grids,us-iowa,grid_carbon,0.1,kgCO2e/kWh,us,2026,verified", "kind must be one of accelerators"),
-        ("sites,,grid_carbon,0.1,kgCO2e/kWh,us,2026,verified", "id must not be empty"),
-        ("sites,us-iowa,grid_carbon,-1,kgCO2e/kWh,us,2026,verified", "finite number that is not negative"),
-        ("sites,us-iowa,grid_carbon,nan,kgCO2e/kWh,us,2026,verified", "finite number"),
-        ("sites,us-iowa,grid_carbon,0.1,g/kWh,us,2026,verified", "unit must be one of"),
-        ("sites,us-iowa,grid_carbon,0.1,kgCO2e/kWh,,2026,verified", "source must say where"),
-        ("sites,us-iowa,grid_carbon,0.1,kgCO2e/kWh,us,now,verified", "date must be a year"),
-        ("sites,us-iowa,grid_carbon,0.1,kgCO2e/kWh,us,2026,sure", "confidence must be one of verified"),
-        ("sites,us-iowa,grid_carbon", "must have 8 columns"),
+        (
+            "grids,us-iowa,grid_carbon,0.1,kgCO2e/kWh,us,2026,verified",
+            "row 2, kind = grids: must be one of accelerators",
+        ),
+        ("site,us-iowa,grid_carbon,0.1,kgCO2e/kWh,us,2026,verified", "kind = site: .*nearest: sites"),
+        ("sites,,grid_carbon,0.1,kgCO2e/kWh,us,2026,verified", "row 2, id: must not be empty"),
+        (
+            US_IOWA + "grid_carbon,-1,kgCO2e/kWh,us,2026,verified",
+            "row 2, value = -1: must be a finite number",
+        ),
+        (
+            US_IOWA + "grid_carbon,nan,kgCO2e/kWh,us,2026,verified",
+            "row 2, value = nan: must be a finite number",
+        ),
+        (US_IOWA + "grid_carbon,much,kgCO2e/kWh,us,2026,verified", "row 2, value = much: must be a finite"),
+        (
+            US_IOWA + "grid_carbon,100,g/kWh,us,2026,verified",
+            "row 2, unit = g/kWh: must be kgCO2e/kWh for grid",
+        ),
+        (US_IOWA + "grid_carbon,0.1,USD/kWh,us,2026,verified", "row 2, unit = USD/kWh: must be kgCO2e/kWh"),
+        (US_IOWA + "grid_carbon,low,text,us,2026,verified", "row 2, unit = text: must be kgCO2e/kWh"),
+        (
+            US_IOWA + "grid_carbn,0.1,kgCO2e/kWh,us,2026,verified",
+            "quantity = grid_carbn: .*nearest: grid_carbon",
+        ),
+        (
+            US_IOWA + "port_price,1,USD,us,2026,verified",
+            "row 2, quantity = port_price: is no figure of sites",
+        ),
+        (US_IOWA + "grid_carbon,0.1,kgCO2e/kWh,,2026,verified", "row 2, source: must say where"),
+        (US_IOWA + "grid_carbon,0.1,kgCO2e/kWh,us,now,verified", "row 2, date = now: must be a year"),
+        (US_IOWA + "grid_carbon,0.1,kgCO2e/kWh,us,2026-13,verified", "row 2, date = 2026-13: must be a year"),
+        (
+            US_IOWA + "grid_carbon,0.1,kgCO2e/kWh,us,2026,sure",
+            "row 2, confidence = sure: must be one of verified",
+        ),
+        (US_IOWA + "grid_carbon", "row 2 = sites,us-iowa,grid_carbon: must have 8 columns"),
+        (US_IOWA + "grid_carbon,0.1,kgCO2e/kWh,us,2026,verified,x", "row 2 .*must have 8 columns"),
+        (
+            US_IOWA + "grid_carbon,400,kgCO2e/kWh,us,2026,verified",
+            "row 2, id = us-iowa: .*less than or equal to 2",
+        ),
+        (US_IOWA + "power_usage_effectiveness,0.9,ratio,us,2026,verified", "id = us-iowa: .*or equal to 1"),
+        (
+            "rents,h100-sxm5-80,on_demand,2,USD/GPU-hour,us,2026,verified",
+            "row 2, id = h100-sxm5-80: is not among the catalogue's accelerators; nearest: h100-sxm5-80gb",
+        ),
+        (
+            f"rents,{H100},on-demand,2,USD/GPU-hour,us,2026,verified",
+            "quantity = on-demand: .*nearest: on_demand",
+        ),
+        (
+            "nodes,dgx-h100,accelerator,h100,text,us,2026,verified",
+            "row 2, value = h100: is not among the cat",
+        ),
+        (
+            f"accelerators,{H100},default_node,our-box,text,us,2026,verified",
+            "value = our-box: is not among the",
+        ),
+        ("fabrics,our-net,switch_ports,2,count,us,2026,verified", "row 2, id = our-net: .*switch_ports"),
+        ("factors,flush,price,250,USD/TB,us,2026,verified", "row 2, id = flush: .*factors; nearest: flash"),
+        (
+            "factors,flash,loss_of_value,0.1,1/year,us,2026,verified",
+            "is no figure of flash; known: embodied_carbon",
+        ),
+        ("factors,flash,price,250,USD/W,us,2026,verified", "row 2, unit = USD/W: must be USD/TB for price"),
     ],
 )
-def test_a_broken_row_says_what_is_wrong(tmp_path: Path, row: str, message: str) -> None:
-    with pytest.raises(InputError, match=f"row 2.*{message}"):
+def test_a_broken_row_names_file_row_column_value_and_rule(tmp_path: Path, row: str, message: str) -> None:
+    with pytest.raises(InputError, match=rf"own\.csv: 1 problem\n  .*{message}"):
         read_own_figures([written(tmp_path, row)])
+
+
+def test_a_new_accelerator_must_say_which_node_and_network_it_comes_with(tmp_path: Path) -> None:
+    row = "accelerators,our-chip,memory,80,GB,us,2026,verified"
+    with pytest.raises(InputError, match="our-chip: must have default_node and default_fabric, too"):
+        read_own_figures([written(tmp_path, row)])
+
+
+def test_the_same_figure_twice_is_refused_and_prices_of_two_vendors_are_not(tmp_path: Path) -> None:
+    tariff = "sites,us-iowa,electricity_price,{},USD/kWh,us,2026,verified"
+    with pytest.raises(
+        InputError, match="row 3, quantity = electricity_price: stands for us-iowa in row 2 already"
+    ):
+        read_own_figures([written(tmp_path, tariff.format(0.05), tariff.format(0.06))])
+    price = "rents,h100-sxm5-80gb,on_demand,{},USD/GPU-hour,{},2026,verified"
+    with pytest.raises(
+        InputError, match="row 3, quantity = on_demand: stands for h100-sxm5-80gb in row 2 already"
+    ):
+        read_own_figures([written(tmp_path, price.format(2, "A"), price.format(3, "A"))])
+    vendors = written(tmp_path, price.format(2, "vendor A"), price.format(3, "vendor B"))
+    with overlaid(read_own_figures([vendors])):
+        rent, source = catalog.rent(H100)
+    assert (rent.mid, rent.high) == (2.5, 3.0)
+    assert "vendor A, vendor B" in source
+
+
+def test_all_problems_of_a_file_are_reported_at_once(tmp_path: Path) -> None:
+    rows = ["grids,x,y,1,USD,us,2026,verified", "sites,us-iowa,grid_carbon,-1,kgCO2e/kWh,us,2026,verified"]
+    with pytest.raises(InputError, match=r"2 problems\n  row 2, kind.*\n  row 3, value"):
+        read_own_figures([written(tmp_path, *rows)])
+
+
+class TestFactors:
+    """What holds for all hardware is replaced as well, wherever a job takes it as a default."""
+
+    def job_of(self, folder: Path, *rows: str, **fields: object) -> Job:
+        written(folder, *rows)
+        document = {
+            "workload": {
+                "model": "llama-3.1-8b",
+                "tokens": 1e10,
+                "sequence_length": 8192,
+                "global_batch_size": 64,
+            },
+            "offers": [dict(H100_RENTED)],
+            "site": "us-iowa",
+            "catalog": "own.csv",
+            **fields,
+        }
+        return parse_job(document, folder=folder)
+
+    def test_prices_and_footprints_enter_the_job_where_it_says_nothing(self, tmp_path: Path) -> None:
+        rows = [
+            "factors,flash,price,250,USD/TB,our quote,2026,verified",
+            "factors,flash,embodied_carbon,0.1,kgCO2e/GB,our quote,2026,verified",
+            "factors,facility,price,9,USD/W,our hall,2026,verified",
+            "factors,building,embodied_carbon,50,kgCO2e,our hall,2026,verified",
+            "factors,failure,replaced_accelerators,0.25,count,our log,2026,verified",
+            "factors,nodes,loss_of_value,0.5,1/year,our sales,2026,verified",
+        ]
+        job = self.job_of(
+            tmp_path, *rows, ownership={"depreciation": "economic", "building_kgco2e_per_gpu": 70}
+        )
+        assert job.storage.usd_per_byte == pytest.approx(250e-12)
+        assert job.storage.embodied_kgco2e_per_byte == pytest.approx(0.1e-9)
+        own = job.ownership
+        assert (own.facility_usd_per_w, own.replaced_gpus_per_node_failure) == (9.0, 0.25)
+        assert own.economic_loss_per_year == 0.5
+        assert own.building_kgco2e_per_gpu == 70  # the job says so itself
+        straight = self.job_of(tmp_path, *rows).ownership
+        assert (straight.economic_loss_per_year, straight.building_kgco2e_per_gpu) == (0.32, 50.0)
+
+    def test_a_switch_stands_in_every_fabric_that_has_no_own_figure(self, tmp_path: Path) -> None:
+        rows = [
+            "factors,switch,embodied_carbon,400,kgCO2e,our vendor,2026,verified",
+            "fabrics,infiniband-hdr,embodied_switch_carbon,350,kgCO2e,our vendor,2026,verified",
+        ]
+        assert self.job_of(tmp_path, *rows).offers[0].fabric.embodied_switch_kgco2e == 400
+        with overlaid(read_own_figures([tmp_path / "own.csv"])):
+            assert catalog.fabric("infiniband-hdr").embodied_switch_kgco2e == 350
+            assert catalog.fabric("infiniband-hdr").switch_power_w == 253  # as shipped
+        written_out = self.job_of(tmp_path, *rows, fabric={"kind": "infiniband-ndr"})
+        assert written_out.offers[0].fabric.embodied_switch_kgco2e == 400
+
+    def test_silicon_is_counted_with_the_figures_of_the_own_fab(self, tmp_path: Path) -> None:
+        rows = [
+            "factors,logic-5nm,fab_energy,2.0,kWh/cm2,our fab,2026,verified",
+            "factors,fab,grid_carbon,0.1,kgCO2e/kWh,our fab,2026,verified",
+            "factors,fab,yield,0.8,fraction,our fab,2026,verified",
+            "factors,stacked-memory,embodied_carbon,0.5,kgCO2e/GB,our vendor,2026,verified",
+            "factors,board,embodied_carbon,20,kgCO2e,our vendor,2026,verified",
+        ]
+        shipped = catalog.accelerator(H100).model_dump(mode="json")
+        dies = {"logic_m2": 800e-6, "process": "5nm", "memory_bytes": 80e9, "abatement_fraction": 0.99}
+        chip = {**shipped, "dies": dies}
+        del chip["embodied_kgco2e"]
+        job = self.job_of(tmp_path, *rows, offers=[{**H100_RENTED, "accelerator": chip}])
+        # 8 cm2 of (0.1 x 2 kWh + 0.225 gases + 0.5 materials) at a yield of 0.8, 80 GB at 0.5 and a board of 20 kg.
+        expected = 8 * (0.2 + 0.225 + 0.5) / 0.8 + 40 + 20
+        assert job.offers[0].accelerator.embodied_kgco2e == pytest.approx(expected)
+
+    def test_every_factor_of_the_catalogue_has_a_field_that_it_replaces(self) -> None:
+        known = {
+            (name, figure.quantity)
+            for name in catalog.names(Kind.FACTORS)
+            for figure in catalog.figures(Kind.FACTORS, name)
+        }
+        processes = {pair for pair in known if pair[0].startswith("logic-")}
+        assert {quantity for _, quantity in processes} == set(PROCESS_FIELDS)
+        assert known - processes == set(FACTOR_FIELDS)
+
+    @pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.MODELS])
+    def test_an_own_figure_shows_in_every_kind_that_the_catalogue_lists(
+        self, tmp_path: Path, kind: Kind
+    ) -> None:
+        name = catalog.names(kind)[-1]
+        figure = next(f for f in catalog.figures(kind, name) if f.unit != "text")
+        row = (
+            f"{kind.value},{name},{figure.quantity},{figure.value},{figure.unit},our source,2026-11,verified"
+        )
+        with overlaid(read_own_figures([written(tmp_path, row)])):
+            shown = json.loads(as_json(kind, name))[name]
+        assert "our source" in [f["source"] for f in shown if f["quantity"] == figure.quantity]
 
 
 def test_a_file_without_the_heading_says_which_one_it_needs(tmp_path: Path) -> None:

@@ -154,21 +154,58 @@ class TestPowerCap:
 
 
 class TestLevels:
-    def test_a_rack_holds_a_link_domain_and_a_hall_everything_but_the_cooling(self) -> None:
+    def test_a_hall_holds_everything_but_the_cooling_and_a_rack_its_link_domain(self) -> None:
         rack = rented("gb200", node="gb200-nvl72")
         table = table_of(plan_of(data=144, spares=1))
         job = job_of(training(), rack)
         offers = OfferTable.from_job(job).take(table.offer)
         levels = power_levels(job, table, offers)
         assert levels.peak_power_w == pytest.approx(levels.hall_power_w * job.site.power_usage_effectiveness)
+        assert levels.peak_power_w == pytest.approx(levels.hall_power_w + levels.cooling_power_w)
         nodes = power_of(without_cooling(job, **NODES_ONLY), plan_of(data=144))
         assert levels.rack_power_w == pytest.approx(nodes.compute_w / 2)  # 144 of them fill two racks
+
+    @pytest.mark.parametrize(
+        ("accelerator", "chosen", "num_gpus", "num_nodes"),
+        [
+            ("h100-sxm5-80gb", None, 64, 4),
+            ("h100-sxm5-80gb", 2, 64, 2),
+            ("h100-sxm5-80gb", None, 16, 2),  # two nodes do not fill a rack of four
+            ("b300", None, 64, 4),
+            ("tpu-v4", None, 4096, 16),  # a rack holds 64 chips, not the pod of 4,096 that they are linked in
+        ],
+    )
+    def test_a_rack_holds_as_many_nodes_as_usual_or_as_the_offer_says(
+        self, accelerator: str, chosen: int | None, num_gpus: int, num_nodes: int
+    ) -> None:
+        offer = rented(accelerator).model_copy(update={"nodes_per_rack": chosen})
+        job, table = job_of(training(), offer), table_of(plan_of(data=num_gpus))
+        offers = OfferTable.from_job(job).take(table.offer)
+        alone = power_of(without_cooling(job, **NODES_ONLY), plan_of(data=offer.node.num_accelerators))
+        rack_w = power_levels(job, table, offers).rack_power_w
+        assert rack_w == pytest.approx(num_nodes * alone.compute_w)
+
+    def test_four_dgx_h100_draw_about_what_a_rack_of_the_reference_design_is_built_for(self) -> None:
+        # Four of at most 10.2 kW; computation alone draws a fifth less.
+        table = table_of(plan_of(data=64))
+        offers = OfferTable.from_job(job_of()).take(table.offer)
+        assert 0.75 * 40.8e3 < power_levels(job_of(), table, offers).rack_power_w[0] < 40.8e3
+
+    def test_the_ramp_is_the_swing_over_the_time_that_it_takes(self) -> None:
+        table = table_of(plan_of(data=16))
+        offers = OfferTable.from_job(job_of()).take(table.offer)
+        smooth = job_of().model_copy(update={"operation": Operation(power_ramp_s=20.0)})
+        bare, smoothed = (power_levels(job, table, offers) for job in (job_of(), smooth))
+        assert bare.power_ramp_w_per_s == bare.power_swing_w
+        assert smoothed.power_ramp_w_per_s == pytest.approx(bare.power_swing_w / 20)
+        assert smoothed.power_swing_w == bare.power_swing_w
 
     def test_the_swing_is_the_fall_from_computing_to_standing_still(self) -> None:
         table = table_of(plan_of(data=16))
         offers = OfferTable.from_job(job_of()).take(table.offer)
         levels, power = power_levels(job_of(), table, offers), phase_power(job_of(), table, offers)
-        assert levels.power_swing_w == power.compute_w - power.stalled_w
+        # Without a climate the warmest hour is as any other.
+        assert levels.power_swing_w == pytest.approx(power.compute_w - power.stalled_w)
         assert levels.power_range_fraction == pytest.approx(levels.power_swing_w / power.compute_w)
 
     def test_filler_work_halves_the_swing_and_leaves_the_peak(self) -> None:
@@ -202,6 +239,28 @@ class TestCooling:
         table = table_of(plan)
         peak_w = peak_power(job, table, OfferTable.from_job(job).take(table.offer))
         assert peak_w == pytest.approx((1.2 + 0.1) * it.compute_w, rel=1e-3)
+
+    @pytest.mark.parametrize(("fixed", "swing_pue"), [(0.0, 1.5), (0.4, 1.3), (1.0, 1.0)])
+    def test_peak_hall_cooling_and_swing_agree_in_the_warmest_hour(
+        self, fixed: float, swing_pue: float
+    ) -> None:
+        # A PUE of 1.2, and 0.3 more ten degrees above the threshold: what falls with the load falls by that PUE.
+        climate = Climate(
+            mean_celsius=20,
+            yearly_amplitude_celsius=10,
+            free_cooling_below_celsius=20,
+            overhead_per_celsius=0.03,
+        )
+        job = with_site(power_usage_effectiveness=1.2, cooling_fixed_fraction=fixed, climate=climate)
+        table = table_of(plan_of(data=16, spares=1))
+        levels = power_levels(job, table, OfferTable.from_job(job).take(table.offer))
+        bare = without_cooling(job)
+        it = power_levels(bare, table, OfferTable.from_job(bare).take(table.offer))
+        assert levels.hall_power_w == pytest.approx(it.peak_power_w)
+        assert levels.peak_power_w == pytest.approx(1.5 * it.peak_power_w, rel=1e-4)
+        assert levels.cooling_power_w == pytest.approx(0.5 * it.peak_power_w, rel=1e-4)
+        assert levels.power_swing_w == pytest.approx(swing_pue * it.power_swing_w, rel=1e-4)
+        assert levels.power_range_fraction == it.power_range_fraction
 
     def test_a_site_below_the_threshold_pays_for_no_weather(self) -> None:
         cold = Climate(mean_celsius=5, free_cooling_below_celsius=18, overhead_per_celsius=0.01)

@@ -1,0 +1,120 @@
+"""When does buying pay? Each design rented and owned, and the calendar month in which a purchase has paid itself back.
+
+    saved (1 - (1 + r)^-t) / r = outlay        t in years, r the cost of capital; saved t = outlay without interest
+
+What is saved in a year is the rent of the share of it in which the cluster is used, less what owners pay all year long.
+The outlay is the nodes less what their sale at the end of their life is worth today, and of the parts with another life
+the share that the life of the nodes uses up. A purchase that has not paid by the end of that life never does: the test
+that an annuity makes, so that without economic depreciation buying pays exactly where owning costs less than renting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from objectives.cost import (
+    MONTH,
+    annuity_fraction,
+    held_years,
+    owned_parts,
+    purchase,
+    rent_cost,
+    resale_usd,
+    total,
+    value_today_usd,
+    written_off_usd_per_year,
+)
+from objectives.usage import Usage, num_held_gpus
+from simulator.job import Job, Offer, Ownership
+from simulator.plan import PlanTable
+from simulator.table import Floats
+from simulator.table import total as total_of
+from simulator.units import HOUR, YEAR
+
+MONTHS_PER_YEAR = YEAR / MONTH
+RUNNING = ("maintenance_usd", "staff_usd", "electricity_usd", "demand_usd")
+"""Parts of the cost that owners pay beside the purchase."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RentOrOwn:
+    """Each design both ways, at the middle of both prices, `(n,)`; NaN where a price is not known."""
+
+    rent_usd: Floats
+    own_usd: Floats
+    break_even_months: Floats
+    """Calendar months, used as the job's utilisation says, after which a purchase has paid; infinite where it never does."""
+
+
+def rent_or_own(job: Job, plans: PlanTable, usage: Usage) -> RentOrOwn:
+    """Returns what each design costs rented and owned, and when a purchase pays.
+
+    Prices are the offer's own, else those that it names for comparison, else that of the catalogue's node.
+    """
+    rents = np.array([rent_of(offer) for offer in job.offers])[plans.offer]
+    nodes = np.array([node_price_of(offer) for offer in job.offers])[plans.offer]
+    rent, node = np.nan_to_num(rents), np.nan_to_num(nodes)
+    saved = rent_usd_per_year(job, plans, rent) - running_usd_per_year(job, plans, usage, node)
+    months = payback_months(job.ownership, outlay_usd(job, plans, usage, node), saved)
+    return RentOrOwn(
+        rent_usd=np.where(np.isnan(rents), np.nan, rent_cost(job, plans, usage, rent)),
+        own_usd=np.where(np.isnan(nodes), np.nan, total(owned_parts(job, plans, usage, node))),
+        break_even_months=np.where(np.isnan(rents + nodes), np.nan, months),
+    )
+
+
+def rent_usd_per_year(job: Job, plans: PlanTable, usd_per_gpu_hour: Floats) -> Floats:
+    """Returns the rent of the hours of a year in which the cluster is used, `(n,)`."""
+    used_hours = YEAR / HOUR * job.ownership.utilization_fraction
+    return num_held_gpus(job, plans) * usd_per_gpu_hour * used_hours
+
+
+def running_usd_per_year(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> Floats:
+    """Returns what owners pay in a calendar year beside the purchase, `(n,)`; NaN where a run never ends.
+
+    Maintenance, staff and demand charge for all of it, electricity for the share of it that is used.
+    """
+    is_finite = np.isfinite(usage.wall_s)
+    parts = owned_parts(job, plans, usage, usd_per_node)
+    paid = np.where(is_finite, total_of([parts[name] for name in RUNNING]), np.nan)
+    return np.asarray(paid / np.where(is_finite, held_years(job.ownership, usage.wall_s), 1.0))
+
+
+def outlay_usd(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> Floats:
+    """Returns what savings must pay back within the life of the nodes, `(n,)`, as worth at the start."""
+    own, price = job.ownership, purchase(job, plans, usage, usd_per_node)
+    rest = total_of(written_off_usd_per_year(own, price).values())
+    within_life = rest / annuity_fraction(own.capital_cost_fraction_per_year, own.lifetime_years)
+    return np.asarray(value_today_usd(own, price.nodes) - resale_usd(own, price.nodes) + within_life)
+
+
+def payback_months(own: Ownership, outlay: Floats, saved_usd_per_year: Floats) -> Floats:
+    """Returns after how many calendar months savings have paid an outlay, interest included, `(n,)`.
+
+    Infinite where they have not by the end of the nodes' life, NaN where one of them is.
+    """
+    rate = own.capital_cost_fraction_per_year
+    # Savings of at least the annuity pay within the life, so that the logarithm below is that of a positive number.
+    pays = saved_usd_per_year > 0.0
+    pays &= saved_usd_per_year >= outlay * annuity_fraction(rate, own.lifetime_years)
+    years = np.divide(outlay, saved_usd_per_year, out=np.zeros(len(outlay)), where=pays)
+    if rate > 0.0:
+        years = -np.log1p(-rate * years) / np.log1p(rate)
+    months = np.where(pays, years * MONTHS_PER_YEAR, np.inf)
+    return np.where(np.isnan(outlay + saved_usd_per_year), np.nan, months)
+
+
+def rent_of(offer: Offer) -> float:
+    """Returns the middle rent of an offer, its own or the one it is compared with; NaN where there is none."""
+    estimate = offer.rent_usd_per_gpu_hour or offer.other_rent_usd_per_gpu_hour
+    return estimate.mid if estimate else np.nan
+
+
+def node_price_of(offer: Offer) -> float:
+    """Returns the middle price of an offer's node, its own, the one it is compared with, or the catalogue's; else NaN."""
+    estimate = offer.purchase_usd_per_node or offer.other_purchase_usd_per_node
+    if estimate:
+        return estimate.mid
+    return np.nan if offer.node.purchase_usd is None else offer.node.purchase_usd

@@ -1,0 +1,113 @@
+"""Which options of a job exclude each other, or do nothing without another one? One problem each, with the way out.
+
+Nothing is ignored silently: an option that could not change the answer is refused where the job says it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from simulator import catalog
+from simulator.catalog import Kind
+from simulator.errors import Problem
+from simulator.job import Depreciation, Job, Offer, Ownership
+
+
+def contradictory_options(job: Job) -> Iterator[Problem]:
+    """Yields every pair of options that cannot both be meant."""
+    for index, offer in enumerate(job.offers):
+        yield from _of_offer(offer, f"offers[{index}]")
+    yield from _of_ownership(job)
+    yield from _of_caps(job)
+    yield from _of_pauses(job)
+    yield from _of_start(job)
+    yield from _of_refresh(job)
+
+
+def _of_offer(offer: Offer, place: str) -> Iterator[Problem]:
+    is_bought = offer.purchase_usd_per_node is not None
+    of_rents = {
+        "commitment_days": "is a term of rents; leave it out where nodes are bought",
+        "interruptions_per_1000_node_days": "are those of a landlord; nodes that are bought fail by `reliability`",
+    }
+    for field, rule in of_rents.items():
+        if is_bought and getattr(offer, field) > 0.0:
+            yield Problem(path=f"{place}.{field}", value=f"{getattr(offer, field):g}", rule=rule)
+    own, other = ("purchase", "per_node") if is_bought else ("rent", "per_gpu_hour")
+    field = f"other_{own}_usd_{other}"
+    if getattr(offer, field) is not None:
+        rule = (
+            f"is what the offer is compared with, and it has {own}_usd_{other} itself; leave one of them out"
+        )
+        yield Problem(path=f"{place}.{field}", value=f"{getattr(offer, field).mid:g}", rule=rule)
+    chip = offer.accelerator
+    if chip.dies and not math.isclose(chip.embodied_kgco2e, chip.dies.embodied_kgco2e, rel_tol=1e-6):
+        rule = f"is {chip.dies.embodied_kgco2e:.6g} by dies; give either of the two"
+        yield Problem(
+            path=f"{place}.accelerator.embodied_kgco2e", value=f"{chip.embodied_kgco2e:g}", rule=rule
+        )
+
+
+def _of_ownership(job: Job) -> Iterator[Problem]:
+    own = job.ownership
+    is_straight = own.depreciation is Depreciation.STRAIGHT_LINE
+    needed = Depreciation.ECONOMIC if is_straight else Depreciation.STRAIGHT_LINE
+    for field in ("age_years", "economic_loss_per_year") if is_straight else ("residual_fraction",):
+        if getattr(own, field) != Ownership.model_fields[field].default:
+            rule = f"needs depreciation: {needed}; under {own.depreciation} it does nothing"
+            yield Problem(path=f"ownership.{field}", value=f"{getattr(own, field):g}", rule=rule)
+
+
+def _of_caps(job: Job) -> Iterator[Problem]:
+    floor = job.operation.power_floor_fraction
+    for path, caps in (
+        ("search.power_caps", job.search.power_caps),
+        ("what_if.power_caps", job.what_if.power_caps),
+    ):
+        if caps and min(caps) < floor:
+            rule = f"must not fall below operation.power_floor_fraction ({floor:g}), at which filler work holds the power"
+            yield Problem(path=path, value=f"{min(caps):g}", rule=rule)
+
+
+def _needed_profile(job: Job, by: str) -> str | None:
+    """Returns what hours could differ by, where nothing on offer has it."""
+    if by == "carbon":
+        has_any = any(job.site_of(offer).grid_profile for offer in job.offers)
+        return None if has_any else "the grid_profile of a site on offer"
+    bought = [offer for offer in job.offers if offer.purchase_usd_per_node is not None]
+    has_any = any(job.site_of(offer).electricity_profile for offer in bought)
+    return (
+        None
+        if has_any
+        else "the electricity_profile of a site where nodes are bought (it is part of every rent)"
+    )
+
+
+def _of_pauses(job: Job) -> Iterator[Problem]:
+    for index, pause in enumerate(job.what_if.pauses):
+        if needed := _needed_profile(job, pause.by):
+            rule = f"needs {needed}: without one all hours are alike"
+            yield Problem(path=f"what_if.pauses[{index}].by", value=pause.by, rule=rule)
+
+
+def _of_start(job: Job) -> Iterator[Problem]:
+    within = job.what_if.start_within_hours
+    needed = [_needed_profile(job, by) for by in ("carbon", "price")]
+    if within is not None and all(needed):
+        rule = f"needs {needed[0]}, or {needed[1]}: without one all hours are alike"
+        yield Problem(path="what_if.start_within_hours", value=str(within), rule=rule)
+
+
+def _of_refresh(job: Job) -> Iterator[Problem]:
+    name = job.what_if.refresh_from
+    offered = tuple(dict.fromkeys(offer.accelerator.id for offer in job.offers))
+    if name is None:
+        return
+    if name not in offered:
+        known = "" if name in catalog.names(Kind.ACCELERATORS) else "is not in the catalogue, and "
+        rule = f"{known}must be one of the offered accelerators ({', '.join(offered)}): offer what is owned already, too"
+        yield Problem(path="what_if.refresh_from", value=name, rule=rule)
+    elif offered == (name,):
+        rule = "is the only accelerator on offer; offer what might replace it, too"
+        yield Problem(path="what_if.refresh_from", value=name, rule=rule)

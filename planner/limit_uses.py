@@ -1,0 +1,56 @@
+"""How much of every limit does a design use? What the job allows, what the design takes, and both in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from constraints.evaluation import Evaluation
+from constraints.limits import limited_quantities, set_limits
+from planner import human
+from simulator.job import Job
+from simulator.record import Record
+
+LIMIT_UNITS: Mapping[str, Callable[[float], str]] = {
+    "budget_usd": human.dollars,
+    "deadline_days": human.days,
+    "power_w": human.power,
+    "hall_power_w": human.power,
+    "rack_power_w": human.power,
+    "power_swing_w": human.power,
+    "power_ramp_w_per_s": human.power_ramp,
+    "power_range_fraction": human.percent,
+    "num_gpus": human.count,
+    "carbon_kgco2e": human.carbon,
+}
+"""How each limit is written for people."""
+
+
+class LimitUse(Record):
+    """One limit of a job, and what a design takes of it."""
+
+    limit: str
+    """Name of the limit, as in `limits` of a job."""
+    allowed: float
+    """The limit, in its unit."""
+    used: float
+    """What it bounds; where a probability is asked for, what the limit must hold with that probability."""
+
+
+def limit_uses(job: Job, evaluation: Evaluation) -> tuple[LimitUse, ...]:
+    """Returns the limits that a job sets, and what the first design of an evaluation takes of each that it takes finitely."""
+    used = limited_quantities(job, evaluation.plans, evaluation.scores, evaluation.outcomes)
+    return tuple(
+        LimitUse(limit=name, allowed=allowed, used=float(used[name][0]))
+        for name, allowed in set_limits(job).items()
+        if np.isfinite(used[name][0])
+    )
+
+
+def uses_in_words(uses: tuple[LimitUse, ...]) -> Iterator[tuple[str, str, str]]:
+    """Yields each limit, what is used of it, and the share that this is."""
+    for use in uses:
+        unit = LIMIT_UNITS[use.limit]
+        share = human.percent(use.used / use.allowed)
+        yield human.words(use.limit), unit(use.used), f"{share} of {unit(use.allowed)}"

@@ -1,0 +1,204 @@
+"""Which rules does a user's own price list or region file break, row by row and entry by entry?
+
+A row is wrong by itself: a misspelt quantity, a unit of another kind, a figure that is no number, the same figure twice.
+An entry is wrong by what the rows make of it together with the catalogue: a new region without a tariff, a PUE below 1, a
+rent of an accelerator that nobody knows.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from typing import Self
+
+from simulator.catalog.files import TEXT_UNIT, Confidence, Figure, Overlay, entries, overlaid
+from simulator.catalog.lookup import FILES, Kind, accelerator, fabric, figures, names, node, site
+from simulator.errors import CatalogError, Problem
+
+COLUMNS = ("kind", "id", "quantity", "value", "unit", "source", "date", "confidence")
+KINDS = tuple(kind.value for kind in FILES)
+"""Kinds whose figures can be replaced; shapes of models are written into jobs."""
+LIKE_UNITS = (("GB", "GiB"), ("GB/s", "Gbit/s"), ("W", "kW"), ("fraction", "ratio"))
+"""Units that can stand for each other."""
+REFERENCES: Mapping[tuple[str, str], Kind] = {
+    ("nodes", "accelerator"): Kind.ACCELERATORS,
+    ("accelerators", "default_node"): Kind.NODES,
+    ("accelerators", "default_fabric"): Kind.FABRICS,
+}
+"""Quantities that name an entry of another kind."""
+_MAKERS: Mapping[str, Callable[[str], object]] = {
+    "accelerators": accelerator,
+    "nodes": node,
+    "fabrics": fabric,
+    "sites": site,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnRow:
+    """One row of a file that keeps the rules of rows."""
+
+    number: int
+    """Line in the file."""
+    kind: str
+    name: str
+    figure: Figure
+
+    @classmethod
+    def of(cls, number: int, written: Sequence[str]) -> Self:
+        """Returns the figure of a row."""
+        cells = dict(zip(COLUMNS, written, strict=True))
+        value = cells["value"] if cells["unit"] == TEXT_UNIT else float(cells["value"])
+        figure = Figure(
+            quantity=cells["quantity"],
+            value=value,
+            unit=cells["unit"],
+            source=cells["source"],
+            date=cells["date"],
+            confidence=Confidence(cells["confidence"]),
+        )
+        return cls(number=number, kind=cells["kind"], name=cells["id"], figure=figure)
+
+
+def broken_rows(rows: Sequence[tuple[int, Sequence[str]]]) -> list[Problem]:
+    """Returns the first rule that each row breaks, and rows that say the same thing twice."""
+    problems, seen = [], dict[tuple[str, ...], int]()
+    for number, written in rows:
+        if len(written) != len(COLUMNS):
+            rule = f"must have {len(COLUMNS)} columns: {','.join(COLUMNS)}"
+            problems.append(Problem(path=f"row {number}", value=",".join(written)[:60], rule=rule))
+            continue
+        cells = dict(zip(COLUMNS, written, strict=True))
+        before = seen.setdefault(_identity(cells), number)
+        broken = next(
+            chain(_broken_names(cells), _broken_figure(cells), _repeated(cells, before, number)), None
+        )
+        if broken:
+            column, rule = broken
+            problems.append(Problem(path=f"row {number}, {column}", value=cells[column][:60], rule=rule))
+    return problems
+
+
+def _identity(cells: Mapping[str, str]) -> tuple[str, ...]:
+    """What no two rows have in common; rents of one accelerator differ by vendor and date."""
+    columns = ("kind", "id", "quantity")
+    return tuple(
+        cells[name] for name in (*columns, "source", "date") if name in columns or cells["kind"] == "rents"
+    )
+
+
+def _repeated(cells: Mapping[str, str], before: int, number: int) -> Iterator[tuple[str, str]]:
+    if before != number:
+        yield "quantity", f"stands for {cells['id']} in row {before} already"
+
+
+def _broken_names(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yields columns that name nothing, with the rule; what follows one of them cannot be checked."""
+    kind, name, quantity = cells["kind"], cells["id"], cells["quantity"]
+    if kind not in KINDS:
+        yield "kind", f"must be one of {', '.join(KINDS)}{_nearest(kind, KINDS)}"
+    if not name:
+        yield "id", "must not be empty"
+    if kind == "factors" and name not in _units_by_entry(kind):
+        yield "id", f"is not among the catalogue's factors{_nearest(name, tuple(_units_by_entry(kind)))}"
+    known = tuple(_units_of(kind, name))
+    if quantity not in known:
+        near = _nearest(quantity, known) or f"; known: {', '.join(known)}"
+        yield "quantity", f"is no figure of {name if kind == 'factors' else kind}{near}"
+
+
+def _broken_figure(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yields columns of a figure that break a rule, with the rule."""
+    units = _units_of(cells["kind"], cells["id"])[cells["quantity"]]
+    if cells["unit"] not in units:
+        yield "unit", f"must be {' or '.join(units)} for {cells['quantity']}"
+    if cells["unit"] == TEXT_UNIT and not cells["value"]:
+        yield "value", "must not be empty"
+    if cells["unit"] != TEXT_UNIT and not _is_number(cells["value"]):
+        yield "value", "must be a finite number that is not negative"
+    if not cells["source"]:
+        yield "source", "must say where the figure comes from"
+    if not re.fullmatch(r"\d{4}(-(0[1-9]|1[0-2])(-\d\d)?)?", cells["date"], re.ASCII):
+        yield "date", "must be a year, month or day, such as 2026-11"
+    if cells["confidence"] not in list(Confidence):
+        yield "confidence", f"must be one of {', '.join(Confidence)}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        number = float(text)
+    except ValueError:
+        return False
+    return math.isfinite(number) and number >= 0.0
+
+
+def _units_of(kind: str, name: str) -> Mapping[str, tuple[str, ...]]:
+    """Units in which each quantity may be given; a factor has quantities of its own, and no others can be thought of."""
+    shipped = _units_by_entry(kind)
+    if kind == "factors":
+        return shipped.get(name, {})
+    return {quantity: units for known in shipped.values() for quantity, units in known.items()}
+
+
+@cache
+def _units_by_entry(kind: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    shipped = entries(FILES[Kind(kind)])
+    return {
+        name: {figure.quantity: _like(figure.unit) for figure in known} for name, known in shipped.items()
+    }
+
+
+def _like(unit: str) -> tuple[str, ...]:
+    return next((units for units in LIKE_UNITS if unit in units), (unit,))
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=3)
+    return f"; nearest: {', '.join(near)}" if near else ""
+
+
+def broken_entries(rows: Sequence[OwnRow], overlay: Overlay) -> list[Problem]:
+    """Returns what is wrong with the entries that a file names, over the catalogue and all own figures."""
+    with overlaid(overlay):
+        problems = [problem for row in rows for problem in _broken_reference(row)]
+        first = {(row.kind, row.name): row for row in reversed(rows)}
+        for row in reversed(first.values()):
+            problems.extend(_broken_entry(row))
+    return problems
+
+
+def _broken_reference(row: OwnRow) -> Iterator[Problem]:
+    """A figure that names what nobody knows."""
+    kind = REFERENCES.get((row.kind, row.figure.quantity))
+    if kind and row.figure.value not in names(kind):
+        rule = f"is not among the catalogue's {kind.value}{_nearest(str(row.figure.value), names(kind))}"
+        yield Problem(path=f"row {row.number}, value", value=str(row.figure.value), rule=rule)
+
+
+def _broken_entry(row: OwnRow) -> Iterator[Problem]:
+    """An entry that is incomplete or breaks the rules of its type, or rents of an accelerator that nobody knows."""
+    if row.kind == "factors":
+        return
+    if row.kind == "rents":
+        known = names(Kind.ACCELERATORS)
+        if row.name not in known:
+            rule = f"is not among the catalogue's accelerators{_nearest(row.name, known)}"
+            yield Problem(path=f"row {row.number}, id", value=row.name, rule=rule)
+        return
+    missing = [
+        quantity
+        for (kind, quantity) in REFERENCES
+        if kind == row.kind and quantity not in {figure.quantity for figure in figures(Kind(kind), row.name)}
+    ]
+    if missing:
+        rule = f"must have {' and '.join(missing)}, too, as every new entry of {row.kind}"
+        yield Problem(path=f"row {row.number}, id", value=row.name, rule=rule)
+    try:
+        _MAKERS[row.kind](row.name)
+    except CatalogError as error:
+        yield Problem(path=f"row {row.number}, id", value=row.name, rule=error.problems[0].rule)

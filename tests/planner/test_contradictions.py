@@ -1,0 +1,140 @@
+"""Is every pair of options that excludes each other refused, with both of them in the message?"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.job_file import parse_job
+from simulator import catalog
+from simulator.errors import InputError
+from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
+
+HOURLY = {"region": "us-iowa", "grid_profile": {"mean": 0.4, "daily_amplitude": 0.3}}
+TARIFF = {"region": "us-iowa", "electricity_profile": {"mean": 0.1, "daily_amplitude": 0.05}}
+H100 = "h100-sxm5-80gb"
+
+
+def refused(message: str, *offers: dict[str, object], **fields: object) -> None:
+    with pytest.raises(InputError, match=message):
+        job_with(*offers, **fields)
+
+
+@pytest.mark.parametrize(
+    ("offer", "message"),
+    [
+        (
+            {**H100_BOUGHT, "commitment_days": 30},
+            r"offers\[0\]\.commitment_days = 30: is a term of rents; leave it out where nodes are bought",
+        ),
+        (
+            {**H100_BOUGHT, "interruptions_per_1000_node_days": 5},
+            r"interruptions_per_1000_node_days = 5: are those of a landlord",
+        ),
+        (
+            {**H100_BOUGHT, "other_purchase_usd_per_node": 1e5},
+            r"other_purchase_usd_per_node = 100000: .*has purchase_usd_per_node itself",
+        ),
+        (
+            {**H100_RENTED, "other_rent_usd_per_gpu_hour": 3.0},
+            r"other_rent_usd_per_gpu_hour = 3: .*has rent_usd_per_gpu_hour itself",
+        ),
+        (
+            {**H100_RENTED, "rent_usd_per_gpu_hour": "on_demand", "commitment_days": 30},
+            r"commitment_days = 30: must be left out under rent_usd_per_gpu_hour: on_demand",
+        ),
+        (
+            {**A100_RENTED, "rent_usd_per_gpu_hour": "reserved_1y", "commitment_days": 30},
+            r"commitment_days = 30: must be 365 or more under rent_usd_per_gpu_hour: reserved_1y",
+        ),
+    ],
+)
+def test_terms_of_one_way_to_pay_are_refused_under_the_other(offer: dict[str, object], message: str) -> None:
+    refused(message, offer)
+
+
+def test_a_footprint_and_the_silicon_that_it_is_counted_from_must_agree() -> None:
+    chip = {
+        **catalog.accelerator(H100).model_dump(mode="json"),
+        "dies": {"logic_m2": 814e-6, "process": "5nm", "memory_bytes": 80e9},
+    }
+    refused(
+        r"embodied_kgco2e = 164: is 1\d\d\.\d+ by dies; give either", {**H100_RENTED, "accelerator": chip}
+    )
+    counted = {name: value for name, value in chip.items() if name != "embodied_kgco2e"}
+    job = job_with({**H100_RENTED, "accelerator": counted})
+    # What was counted once may be read again with its silicon.
+    assert parse_job(job.model_dump(mode="python")).offers[0].accelerator == job.offers[0].accelerator
+
+
+@pytest.mark.parametrize(
+    ("ownership", "message"),
+    [
+        ({"age_years": 1.0}, r"ownership\.age_years = 1: needs depreciation: economic; under straight_line"),
+        ({"economic_loss_per_year": 0.5}, r"economic_loss_per_year = 0\.5: needs depreciation: economic"),
+        (
+            {"depreciation": "economic", "residual_fraction": 0.2},
+            r"residual_fraction = 0\.2: needs depreciation: straight_line; under economic it does nothing",
+        ),
+    ],
+)
+def test_each_way_to_lose_value_has_its_own_terms(ownership: dict[str, object], message: str) -> None:
+    refused(message, ownership=ownership)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"search": {"power_caps": [1.0, 0.6]}}, {"what_if": {"power_caps": [0.6]}}]
+)
+def test_filler_work_cannot_hold_more_power_than_a_cap_allows(fields: dict[str, object]) -> None:
+    refused(
+        r"power_caps = 0\.6: must not fall below operation\.power_floor_fraction \(0\.7\)",
+        operation={"power_floor_fraction": 0.7},
+        **fields,
+    )
+
+
+@pytest.mark.parametrize(
+    ("by", "offer", "site", "needed"),
+    [
+        ("carbon", H100_RENTED, "us-iowa", "grid_profile"),
+        ("carbon", H100_BOUGHT, TARIFF, "grid_profile"),
+        ("price", H100_BOUGHT, HOURLY, "electricity_profile"),
+        ("price", H100_RENTED, TARIFF, "electricity_profile of a site where nodes are bought"),
+    ],
+)
+def test_pauses_need_hours_that_differ(by: str, offer: dict[str, object], site: object, needed: str) -> None:
+    asked = {"pauses": [{"by": by, "hours_fraction": 0.25}]}
+    refused(rf"what_if\.pauses\[0\]\.by = {by}: needs the {needed}", offer, site=site, what_if=asked)
+
+
+def test_a_later_start_needs_hours_that_differ() -> None:
+    asked = {"start_within_hours": 24}
+    for offer, site in ((H100_RENTED, "us-iowa"), (H100_RENTED, TARIFF)):
+        refused(
+            r"what_if\.start_within_hours = 24: needs the grid_profile", dict(offer), site=site, what_if=asked
+        )
+    for offer, site in ((H100_RENTED, HOURLY), (H100_BOUGHT, TARIFF)):
+        assert job_with(offer, site=site, what_if=asked).what_if.start_within_hours == 24  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("h1000", f"refresh_from = h1000: is not in the catalogue, and must be one of .*{H100}"),
+        (
+            "v100-sxm2-32gb",
+            f"refresh_from = v100-sxm2-32gb: must be one of the offered accelerators \\({H100}\\)",
+        ),
+        (H100, f"refresh_from = {H100}: is the only accelerator on offer"),
+    ],
+)
+def test_a_refresh_needs_the_old_accelerators_and_new_ones_on_offer(name: str, message: str) -> None:
+    refused(message, what_if={"refresh_from": name})
+
+
+def test_all_contradictions_are_reported_at_once() -> None:
+    with pytest.raises(InputError, match="2 problems") as caught:
+        job_with({**H100_BOUGHT, "commitment_days": 30}, ownership={"age_years": 1.0})
+    assert [problem.path for problem in caught.value.problems] == [
+        "offers[0].commitment_days",
+        "ownership.age_years",
+    ]
