@@ -1,4 +1,4 @@
-"""What is a design compared with? Itself under unsure inputs, and itself run, capped, placed or paused otherwise."""
+"""What is a design compared with? The best of each objective, and itself under unsure inputs or other circumstances."""
 
 from __future__ import annotations
 
@@ -52,10 +52,12 @@ class TornadoBar(Record):
     """What is looked at."""
     design_id: int
     """Of which design."""
+    middle: float
+    """The objective with all inputs at the middle, in SI units and USD,"""
     at_low: float
-    """The objective at the low end of the input, in SI units and USD."""
+    """at the low end of this input,"""
     at_high: float
-    """The same at its high end."""
+    """and at its high end."""
     place: int
     """Place of the design among the drawn ones by this objective with all inputs at the middle; 1: least."""
     place_at_low: int
@@ -82,6 +84,38 @@ class InputUncertainty(Record):
     objective."""
     tornado: tuple[TornadoBar, ...] = ()
     """What drives the recommended design's objectives: every input that moves one, the largest swing first."""
+
+
+class Driver(Record):
+    """One factor of an objective, in two designs."""
+
+    name: str
+    """What it is, with its unit."""
+    value: float
+    """In the design,"""
+    reference: float
+    """and in the one that it is compared with."""
+
+
+class Best(Record):
+    """The design of the front with the least of one objective: why it has, and what it gives up."""
+
+    objective: str
+    """Of what it has least."""
+    design_id: int
+    """Which design."""
+    value: float
+    """How much, in SI units and USD."""
+    compared_with: int | None
+    """The recommended design; where that is the best itself, the next best among the designs that are best in something
+    else, or of the whole front. Null for a front of one design."""
+    drivers: tuple[Driver, ...]
+    """What makes the difference, the largest ratio first; what differs by less than half a per cent is left out. Time is
+    work over GPUs x speed x share of the time in steps; cost of rent GPU-hours x price; energy GPU-hours x power x PUE;
+    carbon energy x grid + making."""
+    changes: dict[str, float]
+    """The other objectives over those of the design that it is compared with, less one: above 0 is given up. Risks, and
+    what the other has nothing of, as differences."""
 
 
 class WhatIfCase(Record):

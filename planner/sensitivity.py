@@ -187,6 +187,7 @@ def front_tornado(job: Job, front: Evaluation, ids: Integers) -> tuple[TornadoBa
                     input=ends.names[lever],
                     objective=objective.value,
                     design_id=design_id,
+                    middle=float(ends.middle[row, k]),
                     at_low=float(ends.low[lever, row, k]),
                     at_high=float(ends.high[lever, row, k]),
                     place=int(places[0][row, k]),
