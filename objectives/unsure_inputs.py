@@ -122,7 +122,9 @@ def _input(name: str, keys: Sequence[str], factors: Sequence[Factors]) -> Unsure
 
 
 def _of_job(job: Job, name: str, keys: Sequence[str]) -> UnsureInput:
-    factors = _straggler_excess(job) if name == "straggler_excess" else getattr(job.input_factors, name)
+    factors = (
+        straggler_excess_factors(job) if name == "straggler_excess" else getattr(job.input_factors, name)
+    )
     return _input(name, keys, [factors] * len(keys))
 
 
@@ -132,8 +134,8 @@ def _price(offer: Offer) -> Factors:
     return estimate_factors(estimate)
 
 
-def _straggler_excess(job: Job) -> Factors:
-    """Ends of the excess S - 1 over its mean: of a lognormal one, as `Reliability` has it."""
+def straggler_excess_factors(job: Job) -> Factors:
+    """Returns the ends of the stragglers' excess S - 1 over its mean: of a lognormal one, as `Reliability` has it."""
     reliability = job.reliability
     if reliability.stragglers is not None or reliability.straggler_log_mean is None:
         return _CERTAIN
