@@ -42,8 +42,8 @@ def paragraph(answer: Recommendation, best: Best) -> Iterator[str]:
     who = "the recommended design" if is_chosen else f"design {best.design_id}"
     yield f"Least {NAMES[objective]}: {who}, {amount(objective, best.value)} with {_cluster(answer, design)}."
     rival = f"design {best.compared_with}" if is_chosen else "the recommended design"
-    if best.drivers:
-        yield f"Why, against {rival}: {'; '.join(driver_text(driver) for driver in best.drivers)}."
+    why = "; ".join(driver_text(driver) for driver in best.drivers)
+    yield f"Why, against {rival}: {why or 'nothing differs by more than half a per cent'}."
     changes = [
         (Objective(name), value) for name, value in best.changes.items() if abs(value) >= _SMALLEST_CHANGE
     ]
@@ -55,7 +55,9 @@ def paragraph(answer: Recommendation, best: Best) -> Iterator[str]:
 
 def _cluster(answer: Recommendation, design: Design) -> str:
     where = f" in {design.region}" if has_several_sites(answer) else ""
-    return f"{human.count(design.plan.num_gpus)} x {design.accelerator}{where}, {layout(design.plan)}"
+    num_spares = design.plan.num_spare_nodes
+    spares = f", {human.count(num_spares)} spare node{'s' if num_spares > 1 else ''}" if num_spares else ""
+    return f"{human.count(design.plan.num_gpus)} x {design.accelerator}{where}, {layout(design.plan)}{spares}"
 
 
 def has_several_sites(answer: Recommendation) -> bool:
@@ -65,9 +67,8 @@ def has_several_sites(answer: Recommendation) -> bool:
 
 def driver_text(driver: Driver) -> str:
     """Returns one factor in both designs: `GPUs: 512, not 128 (x 4.00)`."""
-    value, reference = (human.digits(number) for number in (driver.value, driver.reference))
-    if driver.name == "GPUs":
-        value, reference = human.count(driver.value), human.count(driver.reference)
+    write = human.count if driver.name == "GPUs" else human.short
+    value, reference = write(driver.value), write(driver.reference)
     ratio = f" (x {human.digits(driver.value / driver.reference)})" if driver.reference else ""
     return f"{driver.name}: {value}, not {reference}{ratio}"
 

@@ -77,6 +77,10 @@ class InputUncertainty(Record):
     """Share of the draws in which no design of the front beats the recommended one in everything."""
     recommended_fraction: float
     """Share of the draws in which it would be recommended again."""
+    within_deadline_fraction: float | None = None
+    """Share of the draws in which its expected time keeps the deadline; null without one."""
+    within_budget_fraction: float | None = None
+    """Share of the draws in which its expected cost keeps the budget; null without one."""
     orderings: tuple[Ordering, ...]
     """Which of the reasons for and against it survive."""
     designs: tuple[DrawnDesign, ...] = ()

@@ -34,9 +34,9 @@ def show_comparisons(answer: Recommendation, console: Console) -> None:
     if answer.input_uncertainty:
         title(console, "If times, failures, prices, grids and footprints are not what they seem")
         grid(console, intervals(answer.input_uncertainty))
-        if len(answer.front) > 1:
+        if told := survivals(answer.input_uncertainty):
             console.print()
-            sentences(console, survivals(answer.input_uncertainty))
+            sentences(console, told)
     if answer.what_if:
         title(console, "What if")
         grid(console, [_cells(case) for case in answer.what_if])
@@ -67,20 +67,24 @@ def _percent(ratio: float) -> str:
 
 
 def survivals(sure: InputUncertainty) -> list[str]:
-    """Returns which orderings survive draws of the inputs, in sentences."""
+    """Returns which limits and orderings survive draws of the inputs, in sentences."""
+    again, unbeaten = human.percent(sure.recommended_fraction), human.percent(sure.on_front_fraction)
+    draws = f"Of {human.count(sure.num_draws)} draws of all unsure inputs"
+    kept = (
+        f"{draws} {human.percent(share)} keep the {limit}."
+        for limit, share in (
+            ("deadline", sure.within_deadline_fraction),
+            ("budget", sure.within_budget_fraction),
+        )
+        if share is not None
+    )
     lead = (
         f"Design {ordering.design_id} keeps the lead in {human.words(ordering.objective)} over it in "
         f"{human.percent(ordering.holds_fraction)} of them."
         for ordering in sure.orderings
     )
-    again, unbeaten = human.percent(sure.recommended_fraction), human.percent(sure.on_front_fraction)
-    return [
-        (
-            f"Of {human.count(sure.num_draws)} draws of all unsure inputs {again} recommend it again, and in {unbeaten} no "
-            "design of the front beats it in everything."
-        ),
-        *lead,
-    ]
+    front = f"{draws} {again} recommend it again, and in {unbeaten} no design of the front beats it in everything."
+    return [*kept, *((front, *lead) if len(sure.designs) > 1 else ())]
 
 
 def _cells(case: WhatIfCase) -> tuple[str, ...]:

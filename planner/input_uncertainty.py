@@ -13,6 +13,7 @@ from planner.comparisons import DrawnDesign, DrawnFigure, InputUncertainty, Orde
 from planner.sensitivity import front_tornado
 from simulator.job import Job
 from simulator.table import Floats, Integers
+from simulator.units import DAY
 
 MOST_RIVALS = 60
 """Designs of a long front that are drawn, evenly spread, with the best in every objective."""
@@ -31,6 +32,10 @@ def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, s
         figures=designs[place].figures,
         on_front_fraction=designs[place].on_front_fraction,
         recommended_fraction=designs[place].recommended_fraction,
+        within_deadline_fraction=_share_within(
+            drawn.figures["time_to_train"][:, place] / DAY, job.limits.deadline_days
+        ),
+        within_budget_fraction=_share_within(drawn.figures["cost"][:, place], job.limits.budget_usd),
         orderings=tuple(
             Ordering(
                 objective=objective.value,
@@ -43,6 +48,10 @@ def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, s
         designs=designs,
         tornado=tuple(bar for bar in bars if bar.design_id == ids[row]),
     )
+
+
+def _share_within(values: Floats, limit: float | None) -> float | None:
+    return None if limit is None else float(np.mean(values <= limit))
 
 
 def _drawn_rows(job: Job, front: Evaluation, row: int) -> tuple[NDArray[np.intp], list[int]]:

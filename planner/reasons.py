@@ -128,7 +128,9 @@ def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
         "carbon limit": (limits.carbon_kgco2e, front.scores.carbon_kgco2e),
     }
     parts = [
-        f"{1.0 - column[row] / limit:.0%} of the {name}" for name, (limit, column) in held.items() if limit
+        f"{100.0 * (1.0 - column[row] / limit):.0f} % of the {name}"
+        for name, (limit, column) in held.items()
+        if limit
     ]
     return [f"Left unused: {', '.join(parts)}."] if parts else []
 

@@ -14,7 +14,10 @@ from rich.console import Console
 from constraints.evaluation import Evaluation, evaluate
 from planner import Recommendation, load_job, recommend
 from planner.bests import bests_of
-from planner.comparisons import WhatIfCase
+from planner.bests_view import driver_text, paragraph
+from planner.comparisons import Best, Driver, WhatIfCase
+from planner.comparisons_view import survivals
+from planner.input_uncertainty import input_uncertainty_of
 from planner.job_file import parse_job
 from planner.reasons import scope_text
 from planner.render import show
@@ -23,6 +26,7 @@ from planner.what_if import what_if_cases
 from simulator.catalog import Kind, figures
 from simulator.errors import InputError
 from simulator.job import Job, Objective
+from tests.planner.hand_made import recommended as hand_made
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "four-bests.yaml"
@@ -148,6 +152,58 @@ class TestBests:
         fastest = int(front.scores.time_to_train_s.argmin())
         found = bests_of(job, front, np.array([7, 8]), fastest)[0]
         assert (found.design_id, found.compared_with) == ((7, 8)[fastest], (7, 8)[1 - fastest])
+
+
+class TestWords:
+    def test_a_best_that_hardly_differs_says_so(self) -> None:
+        found = answer_of_one_best()
+        (text, why, gives_up) = paragraph(found, found.best_of_each[0])
+        assert text.startswith(
+            "Least time to train: the recommended design, 31.4 days with 1,024 x h100-sxm5-80gb"
+        )
+        assert text.endswith("3 spare nodes.")
+        assert why == "Why, against design 8: nothing differs by more than half a per cent."
+        assert gives_up == "It gives up +12.0 % cost; it gains -3.0 % energy."
+
+    @pytest.mark.parametrize(
+        ("driver", "text"),
+        [
+            (Driver(name="GPUs", value=2048, reference=512), "GPUs: 2,048, not 512 (x 4.00)"),
+            (
+                Driver(name="GPU-hours", value=2.68e7, reference=3.3e7),
+                "GPU-hours: 26.8 M, not 33 M (x 0.812)",
+            ),
+            (Driver(name="kg CO2e per kWh", value=0.028, reference=0.0), "kg CO2e per kWh: 0.028, not 0"),
+        ],
+    )
+    def test_a_factor_is_told_in_both_designs(self, driver: Driver, text: str) -> None:
+        assert driver_text(driver) == text
+
+    def test_draws_tell_how_often_limits_are_kept(self) -> None:
+        job = job_with(H100_RENTED, limits={"budget_usd": 4000, "deadline_days": 400})
+        front = chosen_of(job)
+        sure = input_uncertainty_of(job, front, np.array([3]), 0, seed=1)
+        cost = front.scores.cost_usd[0]
+        budget = job_with(H100_RENTED, limits={"budget_usd": float(cost)})
+        half = input_uncertainty_of(budget, front, np.array([3]), 0, seed=1)
+        assert sure.within_deadline_fraction == 1.0
+        assert half.within_deadline_fraction is None
+        # Prices reach further up than down, but half of the draws of each input lie below its middle.
+        assert half.within_budget_fraction == pytest.approx(0.45, abs=0.1)
+        assert survivals(sure)[0] == "Of 1,000 draws of all unsure inputs 100.0 % keep the deadline."
+
+
+def answer_of_one_best() -> Recommendation:
+    """A hand-made answer with one best design."""
+    best = Best(
+        objective="time_to_train",
+        design_id=7,
+        value=31.4 * 86_400,
+        compared_with=8,
+        drivers=(),
+        changes={"cost": 0.12, "energy": -0.03},
+    )
+    return hand_made().model_copy(update={"best_of_each": (best,)})
 
 
 class TestTornado:
