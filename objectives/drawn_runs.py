@@ -42,6 +42,8 @@ class DrawnRuns:
     """Energy of the facility, `(r, n)`."""
     peak_power_w: Floats
     """Most that the facility draws, `(r, n)`."""
+    cooling: Floats
+    """What the facility draws for a watt of IT power, over that at the middle, `(r, n)`."""
 
     @classmethod
     def of(cls, job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable, normal: Normal) -> Self:
@@ -53,7 +55,8 @@ class DrawnRuns:
         for name, response in followed.items():
             moved = response.of(factors[name])
             wall, energy = wall + moved[0], energy + moved[1]
-        power = _power(job, plans, outcomes, factors)
+        cooling = _cooling(job, plans, factors["cooling_overhead"])
+        power = _power(outcomes, factors) * cooling
         return cls(
             job=job,
             plans=plans,
@@ -62,7 +65,8 @@ class DrawnRuns:
             factors=factors,
             wall_s=scores.time_to_train_s * np.exp(wall),
             energy_j=scores.energy_j * np.exp(energy) * power,
-            peak_power_w=outcomes.summary.peak_power_w * power,
+            peak_power_w=outcomes.summary.peak_power_w * factors["compute_power"] * cooling,
+            cooling=cooling,
         )
 
     @property
@@ -80,10 +84,13 @@ class DrawnRuns:
         )
 
 
-def _power(job: Job, plans: PlanTable, outcomes: Outcomes, factors: Mapping[str, Floats]) -> Floats:
-    """Power over that at the middle, `(r, n)`: of computing and of waiting, with the cooling of both."""
+def _power(outcomes: Outcomes, factors: Mapping[str, Floats]) -> Floats:
+    """IT power over that at the middle, `(r, n)`: of computing and of waiting."""
     energy = outcomes.energy
     waiting = total(getattr(energy, part) for part in WAITING_PARTS) / energy.total_j
-    power = (1.0 - waiting) * factors["compute_power"] + waiting * factors["waiting_power"]
+    return np.asarray((1.0 - waiting) * factors["compute_power"] + waiting * factors["waiting_power"])
+
+
+def _cooling(job: Job, plans: PlanTable, factors: Floats) -> Floats:
     overhead = of_sites(job, plans, lambda site: site.power_usage_effectiveness) - 1.0
-    return np.asarray(power * (1.0 + overhead * factors["cooling_overhead"]) / (1.0 + overhead))
+    return np.asarray((1.0 + overhead * factors) / (1.0 + overhead))

@@ -103,11 +103,11 @@ def _owned(runs: DrawnRuns, draw: int, rows: NDArray[np.intp], usage: Usage, usd
     factors = {name: values[draw, rows] for name, values in runs.factors.items()}
     job = job_of_draw(runs.job, {name: float(values[0]) for name, values in factors.items()})
     parts = owned_parts(job, runs.plans.take(rows), usage, usd_per_node)
-    tariff = factors["electricity_price"]
-    return total(
-        values * tariff if name in ("electricity_usd", "demand_usd") else values
-        for name, values in parts.items()
-    )
+    # The building is paid by IT power, which cooling is no part of.
+    parts["facility_usd"] = parts["facility_usd"] / runs.cooling[draw, rows]
+    for name in ("electricity_usd", "demand_usd"):
+        parts[name] = parts[name] * factors["electricity_price"]
+    return total(parts.values())
 
 
 def job_of_draw(job: Job, factors: Mapping[str, float]) -> Job:

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.step_error import log_ratios_by_job, variance_parts
 from constraints.evaluation import Evaluation, evaluate, judge
 from objectives.drawn_runs import WAITING_PARTS, DrawnRuns
+from objectives.drawn_scores import drawn_figures, drawn_objectives
 from objectives.input_uncertainty import DrawnObjectives, draw_objectives, objectives_at_ends
 from objectives.metrics import metrics
 from objectives.run_response import CHANGES, slow_down_steps
@@ -137,6 +138,87 @@ def test_cost_of_capital_acts_through_the_annuity() -> None:
     assert ends.high[place, 0, 0] / ends.middle[0, 0] == pytest.approx(annuity(0.12) / annuity(0.08))
 
 
+def test_a_draw_scores_as_a_job_with_the_drawn_figures() -> None:
+    amounts = {
+        "hardware_price": 1.15,
+        "cooling_overhead": 1.2,
+        "grid": 1.1,
+        "electricity_price": 1.25,
+        "embodied_accelerator": 1.3,
+        "embodied_host": 0.9,
+        "embodied_network": 1.2,
+        "embodied_storage": 1.4,
+        "replaced_accelerators": 0.7,
+        "lifetime": 0.8,
+        "facility_lifetime": 0.9,
+        "utilization": 1.05,
+        "residual_value": 1.2,
+        "capital_cost": 1.2,
+        "maintenance": 1.3,
+        "facility_price": 1.1,
+        "network_price": 1.2,
+        "storage_price": 0.7,
+    }
+    document = {
+        "ownership": {"residual_fraction": 0.2},
+        "storage": {"capacity_bytes": 1e15},
+        "carbon_scope": {"network": True, "storage": True},
+        "reliability": "harsh",
+        "objectives": ["cost", "energy", "carbon"],
+    }
+    job = job_with(H100_BOUGHT, **document)
+    plans = plans_with({"num_gpus": 64, "num_spare_nodes": 1}, {"num_gpus": 16})
+    truth = evaluate(_changed(job, amounts), plans).objectives(job)
+    runs = _runs_at(job, evaluate(job, plans), amounts)
+    np.testing.assert_allclose(drawn_objectives(runs, drawn_figures(runs))[0], truth, rtol=1e-9)
+
+
+def _changed(job: Job, by: dict[str, float]) -> Job:
+    """The job with figures that are so many times as large, field by field."""
+    (offer,), own, site = job.offers, job.ownership, job.site
+    price = offer.purchase_usd_per_node
+    assert price is not None
+    terms = {
+        "lifetime_years": own.lifetime_years * by["lifetime"],
+        "facility_lifetime_years": own.facility_lifetime_years * by["facility_lifetime"],
+        "utilization_fraction": own.utilization_fraction * by["utilization"],
+        "residual_fraction": own.residual_fraction * by["residual_value"],
+        "capital_cost_fraction_per_year": own.capital_cost_fraction_per_year * by["capital_cost"],
+        "maintenance_fraction_per_year": own.maintenance_fraction_per_year * by["maintenance"],
+        "facility_usd_per_w": own.facility_usd_per_w * by["facility_price"],
+        "replaced_gpus_per_node_failure": own.replaced_gpus_per_node_failure * by["replaced_accelerators"],
+    }
+    made = offer.accelerator.embodied_kgco2e * by["embodied_accelerator"]
+    fabric = {
+        "port_usd": offer.fabric.port_usd * by["network_price"],
+        "embodied_switch_kgco2e": offer.fabric.embodied_switch_kgco2e * by["embodied_network"],
+    }
+    host = offer.node.embodied_host_kgco2e * by["embodied_host"]
+    hardware = {
+        "accelerator": offer.accelerator.model_copy(update={"embodied_kgco2e": made}),
+        "node": offer.node.model_copy(update={"embodied_host_kgco2e": host}),
+        "fabric": offer.fabric.model_copy(update=fabric),
+        "purchase_usd_per_node": price.model_copy(update={"mid": price.mid * by["hardware_price"]}),
+    }
+    place = {
+        "power_usage_effectiveness": 1.0 + (site.power_usage_effectiveness - 1.0) * by["cooling_overhead"],
+        "grid_kgco2e_per_kwh": site.grid_kgco2e_per_kwh * by["grid"],
+        "electricity_usd_per_kwh": site.electricity_usd_per_kwh * by["electricity_price"],
+    }
+    stored = {
+        "usd_per_byte": job.storage.usd_per_byte * by["storage_price"],
+        "embodied_kgco2e_per_byte": job.storage.embodied_kgco2e_per_byte * by["embodied_storage"],
+    }
+    return job.model_copy(
+        update={
+            "ownership": own.model_copy(update=terms),
+            "offers": (offer.model_copy(update=hardware),),
+            "site": site.model_copy(update=place),
+            "storage": job.storage.model_copy(update=stored),
+        }
+    )
+
+
 class TestRuns:
     """Step time and goodput are unsure, too."""
 
@@ -223,6 +305,14 @@ def _steady() -> dict[str, object]:
 
 def _at(job: Job, result: Evaluation, amounts: dict[str, float]) -> Floats:
     """Time and energy over their middle at factors of some inputs, `(n, 2)`: the ends of the ranges are other ones."""
+    runs = _runs_at(job, result, amounts)
+    return np.column_stack(
+        [runs.wall_s[0] / result.scores.time_to_train_s, runs.energy_j[0] / result.scores.energy_j]
+    )
+
+
+def _runs_at(job: Job, result: Evaluation, amounts: dict[str, float]) -> DrawnRuns:
+    """One draw, in which some inputs have given factors and the others are at the middle."""
     inputs = unsure_inputs(job, result.plans)
 
     def normal(name: str) -> Floats:
@@ -234,10 +324,7 @@ def _at(job: Job, result: Evaluation, amounts: dict[str, float]) -> Floats:
         side = unsure.log_high[row] if amount > 1.0 else -unsure.log_low[row]
         return np.array([Z_95 * math.log(amount) / side])
 
-    runs = DrawnRuns.of(job, result.plans, result.outcomes, result.scores, normal)
-    return np.column_stack(
-        [runs.wall_s[0] / result.scores.time_to_train_s, runs.energy_j[0] / result.scores.energy_j]
-    )
+    return DrawnRuns.of(job, result.plans, result.outcomes, result.scores, normal)
 
 
 class TestStepError:
