@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from constraints.evaluation import Evaluation
 from objectives.pareto import compromise_row, distinct_rows
+from planner.bests import bests_of
 from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.designs import designs_of
 from planner.infeasible import explain
@@ -232,6 +233,7 @@ def _answer(
         algorithm=_algorithm_text(job, result),
         infeasibility=infeasibility,
         carbon_scope=scope_text(job),
+        best_of_each=bests_of(job, front, ids, row) if front is not None and row is not None else (),
         input_uncertainty=unsure,
         what_if=cases,
         mlflow=None,

@@ -37,16 +37,20 @@ def validate(*, measured: Path | None, as_json: bool) -> None:
     from planner.validation import entries_of
     from planner.validation_report import as_json as report_json
     from planner.validation_report import report_of
-    from planner.validation_view import show
+    from planner.validation_view import show, show_whole_runs
+    from planner.whole_runs import whole_runs_json
 
     with _quiet_libraries():
         entries = entries_of(_rows(measured))
         report = report_of(entries)
     if as_json:
-        _write(json.dumps(report_json(report, entries), indent=2, allow_nan=False) + "\n")
+        runs = None if measured else whole_runs_json()
+        _write(json.dumps(report_json(report, entries, whole_runs=runs), indent=2, allow_nan=False) + "\n")
         return
     source = str(measured) if measured else "published runs that come with capplan"
     _write(_rendered(lambda console: show(report, console, source=source)))
+    if measured is None:
+        _write(_rendered(show_whole_runs))
 
 
 def _rows(measured: Path | None) -> list[Row | Unmodelled]:

@@ -1,4 +1,4 @@
-"""What is a design compared with? Itself under unsure inputs, and itself run, capped, placed or paused otherwise."""
+"""What is a design compared with? The best of each objective, and itself under unsure inputs or other circumstances."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from simulator.record import Record
 
 
 class DrawnFigure(Record):
-    """One objective of the recommended design under draws of unsure inputs."""
+    """One figure of a design under draws of unsure inputs."""
 
     p5: float
     """One draw in twenty stays below."""
@@ -14,6 +14,21 @@ class DrawnFigure(Record):
     """Median."""
     p95: float
     """One draw in twenty goes beyond."""
+
+
+class DrawnDesign(Record):
+    """One design of the front under draws of unsure inputs."""
+
+    design_id: int
+    """Which one."""
+    figures: dict[str, DrawnFigure]
+    """Wall time (s), cost (USD), energy (J), carbon (kg CO2e), water (l) where it is known, and other objectives."""
+    on_front_fraction: float
+    """Share of the draws in which no drawn design beats it in everything."""
+    recommended_fraction: float
+    """Share of the draws in which it is the best compromise of the drawn designs."""
+    least_fraction: dict[str, float]
+    """Share of the draws in which it has the least of each objective."""
 
 
 class Ordering(Record):
@@ -27,17 +42,84 @@ class Ordering(Record):
     """Share of the draws in which it still has less of it than the recommended design."""
 
 
+class TornadoBar(Record):
+    """What one unsure input alone, at the ends of its range, does to one objective of one design, and to its place."""
+
+    input: str
+    """The input, such as `hardware_price of h100-sxm5-80gb`: fields of `InputFactors`, the hardware's price, or the step
+    time that all designs on the same accelerators share."""
+    objective: str
+    """What is looked at."""
+    design_id: int
+    """Of which design."""
+    middle: float
+    """The objective with all inputs at the middle, in SI units and USD,"""
+    at_low: float
+    """at the low end of this input,"""
+    at_high: float
+    """and at its high end."""
+    place: int
+    """Place of the design among the drawn ones by this objective with all inputs at the middle; 1: least."""
+    place_at_low: int
+    """The same at the low end,"""
+    place_at_high: int
+    """and at the high end."""
+
+
 class InputUncertainty(Record):
-    """What survives when prices, grids, power and the making of hardware are drawn from their ranges."""
+    """What survives when times, failures, prices, grids, power and the making of hardware are drawn from their ranges."""
 
     num_draws: int
     """Draws; every design meets the same ones."""
     figures: dict[str, DrawnFigure]
-    """The recommended design's objectives, in SI units and USD."""
+    """The recommended design's figures; see [DrawnDesign](#drawndesign)."""
     on_front_fraction: float
     """Share of the draws in which no design of the front beats the recommended one in everything."""
+    recommended_fraction: float
+    """Share of the draws in which it would be recommended again."""
+    within_deadline_fraction: float | None = None
+    """Share of the draws in which its expected time keeps the deadline; null without one."""
+    within_budget_fraction: float | None = None
+    """Share of the draws in which its expected cost keeps the budget; null without one."""
     orderings: tuple[Ordering, ...]
     """Which of the reasons for and against it survive."""
+    designs: tuple[DrawnDesign, ...] = ()
+    """The designs that were drawn: all of the front, or 60 evenly spread over a longer one, with the best in every
+    objective."""
+    tornado: tuple[TornadoBar, ...] = ()
+    """What drives the recommended design's objectives: every input that moves one, the largest swing first."""
+
+
+class Driver(Record):
+    """One factor of an objective, in two designs."""
+
+    name: str
+    """What it is, with its unit."""
+    value: float
+    """In the design,"""
+    reference: float
+    """and in the one that it is compared with."""
+
+
+class Best(Record):
+    """The design of the front with the least of one objective: why it has, and what it gives up."""
+
+    objective: str
+    """Of what it has least."""
+    design_id: int
+    """Which design."""
+    value: float
+    """How much, in SI units and USD."""
+    compared_with: int | None
+    """The recommended design; where that is the best itself, the next best among the designs that are best in something
+    else, or of the whole front. Null for a front of one design."""
+    drivers: tuple[Driver, ...]
+    """What makes the difference, the largest ratio first; what differs by less than half a per cent is left out. Time is
+    work over GPUs x speed x share of the time in steps; cost of rent GPU-hours x price; energy GPU-hours x power x PUE;
+    carbon energy x grid + making."""
+    changes: dict[str, float]
+    """The other objectives over those of the design that it is compared with, less one: above 0 is given up. Risks, and
+    what the other has nothing of, as differences."""
 
 
 class WhatIfCase(Record):

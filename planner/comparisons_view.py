@@ -2,39 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from planner import human
 from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.recommendation import Recommendation
 from planner.text_blocks import grid, sentences, title
+from simulator.units import JOULES_PER_KWH, KILO
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
+MOST_DRIVERS = 3
+"""Inputs that are named for each objective."""
+SMALLEST_SWING_FRACTION = 0.02
+"""Smaller swings, as shares of the figure, are not worth a word."""
+_UNITS: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "time_to_train": ("time to train", human.duration),
+    "cost": ("cost", human.dollars),
+    "energy": ("energy", lambda value: human.energy(value / JOULES_PER_KWH)),
+    "carbon": ("carbon", human.carbon),
+    "water": ("water", lambda value: f"{human.digits(value / KILO)} m3"),
+}
+"""Figures that are shown, in words and in a unit for readers."""
+
+
 def show_comparisons(answer: Recommendation, console: Console) -> None:
     """Writes what an answer compares its design with; nothing where it compares nothing."""
-    if answer.input_uncertainty and len(answer.front) > 1:
-        title(console, "If prices, grids and footprints are not what they seem")
-        sentences(console, survivals(answer.input_uncertainty))
+    if answer.input_uncertainty:
+        title(console, "If times, failures, prices, grids and footprints are not what they seem")
+        grid(console, intervals(answer.input_uncertainty))
+        if told := survivals(answer.input_uncertainty):
+            console.print()
+            sentences(console, told)
     if answer.what_if:
         title(console, "What if")
         grid(console, [_cells(case) for case in answer.what_if])
 
 
+def intervals(sure: InputUncertainty) -> Iterator[tuple[str, str, str]]:
+    """Yields the figures in nine of ten draws, with the inputs that move each of them most."""
+    for name, (words, unit) in _UNITS.items():
+        if name in sure.figures:
+            drawn = sure.figures[name]
+            yield words, f"{unit(drawn.p5)} to {unit(drawn.p95)}", _driven_by(sure, name)
+
+
+def _driven_by(sure: InputUncertainty, objective: str) -> str:
+    bars = [
+        bar
+        for bar in sure.tornado
+        if bar.objective == objective and abs(bar.at_high - bar.at_low) > SMALLEST_SWING_FRACTION * bar.middle
+    ]
+    return "; ".join(
+        f"{human.words(bar.input)} {_percent(bar.at_low / bar.middle)} to {_percent(bar.at_high / bar.middle)}"
+        for bar in bars[:MOST_DRIVERS]
+    )
+
+
+def _percent(ratio: float) -> str:
+    return f"{100.0 * (ratio - 1.0):+.0f} %"
+
+
 def survivals(sure: InputUncertainty) -> list[str]:
-    """Returns which orderings survive draws of the inputs, in sentences."""
+    """Returns which limits and orderings survive draws of the inputs, in sentences."""
+    again, unbeaten = human.percent(sure.recommended_fraction), human.percent(sure.on_front_fraction)
+    draws = f"Of {human.count(sure.num_draws)} draws of all unsure inputs"
+    kept = (
+        f"{draws} {human.percent(share)} keep the {limit}."
+        for limit, share in (
+            ("deadline", sure.within_deadline_fraction),
+            ("budget", sure.within_budget_fraction),
+        )
+        if share is not None
+    )
     lead = (
         f"Design {ordering.design_id} keeps the lead in {human.words(ordering.objective)} over it in "
         f"{human.percent(ordering.holds_fraction)} of them."
         for ordering in sure.orderings
     )
-    unbeaten = human.percent(sure.on_front_fraction)
-    return [
-        f"In {unbeaten} of {human.count(sure.num_draws)} draws no design of the front beats it in everything.",
-        *lead,
-    ]
+    front = f"{draws} {again} recommend it again, and in {unbeaten} no design of the front beats it in everything."
+    return [*kept, *((front, *lead) if len(sure.designs) > 1 else ())]
 
 
 def _cells(case: WhatIfCase) -> tuple[str, ...]:

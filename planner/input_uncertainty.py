@@ -1,14 +1,19 @@
-"""Which reasons survive unsure inputs? The front under draws of prices, grids, power and making."""
+"""Which reasons survive unsure inputs? The front under draws of times, failures, prices, grids, power and making."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
+from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation
 from objectives.input_uncertainty import NUM_DRAWS, DrawnObjectives, draw_objectives
-from planner.comparisons import DrawnFigure, InputUncertainty, Ordering
+from planner.comparisons import DrawnDesign, DrawnFigure, InputUncertainty, Ordering
+from planner.sensitivity import front_tornado
 from simulator.job import Job
-from simulator.table import Integers
+from simulator.table import Floats, Integers
+from simulator.units import DAY
 
 MOST_RIVALS = 60
 """Designs of a long front that are drawn, evenly spread, with the best in every objective."""
@@ -16,33 +21,66 @@ MOST_RIVALS = 60
 
 def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: int) -> InputUncertainty:
     """Returns what becomes of the recommended design, a row of the front, under draws of the inputs."""
-    values = front.objectives(job)
-    best = [int(np.argmin(values[:, k])) for k in range(values.shape[1])]
-    spread = np.linspace(0, len(front) - 1, min(len(front), MOST_RIVALS)).astype(np.intp)
-    rows = np.unique([row, *best, *spread])
+    rows, best = _drawn_rows(job, front, row)
     part = front.take(rows)
-    drawn = draw_objectives(job, part.plans, part.scores, seed=seed)
+    drawn = draw_objectives(job, part.plans, part.outcomes, part.scores, seed=seed)
     place = int(np.searchsorted(rows, row))
-    names = [objective.value for objective in job.objectives]
-    quantiles = drawn.quantiles((0.05, 0.5, 0.95))[:, place]
+    designs = _designs(job, drawn, ids[rows])
+    bars = front_tornado(job, part, ids[rows])
     return InputUncertainty(
         num_draws=NUM_DRAWS,
-        figures={
-            name: DrawnFigure(p5=float(low), p50=float(middle), p95=float(high))
-            for name, (low, middle, high) in zip(names, quantiles.T, strict=True)
-        },
-        on_front_fraction=float(drawn.on_front_fraction[place]),
+        figures=designs[place].figures,
+        on_front_fraction=designs[place].on_front_fraction,
+        recommended_fraction=designs[place].recommended_fraction,
+        within_deadline_fraction=_share_within(
+            drawn.figures["time_to_train"][:, place] / DAY, job.limits.deadline_days
+        ),
+        within_budget_fraction=_share_within(drawn.figures["cost"][:, place], job.limits.budget_usd),
         orderings=tuple(
             Ordering(
-                objective=name,
+                objective=objective.value,
                 design_id=int(ids[rival]),
-                holds_fraction=_holds(drawn, int(np.searchsorted(rows, rival)), place, k),
+                holds_fraction=float(drawn.better_fraction(int(np.searchsorted(rows, rival)), place)[k]),
             )
-            for k, (name, rival) in enumerate(zip(names, best, strict=True))
+            for k, (objective, rival) in enumerate(zip(job.objectives, best, strict=True))
             if rival != row
         ),
+        designs=designs,
+        tornado=tuple(bar for bar in bars if bar.design_id == ids[row]),
     )
 
 
-def _holds(drawn: DrawnObjectives, rival: int, place: int, k: int) -> float:
-    return float(drawn.better_fraction(rival, place)[k])
+def _share_within(values: Floats, limit: float | None) -> float | None:
+    return None if limit is None else float(np.mean(values <= limit))
+
+
+def _drawn_rows(job: Job, front: Evaluation, row: int) -> tuple[NDArray[np.intp], list[int]]:
+    """Rows of the front that are drawn, and the best one in every objective."""
+    best = [int(found) for found in front.objectives(job).argmin(axis=0)]
+    spread = np.linspace(0, len(front) - 1, min(len(front), MOST_RIVALS)).astype(np.intp)
+    return np.unique([row, *best, *spread]), best
+
+
+def _designs(job: Job, drawn: DrawnObjectives, ids: Integers) -> tuple[DrawnDesign, ...]:
+    names = [objective.value for objective in job.objectives]
+    weights = np.array([job.preference.get(objective, 1.0) for objective in job.objectives])
+    on_front, chosen, least = drawn.on_front_fraction, drawn.chosen_fraction(weights), drawn.least_fraction()
+    figures = {name: drawn.values[:, :, k] for k, name in enumerate(names)} | dict(drawn.figures)
+    return tuple(
+        DrawnDesign(
+            design_id=int(ids[row]),
+            figures=_figures(figures, row),
+            on_front_fraction=float(on_front[row]),
+            recommended_fraction=float(chosen[row]),
+            least_fraction={name: float(share) for name, share in zip(names, least[row], strict=True)},
+        )
+        for row in range(len(ids))
+    )
+
+
+def _figures(figures: Mapping[str, Floats], row: int) -> dict[str, DrawnFigure]:
+    found = {}
+    for name, values in figures.items():
+        low, middle, high = np.quantile(values[:, row], (0.05, 0.5, 0.95), method="inverted_cdf")
+        found[name] = DrawnFigure(p5=float(low), p50=float(middle), p95=float(high))
+    return found

@@ -30,11 +30,6 @@ def scaling(place: tuple[str | int, ...], names: tuple[str, ...]) -> Change:
     return change
 
 
-def both(first: Change, second: Change) -> Change:
-    """Returns a change that makes both changes, with the same value."""
-    return lambda job, value: second(first(job, value), value)
-
-
 def _replaced(job: Job, path: tuple[str | int, ...], new: Callable[[float], float]) -> Job:
     """Returns the job with one value changed."""
 

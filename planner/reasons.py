@@ -50,10 +50,10 @@ def amount(objective: Objective, value: float) -> str:
 
 
 def change(value: float, reference: float) -> str:
-    """Returns by which share a value differs from another one: `+3.1%`; what costs nothing stays as it is."""
+    """Returns by which share a value differs from another one: `+3.1 %`; what costs nothing stays as it is."""
     if value == reference:
-        return "+0.0%"
-    return f"{value / reference - 1.0:+.1%}" if reference else "from nothing"
+        return "+0.0 %"
+    return f"{100.0 * (value / reference - 1.0):+.1f} %" if reference else "from nothing"
 
 
 def _difference(objective: Objective, value: float, reference: float) -> str:
@@ -107,7 +107,7 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
     sites = {job.site_of(offer).region for offer in job.offers}
     where = f" in {job.site_of(job.offers[rival.offer]).region}" if len(sites) > 1 else ""
     who = layout or f"{rival.num_gpus:,} x {chip}{where}"
-    price = f" for {', '.join(loses)}" if loses else ""
+    price = f": {', '.join(loses)}" if loses else ""
     return (
         f"Least {NAMES[objective]} is {amount(objective, values[best, k])} "
         f"({change(values[best, k], values[row, k])}) with {who}{price}."
@@ -129,7 +129,9 @@ def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
         "carbon limit": (limits.carbon_kgco2e, front.scores.carbon_kgco2e),
     }
     parts = [
-        f"{1.0 - column[row] / limit:.0%} of the {name}" for name, (limit, column) in held.items() if limit
+        f"{100.0 * (1.0 - column[row] / limit):.0f} % of the {name}"
+        for name, (limit, column) in held.items()
+        if limit
     ]
     return [f"Left unused: {', '.join(parts)}."] if parts else []
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.comparisons import InputUncertainty, WhatIfCase
+from planner.comparisons import Best, InputUncertainty, WhatIfCase
 from simulator.plan import Plan
 from simulator.record import Record
 
@@ -222,8 +222,10 @@ class Recommendation(Record):
     """Why there is no design, where there is none."""
     carbon_scope: str = ""
     """What the figures of carbon count, and what they leave out."""
+    best_of_each: tuple[Best, ...] = ()
+    """The design with the least of each objective, why it has it, and what it gives up; in the order of `objectives`."""
     input_uncertainty: InputUncertainty | None = None
-    """What survives unsure prices, grids and footprints."""
+    """What survives unsure times, prices, grids and footprints."""
     what_if: tuple[WhatIfCase, ...] = ()
     """The recommended design under the other circumstances that the job asks for."""
     mlflow: MlflowRecord | None

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner import human
+from planner.bests_view import has_several_sites, show_bests
 from planner.comparisons_view import show_comparisons
 from planner.design_view import breakdowns, configuration, figures, headline, layout
 from planner.limit_uses import LIMIT_UNITS
@@ -28,6 +29,7 @@ MAX_FRONT_ROWS = 20
 """Designs of the front that are shown; files and JSON hold all of them."""
 
 _INDENT = 2
+_FRONT_MARKS = "* recommended; ~ cannot be told from it; < least of an objective"
 
 
 def show(
@@ -79,6 +81,7 @@ def _show_design(answer: Recommendation, design: Design, console: Console) -> No
     _show_uncertainty(answer, console)
     title(console, "Why this one")
     sentences(console, answer.why)
+    show_bests(answer, console)
     show_comparisons(answer, console)
     for breakdown in breakdowns(design):
         title(console, breakdown.title)
@@ -146,41 +149,61 @@ def _show_front(answer: Recommendation, console: Console) -> None:
     objectives = ", ".join(human.words(name) for name in answer.objectives)
     title(console, f"Pareto front ({human.count(len(answer.front))} designs; {objectives})")
     shown = _front_rows(answer)
-    table = _table("", "design", "GPUs", "accelerator", "layout", "time", "cost", "energy", "carbon", "MFU")
+    table = _table(*_front_headings(answer), gap=1 if has_several_sites(answer) else 2)
     for design in shown:
         table.add_row(*(Text(cell) for cell in _front_cells(answer, design)))
     console.print(Padding(table, (0, 0, 0, _INDENT)))
+    sentences(console, [_FRONT_MARKS])
     if hidden := len(answer.front) - len(shown):
         sentences(console, [f"{human.count(hidden)} more lie between these; --json and --output give all."])
 
 
+def _front_headings(answer: Recommendation) -> tuple[str, ...]:
+    """The site has the place of the MFU where designs differ in it; both together are too wide for a terminal."""
+    place, efficiency = (("site",), ()) if has_several_sites(answer) else ((), ("MFU",))
+    figures = ("time", "cost", "energy", "carbon")
+    return ("", "design", "GPUs", "accelerator", *place, "layout", *figures, *efficiency)
+
+
 def _front_rows(answer: Recommendation) -> list[Design]:
-    """Returns designs evenly spread over the front with both ends, and the recommended one."""
+    """Returns the recommended design, the best of each objective, and others evenly spread over the front with both ends."""
     last = len(answer.front) - 1
     if last < MAX_FRONT_ROWS:
         return list(answer.front)
-    best = answer.recommendation.design_id if answer.recommendation else None
-    has_best = any(design.design_id == best for design in answer.front)
-    num_spread = MAX_FRONT_ROWS - has_best
-    chosen = {round(step * last / (num_spread - 1)) for step in range(num_spread)}
-    return [row for index, row in enumerate(answer.front) if index in chosen or row.design_id == best]
+    named = {best.design_id for best in answer.best_of_each}
+    if answer.recommendation:
+        named.add(answer.recommendation.design_id)
+    chosen = {index for index, design in enumerate(answer.front) if design.design_id in named}
+    num_spread = max(2, MAX_FRONT_ROWS - len(chosen))
+    chosen |= {round(step * last / (num_spread - 1)) for step in range(num_spread)}
+    return [design for index, design in enumerate(answer.front) if index in chosen]
 
 
 def _front_cells(answer: Recommendation, design: Design) -> tuple[str, ...]:
-    is_best = answer.recommendation is not None and design.design_id == answer.recommendation.design_id
-    is_tied = answer.uncertainty is not None and design.design_id in answer.uncertainty.tied_designs
+    place, efficiency = (
+        ((design.region,), ()) if has_several_sites(answer) else ((), (human.percent(design.mfu_fraction),))
+    )
     return (
-        "*" if is_best else "~" if is_tied else "",
+        _mark(answer, design),
         str(design.design_id),
         human.count(design.plan.num_gpus),
         design.accelerator,
+        *place,
         layout(design.plan),
         human.days(design.time_to_train_days),
         human.dollars(design.cost_usd),
         human.energy(design.energy_kwh),
         human.carbon(design.carbon_kgco2e).removesuffix(" CO2e"),
-        human.percent(design.mfu_fraction),
+        *efficiency,
     )
+
+
+def _mark(answer: Recommendation, design: Design) -> str:
+    """`*` for the recommended design, `~` for one that cannot be told from it, `<` for the best of an objective."""
+    is_recommended = answer.recommendation is not None and design.design_id == answer.recommendation.design_id
+    is_tied = answer.uncertainty is not None and design.design_id in answer.uncertainty.tied_designs
+    is_best = any(best.design_id == design.design_id for best in answer.best_of_each)
+    return ("*" if is_recommended else "~" if is_tied else "") + ("<" if is_best else "")
 
 
 def _show_rejected(answer: Recommendation, console: Console) -> None:
@@ -222,8 +245,8 @@ def _command(console: Console, command: str) -> None:
 _TO_THE_RIGHT = {"design", "GPUs", "time", "cost", "energy", "carbon", "MFU", "before simulation", "after"}
 
 
-def _table(*headings: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+def _table(*headings: str, gap: int = 2) -> Table:
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
     for heading in headings:
         is_number = heading in _TO_THE_RIGHT
         table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number)

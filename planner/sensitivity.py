@@ -1,6 +1,8 @@
-"""Which inputs drive the result? Each is moved over its range, alone, and the design is simulated again.
+"""Which inputs drive the result? Each is moved over its range, alone.
 
-One at a time: what two inputs do together is not seen. The interval between saves follows where the plan leaves it open.
+`sensitivities` simulates one design again at both ends of every input. `front_tornado` does the same to many designs with
+the responses of `objectives.input_uncertainty`, and says how their order by each objective changes. One at a time: what two
+inputs do together is not seen. The interval between saves follows where the plan leaves it open.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from constraints.evaluation import Evaluation
+from objectives.input_uncertainty import objectives_at_ends
 from objectives.scores import score
+from planner.comparisons import TornadoBar
 from planner.uncertain_inputs import STEP_TIME, Lever, UncertainInput, uncertain_inputs
 from simulator.accuracy import Accuracy
 from simulator.job import Job
@@ -20,7 +25,7 @@ from simulator.plan import Plan, PlanTable
 from simulator.record import Record
 from simulator.simulate import outcomes_of, steps_and_memory
 from simulator.step import StepTable
-from simulator.table import Floats
+from simulator.table import Floats, Integers
 from simulator.units import DAY, JOULES_PER_KWH
 
 RESULTS = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e", "goodput_fraction")
@@ -157,3 +162,44 @@ def _results(job: Job, plans: PlanTable, steps: StepTable, memory: MemoryTable) 
         outcomes.run.goodput_fraction,
     )
     return np.column_stack(columns)
+
+
+def front_tornado(job: Job, front: Evaluation, ids: Integers) -> tuple[TornadoBar, ...]:
+    """Returns what every unsure input alone does to each objective of each design, and to its place among them.
+
+    Args:
+        job: the job; ranges are those of its prices and of `input_factors`.
+        front: designs of the job.
+        ids: `(n,)` their numbers.
+
+    Returns:
+        One bar for each design, objective and input that moves it, by design and objective, the largest swing first.
+    """
+    ends = objectives_at_ends(job, front.plans, front.outcomes, front.scores)
+    places = _places(ends.middle), _places(ends.low), _places(ends.high)
+    bars = []
+    for row, design_id in enumerate(ids.tolist()):
+        for k, objective in enumerate(job.objectives):
+            swings = np.abs(ends.high[:, row, k] - ends.low[:, row, k])
+            moving = np.flatnonzero(swings > ROUNDING * np.abs(ends.middle[row, k]))
+            bars += [
+                TornadoBar(
+                    input=ends.names[lever],
+                    objective=objective.value,
+                    design_id=design_id,
+                    middle=float(ends.middle[row, k]),
+                    at_low=float(ends.low[lever, row, k]),
+                    at_high=float(ends.high[lever, row, k]),
+                    place=int(places[0][row, k]),
+                    place_at_low=int(places[1][lever, row, k]),
+                    place_at_high=int(places[2][lever, row, k]),
+                )
+                for lever in moving[np.argsort(-swings[moving], kind="stable")]
+            ]
+    return tuple(bars)
+
+
+def _places(values: Floats) -> Integers:
+    """Place of each design by each objective, `(..., n, k)`: one more than the designs that have less of it."""
+    less = values[..., None, :, :] < values[..., :, None, :]
+    return np.asarray(less.sum(axis=-2) + 1)

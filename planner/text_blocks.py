@@ -28,10 +28,10 @@ def title(console: Console, text: str) -> None:
     console.print(Text(text[0].upper() + text[1:], style="bold"))
 
 
-def sentences(console: Console, texts: Iterable[str]) -> None:
+def sentences(console: Console, texts: Iterable[str], *, indent: int = _INDENT) -> None:
     """Writes indented sentences."""
     for text in texts:
-        console.print(Padding(Text(text), (0, 0, 0, _INDENT)))
+        console.print(Padding(Text(text), (0, 0, 0, indent)))
 
 
 def grid(console: Console, rows: Iterable[Sequence[str]]) -> None:

@@ -1,6 +1,7 @@
 """Which figures of a job are not known exactly, how far off may each be, and why?
 
-Every input has the range that its source documents; where nobody does, the range says that it is an estimate.
+Prices have ranges of their own; the range of everything else is that of the job's `input_factors`, whose defaults are what
+sources document; where nobody does, they say that they are estimates.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from objectives.unsure_inputs import straggler_excess_factors
 from planner.human import percent
-from planner.job_changes import Change, both, scaling, setting
+from planner.job_changes import Change, scaling, setting
 from simulator.accuracy import Accuracy
 from simulator.job import Estimate, Job
+from simulator.options import Factors, InputFactors
 from simulator.record import Record
 
 STEP_TIME = "time of a step"
@@ -57,7 +60,7 @@ def uncertain_inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[Lever, .
         accuracy: error of simulated steps of the design's kind.
     """
     return (
-        _step_time(accuracy),
+        _step_time(job, accuracy),
         _price(job, offer),
         *_of_hardware(job, offer),
         *_of_reliability(job),
@@ -66,7 +69,10 @@ def uncertain_inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[Lever, .
     )
 
 
-def _step_time(accuracy: Accuracy) -> Lever:
+def _step_time(job: Job, accuracy: Accuracy) -> Lever:
+    given = job.input_factors.step_time
+    if given is not None:
+        return _lever(STEP_TIME, "x", (given.low, 1.0, given.high), "the job's range", lambda job, _: job)
     error = accuracy.mean_absolute_error_fraction
     borrowed = "" if accuracy.is_measured else ", borrowed from the kind that is known worst"
     why = f"steps are simulated {percent(error)} too fast or too slow on average on published runs{borrowed}"
@@ -98,66 +104,47 @@ def _of_hardware(job: Job, offer: int) -> Iterator[Lever]:
         setting(*place, "node", "network_bytes_per_s"),
         changes_offer_only=True,
     )
-    yield _lever(
+    yield _factor_lever(
+        job,
         "accelerator power",
-        "x",
-        (0.9, 1.0, 1.1),
-        "the shares of the TDP in each phase come from few metered runs: 10 % either way",
+        "compute_power",
         scaling((*place, "accelerator"), ("thermal_design_power_w", "idle_power_w")),
         changes_offer_only=True,
     )
-    yield _lever(
-        "embodied carbon of the hardware",
-        "x",
-        (0.5, 1.0, 1.5),
-        "published servers differ by more: 2.5 to 8.8 t CO2e around 5.7 t",
-        both(
-            scaling((*place, "accelerator"), ("embodied_kgco2e",)),
-            scaling((*place, "node"), ("embodied_host_kgco2e",)),
-        ),
+    yield _factor_lever(
+        job,
+        "embodied carbon of the accelerators",
+        "embodied_accelerator",
+        scaling((*place, "accelerator"), ("embodied_kgco2e",)),
+        changes_offer_only=True,
+    )
+    yield _factor_lever(
+        job,
+        "embodied carbon of the hosts",
+        "embodied_host",
+        scaling((*place, "node"), ("embodied_host_kgco2e",)),
         changes_offer_only=True,
     )
     rates = [f"{way}_bytes_per_s{whose}" for way in ("write", "read") for whose in ("", "_per_node")]
-    yield _lever(
-        "storage bandwidth",
-        "x",
-        (0.5, 1.0, 1.5),
-        "estimate: a file system is shared and seldom reaches its rating, 50 % either way",
-        scaling(("storage",), tuple(rates)),
-    )
+    yield _factor_lever(job, "storage bandwidth", "storage_bandwidth", scaling(("storage",), tuple(rates)))
 
 
 def _of_reliability(job: Job) -> Iterator[Lever]:
     reliability = job.reliability
-    rate = reliability.failures_per_1000_node_days
-    yield _lever(
+    yield _field_lever(
+        job,
         "reliability.failures_per_1000_node_days",
-        "",
-        (0.5 * rate, rate, 2.0 * rate),
-        "published fleets lie between 2.3 and 24: half to twice",
+        "failure_rate",
+        reliability.failures_per_1000_node_days,
         setting("reliability", "failures_per_1000_node_days"),
     )
-    yield _lever(
-        "restart times",
-        "x",
-        (0.5, 1.0, 2.0),
-        "published times to detect, replace and start again differ by more: half to twice",
-        scaling(
-            ("reliability", "restart"),
-            tuple(name for name in type(reliability.restart).model_fields if name.endswith("_s")),
-        ),
-    )
-    if reliability.straggler_log_mean is not None and reliability.straggler_log_deviation > 0:
-        mean, deviation = reliability.straggler_log_mean, reliability.straggler_log_deviation
-        low, high = (1.0 + math.exp(mean + sign * deviation) for sign in (-1.0, 1.0))
-        mid = reliability.straggler_slowdown
-        yield _lever(
-            "straggler slow-down",
-            "x",
-            (low, mid, max(mid, high)),
-            "one standard deviation of its logarithm either way, among 3,079 jobs (arXiv 2505.05713) by default",
-            _with_slowdown,
-        )
+    times = tuple(name for name in type(reliability.restart).model_fields if name.endswith("_s"))
+    yield _factor_lever(job, "restart times", "restart_time", scaling(("reliability", "restart"), times))
+    factors, mid = straggler_excess_factors(job), reliability.straggler_slowdown
+    if factors.low < factors.high and mid > 1.0:
+        low, high = (1.0 + (mid - 1.0) * factor for factor in (factors.low, factors.high))
+        why = "5th to 95th percentile of its logarithm, among 3,079 jobs (arXiv 2505.05713) by default"
+        yield _lever("straggler slow-down", "x", (low, mid, high), why, _with_slowdown)
 
 
 def _with_slowdown(job: Job, slowdown: float) -> Job:
@@ -171,71 +158,67 @@ def _of_site(job: Job, offer: int) -> Iterator[Lever]:
     place: tuple[str | int, ...] = ("offers", offer, "site") if job.offers[offer].site else ("site",)
     path = f"offers[{offer}].site" if job.offers[offer].site else "site"
     site = job.site_of(job.offers[offer])
-    pue, grid, price = (
-        site.power_usage_effectiveness,
-        site.grid_kgco2e_per_kwh,
-        site.electricity_usd_per_kwh,
-    )
+    overhead, cooling = site.power_usage_effectiveness - 1.0, job.input_factors.cooling_overhead
     yield _lever(
         f"{path}.power_usage_effectiveness",
         "",
-        (max(1.0, 0.8 * pue), pue, 1.2 * pue),
-        "large operators report 1.08 to 1.17, all sites 1.54 on average: 20 % either way, at least 1",
+        (1.0 + cooling.low * overhead, 1.0 + overhead, 1.0 + cooling.high * overhead),
+        why_unsure("cooling_overhead"),
         setting(*place, "power_usage_effectiveness"),
     )
-    yield _lever(
-        f"{path}.grid_kgco2e_per_kwh",
-        "kgCO2e/kWh",
-        (0.8 * grid, grid, 1.2 * grid),
-        "estimate: years and ways of counting differ, 20 % either way",
-        setting(*place, "grid_kgco2e_per_kwh"),
-    )
-    yield _lever(
-        f"{path}.electricity_usd_per_kwh",
-        "USD/kWh",
-        (0.7 * price, price, 1.3 * price),
-        "estimate: contracts and years differ, 30 % either way",
-        setting(*place, "electricity_usd_per_kwh"),
-    )
+    for name, factor, unit in (
+        ("grid_kgco2e_per_kwh", "grid", "kgCO2e/kWh"),
+        ("electricity_usd_per_kwh", "electricity_price", "USD/kWh"),
+    ):
+        yield _field_lever(
+            job, f"{path}.{name}", factor, getattr(site, name), setting(*place, name), unit=unit
+        )
 
 
 def _of_ownership(job: Job) -> Iterator[Lever]:
-    own = job.ownership
-    ranges: dict[str, tuple[str, float, float, str]] = {
-        "lifetime_years": (
-            "years",
-            0.6 * own.lifetime_years,
-            1.2 * own.lifetime_years,
-            "companies write servers off over 3 to 6 years",
-        ),
-        "utilization_fraction": (
-            "",
-            max(0.05, own.utilization_fraction - 0.15),
-            min(1.0, own.utilization_fraction + 0.1),
-            "estimate: publications assume 70 to 85 %, busy clusters reach more",
-        ),
-        "capital_cost_fraction_per_year": (
-            "",
-            max(0.0, own.capital_cost_fraction_per_year - 0.03),
-            own.capital_cost_fraction_per_year + 0.03,
-            "estimate: three points either way",
-        ),
-        "maintenance_fraction_per_year": (
-            "",
-            0.8 * own.maintenance_fraction_per_year,
-            1.6 * own.maintenance_fraction_per_year,
-            "5 to 8 % of the price a year are usual",
-        ),
-        "facility_usd_per_w": (
-            "USD/W",
-            own.facility_usd_per_w * 10.0 / 12.0,
-            own.facility_usd_per_w * 15.0 / 12.0,
-            "10 to 15 USD/W around 12",
-        ),
+    terms = {
+        "lifetime_years": ("lifetime", "years"),
+        "utilization_fraction": ("utilization", ""),
+        "capital_cost_fraction_per_year": ("capital_cost", ""),
+        "maintenance_fraction_per_year": ("maintenance", ""),
+        "facility_usd_per_w": ("facility_price", "USD/W"),
     }
-    for name, (unit, low, high, why) in ranges.items():
-        value = getattr(own, name)
-        yield _lever(f"ownership.{name}", unit, (low, value, high), why, setting("ownership", name))
+    for name, (factor, unit) in terms.items():
+        most = 1.0 if name.endswith(("_fraction", "_fraction_per_year")) else math.inf
+        value, change = getattr(job.ownership, name), setting("ownership", name)
+        yield _field_lever(job, f"ownership.{name}", factor, value, change, unit=unit, most=most)
+
+
+def why_unsure(name: str) -> str:
+    """Returns where the range of an input comes from: what `InputFactors` says of the field."""
+    description = InputFactors.model_fields[name].description
+    assert description is not None, f"{name} has a docstring"
+    return " ".join(description.split()).removesuffix(".")
+
+
+def _factor_lever(
+    job: Job, name: str, factor: str, change: Change, *, changes_offer_only: bool = False
+) -> Lever:
+    """A lever on several fields at once, with the range of one of the input factors."""
+    factors: Factors = getattr(job.input_factors, factor)
+    values = factors.low, 1.0, factors.high
+    return _lever(name, "x", values, why_unsure(factor), change, changes_offer_only=changes_offer_only)
+
+
+def _field_lever(
+    job: Job,
+    name: str,
+    factor: str,
+    value: float,
+    change: Change,
+    *,
+    unit: str = "",
+    most: float = math.inf,
+) -> Lever:
+    """A lever on one field, with the range of one of the input factors, up to the largest value that there can be."""
+    factors: Factors = getattr(job.input_factors, factor)
+    values = factors.low * value, value, min(most, factors.high * value)
+    return _lever(name, unit, values, why_unsure(factor), change)
 
 
 def _lever(

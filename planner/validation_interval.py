@@ -81,13 +81,18 @@ def interval_of(comparison: Comparison, residuals: Sequence[Residual]) -> Interv
     own = {residual.group for residual in residuals if _is_of_one_source(comparison, residual)}
     others = [residual for residual in residuals if residual.group not in own] or list(residuals)
     related = [residual for residual in others if residual.network == comparison.kind[2]] or others
-    weights = _weights(related, comparison.family, comparison.row["precision"])
-    sizes = np.abs([residual.log_ratio for residual in related])
-    half_width = UNSEEN_RATIO * weighted_quantile(sizes, weights, INSIDE_FRACTION)
+    half_width = log_half_width(related, comparison.family, comparison.row["precision"])
     return Interval(
         low_s=comparison.expected_s * math.exp(-half_width),
         high_s=comparison.expected_s * math.exp(half_width),
     )
+
+
+def log_half_width(residuals: Sequence[Residual], family: str, precision: str) -> float:
+    """Returns half the width of the interval of a step on an architecture in a number format, as a logarithm of time."""
+    weights = _weights(residuals, family, precision)
+    sizes = np.abs([residual.log_ratio for residual in residuals])
+    return UNSEEN_RATIO * weighted_quantile(sizes, weights, INSIDE_FRACTION)
 
 
 def _is_of_one_source(comparison: Comparison, residual: Residual) -> bool:

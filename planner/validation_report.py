@@ -134,15 +134,25 @@ def mean_rank_correlation(found: Sequence[Choice]) -> float:
     return float(np.mean(known)) if known else math.nan
 
 
-def as_json(report: Report, entries: Sequence[Entry]) -> Mapping[str, object]:
-    """Returns tables and rows as one object that JSON can hold; what does not exist is null."""
+def as_json(
+    report: Report, entries: Sequence[Entry], *, whole_runs: Sequence[Mapping[str, object]] | None = None
+) -> Mapping[str, object]:
+    """Returns tables and rows as one object that JSON can hold; what does not exist is null.
+
+    Args:
+        report: the tables.
+        entries: the rows.
+        whole_runs: cold predictions of published whole runs, a table more.
+    """
     tables = {name: [asdict(score) for score in found] for name, found in report.step_time.items()}
+    runs = {} if whole_runs is None else {"whole_runs": whole_runs}
     return {
         "num_rows": report.num_rows,
         "num_modelled": report.num_modelled,
         "num_scored": report.num_scored,
         "tables": {
             **tables,
+            **runs,
             "choices": [asdict(choice) for choice in report.choices],
             "memory": [asdict(score) for score in report.memory],
             "memory_verdicts": asdict(report.memory_verdicts),

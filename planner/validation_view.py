@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from planner.human import count
+from planner.human import count, digits
 from planner.validation import Choice, MemoryVerdicts, Score
 from planner.validation_report import (
     MemoryScore,
@@ -16,6 +16,7 @@ from planner.validation_report import (
     mean_rank_correlation,
     mean_regret_fraction,
 )
+from planner.whole_runs import predictions
 
 TITLES = {
     "source": "Step time by source",
@@ -44,6 +45,33 @@ def show(report: Report, console: Console, *, source: str) -> None:
     _show_choices(report.choices, console)
     _show_memory(report.memory, report.memory_verdicts, console)
     _show_reasons(report.not_modelled, console)
+
+
+def show_whole_runs(console: Console) -> None:
+    """Prints the cold predictions of published whole runs beside LLMCarbon's."""
+    hours = _table(
+        "Whole runs, predicted cold: GPU-hours", "", "published", "capplan", "off", "LLMCarbon", "off"
+    )
+    energy = _table("Whole runs, predicted cold: energy, MWh", "", "published", "capplan", "off", "LLMCarbon")
+    for run in predictions():
+        known, error = run.published, run.energy_error_fraction
+        hours.add_row(
+            known.model,
+            count(known.gpu_hours),
+            count(run.our_gpu_hours),
+            f"{run.hours_error_fraction:+.1%}",
+            count(run.llmcarbon_gpu_hours),
+            f"{run.llmcarbon_gpu_hours / known.gpu_hours - 1.0:+.1%}",
+        )
+        energy.add_row(
+            known.model,
+            "" if known.energy_mwh is None else digits(known.energy_mwh),
+            digits(run.our_energy_mwh),
+            "not metered" if error is None else f"{error:+.1%}",
+            digits(run.llmcarbon_energy_mwh),
+        )
+    console.print(hours)
+    console.print(energy)
 
 
 def _headline(score: Score) -> str:

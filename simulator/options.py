@@ -62,22 +62,69 @@ class Factors(Record):
 
 
 class InputFactors(Record):
-    """How sure the inputs of cost, energy and carbon are; prices of hardware have ranges of their own."""
+    """How sure the inputs of time, cost, energy and carbon are; prices of hardware have ranges of their own.
 
+    The answer draws all of them and says what survives. What a contract or a plan fixes (staff, installation, committed
+    days, spares) is not drawn.
+    """
+
+    step_time: Factors | None = None
+    """True over simulated step time, shared by all designs on the same accelerators. Left out: the error on published
+    steps (`simulator.step_error`), which each layout has another part of to itself."""
+    failure_rate: Factors = Factors(low=0.5, high=2.0)
+    """Failures per node-day: published fleets lie between 2.3 and 24 in a thousand."""
+    restart_time: Factors = Factors(low=0.5, high=2.0)
+    """The way back after a failure: published times to detect, replace and start again differ by more."""
+    straggler_excess: Factors | None = None
+    """What stragglers add to a step. Left out: the spread over jobs of `reliability`; causes of stragglers that are known
+    are not drawn."""
+    storage_bandwidth: Factors = Factors(low=0.5, high=1.5)
+    """Storage is shared and seldom reaches its rating; estimate."""
     compute_power: Factors = Factors(low=0.93, high=1.04)
-    """IT power of the training phases: nodes of one run differ by 6.79-7.00 kW, unlike jobs by more; estimate."""
+    """IT power while accelerators compute: nodes of one run differ by 6.79-7.00 kW, unlike jobs by more; estimate."""
+    waiting_power: Factors = Factors(low=0.7, high=1.3)
+    """IT power in bubbles, stalls, restarts and of spares: 0.35-0.5 and 0.15-0.25 of the accelerators' TDP are published."""
     cooling_overhead: Factors = Factors(low=0.6, high=1.4)
     """PUE less one: 1.08 to 1.54 are published for sites and surveys; estimate."""
     grid: Factors = Factors(low=0.85, high=1.15)
     """Grid intensity: conventions (life cycle or combustion) differ by 5-15 %."""
     electricity_price: Factors = Factors(low=0.7, high=1.5)
     """Price of electricity; estimate."""
+    water: Factors = Factors(low=0.5, high=1.6)
+    """Water per kWh: 0.94-1.15 l on site for one operator, 0.12-0.27 l for others; estimate."""
     embodied_accelerator: Factors = Factors(low=0.85, high=2.0)
     """Making of accelerators: stacked memory at 0.75 to 2.2 kg per GB about 0.86."""
     embodied_host: Factors = Factors(low=0.44, high=1.55)
     """Making of hosts: 2.5 to 8.8 t about 5.7 t for one server."""
+    embodied_network: Factors = Factors(low=0.5, high=1.67)
+    """Making of switches: 0.3 to 1 t about 0.6 t; estimate."""
+    embodied_storage: Factors = Factors(low=0.5, high=2.0)
+    """Making of flash per byte, from a regression over servers; estimate."""
+    embodied_building: Factors = Factors(low=0.5, high=2.0)
+    """Making of the building, as counted for one TPU (arXiv 2502.01671); estimate."""
+    replaced_accelerators: Factors = Factors(low=0.3, high=1.05)
+    """Accelerators that a failure destroys: 0.53 at most in Llama 3's run (arXiv 2407.21783), of which some only needed a
+    reset."""
     lifetime: Factors = Factors(low=0.6, high=1.2)
-    """Years of use: 3 to 6 about 5."""
+    """Years of use of nodes, network and storage: 3 to 6 about 5."""
+    facility_lifetime: Factors = Factors(low=0.67, high=1.33)
+    """Years of use of the building: 10 to 20 about 15; estimate."""
+    utilization: Factors = Factors(low=0.82, high=1.12)
+    """Share of its life in which a cluster is used: publications assume 70 to 85 %, busy clusters reach more; at most 1."""
+    economic_loss: Factors = Factors(low=0.7, high=1.4)
+    """Loss of value under `economic` depreciation; estimate."""
+    residual_value: Factors = Factors(low=0.5, high=1.5)
+    """What a sale returns in the end; estimate."""
+    capital_cost: Factors = Factors(low=0.62, high=1.38)
+    """Cost of capital: three points either way about 8 %; estimate."""
+    maintenance: Factors = Factors(low=0.8, high=1.6)
+    """Maintenance: 5 to 8 % of the price a year are usual."""
+    facility_price: Factors = Factors(low=0.83, high=1.25)
+    """Building, power and cooling: 10 to 15 USD/W about 12."""
+    network_price: Factors = Factors(low=0.8, high=1.25)
+    """Switches, optics and cables: 36 to 50 thousand USD a switch (public price sheet of August 2024)."""
+    storage_price: Factors = Factors(low=0.38, high=1.1)
+    """Storage: 150 to 400 USD per usable TB about 400; estimate."""
 
 
 class Pause(Record):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from objectives.baselines import (
@@ -13,8 +14,12 @@ from objectives.baselines import (
     mlco2_kgco2e,
     nameplate_energy_j,
 )
+from objectives.carbon import embodied_parts
+from objectives.cost import total
+from objectives.usage import Usage
 from simulator import catalog
 from simulator.embodied import Dies
+from tests.support import A100_RENTED, job_with, plans_with
 
 MWH, DAY = 3.6e9, 86_400.0
 
@@ -78,7 +83,7 @@ def test_llmcarbon_without_measurements_of_the_run_misses_by_a_third(
 
 
 # Published energies that are GPU-hours times rated power, and so arithmetic: BLOOM (arXiv 2211.02001), the model cards of
-# Llama 2, 3 and 3.1. None of them is a measurement.
+# Llama 2, 3 and 3.1; OPT (arXiv 2205.01068), whose hours are 992 GPUs x 34 days. None of them is a measurement.
 CIRCULAR = {
     "BLOOM": (1_082_990, 400, 433.196),
     "Llama 2 7B": (184_320, 400, 73.7),
@@ -90,6 +95,7 @@ CIRCULAR = {
     "Llama 3.1 8B": (1.46e6, 700, 1022),
     "Llama 3.1 70B": (7.0e6, 700, 4900),
     "Llama 3.1 405B": (30.84e6, 700, 21_588),
+    "OPT 175B": (992 * 34 * 24, 400, 324),
 }
 
 
@@ -104,9 +110,29 @@ def test_llama_65b_has_its_pue_in_the_arithmetic() -> None:
     assert nameplate_energy_j(1_022_362, 400, 1.1) / MWH == pytest.approx(449, rel=2e-3)
 
 
+def test_gpt_3_multiplies_hours_that_were_computed_back_with_a_power_of_other_runs() -> None:
+    # arXiv 2104.10350, table 4: 10,000 V100 for 14.8 days at 330 W a GPU with its system, and a PUE of 1.1: 1,287 MWh.
+    assert nameplate_energy_j(10_000 * 14.8 * 24, 330, 1.1) / MWH == pytest.approx(1287, rel=2.5e-3)
+
+
 def test_mlco2_counts_tdp_and_no_cooling() -> None:
     # BLOOM at 0.057 kg/kWh: 24.69 t (arXiv 2211.02001, dynamic part).
     assert mlco2_kgco2e(1_082_990, 400, 0.057) == pytest.approx(24_690, rel=1e-3)
+
+
+def test_our_embodied_share_of_bloom_is_that_of_its_study() -> None:
+    # arXiv 2211.02001: servers of 2,500 kg and GPUs of 150 kg, six years of which 85 % are used, 1,082,990 hours: 11.2 t.
+    job = job_with(A100_RENTED, ownership={"lifetime_years": 6, "utilization_fraction": 0.85})
+    (offer,) = job.offers
+    made = {
+        "accelerator": offer.accelerator.model_copy(update={"embodied_kgco2e": 150.0}),
+        "node": offer.node.model_copy(update={"embodied_host_kgco2e": 2500.0}),
+    }
+    job = job.model_copy(update={"offers": (offer.model_copy(update=made),)})
+    plans = plans_with({"num_gpus": 384})
+    wall_s = np.array([1_082_990 * 3600 / 384])
+    usage = Usage(wall_s=wall_s, energy_j=np.zeros(1), peak_power_w=np.zeros(1))
+    assert total(embodied_parts(job, plans, usage))[0] == pytest.approx(11_200, rel=5e-3)
 
 
 class TestAct:

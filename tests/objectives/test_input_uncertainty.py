@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from constraints.evaluation import evaluate
-from objectives.input_uncertainty import DrawnObjectives, draw_objectives, estimate_draws, factor_draws
+from benchmarks.step_error import log_ratios_by_job, variance_parts
+from constraints.evaluation import Evaluation, evaluate, judge
+from objectives.drawn_runs import WAITING_PARTS, DrawnRuns
+from objectives.drawn_scores import drawn_figures, drawn_objectives
+from objectives.input_uncertainty import DrawnObjectives, draw_objectives, objectives_at_ends
 from objectives.metrics import metrics
+from objectives.run_response import CHANGES, slow_down_steps
+from objectives.unsure_inputs import Z_95, estimate_factors, factor_draws, unsure_inputs
+from planner.measured_runs import compare, read_rows
+from simulator.energy import EnergyTable
 from simulator.job import Estimate, Job
-from simulator.options import Factors
+from simulator.options import Factors, InputFactors
+from simulator.simulate import outcomes_of
+from simulator.step_error import step_error
+from simulator.table import Floats
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with
 
 PLANS = plans_with({"num_gpus": 16}, {"num_gpus": 32}, {"num_gpus": 32, "offer": 1})
 CERTAIN = {"low": 1.0, "high": 1.0}
+SURE = dict.fromkeys(InputFactors.model_fields, CERTAIN)
+"""Nothing but the hardware's price is drawn."""
+FIXED = {**H100_BOUGHT, "purchase_usd_per_node": 3e5}
 
 
-def drawn(job: Job, seed: int = 1) -> DrawnObjectives:
+def drawn(job: Job, seed: int = 1, num_draws: int = 1000) -> DrawnObjectives:
     result = evaluate(job, PLANS)
-    return draw_objectives(job, PLANS, result.scores, seed=seed)
+    return draw_objectives(job, PLANS, result.outcomes, result.scores, seed=seed, num_draws=num_draws)
 
 
 def two_offers(**fields: object) -> Job:
@@ -26,17 +41,23 @@ def two_offers(**fields: object) -> Job:
     return job_with(H100_RENTED, wide, **fields)
 
 
+def only(name: str, low: float, high: float) -> dict[str, object]:
+    """Input factors of which one is unsure."""
+    return {**SURE, name: {"low": low, "high": high}}
+
+
 def test_one_draw_in_twenty_lies_below_low_and_one_above_high() -> None:
     normal = np.random.default_rng(7).standard_normal(200_000)
     factors = factor_draws(Factors(low=0.5, high=3.0), normal)
     np.testing.assert_allclose(np.quantile(factors, (0.05, 0.5, 0.95)), [0.5, 1.0, 3.0], rtol=0.02)
-    prices = estimate_draws(Estimate(low=2.0, mid=2.5, high=4.0), normal)
+    prices = factor_draws(estimate_factors(Estimate(low=2.0, mid=2.5, high=4.0)), normal)
     np.testing.assert_allclose(np.quantile(prices, (0.05, 0.95)), [0.8, 1.6], rtol=0.02)
 
 
 def test_the_spread_of_rent_is_that_of_its_price() -> None:
-    low, high = drawn(two_offers(objectives=["cost"])).quantiles((0.05, 0.95))[:, 0, 0]
-    middle = evaluate(two_offers(), PLANS).scores.cost_usd[0]
+    job = two_offers(objectives=["cost"], input_factors=SURE)
+    low, high = drawn(job).quantiles((0.05, 0.95))[:, 0, 0]
+    middle = evaluate(job, PLANS).scores.cost_usd[0]
     assert (low / middle, high / middle) == (
         pytest.approx(2.0 / 2.5, rel=0.05),
         pytest.approx(4.0 / 2.5, rel=0.1),
@@ -44,8 +65,9 @@ def test_the_spread_of_rent_is_that_of_its_price() -> None:
 
 
 def test_a_shared_price_changes_no_order_and_different_ones_do() -> None:
-    result = drawn(two_offers(objectives=["cost", "time_to_train"]))
-    costs = evaluate(two_offers(), PLANS).scores.cost_usd
+    job = two_offers(objectives=["cost", "time_to_train"], input_factors=SURE)
+    result = drawn(job)
+    costs = evaluate(job, PLANS).scores.cost_usd
     cheaper = float(costs[0] < costs[1])
     assert result.better_fraction(0, 1)[0] == cheaper  # the same accelerators
     assert 0.02 < result.better_fraction(1, 2)[0] < 0.98  # others
@@ -53,24 +75,290 @@ def test_a_shared_price_changes_no_order_and_different_ones_do() -> None:
 
 
 def test_certain_inputs_draw_what_was_computed() -> None:
-    sure = dict.fromkeys(
-        (
-            "compute_power",
-            "cooling_overhead",
-            "grid",
-            "electricity_price",
-            "embodied_accelerator",
-            "embodied_host",
-            "lifetime",
-        ),
-        CERTAIN,
-    )
-    offer = {**H100_BOUGHT, "purchase_usd_per_node": 3e5}
     objectives = ["time_to_train", "cost", "energy", "carbon", "cost_p95", "time_to_train_p95"]
-    job = job_with(offer, {**offer}, input_factors=sure, objectives=objectives)
+    job = job_with(FIXED, {**FIXED}, input_factors=SURE, objectives=objectives)
     values = evaluate(job, PLANS).objectives(job)
     for draw in drawn(job).values[:3]:
         np.testing.assert_allclose(draw, values, rtol=1e-9)
+
+
+def test_every_field_of_the_input_factors_moves_something_when_everything_is_at_stake() -> None:
+    # All that can be priced or counted is: bought nodes, own storage, demand charge, a sale in the end, all of the making.
+    everything = {
+        "ownership": {"residual_fraction": 0.2, "staff_usd_per_year": 1e5},
+        "storage": {"capacity_bytes": 1e15},
+        "carbon_scope": dict.fromkeys(("network", "storage", "building"), True),
+    }
+    objectives = ["time_to_train", "cost", "energy", "carbon"]
+    straight = job_with(H100_BOUGHT, input_factors={}, objectives=objectives, **everything)
+    economic = job_with(
+        H100_BOUGHT, objectives=objectives, **{**everything, "ownership": {"depreciation": "economic"}}
+    )
+    plans = plans_with({"num_gpus": 16})
+    moved: set[str] = set()
+    for job in (straight, economic):
+        result = evaluate(job, plans)
+        ends = objectives_at_ends(job, plans, result.outcomes, result.scores)
+        does_move = (ends.low != ends.middle).any(axis=(1, 2))
+        moved |= {
+            name.partition(" of ")[0] for name, moves in zip(ends.names, does_move, strict=True) if moves
+        }
+    # Water is a figure, not an objective.
+    assert moved == {"hardware_price", *InputFactors.model_fields} - {"water"}
+
+
+def test_the_lifetime_of_nodes_means_nothing_to_what_loses_its_value_on_the_market() -> None:
+    unsure = {"input_factors": only("lifetime", 0.5, 2.0), "objectives": ["cost"]}
+    free = {**FIXED, "fabric": {"kind": "infiniband-ndr", "port_usd": 0}}
+    economic = job_with(free, {**free}, ownership={"depreciation": "economic"}, **unsure)
+    straight = job_with(free, {**free}, **unsure)
+    assert np.ptp(drawn(economic).values[:, 0]) <= 1e-9 * drawn(economic).values[0, 0]
+    assert drawn(straight).values[:, 0].max() > 1.2 * drawn(straight).values[:, 0].min()
+
+
+def test_cost_of_capital_acts_through_the_annuity() -> None:
+    bare = {"facility_usd_per_w": 0, "maintenance_fraction_per_year": 0, "lifetime_years": 5}
+    free = {**FIXED, "fabric": {"kind": "infiniband-ndr", "port_usd": 0}}
+    job = job_with(
+        free,
+        ownership={**bare, "capital_cost_fraction_per_year": 0.08},
+        site={"region": "us-iowa", "electricity_usd_per_kwh": 0.0},
+        objectives=["cost"],
+        input_factors=only("capital_cost", 0.5, 1.5),
+    )
+    plans = plans_with({"num_gpus": 16})
+    result = evaluate(job, plans)
+    ends = objectives_at_ends(job, plans, result.outcomes, result.scores)
+    place = ends.names.index("capital_cost")
+
+    def annuity(rate: float) -> float:
+        return rate / (1.0 - (1.0 + rate) ** -5.0)
+
+    assert ends.low[place, 0, 0] / ends.middle[0, 0] == pytest.approx(annuity(0.04) / annuity(0.08))
+    assert ends.high[place, 0, 0] / ends.middle[0, 0] == pytest.approx(annuity(0.12) / annuity(0.08))
+
+
+def test_a_draw_scores_as_a_job_with_the_drawn_figures() -> None:
+    amounts = {
+        "hardware_price": 1.15,
+        "cooling_overhead": 1.2,
+        "grid": 1.1,
+        "electricity_price": 1.25,
+        "embodied_accelerator": 1.3,
+        "embodied_host": 0.9,
+        "embodied_network": 1.2,
+        "embodied_storage": 1.4,
+        "replaced_accelerators": 0.7,
+        "lifetime": 0.8,
+        "facility_lifetime": 0.9,
+        "utilization": 1.05,
+        "residual_value": 1.2,
+        "capital_cost": 1.2,
+        "maintenance": 1.3,
+        "facility_price": 1.1,
+        "network_price": 1.2,
+        "storage_price": 0.7,
+    }
+    document = {
+        "ownership": {"residual_fraction": 0.2},
+        "storage": {"capacity_bytes": 1e15},
+        "carbon_scope": {"network": True, "storage": True},
+        "reliability": "harsh",
+        "objectives": ["cost", "energy", "carbon"],
+    }
+    job = job_with(H100_BOUGHT, **document)
+    plans = plans_with({"num_gpus": 64, "num_spare_nodes": 1}, {"num_gpus": 16})
+    truth = evaluate(_changed(job, amounts), plans).objectives(job)
+    runs = _runs_at(job, evaluate(job, plans), amounts)
+    np.testing.assert_allclose(drawn_objectives(runs, drawn_figures(runs))[0], truth, rtol=1e-9)
+
+
+def _changed(job: Job, by: dict[str, float]) -> Job:
+    """The job with figures that are so many times as large, field by field."""
+    (offer,), own, site = job.offers, job.ownership, job.site
+    price = offer.purchase_usd_per_node
+    assert price is not None
+    terms = {
+        "lifetime_years": own.lifetime_years * by["lifetime"],
+        "facility_lifetime_years": own.facility_lifetime_years * by["facility_lifetime"],
+        "utilization_fraction": own.utilization_fraction * by["utilization"],
+        "residual_fraction": own.residual_fraction * by["residual_value"],
+        "capital_cost_fraction_per_year": own.capital_cost_fraction_per_year * by["capital_cost"],
+        "maintenance_fraction_per_year": own.maintenance_fraction_per_year * by["maintenance"],
+        "facility_usd_per_w": own.facility_usd_per_w * by["facility_price"],
+        "replaced_gpus_per_node_failure": own.replaced_gpus_per_node_failure * by["replaced_accelerators"],
+    }
+    made = offer.accelerator.embodied_kgco2e * by["embodied_accelerator"]
+    fabric = {
+        "port_usd": offer.fabric.port_usd * by["network_price"],
+        "embodied_switch_kgco2e": offer.fabric.embodied_switch_kgco2e * by["embodied_network"],
+    }
+    host = offer.node.embodied_host_kgco2e * by["embodied_host"]
+    hardware = {
+        "accelerator": offer.accelerator.model_copy(update={"embodied_kgco2e": made}),
+        "node": offer.node.model_copy(update={"embodied_host_kgco2e": host}),
+        "fabric": offer.fabric.model_copy(update=fabric),
+        "purchase_usd_per_node": price.model_copy(update={"mid": price.mid * by["hardware_price"]}),
+    }
+    place = {
+        "power_usage_effectiveness": 1.0 + (site.power_usage_effectiveness - 1.0) * by["cooling_overhead"],
+        "grid_kgco2e_per_kwh": site.grid_kgco2e_per_kwh * by["grid"],
+        "electricity_usd_per_kwh": site.electricity_usd_per_kwh * by["electricity_price"],
+    }
+    stored = {
+        "usd_per_byte": job.storage.usd_per_byte * by["storage_price"],
+        "embodied_kgco2e_per_byte": job.storage.embodied_kgco2e_per_byte * by["embodied_storage"],
+    }
+    return job.model_copy(
+        update={
+            "ownership": own.model_copy(update=terms),
+            "offers": (offer.model_copy(update=hardware),),
+            "site": site.model_copy(update=place),
+            "storage": job.storage.model_copy(update=stored),
+        }
+    )
+
+
+class TestRuns:
+    """Step time and goodput are unsure, too."""
+
+    def test_designs_on_the_same_accelerators_err_together_as_far_as_residuals_say(self) -> None:
+        sure = {name: value for name, value in SURE.items() if name != "step_time"}
+        plans = plans_with({"num_gpus": 16}, {"num_gpus": 32}, {"num_gpus": 32, "offer": 1})
+        job = two_offers(objectives=["time_to_train"], input_factors=sure, reliability=_steady())
+        result = evaluate(job, plans)
+        values = draw_objectives(job, plans, result.outcomes, result.scores, seed=3, num_draws=20_000).values
+        logs = np.log(values[:, :, 0])
+        hopper = step_error("hopper", "bf16")
+        shared, own = hopper.shared_log_deviation, hopper.own_log_deviation
+        assert logs[:, 0].std() == pytest.approx(math.hypot(shared, own), rel=0.03)
+        together = np.corrcoef(logs.T)
+        assert together[0, 1] == pytest.approx(shared**2 / (shared**2 + own**2), abs=0.02)
+        assert together[0, 2] == pytest.approx(0.0, abs=0.03)  # other accelerators
+
+    def test_designs_that_save_otherwise_share_the_error_of_their_layout(self) -> None:
+        plans = plans_with({"num_gpus": 16}, {"num_gpus": 16, "checkpoint_interval_s": 9000.0})
+        sure = {name: value for name, value in SURE.items() if name != "step_time"}
+        job = job_with(objectives=["time_to_train"], input_factors=sure)
+        result = evaluate(job, plans)
+        values = draw_objectives(job, plans, result.outcomes, result.scores, seed=3).values[:, :, 0]
+        ratio = values / result.scores.time_to_train_s
+        np.testing.assert_allclose(ratio[:, 0], ratio[:, 1], rtol=1e-3)
+
+    def test_all_inputs_at_once_come_near_to_a_simulation_with_all_of_them(self) -> None:
+        # The responses are taken one by one at the ends; here all inputs move together, by other amounts.
+        amounts = {
+            "failure_rate": 1.6,
+            "restart_time": 1.4,
+            "straggler_excess": 1.5,
+            "storage_bandwidth": 0.7,
+        }
+        job = job_with(reliability="harsh", objectives=["time_to_train", "energy"])
+        plans = plans_with({"num_gpus": 64}, {"num_gpus": 64, "num_spare_nodes": 1})
+        result = evaluate(job, plans)
+        changed = job
+        for name, amount in amounts.items():
+            changed = CHANGES[name](changed, amount)
+        steps = slow_down_steps(result.outcomes.steps, 1.05)
+        truth = judge(changed, plans, outcomes_of(changed, plans, steps, result.outcomes.memory)).scores
+        ratios = _at(job, result, {**amounts, "step_time": 1.05})
+        expected = np.column_stack(
+            [
+                truth.time_to_train_s / result.scores.time_to_train_s,
+                truth.energy_j / result.scores.energy_j,
+            ]
+        )
+        assert expected.min() > 1.05
+        np.testing.assert_allclose(ratios, expected, rtol=0.01)
+
+    def test_power_and_cooling_share_out_the_energy(self) -> None:
+        objectives = ["energy"]
+        job = job_with(objectives=objectives, input_factors=only("waiting_power", 0.5, 2.0))
+        plans = plans_with({"num_gpus": 16})
+        result = evaluate(job, plans)
+        ends = objectives_at_ends(job, plans, result.outcomes, result.scores)
+        energy = result.outcomes.energy
+        waiting = sum(getattr(energy, part)[0] for part in WAITING_PARTS)
+        place = [name.startswith("waiting_power") for name in ends.names].index(True)
+        assert ends.high[place, 0, 0] == pytest.approx(energy.total_j[0] + waiting)
+        assert set(WAITING_PARTS) < set(EnergyTable.names())
+
+    def test_a_risk_follows_the_time_that_is_drawn(self) -> None:
+        plans = plans_with({"num_gpus": 16})
+        days = evaluate(job_with(), plans).scores.time_to_train_s[0] / 86_400
+        job = job_with(
+            limits={"deadline_days": days * 1.02},
+            objectives=["deadline_risk"],
+            input_factors=only("step_time", 0.9, 1.1),
+        )
+        result = evaluate(job, plans)
+        ends = objectives_at_ends(job, plans, result.outcomes, result.scores)
+        place = ends.names.index("step_time of h100-sxm5-80gb")
+        assert ends.middle[0, 0] == pytest.approx(result.scores.deadline_risk[0], abs=0.02)
+        assert ends.low[place, 0, 0] < ends.middle[0, 0] < ends.high[place, 0, 0]
+
+
+def _steady() -> dict[str, object]:
+    """Nothing fails or straggles, so that the run is its steps."""
+    return {"preset": "mature", "failures_per_1000_node_days": 1e-6, "straggler_log_mean": None}
+
+
+def _at(job: Job, result: Evaluation, amounts: dict[str, float]) -> Floats:
+    """Time and energy over their middle at factors of some inputs, `(n, 2)`: the ends of the ranges are other ones."""
+    runs = _runs_at(job, result, amounts)
+    return np.column_stack(
+        [runs.wall_s[0] / result.scores.time_to_train_s, runs.energy_j[0] / result.scores.energy_j]
+    )
+
+
+def _runs_at(job: Job, result: Evaluation, amounts: dict[str, float]) -> DrawnRuns:
+    """One draw, in which some inputs have given factors and the others are at the middle."""
+    inputs = unsure_inputs(job, result.plans)
+
+    def normal(name: str) -> Floats:
+        amount = amounts.get(name.partition(" of ")[0], 1.0)
+        if amount == 1.0:
+            return np.zeros(1)
+        unsure = next(one for one in inputs.values() if name in one.draws)
+        row = unsure.draws.index(name)
+        side = unsure.log_high[row] if amount > 1.0 else -unsure.log_low[row]
+        return np.array([Z_95 * math.log(amount) / side])
+
+    return DrawnRuns.of(job, result.plans, result.outcomes, result.scores, normal)
+
+
+class TestStepError:
+    def test_the_parts_of_a_variance_are_found_again(self) -> None:
+        generator = np.random.default_rng(5)
+        sizes = generator.integers(2, 12, size=3000)
+        groups = [0.3 * generator.standard_normal() + 0.1 * generator.standard_normal(n) for n in sizes]
+        between, within = variance_parts(groups)
+        assert (math.sqrt(between), math.sqrt(within)) == pytest.approx((0.3, 0.1), rel=0.05)
+
+    def test_the_shipped_split_is_that_of_the_shipped_steps(self) -> None:
+        rows = [row for row in read_rows() if not row["left_out_because"]]
+        shared, own = variance_parts(log_ratios_by_job(compare(rows)))
+        shipped = step_error("hopper", "bf16")
+        fraction = shipped.shared_log_deviation**2 / (
+            shipped.shared_log_deviation**2 + shipped.own_log_deviation**2
+        )
+        # The simulator may have become better since the file was written, but not so much that the split is another one.
+        assert fraction == pytest.approx(shared / (shared + own), abs=0.1)
+
+    def test_what_was_never_compared_is_less_sure_than_what_is_known_best(self) -> None:
+        unknown, known = step_error("cdna", "bf16"), step_error("hopper", "bf16")
+        assert unknown.shared_log_deviation > known.shared_log_deviation
+        assert step_error("hopper", "bf16", has_experts=True).own_log_deviation > known.own_log_deviation
+
+
+def test_another_offer_leaves_the_draws_of_the_others_as_they_are() -> None:
+    alone, beside = job_with(H100_RENTED), two_offers()
+    plans = plans_with({"num_gpus": 16})
+    values = []
+    for job in (alone, beside):
+        result = evaluate(job, plans)
+        values.append(draw_objectives(job, plans, result.outcomes, result.scores, seed=1).values)
+    np.testing.assert_array_equal(*values)
 
 
 def test_a_seed_gives_the_same_draws() -> None:
@@ -81,7 +369,17 @@ def test_a_seed_gives_the_same_draws() -> None:
 
 def test_a_design_that_is_beaten_in_every_draw_is_never_on_the_front() -> None:
     values = np.array([[[1.0, 1.0], [2.0, 2.0], [3.0, 0.5]], [[1.0, 1.0], [2.0, 2.0], [3.0, 1.5]]])
-    np.testing.assert_array_equal(DrawnObjectives(values=values).on_front_fraction, [1.0, 0.0, 0.5])
+    np.testing.assert_array_equal(
+        DrawnObjectives(values=values, figures={}).on_front_fraction, [1.0, 0.0, 0.5]
+    )
+
+
+def test_shares_of_the_draws_in_which_a_design_is_least_or_chosen_add_up_to_all() -> None:
+    values = np.array([[[1.0, 4.0], [2.0, 1.0]], [[1.0, 1.0], [2.0, 2.0]], [[3.0, 1.0], [2.0, 4.0]]])
+    result = DrawnObjectives(values=values, figures={})
+    np.testing.assert_allclose(result.least_fraction(), [[2 / 3, 2 / 3], [1 / 3, 1 / 3]])
+    # Products 4 and 2, 1 and 4, 3 and 8: the second design wins once.
+    np.testing.assert_allclose(result.chosen_fraction(np.array([1.0, 1.0])), [2 / 3, 1 / 3])
 
 
 def test_metrics_are_the_scores_per_unit_of_work() -> None:

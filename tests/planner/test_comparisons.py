@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import io
+import math
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from constraints.evaluation import Evaluation, evaluate
 from planner import Recommendation, load_job, recommend
-from planner.comparisons import WhatIfCase
+from planner.bests import bests_of
+from planner.bests_view import driver_text, paragraph
+from planner.comparisons import Best, Driver, WhatIfCase
+from planner.comparisons_view import survivals
+from planner.input_uncertainty import input_uncertainty_of
 from planner.job_file import parse_job
 from planner.reasons import scope_text
+from planner.render import show
+from planner.sensitivity import front_tornado
 from planner.what_if import what_if_cases
 from simulator.catalog import Kind, figures
 from simulator.errors import InputError
-from simulator.job import Job
+from simulator.job import Job, Objective
+from tests.planner.hand_made import recommended as hand_made
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "four-bests.yaml"
@@ -45,13 +55,49 @@ class TestFourBests:
         sure = four_bests().input_uncertainty
         assert sure is not None
         assert all(0.0 <= ordering.holds_fraction <= 1.0 for ordering in sure.orderings)
-        # Nobody draws times, and power is drawn for each kind of accelerator.
+        # Four times as many of the same accelerators are faster whatever the error of their steps.
         (fastest,) = [o for o in sure.orderings if o.objective == "time_to_train"]
         assert fastest.holds_fraction == 1.0
+        assert 0.5 < sure.recommended_fraction < 1.0
+        assert sum(design.recommended_fraction for design in sure.designs) == pytest.approx(1.0)
         best = four_bests().best
         assert best is not None
         drawn = sure.figures["cost"]
         assert drawn.p5 < best.cost_usd < drawn.p95
+
+    def test_each_best_says_why_in_factors_and_what_it_gives_up(self) -> None:
+        answer = four_bests()
+        best = answer.best
+        assert best is not None
+        assert [one.objective for one in answer.best_of_each] == list(answer.objectives)
+        designs = {design.design_id: design for design in answer.front}
+        for one, figure in zip(answer.best_of_each, FIGURES, strict=True):
+            value = getattr(designs[one.design_id], figure)
+            assert value == min(getattr(design, figure) for design in answer.front)
+            assert one.compared_with == best.design_id
+            assert one.drivers
+            assert max(one.changes.values()) > 0.0  # on a front nothing is free
+            for name, change in one.changes.items():
+                other = FIGURES[answer.objectives.index(name)]
+                ratio = getattr(designs[one.design_id], other) / getattr(best, other)
+                assert change == pytest.approx(ratio - 1.0)
+        names = [{driver.name for driver in one.drivers} for one in answer.best_of_each]
+        assert "GPUs" in names[0]
+        assert "USD per GPU-hour" in names[1]
+        assert "power cap as a share of the TDP" in names[2]
+
+    def test_the_printed_front_shows_all_four_and_their_sites(self) -> None:
+        answer = four_bests()
+        console = Console(file=io.StringIO(), width=100, markup=False, highlight=False)
+        with console.capture() as capture:
+            show(answer, console)
+        front = capture.get().partition("Pareto front")[2].partition("\n\n")[0]
+        marked = {line.split()[1] for line in front.splitlines() if line.strip().startswith("<")}
+        assert marked == {str(one.design_id) for one in answer.best_of_each}
+        assert "norway" in front
+        assert "us-virginia" in front
+        for one in answer.best_of_each:
+            assert f"design {one.design_id}, " in capture.get()
 
     def test_elsewhere_only_the_grid_and_the_cooling_change(self) -> None:
         best = four_bests().best
@@ -75,6 +121,117 @@ def nothing(_: Job) -> None:
 def case_of(job: Job, name: str) -> WhatIfCase:
     cases = what_if_cases(job, chosen_of(job), lambda other: evaluate(other, plans_with({"num_gpus": 32})))
     return next(case for case in cases if case.case.startswith(name))
+
+
+class TestBests:
+    def test_the_factors_of_an_objective_multiply_to_its_ratio(self) -> None:
+        dirty = {**A100_RENTED, "site": "poland"}
+        job = job_with(H100_RENTED, dirty, objectives=["time_to_train", "cost", "energy", "carbon"])
+        front = evaluate(job, plans_with({"num_gpus": 64}, {"num_gpus": 16, "offer": 1}))
+        for row in (0, 1):
+            for best in bests_of(job, front, np.array([7, 8]), row):
+                place = (7, 8).index(best.design_id)
+                objective = Objective(best.objective)
+                values = front.scores.objective(objective)
+                factors = {driver.name: driver.value / driver.reference for driver in best.drivers}
+                if objective is Objective.CARBON:
+                    assert factors["kWh"] == pytest.approx(
+                        front.scores.energy_j[place] / front.scores.energy_j[1 - place]
+                    )
+                    continue
+                factors.pop("power cap as a share of the TDP", None)
+                # Factors that differ by less than half a per cent are left out; time is work over its factors.
+                ratio = values[place] / values[1 - place]
+                expected = 1.0 / ratio if objective is Objective.TIME else ratio
+                assert math.prod(factors.values()) == pytest.approx(expected, rel=0.01)
+
+    def test_a_front_of_one_design_is_best_without_a_rival(self) -> None:
+        job = job_with(H100_RENTED)
+        for best in bests_of(job, chosen_of(job), np.array([5]), 0):
+            assert (best.design_id, best.compared_with, best.drivers, best.changes) == (5, None, (), {})
+
+    def test_the_recommended_design_is_compared_with_the_next_best(self) -> None:
+        job = job_with(H100_RENTED, A100_RENTED, objectives=["time_to_train", "cost"])
+        front = evaluate(job, plans_with({"num_gpus": 64}, {"num_gpus": 16, "offer": 1}))
+        fastest = int(front.scores.time_to_train_s.argmin())
+        found = bests_of(job, front, np.array([7, 8]), fastest)[0]
+        assert (found.design_id, found.compared_with) == ((7, 8)[fastest], (7, 8)[1 - fastest])
+
+
+class TestWords:
+    def test_a_best_that_hardly_differs_says_so(self) -> None:
+        found = answer_of_one_best()
+        (text, why, gives_up) = paragraph(found, found.best_of_each[0])
+        assert text.startswith(
+            "Least time to train: the recommended design, 31.4 days with 1,024 x h100-sxm5-80gb"
+        )
+        assert text.endswith("3 spare nodes.")
+        assert why == "Why, against design 8: nothing differs by more than half a per cent."
+        assert gives_up == "It gives up +12.0 % cost; it gains -3.0 % energy."
+
+    @pytest.mark.parametrize(
+        ("driver", "text"),
+        [
+            (Driver(name="GPUs", value=2048, reference=512), "GPUs: 2,048, not 512 (x 4.00)"),
+            (
+                Driver(name="GPU-hours", value=2.68e7, reference=3.3e7),
+                "GPU-hours: 26.8 M, not 33 M (x 0.812)",
+            ),
+            (Driver(name="kg CO2e per kWh", value=0.028, reference=0.0), "kg CO2e per kWh: 0.028, not 0"),
+        ],
+    )
+    def test_a_factor_is_told_in_both_designs(self, driver: Driver, text: str) -> None:
+        assert driver_text(driver) == text
+
+    def test_draws_tell_how_often_limits_are_kept(self) -> None:
+        job = job_with(H100_RENTED, limits={"budget_usd": 4000, "deadline_days": 400})
+        front = chosen_of(job)
+        sure = input_uncertainty_of(job, front, np.array([3]), 0, seed=1)
+        cost = front.scores.cost_usd[0]
+        budget = job_with(H100_RENTED, limits={"budget_usd": float(cost)})
+        half = input_uncertainty_of(budget, front, np.array([3]), 0, seed=1)
+        assert sure.within_deadline_fraction == 1.0
+        assert half.within_deadline_fraction is None
+        # Prices reach further up than down, but half of the draws of each input lie below its middle.
+        assert half.within_budget_fraction == pytest.approx(0.45, abs=0.1)
+        assert survivals(sure)[0] == "Of 1,000 draws of all unsure inputs 100.0 % keep the deadline."
+
+
+def answer_of_one_best() -> Recommendation:
+    """A hand-made answer with one best design."""
+    best = Best(
+        objective="time_to_train",
+        design_id=7,
+        value=31.4 * 86_400,
+        compared_with=8,
+        drivers=(),
+        changes={"cost": 0.12, "energy": -0.03},
+    )
+    return hand_made().model_copy(update={"best_of_each": (best,)})
+
+
+class TestTornado:
+    def test_a_price_moves_the_cost_alone_and_changes_places_between_accelerators(self) -> None:
+        wide = {**A100_RENTED, "rent_usd_per_gpu_hour": {"low": 0.2, "mid": 1.3, "high": 9.0}}
+        job = job_with(H100_RENTED, wide, objectives=["time_to_train", "cost"])
+        front = evaluate(job, plans_with({"num_gpus": 32}, {"num_gpus": 32, "offer": 1}))
+        bars = front_tornado(job, front, np.array([7, 8]))
+        price = [bar for bar in bars if bar.input == "hardware_price of a100-sxm4-80gb"]
+        assert {(bar.objective, bar.design_id) for bar in price} == {("cost", 8)}
+        (bar,) = price
+        assert (bar.at_low / bar.middle, bar.at_high / bar.middle) == pytest.approx((0.2 / 1.3, 9.0 / 1.3))
+        assert (bar.place_at_low, bar.place_at_high) == (1, 2)
+
+    def test_the_largest_swing_comes_first(self) -> None:
+        job = job_with(H100_RENTED)
+        front = evaluate(job, plans_with({"num_gpus": 32}, {"num_gpus": 16}))
+        bars = front_tornado(job, front, np.array([7, 8]))
+        for design in (7, 8):
+            for objective in job.objectives:
+                mine = [bar for bar in bars if (bar.design_id, bar.objective) == (design, objective.value)]
+                swings = [abs(bar.at_high - bar.at_low) for bar in mine]
+                assert swings == sorted(swings, reverse=True)
+                assert swings[-1] > 0.0
 
 
 class TestCases:

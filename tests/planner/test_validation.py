@@ -486,6 +486,10 @@ class TestCommand:
         text = capsys.readouterr().out
         assert "392 rows, 343 modelled, 340 with a measured step time" in text
         assert "number of heads not published" in text
+        runs = text.partition("Whole runs, predicted cold: GPU-hours")[2]
+        assert [run in runs for run in ("BLOOM-176B", "Llama3.1-405B", "MT-NLG-530B", "GPT-3 175B")] == [
+            True
+        ] * 4
         assert max(len(line) for line in text.splitlines()) <= 100
 
     def test_a_file_without_times_is_predicted_not_scored(

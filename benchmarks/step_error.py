@@ -1,0 +1,93 @@
+"""Which part of a step's error do all designs of a job share? Estimated from the residuals of published steps.
+
+    python -m benchmarks.step_error           prints the lines of simulator/data/step_error.csv
+    python -m benchmarks.step_error --write   writes the file
+
+How wide the error of a kind of step is follows from its 80 % interval in `planner.validation_interval`. How it divides
+follows from a one-way analysis of variance with random groups (Searle, Casella, McCulloch: Variance Components, 1992,
+chapter 3): a group is what one publisher measured of one model on one accelerator in one number format, as the designs of
+one job are; layouts, sizes and sequence lengths differ inside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from planner.measured_runs import Comparison, compare, read_rows
+from planner.validation_interval import Residual, log_half_width, residual_of
+from simulator.step_error import ANY
+from simulator.table import Floats
+
+FILE = Path(__file__).parent.parent / "simulator" / "data" / "step_error.csv"
+HEADING = "family,precision,network,shared_log_deviation,own_log_deviation,num_rows"
+Z_80 = 1.2815515655446004
+"""Standard normal quantile of 90 %: four of five values lie within it on either side."""
+JOB = ("group", "model", "num_layers", "accelerator", "precision")
+"""Columns that the designs of one job have in common."""
+FEWEST_ROWS = 10
+"""A kind with fewer rows is taken to be no surer than all kinds together."""
+
+
+def variance_parts(groups: Sequence[Floats]) -> tuple[float, float]:
+    """Returns the variance between groups and the one within them, by the method of moments; the first at least 0."""
+    sizes = np.array([len(group) for group in groups])
+    means = np.array([group.mean() for group in groups])
+    mean = np.average(means, weights=sizes)
+    num_rows, num_groups = int(sizes.sum()), len(groups)
+    within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (num_rows - num_groups)
+    between = float((sizes * (means - mean) ** 2).sum()) / (num_groups - 1)
+    effective_size = (num_rows - float((sizes**2).sum()) / num_rows) / (num_groups - 1)
+    return max(0.0, (between - within) / effective_size), within
+
+
+def log_ratios_by_job(comparisons: Iterable[Comparison]) -> list[Floats]:
+    """Returns ln(measured / simulated) of every configuration, one array for each job."""
+    jobs: dict[tuple[str, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for comparison in comparisons:
+        row = comparison.row
+        ratios = jobs[tuple(row[column] for column in JOB)][row["config_key"]]
+        ratios.append(residual_of(comparison).log_ratio)
+    return [np.array([np.mean(ratios) for ratios in job.values()]) for job in jobs.values()]
+
+
+def lines() -> list[str]:
+    """Returns the lines of the shipped file."""
+    comparisons = compare([row for row in read_rows() if not row["left_out_because"]])
+    shared, own = variance_parts(log_ratios_by_job(comparisons))
+    residuals = [residual_of(comparison) for comparison in comparisons]
+    kinds = sorted({(r.family, r.precision, r.network) for r in residuals})
+    kinds += [(ANY, ANY, network) for network in sorted({r.network for r in residuals})]
+    return [HEADING, *(_line(kind, residuals, shared / (shared + own)) for kind in kinds)]
+
+
+def _line(kind: tuple[str, str, str], residuals: Sequence[Residual], shared_fraction: float) -> str:
+    family, precision, network = kind
+    related = [residual for residual in residuals if residual.network == network]
+    num_rows = sum(family == ANY or (r.family, r.precision) == (family, precision) for r in related)
+    half_width = log_half_width(related, family, precision)
+    if num_rows < FEWEST_ROWS:
+        half_width = max(half_width, log_half_width(related, ANY, ANY))
+    deviation = half_width / Z_80
+    parts = (math.sqrt(shared_fraction) * deviation, math.sqrt(1.0 - shared_fraction) * deviation)
+    return f"{family},{precision},{network},{parts[0]:.4f},{parts[1]:.4f},{num_rows}"
+
+
+def main() -> None:
+    """Prints the lines, or writes the file."""
+    parser = argparse.ArgumentParser(description="Estimate how the error of simulated steps divides.")
+    parser.add_argument("--write", action="store_true", help="write the shipped file instead of printing it")
+    text = "\n".join(lines()) + "\n"
+    if parser.parse_args().write:
+        FILE.write_text(text, encoding="utf-8")
+    else:
+        print(text, end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""How long would runs last, and how much would they draw, if their inputs were otherwise? `r` values of each for n designs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from objectives.run_response import responses
+from objectives.scores import ScoreTable
+from objectives.unsure_inputs import Normal, unsure_inputs
+from objectives.usage import Usage, of_sites
+from simulator.energy import BUCKETS
+from simulator.job import Job
+from simulator.plan import PlanTable
+from simulator.simulate import Outcomes
+from simulator.table import Floats, total
+
+WAITING_PARTS = (
+    "pipeline_bubble_j",
+    "spare_j",
+    *dict.fromkeys(part for phase, part in BUCKETS.values() if phase in ("waiting", "stalled")),
+)
+"""Parts of the energy in which accelerators wait; they compute in all others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnRuns:
+    """n designs under r values of every input."""
+
+    job: Job
+    plans: PlanTable
+    outcomes: Outcomes
+    scores: ScoreTable
+    factors: Mapping[str, Floats]
+    """Every input over its middle by name, `(r, n)` each."""
+    wall_s: Floats
+    """Wall time of the whole run, `(r, n)`."""
+    energy_j: Floats
+    """Energy of the facility, `(r, n)`."""
+    peak_power_w: Floats
+    """Most that the facility draws, `(r, n)`."""
+    cooling: Floats
+    """What the facility draws for a watt of IT power, over that at the middle, `(r, n)`."""
+
+    @classmethod
+    def of(cls, job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable, normal: Normal) -> Self:
+        """Returns the runs at standard normal values of every draw, which `normal` returns by its name."""
+        inputs = unsure_inputs(job, plans)
+        factors = {name: unsure.factors(normal) for name, unsure in inputs.items()}
+        followed = responses(job, plans, outcomes, inputs)
+        wall, energy = np.zeros((2, *next(iter(factors.values())).shape))
+        for name, response in followed.items():
+            moved = response.of(factors[name])
+            wall, energy = wall + moved[0], energy + moved[1]
+        cooling = _cooling(job, plans, factors["cooling_overhead"])
+        power = _power(outcomes, factors) * cooling
+        return cls(
+            job=job,
+            plans=plans,
+            outcomes=outcomes,
+            scores=scores,
+            factors=factors,
+            wall_s=scores.time_to_train_s * np.exp(wall),
+            energy_j=scores.energy_j * np.exp(energy) * power,
+            peak_power_w=outcomes.summary.peak_power_w * factors["compute_power"] * cooling,
+            cooling=cooling,
+        )
+
+    @property
+    def every_plan(self) -> PlanTable:
+        """The designs once for every draw, `(r n,)`."""
+        return self.plans.take(np.tile(np.arange(len(self.plans)), len(self.wall_s)))
+
+    @property
+    def usage(self) -> Usage:
+        """What they use in every draw, `(r n,)`."""
+        return Usage(
+            wall_s=self.wall_s.ravel(),
+            energy_j=self.energy_j.ravel(),
+            peak_power_w=self.peak_power_w.ravel(),
+        )
+
+
+def _power(outcomes: Outcomes, factors: Mapping[str, Floats]) -> Floats:
+    """IT power over that at the middle, `(r, n)`: of computing and of waiting."""
+    energy = outcomes.energy
+    waiting = total(getattr(energy, part) for part in WAITING_PARTS) / energy.total_j
+    return np.asarray((1.0 - waiting) * factors["compute_power"] + waiting * factors["waiting_power"])
+
+
+def _cooling(job: Job, plans: PlanTable, factors: Floats) -> Floats:
+    overhead = of_sites(job, plans, lambda site: site.power_usage_effectiveness) - 1.0
+    return np.asarray((1.0 + overhead * factors) / (1.0 + overhead))

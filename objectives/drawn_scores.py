@@ -1,0 +1,186 @@
+"""What would designs score if their inputs were otherwise? Cost, carbon, water and risks of `objectives.drawn_runs`.
+
+Rent, ownership and the emissions of operation come from the usual equations with changed jobs and usage; what is
+proportional to an input is multiplied by its factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from objectives.carbon import operational_kgco2e
+from objectives.cost import is_bought, owned_parts, rent_cost
+from objectives.drawn_runs import DrawnRuns
+from objectives.scores import EMBODIED_PARTS
+from objectives.unsure_inputs import HARDWARE_PRICE
+from objectives.usage import Usage
+from simulator.job import Estimate, Job, Objective, Offer, Ownership
+from simulator.run_spread import miss_probability
+from simulator.table import Floats, total
+from simulator.units import DAY
+
+RISK_RATIOS = np.geomspace(0.25, 4.0, 65)
+"""Times over the expected one at which the risk of a run is computed; between them it is interpolated."""
+_MOST_RESIDUAL = 0.99
+"""A sale never returns the whole price."""
+_INPUT_OF_PART = {
+    "embodied_accelerators_kgco2e": ("embodied_accelerator",),
+    "embodied_hosts_kgco2e": ("embodied_host",),
+    "embodied_network_kgco2e": ("embodied_network",),
+    "embodied_storage_kgco2e": ("embodied_storage",),
+    "embodied_building_kgco2e": ("embodied_building",),
+    "embodied_replacements_kgco2e": ("embodied_accelerator", "replaced_accelerators", "failure_rate"),
+}
+"""What each part of the making is proportional to, beside the time that it is used."""
+_INPUT_OF_TERM = {
+    "utilization_fraction": "utilization",
+    "economic_loss_per_year": "economic_loss",
+    "residual_fraction": "residual_value",
+    "capital_cost_fraction_per_year": "capital_cost",
+    "maintenance_fraction_per_year": "maintenance",
+    "facility_usd_per_w": "facility_price",
+}
+"""What each term of ownership is multiplied by, beside the lifetimes."""
+
+
+def drawn_objectives(runs: DrawnRuns, figures: Mapping[str, Floats]) -> Floats:
+    """Returns the job's objectives, `(r, n, k)`, from what `drawn_figures` returned."""
+    scores, cost = runs.scores, figures[Objective.COST]
+    columns: Mapping[Objective, Callable[[], Floats]] = {
+        Objective.TIME: lambda: runs.wall_s,
+        Objective.TIME_P95: lambda: runs.wall_s * (scores.time_to_train_p95_s / scores.time_to_train_s),
+        Objective.COST: lambda: cost,
+        Objective.COST_P95: lambda: cost * (scores.cost_p95_usd / scores.cost_usd),
+        Objective.ENERGY: lambda: runs.energy_j,
+        Objective.CARBON: lambda: figures[Objective.CARBON],
+        Objective.DEADLINE_RISK: lambda: _deadline_risk(runs),
+        Objective.BUDGET_RISK: lambda: _budget_risk(runs, cost),
+    }
+    return np.stack([columns[objective]() for objective in runs.job.objectives], axis=2)
+
+
+def drawn_figures(runs: DrawnRuns) -> dict[str, Floats]:
+    """Returns wall time (s), cost (USD), energy (J), carbon (kg CO2e) and, where it is known, water (l), `(r, n)` each."""
+    figures = {
+        Objective.TIME.value: runs.wall_s,
+        Objective.COST.value: drawn_cost(runs),
+        Objective.ENERGY.value: runs.energy_j,
+        Objective.CARBON.value: drawn_carbon(runs),
+    }
+    if np.isfinite(runs.scores.water_l).all():
+        figures["water"] = (
+            runs.scores.water_l * (runs.energy_j / runs.scores.energy_j) * runs.factors["water"]
+        )
+    return figures
+
+
+def drawn_cost(runs: DrawnRuns) -> Floats:
+    """Returns the cost of rented and of owned designs, `(r, n)`."""
+    usage, plans = runs.usage, runs.plans
+    rent = _middles(runs, [offer.rent_usd_per_gpu_hour for offer in runs.job.offers])
+    cost = rent_cost(runs.job, runs.every_plan, usage, rent.ravel()).reshape(rent.shape)
+    bought = np.flatnonzero(is_bought(runs.job, plans))
+    if len(bought):
+        node = _middles(runs, [offer.purchase_usd_per_node for offer in runs.job.offers])
+        places = np.arange(rent.size).reshape(rent.shape)
+        for draw in range(len(cost)):
+            used = usage.take(places[draw, bought])
+            cost[draw, bought] = _owned(runs, draw, bought, used, node[draw, bought])
+    return cost
+
+
+def _middles(runs: DrawnRuns, estimates: list[Estimate | None]) -> Floats:
+    """Drawn prices of the hardware, `(r, n)`; 0 for designs that have no such price."""
+    middles = np.array([estimate.mid if estimate else 0.0 for estimate in estimates])
+    return np.asarray(middles[runs.plans.offer] * runs.factors[HARDWARE_PRICE])
+
+
+def _owned(runs: DrawnRuns, draw: int, rows: NDArray[np.intp], usage: Usage, usd_per_node: Floats) -> Floats:
+    """Cost of owning some designs in one draw."""
+    factors = {name: values[draw, rows] for name, values in runs.factors.items()}
+    job = job_of_draw(runs.job, {name: float(values[0]) for name, values in factors.items()})
+    parts = owned_parts(job, runs.plans.take(rows), usage, usd_per_node)
+    # The building is paid by IT power, which cooling is no part of.
+    parts["facility_usd"] = parts["facility_usd"] / runs.cooling[draw, rows]
+    for name in ("electricity_usd", "demand_usd"):
+        parts[name] = parts[name] * factors["electricity_price"]
+    return total(parts.values())
+
+
+def job_of_draw(job: Job, factors: Mapping[str, float]) -> Job:
+    """Returns the job with the terms of ownership and the prices that all designs of a draw share."""
+    storage = {"usd_per_byte": job.storage.usd_per_byte * factors["storage_price"]}
+    return job.model_copy(
+        update={
+            "ownership": job.ownership.model_copy(update=_terms(job.ownership, factors)),
+            "storage": job.storage.model_copy(update=storage),
+            "offers": tuple(_with_port_price(offer, factors["network_price"]) for offer in job.offers),
+        }
+    )
+
+
+def _terms(own: Ownership, factors: Mapping[str, float]) -> dict[str, float]:
+    terms = {field: getattr(own, field) * factors[name] for field, name in _INPUT_OF_TERM.items()}
+    terms["utilization_fraction"] = min(1.0, terms["utilization_fraction"])
+    terms["residual_fraction"] = min(_MOST_RESIDUAL, terms["residual_fraction"])
+    for field in type(own).model_fields:
+        # A life that is left out follows that of the nodes.
+        if field.endswith("lifetime_years") and (years := getattr(own, field)) is not None:
+            life = "facility_lifetime" if field.startswith("facility") else "lifetime"
+            terms[field] = years * factors[life]
+    return terms
+
+
+def _with_port_price(offer: Offer, factor: float) -> Offer:
+    fabric = offer.fabric.model_copy(update={"port_usd": offer.fabric.port_usd * factor})
+    return offer.model_copy(update={"fabric": fabric})
+
+
+def drawn_carbon(runs: DrawnRuns) -> Floats:
+    """Returns operational and embodied greenhouse gases, `(r, n)`."""
+    operational = operational_kgco2e(runs.job, runs.every_plan, runs.usage).reshape(runs.wall_s.shape)
+    return np.asarray(
+        operational * runs.factors["grid"] + total(_made(runs, part) for part in EMBODIED_PARTS)
+    )
+
+
+def _made(runs: DrawnRuns, part: str) -> Floats:
+    """One part of the making: the share of the hours of use in its life, or what failures of the run destroy."""
+    made = getattr(runs.scores, part) * (runs.wall_s / runs.scores.time_to_train_s)
+    for name in _INPUT_OF_PART[part]:
+        made = made * runs.factors[name]
+    if part == "embodied_replacements_kgco2e":
+        return np.asarray(made)
+    used = runs.job.ownership.utilization_fraction
+    life = "facility_lifetime" if part == "embodied_building_kgco2e" else "lifetime"
+    hours = runs.factors[life] * np.minimum(runs.factors["utilization"], 1.0 / used)
+    return np.asarray(made / hours)
+
+
+def _deadline_risk(runs: DrawnRuns) -> Floats:
+    days = runs.job.limits.deadline_days
+    assert days is not None, "a job with this objective has a deadline"
+    return _risk(runs, days * DAY / runs.wall_s)
+
+
+def _budget_risk(runs: DrawnRuns, cost: Floats) -> Floats:
+    """The cost of a run is taken to grow with its length, as in `objectives.scores`."""
+    budget_usd = runs.job.limits.budget_usd
+    assert budget_usd is not None, "a job with this objective has a budget"
+    return _risk(runs, budget_usd / cost)
+
+
+def _risk(runs: DrawnRuns, allowed: Floats) -> Floats:
+    """Probability that chance makes a run longer than an allowed time over its expected one, `(r, n)`."""
+    expected_s = runs.scores.time_to_train_s
+    risks = np.array(
+        [
+            miss_probability(runs.job, runs.plans, runs.outcomes.steps, runs.outcomes.run, ratio * expected_s)
+            for ratio in RISK_RATIOS
+        ]
+    )
+    columns = [np.interp(allowed[:, row], RISK_RATIOS, risks[:, row]) for row in range(len(expected_s))]
+    return np.column_stack(columns)

@@ -1,0 +1,177 @@
+"""Which inputs are drawn, how far does each reach, and which designs meet the same draw of it?
+
+What designs share they share in every draw: a price is that of a kind of accelerator, a grid that of a region, the cost
+of capital that of the job. Ranges are `simulator.options.InputFactors`; prices of hardware have ranges of their own, and
+the error of a step comes from `simulator.step_error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.hardware import Precision
+from simulator.job import Estimate, Job, Offer
+from simulator.options import Factors
+from simulator.plan import LAYOUT_COLUMNS, PlanTable
+from simulator.step_error import StepError, step_error
+from simulator.table import Floats
+
+Z_95 = 1.6448536269514722
+"""Standard normal quantile of 95 %."""
+Normal = Callable[[str], Floats]
+"""Returns the standard normal values `(r,)` of the draw of a name."""
+
+HARDWARE_PRICE, STEP_TIME, LAYOUT_TIME = "hardware_price", "step_time", "layout_time"
+BY_ACCELERATOR = ("failure_rate", "compute_power", "waiting_power", "embodied_accelerator")
+"""Fields of `InputFactors` of which every kind of accelerator has a draw of its own,"""
+BY_SITE = ("cooling_overhead", "grid", "electricity_price", "water")
+"""every region,"""
+BY_JOB = (
+    "restart_time",
+    "straggler_excess",
+    "storage_bandwidth",
+    "embodied_host",
+    "embodied_network",
+    "embodied_storage",
+    "embodied_building",
+    "replaced_accelerators",
+    "lifetime",
+    "facility_lifetime",
+    "utilization",
+    "economic_loss",
+    "residual_value",
+    "capital_cost",
+    "maintenance",
+    "facility_price",
+    "network_price",
+    "storage_price",
+)
+"""and of which there is one draw for all designs."""
+
+_CERTAIN = Factors(low=1.0, high=1.0)
+_LEAST_FACTOR = 1e-3
+"""Factor of an estimate whose low end is nothing at all."""
+_NO_PART_OF_ITS_OWN = ("offer", "power_cap_fraction")
+"""Columns of a layout in which two designs may differ and still meet the same error of their own."""
+
+
+def factor_draws(factors: Factors, normal: Floats) -> Floats:
+    """Returns factors about one, `(r,)`, whose 5th and 95th percentiles are the low and the high one."""
+    return _between(np.log(factors.low), np.log(factors.high), normal)
+
+
+def _between(log_low: float | Floats, log_high: float | Floats, normal: Floats) -> Floats:
+    return np.asarray(np.exp(normal / Z_95 * np.where(normal < 0.0, np.negative(log_low), log_high)))
+
+
+def estimate_factors(estimate: Estimate) -> Factors:
+    """Returns the ends of an estimate over its middle; 1 where the middle is nothing."""
+    if estimate.mid == 0.0:
+        return _CERTAIN
+    low = max(estimate.low / estimate.mid, _LEAST_FACTOR)
+    return Factors(low=low, high=estimate.high / estimate.mid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnsureInput:
+    """One input of n designs."""
+
+    name: str
+    """Field of `InputFactors`, or `hardware_price` or `layout_time`."""
+    draws: tuple[str, ...]
+    """Name of the draw that each design meets."""
+    log_low: Floats
+    """`(n,)` logarithm of the factor that the truth is rarely below,"""
+    log_high: Floats
+    """and of the one that it is rarely above."""
+
+    def factors(self, normal: Normal) -> Floats:
+        """Returns the factors of every draw and design, `(r, n)`."""
+        names = tuple(dict.fromkeys(self.draws))
+        drawn = np.column_stack([normal(name) for name in names])
+        return _between(self.log_low, self.log_high, drawn[:, [names.index(name) for name in self.draws]])
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether every draw is 1."""
+        return not (self.log_low.any() or self.log_high.any())
+
+
+def unsure_inputs(job: Job, plans: PlanTable) -> dict[str, UnsureInput]:
+    """Returns every input of some designs by its name."""
+    offers = [job.offers[offer] for offer in plans.offer]
+    accelerators = [offer.accelerator.id for offer in offers]
+    regions = [job.site_of(offer).region for offer in offers]
+    found = {HARDWARE_PRICE: _input(HARDWARE_PRICE, accelerators, [_price(offer) for offer in offers])}
+    found |= {name: _of_job(job, name, accelerators) for name in BY_ACCELERATOR}
+    found |= {name: _of_job(job, name, regions) for name in BY_SITE}
+    found |= {name: _of_job(job, name, [""] * len(offers)) for name in BY_JOB}
+    return found | _of_steps(job, plans, accelerators)
+
+
+def _input(name: str, keys: Sequence[str], factors: Sequence[Factors]) -> UnsureInput:
+    return UnsureInput(
+        name=name,
+        draws=tuple(f"{name} of {key}" if key else name for key in keys),
+        log_low=np.log([factor.low for factor in factors]),
+        log_high=np.log([factor.high for factor in factors]),
+    )
+
+
+def _of_job(job: Job, name: str, keys: Sequence[str]) -> UnsureInput:
+    factors = (
+        straggler_excess_factors(job) if name == "straggler_excess" else getattr(job.input_factors, name)
+    )
+    return _input(name, keys, [factors] * len(keys))
+
+
+def _price(offer: Offer) -> Factors:
+    estimate = offer.rent_usd_per_gpu_hour or offer.purchase_usd_per_node
+    assert estimate is not None, "an offer has a price"
+    return estimate_factors(estimate)
+
+
+def straggler_excess_factors(job: Job) -> Factors:
+    """Returns the ends of the stragglers' excess S - 1 over its mean: of a lognormal one, as `Reliability` has it."""
+    reliability = job.reliability
+    if reliability.stragglers is not None or reliability.straggler_log_mean is None:
+        return _CERTAIN
+    if job.input_factors.straggler_excess is not None:
+        return job.input_factors.straggler_excess
+    spread, mean_over_median = (
+        Z_95 * reliability.straggler_log_deviation,
+        reliability.straggler_log_deviation**2 / 2.0,
+    )
+    low, high = np.exp([-spread - mean_over_median, spread - mean_over_median])
+    return Factors(low=float(low), high=max(1.0, float(high)))
+
+
+def _of_steps(job: Job, plans: PlanTable, accelerators: Sequence[str]) -> dict[str, UnsureInput]:
+    """The error of a step: the part of its accelerator, and the part of its layout."""
+    given = job.input_factors.step_time
+    errors = [_step_error(job, plans, row) for row in range(len(plans))]
+    shared = [given or _normal_factors(error.shared_log_deviation) for error in errors]
+    own = [_CERTAIN if given else _normal_factors(error.own_log_deviation) for error in errors]
+    columns = [getattr(plans, name) for name in LAYOUT_COLUMNS if name not in _NO_PART_OF_ITS_OWN]
+    layouts = [
+        f"{accelerator} {'-'.join(str(column[row]) for column in columns)}"
+        for row, accelerator in enumerate(accelerators)
+    ]
+    return {
+        STEP_TIME: _input(STEP_TIME, accelerators, shared),
+        LAYOUT_TIME: _input(LAYOUT_TIME, layouts, own),
+    }
+
+
+def _step_error(job: Job, plans: PlanTable, row: int) -> StepError:
+    family = job.offers[int(plans.offer[row])].accelerator.family
+    precision = Precision.from_code(int(plans.precision[row])).value
+    return step_error(family, precision, has_experts=job.workload.model.experts is not None)
+
+
+def _normal_factors(log_deviation: float) -> Factors:
+    high = float(np.exp(Z_95 * log_deviation))
+    return Factors(low=1.0 / high, high=high)

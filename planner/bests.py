@@ -1,0 +1,130 @@
+"""Which design is best in each objective, why is it, and what does it give up? In numbers, against the recommended one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from constraints.evaluation import Evaluation
+from objectives.usage import num_held_gpus
+from planner.comparisons import Best, Driver
+from simulator.job import Job, Objective
+from simulator.table import Integers
+from simulator.units import HOUR, JOULES_PER_KWH
+
+LEAST_DIFFERENCE = 0.005
+"""Factors that differ by less explain nothing."""
+RISKS = (Objective.DEADLINE_RISK, Objective.BUDGET_RISK)
+
+
+def bests_of(job: Job, front: Evaluation, ids: Integers, row: int) -> tuple[Best, ...]:
+    """Returns the best design of a front in every objective of the job, in their order.
+
+    Args:
+        job: the job.
+        front: the front.
+        ids: `(n,)` the numbers of its designs.
+        row: the recommended one.
+    """
+    values = front.objectives(job)
+    best = [int(found) for found in values.argmin(axis=0)]
+    found = []
+    for k, objective in enumerate(job.objectives):
+        # Of equally good ones the recommended design is the best.
+        mine = row if values[row, k] <= values[best[k], k] else best[k]
+        rival = _rival(best, values[:, k], mine, row)
+        found.append(
+            Best(
+                objective=objective.value,
+                design_id=int(ids[mine]),
+                value=float(values[mine, k]),
+                compared_with=None if rival is None else int(ids[rival]),
+                drivers=() if rival is None else _drivers(job, front, objective, mine, rival),
+                changes={} if rival is None else _changes(job, front, objective, mine, rival),
+            )
+        )
+    return tuple(found)
+
+
+def _rival(bests: Sequence[int], values: np.ndarray, mine: int, recommended: int) -> int | None:
+    """The recommended row; for itself the next best row among those that are best in something, else among all."""
+    if mine != recommended:
+        return recommended
+    others = [row for row in bests if row != mine] or [row for row in range(len(values)) if row != mine]
+    return min(others, key=lambda row: float(values[row])) if others else None
+
+
+def _changes(job: Job, front: Evaluation, objective: Objective, mine: int, rival: int) -> dict[str, float]:
+    changes = {}
+    for other in job.objectives:
+        value, reference = (float(front.scores.objective(other)[row]) for row in (mine, rival))
+        if other is not objective:
+            is_difference = other in RISKS or reference == 0.0
+            changes[other.value] = value - reference if is_difference else value / reference - 1.0
+    return changes
+
+
+def _drivers(job: Job, front: Evaluation, objective: Objective, mine: int, rival: int) -> tuple[Driver, ...]:
+    pair = front.take(np.array([mine, rival]))
+    found = [
+        Driver(name=name, value=float(values[0]), reference=float(values[1]))
+        for name, values in _factors(job, pair, objective)
+        if np.isfinite(values).all()
+    ]
+    told = [driver for driver in found if _size(driver) > LEAST_DIFFERENCE]
+    return tuple(sorted(told, key=_size, reverse=True))
+
+
+def _size(driver: Driver) -> float:
+    """How far the ratio of the two designs is from one, as a logarithm; infinite where only one has anything."""
+    if driver.value == driver.reference:
+        return 0.0
+    if min(driver.value, driver.reference) <= 0.0:
+        return math.inf
+    return abs(math.log(driver.value / driver.reference))
+
+
+def _factors(job: Job, pair: Evaluation, objective: Objective) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields what an objective is the product or the sum of, `(2,)` each."""
+    match objective:
+        case Objective.TIME | Objective.TIME_P95 | Objective.DEADLINE_RISK:
+            yield from _factors_of_time(job, pair)
+        case Objective.COST | Objective.COST_P95 | Objective.BUDGET_RISK:
+            yield from _factors_of_cost(job, pair)
+        case Objective.ENERGY:
+            yield from _factors_of_energy(job, pair)
+        case Objective.CARBON:
+            yield from _factors_of_carbon(pair)
+
+
+def _factors_of_time(job: Job, pair: Evaluation) -> Iterator[tuple[str, np.ndarray]]:
+    step_s, gpus = pair.outcomes.steps.step_time_s, pair.plans.num_gpus
+    yield "GPUs", gpus
+    yield "tokens/s per GPU in a step", job.workload.tokens_per_step / (step_s * gpus)
+    yield "share of the time in steps", job.workload.num_steps * step_s / pair.scores.time_to_train_s
+
+
+def _factors_of_cost(job: Job, pair: Evaluation) -> Iterator[tuple[str, np.ndarray]]:
+    """GPU-hours of all accelerators that are held, spares too, and what one comes to."""
+    hours = num_held_gpus(job, pair.plans) * pair.scores.time_to_train_s / HOUR
+    yield "GPU-hours", hours
+    yield "USD per GPU-hour", pair.scores.cost_usd / hours
+
+
+def _factors_of_energy(job: Job, pair: Evaluation) -> Iterator[tuple[str, np.ndarray]]:
+    hours = pair.plans.num_gpus * pair.scores.time_to_train_s / HOUR
+    sites = [job.site_of(job.offers[offer]) for offer in pair.plans.offer]
+    pue = np.array([site.power_usage_effectiveness for site in sites])
+    yield "GPU-hours", hours
+    yield "W per GPU without cooling", pair.scores.energy_j / (hours * HOUR) / pue
+    yield "PUE", pue
+    yield "power cap as a share of the TDP", pair.plans.power_cap_fraction
+
+
+def _factors_of_carbon(pair: Evaluation) -> Iterator[tuple[str, np.ndarray]]:
+    kwh = pair.scores.energy_j / JOULES_PER_KWH
+    yield "kWh", kwh
+    yield "kg CO2e per kWh", pair.scores.operational_kgco2e / kwh
+    yield "kg CO2e of making", pair.scores.embodied_kgco2e
