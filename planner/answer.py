@@ -36,9 +36,11 @@ from simulator.table import Integers
 from studies.archive import Archive
 from studies.design_log import DesignLog
 from studies.evaluator import Evaluator, Simulation
+from studies.exhaustive import Reducer
 from studies.mlflow_session import MAX_PARAM_CHARACTERS, without_password
 from studies.progress import Report, Stop, ignore, never_stop
 from studies.recording import DESIGN_TABLE, Recording
+from studies.reduction import Reduction
 from studies.study import StudyResult, run_study
 from studies.tracking import DEFAULT_FILE, RunStatus, StudyTracker, software_tags
 
@@ -141,6 +143,7 @@ def search_and_answer(
     evaluator: Evaluator,
     *,
     now: datetime,
+    reducer: Reducer | None = None,
     progress: Report = ignore,
     should_stop: Stop = never_stop,
 ) -> Recommendation:
@@ -152,6 +155,7 @@ def search_and_answer(
         recording: takes everything that is evaluated.
         evaluator: where evaluations come from.
         now: time of day for `created_at`.
+        reducer: evaluates for an exhaustive search that is to keep fronts only; by default it keeps every design.
         progress: told how far the search is.
         should_stop: asked between batches.
     """
@@ -161,6 +165,7 @@ def search_and_answer(
         recording.record,
         seed=seed,
         evaluator=evaluator,
+        reducer=reducer,
         report=progress,
         should_stop=should_stop,
     )
@@ -267,8 +272,8 @@ def _best_of(job: Job, seed: int) -> Evaluation | None:
     """The recommended design of another job, one row."""
     archive = Archive(job)
 
-    def keep(evaluation: Evaluation, _: str) -> None:
-        archive.add(evaluation)
+    def keep(found: Evaluation | Reduction, _: str) -> None:
+        archive.add(found)
 
     run_study(job, archive, keep, seed=seed)
     if archive.front is None:

@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from constraints.evaluation import judge
 from planner.answer import RUN_STATUS, asked_params, record_of, result_metrics
 from planner.durable import ANSWER, MERGED_FROM, job_of, stored_answer
 from planner.output import write_answer, write_job
@@ -89,7 +88,7 @@ def _sent(journal: Journal, facts: dict[str, str], uri: str, experiment: str) ->
             recording = Recording(job, Archive(job), log, tracker)
             for batch in journal.batches():
                 now_s[0] = started_at_s + batch.elapsed_s
-                recording.record(judge(job, batch.plans, batch.outcomes), batch.stage)
+                recording.record(batch.found(job), batch.stage)
             _finish(recording, tracker, job, answer, folder)
     return record_of(tracker, answer.num_evaluated, recording.num_design_runs)
 

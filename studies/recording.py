@@ -18,6 +18,7 @@ from simulator.table import Integers
 from studies.archive import Archive
 from studies.design_log import DesignLog
 from studies.design_table import Marks, design_columns, design_runs, run_name
+from studies.reduction import Reduction, kept_of
 from studies.tracking import RunStatus, StudyTracker
 
 MAX_DESIGN_RUNS = 2_000
@@ -54,9 +55,9 @@ class Recording:
         self.failure = ""
         """Why MLflow does not hold the whole study; empty when it does."""
 
-    def record(self, evaluation: Evaluation, stage: str) -> None:
-        """Takes in a batch of evaluated designs."""
-        ids = self.archive.add(evaluation)
+    def record(self, found: Evaluation | Reduction, stage: str) -> None:
+        """Takes in a batch of evaluated designs, or what was kept of it."""
+        ids, evaluation = self.archive.add(found), kept_of(found)
         if self._log is not None:
             self._log.append(design_columns(self._job, evaluation, ids, stage))
         if self.archive.num_evaluated <= MAX_DESIGN_RUNS:
