@@ -15,7 +15,7 @@ from planner.cli_options import job_argument, seed_option, set_option
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.durable import StudyAnswer
+    from planner.durable import Keep, StudyAnswer
     from studies.progress import Report, Stop
     from studies.store import StudyStore
 
@@ -42,6 +42,17 @@ _experiment = click.option(
 _no_tracking = click.option(
     "--no-tracking", is_flag=True, help="Do not deliver to MLflow; sync does so later."
 )
+_workers = click.option(
+    "--workers",
+    type=click.IntRange(min=1, max=1024),
+    metavar="N",
+    help="Simulate in N processes on this machine (needs capplan[dask]).",
+)
+_scheduler = click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Simulate on the workers of this Dask scheduler, such as tcp://10.0.0.1:8786.",
+)
 
 
 @click.group(short_help="Run, resume, compare and deliver studies that survive crashes.")
@@ -62,6 +73,15 @@ def study() -> None:
 @_tracking_uri
 @_experiment
 @_no_tracking
+@_workers
+@_scheduler
+@click.option(
+    "--keep",
+    type=click.Choice(["all", "front"]),
+    default="all",
+    show_default=True,
+    help="Designs that an exhaustive search keeps: all, or of each block of them the front and counts.",
+)
 @_quiet
 @_json
 def run(
@@ -73,21 +93,36 @@ def run(
     tracking_uri: str | None,
     experiment: str,
     no_tracking: bool,
+    workers: int | None,
+    scheduler: str | None,
+    keep: Keep,
     quiet: bool,
     as_json: bool,
 ) -> int:
     """Begin a study of the training run that JOB.yaml describes, and search until it is answered.
 
     Every simulated design is in the study's file before anything else happens with it. MLflow gets the study at the
-    end; where it cannot be reached, `capplan study sync` delivers later.
+    end; where it cannot be reached, `capplan study sync` delivers later. Neither --workers nor --scheduler shows in the
+    result.
     """
+    _check_machines(workers, scheduler)
 
     def start(store: StudyStore, report: Report, should_stop: Stop) -> StudyAnswer:
         from planner.durable import run_study_of
         from planner.job_file import load_job
+        from planner.study_machines import machines
 
         loaded = load_job(job, overrides)
-        return run_study_of(loaded, seed=seed, store=store, progress=report, should_stop=should_stop)
+        with machines(workers, scheduler) as engine_for:
+            return run_study_of(
+                loaded,
+                seed=seed,
+                store=store,
+                progress=report,
+                should_stop=should_stop,
+                engine_for=engine_for,
+                keep=keep,
+            )
 
     target = None if no_tracking else (tracking_uri, experiment)
     return _search(start, folder, target, quiet=quiet, as_json=as_json)
@@ -99,6 +134,8 @@ def run(
 @_tracking_uri
 @_experiment
 @_no_tracking
+@_workers
+@_scheduler
 @_quiet
 @_json
 def resume(
@@ -108,6 +145,8 @@ def resume(
     tracking_uri: str | None,
     experiment: str,
     no_tracking: bool,
+    workers: int | None,
+    scheduler: str | None,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -115,11 +154,17 @@ def resume(
 
     A study that has its answer shows it again.
     """
+    _check_machines(workers, scheduler)
 
     def start(store: StudyStore, report: Report, should_stop: Stop) -> StudyAnswer:
         from planner.durable import resume_study
+        from planner.study_machines import machines
 
-        return resume_study(store.find(name), store=store, progress=report, should_stop=should_stop)
+        path = store.find(name)
+        with machines(workers, scheduler) as engine_for:
+            return resume_study(
+                path, store=store, progress=report, should_stop=should_stop, engine_for=engine_for
+            )
 
     target = None if no_tracking else (tracking_uri, experiment)
     return _search(start, folder, target, quiet=quiet, as_json=as_json)
@@ -277,6 +322,11 @@ def _delivered(found: StudyAnswer, tracking_uri: str | None, experiment: str) ->
         click.echo(f"{error}\nDeliver later: capplan study sync {found.path.stem}", err=True)
         return found
     return replace(found, answer=found.answer.model_copy(update={"mlflow": delivery.record}))
+
+
+def _check_machines(workers: int | None, scheduler: str | None) -> None:
+    if workers and scheduler:
+        raise click.UsageError("--workers and --scheduler both say where to simulate: give one of them")
 
 
 def _prepare() -> None:

@@ -26,8 +26,12 @@ class Engine(ABC):
         """Batches that are worth being asked for before the first one is there."""
 
     @abstractmethod
-    def simulate(self, plans: PlanTable) -> Pending[Outcomes]:
-        """Begins to simulate designs, `(n,)`; the result has them in their order, whoever simulates them.
+    def simulate(self, plans: PlanTable, *, is_awaited: bool) -> Pending[Outcomes]:
+        """Begins to simulate designs.
+
+        Args:
+            plans: the designs, `(n,)`; the result has them in their order, whoever simulates them.
+            is_awaited: whether the result is wanted at once; otherwise other batches follow before that.
 
         Raises:
             EngineError: the designs cannot be simulated there; raised when the result is waited for, too.
@@ -47,8 +51,9 @@ class ThisProcess(Engine):
     def __init__(self, job: Job) -> None:
         self._job = job
 
-    def simulate(self, plans: PlanTable) -> Pending[Outcomes]:
+    def simulate(self, plans: PlanTable, *, is_awaited: bool) -> Pending[Outcomes]:
         """See `Engine.simulate`."""
+        del is_awaited
         return lambda: simulate(self._job, plans)
 
     def reduce(self, plans: PlanTable) -> Pending[Reduction]:

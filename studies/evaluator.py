@@ -141,10 +141,10 @@ class JournaledSimulation(Evaluator):
         def begun() -> Iterator[PlanTable]:
             for index, plans in enumerate(batches):
                 if index >= unwritten and self._engine.num_ahead:
-                    self._under_way.append((plans, self._begun(plans)))
+                    self._under_way.append((plans, self._begun(plans, is_awaited=False)))
                 yield plans
 
-        return _early(begun(), self._engine.num_ahead)
+        return _early(begun(), lambda: self._engine.num_ahead)
 
     def reductions(self, batches: Iterator[PlanTable], stage: str) -> Iterator[Reduction]:
         """Yields what is worth keeping of batches, in their order; nothing else is written down. Raises as `evaluate`."""
@@ -153,7 +153,7 @@ class JournaledSimulation(Evaluator):
             (plans, self._engine.reduce(plans) if index >= unwritten else None)
             for index, plans in enumerate(batches)
         )
-        for plans, pending in _early(begun, self._engine.num_ahead):
+        for plans, pending in _early(begun, lambda: self._engine.num_ahead):
             yield (
                 self._read_reduction(plans, stage)
                 if pending is None
@@ -198,13 +198,15 @@ class JournaledSimulation(Evaluator):
             if len(expected) == len(plans) and are_same(expected, plans).all():
                 return pending()
             self._under_way.clear()
-        return self._begun(plans)()
+        return self._begun(plans, is_awaited=True)()
 
-    def _begun(self, plans: PlanTable) -> Pending[Outcomes]:
+    def _begun(self, plans: PlanTable, *, is_awaited: bool) -> Pending[Outcomes]:
         """Begins to simulate designs that no other study has."""
         rows, known = self._known.find(plans)
         rest = np.setdiff1d(np.arange(len(plans)), rows)
-        pending = self._engine.simulate(plans.take(rest)) if len(rest) else None
+        pending = None
+        if len(rest):
+            pending = self._engine.simulate(plans.take(rest), is_awaited=is_awaited)
 
         def finish() -> Outcomes:
             self.num_reused += len(rows)
@@ -233,11 +235,11 @@ class JournaledSimulation(Evaluator):
         self._number += 1
 
 
-def _early(items: Iterator[T], num_early: int) -> Iterator[T]:
-    """Yields items, each only when so many behind it have been drawn."""
+def _early(items: Iterator[T], num_early: Callable[[], int]) -> Iterator[T]:
+    """Yields items, each only when as many behind it have been drawn as is worthwhile then."""
     waiting: deque[T] = deque()
     for item in items:
         waiting.append(item)
-        if len(waiting) > num_early:
+        while len(waiting) > num_early():
             yield waiting.popleft()
     yield from waiting
