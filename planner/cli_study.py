@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.durable import Keep, StudyAnswer
+    from planner.sending import Target
     from studies.progress import Report, Stop
     from studies.store import StudyStore
 
@@ -122,10 +123,10 @@ def run(
                 should_stop=should_stop,
                 engine_for=engine_for,
                 keep=keep,
+                target=_target(tracking_uri, experiment, is_wanted=not no_tracking),
             )
 
-    target = None if no_tracking else (tracking_uri, experiment)
-    return _search(start, folder, target, quiet=quiet, as_json=as_json)
+    return _search(start, folder, quiet=quiet, as_json=as_json)
 
 
 @study.command(short_help="Go on with a study that was stopped or killed.")
@@ -163,11 +164,15 @@ def resume(
         path = store.find(name)
         with machines(workers, scheduler) as engine_for:
             return resume_study(
-                path, store=store, progress=report, should_stop=should_stop, engine_for=engine_for
+                path,
+                store=store,
+                progress=report,
+                should_stop=should_stop,
+                engine_for=engine_for,
+                target=_target(tracking_uri, experiment, is_wanted=not no_tracking),
             )
 
-    target = None if no_tracking else (tracking_uri, experiment)
-    return _search(start, folder, target, quiet=quiet, as_json=as_json)
+    return _search(start, folder, quiet=quiet, as_json=as_json)
 
 
 @study.command(short_help="Say how far a study is.")
@@ -281,12 +286,11 @@ def sync(*, names: tuple[str, ...], folder: Path, tracking_uri: str | None, expe
 def _search(
     start: Callable[[StudyStore, Report, Stop], StudyAnswer],
     folder: Path,
-    target: tuple[str | None, str] | None,
     *,
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Searches, delivers to MLflow where there is a target, and prints the answer."""
+    """Searches and prints the answer."""
     _prepare()
     from planner.cli import EXIT_CODES, _progress, _quiet_libraries, _rendered, _write
     from planner.interrupt import stop_on_interrupt
@@ -297,8 +301,8 @@ def _search(
 
     with _quiet_libraries(), stop_on_interrupt() as should_stop, _progress(is_shown=not quiet) as report:
         found = start(StudyStore(folder), report, should_stop)
-    if target is not None and found.answer.status != "interrupted":
-        found = _delivered(found, *target)
+    if found.tracking_failure:
+        click.echo(f"{found.tracking_failure}\nDeliver later: capplan study sync {found.path.stem}", err=True)
     if as_json:
         _write(answer_json(found.answer))
     else:
@@ -307,21 +311,10 @@ def _search(
     return EXIT_CODES[found.answer.status]
 
 
-def _delivered(found: StudyAnswer, tracking_uri: str | None, experiment: str) -> StudyAnswer:
-    """The same with where MLflow holds the study; where it cannot be reached, says how to deliver later."""
-    from dataclasses import replace
+def _target(tracking_uri: str | None, experiment: str, *, is_wanted: bool) -> Target | None:
+    from planner.sending import Target
 
-    from planner.cli import _quiet_libraries
-    from planner.delivery import deliver
-    from simulator.errors import TrackingError
-
-    try:
-        with _quiet_libraries():
-            delivery = deliver(found.path, tracking_uri=tracking_uri, experiment=experiment)
-    except TrackingError as error:
-        click.echo(f"{error}\nDeliver later: capplan study sync {found.path.stem}", err=True)
-        return found
-    return replace(found, answer=found.answer.model_copy(update={"mlflow": delivery.record}))
+    return Target(tracking_uri=tracking_uri, experiment=experiment) if is_wanted else None
 
 
 def _check_machines(workers: int | None, scheduler: str | None) -> None:

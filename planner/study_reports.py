@@ -12,9 +12,8 @@ from typing import Final, Literal
 from pydantic import Field
 
 from planner.answer import distinct_front
-from planner.delivery import DELIVERED_TO
 from planner.designs import designs_of
-from planner.durable import ANSWER, MERGED_FROM, STATUS, job_of
+from planner.durable import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of
 from planner.recommendation import Design
 from simulator.errors import StudyError
 from simulator.record import Record

@@ -94,7 +94,7 @@ class Cluster:
 
     def shut_down(self) -> None:
         """Ends the scheduler and all workers, also those that were started elsewhere."""
-        self._client.shutdown()
+        self._client.shutdown()  # type: ignore[no-untyped-call]
 
     def _result(self, future: Future[bytes]) -> bytes:
         with self._failures():

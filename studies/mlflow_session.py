@@ -40,6 +40,12 @@ MAX_REASON_CHARACTERS = 500
 """Databases quote whole statements in their errors; the reason comes first."""
 
 _SETTINGS = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
+_PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+}
+"""How long to try a server, unless the user says otherwise: MLflow itself would try for minutes, and a study waits."""
 _PASSWORDS = (
     re.compile(r"://[^/:@]*:(.*)@"),
     re.compile(r"[?&](?:\w*password|passwd|pwd|\w*token)=([^&]+)", re.IGNORECASE),
@@ -194,8 +200,10 @@ def _check_database(uri: str) -> None:
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in _SETTINGS}
-    os.environ.update(_SETTINGS)
+    patience = {name: text for name, text in _PATIENCE.items() if name not in os.environ}
+    ours = {**_SETTINGS, **patience}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
     try:
         yield
     finally:
