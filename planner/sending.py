@@ -65,12 +65,16 @@ class Sending:
         Raises:
             TrackingError: the store cannot be used; try again later.
         """
-        for name, content in front_figures(answer).items():
-            self.tracker.log_figure(name, content)
+        try:
+            files = [write_job(self.job, self.folder), *write_answer(answer, self.folder, "csv")]
+            for name, content in front_figures(answer).items():
+                self.tracker.log_figure(name, content)
+        except OSError as error:
+            raise TrackingError(f"the files for MLflow cannot be written: {error}") from error
         self.recording.finish(
             RUN_STATUS[answer.status],
             result_metrics(answer),
-            [write_job(self.job, self.folder), *write_answer(answer, self.folder, "csv")],
+            files,
             recommended_id=answer.recommendation.design_id if answer.recommendation else None,
             tied_ids=answer.uncertainty.tied_designs if answer.uncertainty else (),
             recorded_names=finished_children(self.tracker),
@@ -147,7 +151,7 @@ def telling(
     with ExitStack() as stack:
         try:
             study = stack.enter_context(sending(job, facts, name, target, elapsed_s)) if target else None
-        except TrackingError as error:
+        except (TrackingError, OSError) as error:  # OSError: not even a temporary folder can be made
             yield Told(Recording(job, Archive(job), None, None), None, str(error))
             return
         yield Told(study.recording if study else Recording(job, Archive(job), None, None), study, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simulator.errors import StudyError, TrackingError
@@ -20,13 +21,15 @@ from studies.mlflow_session import (
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+DEFAULT_FOLDER = Path("capplan-studies")
+"""Where studies, stores and files lie when nobody says otherwise."""
+
 
 def experiment_id(client: MlflowClient, uri: str, name: str) -> str:
     """Returns the experiment's id; makes the experiment when it is missing."""
     from mlflow.exceptions import MlflowException
 
-    file = sqlite_file(uri)
-    location = artifact_folder(file).as_uri() if file else None
+    location = _location(uri)
     found = client.get_experiment_by_name(name)
     if found is None:
         try:
@@ -43,6 +46,14 @@ def experiment_id(client: MlflowClient, uri: str, name: str) -> str:
             f"MLflow store {without_password(uri)}: experiment {name!r} is deleted; {way_out}"
         )
     return str(found.experiment_id)
+
+
+def _location(uri: str) -> str | None:
+    """Where a new experiment keeps its files: beside the database, or in the working folder; a server knows itself."""
+    if uri.startswith(("http://", "https://")):
+        return None
+    file = sqlite_file(uri) or DEFAULT_FOLDER.resolve() / "mlflow.db"
+    return artifact_folder(file).as_uri()
 
 
 def check_asked(experiment: str, run_name: str, params: Mapping[str, str], tags: Mapping[str, str]) -> None:

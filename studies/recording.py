@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from simulator.errors import TrackingError
+from simulator.errors import StudyError, TrackingError
 from simulator.job import Job, Objective
 from simulator.table import Integers
 from studies.archive import Archive
@@ -65,6 +65,7 @@ class Recording:
         self._tracker = tracker
         self._parts = parts
         self._unsent: list[Path] = []
+        self._loss = ""  # why the parts do not hold all designs
         self._kept: list[tuple[Evaluation, Integers]] = []
         self._generation = 0
         self.num_design_runs = 0
@@ -110,8 +111,7 @@ class Recording:
         """
         if self._log is not None:
             self._log.close()
-        last = self._parts.close() if self._parts is not None else None
-        self._unsent += [last] if last else []
+        self._write_part(None)
         if self._tracker is None:
             return
         marks = Marks(
@@ -126,19 +126,28 @@ class Recording:
         except TrackingError as error:
             self.failure = str(error)
         else:
-            self.failure = ""
+            self.failure = self._loss
 
     def _write(self, columns: Columns) -> None:
         if self._log is not None:
             self._log.append(columns)
-        filled = self._parts.append(columns) if self._parts is not None else None
-        if filled is not None:
-            self._unsent.append(filled)
-            if self._tracker is not None:
-                try:
-                    self._send_parts(self._tracker)
-                except TrackingError as error:  # sent again with the next part
-                    self.failure = str(error)
+        self._write_part(columns)
+        if self._unsent and self._tracker is not None and not self._tracker.is_resting:
+            try:
+                self._send_parts(self._tracker)
+            except TrackingError as error:  # sent again later
+                self.failure = str(error)
+
+    def _write_part(self, columns: Columns | None) -> None:
+        """Adds designs to the parts, `None` at their end; where these cannot be written, the study goes on without."""
+        if self._parts is None:
+            return
+        try:
+            filled = self._parts.close() if columns is None else self._parts.append(columns)
+        except StudyError as error:
+            self._parts, self._loss = None, str(error)
+        else:
+            self._unsent += [filled] if filled else []
 
     def _send_parts(self, tracker: StudyTracker) -> None:
         while self._unsent:
@@ -165,7 +174,7 @@ class Recording:
         except TrackingError as error:  # the points are kept and sent again with the next ones
             self.failure = str(error)
         else:
-            self.failure = "" if not self._unsent else self.failure
+            self.failure = self._loss if not self._unsent else self.failure
 
     def _log_design_runs(self, tracker: StudyTracker, marks: Marks, recorded_names: Collection[str]) -> None:
         archive = self.archive

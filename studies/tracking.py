@@ -14,7 +14,8 @@ import platform
 import shlex
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +25,7 @@ from urllib.parse import urlsplit
 from simulator.errors import StudyError, TrackingError
 from simulator.units import MILLISECOND
 from studies.bulk_runs import BulkOutcome, RunTable, bulk_engine, write_runs
-from studies.experiments import check_asked, experiment_id
+from studies.experiments import DEFAULT_FOLDER, check_asked, experiment_id
 from studies.mlflow_session import (
     check_key,
     check_usable,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 TRACKING_URI_VARIABLE = "MLFLOW_TRACKING_URI"
-DEFAULT_FILE = Path("capplan-studies") / "mlflow.db"
+DEFAULT_FILE = DEFAULT_FOLDER / "mlflow.db"
 """Below the working folder, when neither the caller nor the environment names a store."""
 
 MAX_WAITING_METRICS = 500
@@ -196,6 +197,11 @@ class StudyTracker:
         return self._clock() - float(self._run.info.start_time) * MILLISECOND
 
     @property
+    def is_resting(self) -> bool:
+        """Whether the store has failed so lately that it is better left alone."""
+        return self._clock() - self._failed_at_s < RETRY_AFTER_S
+
+    @property
     def takes_thousands(self) -> bool:
         """Whether the store takes thousands of designs a second; else about ten (through a server)."""
         with mlflow_at(self._tracking_uri):
@@ -225,7 +231,7 @@ class StudyTracker:
         """
         self._check_running()
         self._wait(step, metrics)
-        if self._clock() - self._failed_at_s < RETRY_AFTER_S:
+        if self.is_resting:
             raise TrackingError(self._failure)
         is_late = self._clock() - self._sent_at_s >= MAX_WAITING_S
         if is_late or len(self._waiting) >= MAX_WAITING_METRICS:
@@ -236,7 +242,7 @@ class StudyTracker:
         self._check_running()
         if not path.is_file():
             raise StudyError(f"artifact {path} is not a file: write it before it is logged")
-        with mlflow_at(self._tracking_uri):
+        with self._store():
             self._client.log_artifact(self.run_id, str(path), folder or None)
 
     def log_figure(self, name: str, content: bytes) -> None:
@@ -341,17 +347,23 @@ class StudyTracker:
 
     def _send(self) -> None:
         # Emptied only afterwards: what is sent a second time MLflow recognises and stores once.
+        with self._store():
+            from mlflow.entities import Metric
+
+            self._client.log_batch(self.run_id, [Metric(*point) for point in self._waiting])
+        self._waiting.clear()
+        self._sent_at_s = self._clock()
+
+    @contextmanager
+    def _store(self) -> Iterator[None]:
+        """Inside it MLflow is spoken with; whether that went well decides how soon it is tried again."""
         try:
             with mlflow_at(self._tracking_uri):
-                from mlflow.entities import Metric
-
-                self._client.log_batch(self.run_id, [Metric(*point) for point in self._waiting])
+                yield
         except TrackingError as error:
             self._failed_at_s, self._failure = self._clock(), str(error)
             raise
         self._failed_at_s = -math.inf
-        self._waiting.clear()
-        self._sent_at_s = self._clock()
 
     def _log_params(self, params: Mapping[str, str]) -> None:
         with mlflow_at(self._tracking_uri):
