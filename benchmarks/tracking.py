@@ -4,6 +4,7 @@ All ways keep the same designs (12 parameters, 8 metrics, 3 tags) in one process
 other machines too. An SQLite store in a temporary folder is used and removed:
 
     python -m benchmarks.tracking --designs 20000
+    python -m benchmarks.tracking --designs 20000 --tracking-uri postgresql+psycopg2://user@host/database
 """
 
 from __future__ import annotations
@@ -80,10 +81,12 @@ def timed(way: str, num_items: int, work: Callable[[], object]) -> Rate:
     return Rate(way=way, num_items=num_items, duration_s=time.perf_counter() - start_s)
 
 
-def measure_designs(folder: Path, num_designs: int) -> list[Rate]:
+def measure_designs(folder: Path, num_designs: int, tracking_uri: str | None) -> list[Rate]:
     """Returns the rates of the ways to keep designs, those of MLflow first."""
     tracker = StudyTracker.open(
-        experiment="benchmark", run_name="designs", tracking_uri=f"sqlite:///{folder}/mlflow.db"
+        experiment="benchmark",
+        run_name="designs",
+        tracking_uri=tracking_uri or f"sqlite:///{folder}/mlflow.db",
     )
     with mlflow_at(tracker.tracking_uri):
         from mlflow import MlflowClient
@@ -156,8 +159,10 @@ def main() -> None:
     """Measures all ways and prints them with their ratio to the slowest."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--designs", type=int, default=20_000, help="designs to keep in each way")
+    parser.add_argument("--tracking-uri", help="another MLflow store than an SQLite file; it keeps the runs")
+    arguments = parser.parse_args()
     with mlflow_at("sqlite://"), tempfile.TemporaryDirectory() as folder:
-        designs = measure_designs(Path(folder), parser.parse_args().designs)
+        designs = measure_designs(Path(folder), arguments.designs, arguments.tracking_uri)
         study = measure_study(Path(folder))
     for rate in designs:
         ratio = rate.items_per_s / designs[0].items_per_s

@@ -19,12 +19,12 @@ from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.designs import designs_of
 from planner.infeasible import explain
 from planner.input_uncertainty import input_uncertainty_of
+from planner.mlflow_content import RUN_STATUS, asked_params, inputs_profile, record_of, result_metrics
 from planner.output import FrontFormat, make_output_folder, write_answer, write_job
 from planner.problems import Findings
 from planner.reasons import cautions, rejections, scope_text, why_chosen
 from planner.recommendation import (
     Infeasibility,
-    MlflowRecord,
     Recommendation,
     Status,
 )
@@ -36,24 +36,21 @@ from simulator.search_options import Algorithm
 from simulator.table import Integers
 from studies.archive import Archive
 from studies.design_log import DesignLog
+from studies.design_parts import PARTS, DesignParts
 from studies.evaluator import Evaluator, Simulation
-from studies.mlflow_session import MAX_PARAM_CHARACTERS, without_password
+from studies.exhaustive import Reducer
+from studies.identity import Identity
 from studies.progress import Report, Stop, ignore, never_stop
 from studies.recording import DESIGN_TABLE, Recording
+from studies.reduction import Reduction
 from studies.study import StudyResult, run_study
-from studies.tracking import DEFAULT_FILE, RunStatus, StudyTracker, software_tags
+from studies.tracking import DEFAULT_FILE, StudyTracker, software_tags
 
 LARGEST_SEED = 2**32 - 1
 Clock = Callable[[], datetime]
 
 SAME_WITHIN_FRACTION = 0.001
 """Designs whose objectives all differ by less are shown as one; far below what the model can tell apart."""
-RUN_STATUS: dict[Status, RunStatus] = {
-    "recommended": "FINISHED",
-    "infeasible": "FINISHED",
-    "interrupted": "KILLED",
-}
-"""How MLflow calls the end of a study."""
 
 
 ALGORITHM_NAMES = {
@@ -115,21 +112,27 @@ def recommend(
     if output is not None:
         make_output_folder(output)
     with ExitStack() as stack:
-        folder = output or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="capplan-")))
-        tracker = None
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="capplan-")))
+        folder = output or scratch
+        tracker = parts = log = None
         if tracking:
             tracker = stack.enter_context(_opened_tracker(job, seed, tracking_uri, experiment))
-        log = None
-        if tracking or output is not None:  # otherwise nobody would read it
+            parts = DesignParts(scratch / PARTS)
+        if output is not None:
             log = stack.enter_context(DesignLog(folder / DESIGN_TABLE))
-        recording = Recording(job, Archive(job), log, tracker)
+        recording = Recording(job, Archive(job), log, tracker, parts)
         answer = search_and_answer(
             job, seed, recording, Simulation(job), now=clock(), progress=progress, should_stop=should_stop
         )
         files = [write_job(job, folder), *write_answer(answer, folder, front_format)]
-        best_id = answer.recommendation.design_id if answer.recommendation else None
-        recording.finish(RUN_STATUS[answer.status], result_metrics(answer), files, recommended_id=best_id)
-        answer = _with_record(answer, recording, tracker, folder if output is None else None)
+        recording.finish(
+            RUN_STATUS[answer.status],
+            result_metrics(answer),
+            files,
+            recommended_id=answer.recommendation.design_id if answer.recommendation else None,
+            tied_ids=answer.uncertainty.tied_designs if answer.uncertainty else (),
+        )
+        answer = _with_record(answer, recording, tracker, scratch if output is None else None)
         if output is not None:
             write_answer(answer, folder, front_format)
         return answer
@@ -142,6 +145,7 @@ def search_and_answer(
     evaluator: Evaluator,
     *,
     now: datetime,
+    reducer: Reducer | None = None,
     progress: Report = ignore,
     should_stop: Stop = never_stop,
 ) -> Recommendation:
@@ -153,6 +157,7 @@ def search_and_answer(
         recording: takes everything that is evaluated.
         evaluator: where evaluations come from.
         now: time of day for `created_at`.
+        reducer: evaluates for an exhaustive search that is to keep fronts only; by default it keeps every design.
         progress: told how far the search is.
         should_stop: asked between batches.
     """
@@ -162,6 +167,7 @@ def search_and_answer(
         recording.record,
         seed=seed,
         evaluator=evaluator,
+        reducer=reducer,
         report=progress,
         should_stop=should_stop,
     )
@@ -269,8 +275,8 @@ def _best_of(job: Job, seed: int) -> Evaluation | None:
     """The recommended design of another job, one row."""
     archive = Archive(job)
 
-    def keep(evaluation: Evaluation, _: str) -> None:
-        archive.add(evaluation)
+    def keep(found: Evaluation | Reduction, _: str) -> None:
+        archive.add(found)
 
     run_study(job, archive, keep, seed=seed)
     if archive.front is None:
@@ -298,51 +304,16 @@ def _heuristic_text(job: Job, algorithm: Algorithm) -> str:
     )
 
 
-def result_metrics(answer: Recommendation) -> dict[str, float]:
-    """What MLflow's table of studies shows and sorts by."""
-    metrics = {
-        "num_evaluated": float(answer.num_evaluated),
-        "num_feasible": float(answer.num_feasible),
-        "num_front": float(len(answer.front)),
-    }
-    if answer.best is None:
-        return metrics
-    names = (
-        "time_to_train_days",
-        "cost_usd",
-        "energy_kwh",
-        "carbon_kgco2e",
-        "mfu_fraction",
-        "goodput_fraction",
-    )
-    return metrics | {f"recommended_{name}": float(getattr(answer.best, name)) for name in names}
-
-
-def asked_params(job: Job, seed: int) -> dict[str, str]:
-    """Returns what MLflow shows as the parameters of a study."""
-    asked = {
-        "job": job.name,
-        "seed": str(seed),
-        "model": job.workload.model.name,
-        "tokens": f"{job.workload.tokens:g}",
-        "sequence_length": str(job.workload.sequence_length),
-        "global_batch_size": str(job.workload.global_batch_size),
-        "offers": ", ".join(offer.accelerator.id for offer in job.offers),
-        "objectives": ", ".join(job.objectives),
-        "site": job.site.region,
-        **{f"limit_{name}": f"{value:g}" for name, value in job.limits if value is not None},
-    }
-    return {name: value[:MAX_PARAM_CHARACTERS] for name, value in asked.items()}
-
-
 def _opened_tracker(job: Job, seed: int, tracking_uri: str | None, experiment: str) -> StudyTracker:
-    return StudyTracker.open(
+    tracker = StudyTracker.open(
         experiment=experiment,
         run_name=job.name,
         tracking_uri=tracking_uri,
         params=asked_params(job, seed),
         tags={"catalog_hash": catalog_hash()},
     )
+    tracker.log_inputs(job.name, Identity.of(job, seed).job, inputs_profile(job))
+    return tracker
 
 
 def _with_record(
@@ -359,23 +330,10 @@ def _with_record(
     return answer.model_copy(update={"mlflow": record})
 
 
-def record_of(tracker: StudyTracker, num_designs: int, num_design_runs: int) -> MlflowRecord:
-    """Returns where MLflow holds a study."""
-    return MlflowRecord(
-        tracking_uri=without_password(tracker.tracking_uri),
-        experiment=tracker.experiment,
-        run_name=tracker.run_name,
-        num_designs=num_designs,
-        num_design_runs=num_design_runs,
-        open_with=tracker.open_command,
-        run_id=tracker.run_id,
-    )
-
-
 def _rescued(folder: Path, name: str) -> str:
     """Moves the design table out of a temporary folder and says where it is."""
     place = DEFAULT_FILE.parent
     place.mkdir(parents=True, exist_ok=True)
-    target = place / f"{name}-{folder.name}.parquet"
-    shutil.move(folder / DESIGN_TABLE, target)
+    target = place / f"{name}-{folder.name}"
+    shutil.move(folder / PARTS, target)
     return str(target)

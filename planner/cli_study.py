@@ -15,7 +15,8 @@ from planner.cli_options import job_argument, seed_option, set_option
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.durable import StudyAnswer
+    from planner.durable import Keep, StudyAnswer
+    from planner.sending import Target
     from studies.progress import Report, Stop
     from studies.store import StudyStore
 
@@ -42,6 +43,17 @@ _experiment = click.option(
 _no_tracking = click.option(
     "--no-tracking", is_flag=True, help="Do not deliver to MLflow; sync does so later."
 )
+_workers = click.option(
+    "--workers",
+    type=click.IntRange(min=1, max=1024),
+    metavar="N",
+    help="Simulate in N processes on this machine (needs capplan[dask]).",
+)
+_scheduler = click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Simulate on the workers of this Dask scheduler, such as tcp://10.0.0.1:8786.",
+)
 
 
 @click.group(short_help="Run, resume, compare and deliver studies that survive crashes.")
@@ -62,6 +74,15 @@ def study() -> None:
 @_tracking_uri
 @_experiment
 @_no_tracking
+@_workers
+@_scheduler
+@click.option(
+    "--keep",
+    type=click.Choice(["all", "front"]),
+    default="all",
+    show_default=True,
+    help="Designs that an exhaustive search keeps: all, or of each block of them the front and counts.",
+)
 @_quiet
 @_json
 def run(
@@ -73,24 +94,39 @@ def run(
     tracking_uri: str | None,
     experiment: str,
     no_tracking: bool,
+    workers: int | None,
+    scheduler: str | None,
+    keep: Keep,
     quiet: bool,
     as_json: bool,
 ) -> int:
     """Begin a study of the training run that JOB.yaml describes, and search until it is answered.
 
     Every simulated design is in the study's file before anything else happens with it. MLflow gets the study at the
-    end; where it cannot be reached, `capplan study sync` delivers later.
+    end; where it cannot be reached, `capplan study sync` delivers later. Neither --workers nor --scheduler shows in the
+    result.
     """
+    _check_machines(workers, scheduler)
 
     def start(store: StudyStore, report: Report, should_stop: Stop) -> StudyAnswer:
         from planner.durable import run_study_of
         from planner.job_file import load_job
+        from planner.study_machines import machines
 
         loaded = load_job(job, overrides)
-        return run_study_of(loaded, seed=seed, store=store, progress=report, should_stop=should_stop)
+        with machines(workers, scheduler) as engine_for:
+            return run_study_of(
+                loaded,
+                seed=seed,
+                store=store,
+                progress=report,
+                should_stop=should_stop,
+                engine_for=engine_for,
+                keep=keep,
+                target=_target(tracking_uri, experiment, is_wanted=not no_tracking),
+            )
 
-    target = None if no_tracking else (tracking_uri, experiment)
-    return _search(start, folder, target, quiet=quiet, as_json=as_json)
+    return _search(start, folder, quiet=quiet, as_json=as_json)
 
 
 @study.command(short_help="Go on with a study that was stopped or killed.")
@@ -99,6 +135,8 @@ def run(
 @_tracking_uri
 @_experiment
 @_no_tracking
+@_workers
+@_scheduler
 @_quiet
 @_json
 def resume(
@@ -108,6 +146,8 @@ def resume(
     tracking_uri: str | None,
     experiment: str,
     no_tracking: bool,
+    workers: int | None,
+    scheduler: str | None,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -115,14 +155,24 @@ def resume(
 
     A study that has its answer shows it again.
     """
+    _check_machines(workers, scheduler)
 
     def start(store: StudyStore, report: Report, should_stop: Stop) -> StudyAnswer:
         from planner.durable import resume_study
+        from planner.study_machines import machines
 
-        return resume_study(store.find(name), store=store, progress=report, should_stop=should_stop)
+        path = store.find(name)
+        with machines(workers, scheduler) as engine_for:
+            return resume_study(
+                path,
+                store=store,
+                progress=report,
+                should_stop=should_stop,
+                engine_for=engine_for,
+                target=_target(tracking_uri, experiment, is_wanted=not no_tracking),
+            )
 
-    target = None if no_tracking else (tracking_uri, experiment)
-    return _search(start, folder, target, quiet=quiet, as_json=as_json)
+    return _search(start, folder, quiet=quiet, as_json=as_json)
 
 
 @study.command(short_help="Say how far a study is.")
@@ -236,12 +286,11 @@ def sync(*, names: tuple[str, ...], folder: Path, tracking_uri: str | None, expe
 def _search(
     start: Callable[[StudyStore, Report, Stop], StudyAnswer],
     folder: Path,
-    target: tuple[str | None, str] | None,
     *,
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Searches, delivers to MLflow where there is a target, and prints the answer."""
+    """Searches and prints the answer."""
     _prepare()
     from planner.cli import EXIT_CODES, _progress, _quiet_libraries, _rendered, _write
     from planner.interrupt import stop_on_interrupt
@@ -252,8 +301,8 @@ def _search(
 
     with _quiet_libraries(), stop_on_interrupt() as should_stop, _progress(is_shown=not quiet) as report:
         found = start(StudyStore(folder), report, should_stop)
-    if target is not None and found.answer.status != "interrupted":
-        found = _delivered(found, *target)
+    if found.tracking_failure:
+        click.echo(f"{found.tracking_failure}\nDeliver later: capplan study sync {found.path.stem}", err=True)
     if as_json:
         _write(answer_json(found.answer))
     else:
@@ -262,21 +311,15 @@ def _search(
     return EXIT_CODES[found.answer.status]
 
 
-def _delivered(found: StudyAnswer, tracking_uri: str | None, experiment: str) -> StudyAnswer:
-    """The same with where MLflow holds the study; where it cannot be reached, says how to deliver later."""
-    from dataclasses import replace
+def _target(tracking_uri: str | None, experiment: str, *, is_wanted: bool) -> Target | None:
+    from planner.sending import Target
 
-    from planner.cli import _quiet_libraries
-    from planner.delivery import deliver
-    from simulator.errors import TrackingError
+    return Target(tracking_uri=tracking_uri, experiment=experiment) if is_wanted else None
 
-    try:
-        with _quiet_libraries():
-            delivery = deliver(found.path, tracking_uri=tracking_uri, experiment=experiment)
-    except TrackingError as error:
-        click.echo(f"{error}\nDeliver later: capplan study sync {found.path.stem}", err=True)
-        return found
-    return replace(found, answer=found.answer.model_copy(update={"mlflow": delivery.record}))
+
+def _check_machines(workers: int | None, scheduler: str | None) -> None:
+    if workers and scheduler:
+        raise click.UsageError("--workers and --scheduler both say where to simulate: give one of them")
 
 
 def _prepare() -> None:

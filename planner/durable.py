@@ -7,24 +7,32 @@ capplan study resume NAME       goes on where it was killed, and gives what it w
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 from planner.answer import Clock, checked_job, search_and_answer, utc_now
 from planner.recommendation import Recommendation
+from planner.sending import Target, telling
 from simulator.errors import StudyError
 from simulator.job import Job
-from studies.archive import Archive
+from studies.engine import Engine, ThisProcess
 from studies.evaluator import JournaledSimulation
 from studies.identity import Identity
 from studies.journal import Journal
 from studies.progress import Report, Stop, ignore, never_stop
-from studies.recording import Recording
 from studies.store import StudyStore, only_runner
 
+EngineFor = Callable[[Job], Engine]
+Keep = Literal["all", "front"]
+KEEP = "keep"
+"""Fact of a journal: which designs the study keeps."""
 ANSWER, STATUS, MERGED_FROM = "answer", "status", "merged_from"
 """Facts of a journal that are written when a study has ended."""
+DELIVERED_TO = "delivered_to"
+"""Fact of a journal: the stores that have the study, one place a line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +53,10 @@ class StudyAnswer:
     path: Path
     """The study's file."""
     answer: Recommendation
+    """The answer; it says where MLflow holds the study if that was told while it ran."""
     counts: Counts
+    tracking_failure: str = ""
+    """Why MLflow does not have the whole study, where it was to have it."""
 
 
 def run_study_of(
@@ -56,6 +67,9 @@ def run_study_of(
     progress: Report = ignore,
     should_stop: Stop = never_stop,
     clock: Clock = utc_now,
+    engine_for: EngineFor = ThisProcess,
+    keep: Keep = "all",
+    target: Target | None = None,
 ) -> StudyAnswer:
     """Begins a study of a job and searches until it is answered or stopped.
 
@@ -66,18 +80,34 @@ def run_study_of(
         progress: told how far the search is.
         should_stop: asked between batches.
         clock: time of day for `created_at`.
+        engine_for: gives what simulates the designs of a job; it does not show in the result.
+        keep: which designs an exhaustive search keeps: `all`, or the `front` of every block of designs, with counts.
+        target: where MLflow is told of the study while it runs; when that fails, the study goes on.
 
     Raises:
         InputError: the job or the seed breaks a rule.
         StudyError: there is such a study already, or the store cannot be written to.
     """
     store = store or StudyStore()
-    path = store.create(checked_job(job, seed), seed, clock())
-    return resume_study(path, store=store, progress=progress, should_stop=should_stop)
+    path = store.create(checked_job(job, seed), seed, clock(), {KEEP: keep})
+    return resume_study(
+        path,
+        store=store,
+        progress=progress,
+        should_stop=should_stop,
+        engine_for=engine_for,
+        target=target,
+    )
 
 
 def resume_study(
-    path: Path, *, store: StudyStore | None = None, progress: Report = ignore, should_stop: Stop = never_stop
+    path: Path,
+    *,
+    store: StudyStore | None = None,
+    progress: Report = ignore,
+    should_stop: Stop = never_stop,
+    engine_for: EngineFor = ThisProcess,
+    target: Target | None = None,
 ) -> StudyAnswer:
     """Goes on with a study until it is answered or stopped; one that is answered gives its answer again.
 
@@ -86,10 +116,13 @@ def resume_study(
         store: whose other studies lend their evaluations.
         progress: told how far the search is.
         should_stop: asked between batches.
+        engine_for: see `run_study_of`.
+        target: see `run_study_of`.
 
     Raises:
         StudyError: there is no such study, another process is running it, it is a merged one, it was begun by other
             code, or it cannot be written to.
+        EngineError: the engine cannot simulate; what was written is kept.
     """
     store = store or StudyStore(path.parent)
     with only_runner(path), Journal.open(path) as journal:
@@ -99,24 +132,30 @@ def resume_study(
             return StudyAnswer(path=path, answer=stored_answer(facts), counts=counts)
         job, seed = job_of(facts), int(facts["seed"])
         _check_resumable(path, facts, job, seed)
-        evaluator = JournaledSimulation(job, journal, store.known_designs(path))
-        answer = search_and_answer(
-            job,
-            seed,
-            Recording(job, Archive(job), None, None),
-            evaluator,
-            now=datetime.fromisoformat(facts["created_at"]),
-            progress=progress,
-            should_stop=should_stop,
-        )
-        if answer.status != "interrupted":
-            journal.note({ANSWER: answer.model_dump_json(), STATUS: answer.status})
+        evaluator = JournaledSimulation(job, journal, store.known_designs(path), engine_for(job))
+        with telling(job, facts, path.stem, target, evaluator.elapsed_s) as told:
+            answer = search_and_answer(
+                job,
+                seed,
+                told.recording,
+                evaluator,
+                now=datetime.fromisoformat(facts["created_at"]),
+                reducer=evaluator.reductions if facts.get(KEEP) == "front" else None,
+                progress=progress,
+                should_stop=should_stop,
+            )
+            if answer.status != "interrupted":
+                journal.note({ANSWER: answer.model_dump_json(), STATUS: answer.status})
+            record = told.finish(answer)
+        if record is not None and target is not None:
+            journal.note({DELIVERED_TO: target.place})
+            answer = answer.model_copy(update={"mlflow": record})
     counts = Counts(
         num_read_back=evaluator.num_read_back,
         num_reused=evaluator.num_reused,
         num_simulated=evaluator.num_simulated,
     )
-    return StudyAnswer(path=path, answer=answer, counts=counts)
+    return StudyAnswer(path=path, answer=answer, counts=counts, tracking_failure=told.failure)
 
 
 def job_of(facts: dict[str, str]) -> Job:

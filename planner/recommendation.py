@@ -34,7 +34,7 @@ class Design(Record):
     """One simulated design with everything that a reader needs to judge it."""
 
     design_id: int
-    """Row of the design table in MLflow (`designs.parquet`)."""
+    """Row of the design table in MLflow (folder `designs`)."""
     accelerator: str
     """Catalogue name of the accelerator."""
     node: str

@@ -37,8 +37,8 @@ def merge_studies(paths: Sequence[Path], target: Path, created_at: datetime) -> 
         created_at: time of day for the new study.
 
     Raises:
-        StudyError: fewer than two studies, studies that differ in more than name and search or were simulated by
-            another version, or a target that is there or cannot be written.
+        StudyError: fewer than two studies, studies that differ in more than name and search, were simulated by another
+            version or keep fronts only, or a target that is there or cannot be written.
     """
     if len({path.resolve() for path in paths}) < max(2, len(paths)):
         raise StudyError(f"merging needs at least two different studies, got {len(paths)}")
@@ -65,6 +65,11 @@ def _copied(journals: Sequence[Journal], into: Journal) -> int:
     for journal in journals:
         before_s = elapsed_s
         for batch in journal.batches():
+            if batch.is_reduced:
+                raise StudyError(
+                    f"study {journal.path.stem} keeps fronts instead of all designs, which do not add up: run it "
+                    "anew with --keep all, or export both"
+                )
             elapsed_s = before_s + batch.elapsed_s
             keys, first = np.unique(plan_keys(batch.plans), return_index=True)
             rows = np.sort(first[~np.isin(keys, seen, assume_unique=True)])

@@ -6,26 +6,22 @@ Nothing is simulated: the journal has what became of every design, and the job's
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal
 
-import numpy as np
 from pydantic import Field
 
-from constraints.evaluation import Evaluation, judge
 from planner.answer import distinct_front
-from planner.delivery import DELIVERED_TO
 from planner.designs import designs_of
-from planner.durable import ANSWER, MERGED_FROM, STATUS, job_of
+from planner.durable import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of
 from planner.recommendation import Design
 from simulator.errors import StudyError
 from simulator.record import Record
-from simulator.table import Integers
 from studies.archive import Archive
 from studies.design_log import DesignLog
 from studies.design_table import design_columns
 from studies.journal import Journal
+from studies.reduction import kept_of
 from studies.store import StudyStore, is_running
 
 State = Literal["running", "stopped", "recommended", "infeasible", "merged", "damaged"]
@@ -117,11 +113,13 @@ def status_of(path: Path) -> StudyStatus:
     """Returns the state of a study with what its designs are worth; raises `StudyError` where it cannot be read."""
     with Journal.read(path) as journal:
         facts = journal.facts
-        archive = Archive(job_of(facts))
+        job = job_of(facts)
+        archive = Archive(job)
         stages: dict[str, int] = {}
-        for evaluation, stage in _evaluations(journal):
-            archive.add(evaluation)
-            stages[stage] = stages.get(stage, 0) + len(evaluation)
+        for batch in journal.batches():
+            before = archive.num_evaluated
+            archive.add(batch.found(job))
+            stages[batch.stage] = stages.get(batch.stage, 0) + archive.num_evaluated - before
         return StudyStatus.model_validate(
             {
                 **_state(journal),
@@ -140,8 +138,8 @@ def front_of(path: Path) -> StudyFront:
     with Journal.read(path) as journal:
         job = job_of(journal.facts)
         archive = Archive(job)
-        for evaluation, _ in _evaluations(journal):
-            archive.add(evaluation)
+        for batch in journal.batches():
+            archive.add(batch.found(job))
         front, ids = distinct_front(job, archive)
         return StudyFront(
             study=StudyState.model_validate(_state(journal)),
@@ -151,7 +149,7 @@ def front_of(path: Path) -> StudyFront:
 
 
 def export_designs(path: Path, file: Path) -> int:
-    """Writes all designs of a study into a table, whole or not at all, and returns how many there are.
+    """Writes all designs that a study has kept into a table, whole or not at all, and returns how many there are.
 
     Raises:
         StudyError: the file is there already, its suffix is not one of `EXPORT_SUFFIXES`, or it cannot be written.
@@ -164,14 +162,15 @@ def export_designs(path: Path, file: Path) -> int:
     with Journal.read(path) as journal:
         job = job_of(journal.facts)
         with DesignLog(table) as log:
-            first = 0
-            for evaluation, stage in _evaluations(journal):
-                numbers = first + _numbers(evaluation)
-                log.append(design_columns(job, evaluation, numbers, stage))
-                first += len(evaluation)
+            archive = Archive(job)
+            for batch in journal.batches():
+                found = batch.found(job)
+                ids = archive.add(found)
+                log.append(design_columns(job, kept_of(found), ids, batch.stage))
+            num_designs = log.num_designs
     if table != file:
         _to_csv(table, file)
-    return first
+    return num_designs
 
 
 def _to_csv(table: Path, file: Path) -> None:
@@ -190,17 +189,6 @@ def _to_csv(table: Path, file: Path) -> None:
     finally:
         table.unlink(missing_ok=True)
         partial.unlink(missing_ok=True)
-
-
-def _numbers(evaluation: Evaluation) -> Integers:
-    return np.arange(len(evaluation), dtype=np.int64)
-
-
-def _evaluations(journal: Journal) -> Iterator[tuple[Evaluation, str]]:
-    """Yields what became of every batch under the prices and limits of the job, and what asked for it."""
-    job = job_of(journal.facts)
-    for batch in journal.batches():
-        yield judge(job, batch.plans, batch.outcomes), batch.stage
 
 
 def _state(journal: Journal) -> dict[str, object]:

@@ -4,7 +4,8 @@ CapplanError                 everything capplan raises on purpose
 ├── InputError               a file, a field or an argument breaks a rule (exit code 2)
 │   └── CatalogError         a name is not in the catalogue
 └── StudyError               a study cannot be stored or read back
-    └── TrackingError        the MLflow store cannot be used
+    ├── TrackingError        the MLflow store cannot be used
+    └── EngineError          the cluster that simulates cannot be used
 """
 
 from __future__ import annotations
@@ -54,3 +55,7 @@ class StudyError(CapplanError):
 
 class TrackingError(StudyError):
     """The MLflow store cannot be used; the message names its address and the reason."""
+
+
+class EngineError(StudyError):
+    """The cluster that simulates designs cannot be used; the message names its address and the reason."""

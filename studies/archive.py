@@ -10,6 +10,7 @@ from constraints.limits import ExcessTable
 from objectives.pareto import front_rows, hypervolume
 from simulator.job import Job
 from simulator.table import Integers
+from studies.reduction import Reduction
 
 
 class Archive:
@@ -27,16 +28,23 @@ class Archive:
         """Designs that break each limit; one design may break several."""
         self._reference: NDArray[np.float64] | None = None
 
-    def add(self, evaluation: Evaluation) -> Integers:
-        """Takes in evaluated designs and returns the numbers that they get, `(n,)`."""
-        ids = self.num_evaluated + np.arange(len(evaluation), dtype=np.int64)
-        self.num_evaluated += len(evaluation)
-        self.num_feasible += int(evaluation.is_feasible.sum())
-        for name, excess in evaluation.excess.columns().items():
-            self.num_breaking[name] += int(np.count_nonzero(excess))
-        feasible = np.flatnonzero(evaluation.is_feasible)
-        self._merge(evaluation.take(feasible), ids[feasible])
-        return ids
+    def add(self, found: Evaluation | Reduction) -> Integers:
+        """Takes in evaluated designs, or what is worth keeping of them.
+
+        Returns:
+            The numbers that the designs at hand get, `(n,)`: those of a reduction keep the places that they had among
+            all designs of their batch.
+        """
+        reduction = found if isinstance(found, Reduction) else Reduction.of(self._job, found)
+        first = self.num_evaluated
+        self.num_evaluated += reduction.num_evaluated
+        self.num_feasible += reduction.num_feasible
+        for name, number in reduction.num_breaking.items():
+            self.num_breaking[name] += number
+        self._merge(reduction.front, first + reduction.rows)
+        if isinstance(found, Reduction):
+            return first + reduction.rows
+        return first + np.arange(len(found), dtype=np.int64)
 
     def hypervolume(self) -> float:
         """Returns the share of the box between zero and the worst values of the first front that the front dominates."""
@@ -47,11 +55,9 @@ class Archive:
             self._reference = 1.1 * values.max(axis=0)
         return hypervolume(values / self._reference, np.ones(values.shape[1]))
 
-    def _merge(self, feasible: Evaluation, ids: Integers) -> None:
-        if len(feasible) == 0:
+    def _merge(self, front: Evaluation, ids: Integers) -> None:
+        if len(front) == 0:
             return
-        rows = front_rows(feasible.objectives(self._job))
-        front, ids = feasible.take(rows), ids[rows]
         if self.front is not None:
             front = Evaluation.concatenate([self.front, front])
             ids = np.concatenate([self.ids, ids])

@@ -107,6 +107,8 @@ class Marks:
     """Numbers of the designs on the front."""
     recommended: int | None
     """Number of the recommended design, if there is one."""
+    tied: frozenset[int] = frozenset()
+    """Numbers of the designs that the model cannot tell from the recommended one."""
 
 
 def run_name(number: int) -> str:
@@ -127,12 +129,29 @@ def design_runs(job: Job, evaluation: Evaluation, ids: Integers, marks: Marks) -
         params=params,
         metrics={name: metrics[name] for name in RUN_METRICS},
         tags={
-            "feasible": [_word(is_feasible) for is_feasible in evaluation.is_feasible.tolist()],
-            "front": [_word(number in marks.front) for number in numbers],
-            "recommended": [_word(number == marks.recommended) for number in numbers],
+            "feasible": [_flag(is_feasible) for is_feasible in evaluation.is_feasible.tolist()],
+            "front": [_flag(number in marks.front) for number in numbers],
+            "rank": ranks(job, evaluation),
+            "recommended": [_flag(number == marks.recommended) for number in numbers],
+            "tied": [_flag(number in marks.tied) for number in numbers],
         },
     )
 
 
-def _word(is_so: bool) -> str:
-    return "true" if is_so else "false"
+def ranks(job: Job, evaluation: Evaluation) -> list[str]:
+    """Returns the rank of each design: 1 for those that no other one here beats, 2 when these are taken away, and so on.
+
+    Designs that break a limit or never end have `none`.
+    """
+    from moocore import pareto_rank
+
+    values = evaluation.objectives(job)
+    rows = np.flatnonzero(evaluation.is_feasible & np.isfinite(values).all(axis=1))
+    found = ["none"] * len(evaluation)
+    for row, rank in zip(rows.tolist(), pareto_rank(values[rows]).tolist() if len(rows) else (), strict=True):
+        found[row] = str(rank + 1)
+    return found
+
+
+def _flag(is_so: bool) -> str:
+    return "1" if is_so else "0"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import final
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TypeVar, final
 
 import numpy as np
 
@@ -17,13 +18,16 @@ from constraints.evaluation import Evaluation, evaluate, judge
 from simulator.errors import StudyError
 from simulator.job import Job
 from simulator.plan import PlanTable
-from simulator.simulate import Outcomes, simulate
+from simulator.simulate import Outcomes
+from studies.engine import Engine, Pending, ThisProcess
 from studies.journal import Batch, Journal
 from studies.known_designs import KnownDesigns
 from studies.plan_keys import are_same
+from studies.reduction import Reduction, read_reduction, rows_of
 
 Clock = Callable[[], float]
 """Seconds since any moment, never going back."""
+T = TypeVar("T")
 
 
 class Evaluator(ABC):
@@ -37,6 +41,14 @@ class Evaluator(ABC):
             plans: the designs, `(n,)`.
             stage: what asks for them.
         """
+
+    def ahead(self, batches: Iterator[PlanTable]) -> Iterator[PlanTable]:
+        """Yields batches that do not depend on what came of others, where several can be simulated at a time, begins early.
+
+        Args:
+            batches: they will be asked for in this order, with nothing in between.
+        """
+        return batches
 
     @abstractmethod
     def elapsed_s(self) -> float:
@@ -67,10 +79,18 @@ class Simulation(Evaluator):
 
 @final
 class JournaledSimulation(Evaluator):
-    """Reads back what the journal holds; simulates and writes down what it does not."""
+    """Reads back what the journal holds; has the engine simulate what it does not, and writes that down.
+
+    The journal has the batches in the order in which they were asked for, wherever and whenever they were simulated.
+    """
 
     def __init__(
-        self, job: Job, journal: Journal, known: KnownDesigns, clock: Clock = time.monotonic
+        self,
+        job: Job,
+        journal: Journal,
+        known: KnownDesigns,
+        engine: Engine | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
         """Starts at the beginning of the journal.
 
@@ -78,15 +98,18 @@ class JournaledSimulation(Evaluator):
             job: the job of the study.
             journal: its journal, opened to go on.
             known: designs that other studies have simulated.
+            engine: simulates; by default this process.
             clock: for the time that the study takes.
         """
         self._job = job
         self._journal = journal
         self._known = known
+        self._engine = engine or ThisProcess(job)
         self._clock = clock
         self._number = 0
         self._elapsed_s = 0.0
         self._resumed_at_s = clock()
+        self._under_way: deque[tuple[PlanTable, Pending[Outcomes]]] = deque()
         self.num_read_back = 0
         """Designs that the journal held."""
         self.num_reused = 0
@@ -98,44 +121,125 @@ class JournaledSimulation(Evaluator):
 
         Raises:
             StudyError: the journal cannot be written or is damaged, or holds other designs than are asked for.
+            EngineError: the designs cannot be simulated; what was written is kept.
         """
         batch = self._journal.batch(self._number)
-        outcomes = self._appended(plans, stage) if batch is None else self._read_back(batch, plans, stage)
-        self._number += 1
+        if batch is not None:
+            self._check(batch, stage, plans, is_reduced=False)
+            self._pass_over(batch, len(plans))
+            return judge(self._job, plans, batch.outcomes)
+        outcomes = self._outcomes_of(plans)
+        elapsed_s = self._elapsed_now_s()
+        self._journal.append(self._number, stage, elapsed_s, plans, outcomes)
+        self._go_on(elapsed_s)
         return judge(self._job, plans, outcomes)
+
+    def ahead(self, batches: Iterator[PlanTable]) -> Iterator[PlanTable]:
+        """See `Evaluator.ahead`; what the journal holds is not simulated again."""
+        unwritten = self._journal.num_batches - self._number
+
+        def begun() -> Iterator[PlanTable]:
+            for index, plans in enumerate(batches):
+                if index >= unwritten and self._engine.num_ahead:
+                    self._under_way.append((plans, self._begun(plans, is_awaited=False)))
+                yield plans
+
+        return _early(begun(), lambda: self._engine.num_ahead)
+
+    def reductions(self, batches: Iterator[PlanTable], stage: str) -> Iterator[Reduction]:
+        """Yields what is worth keeping of batches, in their order; nothing else is written down. Raises as `evaluate`."""
+        unwritten = self._journal.num_batches - self._number
+        begun = (
+            (plans, self._engine.reduce(plans) if index >= unwritten else None)
+            for index, plans in enumerate(batches)
+        )
+        for plans, pending in _early(begun, lambda: self._engine.num_ahead):
+            yield (
+                self._read_reduction(plans, stage)
+                if pending is None
+                else self._written(plans, stage, pending())
+            )
 
     def elapsed_s(self) -> float:
         """See `Evaluator.elapsed_s`."""
         return self._elapsed_s
 
-    def _read_back(self, batch: Batch, plans: PlanTable, stage: str) -> Outcomes:
-        is_equal = stage == batch.stage and len(plans) == len(batch.plans)
-        if not is_equal or not are_same(plans, batch.plans).all():
+    def _read_reduction(self, plans: PlanTable, stage: str) -> Reduction:
+        batch = self._journal.batch(self._number)
+        assert batch is not None, "the journal was counted before"
+        self._check(batch, stage, plans, is_reduced=True)
+        self._pass_over(batch, len(plans))
+        return read_reduction(self._job, batch.parts)
+
+    def _written(self, plans: PlanTable, stage: str, reduction: Reduction) -> Reduction:
+        elapsed_s = self._elapsed_now_s()
+        self._journal.append_reduction(self._number, stage, elapsed_s, reduction)
+        self.num_simulated += len(plans)
+        self._go_on(elapsed_s)
+        return reduction
+
+    def _check(self, batch: Batch, stage: str, plans: PlanTable, *, is_reduced: bool) -> None:
+        """Raises where the journal holds other designs than are asked for."""
+        is_alike = stage == batch.stage and batch.is_reduced == is_reduced
+        if is_alike and is_reduced:
+            rows = rows_of(batch.parts)
+            is_alike = len(rows) == 0 or int(rows.max()) < len(plans)
+            plans = plans.take(rows) if is_alike else plans
+        if not is_alike or len(plans) != len(batch.plans) or not are_same(plans, batch.plans).all():
             raise StudyError(
                 f"study {self._journal.path}: the search now asks for other designs in batch {batch.number} than it "
                 "did; export what is there and run the job as a new study"
             )
-        self.num_read_back += len(plans)
-        self._elapsed_s = batch.elapsed_s
-        self._resumed_at_s = self._clock()
-        return batch.outcomes
 
-    def _appended(self, plans: PlanTable, stage: str) -> Outcomes:
-        outcomes = self._completed(plans)
-        elapsed_s = self._elapsed_s + self._clock() - self._resumed_at_s
-        self._journal.append(self._number, stage, elapsed_s, plans, outcomes)
+    def _outcomes_of(self, plans: PlanTable) -> Outcomes:
+        """What becomes of designs: what is under way where these were expected."""
+        if self._under_way:
+            expected, pending = self._under_way.popleft()
+            if len(expected) == len(plans) and are_same(expected, plans).all():
+                return pending()
+            self._under_way.clear()
+        return self._begun(plans, is_awaited=True)()
+
+    def _begun(self, plans: PlanTable, *, is_awaited: bool) -> Pending[Outcomes]:
+        """Begins to simulate designs that no other study has."""
+        rows, known = self._known.find(plans)
+        rest = np.setdiff1d(np.arange(len(plans)), rows)
+        pending = None
+        if len(rest):
+            pending = self._engine.simulate(plans.take(rest), is_awaited=is_awaited)
+
+        def finish() -> Outcomes:
+            self.num_reused += len(rows)
+            self.num_simulated += len(rest)
+            parts = [part for part in (known, pending() if pending else None) if part is not None]
+            if len(parts) == 1:  # all rows in their order, from one side
+                return parts[0].take(np.argsort(rows)) if len(rows) else parts[0]
+            return Outcomes.concatenate(parts).take(np.argsort(np.concatenate([rows, rest])))
+
+        return finish
+
+    def _elapsed_now_s(self) -> float:
+        return self._elapsed_s + self._clock() - self._resumed_at_s
+
+    def _go_on(self, elapsed_s: float) -> None:
+        """Behind a batch that was written."""
         self._resumed_at_s += elapsed_s - self._elapsed_s
         self._elapsed_s = elapsed_s
-        return outcomes
+        self._number += 1
 
-    def _completed(self, plans: PlanTable) -> Outcomes:
-        """Outcomes of designs, from other studies where these have them."""
-        rows, outcomes = self._known.find(plans)
-        self.num_reused += len(rows)
-        self.num_simulated += len(plans) - len(rows)
-        if outcomes is None:
-            return simulate(self._job, plans)
-        rest = np.setdiff1d(np.arange(len(plans)), rows)
-        if len(rest) > 0:
-            outcomes = Outcomes.concatenate([outcomes, simulate(self._job, plans.take(rest))])
-        return outcomes.take(np.argsort(np.concatenate([rows, rest])))
+    def _pass_over(self, batch: Batch, num_designs: int) -> None:
+        """Behind a batch that was there."""
+        self.num_read_back += num_designs
+        self._elapsed_s = batch.elapsed_s
+        self._resumed_at_s = self._clock()
+        self._number += 1
+
+
+def _early(items: Iterator[T], num_early: Callable[[], int]) -> Iterator[T]:
+    """Yields items, each only when as many behind it have been drawn as is worthwhile then."""
+    waiting: deque[T] = deque()
+    for item in items:
+        waiting.append(item)
+        while len(waiting) > num_early():
+            yield waiting.popleft()
+    yield from waiting

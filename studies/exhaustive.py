@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import ClassVar, final
 
 from constraints.space import Space
 from simulator.plan import PlanTable
 from studies.algorithm import Results, SearchAlgorithm
+from studies.reduction import Reduction
+from studies.search import Searcher
+
+Ahead = Callable[[Iterator[PlanTable]], Iterator[PlanTable]]
+"""Passes batches on and may look at some early."""
+Reducer = Callable[[Iterator[PlanTable], str], Iterator[Reduction]]
+"""Takes batches of designs and the stage that asks for them; yields what is worth keeping of each, in their order."""
 
 DESIGNS_PER_BATCH = 8_192
 """Designs between two reports of progress: about a tenth of a second of simulation."""
+DESIGNS_PER_REDUCTION = 32_768
+"""Designs that are reduced to their front together: a second of simulation, against a few milliseconds of sending them."""
 
 
 @final
@@ -19,8 +29,14 @@ class Exhaustive(SearchAlgorithm):
     stage: ClassVar[str] = "searching exhaustively"
     suggests_once: ClassVar[bool] = True
 
-    def __init__(self, space: Space) -> None:
-        self._batches = space.design_batches(DESIGNS_PER_BATCH)
+    def __init__(self, space: Space, ahead: Ahead = iter) -> None:
+        """Begins with the first design.
+
+        Args:
+            space: its designs are suggested.
+            ahead: learns what will be suggested (`Evaluator.ahead`).
+        """
+        self._batches = ahead(space.design_batches(DESIGNS_PER_BATCH))
         self._none = space.no_designs()
 
     def suggest(self) -> PlanTable:
@@ -30,3 +46,14 @@ class Exhaustive(SearchAlgorithm):
     def update(self, results: Results) -> None:
         """Results change nothing about what comes next."""
         del results
+
+
+def reduce_all(searcher: Searcher, space: Space, reducer: Reducer) -> bool:
+    """Evaluates every design of a space and keeps the fronts of blocks; returns whether it was not interrupted."""
+    num_done = 0
+    for reduction in reducer(space.design_batches(DESIGNS_PER_REDUCTION), Exhaustive.stage):
+        num_done += reduction.num_evaluated
+        searcher.take_in(reduction, Exhaustive.stage, num_done, space.num_designs)
+        if searcher.should_stop():
+            return False
+    return True

@@ -19,11 +19,14 @@ from typing import Self, final
 
 import numpy as np
 
+from constraints.evaluation import Evaluation, judge
 from simulator.errors import StudyError
+from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import Outcomes
-from studies.payload import decode, encode
+from studies.payload import Parts, encode, from_bytes
 from studies.plan_keys import Keys, plan_keys
+from studies.reduction import Reduction, is_reduction, read_reduction
 
 FORMAT = "capplan study 1"
 """What the file says it is; another number means another layout."""
@@ -40,7 +43,7 @@ CREATE TABLE batches (
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Designs that were simulated together."""
+    """Designs that were simulated together: all of them, or their front and counts."""
 
     number: int
     """Place in the journal, from 0."""
@@ -49,7 +52,22 @@ class Batch:
     elapsed_s: float
     """Seconds that the study had been running, over all its starts, when they were written."""
     plans: PlanTable
+    """The designs that were kept."""
     outcomes: Outcomes
+    """What became of them."""
+    parts: Parts
+    """The bytes in which all of this was written."""
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether only the front and counts were kept."""
+        return is_reduction(self.parts)
+
+    def found(self, job: Job) -> Evaluation | Reduction:
+        """Returns what the designs are worth; a reduction only under the job that it was made under."""
+        if self.is_reduced:
+            return read_reduction(job, self.parts)
+        return judge(job, self.plans, self.outcomes)
 
 
 @final
@@ -127,19 +145,12 @@ class Journal:
         Raises:
             StudyError: the file cannot be written, or has a batch of that number from another process.
         """
-        payload = encode(plans, outcomes)
-        keys = plan_keys(plans).tobytes()
-        row = (
-            number,
-            stage,
-            len(plans),
-            elapsed_s,
-            keys,
-            payload,
-            _checksum(number, stage, elapsed_s, keys, payload),
-        )
-        with _failures(self.path), self._transaction():
-            self._connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        self._insert(number, stage, elapsed_s, len(plans), plan_keys(plans), encode(plans, outcomes))
+
+    def append_reduction(self, number: int, stage: str, elapsed_s: float, reduction: Reduction) -> None:
+        """Writes what is kept of a batch; see `append`."""
+        keys = plan_keys(reduction.front.plans)
+        self._insert(number, stage, elapsed_s, reduction.num_evaluated, keys, reduction.to_bytes())
 
     def batches(self, first: int = 0) -> Iterator[Batch]:
         """Yields the batches from a number on, one in memory at a time.
@@ -165,10 +176,13 @@ class Journal:
                 "exported; run the job as a new study to simulate the rest again"
             )
         try:
-            plans, outcomes = decode(payload)
+            parts = from_bytes(payload)
+            plans, outcomes = parts.plans(), parts.outcomes()
         except ValueError as error:
             raise StudyError(f"study {self.path}: batch {number}: {error}") from error
-        return Batch(number=number, stage=stage, elapsed_s=elapsed_s, plans=plans, outcomes=outcomes)
+        return Batch(
+            number=number, stage=stage, elapsed_s=elapsed_s, plans=plans, outcomes=outcomes, parts=parts
+        )
 
     def design_keys(self) -> Iterator[tuple[int, Keys]]:
         """Yields number and design keys `(n,)` of every batch, without reading the designs."""
@@ -190,7 +204,7 @@ class Journal:
 
     @property
     def num_designs(self) -> int:
-        """Designs that were written."""
+        """Designs that were simulated for the batches that were written."""
         return self._count("SELECT coalesce(sum(num_designs), 0) FROM batches")
 
     def close(self) -> None:
@@ -208,6 +222,15 @@ class Journal:
     def _count(self, query: str) -> int:
         with _failures(self.path):
             return int(self._connection.execute(query).fetchone()[0])
+
+    def _insert(
+        self, number: int, stage: str, elapsed_s: float, num_designs: int, keys: Keys, payload: bytes
+    ) -> None:
+        key_bytes = keys.tobytes()
+        checksum = _checksum(number, stage, elapsed_s, key_bytes, payload)
+        row = (number, stage, num_designs, elapsed_s, key_bytes, payload, checksum)
+        with _failures(self.path), self._transaction():
+            self._connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

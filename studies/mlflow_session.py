@@ -39,7 +39,16 @@ CONNECT_TIMEOUT_S = 10
 MAX_REASON_CHARACTERS = 500
 """Databases quote whole statements in their errors; the reason comes first."""
 
+LOGGERS = ("mlflow", "alembic", "urllib3")
+"""Who writes to a log what becomes an error here anyway."""
+
 _SETTINGS = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
+_PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+}
+"""How long to try a server, unless the user says otherwise: MLflow itself would try for minutes, and a study waits."""
 _PASSWORDS = (
     re.compile(r"://[^/:@]*:(.*)@"),
     re.compile(r"[?&](?:\w*password|passwd|pwd|\w*token)=([^&]+)", re.IGNORECASE),
@@ -183,9 +192,15 @@ def _check_server(uri: str) -> None:
 def _check_database(uri: str) -> None:
     import sqlalchemy as sa
 
-    engine = sa.create_engine(
-        uri, poolclass=sa.pool.NullPool, connect_args={"connect_timeout": CONNECT_TIMEOUT_S}
-    )
+    try:
+        engine = sa.create_engine(
+            uri, poolclass=sa.pool.NullPool, connect_args={"connect_timeout": CONNECT_TIMEOUT_S}
+        )
+    except ModuleNotFoundError as error:
+        extra = (
+            "pip install 'capplan[postgres]'" if uri.startswith("postgresql") else f"pip install {error.name}"
+        )
+        raise ImportError(f"its driver is not installed ({error}): {extra}") from error
     engine.connect().close()
 
 
@@ -194,8 +209,10 @@ def _check_database(uri: str) -> None:
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in _SETTINGS}
-    os.environ.update(_SETTINGS)
+    patience = {name: text for name, text in _PATIENCE.items() if name not in os.environ}
+    ours = {**_SETTINGS, **patience}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
     try:
         yield
     finally:
@@ -216,7 +233,7 @@ def _silence() -> Iterator[None]:
         warnings.simplefilter("ignore")
         import mlflow  # noqa: F401  (sets the levels of its loggers)
 
-        levels = {logger: logger.level for logger in map(logging.getLogger, ("mlflow", "alembic"))}
+        levels = {logger: logger.level for logger in map(logging.getLogger, LOGGERS)}
         try:
             for logger in levels:
                 logger.setLevel(logging.CRITICAL)

@@ -12,12 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from simulator.errors import TrackingError
+from simulator.errors import StudyError, TrackingError
 from simulator.job import Job, Objective
 from simulator.table import Integers
 from studies.archive import Archive
-from studies.design_log import DesignLog
+from studies.design_log import Columns, DesignLog
+from studies.design_parts import PARTS, DesignParts
 from studies.design_table import Marks, design_columns, design_runs, run_name
+from studies.reduction import Reduction, kept_of
 from studies.tracking import RunStatus, StudyTracker
 
 MAX_DESIGN_RUNS = 2_000
@@ -41,12 +43,29 @@ class Recording:
     """The memory of one study: archive, design table, MLflow run."""
 
     def __init__(
-        self, job: Job, archive: Archive, log: DesignLog | None, tracker: StudyTracker | None
+        self,
+        job: Job,
+        archive: Archive,
+        log: DesignLog | None,
+        tracker: StudyTracker | None,
+        parts: DesignParts | None = None,
     ) -> None:
+        """Begins with nothing evaluated.
+
+        Args:
+            job: the question.
+            archive: takes in every batch.
+            log: takes all designs in one file.
+            tracker: the study's run in MLflow.
+            parts: takes all designs in parts that MLflow gets while the study runs.
+        """
         self._job = job
         self.archive = archive
         self._log = log
         self._tracker = tracker
+        self._parts = parts
+        self._unsent: list[Path] = []
+        self._loss = ""  # why the parts do not hold all designs
         self._kept: list[tuple[Evaluation, Integers]] = []
         self._generation = 0
         self.num_design_runs = 0
@@ -54,11 +73,11 @@ class Recording:
         self.failure = ""
         """Why MLflow does not hold the whole study; empty when it does."""
 
-    def record(self, evaluation: Evaluation, stage: str) -> None:
-        """Takes in a batch of evaluated designs."""
-        ids = self.archive.add(evaluation)
-        if self._log is not None:
-            self._log.append(design_columns(self._job, evaluation, ids, stage))
+    def record(self, found: Evaluation | Reduction, stage: str) -> None:
+        """Takes in a batch of evaluated designs, or what was kept of it."""
+        ids, evaluation = self.archive.add(found), kept_of(found)
+        if self._log is not None or self._parts is not None:
+            self._write(design_columns(self._job, evaluation, ids, stage))
         if self.archive.num_evaluated <= MAX_DESIGN_RUNS:
             self._kept.append((evaluation, ids))
         else:
@@ -74,6 +93,7 @@ class Recording:
         files: list[Path],
         *,
         recommended_id: int | None = None,
+        tied_ids: Collection[int] = (),
         recorded_names: Collection[str] = (),
     ) -> None:
         """Completes the design table and hands everything to MLflow.
@@ -83,6 +103,7 @@ class Recording:
             metrics: its result.
             files: what it has written.
             recommended_id: number of the recommended design, if there is one.
+            tied_ids: numbers of the designs that cannot be told from it.
             recorded_names: runs of designs that MLflow has already.
 
         Raises:
@@ -90,25 +111,60 @@ class Recording:
         """
         if self._log is not None:
             self._log.close()
-            files = [self._log.path, *files]
+        self._write_part(None)
         if self._tracker is None:
             return
+        marks = Marks(
+            front=frozenset(self.archive.ids.tolist()), recommended=recommended_id, tied=frozenset(tied_ids)
+        )
         try:
+            self._send_parts(self._tracker)
             for path in files:
                 self._tracker.log_artifact(path)
-            self._log_design_runs(self._tracker, recommended_id, recorded_names)
+            self._log_design_runs(self._tracker, marks, recorded_names)
             self._tracker.finish(status, metrics)
         except TrackingError as error:
             self.failure = str(error)
+        else:
+            self.failure = self._loss
+
+    def _write(self, columns: Columns) -> None:
+        if self._log is not None:
+            self._log.append(columns)
+        self._write_part(columns)
+        if self._unsent and self._tracker is not None and not self._tracker.is_resting:
+            try:
+                self._send_parts(self._tracker)
+            except TrackingError as error:  # sent again later
+                self.failure = str(error)
+
+    def _write_part(self, columns: Columns | None) -> None:
+        """Adds designs to the parts, `None` at their end; where these cannot be written, the study goes on without."""
+        if self._parts is None:
+            return
+        try:
+            filled = self._parts.close() if columns is None else self._parts.append(columns)
+        except StudyError as error:
+            self._parts, self._loss = None, str(error)
+        else:
+            self._unsent += [filled] if filled else []
+
+    def _send_parts(self, tracker: StudyTracker) -> None:
+        while self._unsent:
+            tracker.log_artifact(self._unsent[0], PARTS)
+            del self._unsent[0]
 
     def _track_generation(self, tracker: StudyTracker) -> None:
         archive = self.archive
         metrics = {
             "num_evaluated": float(archive.num_evaluated),
             "num_feasible": float(archive.num_feasible),
+            "feasible_fraction": archive.num_feasible / max(1, archive.num_evaluated),
             "num_front": float(len(archive.ids)),
             "hypervolume": archive.hypervolume(),
         }
+        if (elapsed_s := tracker.elapsed_s) > 0.0:
+            metrics["designs_per_s"] = archive.num_evaluated / elapsed_s
         if archive.front is not None:
             values = archive.front.objectives(self._job).min(axis=0)
             names = [f"best_{OBJECTIVE_METRICS[objective]}" for objective in self._job.objectives]
@@ -118,11 +174,9 @@ class Recording:
         except TrackingError as error:  # the points are kept and sent again with the next ones
             self.failure = str(error)
         else:
-            self.failure = ""
+            self.failure = self._loss if not self._unsent else self.failure
 
-    def _log_design_runs(
-        self, tracker: StudyTracker, recommended_id: int | None, recorded_names: Collection[str]
-    ) -> None:
+    def _log_design_runs(self, tracker: StudyTracker, marks: Marks, recorded_names: Collection[str]) -> None:
         archive = self.archive
         if self._kept and tracker.takes_thousands:
             evaluation = Evaluation.concatenate([part for part, _ in self._kept])
@@ -134,6 +188,5 @@ class Recording:
         self.num_design_runs = len(ids)
         new = [row for row, number in enumerate(ids.tolist()) if run_name(number) not in recorded_names]
         rows = np.array(new, dtype=np.intp)
-        marks = Marks(front=frozenset(archive.ids.tolist()), recommended=recommended_id)
         if len(rows):
             tracker.log_designs(design_runs(self._job, evaluation.take(rows), ids[rows], marks))

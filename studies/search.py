@@ -14,11 +14,12 @@ from studies.algorithm import Results, SearchAlgorithm
 from studies.archive import Archive
 from studies.evaluator import Evaluator
 from studies.progress import Progress, Report, Stop
+from studies.reduction import Reduction
 from studies.seen_designs import SeenDesigns
 from studies.stopping import Budget, StopRules
 
-Record = Callable[[Evaluation, str], None]
-"""Takes every evaluated batch, with the name of the stage that asked for it."""
+Record = Callable[[Evaluation | Reduction, str], None]
+"""Takes every evaluated batch, or what is kept of it, with the name of the stage that asked for it."""
 
 MOST_IDLE_SUGGESTIONS = 10
 """Suggestions in a row of nothing but designs that were tried before, after which a search has come to its end."""
@@ -65,11 +66,15 @@ class Searcher:
     def evaluate(self, plans: PlanTable, stage: str, num_done: int, num_total: int | None) -> Evaluation:
         """Evaluates valid layouts, records them and reports."""
         evaluation = self.evaluator.evaluate(plans, stage)
-        self.record(evaluation, stage)
-        self.report(
-            Progress(stage=stage, num_done=num_done + len(plans), num_total=num_total, best=self._best())
-        )
+        self.take_in(evaluation, stage, num_done + len(plans), num_total)
         return evaluation
+
+    def take_in(
+        self, found: Evaluation | Reduction, stage: str, num_done: int, num_total: int | None
+    ) -> None:
+        """Records what was evaluated and reports."""
+        self.record(found, stage)
+        self.report(Progress(stage=stage, num_done=num_done, num_total=num_total, best=self._best()))
 
     def remember(self, evaluation: Evaluation) -> None:
         """Keeps in mind what designs are worth that were evaluated by a part that suggests none twice."""

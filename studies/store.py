@@ -6,7 +6,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -38,8 +38,10 @@ class StudyStore:
     def __init__(self, folder: Path = DEFAULT_FOLDER) -> None:
         self.folder = folder
 
-    def create(self, job: Job, seed: int, created_at: datetime) -> Path:
-        """Makes the file of a new study and returns it.
+    def create(
+        self, job: Job, seed: int, created_at: datetime, more_facts: Mapping[str, str] | None = None
+    ) -> Path:
+        """Makes the file of a new study, with the facts that others add, and returns it.
 
         Raises:
             StudyError: the same job was begun before with this seed by the same code, or the folder cannot be used.
@@ -60,6 +62,7 @@ class StudyStore:
             "code_hash": identity.code,
             "study_hash": identity.study,
             "catalog_hash": catalog_hash(),
+            **(more_facts or {}),
         }
         Journal.create(path, facts).close()
         return path

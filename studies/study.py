@@ -12,7 +12,7 @@ from studies.algorithm import SearchAlgorithm
 from studies.archive import Archive
 from studies.evaluator import Evaluator, Simulation
 from studies.evolution import Evolution
-from studies.exhaustive import Exhaustive
+from studies.exhaustive import Exhaustive, Reducer, reduce_all
 from studies.knobs import Knobs
 from studies.neighbours import Neighbours
 from studies.optuna_search import OptunaSearch, SamplerName
@@ -70,6 +70,7 @@ def run_study(
     *,
     seed: int,
     evaluator: Evaluator | None = None,
+    reducer: Reducer | None = None,
     report: Report = ignore,
     should_stop: Stop = never_stop,
 ) -> StudyResult:
@@ -81,6 +82,7 @@ def run_study(
         record: takes every evaluated batch; must add it to the archive.
         seed: of everything random.
         evaluator: where evaluations come from; by default all are simulated.
+        reducer: evaluates for an exhaustive search that is to keep fronts only; by default it keeps every design.
         report: told about progress.
         should_stop: asked between batches.
 
@@ -97,7 +99,11 @@ def run_study(
     )
     space = pruned_space(job)
     algorithm = chosen_algorithm(job, space)
-    is_searched = all(searcher.run(part, budget) for part, budget in _parts(searcher, space, algorithm, seed))
+    if algorithm is Algorithm.EXHAUSTIVE and reducer is not None:
+        is_searched = reduce_all(searcher, space, reducer)
+    else:
+        parts = _parts(searcher, space, algorithm, seed)
+        is_searched = all(searcher.run(part, budget) for part, budget in parts)
     return StudyResult(
         space=space,
         archive=archive,
@@ -124,7 +130,10 @@ def _parts(
     most = search.max_evaluations
     match algorithm:
         case Algorithm.EXHAUSTIVE:
-            yield Exhaustive(space), Budget(num_evaluations=max(1, space.num_designs))
+            yield (
+                Exhaustive(space, searcher.evaluator.ahead),
+                Budget(num_evaluations=max(1, space.num_designs)),
+            )
         case Algorithm.RANDOM:
             drawn = RandomSearch(space, most, search.population_size, seed)
             yield drawn, Budget(num_evaluations=most, max_seconds=search.max_seconds)

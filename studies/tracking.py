@@ -7,11 +7,15 @@ tracking URI, environment) is neither used nor changed.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import platform
 import shlex
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -21,13 +25,9 @@ from urllib.parse import urlsplit
 from simulator.errors import StudyError, TrackingError
 from simulator.units import MILLISECOND
 from studies.bulk_runs import BulkOutcome, RunTable, bulk_engine, write_runs
+from studies.experiments import DEFAULT_FOLDER, check_asked, experiment_id
 from studies.mlflow_session import (
-    MAX_KEY_CHARACTERS,
-    MAX_PARAM_CHARACTERS,
-    MAX_TAG_CHARACTERS,
-    artifact_folder,
     check_key,
-    check_texts,
     check_usable,
     make_file,
     mlflow_at,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 TRACKING_URI_VARIABLE = "MLFLOW_TRACKING_URI"
-DEFAULT_FILE = Path("capplan-studies") / "mlflow.db"
+DEFAULT_FILE = DEFAULT_FOLDER / "mlflow.db"
 """Below the working folder, when neither the caller nor the environment names a store."""
 
 MAX_WAITING_METRICS = 500
@@ -49,6 +49,14 @@ MAX_WAITING_METRICS = 500
 
 MAX_WAITING_S = 5.0
 """How far the interface may lag behind the search."""
+
+RETRY_AFTER_S = 20.0
+"""How long a store that has failed is left alone: a study does not wait for it."""
+
+FIGURES = "figures"
+"""Folder of a run's files for its figures."""
+INPUTS_FILE = "job.json"
+"""File of a run that holds what was asked."""
 
 TAGGED_SOFTWARE = ("capplan", "numpy", "pymoo", "optuna", "ortools", "mlflow")
 """Distributions on whose version the result of a study can depend."""
@@ -86,6 +94,8 @@ class StudyTracker:
         self._clock = clock
         self._waiting: list[_Point] = []
         self._sent_at_s = clock()
+        self._failed_at_s = -math.inf
+        self._failure = ""
         self._last_step = 0
         self._is_finished = False
         self._ending: RunStatus | None = None
@@ -119,7 +129,7 @@ class StudyTracker:
         """
         asked = dict(params or {})
         labels = {**origin_tags(), **software_tags(), **(tags or {})}
-        _check(experiment, run_name, asked, labels)
+        check_asked(experiment, run_name, asked, labels)
         uri = resolve_tracking_uri(tracking_uri)
         with mlflow_at(uri):
             from mlflow import MlflowClient
@@ -127,8 +137,8 @@ class StudyTracker:
             check_usable(uri)
             make_file(uri)
             client = MlflowClient(tracking_uri=uri)
-            experiment_id = _experiment_id(client, uri, experiment)
-            run = client.create_run(experiment_id, _milliseconds(clock()), labels, run_name)
+            number = experiment_id(client, uri, experiment)
+            run = client.create_run(number, _milliseconds(clock()), labels, run_name)
             tracker = cls(client, run, experiment, uri, clock)
         try:
             tracker._log_params(asked)
@@ -156,7 +166,10 @@ class StudyTracker:
             found = client.get_experiment_by_name(experiment)
             condition = f"tags.`{tag[0]}` = '{tag[1]}'"
             runs = client.search_runs([found.experiment_id], condition, max_results=1) if found else []
-            return cls(client, runs[0], experiment, uri, clock) if runs else None
+            if not runs:
+                return None
+            client.update_run(runs[0].info.run_id, status="RUNNING")
+            return cls(client, runs[0], experiment, uri, clock)
 
     @property
     def tracking_uri(self) -> str:
@@ -177,6 +190,16 @@ class StudyTracker:
     def run_name(self) -> str:
         """How the interface shows the study."""
         return str(self._run.info.run_name)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the run began, by the tracker's clock."""
+        return self._clock() - float(self._run.info.start_time) * MILLISECOND
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the store has failed so lately that it is better left alone."""
+        return self._clock() - self._failed_at_s < RETRY_AFTER_S
 
     @property
     def takes_thousands(self) -> bool:
@@ -204,10 +227,12 @@ class StudyTracker:
 
         Raises:
             StudyError: the run has ended, or a name that MLflow does not take.
-            TrackingError: the store cannot be used; what was not sent is kept and sent with the next call.
+            TrackingError: the store cannot be used; what was not sent is kept and sent with a later call.
         """
         self._check_running()
         self._wait(step, metrics)
+        if self.is_resting:
+            raise TrackingError(self._failure)
         is_late = self._clock() - self._sent_at_s >= MAX_WAITING_S
         if is_late or len(self._waiting) >= MAX_WAITING_METRICS:
             self._send()
@@ -217,8 +242,36 @@ class StudyTracker:
         self._check_running()
         if not path.is_file():
             raise StudyError(f"artifact {path} is not a file: write it before it is logged")
-        with mlflow_at(self._tracking_uri):
+        with self._store():
             self._client.log_artifact(self.run_id, str(path), folder or None)
+
+    def log_figure(self, name: str, content: bytes) -> None:
+        """Keeps a figure among the run's files, in the folder `figures`; raises as `log_generation` does.
+
+        Args:
+            name: of the file, with the suffix of its format: `front.svg`.
+            content: the file.
+        """
+        with tempfile.TemporaryDirectory(prefix="capplan-") as folder:
+            path = Path(folder) / name
+            path.write_bytes(content)
+            self.log_artifact(path, FIGURES)
+
+    def log_inputs(self, name: str, digest: str, profile: Mapping[str, object]) -> None:
+        """Shows on what the study was run, as the dataset of the run; raises as `log_generation` does.
+
+        Args:
+            name: of the inputs.
+            digest: equal for equal inputs, at most 36 characters.
+            profile: what is in them.
+        """
+        self._check_running()
+        with mlflow_at(self._tracking_uri):
+            from mlflow.entities import Dataset, DatasetInput
+
+            source = json.dumps({"uri": f"runs:/{self.run_id}/{INPUTS_FILE}"})
+            inputs = Dataset(name, digest, "local", source, profile=json.dumps(dict(profile)))
+            self._client.log_inputs(self.run_id, [DatasetInput(inputs)])
 
     def log_designs(self, designs: RunTable) -> BulkOutcome:
         """Writes one child run per design; raises as `write_runs` does.
@@ -248,6 +301,10 @@ class StudyTracker:
         self._send()
         with mlflow_at(self._tracking_uri):
             self._client.set_terminated(self.run_id, status, _milliseconds(self._clock()))
+        self._is_finished = True
+
+    def leave(self) -> None:
+        """Leaves the run as it stands, for somebody to complete it; what waits is not sent."""
         self._is_finished = True
 
     def __enter__(self) -> Self:
@@ -290,12 +347,23 @@ class StudyTracker:
 
     def _send(self) -> None:
         # Emptied only afterwards: what is sent a second time MLflow recognises and stores once.
-        with mlflow_at(self._tracking_uri):
+        with self._store():
             from mlflow.entities import Metric
 
             self._client.log_batch(self.run_id, [Metric(*point) for point in self._waiting])
         self._waiting.clear()
         self._sent_at_s = self._clock()
+
+    @contextmanager
+    def _store(self) -> Iterator[None]:
+        """Inside it MLflow is spoken with; whether that went well decides how soon it is tried again."""
+        try:
+            with mlflow_at(self._tracking_uri):
+                yield
+        except TrackingError as error:
+            self._failed_at_s, self._failure = self._clock(), str(error)
+            raise
+        self._failed_at_s = -math.inf
 
     def _log_params(self, params: Mapping[str, str]) -> None:
         with mlflow_at(self._tracking_uri):
@@ -328,41 +396,6 @@ def software_tags() -> dict[str, str]:
         except metadata.PackageNotFoundError:  # run from the source tree, or without an optional package
             tags[f"{name}_version"] = "not installed"
     return tags
-
-
-def _experiment_id(client: MlflowClient, uri: str, name: str) -> str:
-    """Returns the experiment's id; makes the experiment when it is missing."""
-    from mlflow.exceptions import MlflowException
-
-    file = sqlite_file(uri)
-    location = artifact_folder(file).as_uri() if file else None
-    found = client.get_experiment_by_name(name)
-    if found is None:
-        try:
-            return str(client.create_experiment(name, location))
-        except MlflowException:  # another study may have made it in the meantime
-            found = client.get_experiment_by_name(name)
-            if found is None:
-                raise
-    if found.lifecycle_stage != "active":
-        way_out = (
-            f"restore it (mlflow experiments restore --experiment-id {found.experiment_id}) or choose another"
-        )
-        raise TrackingError(
-            f"MLflow store {without_password(uri)}: experiment {name!r} is deleted; {way_out}"
-        )
-    return str(found.experiment_id)
-
-
-def _check(experiment: str, run_name: str, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
-    for what, name in (("experiment", experiment), ("run name", run_name)):
-        if not name.strip():
-            raise StudyError(f"{what} is empty: give it a name by which people will find it")
-        check_texts(what, [name], MAX_KEY_CHARACTERS)
-    for kind, texts, limit in (("param", params, MAX_PARAM_CHARACTERS), ("tag", tags, MAX_TAG_CHARACTERS)):
-        for key, text in texts.items():
-            check_key(kind, key)
-            check_texts(f"{kind} {key!r}", [text], limit)
 
 
 def _milliseconds(time_s: float) -> int:

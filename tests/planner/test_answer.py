@@ -13,12 +13,12 @@ from planner import Recommendation, recommend
 from planner.job_file import parse_job
 from planner.output import answer_json
 from simulator.accuracy import step_time_error
-from simulator.errors import InputError
+from simulator.errors import InputError, TrackingError
 from simulator.job import Job, Limits
 from simulator.plan import CheckpointScheme
 from simulator.search_options import Algorithm
 from studies.design_log import read_designs
-from studies.recording import Recording
+from studies.tracking import StudyTracker
 from tests.studies.study_jobs import small_job, with_limits
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -128,7 +128,7 @@ def test_mlflow_and_the_output_hold_every_evaluated_design(job: Job, tmp_path: P
     table = read_designs(tmp_path / "answer" / "designs.parquet")
     assert len(table["design_id"]) == answer.num_evaluated == answer.mlflow.num_designs  # type: ignore[union-attr]
     client = MlflowClient(tracking_uri=store)
-    copy = client.download_artifacts(answer.mlflow_run_id, "designs.parquet", str(tmp_path))
+    copy = client.download_artifacts(answer.mlflow_run_id, "designs", str(tmp_path))
     assert read_designs(Path(copy))["design_id"].tolist() == table["design_id"].tolist()
     written = json.loads((tmp_path / "answer" / "recommendation.json").read_text())
     assert {"recommendation", "front", "rejected", "num_evaluated", "mlflow"} <= set(written)
@@ -172,13 +172,13 @@ def test_a_recording_that_fails_is_a_warning_and_the_table_is_kept(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        Recording,
-        "finish",
-        lambda self, *_, **__: (self._log.close(), setattr(self, "failure", "MLflow store x: gone")),
-    )
+
+    def refuse(*_: object) -> None:
+        raise TrackingError("MLflow store x: gone")
+
+    monkeypatch.setattr(StudyTracker, "log_artifact", refuse)
     answer = answer_to(job, tracking=True, tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
-    (kept,) = (tmp_path / "capplan-studies").glob("*.parquet")
+    (kept,) = (tmp_path / "capplan-studies").iterdir()
     assert len(read_designs(kept)["design_id"]) == answer.num_evaluated
     assert "gone" in answer.warnings[-1]
     assert kept.name in answer.warnings[-1]

@@ -14,17 +14,18 @@ import numpy as np
 import pytest
 from mlflow import MlflowClient
 
-from planner import delivery
 from planner.delivery import deliver
 from planner.durable import ANSWER, StudyAnswer, resume_study, run_study_of
+from planner.recommendation import MlflowRecord, Recommendation
+from planner.sending import Sending, Target
 from planner.study_merge import merge_studies
 from planner.study_reports import export_designs, front_of, list_studies, state_of, status_of
 from simulator.errors import StudyError, TrackingError
 from simulator.job import Job, Limits
-from studies import identity
+from studies import design_parts, identity
 from studies.design_log import read_designs
 from studies.journal import Journal
-from studies.progress import Stop, never_stop
+from studies.progress import Progress, Stop, never_stop
 from studies.store import StudyStore, only_runner
 from studies.tracking import StudyTracker
 from tests.studies.study_jobs import small_job
@@ -254,7 +255,7 @@ def test_a_delivery_brings_each_design_once_and_marks_the_recommended_one(tmp_pa
     parents, tags = runs_of(uri)
     assert len(parents) == 1
     assert len(tags) == study.answer.num_evaluated
-    recommended = [name for name, tag in tags.items() if tag["recommended"] == "true"]
+    recommended = [name for name, tag in tags.items() if tag["recommended"] == "1"]
     assert study.answer.recommendation is not None
     assert recommended == [f"design {study.answer.recommendation.design_id}"]
     assert state_of(study.path).delivered_to == (f"{uri} capplan",)
@@ -266,7 +267,7 @@ def test_a_delivery_that_breaks_off_is_completed_by_the_next_one(
     study = run(tmp_path)
     with monkeypatch.context() as broken:
         # Everything has reached MLflow, but the process ends before the journal knows.
-        broken.setattr(delivery, "_finish", _finish_and_fail)
+        broken.setattr(Sending, "finish", _finish_and_fail)
         with pytest.raises(TrackingError, match="gone"):
             deliver(study.path, tracking_uri=uri)
     assert state_of(study.path).delivered_to == ()
@@ -276,12 +277,92 @@ def test_a_delivery_that_breaks_off_is_completed_by_the_next_one(
     assert len(tags) == study.answer.num_evaluated
 
 
-_FINISH = delivery._finish  # noqa: SLF001  (broken off behind its end)
+_FINISH = Sending.finish
 
 
-def _finish_and_fail(*arguments: object) -> None:
-    _FINISH(*arguments)  # type: ignore[arg-type]
+def _finish_and_fail(study: Sending, answer: Recommendation) -> MlflowRecord:
+    _FINISH(study, answer)
     raise TrackingError("MLflow store x: gone")
+
+
+def test_mlflow_is_told_of_a_study_while_it_runs_and_sync_finds_nothing_left_to_do(
+    tmp_path: Path, uri: str
+) -> None:
+    seen: list[int] = []
+
+    def look(progress: Progress) -> None:
+        if progress.num_done > EVALUATIONS // 2 and not seen:
+            client = MlflowClient(tracking_uri=uri)
+            (run,) = client.search_runs(["1"])
+            assert run.info.status == "RUNNING"
+            seen.append(len(client.list_artifacts(run.info.run_id, "designs")))
+
+    target = Target(tracking_uri=uri)
+    with pytest.MonkeyPatch.context() as often:
+        often.setattr(design_parts, "DESIGNS_PER_PART", 20)
+        store = StudyStore(tmp_path)
+        study = run_study_of(job_of(), seed=1, store=store, progress=look, target=target, clock=lambda: NOW)
+    assert seen
+    assert seen[0] > 0
+    assert study.answer.mlflow is not None
+    assert not deliver(study.path, tracking_uri=uri).is_new
+    _, tags = runs_of(uri)
+    assert len(tags) == study.answer.num_evaluated
+    client = MlflowClient(tracking_uri=uri)
+    run = client.get_run(study.answer.mlflow.run_id)
+    assert run.info.status == "FINISHED"
+    assert [data.dataset.name for data in run.inputs.dataset_inputs] == [study.answer.job]
+    steps = client.get_metric_history(run.info.run_id, "feasible_fraction")
+    assert steps[-1].value == study.answer.num_feasible / study.answer.num_evaluated
+    assert len(client.get_metric_history(run.info.run_id, "designs_per_s")) == len(steps)
+    figures = [file.path for file in client.list_artifacts(run.info.run_id, "figures")]
+    assert figures == ["figures/front-parallel.svg", "figures/front.svg"]
+    parts = read_designs(client.download_artifacts(run.info.run_id, "designs", str(tmp_path)))
+    assert sorted(parts["design_id"].tolist()) == list(range(study.answer.num_evaluated))
+
+
+def test_one_filter_gives_the_front_and_another_one_what_cannot_be_told_from_the_best(
+    tmp_path: Path, uri: str
+) -> None:
+    study = run(tmp_path)
+    deliver(study.path, tracking_uri=uri)
+    client = MlflowClient(tracking_uri=uri)
+
+    def found(condition: str) -> set[str]:
+        return {str(run.info.run_name) for run in client.search_runs(["1"], condition, max_results=5000)}
+
+    archive = front_of(study.path)
+    front = found("tags.front = '1'")
+    assert {f"design {design.design_id}" for design in archive.front} <= front <= found("tags.rank = '1'")
+    assert len(found("tags.rank = '2'")) > 0
+    assert study.answer.uncertainty is not None
+    tied = {f"design {number}" for number in study.answer.uncertainty.tied_designs}
+    assert found("tags.tied = '1'") == tied
+    infeasible = study.answer.num_evaluated - study.answer.num_feasible
+    assert len(found("tags.rank = 'none'")) == len(found("tags.feasible = '0'")) == infeasible
+
+
+def test_a_study_that_is_sent_again_from_its_middle_has_every_point_once(tmp_path: Path, uri: str) -> None:
+    target = Target(tracking_uri=uri)
+    stopped = run_study_of(
+        job_of(),
+        seed=1,
+        store=StudyStore(tmp_path),
+        should_stop=stop_after(5),
+        target=target,
+        clock=lambda: NOW,
+    )
+    client = MlflowClient(tracking_uri=uri)
+    (killed,) = client.search_runs(["1"])
+    assert killed.info.status == "KILLED"
+    resumed = resume_study(stopped.path, target=target)
+    assert resumed.answer.mlflow is not None
+    assert resumed.answer.mlflow.run_id == killed.info.run_id
+    with Journal.read(resumed.path) as journal:
+        num_batches = journal.num_batches
+    for name in ("feasible_fraction", "designs_per_s"):
+        steps = [point.step for point in client.get_metric_history(killed.info.run_id, name)]
+        assert sorted(steps) == list(range(num_batches))
 
 
 def test_a_store_that_is_away_costs_nothing_but_the_delivery(

@@ -238,6 +238,7 @@ MARKS_OF_TESTING = {
     "GITHUB_ACTIONS",
     "PYTEST_CURRENT_TEST",
     "MLFLOW_DISABLE_TELEMETRY",
+    "_MLFLOW_TELEMETRY_SESSION_ID",
     "MLFLOW_TRACKING_URI",
 }
 """Variables in whose presence MLflow keeps quiet by itself, or goes elsewhere."""

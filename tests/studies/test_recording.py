@@ -15,6 +15,7 @@ from simulator.job import Job
 from studies import recording
 from studies.archive import Archive
 from studies.design_log import DesignLog, read_designs
+from studies.design_parts import DesignParts
 from studies.recording import Recording
 from studies.tracking import StudyTracker
 from tests.studies.study_jobs import small_job
@@ -38,7 +39,7 @@ def record_all(
         StudyTracker.open(experiment="capplan", run_name="small", tracking_uri=uri) as tracker,
         DesignLog(folder / "designs.parquet") as log,
     ):
-        record = Recording(job, archive, log, tracker)
+        record = Recording(job, archive, log, tracker, DesignParts(folder / "parts"))
         for start in range(0, len(designs), 100):
             record.record(designs.take(slice(start, start + 100)), "test")
         record.finish("FINISHED", {"num_evaluated": float(len(designs))}, [])
@@ -63,7 +64,7 @@ def test_table_and_runs_hold_every_design_once(
     assert record.num_design_runs == len(runs) == len(designs)
     costs = [run.data.metrics["cost_usd"] for run in runs]
     assert costs == sorted(designs.scores.cost_usd.tolist())
-    on_front = [run.info.run_name for run in runs if run.data.tags["front"] == "true"]
+    on_front = [run.info.run_name for run in runs if run.data.tags["front"] == "1"]
     assert sorted(on_front) == sorted(f"design {number}" for number in archive.ids.tolist())
 
 

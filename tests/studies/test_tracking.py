@@ -18,7 +18,13 @@ import pytest
 from simulator.errors import StudyError, TrackingError
 from studies import bulk_runs, tracking
 from studies.bulk_runs import RunTable
-from studies.tracking import MAX_WAITING_METRICS, MAX_WAITING_S, StudyTracker, resolve_tracking_uri
+from studies.tracking import (
+    MAX_WAITING_METRICS,
+    MAX_WAITING_S,
+    RETRY_AFTER_S,
+    StudyTracker,
+    resolve_tracking_uri,
+)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -333,8 +339,12 @@ def test_what_a_locked_store_did_not_take_is_sent_later(uri: str, capfd: pytest.
         clock.now_s += MAX_WAITING_S
         with locked(uri), pytest.raises(TrackingError, match="database is locked"):
             tracker.log_generation(1, {"hypervolume": 0.2})
-        tracker.log_generation(2, {"hypervolume": 0.3})
-    assert curve(tracker, "hypervolume") == [(0, 0.1), (1, 0.2), (2, 0.3)]
+        with pytest.raises(TrackingError, match="database is locked"):  # not tried again so soon
+            tracker.log_generation(2, {"hypervolume": 0.3})
+        assert curve(tracker, "hypervolume") == []
+        clock.now_s += RETRY_AFTER_S
+        tracker.log_generation(3, {"hypervolume": 0.4})
+        assert curve(tracker, "hypervolume") == [(0, 0.1), (1, 0.2), (2, 0.3), (3, 0.4)]
     assert capfd.readouterr() == ("", "")
 
 

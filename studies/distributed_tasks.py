@@ -1,0 +1,81 @@
+"""What does a worker of a cluster do with a chunk of designs? Simulate it, and give back columns as bytes.
+
+Only functions of this module travel to workers, by name; what they take and return are texts and bytes of columns. A
+worker with other code or libraries than the study refuses every chunk.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+import zlib
+from functools import lru_cache
+
+from numba import set_num_threads
+
+from constraints.evaluation import evaluate
+from simulator.errors import EngineError
+from simulator.job import Job
+from simulator.plan import PlanTable
+from simulator.simulate import simulate
+from studies.identity import SEARCH_LIBRARIES, SEARCH_ROOMS, code_hash
+from studies.payload import PLANS, from_bytes, parts_of, to_bytes
+from studies.reduction import Reduction
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Numba's own thread pool does not bear calls from several threads of a process."""
+
+
+def own_code() -> str:
+    """Returns the hash of the code and libraries of this process; equal hashes simulate and reduce equally."""
+    return code_hash(SEARCH_ROOMS, SEARCH_LIBRARIES)
+
+
+def packed_job(job: Job) -> bytes:
+    """Returns a job as it travels with every chunk, about 3 kB."""
+    return zlib.compress(job.model_dump_json().encode())
+
+
+def packed_plans(plans: PlanTable) -> bytes:
+    """Returns designs as they travel to a worker."""
+    return to_bytes({PLANS: plans})
+
+
+def simulate_chunk(job: bytes, code: str, designs: bytes) -> bytes:
+    """Returns what becomes of designs.
+
+    Args:
+        job: from `packed_job`.
+        code: `own_code` of the study's process.
+        designs: from `packed_plans`.
+
+    Raises:
+        EngineError: this worker has other code.
+    """
+    check_code(code)
+    with _ONE_AT_A_TIME:
+        set_num_threads(1)  # a machine has a worker for every core
+        return to_bytes(parts_of(simulate(_job_of(job), from_bytes(designs).plans())))
+
+
+def reduce_chunk(job: bytes, code: str, designs: bytes) -> bytes:
+    """Returns the front and the counts of designs; see `simulate_chunk`."""
+    check_code(code)
+    with _ONE_AT_A_TIME:
+        set_num_threads(1)
+        unpacked = _job_of(job)
+        return Reduction.of(unpacked, evaluate(unpacked, from_bytes(designs).plans())).to_bytes()
+
+
+def check_code(code: str) -> None:
+    """Raises an EngineError where this process has other code than the study."""
+    if own_code() != code:
+        raise EngineError(
+            f"a Dask worker on {platform.node()} has other code or libraries than the study (hash {own_code()}, not "
+            f"{code}): install the same version there, start the worker again, then resume"
+        )
+
+
+@lru_cache(maxsize=4)
+def _job_of(packed: bytes) -> Job:
+    return Job.model_validate_json(zlib.decompress(packed))

@@ -1,0 +1,128 @@
+"""What happens to a study whose disk is full, or whose folder may only be read? One clear error, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from planner.durable import StudyAnswer, resume_study, run_study_of
+from planner.sending import Target
+from planner.study_reports import state_of
+from simulator.errors import StudyError
+from simulator.job import Job
+from studies import design_log, design_parts
+from studies.store import StudyStore
+from tests.studies.study_jobs import small_job
+
+ROOT = Path(__file__).parents[2]
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+AS_ANYBODY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.getuid() == 0 else []
+"""Takes away root's right to write where nobody may."""
+
+FILL_UP = """
+import resource, sys
+from pathlib import Path
+from planner.durable import resume_study
+from simulator.errors import StudyError
+path = Path(sys.argv[1])
+
+def fill_up(progress):
+    if progress.num_done > 30:  # from here on no file of this process may grow beyond what the log has now
+        size = path.with_name(path.name + "-wal").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+try:
+    resume_study(path, progress=fill_up)
+except StudyError as error:
+    print(error)
+"""
+
+
+def job() -> Job:
+    """About a dozen batches."""
+    return small_job(algorithm="nsga2", max_evaluations=120, population_size=12, tensor_parallel=[1, 2])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> StudyAnswer:
+    """A study that had space enough."""
+    store = StudyStore(tmp_path_factory.mktemp("whole"))
+    return run_study_of(job(), seed=1, store=store, clock=lambda: NOW)
+
+
+def test_a_full_disk_ends_the_study_with_one_error_and_it_goes_on_once_there_is_space(
+    tmp_path: Path, whole: StudyAnswer
+) -> None:
+    path = StudyStore(tmp_path).create(job(), 1, NOW)
+    done = subprocess.run(
+        [sys.executable, "-c", FILL_UP, str(path)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    (message,) = done.stdout.splitlines()
+    assert message.startswith(f"study {path}: ")
+    assert message.endswith("see that there is space and the right to write, then resume")
+    num_designs = state_of(path).num_designs
+    assert 30 < num_designs < whole.answer.num_evaluated
+    resumed = resume_study(path)
+    assert resumed.counts.num_read_back == num_designs
+    assert resumed.answer.model_dump_json() == whole.answer.model_dump_json()
+
+
+def test_a_disk_that_is_full_for_what_mlflow_gets_costs_the_study_nothing(
+    tmp_path: Path, whole: StudyAnswer, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: object) -> None:
+        raise StudyError("design log part-00001.parquet cannot be written: No space left on device")
+
+    monkeypatch.setattr(design_parts, "DESIGNS_PER_PART", 20)
+    monkeypatch.setattr(design_log.DesignLog, "close", no_space)
+    study = run_study_of(
+        job(), seed=1, store=StudyStore(tmp_path), clock=lambda: NOW, target=Target(tracking_uri=uri)
+    )
+    assert "No space left on device" in study.tracking_failure
+    assert study.answer.model_dump_json() == whole.answer.model_dump_json()
+    assert state_of(study.path).delivered_to == ()
+
+
+def test_a_study_that_may_only_be_read_can_be_looked_at_and_says_why_it_does_not_go_on(
+    tmp_path: Path, whole: StudyAnswer
+) -> None:
+    store = tmp_path / "store"
+    calls = iter([False] * 3)
+    path = run_study_of(
+        job(), seed=1, store=StudyStore(store), clock=lambda: NOW, should_stop=lambda: next(calls, True)
+    ).path
+    before = path.read_bytes()
+    path.chmod(0o444)
+    store.chmod(0o555)
+
+    def capplan(*arguments: str) -> subprocess.CompletedProcess[str]:
+        code = "import sys; from planner.cli import main; sys.exit(main())"
+        return subprocess.run(
+            [*AS_ANYBODY, sys.executable, "-c", code, *arguments, "--store", str(store)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    status = capplan("study", "status", path.stem, "--json")
+    assert status.returncode == 0, status.stderr
+    assert '"state": "stopped"' in status.stdout
+    resumed = capplan("study", "resume", path.stem, "--no-tracking")
+    assert resumed.returncode == 1
+    (message,) = resumed.stderr.splitlines()
+    assert "see that the folder can be written to" in message
+    begun = capplan("study", "run", "examples/llama-3.1-70b.yaml", "--no-tracking")
+    assert begun.returncode == 1
+    (message,) = begun.stderr.splitlines()
+    assert "see that there is space and the right to write" in message
+    store.chmod(0o755)
+    assert [file.name for file in store.iterdir()] == [path.name]
+    assert path.read_bytes() == before
+    path.chmod(0o644)
+    assert resume_study(path).answer.model_dump_json() == whole.answer.model_dump_json()

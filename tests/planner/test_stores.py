@@ -1,0 +1,218 @@
+"""Does each kind of MLflow store hold a study once? PostgreSQL, and a server that is killed, both run for real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, final
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+from mlflow import MlflowClient
+
+from planner import recommend
+from planner.delivery import deliver
+from planner.durable import StudyAnswer, run_study_of
+from planner.sending import Target
+from planner.study_reports import state_of
+from simulator.errors import TrackingError
+from simulator.job import Job
+from studies import design_parts
+from studies.design_log import read_designs
+from studies.mlflow_session import check_usable, mlflow_at
+from studies.progress import Progress, Report, ignore
+from studies.store import StudyStore
+from tests.postgres import postgres
+from tests.studies.study_jobs import small_job
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+SETTINGS: Final = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+"""Nothing but the store: MLflow's queue of jobs takes as long to start as everything else."""
+START_TIMEOUT_S: Final = 60.0
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    """Address of a PostgreSQL database."""
+    with postgres() as uri:
+        yield uri
+
+
+@pytest.fixture
+def job() -> Job:
+    """About a dozen batches."""
+    return small_job(algorithm="nsga2", max_evaluations=120, population_size=12, tensor_parallel=[1, 2])
+
+
+def run(job: Job, folder: Path, *, target: Target | None = None, progress: Report = ignore) -> StudyAnswer:
+    store = StudyStore(folder)
+    return run_study_of(job, seed=1, store=store, clock=lambda: NOW, target=target, progress=progress)
+
+
+def children(uri: str, run_id: str) -> Counter[str]:
+    """How many runs each design has beneath a study's run."""
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_run(run_id).info.experiment_id
+    runs = client.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{run_id}'", max_results=5000)
+    return Counter(str(run.info.run_name) for run in runs if run.info.status == "FINISHED")
+
+
+def test_postgresql_holds_every_design_of_a_recommendation_once(
+    database: str, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = recommend(job, seed=1, tracking_uri=database, experiment="recommend")
+    assert answer.warnings == () or "MLflow" not in answer.warnings[-1]
+    assert answer.mlflow is not None
+    expected = Counter(f"design {number}" for number in range(answer.num_evaluated))
+    assert children(database, answer.mlflow.run_id) == expected
+    client = MlflowClient(tracking_uri=database)
+    front = client.search_runs(
+        [client.get_run(answer.mlflow.run_id).info.experiment_id],
+        "tags.front = '1'",
+        order_by=["metrics.cost_usd ASC"],
+    )
+    costs = [run.data.metrics["cost_usd"] for run in front]
+    assert costs == sorted(costs)
+    assert min(design.cost_usd for design in answer.front) == costs[0]
+    assert (tmp_path / "capplan-studies" / "artifacts" / answer.mlflow.run_id).is_dir()
+
+
+def test_postgresql_gets_a_study_once_however_often_it_is_delivered(
+    database: str, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = run(job, tmp_path)
+    first = deliver(study.path, tracking_uri=database, experiment="deliver")
+    assert first.record is not None
+    assert not deliver(study.path, tracking_uri=database, experiment="deliver").is_new
+    assert sum(children(database, first.record.run_id).values()) == study.answer.num_evaluated
+
+
+def test_a_driver_that_is_missing_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg2", None)
+    uri = "postgresql+psycopg2://ada:secret@127.0.0.1/mlflow"
+    with (
+        pytest.raises(
+            TrackingError, match=r"driver is not installed.*pip install 'capplan\[postgres\]'"
+        ) as caught,
+        mlflow_at(uri),
+    ):
+        check_usable(uri)
+    assert "secret" not in str(caught.value)
+
+
+@final
+class Server:
+    """An MLflow server in a process group of its own, on one port, over one SQLite file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.database = folder / "mlflow.db"
+        with closing(socket.create_server(("127.0.0.1", 0))) as free:
+            self._port = free.getsockname()[1]
+        self.uri = f"http://127.0.0.1:{self._port}"
+        self.health = f"{self.uri}/health"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self._port)]
+        stores = ["--backend-store-uri", f"sqlite:///{self.database}", "--workers", "1"]
+        files = ["--artifacts-destination", str(self._folder / "files"), "--serve-artifacts"]
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, *stores, *files],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **SETTINGS},
+            )
+        waiting = threading.Event()
+        for _ in range(int(START_TIMEOUT_S / 0.1)):
+            with suppress(URLError, OSError), urlopen(self.health, timeout=1.0):  # noqa: S310 (our own server)
+                return
+            waiting.wait(0.1)
+        raise AssertionError((self._folder / "server.log").read_text())
+
+    def kill(self) -> None:
+        """Ends it and its workers at once."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def num_children(self) -> int:
+        """Runs of designs that are in its database."""
+        with closing(sqlite3.connect(self.database)) as connection:
+            query = "SELECT count(*) FROM tags WHERE key = 'mlflow.parentRunId'"
+            return int(connection.execute(query).fetchone()[0])
+
+
+@pytest.fixture
+def server(tmp_path: Path, uri: str) -> Iterator[Server]:
+    assert uri.endswith("mlflow.db"), "a store that is made already"
+    running = Server(tmp_path)
+    running.start()
+    yield running
+    running.kill()
+
+
+def test_a_server_that_is_killed_during_a_study_and_during_a_delivery_has_everything_once_in_the_end(
+    server: Server, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(design_parts, "DESIGNS_PER_PART", 20)
+    whole = run(job, tmp_path / "whole")
+
+    def kill_it(progress: Progress) -> None:
+        if progress.num_done > 50:
+            server.kill()
+
+    study = run(job, tmp_path / "study", target=Target(tracking_uri=server.uri), progress=kill_it)
+    assert study.tracking_failure.startswith(f"MLflow store {server.uri}")
+    assert study.answer.model_dump_json() == whole.answer.model_dump_json()
+    assert state_of(study.path).delivered_to == ()
+
+    server.start()
+    failures: list[TrackingError] = []
+
+    def try_to_deliver() -> None:
+        try:
+            deliver(study.path, tracking_uri=server.uri)
+        except TrackingError as error:
+            failures.append(error)
+
+    delivery = threading.Thread(target=try_to_deliver)
+    delivery.start()
+    while server.num_children() < 2 and delivery.is_alive():
+        delivery.join(0.01)
+    server.kill()
+    delivery.join()
+    assert len(failures) == 1
+    assert state_of(study.path).delivered_to == ()
+
+    server.start()
+    delivered = deliver(study.path, tracking_uri=server.uri)
+    assert delivered.record is not None
+    client = MlflowClient(tracking_uri=server.uri)
+    parents = client.search_runs(["1"], "tags.study_hash != ''")
+    assert [(run.info.run_id, run.info.status) for run in parents] == [(delivered.record.run_id, "FINISHED")]
+    found = children(server.uri, delivered.record.run_id)
+    assert len(found) == delivered.record.num_design_runs > 2
+    assert set(found.values()) == {1}
+    parts = read_designs(client.download_artifacts(delivered.record.run_id, "designs", str(tmp_path)))
+    assert sorted(parts["design_id"].tolist()) == list(range(study.answer.num_evaluated))
+    steps = [point.step for point in client.get_metric_history(delivered.record.run_id, "designs_per_s")]
+    assert sorted(steps) == list(range(len(steps)))
+    assert not deliver(study.path, tracking_uri=server.uri).is_new

@@ -1,0 +1,224 @@
+"""Do many processes give what one gives, whatever happens to them, and refuse what would make a difference?"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.durable import Keep, StudyAnswer, resume_study, run_study_of
+from planner.study_machines import machines
+from planner.study_reports import front_of, status_of
+from simulator.errors import EngineError
+from simulator.job import Job
+from studies import distributed, distributed_tasks, exhaustive
+from studies.distributed import Cluster, cluster_at, local_cluster
+from studies.engine import ThisProcess
+from studies.progress import Progress, Report, Stop, ignore, never_stop
+from studies.store import StudyStore
+from tests.studies.study_jobs import small_job
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+DESIGNS_PER_BLOCK = 700
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Two workers, which cost seconds to start."""
+    with local_cluster(2) as workers:
+        yield workers
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks so small that the tests' few designs make many of them."""
+    monkeypatch.setattr(distributed, "LEAST_DESIGNS_PER_CHUNK", 20)
+    monkeypatch.setattr(exhaustive, "DESIGNS_PER_BATCH", DESIGNS_PER_BLOCK)
+    monkeypatch.setattr(exhaustive, "DESIGNS_PER_REDUCTION", DESIGNS_PER_BLOCK)
+
+
+def job_of(**search: object) -> Job:
+    """About four thousand designs."""
+    settings = {"tensor_parallel": [1, 2], "context_parallel": [1], "pipeline_parallel": [1, 2]}
+    return small_job(**{**settings, **search})
+
+
+NSGA2 = {"algorithm": "nsga2", "max_evaluations": 300, "population_size": 60, "num_refinements": 1}
+
+
+def run(
+    folder: Path,
+    job: Job,
+    cluster: Cluster | None = None,
+    *,
+    keep: Keep = "all",
+    progress: Report = ignore,
+    should_stop: Stop = never_stop,
+) -> StudyAnswer:
+    return run_study_of(
+        job,
+        seed=1,
+        store=StudyStore(folder),
+        clock=lambda: NOW,
+        engine_for=cluster.engine_for if cluster else ThisProcess,
+        keep=keep,
+        progress=progress,
+        should_stop=should_stop,
+    )
+
+
+def stop_after(num_batches: int) -> Stop:
+    left = iter([False] * num_batches)
+    return lambda: next(left, True)
+
+
+def written(study: StudyAnswer) -> list[tuple[object, ...]]:
+    """Everything that a journal says about designs, as bytes; only the seconds are left out."""
+    with closing(sqlite3.connect(study.path)) as connection:
+        query = "SELECT number, stage, num_designs, keys, payload FROM batches ORDER BY number"
+        return connection.execute(query).fetchall()
+
+
+def assert_equal(found: StudyAnswer, expected: StudyAnswer) -> None:
+    assert found.answer.model_dump_json() == expected.answer.model_dump_json()
+    assert written(found) == written(expected)
+
+
+@pytest.mark.parametrize("search", [{"num_refinements": 1}, NSGA2], ids=["exhaustive", "nsga2"])
+@pytest.mark.parametrize("keep", ["all", "front"])
+def test_two_workers_write_the_bytes_that_one_process_writes(
+    tmp_path: Path, cluster: Cluster, search: dict[str, object], keep: Keep
+) -> None:
+    job = job_of(**search)
+    alone = run(tmp_path / "alone", job, keep=keep)
+    shared = run(tmp_path / "shared", job, cluster, keep=keep)
+    assert len(written(alone)) > 4
+    assert_equal(shared, alone)
+
+
+def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, cluster: Cluster) -> None:
+    killed: list[int] = []
+
+    def kill_a_worker(progress: Progress) -> None:
+        if not killed and progress.num_done > DESIGNS_PER_BLOCK:
+            pids = cluster.process_ids()
+            killed.append(pids[0])
+            os.kill(pids[0], signal.SIGKILL)
+
+    shared = run(tmp_path / "shared", job_of(), cluster, progress=kill_a_worker)
+    assert len(killed) == 1
+    assert_equal(shared, run(tmp_path / "alone", job_of()))
+
+
+def test_a_study_goes_on_with_other_machines_than_it_was_begun_with(tmp_path: Path, cluster: Cluster) -> None:
+    whole = run(tmp_path / "whole", job_of())
+    stopped = run(tmp_path / "stopped", job_of(), cluster, should_stop=stop_after(2))
+    assert stopped.answer.status == "interrupted"
+    resumed = resume_study(stopped.path, engine_for=cluster.engine_for)
+    assert resumed.counts.num_read_back == 2 * DESIGNS_PER_BLOCK
+    assert_equal(resumed, whole)
+
+
+@pytest.mark.parametrize("resume_alone", [True, False])
+def test_fronts_of_blocks_add_up_to_the_answer_that_all_designs_give(
+    tmp_path: Path, cluster: Cluster, *, resume_alone: bool
+) -> None:
+    every = run(tmp_path / "all", job_of())
+    stopped = run(tmp_path / "front", job_of(), cluster, keep="front", should_stop=stop_after(2))
+    resumed = resume_study(stopped.path, engine_for=ThisProcess if resume_alone else cluster.engine_for)
+    assert resumed.counts.num_read_back > 0
+    assert resumed.answer.model_dump_json() == every.answer.model_dump_json()
+    assert front_of(resumed.path).front == every.answer.front
+    status = status_of(resumed.path)
+    assert (status.num_designs, status.num_feasible) == (
+        every.answer.num_evaluated,
+        every.answer.num_feasible,
+    )
+    assert resumed.path.stat().st_size < every.path.stat().st_size / 2
+
+
+def test_a_study_takes_over_what_another_one_has_simulated_and_sends_only_the_rest(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    first = run(tmp_path, job_of(tensor_parallel=[1]), cluster)
+    both = run(tmp_path, job_of(), cluster)
+    assert both.counts.num_reused == first.answer.num_evaluated
+    assert both.counts.num_simulated == both.answer.num_evaluated - both.counts.num_reused
+    assert both.answer.front == run(tmp_path / "alone", job_of()).answer.front
+
+
+def test_workers_with_other_code_are_refused(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed_tasks, "code_hash", lambda *_: "0" * 16)
+    with (
+        pytest.raises(
+            EngineError, match=r"2 of 2 workers cannot be used: tcp.* here 0000.* install the same"
+        ),
+        cluster_at(cluster.address),
+    ):
+        pass
+
+
+def test_a_worker_with_other_code_that_comes_later_refuses_every_chunk(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distributed_tasks, "code_hash", lambda *_: "0" * 16)
+    with pytest.raises(EngineError, match=r"other code or libraries than the study.*then resume"):
+        run(tmp_path, job_of(), cluster)
+
+
+def test_a_scheduler_that_does_not_answer_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "CONNECT_TIMEOUT_S", 1)
+    with (
+        pytest.raises(EngineError, match=r"tcp://127\.0\.0\.1:9 does not answer.*dask scheduler"),
+        machines(scheduler="tcp://127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "find_spec", lambda _: None)
+    with pytest.raises(EngineError, match=r"pip install 'capplan\[dask\]'"), machines(num_workers=2):
+        pass
+
+
+def test_a_scheduler_that_goes_away_ends_the_study_and_what_was_written_is_there(tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole", job_of())
+    with local_cluster(1) as workers:
+
+        def end_it(progress: Progress) -> None:
+            if progress.num_done > DESIGNS_PER_BLOCK:
+                workers.shut_down()
+
+        with pytest.raises(EngineError, match=r"what was written is kept.*then resume"):
+            run(tmp_path / "broken", job_of(), workers, progress=end_it)
+    (path,) = StudyStore(tmp_path / "broken").paths()
+    resumed = resume_study(path)
+    assert resumed.counts.num_read_back >= DESIGNS_PER_BLOCK
+    assert_equal(resumed, whole)
+
+
+def test_both_ways_to_name_machines_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    from planner.cli import main
+
+    both = ["--workers", "2", "--scheduler", "tcp://127.0.0.1:8786"]
+    assert main(["study", "run", "job.yaml", *both]) == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
+def test_designs_that_share_a_chunk_come_out_as_alone(cluster: Cluster) -> None:
+    job = job_of()
+    from constraints.space import pruned_space
+
+    plans = next(pruned_space(job).design_batches(300))
+    engine = cluster.engine_for(job)
+    whole = engine.simulate(plans, is_awaited=True)().columns()
+    alone = ThisProcess(job).simulate(plans.take(slice(7, 8)), is_awaited=True)().columns()
+    for name, column in alone.items():
+        np.testing.assert_array_equal(whole[name][7:8], column, err_msg=name)
