@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from constraints.feasibility import exact_solver
 from constraints.lattice import LARGEST_PIPELINE, contexts, divisors, pipelines
 from simulator.job import Job, Offer
 
@@ -76,7 +77,7 @@ def all_degrees(job: Job) -> set[tuple[int, ...]]:
         def on_solution_callback(self) -> None:
             found.add(tuple(self.value(variable) for variable in model.degrees))
 
-    solver = _solver()
+    solver = exact_solver()
     solver.parameters.enumerate_all_solutions = True
     solver.solve(model.model, _Collect())
     return found
@@ -88,7 +89,7 @@ def _conflict(job: Job, assumed: tuple[str, ...]) -> tuple[str, ...]:
 
     model = _Model.of(job, ())
     model.model.add_assumptions([model.keeps[name] for name in assumed])
-    solver = _solver()
+    solver = exact_solver()
     if solver.solve(model.model) != cp_model.INFEASIBLE:
         return ()
     core = set(solver.sufficient_assumptions_for_infeasibility())
@@ -101,19 +102,10 @@ def _nearest(job: Job, rule: str) -> int | None:
 
     model = _Model.of(job, tuple(name for name in DEGREE_RULES if name != rule))
     model.minimise_distance(rule)
-    solver = _solver()
+    solver = exact_solver()
     if solver.solve(model.model) != cp_model.OPTIMAL:
         return None
     return solver.value(model.num_gpus if rule == "gpu_range" else model.batch)
-
-
-def _solver() -> cp_model.CpSolver:
-    from ortools.sat.python import cp_model
-
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    return solver
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -145,7 +145,7 @@ def _num_spare_choices(job: Job, layouts: PlanTable) -> Integers:
     """Designs of each layout and scheme, `(n,)`: where no spares suffice, taking them is the twin of taking none."""
     choices = job.search.with_spares
     is_twin = (sufficient_spare_nodes(job, layouts) == 0) & (False in choices)
-    return len(choices) - is_twin * (True in choices)
+    return np.asarray(len(choices) - is_twin * (True in choices), dtype=np.int64)
 
 
 def _by_bounds(job: Job, space: Space) -> tuple[_Tally, int]:

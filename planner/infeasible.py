@@ -11,8 +11,8 @@ from constraints.lattice import cross_run_knobs
 from constraints.layout_model import conflicting_rules, nearest_layout
 from constraints.limits import limited_quantities, set_limits
 from constraints.registry import CONSTRAINTS
-from constraints.removal import rules_of_schemes
 from constraints.relaxation import FIRST_ROUND, LeastValue, LeastValues, rounded_up
+from constraints.removal import rules_of_schemes
 from constraints.space import Space, pruned_space
 from planner import human
 from planner.designs import design_at
