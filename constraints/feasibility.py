@@ -8,10 +8,14 @@ when there is no choice CP-SAT names assumptions that suffice for it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simulator.table import Booleans, Floats
+from simulator.table import Booleans, Floats, Integers
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
 
 
 def conflicting_limits(needs: Mapping[str, Floats], limits: Mapping[str, float]) -> tuple[str, ...]:
@@ -40,6 +44,32 @@ def conflicting_limits(needs: Mapping[str, Floats], limits: Mapping[str, float])
     return conflict
 
 
+def fewest_accelerators(
+    num_gpus: Integers, needs: Mapping[str, Floats], limits: Mapping[str, float]
+) -> int | None:
+    """Returns the fewest accelerators of any design that keeps all limits, proven by CP-SAT; `None` where none does.
+
+    Args:
+        num_gpus: `(n,)` accelerators of each design.
+        needs: `(n,)` least quantity of each design, by the name of the limit on it.
+        limits: the limits that are set.
+    """
+    from ortools.sat.python import cp_model
+
+    keeps = [needs[name] <= limit for name, limit in limits.items()]
+    rows = np.unique(np.column_stack([num_gpus, *keeps]).astype(np.int64), axis=0)
+    if len(rows) == 0:
+        return None
+    model = cp_model.CpModel()
+    taken = model.new_int_var(0, int(rows[:, 0].max()), "accelerators")
+    is_kept = [model.new_bool_var(f"keeps {name}") for name in limits]
+    model.add_allowed_assignments([taken, *is_kept], rows.tolist())
+    model.add_bool_and(is_kept)
+    model.minimize(taken)
+    solver = exact_solver()
+    return int(solver.value(taken)) if solver.solve(model) == cp_model.OPTIMAL else None
+
+
 def _conflict(patterns: Booleans, names: tuple[str, ...], assumed: tuple[str, ...]) -> tuple[str, ...]:
     """Limits among the assumed ones that suffice for a contradiction, in the order of `names`; empty for none."""
     from ortools.sat.python import cp_model
@@ -48,10 +78,18 @@ def _conflict(patterns: Booleans, names: tuple[str, ...], assumed: tuple[str, ..
     keeps = {name: model.new_bool_var(f"keeps {name}") for name in names}
     model.add_allowed_assignments(list(keeps.values()), patterns.astype(int).tolist())
     model.add_assumptions([keeps[name] for name in assumed])
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
+    solver = exact_solver()
     if solver.solve(model) != cp_model.INFEASIBLE:
         return ()
     core = set(solver.sufficient_assumptions_for_infeasibility())
     return tuple(name for name in names if keeps[name].index in core)
+
+
+def exact_solver() -> cp_model.CpSolver:
+    """A solver that gives the same answer every time."""
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    return solver

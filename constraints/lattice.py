@@ -55,15 +55,20 @@ def no_layouts(job: Job) -> PlanTable:
 
 def layout_blocks(job: Job) -> Iterator[PlanTable]:
     """Yields the same layouts in the same order, a block at a time, so that any number of them fits the memory."""
+    for layouts in candidate_blocks(job):
+        yield layouts.take(is_valid_layout(job, layouts))
+
+
+def candidate_blocks(job: Job) -> Iterator[PlanTable]:
+    """Yields what is tried, a block at a time: every layout, and what only a rule of layouts keeps from being one."""
     for cap in job.power_caps:
         for rows in _degree_blocks(job):
             layouts = _with_choices(job, rows)
-            layouts = replace(
+            yield replace(
                 layouts,
                 checkpoint_scheme=_first_scheme(job, layouts),
                 power_cap_fraction=np.full(len(layouts), cap),
             )
-            yield layouts.take(is_valid_layout(job, layouts))
 
 
 def _first_scheme(job: Job, layouts: PlanTable) -> Integers:
@@ -109,12 +114,12 @@ def allowed_degrees(job: Job, offer: Offer) -> Iterator[Degrees]:
     model, search = job.workload.model, job.search
     tensor = search.tensor_parallel or divisors(model.num_heads)
     tensor = [t for t in tensor if t <= offer.node.link_domain_size or search.tensor_parallel]
-    for t, (p, v), c in product(tensor, _pipelines(job), _context(job)):
+    for t, (p, v), c in product(tensor, pipelines(job), contexts(job)):
         if t * p * c <= offer.num_gpus.max:
             yield Degrees(tensor=t, pipeline=p, virtual=v, context=c)
 
 
-def _pipelines(job: Job) -> list[tuple[int, int]]:
+def pipelines(job: Job) -> list[tuple[int, int]]:
     """Pairs of PP and VPP that cut the layers evenly, and plain pipelines of 2^k stages, or of any stages that are listed.
 
     With every count of stages the jobs in `examples/` would have two to six times as many layouts.
@@ -130,7 +135,8 @@ def _pipelines(job: Job) -> list[tuple[int, int]]:
     return [pair for pair, fit in zip(pairs, fits, strict=True) if fit]
 
 
-def _context(job: Job) -> list[int]:
+def contexts(job: Job) -> list[int]:
+    """Degrees of context parallelism: those that the job lists, or halves down to `SHORTEST_PIECE`."""
     if job.search.context_parallel:
         return list(job.search.context_parallel)
     degrees = [1]

@@ -117,7 +117,11 @@ class Space:
 
     def under(self, limits: Mapping[str, float]) -> Space:
         """Returns the same layouts under these limits and no others."""
-        return _pruned(with_limits(self.job, limits), self.in_memory or _bounded_blocks(self.job))
+        return _pruned(with_limits(self.job, limits), self.blocks())
+
+    def blocks(self) -> Iterable[Block]:
+        """Returns every valid layout with its bounds, a block at a time."""
+        return self.in_memory or _bounded_blocks(self.job)
 
     def _blocks(self) -> Iterable[PlanTable]:
         return layout_blocks(self.job) if self.in_memory is None else (b.layouts for b in self.in_memory)

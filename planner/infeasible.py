@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from constraints.evaluation import Evaluation, evaluate
 from constraints.feasibility import conflicting_limits
 from constraints.lattice import cross_run_knobs
+from constraints.layout_model import conflicting_rules, nearest_layout
 from constraints.limits import limited_quantities, set_limits
+from constraints.registry import CONSTRAINTS
 from constraints.relaxation import FIRST_ROUND, LeastValue, LeastValues, rounded_up
+from constraints.removal import rules_of_schemes
 from constraints.space import Space, pruned_space
 from planner import human
 from planner.designs import design_at
@@ -220,15 +223,32 @@ def _no_possible_design(case: _Case) -> Infeasibility:
 
 
 def _no_layout(job: Job) -> Infeasibility:
+    """Rules of layouts contradict each other; or degrees exist, and rules of checkpoint schemes are left at fault."""
     ranges = ", ".join(f"{o.accelerator.id} {o.num_gpus.min:,}..{o.num_gpus.max:,}" for o in job.offers)
+    rules = conflicting_rules(job) or rules_of_schemes(job)
     reason = (
         f"no layout divides {job.workload.model.name} and a batch of {job.workload.global_batch_size:,} sequences over "
         f"the accelerators on offer ({ranges}); widen offers[].num_gpus or the lists under search, "
         "or choose a batch with more divisors"
     )
     return Infeasibility(
-        conflict=("layout",), reasons=(reason,), proof="enumeration of all layouts", relaxations=()
+        conflict=rules,
+        reasons=(reason, *(f"{name}: {CONSTRAINTS[name].sentence}" for name in rules), *_nearest_layout(job)),
+        proof="enumeration of all layouts; the rules that contradict each other by CP-SAT",
+        relaxations=(),
     )
+
+
+def _nearest_layout(job: Job) -> list[str]:
+    """What one change would give a layout."""
+    near = nearest_layout(job)
+    batch, taken = job.workload.global_batch_size, near.num_gpus
+    found = []
+    if taken is not None and not any(o.num_gpus.min <= taken <= o.num_gpus.max for o in job.offers):
+        found.append(f"the nearest number of accelerators that has a layout is {taken:,}")
+    if near.global_batch_size not in (None, batch):
+        found.append(f"the nearest batch that has a layout is {near.global_batch_size:,} sequences")
+    return found
 
 
 def _no_memory(job: Job, space: Space) -> Infeasibility:

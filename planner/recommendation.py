@@ -155,8 +155,8 @@ class Infeasibility(Record):
 
     conflict: tuple[str, ...]
     """Limits that no design keeps together, while without any one of them some design keeps the others. Where several
-    such conflicts have no limit in common, the limits of all of them, one conflict after another. `layout`, `memory`,
-    `host_memory` or `progress` where no limit is at fault."""
+    such conflicts have no limit in common, the limits of all of them, one conflict after another. Rules of layouts,
+    `memory`, `host_memory` or `progress` where no limit is at fault."""
     reasons: tuple[str, ...]
     """The same in sentences."""
     proof: str

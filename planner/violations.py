@@ -92,20 +92,20 @@ def layout_violations(job: Job, plan: Plan) -> list[Violation]:
 
 
 def _layout_violation(job: Job, plan: Plan, rule: LayoutRule, far: float) -> Violation:
-    figures = _layout_figures(job, plan, rule.name)
+    figures = layout_figures(job, plan, rule.name)
     near = _nearest(job, plan, rule)
     way_out = f"; nearest {_KNOBS[rule.name]}: {', '.join(map(str, near))}" if near else ""
     return Violation(
         constraint=rule.name,
         kind="layout",
-        sentence=f"{rule.sentence}: {_in_words(figures)}{way_out}",
+        sentence=f"{rule.sentence}: {in_words(figures)}{way_out}",
         figures=figures,
         excess_fraction=far,
         nearest=near,
     )
 
 
-def _layout_figures(job: Job, plan: Plan, name: str) -> Figures:
+def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
     """Returns the quantities that a rule compares."""
     workload, offer = job.workload, job.offers[plan.offer]
     model = workload.model
@@ -173,18 +173,19 @@ def limit_violations(job: Job, evaluation: Evaluation) -> list[Violation]:
 
 def _limit_violation(job: Job, evaluation: Evaluation, name: str, far: float) -> Violation:
     is_limit = name in LIMIT_NAMES
-    figures = _limit_figures(job, evaluation, name) if is_limit else _physics_figures(job, evaluation, name)
+    figures = limit_figures(job, evaluation, name) if is_limit else physics_figures(job, evaluation, name)
     much = f"; {human.digits(far * 100)} % too much" if np.isfinite(far) else ""
     return Violation(
         constraint=name,
         kind="limit" if is_limit else "physics",
-        sentence=f"{rule_text(job, name)}: {_in_words(figures)}{much}",
+        sentence=f"{rule_text(job, name)}: {in_words(figures)}{much}",
         figures=figures,
         excess_fraction=far if np.isfinite(far) else None,
     )
 
 
-def _limit_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
+def limit_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
+    """Returns what a limit that the job sets bounds, and the limit."""
     quantities = limited_quantities(job, evaluation.plans, evaluation.scores, evaluation.outcomes)
     value = float(quantities[name][0])
     # What takes forever costs what it costs forever; JSON has no infinity.
@@ -192,7 +193,8 @@ def _limit_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
     return known | {f"limits.{name}": getattr(job.limits, name)}
 
 
-def _physics_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
+def physics_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
+    """Returns what memory, host memory or progress compares."""
     outcomes = evaluation.outcomes
     plan = evaluation.plans.plan(0)
     if name == "memory":
@@ -213,7 +215,7 @@ def _physics_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
     return figures | ({"checkpoint_interval_s": interval_s} if np.isfinite(interval_s) else {})
 
 
-def _in_words(figures: Figures) -> str:
+def in_words(figures: Figures) -> str:
     """Returns `name = value` pairs; bytes in GiB, in which memories are spoken of."""
     return ", ".join(f"{name} = {_figure(name, value)}" for name, value in figures.items())
 

@@ -226,7 +226,7 @@ def test_a_batch_that_nothing_divides_has_no_layout() -> None:
     )
     answer = explain(job, pruned_space(job))
     assert isinstance(answer, Infeasibility)
-    assert answer.conflict == ("layout",)
+    assert answer.conflict == ("whole_nodes", "batch")  # 1 or 7 replicas of up to 4 ranks fill no whole nodes
     assert "batch of 7 sequences" in answer.reasons[0]
     assert "h100-sxm5-80gb 16..64" in answer.reasons[0]
     assert answer.relaxations == ()

@@ -1,0 +1,294 @@
+"""Why is there no layout, and what is the nearest one? The degrees of parallelism as a CP-SAT model.
+
+Each rule of `constraints.layout` that degrees can break stands under an assumption, so that CP-SAT names rules that suffice
+for a contradiction, and the smallest change of accelerators or batch that leaves a layout. The model knows the rules as
+arithmetic, not as a list of layouts; tests compare its solutions with those that `constraints.lattice` enumerates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from constraints.feasibility import exact_solver
+from constraints.lattice import LARGEST_PIPELINE, contexts, divisors, pipelines
+from simulator.job import Job, Offer
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+DEGREE_RULES = (
+    "gpu_range",
+    "whole_nodes",
+    "attention_heads",
+    "feed_forward",
+    "layers",
+    "interleaving",
+    "batch",
+    "sequence",
+    "experts",
+    "number_format",
+)
+"""Rules of layouts on degrees, in the order in which reports name them; those of checkpoint schemes choose no degrees."""
+REACH = 2
+"""Accelerators and sequences are looked for up to so many times what the job names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestLayout:
+    """What one change would give a layout."""
+
+    num_gpus: int | None
+    """Accelerators next to the ranges on offer; `None` where other accelerators do not help."""
+    global_batch_size: int | None
+    """Sequences of a step next to those of the job; `None` where another batch does not help."""
+
+
+def conflicting_rules(job: Job) -> tuple[str, ...]:
+    """Returns rules that no choice of degrees keeps together; empty where there is a layout.
+
+    The conflict is minimal: without any one of its rules, some choice of degrees keeps the others of it.
+    """
+    conflict = _conflict(job, DEGREE_RULES)
+    for name in conflict:  # CP-SAT's conflict suffices, but it need not be minimal
+        rest = tuple(other for other in conflict if other != name)
+        if name in conflict and rest and (smaller := _conflict(job, rest)):
+            conflict = smaller
+    return conflict
+
+
+def nearest_layout(job: Job) -> NearestLayout:
+    """Returns the smallest change of accelerators alone, and of the batch alone, that leaves a layout."""
+    return NearestLayout(
+        num_gpus=_nearest(job, "gpu_range"),
+        global_batch_size=_nearest(job, "batch"),
+    )
+
+
+def all_degrees(job: Job) -> set[tuple[int, ...]]:
+    """Returns every choice (offer, t, p, v, c, e, D, b) that keeps all rules of degrees; for small jobs."""
+    from ortools.sat.python import cp_model
+
+    model = _Model.of(job, DEGREE_RULES)
+    found: set[tuple[int, ...]] = set()
+
+    class _Collect(cp_model.CpSolverSolutionCallback):
+        def on_solution_callback(self) -> None:
+            found.add(tuple(self.value(variable) for variable in model.degrees))
+
+    solver = exact_solver()
+    solver.parameters.enumerate_all_solutions = True
+    solver.solve(model.model, _Collect())
+    return found
+
+
+def _conflict(job: Job, assumed: tuple[str, ...]) -> tuple[str, ...]:
+    """Rules among the assumed ones that suffice for a contradiction, in their order; empty for none."""
+    from ortools.sat.python import cp_model
+
+    model = _Model.of(job, ())
+    model.model.add_assumptions([model.keeps[name] for name in assumed])
+    solver = exact_solver()
+    if solver.solve(model.model) != cp_model.INFEASIBLE:
+        return ()
+    core = set(solver.sufficient_assumptions_for_infeasibility())
+    return tuple(name for name in assumed if model.keeps[name].index in core)
+
+
+def _nearest(job: Job, rule: str) -> int | None:
+    """Accelerators (`gpu_range`) or sequences (`batch`) next to what the job names, all other rules kept."""
+    from ortools.sat.python import cp_model
+
+    model = _Model.of(job, tuple(name for name in DEGREE_RULES if name != rule))
+    model.minimise_distance(rule)
+    solver = exact_solver()
+    if solver.solve(model.model) != cp_model.OPTIMAL:
+        return None
+    return solver.value(model.num_gpus if rule == "gpu_range" else model.batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Model:
+    """Variables of one choice of degrees, and a literal for every rule."""
+
+    job: Job
+    model: cp_model.CpModel
+    keeps: dict[str, cp_model.IntVar]
+    offer: cp_model.IntVar
+    tensor: cp_model.IntVar
+    pipeline: cp_model.IntVar
+    virtual: cp_model.IntVar
+    context: cp_model.IntVar
+    expert: cp_model.IntVar
+    replicas: cp_model.IntVar
+    micro_batch: cp_model.IntVar
+    num_micro: cp_model.IntVar
+    """Micro-batches of a replica and step."""
+    num_gpus: cp_model.IntVar
+    batch: cp_model.IntVar
+    """Sequences of a step, D b m."""
+
+    @property
+    def degrees(self) -> tuple[cp_model.IntVar, ...]:
+        """What a layout is made of, as `all_degrees` returns it."""
+        head = (self.offer, self.tensor, self.pipeline, self.virtual)
+        return (*head, self.context, self.expert, self.replicas, self.micro_batch)
+
+    @classmethod
+    def of(cls, job: Job, kept: Iterable[str]) -> _Model:
+        """Returns the model of a job in which some rules must be kept, and the others may be."""
+        from ortools.sat.python import cp_model
+
+        model = cp_model.CpModel()
+        most_gpus = REACH * max(offer.num_gpus.max for offer in job.offers)
+        most_sequences = REACH * job.workload.global_batch_size
+        experts = job.workload.model.experts
+
+        def one_of(values: Iterable[int], name: str) -> cp_model.IntVar:
+            return model.new_int_var_from_domain(cp_model.Domain.from_values(sorted(values)), name)
+
+        built = cls(
+            job=job,
+            model=model,
+            keeps={name: model.new_bool_var(f"keeps {name}") for name in DEGREE_RULES},
+            offer=model.new_int_var(0, len(job.offers) - 1, "offer"),
+            tensor=one_of(_tensor(job), "t"),
+            pipeline=one_of({p for p, _ in _cuts(job)}, "p"),
+            virtual=one_of({v for _, v in _cuts(job)}, "v"),
+            context=one_of(contexts(job), "c"),
+            expert=one_of(
+                job.search.expert_parallel or divisors(experts.num_experts) if experts else [1], "e"
+            ),
+            replicas=model.new_int_var(1, most_gpus, "D"),
+            micro_batch=one_of(job.search.micro_batch_sizes, "b"),
+            num_micro=model.new_int_var(1, most_sequences, "m"),
+            num_gpus=model.new_int_var(1, most_gpus, "N"),
+            batch=model.new_int_var(1, most_sequences, "B"),
+        )
+        split = (built.tensor, built.pipeline, built.context, built.replicas)
+        model.add_multiplication_equality(built.num_gpus, split)
+        model.add_multiplication_equality(built.batch, (built.replicas, built.micro_batch, built.num_micro))
+        built._add_rules()
+        model.add_bool_and([built.keeps[name] for name in kept])
+        return built
+
+    def minimise_distance(self, rule: str) -> None:
+        """Makes the distance from the offers' ranges (`gpu_range`) or from the job's batch as small as possible."""
+        model = self.model
+        value = self.num_gpus if rule == "gpu_range" else self.batch
+        away = model.new_int_var(0, REACH * 10**9, "away")
+        if rule == "gpu_range":
+            for offer, is_taken in self._offers():
+                model.add(away >= offer.num_gpus.min - value).only_enforce_if(is_taken)
+                model.add(away >= value - offer.num_gpus.max).only_enforce_if(is_taken)
+        else:
+            model.add(away >= value - self.job.workload.global_batch_size)
+            model.add(away >= self.job.workload.global_batch_size - value)
+        model.minimize(away)
+
+    def _offers(self) -> Iterator[tuple[Offer, cp_model.IntVar]]:
+        """Every offer with the literal that it is taken."""
+        for index, offer in enumerate(self.job.offers):
+            is_taken = self.model.new_bool_var(f"offer {index}")
+            self.model.add(self.offer == index).only_enforce_if(is_taken)
+            self.model.add(self.offer != index).only_enforce_if(~is_taken)
+            yield offer, is_taken
+
+    def _add_rules(self) -> None:
+        self._add_offer_rules()
+        self._add_tensor_rules()
+        self._add_pipeline_rules()
+        self._add_sequence_rule()
+        self._add_expert_rule()
+        batch = self.job.workload.global_batch_size
+        self.model.add(self.batch == batch).only_enforce_if(self.keeps["batch"])
+
+    def _add_offer_rules(self) -> None:
+        """Ranges, whole nodes and number formats; and, as in the lattice, ranks of a layer within a link domain."""
+        precisions = self.job.workload.precisions
+        for offer, is_taken in self._offers():
+            self.model.add_linear_constraint(
+                self.num_gpus, offer.num_gpus.min, offer.num_gpus.max
+            ).only_enforce_if(is_taken, self.keeps["gpu_range"])
+            self._add_divides(
+                offer.node.num_accelerators, self.num_gpus, [is_taken, self.keeps["whole_nodes"]]
+            )
+            if not any(offer.accelerator.peak_flop_per_s(precision) for precision in precisions):
+                self.model.add_bool_and(~is_taken).only_enforce_if(self.keeps["number_format"])
+            if not self.job.search.tensor_parallel:
+                self.model.add(self.tensor <= offer.node.link_domain_size).only_enforce_if(is_taken)
+
+    def _add_divides(
+        self, divisor: cp_model.IntVar | int, value: cp_model.IntVar, where: list[cp_model.IntVar]
+    ) -> None:
+        """Requires that a divisor divides a value where some literals hold."""
+        remainder = self.model.new_int_var(0, REACH * 10**9, "remainder")
+        self.model.add_modulo_equality(remainder, value, divisor)
+        self.model.add(remainder == 0).only_enforce_if(*where)
+
+    def _add_tensor_rules(self) -> None:
+        from ortools.sat.python import cp_model
+
+        model = self.job.workload.model
+        kv_heads = model.num_heads if model.latent_attention else model.num_kv_heads
+        heads = [t for t in divisors(model.num_heads) if max(t, kv_heads) % min(t, kv_heads) == 0]
+        for name, allowed in (("attention_heads", heads), ("feed_forward", divisors(model.ffn_hidden_size))):
+            domain = cp_model.Domain.from_values(allowed)
+            self.model.add_linear_expression_in_domain(self.tensor, domain).only_enforce_if(self.keeps[name])
+
+    def _add_pipeline_rules(self) -> None:
+        """Cuts of the layers, by their place in the list of all cuts, and whole groups of micro-batches."""
+        from ortools.sat.python import cp_model
+
+        cuts, valid = _cuts(self.job), set(pipelines(self.job))
+        place = self.model.new_int_var(0, len(cuts) - 1, "cut")
+        rows = [(index, p, v) for index, (p, v) in enumerate(cuts)]
+        self.model.add_allowed_assignments([place, self.pipeline, self.virtual], rows)
+        domain = cp_model.Domain.from_values([index for index, cut in enumerate(cuts) if cut in valid])
+        self.model.add_linear_expression_in_domain(place, domain).only_enforce_if(self.keeps["layers"])
+        is_interleaved = self.model.new_bool_var("interleaved")
+        self.model.add(self.virtual > 1).only_enforce_if(is_interleaved)
+        self.model.add(self.virtual == 1).only_enforce_if(~is_interleaved)
+        self._add_divides(self.pipeline, self.num_micro, [is_interleaved, self.keeps["interleaving"]])
+
+    def _add_sequence_rule(self) -> None:
+        workload = self.job.workload
+
+        def is_split(tensor: int, context: int) -> bool:
+            pieces = (2 * context if context > 1 else 1) * (tensor if workload.has_sequence_parallel else 1)
+            return workload.sequence_length % pieces == 0
+
+        # A table takes no condition, so that whether the rule holds is one of its columns.
+        rows = [(t, c, int(is_split(t, c))) for t in _tensor(self.job) for c in contexts(self.job)]
+        is_kept = self.model.new_bool_var("sequence is split")
+        self.model.add_allowed_assignments([self.tensor, self.context, is_kept], rows)
+        self.model.add_implication(self.keeps["sequence"], is_kept)
+
+    def _add_expert_rule(self) -> None:
+        experts = self.job.workload.model.experts
+        if experts is None:
+            return
+        most = REACH * max(offer.num_gpus.max for offer in self.job.offers)
+        ranks = self.model.new_int_var(1, most, "ranks")
+        self.model.add_multiplication_equality(ranks, (self.tensor, self.context, self.replicas))
+        self._add_divides(self.expert, ranks, [self.keeps["experts"]])
+        remainder = self.model.new_int_var(0, experts.num_experts, "experts left")
+        self.model.add_modulo_equality(remainder, experts.num_experts, self.expert)
+        self.model.add(remainder == 0).only_enforce_if(self.keeps["experts"])
+
+
+def _tensor(job: Job) -> list[int]:
+    """Tensor-parallel degrees that are tried: those that the job lists, or all up to a link domain."""
+    most = min(job.workload.model.num_heads, max(offer.node.link_domain_size for offer in job.offers))
+    return list(job.search.tensor_parallel or range(1, most + 1))
+
+
+def _cuts(job: Job) -> list[tuple[int, int]]:
+    """Pairs of PP and VPP that are tried, whether they cut the layers or not."""
+    search, most = job.search, job.workload.model.num_layers + 2
+    stages = search.pipeline_parallel or range(1, min(most, LARGEST_PIPELINE) + 1)
+    chunks = search.virtual_pipeline or range(1, most + 1)
+    listed = [(p, v) for p in stages for v in chunks if p > 1 or v == 1]
+    fitting = [(p, v) for p, v in listed if p * v <= most]
+    return fitting or listed

@@ -1,0 +1,223 @@
+"""What should be bought, reserved and rented, and which job runs when and where, so that all of it costs least? CP-SAT.
+
+    minimise  sum over lots of nodes x USD of a node + sum over jobs of USD of the chosen way
+    such that one way for each job, inside its window
+              at any hour: nodes in use <= nodes of the lots that are there, or nodes that can be rented
+              at any hour: idle power of the nodes at the site + power of running jobs above it <= power_w
+              lots with nodes <= max_lots; nodes of all lots <= max_nodes; capital and budget
+
+Redundant cuts lift the bound: inside any window of time, the node-hours of jobs that must run there fit the lots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Literal
+
+from constraints.feasibility import exact_solver
+from constraints.purchase_problem import Choice, Lot, Pool, PurchaseProblem, broken_rules
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+"""`optimal` and `infeasible` are proven; `feasible`: the best that was found; `unknown`: nothing was found in time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solution:
+    """What the solver found."""
+
+    status: Status
+    choice: Choice | None
+    """The cheapest choice; `None` where there is none or none was found."""
+    cost_usd: int | None
+    """What it costs."""
+    bound_usd: int
+    """No choice costs less."""
+
+
+def cheapest(problem: PurchaseProblem, *, effort: float) -> Solution:
+    """Returns the cheapest choice that keeps every rule.
+
+    Args:
+        problem: jobs and what can be had.
+        effort: deterministic seconds of the solver, about as long as real ones; the same effort gives the same answer.
+    """
+    from ortools.sat.python import cp_model
+
+    built = _Model.of(problem)
+    solver = exact_solver()
+    solver.parameters.max_deterministic_time = effort
+    status = solver.solve(built.model)
+    if status == cp_model.INFEASIBLE:
+        return Solution(status="infeasible", choice=None, cost_usd=None, bound_usd=0)
+    bound = max(0, round(solver.best_objective_bound))
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return Solution(status="unknown", choice=None, cost_usd=None, bound_usd=bound)
+    choice = built.choice(solver)
+    assert broken_rules(problem, choice) == (), "the model and the rules are the same"
+    return Solution(
+        status="optimal" if status == cp_model.OPTIMAL else "feasible",
+        choice=choice,
+        cost_usd=round(solver.objective_value),
+        bound_usd=bound,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Model:
+    """Variables of a choice."""
+
+    problem: PurchaseProblem
+    model: cp_model.CpModel
+    is_taken: list[cp_model.IntVar]
+    """Whether each way is taken."""
+    starts: list[cp_model.IntVar]
+    """First hour of each job."""
+    intervals: list[cp_model.IntervalVar]
+    """When each way runs, if it is taken."""
+    lot_nodes: list[list[cp_model.IntVar]]
+    """Nodes of each lot of each pool."""
+
+    @classmethod
+    def of(cls, problem: PurchaseProblem) -> _Model:
+        from ortools.sat.python import cp_model
+
+        model = cp_model.CpModel()
+        starts = [
+            model.new_int_var(window.start_h, max(window.start_h, window.end_h), f"start {job}")
+            for job, window in enumerate(problem.windows)
+        ]
+        is_taken = [model.new_bool_var(f"way {index}") for index in range(len(problem.ways))]
+        intervals = [
+            model.new_optional_fixed_size_interval_var(starts[way.job], way.duration_h, taken, taken.name)
+            for way, taken in zip(problem.ways, is_taken, strict=True)
+        ]
+        lot_nodes = [
+            [model.new_int_var(0, pool.max_nodes, f"{pool.name} {lot}") for lot in range(len(pool.lots))]
+            for pool in problem.pools
+        ]
+        built = cls(
+            problem=problem,
+            model=model,
+            is_taken=is_taken,
+            starts=starts,
+            intervals=intervals,
+            lot_nodes=lot_nodes,
+        )
+        built._add_jobs()
+        for index, pool in enumerate(problem.pools):
+            built._add_pool(index, pool)
+        built._add_power()
+        built._add_money()
+        return built
+
+    def choice(self, solver: cp_model.CpSolver) -> Choice:
+        """What the solver chose."""
+        taken = {
+            way.job: index
+            for index, (way, literal) in enumerate(zip(self.problem.ways, self.is_taken, strict=True))
+            if solver.boolean_value(literal)
+        }
+        return Choice(
+            ways=tuple(taken[job] for job in range(len(self.problem.windows))),
+            starts_h=tuple(solver.value(start) for start in self.starts),
+            lot_nodes=tuple(tuple(solver.value(nodes) for nodes in lots) for lots in self.lot_nodes),
+        )
+
+    def _add_jobs(self) -> None:
+        for job, window in enumerate(self.problem.windows):
+            mine = [
+                (way, taken)
+                for way, taken in zip(self.problem.ways, self.is_taken, strict=True)
+                if way.job == job
+            ]
+            self.model.add_exactly_one(taken for _, taken in mine)
+            for way, taken in mine:
+                self.model.add(self.starts[job] + way.duration_h <= window.end_h).only_enforce_if(taken)
+
+    def _add_pool(self, index: int, pool: Pool) -> None:
+        mine = [number for number, way in enumerate(self.problem.ways) if way.pool == index]
+        intervals = [self.intervals[number] for number in mine]
+        demands: list[cp_model.LinearExprT] = [self.problem.ways[number].num_nodes for number in mine]
+        if pool.kind == "rented":
+            self.model.add_cumulative(intervals, demands, pool.max_nodes)
+            return
+        lots = self.lot_nodes[index]
+        total = self.model.new_int_var(0, pool.max_nodes, f"{pool.name} nodes")
+        self.model.add(total == sum(lots))
+        for lot, nodes in zip(pool.lots, lots, strict=True):
+            for start, end in ((0, lot.start_h), (lot.end_h, self.problem.horizon_h)):
+                if start < end:  # nodes that are not there are in use by nobody
+                    intervals.append(self.model.new_fixed_size_interval_var(start, end - start, "away"))
+                    demands.append(nodes)
+        self.model.add_cumulative(intervals, demands, total)
+        self._add_lots(pool, lots)
+        self._add_node_hours(mine, pool, lots)
+
+    def _add_lots(self, pool: Pool, lots: list[cp_model.IntVar]) -> None:
+        is_used = [self.model.new_bool_var(f"{nodes.name} used") for nodes in lots]
+        for nodes, used in zip(lots, is_used, strict=True):
+            self.model.add(nodes <= pool.max_nodes * used)
+        self.model.add(sum(is_used) <= pool.max_lots)
+
+    def _add_node_hours(self, mine: list[int], pool: Pool, lots: list[cp_model.IntVar]) -> None:
+        """Cuts that follow from the rest: node-hours between the earliest start of a job and the latest end of one."""
+        windows = self.problem.windows
+        begins, ends = {window.start_h for window in windows}, {window.end_h for window in windows}
+        for begin, end in product(sorted(begins), sorted(ends)):
+            inside = [
+                number
+                for number in mine
+                if begin <= windows[self.problem.ways[number].job].start_h
+                and windows[self.problem.ways[number].job].end_h <= end
+            ]
+            if inside:
+                needed = sum(
+                    self.problem.ways[number].num_nodes
+                    * self.problem.ways[number].duration_h
+                    * self.is_taken[number]
+                    for number in inside
+                )
+                there = [_overlap_h(lot, begin, end) for lot in pool.lots]
+                self.model.add(needed <= sum(hours * nodes for hours, nodes in zip(there, lots, strict=True)))
+
+    def _add_power(self) -> None:
+        if self.problem.power_w is None:
+            return
+        intervals, demands = list(self.intervals), [way.above_idle_w for way in self.problem.ways]
+        levels: list[cp_model.LinearExprT] = list(demands)
+        for pool, lots in zip(self.problem.pools, self.lot_nodes, strict=True):
+            for lot, nodes in zip(pool.lots, lots, strict=True):
+                if pool.idle_w_per_node and lot.start_h < lot.end_h:
+                    interval = self.model.new_fixed_size_interval_var(
+                        lot.start_h, lot.end_h - lot.start_h, "idle"
+                    )
+                    intervals.append(interval)
+                    levels.append(pool.idle_w_per_node * nodes)
+        self.model.add_cumulative(intervals, levels, self.problem.power_w)
+
+    def _add_money(self) -> None:
+        problem = self.problem
+        lots = [
+            (lot, nodes)
+            for pool, variables in zip(problem.pools, self.lot_nodes, strict=True)
+            for lot, nodes in zip(pool.lots, variables, strict=True)
+        ]
+        cost = sum(lot.usd_per_node * nodes for lot, nodes in lots) + sum(
+            way.usd * taken for way, taken in zip(problem.ways, self.is_taken, strict=True)
+        )
+        if problem.budget_usd is not None:
+            self.model.add(cost <= problem.budget_usd)
+        if problem.capital_usd is not None:
+            self.model.add(
+                sum(lot.capital_usd_per_node * nodes for lot, nodes in lots) <= problem.capital_usd
+            )
+        self.model.minimize(cost)
+
+
+def _overlap_h(lot: Lot, begin: int, end: int) -> int:
+    """Hours of a lot between two hours."""
+    return max(0, min(lot.end_h, end) - max(lot.start_h, begin))

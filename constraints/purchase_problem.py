@@ -1,0 +1,192 @@
+"""What may be bought, reserved and rented for several jobs, and does a choice keep every rule? Whole hours, nodes, dollars.
+
+A *pool* is one kind of capacity: nodes that are bought and come in lots, nodes that are reserved for a term, or nodes that
+are rented while a job runs. A *way* is one design of one job in one pool. A choice takes one way for every job, the hour at
+which it starts, and the nodes of every lot. `broken_rules` checks a choice by playing it, not by the model that found it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+PoolKind = Literal["bought", "reserved", "rented"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lot:
+    """Nodes that can be had from one hour to another."""
+
+    start_h: int
+    """First hour."""
+    end_h: int
+    """Hour after the last."""
+    usd_per_node: int
+    """What having a node from start to end costs, used or not."""
+    capital_usd_per_node: int = 0
+    """What has to be paid for a node at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """One kind of capacity."""
+
+    name: str
+    """How answers call it."""
+    kind: PoolKind
+    """Whether nodes are bought, reserved for a term, or rented while a job runs."""
+    max_nodes: int
+    """Nodes of all lots, or nodes that are rented at once."""
+    lots: tuple[Lot, ...] = ()
+    """When nodes may come; none for rent."""
+    max_lots: int = 0
+    """Lots that may have nodes."""
+    idle_w_per_node: int = 0
+    """Facility power of a node that stands at the site, whatever it does; 0 for nodes elsewhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """One design of one job in one pool."""
+
+    job: int
+    """Position of the job."""
+    pool: int
+    """Position of the pool."""
+    num_nodes: int
+    """Nodes that are held, spares too."""
+    duration_h: int
+    """Hours from start to end."""
+    usd: int
+    """What is paid for the run alone: rent, or electricity above that of idle nodes."""
+    above_idle_w: int = 0
+    """Peak power at the site above that of the same nodes when idle; 0 for runs elsewhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """When a job may run."""
+
+    start_h: int
+    """It starts no earlier."""
+    end_h: int
+    """It ends no later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PurchaseProblem:
+    """Several jobs and what can be had for them."""
+
+    horizon_h: int
+    """Hours that are planned."""
+    windows: tuple[Window, ...]
+    """When each job may run."""
+    pools: tuple[Pool, ...]
+    """What can be had."""
+    ways: tuple[Way, ...]
+    """Every design of every job in every pool that suits it."""
+    power_w: int | None = None
+    """Most that the site delivers."""
+    budget_usd: int | None = None
+    """Most that everything may cost."""
+    capital_usd: int | None = None
+    """Most that purchases may take at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What to do."""
+
+    ways: tuple[int, ...]
+    """For each job the position of its way."""
+    starts_h: tuple[int, ...]
+    """For each job its first hour."""
+    lot_nodes: tuple[tuple[int, ...], ...]
+    """For each pool the nodes of each of its lots."""
+
+
+def cost_usd(problem: PurchaseProblem, choice: Choice) -> int:
+    """Returns what a choice costs: lots, whether they are used or not, and runs."""
+    lots = sum(lot.usd_per_node * nodes for _, lot, nodes in _lots(problem, choice))
+    return lots + sum(problem.ways[way].usd for way in choice.ways)
+
+
+def capital_usd(problem: PurchaseProblem, choice: Choice) -> int:
+    """Returns what purchases take at once."""
+    return sum(lot.capital_usd_per_node * nodes for _, lot, nodes in _lots(problem, choice))
+
+
+def site_power_w(problem: PurchaseProblem, choice: Choice) -> int:
+    """Returns the most that the site ever draws."""
+    return max((_power_at(problem, choice, hour) for hour in _moments(problem, choice)), default=0)
+
+
+def broken_rules(problem: PurchaseProblem, choice: Choice) -> tuple[str, ...]:
+    """Returns the constraints that a choice breaks, by the names of `constraints.registry`, in their order."""
+    moments = _moments(problem, choice)
+    pools = range(len(problem.pools))
+    held = [
+        (pool, hour, _in_use(problem, choice, pool, hour), _there(problem, choice, pool, hour))
+        for pool in pools
+        for hour in moments
+    ]
+    is_rented = [pool.kind == "rented" for pool in problem.pools]
+    broken = {
+        "job_window": any(
+            not window.start_h <= start <= window.end_h - problem.ways[way].duration_h
+            for window, way, start in zip(problem.windows, choice.ways, choice.starts_h, strict=True)
+        ),
+        "node_delivery": any(used > there for pool, _, used, there in held if not is_rented[pool]),
+        "node_supply": any(used > problem.pools[pool].max_nodes for pool, _, used, _ in held)
+        or any(sum(choice.lot_nodes[pool]) > problem.pools[pool].max_nodes for pool in pools),
+        "num_lots": any(
+            sum(nodes > 0 for nodes in choice.lot_nodes[pool]) > problem.pools[pool].max_lots
+            for pool in pools
+        ),
+        "site_power_w": problem.power_w is not None and site_power_w(problem, choice) > problem.power_w,
+        "fleet_budget_usd": problem.budget_usd is not None and cost_usd(problem, choice) > problem.budget_usd,
+        "capital_usd": problem.capital_usd is not None and capital_usd(problem, choice) > problem.capital_usd,
+    }
+    return tuple(name for name, is_broken in broken.items() if is_broken)
+
+
+def _lots(problem: PurchaseProblem, choice: Choice) -> Iterator[tuple[Pool, Lot, int]]:
+    for pool, nodes_of_pool in zip(problem.pools, choice.lot_nodes, strict=True):
+        for lot, nodes in zip(pool.lots, nodes_of_pool, strict=True):
+            yield pool, lot, nodes
+
+
+def _moments(problem: PurchaseProblem, choice: Choice) -> list[int]:
+    """Hours at which anything changes."""
+    ends = [lot_h for _, lot, _ in _lots(problem, choice) for lot_h in (lot.start_h, lot.end_h)]
+    for way, start in zip(choice.ways, choice.starts_h, strict=True):
+        ends += [start, start + problem.ways[way].duration_h]
+    return sorted(set(ends))
+
+
+def _running(problem: PurchaseProblem, choice: Choice, hour: int) -> list[Way]:
+    ways = [problem.ways[way] for way in choice.ways]
+    return [
+        way
+        for way, start in zip(ways, choice.starts_h, strict=True)
+        if start <= hour < start + way.duration_h
+    ]
+
+
+def _in_use(problem: PurchaseProblem, choice: Choice, pool: int, hour: int) -> int:
+    return sum(way.num_nodes for way in _running(problem, choice, hour) if way.pool == pool)
+
+
+def _there(problem: PurchaseProblem, choice: Choice, pool: int, hour: int) -> int:
+    lots = zip(problem.pools[pool].lots, choice.lot_nodes[pool], strict=True)
+    return sum(nodes for lot, nodes in lots if lot.start_h <= hour < lot.end_h)
+
+
+def _power_at(problem: PurchaseProblem, choice: Choice, hour: int) -> int:
+    idle = sum(
+        pool.idle_w_per_node * nodes
+        for pool, lot, nodes in _lots(problem, choice)
+        if lot.start_h <= hour < lot.end_h
+    )
+    return idle + sum(way.above_idle_w for way in _running(problem, choice, hour))

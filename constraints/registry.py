@@ -1,0 +1,283 @@
+"""What must a design keep? Every constraint by its name: what it says, its formula, unit and source, and what to change.
+
+Layouts, limits, answers and purchase plans name constraints by these names and by no others. Letters as in docs/model.md:
+t, p, v, c, e, D are tensor, pipeline, virtual-pipeline, context, expert and data parallelism, N the accelerators, b the
+sequences of a micro-batch, B those of a step, s the tokens of a sequence, L the layers; x | y: x divides y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from constraints.layout import LAYOUT_RULES
+
+Kind = Literal["layout", "physics", "limit", "purchase"]
+"""`layout`: the split cannot run or cannot be had; `physics`: memory and progress; `limit`: one that the job sets;
+`purchase`: one of a plan over several jobs."""
+
+MEGATRON = "Shoeybi et al., arXiv 1909.08053"
+MEGATRON_PIPELINE = "Narayanan et al., arXiv 2104.04473"
+SEQUENCE_PARALLEL = "Korthikanti et al., arXiv 2205.05198"
+ZERO = "Rajbhandari et al., arXiv 1910.02054"
+JOB = "the job (limits)"
+FLEET = "the fleet"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraint:
+    """One thing that a design must keep."""
+
+    name: str
+    """Its name in jobs, answers and tables."""
+    kind: Kind
+    """Where it comes from."""
+    sentence: str
+    """What it says."""
+    formula: str
+    """The same as a comparison."""
+    unit: str
+    """Unit of both sides; 1 for counts and shares."""
+    source: str
+    """Who says so."""
+    way_out: str
+    """What to change where it is broken."""
+
+
+def _layout_constraints() -> tuple[Constraint, ...]:
+    """The rules of layouts, in the order in which reports name them."""
+    sentences = {rule.name: rule.sentence for rule in LAYOUT_RULES}
+    return tuple(
+        Constraint(name=name, kind="layout", sentence=sentence, unit="1", **_ABOUT_LAYOUTS[name])
+        for name, sentence in sentences.items()
+    )
+
+
+def _about(formula: str, source: str, way_out: str) -> dict[str, str]:
+    return {"formula": formula, "source": source, "way_out": way_out}
+
+
+_ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
+    "gpu_range": _about(
+        "offers[].num_gpus.min <= N <= offers[].num_gpus.max",
+        "the job (offers): what can be had",
+        "offers[].num_gpus, or data_parallel",
+    ),
+    "whole_nodes": _about(
+        "(accelerators of a node) | N",
+        "whole nodes are sold and rented (catalogue, nodes)",
+        "data_parallel, or another node",
+    ),
+    "attention_heads": _about(
+        "t | heads, and t | KV heads or KV heads | t",
+        f"{MEGATRON}: heads are split over ranks; more ranks than KV heads hold copies of them",
+        "tensor_parallel",
+    ),
+    "feed_forward": _about("t | ffn_hidden_size", f"{MEGATRON}: columns are split", "tensor_parallel"),
+    "layers": _about(
+        "p v | L, or p v | L + 2, or v = 1 and p <= L",
+        f"{MEGATRON_PIPELINE}; one layer less at both ends: Llama 3, arXiv 2407.21783, section 3.3.2",
+        "pipeline_parallel or virtual_pipeline",
+    ),
+    "interleaving": _about(
+        "v = 1, or p > 1 and p | B / (D b)",
+        f"{MEGATRON_PIPELINE}, section 2.2",
+        "virtual_pipeline, data_parallel or micro_batch_size",
+    ),
+    "batch": _about(
+        "D b | B", "every replica takes the same number of micro-batches (Megatron-LM)",
+        "workload.global_batch_size, data_parallel or micro_batch_size",
+    ),
+    "sequence": _about(
+        "2 c | s where c > 1; with sequence parallelism 2 c t | s, and t | s at c = 1",
+        f"two pieces a rank balance the causal mask: Llama 3, arXiv 2407.21783, section 3.3.2; t: {SEQUENCE_PARALLEL}",
+        "context_parallel, tensor_parallel or workload.sequence_length",
+    ),
+    "experts": _about(
+        "e | experts and e | t c D; e = 1 for dense models",
+        "every rank holds as many experts as any other (GShard, arXiv 2006.16668)",
+        "expert_parallel",
+    ),
+    "number_format": _about(
+        "the accelerator has a peak rate in the format",
+        "catalogue, accelerators",
+        "workload.precisions, or another accelerator",
+    ),
+    "peer_memory": _about(
+        "N > (peer_copies - 1) x accelerators of a node",
+        "Gemini (Wang et al., SOSP 2023): copies lie on different nodes",
+        "checkpoint_scheme, checkpointing.peer_copies, or more nodes",
+    ),
+    "live_replica": _about(
+        "D >= 2 and zero_stage = 0",
+        f"{ZERO}: from stage 1 on no two replicas hold the same optimizer states",
+        "checkpoint_scheme, data_parallel or zero_stage",
+    ),
+    "gradient_mirror": _about(
+        "D >= 2 and zero_stage <= 2",
+        "FlowCheck (EuroSys 2025) and Checkmate (arXiv 2507.13522) read the gradients that replicas exchange",
+        "checkpoint_scheme, data_parallel or zero_stage",
+    ),
+    "server_memory": _about(
+        "(bytes of state + bytes of gradient) x parameters <= servers x memory of a server",
+        "FlowCheck (EuroSys 2025): servers hold the whole state",
+        "checkpointing.num_servers, or left out: as many as it takes",
+    ),
+}  # fmt: skip
+
+
+_DEGREES = Constraint(
+    name="degrees",
+    kind="layout",
+    sentence="the degrees of parallelism must multiply to the accelerators that train",
+    formula="t p c D = N",
+    unit="1",
+    source=MEGATRON_PIPELINE,
+    way_out="num_gpus, or one of the degrees",
+)
+
+PHYSICS = (
+    Constraint(
+        name="memory",
+        kind="physics",
+        sentence="the most loaded accelerator must hold its part of the training",
+        formula="max over stages (weights + gradients + optimizer + activations in flight + buffers) <= memory",
+        unit="B",
+        source=f"docs/model.md, Memory: {SEQUENCE_PARALLEL}; {ZERO}",
+        way_out="more tensor_parallel or pipeline_parallel, a higher zero_stage, recompute, smaller micro-batches",
+    ),
+    Constraint(
+        name="host_memory",
+        kind="physics",
+        sentence="a node's main memory must hold the saves that are under way",
+        formula="(saves at once) x (bytes of a node's shards and of its peers' copies) <= main memory",
+        unit="B",
+        source="Gemini (Wang et al., SOSP 2023); docs/model.md, Checkpoint schemes",
+        way_out="another checkpoint_scheme, fewer checkpointing.peer_copies, or more nodes",
+    ),
+    Constraint(
+        name="progress",
+        kind="physics",
+        sentence="saves must get ahead of failures",
+        formula="expected wall time < infinity",
+        unit="s",
+        source="Daly, FGCS 22 (2006): beyond some rate of failures no work is kept; docs/model.md, The expected run",
+        way_out="shorter or faster saves (checkpoint_scheme, storage), fewer nodes, reliability",
+    ),
+)
+"""What no limit of a user can change."""
+
+
+def _limit(name: str, sentence: str, formula: str, unit: str, way_out: str) -> Constraint:
+    return Constraint(
+        name=name, kind="limit", sentence=sentence, formula=formula, unit=unit, source=JOB, way_out=way_out
+    )
+
+
+LIMITS = (
+    _limit(
+        "budget_usd", "the run must not cost more than the budget",
+        "rent, or ownership and electricity, for the expected wall time <= budget_usd", "USD",
+        "limits.budget_usd, a cheaper offer, or fewer accelerators where time allows",
+    ),
+    _limit(
+        "budget_probability", "the run must keep the budget with this probability",
+        "P(cost <= budget_usd) >= budget_probability", "1",
+        "limits.budget_probability or limits.budget_usd",
+    ),
+    _limit(
+        "deadline_days", "the run must end in time",
+        "expected wall time <= deadline_days", "d",
+        "limits.deadline_days, more or faster accelerators (offers), fewer tokens",
+    ),
+    _limit(
+        "deadline_probability", "the run must end in time with this probability",
+        "P(wall time <= deadline_days) >= deadline_probability", "1",
+        "limits.deadline_probability or limits.deadline_days",
+    ),
+    _limit(
+        "power_w", "the facility must not draw more than the site delivers",
+        "IT power at full load x (power usage effectiveness in the warmest hour) <= power_w", "W",
+        "limits.power_w, search.power_caps, or fewer accelerators",
+    ),
+    _limit(
+        "hall_power_w", "the cluster must not draw more than its hall delivers",
+        "IT power of all nodes, fabric and storage <= hall_power_w", "W",
+        "limits.hall_power_w, search.power_caps, or fewer accelerators",
+    ),
+    _limit(
+        "rack_power_w", "a rack must not draw more than its feed delivers",
+        "IT power of the nodes of one link domain <= rack_power_w", "W",
+        "limits.rack_power_w, search.power_caps, or another node",
+    ),
+    _limit(
+        "power_swing_w", "the facility's power must not change by more at once",
+        "power while computing - power while standing still <= power_swing_w", "W",
+        "limits.power_swing_w, operation.power_floor_fraction, search.power_caps, or fewer accelerators",
+    ),
+    _limit(
+        "power_range_fraction", "power must not change by a larger share of its peak at once",
+        "(computing - standing still) / computing <= power_range_fraction", "1",
+        "limits.power_range_fraction, operation.power_floor_fraction or search.power_caps",
+    ),
+    _limit(
+        "num_gpus", "no more accelerators may train",
+        "N <= num_gpus", "1", "limits.num_gpus, or faster accelerators",
+    ),
+    _limit(
+        "carbon_kgco2e", "the run must not emit more",
+        "energy x intensity of the grid + share of what was made for the run <= carbon_kgco2e", "kg",
+        "limits.carbon_kgco2e, another site, search.power_caps, or newer accelerators",
+    ),
+)  # fmt: skip
+"""What the limits of a job say."""
+
+
+def _purchase(name: str, sentence: str, formula: str, unit: str, way_out: str) -> Constraint:
+    return Constraint(
+        name=name, kind="purchase", sentence=sentence, formula=formula, unit=unit, source=FLEET,
+        way_out=way_out,
+    )  # fmt: skip
+
+
+PURCHASES = (
+    _purchase(
+        "job_window", "every job must run between its earliest start and its deadline",
+        "earliest_start_day <= start and start + duration <= deadline_day", "d",
+        "jobs[].deadline_day or jobs[].earliest_start_day",
+    ),
+    _purchase(
+        "node_delivery", "jobs must not use more nodes at once than have been delivered, or are rented for them",
+        "at any time: nodes in use <= nodes delivered or reserved until then", "1",
+        "offers[].buy.first_delivery_day and max_nodes, or rent",
+    ),
+    _purchase(
+        "node_supply", "no more nodes can be had than are on offer",
+        "nodes bought, reserved, or rented at once <= max_nodes of the offer", "1", "offers[].buy or rent: max_nodes",
+    ),
+    _purchase(
+        "num_lots", "nodes must come in no more lots than agreed",
+        "lots with nodes <= max_lots", "1", "offers[].buy.max_lots",
+    ),
+    _purchase(
+        "site_power_w", "what stands at the site must not draw more than it delivers",
+        "at any time: peak power of running jobs + idle power of the other nodes that were bought <= power_w", "W",
+        "limits.power_w, other start days, or rent",
+    ),
+    _purchase(
+        "fleet_budget_usd", "all jobs together must not cost more than the budget",
+        "use of what is bought + reservations + rent + electricity <= budget_usd", "USD", "limits.budget_usd",
+    ),
+    _purchase(
+        "capital_usd", "purchases must not take more money at once",
+        "sum of nodes bought x price <= capital_usd", "USD", "limits.capital_usd, or rent",
+    ),
+)  # fmt: skip
+"""What a plan over several jobs must keep."""
+
+CONSTRAINTS: Mapping[str, Constraint] = MappingProxyType(
+    {one.name: one for one in (_DEGREES, *_layout_constraints(), *PHYSICS, *LIMITS, *PURCHASES)}
+)
+"""All constraints by name, in the order in which reports name them."""

@@ -1,0 +1,309 @@
+"""How many layers should each pipeline stage hold? The cut whose slowest stage is fastest, if every stage is to fit memory.
+
+The model is cut into C = PP x VPP chunks in its own order, chunk c on stage c mod PP, with the embedding on the first chunk
+and logits and loss on the last. A chunk's time and bytes are differences of sums over the layers before its two ends. With
+VPP = 1 a dynamic programme finds where to cut; with more, where a stage's chunks lie apart, CP-SAT does.
+
+    minimise  max over stages r of  sum over chunks c of r of (time of its layers)
+    such that held bytes of each stage <= capacity, with layer bytes for every layer of it and activation bytes for every
+              micro-batch that a chunk of it holds at once
+
+Of the cuts with the fastest slowest stage the one with the least full fullest stage is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from constraints.feasibility import exact_solver
+from simulator.errors import InputError, Problem
+from simulator.table import Booleans, Floats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ortools.sat.python import cp_model
+
+STEPS = 10**8
+"""Parts in which CP-SAT counts the sum of all times, and that of all bytes: cuts that differ by less are one."""
+SAME = 1e-9
+"""Share by which layers of one run may differ."""
+EFFORT = 2.0
+"""Deterministic seconds of CP-SAT for a cut; the best that it found counts where it could not prove that none is faster."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCosts:
+    """What each layer, and the ends of the model, take on one rank, for one micro-batch."""
+
+    layer_s: Floats
+    """Forward and backward of each layer in model order, `(L,)`."""
+    embedding_s: float = 0.0
+    """Input embedding, on the first chunk."""
+    output_s: float = 0.0
+    """Output layer and loss, on the last chunk."""
+    layer_bytes: Floats
+    """Weights, gradients and optimizer states of each layer, `(L,)`."""
+    activation_bytes: Floats
+    """What each layer keeps of one micro-batch for its backward pass, `(L,)`."""
+    embedding_bytes: float = 0.0
+    """Weights and states of the embedding."""
+    output_bytes: float = 0.0
+    """Weights and states of the output layer, and its logits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageBalance:
+    """The layers of every chunk, and what comes of them."""
+
+    layers: tuple[int, ...]
+    """Layers of each chunk in model order, `(C,)`."""
+    slowest_s: float
+    """Time of the slowest stage for one micro-batch."""
+    stage_bytes: tuple[float, ...]
+    """Memory of each stage, `(P,)`."""
+
+
+def balanced_stages(
+    costs: LayerCosts,
+    *,
+    num_stages: int,
+    num_held: Sequence[int],
+    capacity_bytes: float,
+    virtual_chunks: int = 1,
+) -> StageBalance | None:
+    """Returns the cut whose slowest stage is fastest; `None` where no cut fits the memory.
+
+    The first and the last chunk may hold no layer, since they have other work; every other chunk holds one or more. With
+    virtual chunks, sums are counted in parts of 1e8: a stage may be slower, or fuller, by one such part for each layer.
+
+    Args:
+        costs: times and bytes by layer.
+        num_stages: PP, the stages of the pipeline.
+        num_held: `(C,)` micro-batches that each chunk holds at once; 1F1B: PP - stage.
+        capacity_bytes: memory of each stage for what `costs` counts.
+        virtual_chunks: VPP, chunks of each stage.
+
+    Raises:
+        InputError: counts do not fit each other, or a cost is negative or not finite.
+
+    Example:
+        >>> even = np.ones(8)
+        >>> costs = LayerCosts(layer_s=even, output_s=2.0, layer_bytes=even, activation_bytes=0.0 * even)
+        >>> balanced_stages(costs, num_stages=2, num_held=(2, 1), capacity_bytes=6.0).layers
+        (5, 3)
+    """
+    _check(costs, num_stages, virtual_chunks, num_held)
+    held = np.asarray(num_held, dtype=np.float64)
+    chunk_s = _of_chunks(costs.layer_s, len(held), (costs.embedding_s, costs.output_s))
+    layer_bytes = costs.layer_bytes + held[:, None] * costs.activation_bytes
+    chunk_bytes = _of_chunks(layer_bytes, len(held), (costs.embedding_bytes, costs.output_bytes))
+    search = _by_programme if virtual_chunks == 1 else _by_solver
+    layers = search(chunk_s, chunk_bytes, num_stages, capacity_bytes)
+    return None if layers is None else balance_of(costs, layers, num_stages, num_held)
+
+
+def balance_of(
+    costs: LayerCosts, layers: Sequence[int], num_stages: int, num_held: Sequence[int]
+) -> StageBalance:
+    """Returns what comes of a given cut into `(C,)` layers."""
+    ends = np.cumsum([0, *layers])
+    chunk_s = np.diff(_before(costs.layer_s)[ends])
+    held = np.asarray(num_held, dtype=np.float64)
+    chunk_bytes = np.diff(_before(costs.layer_bytes)[ends]) + held * np.diff(
+        _before(costs.activation_bytes)[ends]
+    )
+    for ends_of, first, last in (
+        (chunk_s, costs.embedding_s, costs.output_s),
+        (chunk_bytes, costs.embedding_bytes, costs.output_bytes),
+    ):
+        ends_of[0] += first
+        ends_of[-1] += last
+    stages = np.arange(len(layers)) % num_stages
+    return StageBalance(
+        layers=tuple(int(count) for count in layers),
+        slowest_s=float(np.bincount(stages, weights=chunk_s).max()),
+        stage_bytes=tuple(np.bincount(stages, weights=chunk_bytes).tolist()),
+    )
+
+
+def _before(values: Floats) -> Floats:
+    """Sums of the values before each place, and of all, `(L + 1,)`."""
+    return np.concatenate([[0.0], np.cumsum(values)])
+
+
+def _check(costs: LayerCosts, num_stages: int, virtual_chunks: int, num_held: Sequence[int]) -> None:
+    """Raises with everything that does not fit."""
+    problems = []
+    num_layers, num_chunks = len(costs.layer_s), num_stages * virtual_chunks
+    if num_stages < 1 or virtual_chunks < 1:
+        rule = f"must be at least 1, as virtual_chunks ({virtual_chunks})"
+        problems.append(Problem(path="num_stages", value=str(num_stages), rule=rule))
+    elif num_chunks > max(1, num_layers + 2):
+        rule = f"must be at most the layers ({num_layers}) and the two ends of the model"
+        problems.append(Problem(path="num_stages x virtual_chunks", value=str(num_chunks), rule=rule))
+    lengths = {
+        "layer_bytes": (len(costs.layer_bytes), num_layers),
+        "activation_bytes": (len(costs.activation_bytes), num_layers),
+        "num_held": (len(num_held), num_chunks),
+    }
+    for name, (length, wanted) in lengths.items():
+        if length != wanted:
+            problems.append(Problem(path=name, value=f"{length} values", rule=f"must have {wanted}"))
+    for name, values in {**vars(costs), "num_held": num_held}.items():
+        if not np.all(np.isfinite(values) & (np.asarray(values) >= 0.0)):
+            problems.append(Problem(path=name, value="", rule="must be finite and not negative"))
+    if problems:
+        raise InputError(problems, "balanced_stages")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Chunks:
+    """A quantity that chunks add up from their layers."""
+
+    before: Floats
+    """What the layers before each place would add to each chunk, `(C, L + 1)`."""
+    extra: Floats
+    """What each chunk adds besides, `(C,)`."""
+
+    def between(self, chunk: int) -> Floats:
+        """The chunk's sum from any first layer to any end, `(L + 1, L + 1)`; infinite where it may not be so."""
+        before = self.before[chunk]
+        num_layers = np.arange(len(before)) - np.arange(len(before))[:, None]
+        may_be_empty = chunk in (0, len(self.extra) - 1)
+        sums = before - before[:, None] + self.extra[chunk]
+        return np.where(num_layers >= (0 if may_be_empty else 1), sums, np.inf)
+
+
+def _of_chunks(of_layers: Floats, num_chunks: int, of_ends: tuple[float, float]) -> _Chunks:
+    """A quantity from that of every layer, `(L,)` or in each chunk `(C, L)`, and from those of the model's two ends."""
+    extra = np.zeros(num_chunks)
+    extra[0] += of_ends[0]
+    extra[-1] += of_ends[1]
+    wide = np.broadcast_to(of_layers, (num_chunks, np.shape(of_layers)[-1]))
+    before = np.concatenate([np.zeros((num_chunks, 1)), np.cumsum(wide, axis=1)], axis=1)
+    return _Chunks(before=before, extra=extra)
+
+
+def _by_programme(times: _Chunks, held: _Chunks, num_stages: int, capacity_bytes: float) -> list[int] | None:
+    """The best cut into plain stages, exactly: the best end of each stage after the best of those before it."""
+    stage_s = [times.between(stage) for stage in range(num_stages)]
+    stage_bytes = [held.between(stage) for stage in range(num_stages)]
+    fits = [sums <= capacity_bytes for sums in stage_bytes]
+    found = _least_largest(stage_s, fits)
+    if found is None:
+        return None
+    slowest_s, _ = found
+    is_fast = [sums <= slowest_s for sums in stage_s]
+    best = _least_largest(stage_bytes, [np.logical_and(*both) for both in zip(fits, is_fast, strict=True)])
+    assert best is not None, "a cut that was found is still there"
+    return best[1]
+
+
+def _least_largest(sums: list[Floats], is_allowed: list[Booleans]) -> tuple[float, list[int]] | None:
+    """The least value of the largest sum of any stage, and the layers of each; `None` where nothing is allowed.
+
+    Args:
+        sums: for each stage its sum from any first layer to any end, `(L + 1, L + 1)`.
+        is_allowed: of the same shape.
+    """
+    num_places = len(sums[0])
+    largest = np.where(np.arange(num_places) == 0, 0.0, np.inf)
+    starts = []
+    for stage, allowed in zip(sums, is_allowed, strict=True):
+        after = np.maximum(largest[:, None], np.where(allowed, stage, np.inf))
+        starts.append(np.argmin(after, axis=0))
+        largest = after.min(axis=0)
+    if not np.isfinite(largest[-1]):
+        return None
+    layers, end = [], num_places - 1
+    for start in reversed(starts):
+        layers.append(end - int(start[end]))
+        end = int(start[end])
+    return float(largest[-1]), layers[::-1]
+
+
+def _by_solver(times: _Chunks, held: _Chunks, num_stages: int, capacity_bytes: float) -> list[int] | None:
+    """The best cut into chunks that stages hold several of, by CP-SAT, in parts of `STEPS`."""
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    num_chunks, num_layers = len(times.extra), times.before.shape[1] - 1
+    ends = [model.new_int_var(0, num_layers, f"end {chunk}") for chunk in range(num_chunks + 1)]
+    model.add(ends[0] == 0)
+    model.add(ends[-1] == num_layers)
+    for chunk, (first, last) in enumerate(pairwise(ends)):
+        model.add(last - first >= (0 if chunk in (0, num_chunks - 1) else 1))
+    runs = _runs(times, held)
+    parts = [_parts_of_runs(model, end, runs) for end in ends]
+    slowest = _largest_sum(model, parts, runs, times, num_stages, np.inf)
+    fullest = _largest_sum(model, parts, runs, held, num_stages, capacity_bytes)
+    solver = exact_solver()
+    solver.parameters.max_deterministic_time = EFFORT
+    model.minimize(slowest)
+    if (status := solver.solve(model)) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None
+    layers = [solver.value(last) - solver.value(first) for first, last in pairwise(ends)]
+    if status == cp_model.FEASIBLE:  # not proven, so that there is nothing to hold on to
+        return layers
+    model.add(slowest <= solver.value(slowest))
+    model.minimize(fullest)
+    if solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        layers = [solver.value(last) - solver.value(first) for first, last in pairwise(ends)]
+    return layers
+
+
+def _runs(*quantities: _Chunks) -> list[int]:
+    """The first layers of runs of equal layers, and the number of all layers; a model has one run, or two with experts."""
+    of_layers = np.concatenate([np.diff(quantity.before, axis=1) for quantity in quantities])
+    is_new = np.any(~np.isclose(of_layers[:, 1:], of_layers[:, :-1], rtol=SAME, atol=0.0), axis=0)
+    return [0, *(np.flatnonzero(is_new) + 1).tolist(), of_layers.shape[1]]
+
+
+def _parts_of_runs(
+    model: cp_model.CpModel, end: cp_model.IntVar, runs: list[int]
+) -> list[cp_model.LinearExpr]:
+    """How many layers of each run stand before an end: `min(end, last) - min(end, first)`."""
+    reached = [model.new_constant(0)]
+    for last in runs[1:-1]:
+        here = model.new_int_var(0, last, f"{end.name} up to {last}")
+        model.add_min_equality(here, [end, last])
+        reached.append(here)
+    return [last - first for first, last in pairwise([*reached, end])]
+
+
+def _largest_sum(
+    model: cp_model.CpModel,
+    parts: list[list[cp_model.LinearExpr]],
+    runs: list[int],
+    quantity: _Chunks,
+    num_stages: int,
+    at_most: float,
+) -> cp_model.IntVar:
+    """The largest sum of any stage, in parts of all that chunks could add up.
+
+    Args:
+        model: takes the variable.
+        parts: layers of each run before each end, `(C + 1)` lists.
+        runs: first layers of the runs.
+        quantity: what chunks add up.
+        num_stages: stages that the chunks are dealt out to.
+        at_most: no sum may be larger.
+    """
+    most = float(quantity.before[:, -1].max() + quantity.extra.sum())
+    step = most / STEPS or 1.0
+    chunks: list[cp_model.LinearExpr] = []
+    for chunk, (before, after) in enumerate(pairwise(parts)):
+        weights = np.rint(np.diff(quantity.before[chunk])[runs[:-1]] / step).astype(np.int64).tolist()
+        layers = sum(w * (b - a) for w, a, b in zip(weights, before, after, strict=True))
+        chunks.append(layers + round(quantity.extra[chunk] / step))
+    largest = model.new_int_var(0, 2 * STEPS, "largest sum")
+    for stage in range(num_stages):
+        model.add(largest >= sum(chunks[stage::num_stages]))
+    if at_most < most:
+        model.add(largest <= round(at_most / step) + runs[-1] + len(chunks))  # what rounding adds up to
+    return largest

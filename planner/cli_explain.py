@@ -1,0 +1,130 @@
+"""What do you type to see what rules a design out? `capplan explain` with nothing, a constraint, or a job.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli_options import json_option, set_option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from simulator.record import Record
+
+JOB_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+INFEASIBLE = 3
+
+
+@click.command(short_help="Say what each constraint means, and what it removes.")
+@click.argument("subject", required=False, metavar="[NAME|JOB.yaml]")
+@click.option(
+    "--plan",
+    metavar="KEY=VALUE,...|FILE",
+    help="Check this plan of the job, such as accelerator=h100-sxm5-80gb,tp=8,pp=4,dp=16.",
+)
+@click.option("--fewest-gpus", is_flag=True, help="Also find the smallest cluster that keeps every limit.")
+@click.option(
+    "--simulate-up-to",
+    type=click.IntRange(min=0),
+    metavar="DESIGNS",
+    help="Count larger spaces by rules and bounds, without simulating all of them; 200,000 if not given.",
+)
+@set_option
+@json_option
+def explain(
+    *,
+    subject: str | None,
+    plan: str | None,
+    fewest_gpus: bool,
+    simulate_up_to: int | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """List all constraints, explain the constraint NAME, or say what constraints do to the designs of JOB.yaml.
+
+    With a job and --plan: every constraint with the plan's value, the limit, what is left of it, and whether it holds.
+    With a job alone: how many designs each constraint removes, which limits bind, and why none is left where none is.
+
+    Exit codes: 0 an answer; 3 proven that no design keeps the limits; 2 broken input.
+    """
+    from planner.cli import _check_installation
+
+    _check_installation()
+    if subject is None or not _is_job(subject):
+        _refuse_options_of_jobs(plan, overrides, fewest_gpus or simulate_up_to is not None)
+        return _explain_constraints(subject, as_json=as_json)
+    if plan is not None:
+        if fewest_gpus or simulate_up_to is not None:
+            raise click.UsageError(
+                "--fewest-gpus and --simulate-up-to are about all designs: leave --plan out"
+            )
+        return _explain_plan(subject, overrides, plan, as_json=as_json)
+    return _explain_space(subject, overrides, simulate_up_to, with_fewest=fewest_gpus, as_json=as_json)
+
+
+def _is_job(subject: str) -> bool:
+    return subject.lower().endswith(JOB_SUFFIXES) or Path(subject).is_file()
+
+
+def _refuse_options_of_jobs(plan: str | None, overrides: tuple[str, ...], has_others: bool) -> None:
+    if plan is not None or overrides or has_others:
+        raise click.UsageError("--plan, --set, --fewest-gpus and --simulate-up-to need JOB.yaml")
+
+
+def _explain_constraints(name: str | None, *, as_json: bool) -> int:
+    from planner.cli import _rendered, _write
+    from planner.explain import constraint_texts
+    from planner.explain_view import show_constraints
+
+    texts = constraint_texts(name)
+    if as_json:
+        content = [text.model_dump() for text in texts]
+        _write(json.dumps(content if name is None else content[0], indent=2) + "\n")
+    else:
+        _write(_rendered(lambda console: show_constraints(texts, console)))
+    return 0
+
+
+def _explain_plan(job: str, overrides: tuple[str, ...], plan: str, *, as_json: bool) -> int:
+    from planner.cli import _quiet_libraries
+    from planner.explain import explain_plan
+    from planner.explain_view import show_plan
+    from planner.job_file import load_job
+    from planner.plan_input import read_plan
+
+    with _quiet_libraries():
+        explained = explain_plan(load_job(job, overrides), read_plan(plan))
+    _print(explained, lambda console: show_plan(explained, console), as_json=as_json)
+    return 0
+
+
+def _explain_space(
+    job: str, overrides: tuple[str, ...], simulate_up_to: int | None, *, with_fewest: bool, as_json: bool
+) -> int:
+    from planner.cli import _quiet_libraries
+    from planner.explain import SIMULATED_DESIGNS, explain_space
+    from planner.explain_view import show_space
+    from planner.job_file import load_job
+
+    with _quiet_libraries():
+        explained = explain_space(
+            load_job(job, overrides),
+            simulate_up_to=SIMULATED_DESIGNS if simulate_up_to is None else simulate_up_to,
+            with_fewest=with_fewest,
+        )
+    _print(explained, lambda console: show_space(explained, console), as_json=as_json)
+    return INFEASIBLE if explained.infeasibility else 0
+
+
+def _print(answer: Record, show: Callable[[Console], None], *, as_json: bool) -> None:
+    from planner.cli import _rendered, _write
+
+    _write(answer.model_dump_json(indent=2) + "\n" if as_json else _rendered(show))

@@ -1,0 +1,94 @@
+"""Does the model of layouts know the rules? Its solutions against the lattice, its conflicts against trying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from constraints.lattice import enumerate_layouts
+from constraints.layout_model import all_degrees, conflicting_rules, nearest_layout
+from simulator.job import Job
+from tests.support import A100_RENTED, H100_RENTED, job_with
+
+MIXTURE = {"model": "mixtral-8x7b", "global_batch_size": 32}
+
+
+def listed_degrees(job: Job) -> set[tuple[int, ...]]:
+    """Degrees that the lattice enumerates."""
+    found = enumerate_layouts(job)
+    head = (found.offer, found.tensor_parallel, found.pipeline_parallel, found.virtual_pipeline)
+    tail = (found.context_parallel, found.expert_parallel, found.data_parallel, found.micro_batch_size)
+    return set(map(tuple, np.column_stack([*head, *tail]).tolist()))
+
+
+def exactly(num_gpus: int) -> dict[str, object]:
+    return {**H100_RENTED, "num_gpus": num_gpus}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        job_with(),
+        job_with(H100_RENTED, A100_RENTED),
+        job_with(search={"tensor_parallel": [1, 2, 3, 8], "pipeline_parallel": [1, 2, 3, 5], "virtual_pipeline": [1, 2]}),
+        job_with(workload={"sequence_length": 12_288}, search={"context_parallel": [1, 2, 3, 4]}),
+        job_with(workload=MIXTURE, search={"pipeline_parallel": [1, 2], "context_parallel": [1]}),
+        job_with(workload={"has_sequence_parallel": False, "sequence_length": 4100}),
+    ],
+    ids=["default", "two offers", "lists", "context", "experts", "odd sequence"],
+)  # fmt: skip
+def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> None:
+    listed = listed_degrees(job)
+    assert listed
+    assert all_degrees(job) == listed
+
+
+@pytest.mark.parametrize(
+    ("offer", "workload", "search", "rules"),
+    [
+        # 24 replicas of TP 1 do not divide 64 sequences.
+        (exactly(24), {}, {"tensor_parallel": [1], "pipeline_parallel": [1]}, ("gpu_range", "batch")),
+        # Seven ranks divide 14,336 columns, but not 32 heads.
+        (exactly(56), {}, {"tensor_parallel": [7]}, ("attention_heads",)),
+        # 32 layers are not cut into nine chunks; 27 or 34 would be.
+        (H100_RENTED, {}, {"pipeline_parallel": [3], "virtual_pipeline": [3]}, ("layers",)),
+        # A sequence of 4,099 tokens, a prime, is never split.
+        (H100_RENTED, {"sequence_length": 4099}, {"context_parallel": [2]}, ("sequence",)),
+        (H100_RENTED, {}, {"pipeline_parallel": [4], "virtual_pipeline": [2], "tensor_parallel": [1]}, ()),
+    ],
+)  # fmt: skip
+def test_the_rules_at_fault_are_named(
+    offer: Mapping[str, object],
+    workload: Mapping[str, object],
+    search: Mapping[str, object],
+    rules: tuple[str, ...],
+) -> None:
+    job = job_with(offer, workload=workload, search={"micro_batch_sizes": [1], **search})
+    assert conflicting_rules(job) == rules
+    assert (len(enumerate_layouts(job)) == 0) == bool(rules)
+
+
+def test_the_nearest_cluster_and_batch_have_layouts_and_none_is_nearer() -> None:
+    search = {
+        "tensor_parallel": [1, 2],
+        "pipeline_parallel": [1],
+        "context_parallel": [1],
+        "micro_batch_sizes": [1],
+    }
+    found = nearest_layout(job_with(exactly(56), search=search))
+    # 64 sequences go over 1, 2, 4 ... 64 replicas of one or two GPUs: 64 GPUs are the nearest in whole nodes.
+    assert found.num_gpus == 64
+    # 56 GPUs are 56 or 28 replicas; of the multiples of 28, 56 is nearer to 64 than 84.
+    assert found.global_batch_size == 56
+    for num_gpus in (48, 56):
+        assert len(enumerate_layouts(job_with(exactly(num_gpus), search=search))) == 0
+    assert len(enumerate_layouts(job_with(exactly(64), search=search))) > 0
+    batch = {"global_batch_size": 56}
+    assert len(enumerate_layouts(job_with(exactly(56), workload=batch, search=search))) > 0
+
+
+def test_what_does_not_help_is_not_proposed() -> None:
+    job = job_with(search={"tensor_parallel": [7]})
+    assert (nearest_layout(job).num_gpus, nearest_layout(job).global_batch_size) == (None, None)

@@ -1,0 +1,189 @@
+"""Is there a cheaper purchase plan? Small problems against all choices, and every rule against a choice that breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from constraints.purchase_model import cheapest
+from constraints.purchase_problem import (
+    Choice,
+    Lot,
+    Pool,
+    PurchaseProblem,
+    Way,
+    Window,
+    broken_rules,
+    capital_usd,
+    cost_usd,
+    site_power_w,
+)
+
+EFFORT = 30.0
+HORIZON_H = 4
+
+
+def every_choice(problem: PurchaseProblem) -> Iterator[Choice]:
+    """All choices, kept rules or not."""
+    ways = [
+        [index for index, way in enumerate(problem.ways) if way.job == job]
+        for job in range(len(problem.windows))
+    ]
+    starts = [range(window.start_h, window.end_h + 1) for window in problem.windows]
+    lots = [list(product(range(pool.max_nodes + 1), repeat=len(pool.lots))) for pool in problem.pools]
+    for taken, at, nodes in product(product(*ways), product(*starts), product(*lots)):
+        yield Choice(ways=taken, starts_h=at, lot_nodes=nodes)
+
+
+def cheapest_by_trying(problem: PurchaseProblem) -> int | None:
+    costs = [
+        cost_usd(problem, choice) for choice in every_choice(problem) if not broken_rules(problem, choice)
+    ]
+    return min(costs, default=None)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> PurchaseProblem:
+    dollars = st.integers(0, 20)
+    starts = draw(st.sampled_from([(0,), (1,), (0, 2), (1, 3)]))
+    bought = Pool(
+        name="bought",
+        kind="bought",
+        max_nodes=2,
+        lots=tuple(
+            Lot(
+                start_h=start, end_h=HORIZON_H, usd_per_node=draw(dollars), capital_usd_per_node=draw(dollars)
+            )
+            for start in starts
+        ),
+        max_lots=draw(st.integers(0, 2)),
+        idle_w_per_node=draw(st.integers(0, 3)),
+    )
+    reserved = Pool(
+        name="reserved",
+        kind="reserved",
+        max_nodes=1,
+        lots=(Lot(start_h=0, end_h=2, usd_per_node=draw(dollars)),),
+        max_lots=1,
+    )
+    rented = Pool(name="rented", kind="rented", max_nodes=draw(st.integers(0, 2)))
+    windows = tuple(
+        Window(start_h=(begin := draw(st.integers(0, 2))), end_h=draw(st.integers(begin + 1, HORIZON_H)))
+        for _ in range(2)
+    )
+    ways = tuple(
+        Way(
+            job=job,
+            pool=pool,
+            num_nodes=draw(st.integers(1, 2)),
+            duration_h=draw(st.integers(1, 3)),
+            usd=draw(dollars),
+            above_idle_w=draw(st.integers(0, 5)) if pool == 0 else 0,
+        )
+        for job in range(2)
+        for pool in range(3)
+    )
+    limit = st.none() | st.integers(0, 30)
+    return PurchaseProblem(
+        horizon_h=HORIZON_H,
+        windows=windows,
+        pools=(bought, reserved, rented),
+        ways=ways,
+        power_w=draw(st.none() | st.integers(0, 12)),
+        budget_usd=draw(limit),
+        capital_usd=draw(limit),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_no_choice_is_cheaper_and_none_is_found_only_where_there_is_none(problem: PurchaseProblem) -> None:
+    solution = cheapest(problem, effort=EFFORT)
+    assert solution.cost_usd == cheapest_by_trying(problem)
+    if solution.choice is None:
+        assert solution.status == "infeasible"
+    else:
+        assert solution.status == "optimal"
+        assert solution.bound_usd == solution.cost_usd == cost_usd(problem, solution.choice)
+        assert broken_rules(problem, solution.choice) == ()
+
+
+# One job of two nodes and ten hours, on nodes that are bought in two lots or on rented ones.
+POOLS = (
+    Pool(
+        name="bought",
+        kind="bought",
+        max_nodes=3,
+        lots=(
+            Lot(start_h=10, end_h=100, usd_per_node=90, capital_usd_per_node=500),
+            Lot(start_h=50, end_h=100, usd_per_node=50, capital_usd_per_node=500),
+        ),
+        max_lots=1,
+        idle_w_per_node=100,
+    ),
+    Pool(name="rented", kind="rented", max_nodes=2),
+)
+PROBLEM = PurchaseProblem(
+    horizon_h=100,
+    windows=(Window(start_h=5, end_h=80),),
+    pools=POOLS,
+    ways=(
+        Way(job=0, pool=0, num_nodes=2, duration_h=10, usd=7, above_idle_w=1000),
+        Way(job=0, pool=1, num_nodes=2, duration_h=10, usd=500),
+        Way(job=0, pool=1, num_nodes=3, duration_h=6, usd=20),
+    ),
+    power_w=1200,
+    budget_usd=200,
+    capital_usd=1000,
+)
+KEPT = Choice(ways=(0,), starts_h=(60,), lot_nodes=((0, 2), ()))
+BREAKS = {
+    "job_window": (PROBLEM, replace(KEPT, starts_h=(71,))),
+    "node_delivery": (PROBLEM, replace(KEPT, starts_h=(49,))),
+    "node_supply": (PROBLEM, replace(KEPT, ways=(2,), lot_nodes=((0, 0), ()))),
+    "num_lots": (PROBLEM, replace(KEPT, lot_nodes=((1, 1), ()))),
+    "site_power_w": (replace(PROBLEM, power_w=1199), KEPT),
+    "fleet_budget_usd": (replace(PROBLEM, budget_usd=106), KEPT),
+    "capital_usd": (replace(PROBLEM, capital_usd=999), KEPT),
+}
+"""For every rule of purchase plans a problem and a choice that breaks it."""
+
+
+def test_the_figures_of_a_choice_are_the_sums_of_its_parts() -> None:
+    assert broken_rules(PROBLEM, KEPT) == ()
+    assert (cost_usd(PROBLEM, KEPT), capital_usd(PROBLEM, KEPT)) == (2 * 50 + 7, 2 * 500)
+    assert site_power_w(PROBLEM, KEPT) == 2 * 100 + 1000
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_every_rule_can_be_broken(name: str) -> None:
+    assert name in broken_rules(*BREAKS[name])
+
+
+def test_what_is_cheapest_is_bought_late_and_in_time() -> None:
+    solution = cheapest(PROBLEM, effort=EFFORT)
+    assert solution.choice is not None
+    assert (solution.status, solution.cost_usd) == ("optimal", 107)
+    assert solution.choice.lot_nodes == ((0, 2), ())
+    assert 50 <= solution.choice.starts_h[0] <= 70
+
+
+def test_what_cannot_be_bought_is_rented() -> None:
+    solution = cheapest(replace(PROBLEM, capital_usd=999, budget_usd=None), effort=EFFORT)
+    assert solution.choice is not None
+    assert (solution.cost_usd, solution.choice.ways) == (500, (1,))
+
+
+def test_two_jobs_share_what_is_bought_one_after_the_other() -> None:
+    ways = tuple(replace(PROBLEM.ways[0], job=job) for job in range(2))
+    twice = replace(PROBLEM, windows=PROBLEM.windows * 2, ways=ways)
+    solution = cheapest(twice, effort=EFFORT)
+    assert solution.choice is not None
+    first, second = sorted(solution.choice.starts_h)
+    assert solution.cost_usd == 2 * 50 + 2 * 7
+    assert second - first >= 10
