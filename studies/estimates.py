@@ -53,8 +53,6 @@ CERTAIN_EXCESS = 0.02
 """Estimated excess of a limit that no objective measures from which it counts."""
 DIGITS = 6
 """Decimals of a shortfall: designs that differ by less keep their order, whatever machine does the sums."""
-ROWS_PER_BLOCK = 4096
-"""Designs that are estimated together."""
 
 
 def bounds_of(job: Job, bounds: BoundTable) -> Floats:
@@ -119,12 +117,7 @@ class Estimator:
         By the logarithm of the factor by which the objectives have to be better than estimated for a design to keep all
         limits and be beaten by no design of the front; negative where it is expected to be on it anyway.
         """
-        fit, features = self._fitted(), features_of(self._job, plans)
-        blocks = [
-            fit.ratios(features[start : start + ROWS_PER_BLOCK])
-            for start in range(0, len(plans), ROWS_PER_BLOCK)
-        ]
-        ratios = np.concatenate([np.zeros((0, len(fit.mean))), *blocks])
+        ratios = self._fitted().ratios(features_of(self._job, plans))
         return self._shortfalls(self._knobs.layout_rows(plans), ratios)
 
     def _shortfalls(self, rows: _Rows, ratios: Floats) -> Floats:

@@ -23,7 +23,7 @@ FIRST_SHARE = 0.2
 """Share of the evaluations for the designs from which the first estimates are made."""
 NUM_ROUNDS = 8
 """Rounds in which the rest is spent."""
-POOL_SIZE = 16_000
+POOL_SIZE = 8_000
 """Designs that are estimated in each round: half of them the best by their bounds, half of them at random."""
 MOST_SHORTFALL = 0.2
 """Once the most promising design is estimated to be a fifth away from the front, there is nothing left to screen."""
