@@ -59,6 +59,8 @@ class BoundTable(Table):
     power_range_fraction: Floats
     num_gpus: Floats
     carbon_kgco2e: Floats
+    energy_j: Floats
+    """Of the facility; no limit bounds it, the search orders layouts by it."""
 
     @property
     def fits_memory(self) -> Booleans:
@@ -91,6 +93,7 @@ def _bound_block(job: Job, layouts: PlanTable) -> BoundTable:
         **{name: getattr(levels, name) * lowered for name in EXACT_POWERS},
         num_gpus=layouts.num_gpus.astype(np.float64),
         carbon_kgco2e=total(carbon_parts(job, fewest, usage, is_bound=True)) * lowered,
+        energy_j=usage.energy_j * lowered,
     )
 
 

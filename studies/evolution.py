@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_BARREN_GENERATIONS = 20
 """Generations in a row without a valid layout after which there is nothing left to suggest."""
 BEYOND = 10.0
-"""Constraint value of a layout that is invalid, beyond its distance from validity: worse than any limit broken."""
+"""Constraint value of what is no design of the space, beyond its distance from one: worse than any limit broken."""
 WORST_EXCESS = 5.0
 """Excess at which broken limits are cut off."""
 LARGEST_VALUE = 1e300
@@ -58,8 +58,9 @@ class Evolution(SearchAlgorithm):
             self._asked = self._algorithm.ask()
             if self._asked is None:  # every child would be a twin of a parent
                 break
-            plans = self._knobs.decode(np.asarray(self._asked.get("X"), dtype=np.int64))
-            self._excess = self._knobs.excess(plans)
+            indices = np.asarray(self._asked.get("X"), dtype=np.int64)
+            plans = self._knobs.decode(indices)
+            self._excess = self._knobs.rejection(indices, plans)
             if (self._excess == 0.0).any():
                 return plans.take(self._excess == 0.0)
             self.update(Results(values=np.zeros((0, len(self._knobs.job.objectives))), excess=np.zeros(0)))

@@ -7,6 +7,7 @@ not divide, the layout is invalid, and by how much is a constraint that the sear
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -38,7 +39,8 @@ LAYOUT_KNOBS = (
 RUN_KNOBS = ("checkpoint_scheme", "with_spares")
 """Knobs that the job lists."""
 
-
+OUT_OF_BOUNDS = 1e-3
+"""Rejection of a valid layout whose bounds break a limit: nearer to the space than any invalid one."""
 NO_COLUMN = ("power_cap_fraction", "with_spares")
 """Knobs that are no whole-number column of a plan."""
 
@@ -49,6 +51,10 @@ class Knobs:
 
     job: Job
     values: dict[str, NDArray[np.generic]]
+    codes: Integers
+    """One number for each layout of the space, rising, `(n,)`."""
+    rows: NDArray[np.intp]
+    """Rows of these layouts in the table of the space."""
 
     @classmethod
     def of(cls, space: Space) -> Self:
@@ -59,7 +65,9 @@ class Knobs:
         }
         values["checkpoint_scheme"] = np.array([scheme.code for scheme in job.search.checkpoint_schemes])
         values["with_spares"] = np.array(job.search.with_spares, dtype=np.int64)
-        return cls(job=job, values=values)
+        codes = _codes(values, _layout_indices(values, space.layouts))
+        rows = np.argsort(codes, kind="stable")
+        return cls(job=job, values=values, codes=codes[rows], rows=rows)
 
     @property
     def largest(self) -> Integers:
@@ -68,22 +76,22 @@ class Knobs:
 
     def encode(self, layouts: PlanTable, random: np.random.Generator) -> Integers:
         """Returns layouts as indices `(n, k)`, with run knobs drawn at random."""
-        columns = [np.searchsorted(self.values[name], getattr(layouts, name)) for name in LAYOUT_KNOBS]
         drawn = [random.integers(0, len(self.values[name]), len(layouts)) for name in RUN_KNOBS]
-        return np.column_stack([*columns, *drawn]).astype(np.int64)
+        return np.column_stack([_layout_indices(self.values, layouts), *drawn]).astype(np.int64)
 
     def encode_designs(self, plans: PlanTable) -> Integers:
         """Returns designs of the space as indices `(n, k)`, run knobs included."""
-        columns = [np.searchsorted(self.values[name], getattr(plans, name)) for name in LAYOUT_KNOBS]
-        schemes = self.values["checkpoint_scheme"].tolist()
-        columns.append(
-            np.array([schemes.index(code) for code in plans.checkpoint_scheme.tolist()], dtype=np.int64)
-        )
-        with_spares = self.values["with_spares"].tolist()
-        has_spares = (plans.num_spare_nodes > 0).tolist()
+        order = np.argsort(self.values["checkpoint_scheme"])
+        schemes = order[np.searchsorted(self.values["checkpoint_scheme"][order], plans.checkpoint_scheme)]
         # Where no spare is needed, taking as many as needed and taking none are the same design.
-        columns.append(np.array([with_spares.index(has) if has in with_spares else 0 for has in has_spares]))
+        has_spares = self.values["with_spares"] == (plans.num_spare_nodes > 0)[:, None]
+        columns = [_layout_indices(self.values, plans), schemes, has_spares.argmax(axis=1)]
         return np.column_stack(columns).astype(np.int64)
+
+    def layout_rows(self, plans: PlanTable) -> NDArray[np.intp]:
+        """Returns the rows of the layouts of designs in the table of the space, `(n,)`; all of them are there."""
+        codes = _codes(self.values, _layout_indices(self.values, plans))
+        return np.asarray(self.rows[np.searchsorted(self.codes, codes)])
 
     def decode(self, indices: Integers) -> PlanTable:
         """Returns the designs `(n,)` of index rows; data parallelism is rounded down where it is not whole."""
@@ -105,3 +113,26 @@ class Knobs:
         split = plans.tensor_parallel * plans.pipeline_parallel * plans.context_parallel
         undivided = np.abs(plans.num_gpus / (split * plans.data_parallel) - 1.0)
         return np.asarray(undivided + layout_excess(self.job, plans).sum(axis=1))
+
+    def rejection(self, indices: Integers, plans: PlanTable) -> Floats:
+        """Returns how far index rows are from a design of the space, `(n,)`; 0 is one.
+
+        Invalid layouts count by their distance from a valid one, those whose bounds break a limit by `OUT_OF_BOUNDS`.
+        """
+        codes = _codes(self.values, indices)
+        place = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        return np.where(self.codes[place] == codes, 0.0, OUT_OF_BOUNDS) + self.excess(plans)
+
+
+def _layout_indices(values: Mapping[str, NDArray[np.generic]], layouts: PlanTable) -> Integers:
+    """Indices of the knobs of layouts that occur in the space, `(n, len(LAYOUT_KNOBS))`."""
+    columns = [np.searchsorted(values[name], getattr(layouts, name)) for name in LAYOUT_KNOBS]
+    return np.column_stack(columns).astype(np.int64)
+
+
+def _codes(values: Mapping[str, NDArray[np.generic]], indices: Integers) -> Integers:
+    """Index rows `(n, k)` as one number each: digits of a number whose places have as many values as the knobs."""
+    codes = np.zeros(len(indices), dtype=np.int64)
+    for column, name in enumerate(LAYOUT_KNOBS):
+        codes = codes * len(values[name]) + indices[:, column]
+    return codes

@@ -15,6 +15,7 @@ from simulator.plan import PlanTable
 from simulator.table import Integers
 from studies.algorithm import Results, SearchAlgorithm
 from studies.archive import Archive
+from studies.estimates import Estimator
 from studies.knobs import Knobs
 
 ROWS_PER_SUGGESTION = 50_000
@@ -27,9 +28,17 @@ class Neighbours(SearchAlgorithm):
 
     stage: ClassVar[str] = "comparing the front with its neighbours"
 
-    def __init__(self, knobs: Knobs, archive: Archive) -> None:
+    def __init__(self, knobs: Knobs, archive: Archive, estimator: Estimator | None = None) -> None:
+        """Begins with a front.
+
+        Args:
+            knobs: of the space.
+            archive: holds the front and everything that is better from then on.
+            estimator: has learned from designs of the space; the most promising neighbours come first.
+        """
         self._knobs = knobs
         self._archive = archive
+        self._estimator = estimator
         self._expanded: dict[int, set[bytes]] = {1: set(), 2: set()}
 
     def suggest(self) -> PlanTable:
@@ -39,13 +48,20 @@ class Neighbours(SearchAlgorithm):
             if len(front) > 0:
                 expanded |= {row.tobytes() for row in front}
                 rows = np.concatenate([_neighbours(row, self._knobs, num_knobs) for row in front])
-                plans = self._knobs.decode(np.unique(rows, axis=0))
-                return plans.take(self._knobs.excess(plans) == 0.0)
+                return self._in_order(np.unique(rows, axis=0))
         return self._knobs.decode(np.zeros((0, len(self._knobs.largest)), dtype=np.int64))
 
     def update(self, results: Results) -> None:
         """What is better than the front is on it now."""
         del results
+
+    def _in_order(self, rows: Integers) -> PlanTable:
+        """Designs of index rows `(n, k)`, those of them that are in the space."""
+        plans = self._knobs.decode(rows)
+        plans = plans.take(self._knobs.rejection(rows, plans) == 0.0)
+        if self._estimator is None or len(plans) == 0:
+            return plans
+        return plans.take(np.argsort(self._estimator.shortfalls(plans), kind="stable"))
 
     def _unexpanded(self, expanded: set[bytes]) -> Integers:
         """Index rows `(n, k)` of the front whose neighbours were not looked at yet."""

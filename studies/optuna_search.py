@@ -68,10 +68,9 @@ class OptunaSearch(SearchAlgorithm):
         """Returns the valid layouts of the next batch that has any."""
         for _ in range(MAX_BARREN_BATCHES):
             self._trials = [self._study.ask() for _ in range(TRIALS_PER_BATCH)]
-            plans = self._knobs.decode(
-                np.array([self._drawn(trial) for trial in self._trials], dtype=np.int64)
-            )
-            self._excess = self._knobs.excess(plans)
+            indices = np.array([self._drawn(trial) for trial in self._trials], dtype=np.int64)
+            plans = self._knobs.decode(indices)
+            self._excess = self._knobs.rejection(indices, plans)
             if (self._excess == 0.0).any():
                 return plans.take(self._excess == 0.0)
             self.update(Results(values=np.zeros((0, len(self._knobs.job.objectives))), excess=np.zeros(0)))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from constraints.evaluation import Evaluation
 from constraints.space import Space, pruned_space
 from simulator.job import Job
 from simulator.search_options import Algorithm
 from studies.algorithm import SearchAlgorithm
 from studies.archive import Archive
+from studies.estimates import Estimator
 from studies.evaluator import Evaluator, Simulation
 from studies.evolution import Evolution
 from studies.exhaustive import Exhaustive, Reducer, reduce_all
@@ -19,12 +22,17 @@ from studies.optuna_search import OptunaSearch, SamplerName
 from studies.progress import Report, Stop, ignore, never_stop
 from studies.random_search import RandomSearch
 from studies.refine import Refinement
+from studies.screening import Screening
 from studies.search import Record, Searcher
 from studies.starts import first_rows
 from studies.stopping import Budget
 
-EVOLUTION_SHARE = 0.6
-"""Share of the evaluations that populations may spend; the rest is for the neighbours of the front."""
+SCREENING_SHARE = 0.7
+"""Share of the evaluations that screening may spend."""
+MOST_SCREENED = 2_500
+"""Evaluations that screening may spend at most: an estimate takes longer than a generation's children."""
+EVOLUTION_SHARE = 0.4
+"""Share of the rest that populations may spend; what is left is for the neighbours of the front."""
 STALE_GENERATIONS = 25
 """Generations without a better front after which a restart ends, where the job says nothing else."""
 FIRST_TRIALS = 40
@@ -137,20 +145,42 @@ def _parts(
         case Algorithm.RANDOM:
             drawn = RandomSearch(space, most, search.population_size, seed)
             yield drawn, Budget(num_evaluations=most, max_seconds=search.max_seconds)
+        case Algorithm.NSGA2 | Algorithm.NSGA3:
+            yield from _evolution_parts(searcher, space, algorithm, seed)
         case _:
             knobs = Knobs.of(space)
-            is_evolution = algorithm in (Algorithm.NSGA2, Algorithm.NSGA3)
-            share = most * (EVOLUTION_SHARE if is_evolution else 1.0)
             for restart in range(search.num_restarts):
-                budget = _budget(searcher.job, share * (restart + 1) / search.num_restarts)
+                budget = _budget(searcher.job, most * (restart + 1) / search.num_restarts)
                 yield restarted(algorithm, space, knobs, restart, seed), budget
-            if is_evolution:
-                rest = Budget(num_evaluations=most, max_seconds=search.max_seconds)
-                yield Neighbours(knobs, searcher.archive), rest
+
+
+def _evolution_parts(
+    searcher: Searcher, space: Space, algorithm: Algorithm, seed: int
+) -> Iterator[tuple[SearchAlgorithm, Budget]]:
+    """Yields the screening, populations, and the neighbours of the front."""
+    search = searcher.job.search
+    most, max_seconds = search.max_evaluations, search.max_seconds
+    knobs = Knobs.of(space)
+    estimator = Estimator(space, knobs)
+    num_screened = min(MOST_SCREENED, math.ceil(SCREENING_SHARE * most))
+    screening = Screening(space, estimator, num_screened, seed)
+    yield screening, Budget(num_evaluations=num_screened, max_seconds=max_seconds)
+    before = searcher.archive.num_evaluated
+    for restart in range(search.num_restarts):
+        share = EVOLUTION_SHARE * (restart + 1) / search.num_restarts
+        budget = _budget(searcher.job, before + share * (most - before))
+        yield restarted(algorithm, space, knobs, restart, seed, searcher.archive.front), budget
+    rest = Budget(num_evaluations=most, max_seconds=max_seconds)
+    yield Neighbours(knobs, searcher.archive, estimator), rest
 
 
 def restarted(
-    algorithm: Algorithm, space: Space, knobs: Knobs, restart: int, seed: int
+    algorithm: Algorithm,
+    space: Space,
+    knobs: Knobs,
+    restart: int,
+    seed: int,
+    front: Evaluation | None = None,
 ) -> Evolution | OptunaSearch:
     """Returns a search that works on knobs, from the beginning.
 
@@ -160,11 +190,12 @@ def restarted(
         knobs: of the space.
         restart: number of searches of this kind before it.
         seed: of the study.
+        front: designs that were found before, from which the first of them goes on.
     """
     size = space.job.search.population_size
     if algorithm in (Algorithm.OPTUNA_TPE, Algorithm.OPTUNA_GP):
         size = min(size, FIRST_TRIALS)
-    start = first_rows(space, knobs, size, restart, seed + restart)
+    start = first_rows(space, knobs, size, restart, seed + restart, None if front is None else front.plans)
     if algorithm in SAMPLERS:
         return OptunaSearch(SAMPLERS[algorithm], knobs, start, seed + restart)
     return Evolution("nsga3" if algorithm is Algorithm.NSGA3 else "nsga2", knobs, start, seed + restart)

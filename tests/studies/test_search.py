@@ -15,7 +15,7 @@ from studies.evaluator import Simulation
 from studies.evolution import Evolution
 from studies.seen_designs import SeenDesigns
 from studies.stopping import Budget, StopRules, gained_fraction
-from studies.study import EVOLUTION_SHARE, run_study
+from studies.study import run_study
 from tests.studies.study_jobs import small_job, study
 
 JOB = small_job(tensor_parallel=[1, 2], context_parallel=[1])
@@ -59,14 +59,16 @@ def test_seconds_end_a_search_but_not_an_exhaustive_one() -> None:
     ticks = iter(range(10_000))
     job = small_job(algorithm="nsga2", max_evaluations=10_000, population_size=20, max_seconds=5)
     archive = Archive(job)
+    sizes: list[int] = []
 
     def record(evaluation: Evaluation, stage: str) -> None:
         archive.add(evaluation)
+        sizes.append(len(evaluation))
 
     evaluator = Simulation(job, clock=lambda: float(next(ticks)))
     result = run_study(job, archive, record, seed=0, evaluator=evaluator)
     assert result.is_searched
-    assert archive.num_evaluated <= 5 * 20  # a clock that moves by a second a batch
+    assert len(sizes) == 5  # a clock that moves by a second a batch
     exact = small_job(
         algorithm="exhaustive",
         max_seconds=1e-9,
@@ -98,7 +100,7 @@ def num_in_populations(stagnation_evaluations: int) -> int:
 
 
 def test_a_front_that_gains_nothing_ends_a_restart() -> None:
-    assert num_in_populations(40) < num_in_populations(400) <= EVOLUTION_SHARE * 400
+    assert 0 < num_in_populations(40) < num_in_populations(400)
 
 
 def test_rules_look_at_the_front_only_after_the_evaluations_that_they_allow() -> None:

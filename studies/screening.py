@@ -1,0 +1,93 @@
+"""Which designs are likely to be on the front? Rounds of the most promising ones, by estimates that each round corrects.
+
+The estimates cost a twentieth of the simulations or less, so a large pool of designs can be looked at for each one that is
+simulated: pre-screening as in model-assisted evolution (Emmerich, Giannakoglou and Naujoks, IEEE Trans. Evol. Comp. 10(4),
+2006), by bounds that are known anyway.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraints.lattice import cross_run_knobs, num_run_knobs
+from constraints.space import Space
+from simulator.plan import PlanTable
+from studies.algorithm import Results, SearchAlgorithm
+from studies.estimates import Estimator
+from studies.starts import first_layouts
+
+FIRST_SHARE = 0.2
+"""Share of the evaluations for the designs from which the first estimates are made."""
+NUM_ROUNDS = 8
+"""Rounds in which the rest is spent."""
+POOL_SIZE = 8_000
+"""Designs that are estimated in each round: half of them the best by their bounds, half of them at random."""
+MOST_SHORTFALL = 0.2
+"""Once the most promising design is estimated to be a fifth away from the front, there is nothing left to screen."""
+
+
+@final
+class Screening(SearchAlgorithm):
+    """Suggests a first generation, and then in rounds what is estimated to come onto the front."""
+
+    stage: ClassVar[str] = "screening by estimates"
+
+    def __init__(self, space: Space, estimator: Estimator, num_designs: int, seed: int) -> None:
+        """Begins at the front of the bounds.
+
+        Args:
+            space: where designs are taken from; has at least one.
+            estimator: learns from what is simulated here; knows nothing yet.
+            num_designs: how many are suggested in all, about.
+            seed: of everything random.
+        """
+        self._space = space
+        self._estimator = estimator
+        self._random = np.random.default_rng(seed)
+        self._num_left = num_designs
+        self._round_size = max(1, round((1.0 - FIRST_SHARE) * num_designs / NUM_ROUNDS))
+        self._suggested = self._first(max(1, round(FIRST_SHARE * num_designs)), seed)
+        self._is_begun = False
+
+    def suggest(self) -> PlanTable:
+        """Returns the first designs, then the most promising ones of a pool."""
+        if self._is_begun:
+            self._suggested = self._most_promising(min(self._round_size, self._num_left))
+        self._is_begun = True
+        self._num_left -= len(self._suggested)
+        return self._suggested
+
+    def update(self, results: Results) -> None:
+        """Corrects the estimates."""
+        self._estimator.learn(self._suggested, results)
+
+    def _first(self, size: int, seed: int) -> PlanTable:
+        """One design of each layout with which searches begin."""
+        rows = np.unique(first_layouts(self._space, size, 0, seed))
+        layouts = self._space.layouts.take(rows)
+        num_each = num_run_knobs(self._space.job, layouts)
+        chosen = np.cumsum(num_each) - num_each + self._random.integers(0, num_each)
+        return cross_run_knobs(self._space.job, layouts).take(chosen)
+
+    def _most_promising(self, size: int) -> PlanTable:
+        """The new designs of a pool that are estimated to be nearest to the front, or beyond it."""
+        pool = cross_run_knobs(self._space.job, self._space.layouts.take(self._pool_rows()))
+        pool = pool.take(~self._estimator.knows(pool))
+        shortfalls = self._estimator.shortfalls(pool)
+        order = np.argsort(shortfalls, kind="stable")[:size]
+        if self._estimator.has_front:
+            order = order[shortfalls[order] <= MOST_SHORTFALL]
+        return pool.take(order)
+
+    def _pool_rows(self) -> NDArray[np.intp]:
+        """Layouts whose designs are estimated: all, or the best by their bounds and as many at random."""
+        layouts = self._space.layouts
+        num_layouts = max(1, POOL_SIZE * len(layouts) // self._space.num_designs)
+        if num_layouts >= len(layouts):
+            return np.arange(len(layouts))
+        best = np.argsort(self._estimator.layout_shortfalls(), kind="stable")[: num_layouts // 2]
+        drawn = self._random.choice(len(layouts), num_layouts - len(best), replace=False)
+        return np.unique(np.concatenate([best, drawn]))
