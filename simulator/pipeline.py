@@ -23,19 +23,17 @@ import numpy.typing as npt
 from numba import get_num_threads
 
 from simulator.errors import InputError, Problem
-from simulator.pipeline_kernel import play_block, play_blocks, play_design
+from simulator.pipeline_kernel import play_lanes, play_parts, play_rows
+from simulator.pipeline_order import NUM_DIRECTIONS, PipelineShape, pipeline_order
 from simulator.pipeline_state import (
     BoolArray,
     FloatArray,
     IntArray,
     PipelineBatch,
     PipelineResults,
-    Records,
-    design_of,
-    has_schedule,
-    load_chunks,
-    new_workspace,
-    workspace_of,
+    load_lane,
+    new_lanes,
+    shape_of,
 )
 
 
@@ -118,13 +116,13 @@ def play_pipelines(**columns: Unpack[PipelineColumns]) -> PipelineTimes:
         InputError: a count is out of range, or a column has another length or too few chunks.
     """
     batch = _as_batch(columns)
-    num_designs = len(batch.num_stages)
-    results = _new_results(num_designs, int(batch.num_stages.max(initial=0)))
-    num_blocks = min(num_designs, get_num_threads())
-    if num_blocks > 1:
-        play_blocks(batch, results, num_blocks)
-    elif num_blocks == 1:
-        play_block(batch, results, 0, 1)
+    results = _new_results(len(batch.num_stages), int(batch.num_stages.max(initial=0)))
+    _mark_impossible(batch, results)
+    rows = _rows_by_shape(batch)
+    if get_num_threads() > 1:
+        play_parts(batch, results, rows, _equal_parts(batch, rows, get_num_threads()))
+    else:
+        play_rows(batch, results, rows)
     return PipelineTimes(**results._asdict())
 
 
@@ -143,31 +141,63 @@ def pipeline_timeline(**columns: Unpack[PipelineColumns]) -> PipelineTimeline:
     if len(batch.num_stages) != 1:
         shape = str(batch.num_stages.shape)
         raise InputError([Problem(path="num_stages", value=f"shape {shape}", rule="must have one row")])
-    design = design_of(batch, 0)
-    if not has_schedule(design):
-        rule = f"must be a multiple of num_stages ({design.num_stages}) when a stage has several chunks"
-        raise InputError([Problem(path="num_micro_batches", value=str(design.num_micro_batches), rule=rule)])
-    work = workspace_of(new_workspace(batch), design)
-    load_chunks(batch, 0, design, work.chunks)
-    play_design(design, None, work.chunks, work.stages, work.spans, is_in_full=True)
-    return _as_timeline(work.spans, design.num_stages)
+    if not _has_schedule(batch)[0]:
+        rule = f"must be a multiple of num_stages ({batch.num_stages[0]}) when a stage has several chunks"
+        raise InputError(
+            [Problem(path="num_micro_batches", value=str(batch.num_micro_batches[0]), rule=rule)]
+        )
+    order = pipeline_order(shape_of(batch, 0), True, False)  # noqa: FBT003  (numba takes no keywords)
+    lanes = new_lanes(order.shape, order.num_rows, order.num_rows, NUM_DIRECTIONS * order.shape.num_chunks)
+    load_lane(batch, 0, lanes, 0, True)  # noqa: FBT003
+    play_lanes(order, lanes)
+    return _as_timeline(lanes.starts_s[1:, 0], lanes.ends_s[1:, 0], order.shape)
 
 
-def _as_timeline(spans: Records, num_stages: int) -> PipelineTimeline:
-    """Flattens the spans `(C, m)` of one design into one row per operation."""
-    times_s = spans.view(np.float64).reshape(*spans.shape, 2, 2)
-    chunk, micro_batch, is_backward = np.indices(times_s.shape[:3]).reshape(3, -1)
-    start_s, end_s = times_s.reshape(-1, 2).T
-    # Operations without duration may share a start: then the one that ends first, and forward first.
-    order = np.lexsort((is_backward, end_s, start_s, chunk % num_stages))
+def _as_timeline(start_s: FloatArray, end_s: FloatArray, shape: PipelineShape) -> PipelineTimeline:
+    """Sorts the operations of one design, which are numbered by direction, chunk and micro-batch, by stage and time."""
+    numbers = np.indices((NUM_DIRECTIONS, shape.num_chunks, shape.num_micro_batches))
+    is_backward, chunk, micro_batch = numbers.reshape(3, -1)
+    order = np.lexsort((is_backward, end_s, start_s, chunk % shape.num_stages))
     return PipelineTimeline(
-        stage=(chunk % num_stages)[order],
+        stage=(chunk % shape.num_stages)[order],
         chunk=chunk[order],
         micro_batch=micro_batch[order],
         is_backward=is_backward[order].astype(np.bool_),
         start_s=start_s[order],
         end_s=end_s[order],
     )
+
+
+def _has_schedule(batch: PipelineBatch) -> BoolArray:
+    """Interleaving deals micro-batches out in groups of p, so that p must divide m."""
+    return np.asarray(
+        (batch.num_chunks_per_stage == 1) | (batch.num_micro_batches % batch.num_stages == 0), dtype=np.bool_
+    )
+
+
+def _mark_impossible(batch: PipelineBatch, results: PipelineResults) -> None:
+    """Sets the times of designs to nan whose schedule does not exist."""
+    is_impossible = ~_has_schedule(batch)
+    results.step_s[is_impossible] = np.nan
+    results.exposed_sync_s[is_impossible] = np.nan
+    is_stage = np.arange(results.busy_s.shape[1]) < batch.num_stages[:, None]
+    for times_s in (results.busy_s, results.send_busy_s, results.stage_end_s):
+        times_s[is_impossible[:, None] & is_stage] = np.nan
+
+
+def _rows_by_shape(batch: PipelineBatch) -> IntArray:
+    """Returns the rows that can be played, those of one shape side by side."""
+    rows = np.flatnonzero(_has_schedule(batch))
+    shape = (batch.num_micro_batches[rows], batch.num_chunks_per_stage[rows], batch.num_stages[rows])
+    return np.asarray(rows[np.lexsort(shape)], dtype=np.int64)
+
+
+def _equal_parts(batch: PipelineBatch, rows: IntArray, num_parts: int) -> IntArray:
+    """Returns the bounds, `(parts + 1,)`, of parts of the rows that have about as many operations each."""
+    shape = (batch.num_stages[rows], batch.num_chunks_per_stage[rows], batch.num_micro_batches[rows])
+    num_operations = np.cumsum(np.prod(shape, axis=0))
+    shares = np.arange(1, num_parts) / num_parts * num_operations.max(initial=0)
+    return np.concatenate([[0], np.searchsorted(num_operations, shares), [len(rows)]]).astype(np.int64)
 
 
 def _as_batch(columns: PipelineColumns) -> PipelineBatch:

@@ -1,4 +1,7 @@
-"""What do the kernels of `simulator.pipeline` keep of one design? Records, the workspace, and the rows of a batch."""
+"""What do the kernels of `simulator.pipeline` keep of a design? Rows of a batch, and the lanes in which it is played.
+
+Designs of one shape are played side by side, one in each lane: an operation is looked up once for all of them.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled
+from simulator.pipeline_order import ALWAYS_THERE, NUM_DIRECTIONS, PipelineShape
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-Records = npt.NDArray[np.void]
 
-# What the kernels keep of one design, as records: three arrays to pass instead of twenty.
-_CHUNK = np.dtype(
-    [(name, np.float64) for name in ("forward_s", "backward_s", "sync_s", "gather_s")]
-    + [(name, np.int64) for name in ("num_forwards", "num_backwards", "then_forwards", "then_backwards")]
-)
-_STAGE = np.dtype(
-    [(name, np.float64) for name in ("compute_free_s", "network_free_s", "gathered_s", "then_free_s")]
-    + [(name, np.int64) for name in ("num_forwards", "num_backwards", "peak_in_flight")]
-)
-DURATION = np.dtype([("forward_s", np.float64), ("backward_s", np.float64)])
-"""How long a micro-batch runs on a chunk."""
-_SPAN_FIELDS = ("forward_start_s", "forward_end_s", "backward_start_s", "backward_end_s")
-_SPAN = np.dtype([(name, np.float64) for name in _SPAN_FIELDS])
+NUM_LANES = 32
+"""Designs played side by side."""
 
 
 class PipelineBatch(NamedTuple):
@@ -44,28 +36,6 @@ class PipelineBatch(NamedTuple):
     parameter_gather_s: FloatArray
 
 
-class PipelineDesign(NamedTuple):
-    """The numbers of one row of a batch."""
-
-    num_stages: int
-    num_chunks: int
-    num_micro_batches: int
-    num_overlap_buckets: int
-    send_s: float
-    send_blocks_sender: bool
-
-
-class PipelineWorkspace(NamedTuple):
-    """One step of one design while it is played: allocated once, overwritten by the next design."""
-
-    chunks: Records
-    """Shape (C,) of `_CHUNK`."""
-    stages: Records
-    """Shape (P,) of `_STAGE`."""
-    spans: Records
-    """Shape (C, M) of `_SPAN`."""
-
-
 class PipelineResults(NamedTuple):
     """The arrays of `PipelineTimes`, to be filled."""
 
@@ -77,57 +47,92 @@ class PipelineResults(NamedTuple):
     peak_in_flight: npt.NDArray[np.int32]
 
 
-@compiled
-def new_workspace(batch: PipelineBatch) -> PipelineWorkspace:
-    """Allocates a workspace that is large enough for every design of the batch."""
-    num_chunks = batch.num_stages * batch.num_chunks_per_stage
-    num_spans = (num_chunks * batch.num_micro_batches).max()
-    return allocated_workspace(num_chunks.max(), batch.num_stages.max(), (1, num_spans))
+class Lanes(NamedTuple):
+    """Designs side by side, L of them, while they are played."""
+
+    ends_s: FloatArray
+    """Shape (rows, L): ends of operations for which others wait."""
+    starts_s: FloatArray
+    """Shape (rows, L): starts of the same operations, where they are wanted; otherwise without rows."""
+    free_s: FloatArray
+    """Shape (P, L): when each stage can begin its next operation."""
+    last_end_s: FloatArray
+    """Shape (P, L): when each stage ended the last backward of a chunk."""
+    network_free_s: FloatArray
+    """Shape (P, L): when the gradients that each stage has sent so far are reduced."""
+    gathered_s: FloatArray
+    """Shape (P, L): when the parameters that each stage has asked for so far are there."""
+    duration_s: FloatArray
+    """Shape (2 C, L): forwards, then backwards, by chunk; or (2 C m, L) where micro-batches differ."""
+    wait_s: FloatArray
+    """Shape (2 C, L): how long the stage stands still after it for its send."""
+    sync_s: FloatArray
+    """Shape (C, L)."""
+    gather_s: FloatArray
+    """Shape (C, L)."""
+    send_s: FloatArray
+    """Shape (L,)."""
+    num_overlap_buckets: IntArray
+    """Shape (L,)."""
 
 
 @compiled
-def allocated_workspace(num_chunks: int, num_stages: int, shape: tuple[int, int]) -> PipelineWorkspace:
-    """Allocates a workspace for so many chunks and stages, and spans of a shape."""
-    return PipelineWorkspace(
-        np.empty(num_chunks, dtype=_CHUNK),
-        np.empty(num_stages, dtype=_STAGE),
-        np.empty(shape, dtype=_SPAN),
+def new_lanes(shape: PipelineShape, num_rows: int, num_starts: int, num_durations: int) -> Lanes:
+    """Returns lanes of zeros for a shape, in which nothing has been played."""
+    by_stage = (shape.num_stages, NUM_LANES)
+    by_chunk = (shape.num_chunks, NUM_LANES)
+    lanes = Lanes(
+        np.empty((num_rows, NUM_LANES)),
+        np.empty((num_starts, NUM_LANES)),
+        np.zeros(by_stage),
+        np.zeros(by_stage),
+        np.zeros(by_stage),
+        np.zeros(by_stage),
+        np.zeros((num_durations, NUM_LANES)),
+        np.zeros((NUM_DIRECTIONS * shape.num_chunks, NUM_LANES)),
+        np.zeros(by_chunk),
+        np.zeros(by_chunk),
+        np.zeros(NUM_LANES),
+        np.zeros(NUM_LANES, np.int64),
     )
+    lanes.ends_s[ALWAYS_THERE] = -np.inf
+    return lanes
 
 
 @compiled
-def workspace_of(memory: PipelineWorkspace, design: PipelineDesign) -> PipelineWorkspace:
-    """Returns the workspace with spans of one design side by side: rows that lie apart would miss the cache."""
-    num_spans = design.num_chunks * design.num_micro_batches
-    spans = memory.spans[0, :num_spans].reshape((design.num_chunks, design.num_micro_batches))
-    return PipelineWorkspace(memory.chunks, memory.stages, spans)
+def reset(lanes: Lanes) -> None:
+    """Puts every clock to the start of the step."""
+    lanes.network_free_s[:] = 0.0
+    lanes.gathered_s[:] = 0.0
+    lanes.free_s[:] = 0.0
+    num_stages = lanes.free_s.shape[0]
+    for chunk in range(lanes.gather_s.shape[0]):
+        for lane in range(NUM_LANES):
+            if lanes.num_overlap_buckets[lane] == 0:
+                lanes.free_s[chunk % num_stages, lane] += lanes.gather_s[chunk, lane]
 
 
 @compiled
-def design_of(batch: PipelineBatch, row: int) -> PipelineDesign:
-    """Returns the numbers of one row; a single stage sends nothing."""
+def shape_of(batch: PipelineBatch, row: int) -> PipelineShape:
+    """Returns the shape of one row."""
     num_stages = batch.num_stages[row]
-    return PipelineDesign(
-        num_stages,
-        num_stages * batch.num_chunks_per_stage[row],
-        batch.num_micro_batches[row],
-        batch.num_overlap_buckets[row],
-        batch.send_s[row] if num_stages > 1 else 0.0,
-        batch.send_blocks_sender[row],
+    return PipelineShape(
+        num_stages, num_stages * batch.num_chunks_per_stage[row], batch.num_micro_batches[row]
     )
 
 
 @compiled
-def has_schedule(design: PipelineDesign) -> bool:
-    """Interleaving deals micro-batches out in groups of p, so that p must divide m."""
-    return design.num_chunks == design.num_stages or design.num_micro_batches % design.num_stages == 0
-
-
-@compiled
-def load_chunks(batch: PipelineBatch, row: int, design: PipelineDesign, chunks: Records) -> None:
-    """Copies the durations of one row into the workspace."""
-    for chunk in range(design.num_chunks):
-        chunks[chunk].forward_s = batch.chunk_forward_s[row, chunk]
-        chunks[chunk].backward_s = batch.chunk_backward_s[row, chunk]
-        chunks[chunk].sync_s = batch.gradient_sync_s[row, chunk]
-        chunks[chunk].gather_s = batch.parameter_gather_s[row, chunk]
+def load_lane(batch: PipelineBatch, row: int, lanes: Lanes, lane: int, has_network: bool) -> None:
+    """Copies the durations of one row into a lane, with or without its data-parallel traffic; one stage sends nothing."""
+    num_stages, num_chunks = lanes.free_s.shape[0], lanes.sync_s.shape[0]
+    send_s = batch.send_s[row] if num_stages > 1 else 0.0
+    wait_s = send_s if batch.send_blocks_sender[row] else 0.0
+    lanes.send_s[lane] = send_s
+    lanes.num_overlap_buckets[lane] = batch.num_overlap_buckets[row]
+    for chunk in range(num_chunks):
+        lanes.duration_s[chunk, lane] = batch.chunk_forward_s[row, chunk]
+        lanes.duration_s[num_chunks + chunk, lane] = batch.chunk_backward_s[row, chunk]
+        lanes.wait_s[chunk, lane] = wait_s if chunk + 1 < num_chunks else 0.0
+        lanes.wait_s[num_chunks + chunk, lane] = wait_s if chunk > 0 else 0.0
+        lanes.sync_s[chunk, lane] = batch.gradient_sync_s[row, chunk] if has_network else 0.0
+        lanes.gather_s[chunk, lane] = batch.parameter_gather_s[row, chunk] if has_network else 0.0

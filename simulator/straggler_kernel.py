@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.compiled import compiled
-from simulator.pipeline_kernel import play_design
-from simulator.pipeline_state import DURATION, FloatArray, PipelineDesign, Records, allocated_workspace
+from simulator.pipeline_kernel import play_lanes
+from simulator.pipeline_order import NUM_DIRECTIONS, PipelineShape, pipeline_order
+from simulator.pipeline_state import NUM_LANES, FloatArray, Lanes, new_lanes
 
 
 @compiled
@@ -28,25 +29,27 @@ def play_replicas(
         `(R, p)` when each stage ends its last backward.
     """
     num_replicas, num_chunks, num_micro_batches = forward_s.shape
-    sends_s, sender_waits = (send_s, False) if num_stages > 1 else (0.0, False)
-    design = PipelineDesign(num_stages, num_chunks, num_micro_batches, 0, sends_s, sender_waits)
-    work = allocated_workspace(num_chunks, num_stages, (num_chunks, num_micro_batches))
-    for chunk in range(num_chunks):
-        work.chunks[chunk].gather_s = 0.0
-    durations = np.empty((num_chunks, num_micro_batches), dtype=DURATION)
+    shape = PipelineShape(num_stages, num_chunks, num_micro_batches)
+    order = pipeline_order(shape, False, True)  # noqa: FBT003  (numba takes no keywords here)
+    lanes = new_lanes(shape, order.num_rows, 0, NUM_DIRECTIONS * num_chunks * num_micro_batches)
+    lanes.send_s[:] = send_s if num_stages > 1 else 0.0
     end_s = np.empty((num_replicas, num_stages))
-    for replica in range(num_replicas):
-        _load_durations(forward_s[replica], backward_s[replica], durations)
-        play_design(design, durations, work.chunks, work.stages, work.spans, is_in_full=True)
-        for stage in range(num_stages):
-            end_s[replica, stage] = work.spans[stage, num_micro_batches - 1].backward_end_s
+    for first in range(0, num_replicas, NUM_LANES):
+        last = min(first + NUM_LANES, num_replicas)
+        _load_durations(forward_s[first:last], backward_s[first:last], lanes)
+        play_lanes(order, lanes)
+        end_s[first:last] = lanes.last_end_s[:, : last - first].T
     return end_s
 
 
 @compiled
-def _load_durations(forward_s: FloatArray, backward_s: FloatArray, durations: Records) -> None:
-    """Copies the durations `(C, m)` of one replica."""
-    for chunk in range(forward_s.shape[0]):
-        for micro_batch in range(forward_s.shape[1]):
-            durations[chunk, micro_batch].forward_s = forward_s[chunk, micro_batch]
-            durations[chunk, micro_batch].backward_s = backward_s[chunk, micro_batch]
+def _load_durations(forward_s: FloatArray, backward_s: FloatArray, lanes: Lanes) -> None:
+    """Copies the durations `(R, C, m)` of some replicas into a lane each."""
+    num_replicas, num_chunks, num_micro_batches = forward_s.shape
+    for lane in range(num_replicas):
+        for chunk in range(num_chunks):
+            for micro_batch in range(num_micro_batches):
+                row = chunk * num_micro_batches + micro_batch
+                lanes.duration_s[row, lane] = forward_s[lane, chunk, micro_batch]
+                row += num_chunks * num_micro_batches
+                lanes.duration_s[row, lane] = backward_s[lane, chunk, micro_batch]

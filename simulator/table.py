@@ -29,6 +29,7 @@ class Table:
             raise ValueError(f"columns of {type(self).__name__} differ in length: {lengths}")
 
     @classmethod
+    @functools.cache
     def names(cls) -> tuple[str, ...]:
         """Column names in the order of their declaration."""
         return tuple(field.name for field in fields(cls))
