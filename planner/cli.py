@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner import __version__, cli_goodput, cli_simulate, cli_study, cli_sweep, cli_validate
+from planner import __version__, cli_goodput, cli_simulate, cli_study, cli_sweep, cli_timeline, cli_validate
 from planner.cli_options import job_argument, json_option, seed_option, set_option
 from simulator.errors import CapplanError, InputError
 
@@ -166,6 +166,7 @@ for command in (
     cli_simulate.simulate,
     cli_study.study,
     cli_sweep.sweep,
+    cli_timeline.timeline,
     cli_validate.validate,
 ):
     commands.add_command(command)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.core import ParameterSource
 
-from planner.cli_options import json_option
-from planner.cli_simulate import interval_option
+from planner.cli_options import json_option, parsed_interval
 from planner.interval_text import Interval
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ JOB_OPTIONS = {"plan": "--plan", "scheme": "--scheme", "overrides": "--set"}
 @click.option(
     "--interval-s",
     "--interval",
-    callback=interval_option,
+    callback=parsed_interval,
     metavar="SECONDS|STEPSsteps|auto",
     help="Work between saves; auto (without --job the default): what gives most goodput. Steps need --job.",
 )

@@ -10,37 +10,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli_options import job_argument, json_option, seed_option, set_option
-from planner.interval_text import Interval, parse_interval
+from planner.cli_options import (
+    interval_option,
+    job_argument,
+    json_option,
+    plan_option,
+    scheme_option,
+    seed_option,
+    set_option,
+)
 
 if TYPE_CHECKING:
+    from planner.interval_text import Interval
     from planner.one_design import SimulatedDesign
     from simulator.pipeline_timeline import StepTimeline
 
 
-def interval_option(_context: click.Context, _option: click.Parameter, value: str | None) -> Interval | None:
-    """Returns what was typed as an interval between saves; `None` where nothing was."""
-    try:
-        return None if value is None else parse_interval(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} {error}") from None
-
-
 @click.command(short_help="Simulate one plan in full and say what it breaks.")
 @job_argument
-@click.option(
-    "--plan",
-    required=True,
-    metavar="KEY=VALUE,...|FILE",
-    help="The decisions, such as accelerator=h100-sxm5-80gb,tp=8,pp=4,dp=16,mbs=2, or a file of them.",
-)
-@click.option("--scheme", metavar="NAME", help="The plan's checkpoint scheme, such as async.")
-@click.option(
-    "--interval",
-    callback=interval_option,
-    metavar="SECONDS|STEPSsteps|auto",
-    help="Training between saves, such as 600 or 100steps; auto: what loses least.",
-)
+@plan_option
+@scheme_option
+@interval_option
 @set_option
 @seed_option("The same job, plan, version and seed give the same answer.")
 @click.option(
@@ -111,5 +101,5 @@ def _write_timeline(answer: SimulatedDesign, step: StepTimeline | None, file: Pa
     if step is None or answer.plan is None:
         click.echo("No timeline: the plan has no step that could be shown.", err=True)
         return
-    write_timeline(step, file, job=answer.job, plan=layout(answer.plan))
+    write_timeline(file, job=answer.job, plan=layout(answer.plan), step=step)
     click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)

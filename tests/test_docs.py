@@ -35,6 +35,8 @@ NO_MODEL = {
     "simulator.run_draws": "codes of the event loop",
     "simulator.run_kernel": "codes and limits of the event loop",
     "simulator.run_up_time": "codes of the event loop, rounding",
+    "simulator.run_timeline": "longest log",
+    "simulator.run_timeline_kernel": "codes of the event loop",
     "simulator.pipeline_cycle": "rounding",
     "simulator.run_spread.LEAST_RISK": "what counts as no risk",
     "constraints.lattice.ROWS_PER_BLOCK": "size of a batch",
