@@ -148,16 +148,14 @@ def status(*, name: str, folder: Path, as_json: bool) -> None:
 def list_(*, folder: Path, as_json: bool) -> None:
     """List the studies of the folder with their states."""
     _prepare()
-    import json
-
     from planner.cli import _rendered, _write
-    from planner.study_reports import list_studies
+    from planner.study_reports import StudyList, list_studies
     from planner.study_view import show_list
     from studies.store import StudyStore
 
     found = list_studies(StudyStore(folder))
     if as_json:
-        _write(json.dumps({"studies": [state.model_dump(mode="json") for state in found]}, indent=2) + "\n")
+        _write(StudyList(studies=tuple(found)).model_dump_json(indent=2) + "\n")
     else:
         _write(_rendered(lambda console: show_list(found, console)))
 

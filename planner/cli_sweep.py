@@ -19,7 +19,7 @@ import click
     metavar="FILE.csv",
     help="Write all designs, one a row, into a new file.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all designs as one JSON list.")
+@click.option("--json", "as_json", is_flag=True, help="Print all designs as one JSON object.")
 def sweep(*, sweep: Path, output: Path | None, as_json: bool) -> None:
     """Simulate every combination of the axes, sizes, checkpoint schemes and intervals of SWEEP.yaml.
 
@@ -43,7 +43,7 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool) -> None:
     if output is not None:
         write_rows(rows, output)
     if as_json:
-        _write(json.dumps(rows, indent=2) + "\n")
+        _write(json.dumps({"schema_version": 1, "rows": rows}, indent=2) + "\n")
     else:
         _write(_rendered(lambda console: show_sweep(grid, rows, console)))
 

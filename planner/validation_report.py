@@ -138,6 +138,7 @@ def as_json(report: Report, entries: Sequence[Entry]) -> Mapping[str, object]:
     """Returns tables and rows as one object that JSON can hold; what does not exist is null."""
     tables = {name: [asdict(score) for score in found] for name, found in report.step_time.items()}
     return {
+        "schema_version": 1,
         "num_rows": report.num_rows,
         "num_modelled": report.num_modelled,
         "num_scored": report.num_scored,
