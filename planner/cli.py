@@ -24,6 +24,7 @@ from planner import (
     __version__,
     cli_compare,
     cli_goodput,
+    cli_init,
     cli_schema,
     cli_simulate,
     cli_study,
@@ -174,6 +175,7 @@ def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Pat
 for command in (
     cli_compare.compare,
     cli_goodput.goodput,
+    cli_init.init,
     cli_schema.schema,
     cli_simulate.simulate,
     cli_study.study,
