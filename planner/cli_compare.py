@@ -9,10 +9,18 @@ from pathlib import Path
 
 import click
 
-from planner.cli_options import json_option, seed_option
+from planner.cli_help import examples
+from planner.cli_options import json_option, progress_options, seed_option
 
 
-@click.command(short_help="Compare studies, answers or plans, and say what makes the difference.")
+@click.command(
+    short_help="Compare studies, answers or plans, and say what makes the difference.",
+    epilog=examples(
+        "capplan compare job.yaml cheaper.yaml",
+        "capplan compare job.yaml@tp=8,pp=4,dp=16 job.yaml@tp=4,pp=8,dp=16 --html page.html",
+        "capplan compare llama-70b-1a2b3c4d answer/ --json",
+    ),
+)
 @click.argument("sides", nargs=-1, required=True, metavar="A B [C...]")
 @seed_option("Of the search for jobs that come without a plan.")
 @click.option(
@@ -32,7 +40,7 @@ from planner.cli_options import json_option, seed_option
     help="Also write a page with every figure; it opens offline.",
 )
 @json_option
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@progress_options
 def compare(
     *, sides: tuple[str, ...], seed: int, folder: Path, file: Path | None, as_json: bool, quiet: bool
 ) -> None:
@@ -45,7 +53,8 @@ def compare(
 
     Exit codes: 0 an answer; 2 broken input; 1 a study that cannot be read; 130 interrupted.
     """
-    from planner.cli import _check_installation, _progress, _quiet_libraries, _rendered, _write
+    from planner.cli import _check_installation
+    from planner.cli_output import progress, quiet_libraries, rendered, write
 
     _check_installation()
     from planner.compare import compare as compare_sides
@@ -58,13 +67,13 @@ def compare(
         raise click.UsageError("give two or more of: study, folder of an answer, JOB.yaml@PLAN, JOB.yaml")
     if file is not None:
         check_page_file(file)
-    with _quiet_libraries(), _progress(is_shown=not quiet) as report:
+    with quiet_libraries(), progress(is_shown=not quiet) as report:
         store = StudyStore(folder)
         found = compare_sides([read_side(side, store, seed=seed, progress=report) for side in sides])
-    _write(
+    write(
         found.model_dump_json(indent=2) + "\n"
         if as_json
-        else _rendered(lambda console: show_comparison(found, console))
+        else rendered(lambda console: show_comparison(found, console))
     )
     if file is not None:
         file.write_text(comparison_page(found), encoding="utf-8")

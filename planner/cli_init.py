@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.cli_help import examples
+
 if TYPE_CHECKING:
     from planner.init_job import Answers, Question
 
@@ -40,7 +42,14 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command(short_help="Write a first job file, from a few questions or options.")
+@click.command(
+    short_help="Write a first job file, from a few questions or options.",
+    epilog=examples(
+        "capplan init",
+        "capplan init llama.yaml --model llama-3.1-70b --tokens 2T --budget 2.5M --yes",
+        "capplan init big.yaml --accelerators h100-sxm5-80gb,b200-sxm-180gb --gpus 512-4096 --yes",
+    ),
+)
 @click.argument("file", type=click.Path(path_type=Path), default=Path("job.yaml"), metavar="[FILE]")
 @_with_options
 @click.option("--yes", is_flag=True, help="Ask nothing: take the default for what is not given.")

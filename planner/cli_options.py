@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from planner.cli_output import VERBOSE
 from planner.interval_text import Interval, parse_interval
 
 LARGEST_SEED = 2**32 - 1
@@ -45,6 +46,23 @@ interval_option = click.option(
     metavar="SECONDS|STEPSsteps|auto",
     help="Training between saves, such as 600 or 100steps; auto: what loses least.",
 )
+
+
+def _remember_verbose(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta[VERBOSE] = value
+
+
+def progress_options(command: Command) -> Command:
+    """Adds --quiet, which the command gets as an argument, and --verbose, which `planner.cli_output` looks up."""
+    quiet = click.option("--quiet", is_flag=True, help="Show no progress.")
+    verbose = click.option(
+        "--verbose",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_verbose,
+        help="Say on stderr what is being done, a line a stage, and show warnings of libraries.",
+    )
+    return quiet(verbose(command))
 
 
 def seed_option(meaning: str) -> Callable[[Command], Command]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import click
 
+from planner.cli_help import examples
+
 SCHEMA_NAMES = (
     "job",
     "answer",
@@ -24,7 +26,10 @@ SCHEMA_NAMES = (
 """`planner.schemas.NAMES`, which is too heavy to be imported for `--help`."""
 
 
-@click.command(short_help="Print the JSON Schema of job files, or of what a command prints with --json.")
+@click.command(
+    short_help="Print the JSON Schema of job files, or of what a command prints with --json.",
+    epilog=examples("capplan schema job > job.schema.json", "capplan schema answer"),
+)
 @click.argument("name", type=click.Choice(SCHEMA_NAMES))
 def schema(*, name: str) -> None:
     r"""Print a JSON Schema: of job files (job), of what recommend prints with --json (answer), or of another command.
@@ -34,9 +39,10 @@ def schema(*, name: str) -> None:
     \b
       # yaml-language-server: $schema=job.schema.json
     """
-    from planner.cli import _check_installation, _write
+    from planner.cli import _check_installation
+    from planner.cli_output import write
 
     _check_installation()
     from planner.schemas import schema_text
 
-    _write(schema_text(name))
+    write(schema_text(name))

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli_help import examples
 from planner.cli_options import (
     interval_option,
     job_argument,
     json_option,
     plan_option,
+    progress_options,
     scheme_option,
     seed_option,
     set_option,
@@ -26,7 +28,14 @@ if TYPE_CHECKING:
     from simulator.pipeline_timeline import StepTimeline
 
 
-@click.command(short_help="Simulate one plan in full and say what it breaks.")
+@click.command(
+    short_help="Simulate one plan in full and say what it breaks.",
+    epilog=examples(
+        "capplan simulate job.yaml --plan tp=8,pp=4,dp=16,mbs=2",
+        "capplan simulate job.yaml --plan plan.yaml --scheme async --interval 100steps",
+        "capplan simulate job.yaml --plan tp=8,dp=64 --timeline step.json --json",
+    ),
+)
 @job_argument
 @plan_option
 @scheme_option
@@ -42,6 +51,7 @@ if TYPE_CHECKING:
 )
 @click.option("--no-sensitivities", is_flag=True, help="Leave out which inputs drive the result.")
 @json_option
+@progress_options
 def simulate(
     *,
     job: str,
@@ -53,6 +63,7 @@ def simulate(
     file: Path | None,
     no_sensitivities: bool,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Simulate one plan for the training run that JOB.yaml describes.
 
@@ -62,7 +73,8 @@ def simulate(
     Exit codes: 0 an answer, also for a plan that breaks limits or cannot be run (is_feasible is false then); 2 broken
     input, such as an unknown key.
     """
-    from planner.cli import _check_installation, _quiet_libraries
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries, working
 
     _check_installation()
     from planner.job_file import load_job
@@ -73,7 +85,7 @@ def simulate(
 
     if file is not None:
         check_timeline_file(file)
-    with _quiet_libraries():
+    with quiet_libraries(), working("simulating the plan", is_shown=not quiet):
         asked = load_job(job, overrides)
         written = with_saves(asked, read_plan(plan), scheme=scheme, interval=interval)
         answer = simulate_plan(asked, written, seed, with_sensitivities=not no_sensitivities)
@@ -84,13 +96,13 @@ def simulate(
 
 
 def _print(answer: SimulatedDesign, step: StepTimeline | None, *, as_json: bool) -> None:
-    from planner.cli import _rendered, _write
+    from planner.cli_output import rendered, write
     from planner.one_design_view import show_simulated
 
     if as_json:
-        _write(answer.model_dump_json(indent=2) + "\n")
+        write(answer.model_dump_json(indent=2) + "\n")
     else:
-        _write(_rendered(lambda console: show_simulated(answer, console, step)))
+        write(rendered(lambda console: show_simulated(answer, console, step)))
 
 
 def _write_timeline(answer: SimulatedDesign, step: StepTimeline | None, file: Path) -> None:

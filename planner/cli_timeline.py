@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli_help import examples
 from planner.cli_options import (
     interval_option,
     job_argument,
     json_option,
     plan_option,
+    progress_options,
     scheme_option,
     seed_option,
     set_option,
@@ -29,7 +31,14 @@ LAST_REPLAY = 399
 """`planner.uncertainty.NUM_REPLAYS` less one: the spread of an answer is made of these replays."""
 
 
-@click.command(short_help="Show one step and one run of a plan as they pass.")
+@click.command(
+    short_help="Show one step and one run of a plan as they pass.",
+    epilog=examples(
+        "capplan timeline job.yaml --plan tp=8,pp=4,dp=16,mbs=2",
+        "capplan timeline job.yaml --plan plan.yaml --output trace.json",
+        "capplan timeline job.yaml --plan tp=8,dp=64 --replay 17 --seed 3 --json",
+    ),
+)
 @job_argument
 @plan_option
 @scheme_option
@@ -51,6 +60,7 @@ LAST_REPLAY = 399
     help="Also write every event, for ui.perfetto.dev or chrome://tracing.",
 )
 @json_option
+@progress_options
 def timeline(
     *,
     job: str,
@@ -62,6 +72,7 @@ def timeline(
     replay: int,
     file: Path | None,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Show one step of a plan, stage by stage, and one run of it: saves, failures, restarts.
 
@@ -70,7 +81,8 @@ def timeline(
 
     Exit codes: 0 an answer; 2 broken input, or a plan that cannot be run.
     """
-    from planner.cli import _check_installation, _quiet_libraries, _rendered, _write
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries, rendered, working, write
 
     _check_installation()
     from planner.design_view import layout
@@ -87,7 +99,7 @@ def timeline(
 
     if file is not None:
         check_timeline_file(file, "--output")
-    with _quiet_libraries():
+    with quiet_libraries(), working("playing the run", is_shown=not quiet):
         asked = load_job(job, overrides)
         written = with_saves(asked, read_plan(plan), scheme=scheme, interval=interval)
         found = simulate_plan(asked, written, seed, with_sensitivities=False)
@@ -96,12 +108,12 @@ def timeline(
         run = run_timeline(asked, checked, seed=seed, replication=replay)
     answer = timeline_answer(asked, checked, found.timeline, run)
     if as_json:
-        _write(answer.model_dump_json(indent=2) + "\n")
+        write(answer.model_dump_json(indent=2) + "\n")
     else:
-        _write(_rendered(lambda console: headline(console, f"{found.job}: {layout(checked)}", is_good=True)))
+        write(rendered(lambda console: headline(console, f"{found.job}: {layout(checked)}", is_good=True)))
         if step:
-            _write(_rendered(lambda console: show_timeline(step, console)))
-        _write(_rendered(lambda console: show_run(run, answer.run, console)))
+            write(rendered(lambda console: show_timeline(step, console)))
+        write(rendered(lambda console: show_run(run, answer.run, console)))
     if file is not None:
         write_timeline(file, job=found.job, plan=layout(checked), step=step, run=run, option="--output")
         click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)

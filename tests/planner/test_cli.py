@@ -276,7 +276,7 @@ def test_the_second_interrupt_ends_at_once(
     assert cli.main(["recommend", EXAMPLE]) == 130
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.splitlines()[-1] == "Error: interrupted"
+    assert err.splitlines()[-1] == "Error: interrupted; nothing is kept"
     assert signal.getsignal(signal.SIGINT) == before
 
 
