@@ -28,6 +28,7 @@ from planner import (
     cli_study,
     cli_sweep,
     cli_timeline,
+    cli_ui,
     cli_validate,
 )
 from planner.cli_help import CODES, Sections, examples
@@ -205,6 +206,7 @@ for command in (
     cli_study.study,
     cli_sweep.sweep,
     cli_timeline.timeline,
+    cli_ui.ui,
     cli_validate.validate,
 ):
     commands.add_command(command)
