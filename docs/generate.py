@@ -1,6 +1,6 @@
 """How are the pages kept true? References are written from the types, the README's results from real answers.
 
-python -m docs.generate            writes docs/job-file.md, sweep.md, answer.md, simulate.md, goodput.md, parts of others
+python -m docs.generate            writes the references, the schemas, and the marked parts of other pages
 python -m docs.generate --check    fails when a page on disk differs, and names it
 """
 
@@ -29,12 +29,14 @@ from docs.cluster_size import PAGE as STUDY_PAGE
 from docs.cluster_size import all_rows, filled_page
 from docs.readme import README, filled_readme
 from planner.job_schema import Form, form_of, known_fields
+from planner.schemas import NAMES, schema_text
 from planner.sweep import Sweep
 from simulator.job import Job
 from simulator.record import Record
 
 PAGE = Path(__file__).with_name("job-file.md")
 SWEEP_PAGE = Path(__file__).with_name("sweep.md")
+SCHEMAS = Path(__file__).with_name("schemas")
 INTRODUCTION = """\
 # The job file
 
@@ -202,6 +204,7 @@ def main() -> int:
         GOODPUT_PAGE: goodput_reference(),
         README: filled_readme(),
         STUDY_PAGE: filled_page(all_rows()),
+        **{SCHEMAS / f"{name}.schema.json": schema_text(name) for name in NAMES},
     }
     stale = [
         path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text

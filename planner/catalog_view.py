@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner import human
+from planner.json_forms import CatalogAnswer
 from simulator.catalog import Figure, Kind, figures, names, rent
 from simulator.errors import CatalogError, InputError, Problem
 
@@ -63,13 +63,11 @@ def as_json(kind: Kind | None, name: str | None) -> str:
         CatalogError: There is no entry of that name.
     """
     if kind is None:
-        content: dict[str, object] = {each.value: names(each) for each in Kind}
+        answer = CatalogAnswer(kinds={each.value: names(each) for each in Kind})
     else:
         chosen = names(kind) if name is None else (name,)
-        content = {
-            entry: [figure.model_dump(mode="json") for figure in _figures(kind, entry)] for entry in chosen
-        }
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        answer = CatalogAnswer(entries={entry: _figures(kind, entry) for entry in chosen})
+    return answer.model_dump_json(indent=2, exclude_none=True) + "\n"
 
 
 def _figures(kind: Kind, name: str) -> tuple[Figure, ...]:

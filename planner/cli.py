@@ -8,38 +8,46 @@ Only click is imported here; everything heavier waits until a command needs it, 
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shlex
 import sys
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from planner import __version__, cli_explain, cli_goodput, cli_simulate, cli_study, cli_sweep, cli_validate
-from planner.cli_options import job_argument, json_option, seed_option, set_option
+from planner import (
+    __version__,
+    cli_compare,
+    cli_completion,
+    cli_explain,
+    cli_goodput,
+    cli_init,
+    cli_schema,
+    cli_simulate,
+    cli_study,
+    cli_sweep,
+    cli_timeline,
+    cli_ui,
+    cli_validate,
+)
+from planner.cli_help import CODES, Sections, examples
+from planner.cli_options import job_argument, json_option, progress_options, seed_option, set_option
+from planner.cli_output import WIDTH, progress, quiet_libraries, rendered, write
 from simulator.errors import CapplanError, InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from planner.output import FrontFormat
     from planner.recommendation import Recommendation
-    from studies.progress import Report
 
-OK, FAILED, BROKEN_INPUT, INFEASIBLE, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
+OK, FAILED, BROKEN_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES = {"recommended": OK, "infeasible": INFEASIBLE, "interrupted": INTERRUPTED}
 
-WIDTH = 100
-"""Columns of text that goes to a file or a pipe."""
-WIDEST_TERMINAL = 120
-"""Longer lines are hard to read."""
-
 FRONT_FORMATS = ("csv", "parquet")
+_progress, _quiet_libraries, _rendered, _write = progress, quiet_libraries, rendered, write
+"""As other modules of the command line import them."""
+
 CATALOG_KINDS = ("accelerators", "nodes", "fabrics", "models", "sites", "rents", "factors")
 """The members of `simulator.catalog.Kind`, which is too heavy to be imported for `--help`."""
 ROOMS = ("planner", "studies", "constraints", "objectives", "simulator")
@@ -55,19 +63,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         return _fail(str(error), BROKEN_INPUT)
     except (click.Abort, KeyboardInterrupt):
-        return _fail("interrupted", INTERRUPTED)
+        return _fail(f"interrupted; {_kept(arguments)}", INTERRUPTED)
     except (CapplanError, OSError) as error:
         return _fail(str(error), FAILED)
     return code if isinstance(code, int) else OK
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH})
+@click.group(
+    cls=Sections,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH},
+    epilog=CODES,
+)
 @click.version_option(__version__, prog_name="capplan", message="%(prog)s %(version)s")
 def commands() -> None:
     """Which cluster to take for a training run, and how to lay the run out on it."""
 
 
-@commands.command(short_help="Recommend a cluster and a layout for a training run.")
+@commands.command(
+    short_help="Recommend a cluster and a layout for a training run.",
+    epilog=examples(
+        "capplan recommend job.yaml",
+        "capplan recommend job.yaml --set limits.budget_usd=4e6 --set site=sweden",
+        "capplan recommend job.yaml --json --no-tracking > answer.json",
+        "capplan recommend job.yaml --output answer --format parquet",
+    ),
+)
 @job_argument
 @set_option
 @seed_option("The same job, version and seed give the same answer.")
@@ -91,7 +111,7 @@ def commands() -> None:
 )
 @click.option("--experiment", default="capplan", show_default=True, help="MLflow experiment of the study.")
 @click.option("--no-tracking", is_flag=True, help="Leave MLflow out.")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@progress_options
 def recommend(
     *,
     job: str,
@@ -119,7 +139,7 @@ def recommend(
     from planner import recommend as answer_to
     from planner.interrupt import stop_on_interrupt
 
-    with _quiet_libraries(), stop_on_interrupt() as should_stop, _progress(is_shown=not quiet) as report:
+    with quiet_libraries(), stop_on_interrupt() as should_stop, progress(is_shown=not quiet) as report:
         answer = answer_to(
             load_job(job, overrides),
             seed=seed,
@@ -135,9 +155,25 @@ def recommend(
     return EXIT_CODES[answer.status]
 
 
-@commands.command(short_help="Show what is known about hardware, models, sites and prices.")
+def _names_of_kind(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Returns the entries that a half-typed name may mean, for completion by the shell."""
+    from simulator.catalog import Kind, names
+
+    kind = context.params.get("kind")
+    return [name for name in names(Kind(kind)) if name.startswith(incomplete)] if kind else []
+
+
+@commands.command(
+    short_help="Show what is known about hardware, models, sites and prices.",
+    epilog=examples(
+        "capplan catalog",
+        "capplan catalog accelerators",
+        "capplan catalog accelerators h100-sxm5-80gb",
+        "capplan catalog rents h100-sxm5-80gb --with prices.csv",
+    ),
+)
 @click.argument("kind", type=click.Choice(CATALOG_KINDS), required=False)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=_names_of_kind)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--with",
@@ -156,17 +192,23 @@ def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Pat
     chosen = Kind(kind) if kind else None
     with overlaid(read_own_figures(own)):
         if as_json:
-            _write(catalog_view.as_json(chosen, name))
+            write(catalog_view.as_json(chosen, name))
             return
-        _write(_rendered(lambda console: catalog_view.show(chosen, name, console)))
+        write(rendered(lambda console: catalog_view.show(chosen, name, console)))
 
 
 for command in (
+    cli_compare.compare,
+    cli_completion.completion,
     cli_explain.explain,
     cli_goodput.goodput,
+    cli_init.init,
+    cli_schema.schema,
     cli_simulate.simulate,
     cli_study.study,
     cli_sweep.sweep,
+    cli_timeline.timeline,
+    cli_ui.ui,
     cli_validate.validate,
 ):
     commands.add_command(command)
@@ -177,10 +219,10 @@ def _print_answer(answer: Recommendation, output: Path | None, *, as_json: bool)
     from planner.render import show
 
     if as_json:
-        _write(answer_json(answer))
+        write(answer_json(answer))
         return
     files = sorted(path for path in output.iterdir() if path.is_file()) if output else []
-    _write(_rendered(lambda console: show(answer, console, command=_typed_command(), files=files)))
+    write(rendered(lambda console: show(answer, console, command=_typed_command(), files=files)))
 
 
 def _typed_command() -> str:
@@ -198,53 +240,6 @@ def _typed_command() -> str:
     return " ".join([*parts, *(["--no-tracking"] if given["no_tracking"] else [])])
 
 
-def _rendered(show: Callable[[Console], None]) -> str:
-    """Returns what is shown, in colour where stdout is a terminal, without blanks at the ends of lines elsewhere."""
-    from rich.console import Console
-
-    console = Console(markup=False, highlight=False, emoji=False)
-    console.width = min(console.width, WIDEST_TERMINAL) if console.is_terminal else WIDTH
-    with console.capture() as capture:
-        show(console)
-    text = capture.get()
-    return text if console.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
-
-
-def _write(text: str) -> None:
-    """Writes to stdout; what its encoding lacks becomes a question mark instead of an error."""
-    encoding = sys.stdout.encoding or "utf-8"
-    try:
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader, such as `head`, has gone. What is still in the buffer goes nowhere, without a complaint at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise click.exceptions.Exit(NO_READER) from None
-
-
-@contextlib.contextmanager
-def _quiet_libraries() -> Iterator[None]:
-    """Keeps stdout for the answer, and warnings meant for programmers from a user's eyes (`python -W` shows them)."""
-    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
-        if not sys.warnoptions:
-            warnings.simplefilter("ignore")
-        yield
-
-
-@contextlib.contextmanager
-def _progress(*, is_shown: bool) -> Iterator[Report]:
-    """Yields what the search reports to: a line on stderr that renews itself, nothing where that is no terminal."""
-    from studies.progress import ignore
-
-    if not (is_shown and sys.stderr.isatty()):
-        yield ignore
-        return
-    from planner.progress_line import progress_line
-
-    with progress_line() as report:
-        yield report
-
-
 def _check_installation() -> None:
     """Raises where another distribution has put a package of the same name before one of ours."""
     ours = Path(__file__).resolve().parent.parent
@@ -256,6 +251,13 @@ def _check_installation() -> None:
                 f"package {room} is taken from {place}, not from {ours}: another distribution has a package of that "
                 "name; install capplan into an environment of its own"
             )
+
+
+def _kept(arguments: Sequence[str] | None) -> str:
+    """Says what an interrupt that ends at once leaves behind."""
+    given = sys.argv[1:] if arguments is None else arguments
+    is_study = list(given[:1]) == ["study"]
+    return "capplan study resume goes on with what was simulated" if is_study else "nothing is kept"
 
 
 def _fail(message: str, code: int) -> int:

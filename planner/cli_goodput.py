@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.core import ParameterSource
 
-from planner.cli_options import json_option
-from planner.cli_simulate import interval_option
+from planner.cli_help import examples
+from planner.cli_options import json_option, parsed_interval, progress_options
 from planner.interval_text import Interval
 
 if TYPE_CHECKING:
@@ -43,7 +43,14 @@ JOB_OPTIONS = {"plan": "--plan", "scheme": "--scheme", "overrides": "--set"}
 """Options that say something about a job."""
 
 
-@click.command(short_help="Play a run with saves and failures, and find its best interval and scheme.")
+@click.command(
+    short_help="Play a run with saves and failures, and find its best interval and scheme.",
+    epilog=examples(
+        "capplan goodput --mtbf-s 10980 --interval-s 371 --stall-s 0.8 --commit-s 60 --restart-s 390",
+        "capplan goodput --mtbf-s 10980 --stall-s 5 --work-days 30",
+        "capplan goodput --job job.yaml --plan tp=8,pp=4,dp=16 --scheme async",
+    ),
+)
 @click.option("--mtbf-s", type=float, help="Mean up-time between failures; required without --job.")
 @click.option(
     "--job", type=click.Path(), metavar="JOB.yaml", help="Take the numbers from this job and --plan."
@@ -58,7 +65,7 @@ JOB_OPTIONS = {"plan": "--plan", "scheme": "--scheme", "overrides": "--set"}
 @click.option(
     "--interval-s",
     "--interval",
-    callback=interval_option,
+    callback=parsed_interval,
     metavar="SECONDS|STEPSsteps|auto",
     help="Work between saves; auto (without --job the default): what gives most goodput. Steps need --job.",
 )
@@ -109,6 +116,7 @@ JOB_OPTIONS = {"plan": "--plan", "scheme": "--scheme", "overrides": "--set"}
     help="The same inputs, version and seed give the same answer.",
 )
 @json_option
+@progress_options
 def goodput(
     *,
     mtbf_s: float | None,
@@ -128,6 +136,7 @@ def goodput(
     replications: int,
     seed: int,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Which share of its wall time does a run make good that saves every --interval-s and fails every --mtbf-s?
 
@@ -153,11 +162,11 @@ def goodput(
     if job is None or plan is None:
         seconds = interval_s.seconds if interval_s else None
         played = {"mtbf_s": mtbf_s, "interval_s": seconds, "num_replications": replications, "seed": seed}
-        _show(lambda: _of_numbers({**values, **played}, names), as_json=as_json)
+        _show(lambda: _of_numbers({**values, **played}, names), as_json=as_json, quiet=quiet)
         return
     asked = _Asked(job, plan, scheme, overrides, interval_s)
     numbers = {field: value for field, value in values.items() if _is_typed(field)}
-    _show(lambda: _of_job(asked, numbers, names, replications, seed), as_json=as_json)
+    _show(lambda: _of_job(asked, numbers, names, replications, seed), as_json=as_json, quiet=quiet)
 
 
 class _Asked(NamedTuple):
@@ -219,15 +228,16 @@ def _of_job(
     )
 
 
-def _show(answer_of: Callable[[], Goodput], *, as_json: bool) -> None:
-    from planner.cli import _check_installation, _quiet_libraries, _rendered, _write
+def _show(answer_of: Callable[[], Goodput], *, as_json: bool, quiet: bool) -> None:
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries, rendered, working, write
 
     _check_installation()
     from planner.goodput_view import show_goodput
 
-    with _quiet_libraries():
+    with quiet_libraries(), working("playing runs", is_shown=not quiet):
         answer = answer_of()
     if as_json:
-        _write(answer.model_dump_json(indent=2) + "\n")
+        write(answer.model_dump_json(indent=2) + "\n")
     else:
-        _write(_rendered(lambda console: show_goodput(answer, console)))
+        write(rendered(lambda console: show_goodput(answer, console)))

@@ -1,4 +1,4 @@
-"""Which arguments do several commands have in common? A job file, values that replace its own, and a seed."""
+"""Which arguments do several commands have in common? A job file, values that replace its own, a plan, and a seed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+
+from planner.cli_output import VERBOSE
+from planner.interval_text import Interval, parse_interval
 
 LARGEST_SEED = 2**32 - 1
 
@@ -20,6 +23,46 @@ set_option = click.option(
     help="Replace a value of the job, such as limits.budget_usd=4e6; may be repeated.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
+
+
+def parsed_interval(_context: click.Context, _option: click.Parameter, value: str | None) -> Interval | None:
+    """Returns what was typed as an interval between saves; `None` where nothing was."""
+    try:
+        return None if value is None else parse_interval(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} {error}") from None
+
+
+plan_option = click.option(
+    "--plan",
+    required=True,
+    metavar="KEY=VALUE,...|FILE",
+    help="The decisions, such as accelerator=h100-sxm5-80gb,tp=8,pp=4,dp=16,mbs=2, or a file of them.",
+)
+scheme_option = click.option("--scheme", metavar="NAME", help="The plan's checkpoint scheme, such as async.")
+interval_option = click.option(
+    "--interval",
+    callback=parsed_interval,
+    metavar="SECONDS|STEPSsteps|auto",
+    help="Training between saves, such as 600 or 100steps; auto: what loses least.",
+)
+
+
+def _remember_verbose(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta[VERBOSE] = value
+
+
+def progress_options(command: Command) -> Command:
+    """Adds --quiet, which the command gets as an argument, and --verbose, which `planner.cli_output` looks up."""
+    quiet = click.option("--quiet", is_flag=True, help="Show no progress.")
+    verbose = click.option(
+        "--verbose",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_verbose,
+        help="Say on stderr what is being done, a line a stage, and show warnings of libraries.",
+    )
+    return quiet(verbose(command))
 
 
 def seed_option(meaning: str) -> Callable[[Command], Command]:

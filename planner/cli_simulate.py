@@ -10,37 +10,36 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli_options import job_argument, json_option, seed_option, set_option
-from planner.interval_text import Interval, parse_interval
+from planner.cli_help import examples
+from planner.cli_options import (
+    interval_option,
+    job_argument,
+    json_option,
+    plan_option,
+    progress_options,
+    scheme_option,
+    seed_option,
+    set_option,
+)
 
 if TYPE_CHECKING:
+    from planner.interval_text import Interval
     from planner.one_design import SimulatedDesign
     from simulator.pipeline_timeline import StepTimeline
 
 
-def interval_option(_context: click.Context, _option: click.Parameter, value: str | None) -> Interval | None:
-    """Returns what was typed as an interval between saves; `None` where nothing was."""
-    try:
-        return None if value is None else parse_interval(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} {error}") from None
-
-
-@click.command(short_help="Simulate one plan in full and say what it breaks.")
+@click.command(
+    short_help="Simulate one plan in full and say what it breaks.",
+    epilog=examples(
+        "capplan simulate job.yaml --plan tp=8,pp=4,dp=16,mbs=2",
+        "capplan simulate job.yaml --plan plan.yaml --scheme async --interval 100steps",
+        "capplan simulate job.yaml --plan tp=8,dp=64 --timeline step.json --json",
+    ),
+)
 @job_argument
-@click.option(
-    "--plan",
-    required=True,
-    metavar="KEY=VALUE,...|FILE",
-    help="The decisions, such as accelerator=h100-sxm5-80gb,tp=8,pp=4,dp=16,mbs=2, or a file of them.",
-)
-@click.option("--scheme", metavar="NAME", help="The plan's checkpoint scheme, such as async.")
-@click.option(
-    "--interval",
-    callback=interval_option,
-    metavar="SECONDS|STEPSsteps|auto",
-    help="Training between saves, such as 600 or 100steps; auto: what loses least.",
-)
+@plan_option
+@scheme_option
+@interval_option
 @set_option
 @seed_option("The same job, plan, version and seed give the same answer.")
 @click.option(
@@ -52,6 +51,7 @@ def interval_option(_context: click.Context, _option: click.Parameter, value: st
 )
 @click.option("--no-sensitivities", is_flag=True, help="Leave out which inputs drive the result.")
 @json_option
+@progress_options
 def simulate(
     *,
     job: str,
@@ -63,6 +63,7 @@ def simulate(
     file: Path | None,
     no_sensitivities: bool,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Simulate one plan for the training run that JOB.yaml describes.
 
@@ -72,7 +73,8 @@ def simulate(
     Exit codes: 0 an answer, also for a plan that breaks limits or cannot be run (is_feasible is false then); 2 broken
     input, such as an unknown key.
     """
-    from planner.cli import _check_installation, _quiet_libraries
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries, working
 
     _check_installation()
     from planner.job_file import load_job
@@ -83,7 +85,7 @@ def simulate(
 
     if file is not None:
         check_timeline_file(file)
-    with _quiet_libraries():
+    with quiet_libraries(), working("simulating the plan", is_shown=not quiet):
         asked = load_job(job, overrides)
         written = with_saves(asked, read_plan(plan), scheme=scheme, interval=interval)
         answer = simulate_plan(asked, written, seed, with_sensitivities=not no_sensitivities)
@@ -94,13 +96,13 @@ def simulate(
 
 
 def _print(answer: SimulatedDesign, step: StepTimeline | None, *, as_json: bool) -> None:
-    from planner.cli import _rendered, _write
+    from planner.cli_output import rendered, write
     from planner.one_design_view import show_simulated
 
     if as_json:
-        _write(answer.model_dump_json(indent=2) + "\n")
+        write(answer.model_dump_json(indent=2) + "\n")
     else:
-        _write(_rendered(lambda console: show_simulated(answer, console, step)))
+        write(rendered(lambda console: show_simulated(answer, console, step)))
 
 
 def _write_timeline(answer: SimulatedDesign, step: StepTimeline | None, file: Path) -> None:
@@ -111,5 +113,5 @@ def _write_timeline(answer: SimulatedDesign, step: StepTimeline | None, file: Pa
     if step is None or answer.plan is None:
         click.echo("No timeline: the plan has no step that could be shown.", err=True)
         return
-    write_timeline(step, file, job=answer.job, plan=layout(answer.plan))
+    write_timeline(file, job=answer.job, plan=layout(answer.plan), step=step)
     click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli_options import job_argument, seed_option, set_option
+from planner.cli_help import examples
+from planner.cli_options import job_argument, progress_options, seed_option, set_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,7 @@ _store = click.option(
     help="Folder of the studies.",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-_quiet = click.option("--quiet", is_flag=True, help="Show no progress.")
+_quiet = progress_options
 _tracking_uri = click.option(
     "--tracking-uri",
     metavar="URI",
@@ -56,7 +57,10 @@ _scheduler = click.option(
 )
 
 
-@click.group(short_help="Run, resume, compare and deliver studies that survive crashes.")
+@click.group(
+    epilog=examples("capplan study run job.yaml", "capplan study list"),
+    short_help="Run, resume, compare and deliver studies that survive crashes.",
+)
 def study() -> None:
     """Studies with a journal: whatever kills one, nothing that was simulated is lost, and it can go on.
 
@@ -66,7 +70,12 @@ def study() -> None:
     """
 
 
-@study.command(short_help="Begin a study of a job.")
+@study.command(
+    short_help="Begin a study of a job.",
+    epilog=examples(
+        "capplan study run job.yaml", "capplan study run job.yaml --seed 2 --no-tracking --store studies"
+    ),
+)
 @job_argument
 @set_option
 @seed_option("The same job, version and seed are the same study.")
@@ -129,7 +138,10 @@ def run(
     return _search(start, folder, quiet=quiet, as_json=as_json)
 
 
-@study.command(short_help="Go on with a study that was stopped or killed.")
+@study.command(
+    short_help="Go on with a study that was stopped or killed.",
+    epilog=examples("capplan study resume job-1a2b3c4d"),
+)
 @click.argument("name")
 @_store
 @_tracking_uri
@@ -175,7 +187,10 @@ def resume(
     return _search(start, folder, quiet=quiet, as_json=as_json)
 
 
-@study.command(short_help="Say how far a study is.")
+@study.command(
+    short_help="Say how far a study is.",
+    epilog=examples("capplan study status job-1a2b3c4d", "capplan study status 1a2b --json"),
+)
 @click.argument("name")
 @_store
 @_json
@@ -192,27 +207,31 @@ def status(*, name: str, folder: Path, as_json: bool) -> None:
     _write(found.model_dump_json(indent=2) + "\n" if as_json else text)
 
 
-@study.command("list", short_help="List all studies.")
+@study.command(
+    "list",
+    short_help="List all studies.",
+    epilog=examples("capplan study list", "capplan study list --store studies --json"),
+)
 @_store
 @_json
 def list_(*, folder: Path, as_json: bool) -> None:
     """List the studies of the folder with their states."""
     _prepare()
-    import json
-
     from planner.cli import _rendered, _write
-    from planner.study_reports import list_studies
+    from planner.study_reports import StudyList, list_studies
     from planner.study_view import show_list
     from studies.store import StudyStore
 
     found = list_studies(StudyStore(folder))
     if as_json:
-        _write(json.dumps({"studies": [state.model_dump(mode="json") for state in found]}, indent=2) + "\n")
+        _write(StudyList(studies=tuple(found)).model_dump_json(indent=2) + "\n")
     else:
         _write(_rendered(lambda console: show_list(found, console)))
 
 
-@study.command(short_help="Show the front of a study as it is now.")
+@study.command(
+    short_help="Show the front of a study as it is now.", epilog=examples("capplan study front job-1a2b3c4d")
+)
 @click.argument("name")
 @_store
 @_json
@@ -231,7 +250,12 @@ def front(*, name: str, folder: Path, as_json: bool) -> None:
         _write(_rendered(lambda console: show_front(found, console)))
 
 
-@study.command(short_help="Write all designs of a study into a table.")
+@study.command(
+    short_help="Write all designs of a study into a table.",
+    epilog=examples(
+        "capplan study export job-1a2b3c4d designs.parquet", "capplan study export job-1a2b3c4d designs.csv"
+    ),
+)
 @click.argument("name")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE.parquet|FILE.csv")
 @_store
@@ -245,7 +269,10 @@ def export(*, name: str, file: Path, folder: Path) -> None:
     click.echo(f"{num_designs:,} designs in {file}")
 
 
-@study.command(short_help="Join studies of one job into a new one.")
+@study.command(
+    short_help="Join studies of one job into a new one.",
+    epilog=examples("capplan study merge job-1a2b3c4d job-5e6f7a8b --into both"),
+)
 @click.argument("names", nargs=-1, required=True, metavar="NAME NAME...")
 @click.option("--into", required=True, metavar="NAME", help="Name of the new study.")
 @_store
@@ -262,7 +289,12 @@ def merge(*, names: tuple[str, ...], into: str, folder: Path) -> None:
     click.echo(f"{num_designs:,} designs in study {target.stem}")
 
 
-@study.command(short_help="Deliver studies to MLflow that it does not have yet.")
+@study.command(
+    short_help="Deliver studies to MLflow that it does not have yet.",
+    epilog=examples(
+        "capplan study sync", "capplan study sync job-1a2b3c4d --tracking-uri http://127.0.0.1:5000"
+    ),
+)
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @_store
 @_tracking_uri

@@ -6,17 +6,34 @@ Only click is imported here; the simulator waits until the command runs.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli_help import examples
+from planner.cli_options import progress_options
+
 if TYPE_CHECKING:
     from planner.measured_rows import Unmodelled
     from planner.measured_runs import Row
+    from planner.validation import Entry
+    from studies.progress import Report
 
 
-@click.command(short_help="Compare simulated steps with measured ones.")
+ROWS_AT_ONCE = 20
+"""Rows between two moments of progress."""
+
+
+@click.command(
+    short_help="Compare simulated steps with measured ones.",
+    epilog=examples(
+        "capplan validate",
+        "capplan validate --measured steps.csv",
+        "capplan validate --measured steps.csv --json > errors.json",
+    ),
+)
 @click.option(
     "--measured",
     type=click.Path(path_type=Path),
@@ -25,32 +42,48 @@ if TYPE_CHECKING:
     "with capplan.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print tables and all rows as one JSON object.")
-def validate(*, measured: Path | None, as_json: bool) -> None:
+@progress_options
+def validate(*, measured: Path | None, as_json: bool, quiet: bool) -> None:
     """Simulate steps that were measured, and report the errors of time and memory.
 
     Tables by source, accelerator, model family, number format and parallelism; how well designs of one job are
     ordered; what was not modelled and why. Some constants of the simulator are fitted on the shipped rows.
     """
-    from planner.cli import _check_installation, _quiet_libraries, _rendered, _write
+    from planner.cli import _check_installation
+    from planner.cli_output import progress, quiet_libraries, rendered, write
 
     _check_installation()
-    from planner.validation import entries_of
     from planner.validation_report import as_json as report_json
     from planner.validation_report import report_of
     from planner.validation_view import show, show_whole_runs
     from planner.whole_runs import whole_runs_json
 
-    with _quiet_libraries():
-        entries = entries_of(_rows(measured))
+    with quiet_libraries(), progress(is_shown=not quiet) as tell:
+        entries = _entries(_rows(measured), tell)
         report = report_of(entries)
     if as_json:
         runs = None if measured else whole_runs_json()
-        _write(json.dumps(report_json(report, entries, whole_runs=runs), indent=2, allow_nan=False) + "\n")
+        write(json.dumps(report_json(report, entries, whole_runs=runs), indent=2, allow_nan=False) + "\n")
         return
     source = str(measured) if measured else "published runs that come with capplan"
-    _write(_rendered(lambda console: show(report, console, source=source)))
+    write(rendered(lambda console: show(report, console, source=source)))
     if measured is None:
-        _write(_rendered(show_whole_runs))
+        write(rendered(show_whole_runs))
+
+
+def _entries(rows: Sequence[Row | Unmodelled], tell: Report) -> list[Entry]:
+    """Returns the rows with their simulation, some at a time, so that one sees how far it is."""
+    from planner.validation import entries_of
+    from planner.validation_interval import development_residuals
+    from studies.progress import Progress
+
+    tell(Progress(stage="simulating the published runs", num_done=0, num_total=None))
+    development_residuals()
+    entries: list[Entry] = []
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        tell(Progress(stage="simulating measured runs", num_done=first, num_total=len(rows)))
+        entries += entries_of(rows[first : first + ROWS_AT_ONCE])
+    return entries
 
 
 def _rows(measured: Path | None) -> list[Row | Unmodelled]:

@@ -88,6 +88,8 @@ class Percentiles(Record):
 class Goodput(Record):
     """What becomes of a run; every share is work over wall time."""
 
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
     capplan_version: str
     """Version that answered."""
     inputs: RunInputs

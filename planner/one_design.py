@@ -39,6 +39,8 @@ MOST_FAILURES = 1e4
 class SimulatedDesign(Record):
     """One plan of a job, simulated; infeasible and impossible plans are results with reasons."""
 
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
     capplan_version: str
     """Version that simulated."""
     catalog_hash: str

@@ -187,6 +187,8 @@ class MlflowRecord(Record):
 class Recommendation(Record):
     """The answer to a job."""
 
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
     capplan_version: str
     """Version that answered."""
     catalog_hash: str

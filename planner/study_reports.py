@@ -52,9 +52,20 @@ class StudyState(Record):
     """Studies that it was merged from."""
 
 
+class StudyList(Record):
+    """The studies of a folder."""
+
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
+    studies: tuple[StudyState, ...]
+    """By name."""
+
+
 class StudyStatus(StudyState):
     """The same with what the designs are worth."""
 
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
     num_feasible: int
     """Designs that keep every limit."""
     num_front: int
@@ -72,6 +83,8 @@ class StudyStatus(StudyState):
 class StudyFront(Record):
     """The front of a study as it is now."""
 
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
     study: StudyState
     """What it is the front of."""
     objectives: tuple[str, ...]

@@ -6,6 +6,7 @@ and interval. So the rows of one size differ only in how they save.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -92,16 +93,20 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
     Raises:
         InputError: the job, or a value of an axis, breaks rules; the grid is too large.
     """
-    num_points = len(sweep.num_gpus) * int(np.prod([len(values) for values in sweep.axes.values()]))
-    if num_points > MOST_POINTS:
+    if num_points(sweep) > MOST_POINTS:
         rule = f"must make at most {MOST_POINTS:,} points with num_gpus; take values out"
-        raise InputError([Problem(path="axes", value=f"{num_points:,} points", rule=rule)])
+        raise InputError([Problem(path="axes", value=f"{num_points(sweep):,} points", rule=rule)])
     for values in product(*sweep.axes.values()):
         axes = dict(zip(sweep.axes, values, strict=True))
         job = _job(sweep, axes, folder or Path())
         for num_gpus in sweep.num_gpus:
             sized = _sized(job, num_gpus)
             yield SweepPoint(axes=axes, job=sized, result=_evaluated(sized, sweep))
+
+
+def num_points(sweep: Sweep) -> int:
+    """Returns how many points a sweep has: sizes times the values of its axes."""
+    return len(sweep.num_gpus) * math.prod(len(values) for values in sweep.axes.values())
 
 
 def _job(sweep: Sweep, axes: Mapping[str, object], folder: Path) -> Job:

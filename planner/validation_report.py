@@ -147,6 +147,7 @@ def as_json(
     tables = {name: [asdict(score) for score in found] for name, found in report.step_time.items()}
     runs = {} if whole_runs is None else {"whole_runs": whole_runs}
     return {
+        "schema_version": 1,
         "num_rows": report.num_rows,
         "num_modelled": report.num_modelled,
         "num_scored": report.num_scored,

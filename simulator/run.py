@@ -130,13 +130,29 @@ def replicate_runs(
 
     The straggler slow-down of a replication is drawn from the fleet's distribution instead of its mean.
     """
+    columns = replication_columns(
+        job, plans, steps, checkpoints, num_replications=num_replications, seed=seed
+    )
+    return simulate_runs(**columns, num_replications=num_replications, seed=seed)
+
+
+def replication_columns(
+    job: Job,
+    plans: PlanTable,
+    steps: StepTable,
+    checkpoints: CheckpointTable,
+    *,
+    num_replications: int,
+    seed: int,
+) -> RunColumns:
+    """Returns the numbers that `replicate_runs` plays; `work_s` has one column for each replication."""
     slowdowns = draw_straggler_slowdowns(job, plans, steps, num_replications=num_replications, seed=seed)
     work_s = (job.workload.num_steps * steps.step_time_s + evaluation_time_s(job, steps))[:, None] * slowdowns
     columns = run_columns(job, plans, steps, checkpoints, work_s)
     reliability = job.reliability
     columns["weibull_shape"] = reliability.weibull_shape
     columns["restart_log_deviation"] = reliability.restart.log_deviation
-    return simulate_runs(**columns, num_replications=num_replications, seed=seed)
+    return columns
 
 
 def run_columns(

@@ -276,7 +276,7 @@ def test_the_second_interrupt_ends_at_once(
     assert cli.main(["recommend", EXAMPLE]) == 130
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.splitlines()[-1] == "Error: interrupted"
+    assert err.splitlines()[-1] == "Error: interrupted; nothing is kept"
     assert signal.getsignal(signal.SIGINT) == before
 
 
@@ -333,7 +333,9 @@ def test_the_catalogue_prints_one_json_object(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["catalog", *arguments, "--json"]) == 0
-    content = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
+    assert set(printed) == {"schema_version", "entries" if arguments else "kinds"}
+    content = printed["entries" if arguments else "kinds"]
     if len(arguments) == 2:
         assert list(content) == arguments[1:]
         assert set(content[arguments[1]][0]) == {"quantity", "value", "unit", "source", "date", "confidence"}

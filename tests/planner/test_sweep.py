@@ -158,7 +158,7 @@ def test_the_command_writes_what_it_shows(
 ) -> None:
     output = tmp_path / "rows.csv"
     assert main(["sweep", str(sweep_file), "--output", str(output), "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(capsys.readouterr().out)["rows"]
     with output.open(encoding="utf-8") as file:
         written = list(csv.DictReader(file))
     assert [float(row["goodput_fraction"]) for row in written] == [row["goodput_fraction"] for row in rows]

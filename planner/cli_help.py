@@ -1,0 +1,48 @@
+"""How is the help laid out? Commands in groups by what they are for, and examples at the end of every command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Ask", ("init", "recommend", "explain", "purchase", "report")),
+    ("Look at one plan", ("simulate", "timeline", "goodput", "sweep")),
+    ("Keep and compare", ("study", "compare", "ui")),
+    ("Look up and check", ("catalog", "schema", "validate", "calibrate", "completion")),
+)
+"""Headings of the first page of help, and the commands below each; those that are not named stand under `More`."""
+CODES = """\
+\b
+Exit codes:
+  0    an answer
+  1    the study or its record failed, a file cannot be written
+  2    broken input: one message names field, value and rule
+  3    proven: no design keeps all limits
+  130  interrupted: what was found until then is kept where the command says so
+  141  nobody reads the output any more"""
+"""Last part of the first page of help; docs/exit-codes.md says the same at length."""
+
+
+class Sections(click.Group):
+    """A group whose help lists its commands by what they are for."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes one list of commands under each heading."""
+        named = [name for _, names in SECTIONS for name in names]
+        others = tuple(name for name in self.list_commands(ctx) if name not in named)
+        for heading, names in (*SECTIONS, ("More", others)):
+            rows = self._rows(ctx, names)
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+    def _rows(self, ctx: click.Context, names: Sequence[str]) -> list[tuple[str, str]]:
+        found = ((name, self.get_command(ctx, name)) for name in names)
+        return [(name, command.get_short_help_str(limit=80)) for name, command in found if command]
+
+
+def examples(*lines: str) -> str:
+    """Returns the end of a command's help: lines that can be typed as they are."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])

@@ -1,0 +1,152 @@
+"""What do you type to begin? `capplan init` asks a few questions and writes a job file that loads.
+
+Only click is imported here; the catalogue waits until the command runs, as in `planner.cli`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from planner.cli_help import examples
+
+if TYPE_CHECKING:
+    from planner.init_job import Answers, Question
+
+OPTIONS = {
+    "model": ("NAME", "What is trained: a name of `capplan catalog models`."),
+    "tokens": ("NUMBER", "Tokens of the whole run, such as 2T."),
+    "sequence-length": ("NUMBER", "Tokens of one sequence."),
+    "batch-tokens": ("NUMBER", "Tokens of one optimizer step, such as 4M."),
+    "accelerators": ("NAME,...", "What is on offer: names of `capplan catalog accelerators`."),
+    "gpus": ("MIN-MAX", "How many may be taken, such as 64-1024."),
+    "rent": ("NUMBER,...", "USD per GPU-hour, one for all or one for each; the catalogue's if not given."),
+    "site": ("NAME", "Where: a name of `capplan catalog sites`."),
+    "budget": ("NUMBER", "Limit in USD, such as 2.5M."),
+    "deadline-days": ("NUMBER", "Limit in days."),
+    "power-w": ("NUMBER", "Limit of the facility's power in watts, such as 3M."),
+    "objectives": ("NAME,...", "What is to be small: time_to_train, cost, energy, carbon."),
+}
+"""By the names of `planner.init_job.QUESTIONS`: what to write, and the help."""
+SCHEMA_FILE = "job.schema.json"
+
+
+def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds an option for each question; the first one is shown first."""
+    for name, (metavar, meaning) in reversed(OPTIONS.items()):
+        command = click.option(f"--{name}", name.replace("-", "_"), metavar=metavar, help=meaning)(command)
+    return command
+
+
+@click.command(
+    short_help="Write a first job file, from a few questions or options.",
+    epilog=examples(
+        "capplan init",
+        "capplan init llama.yaml --model llama-3.1-70b --tokens 2T --budget 2.5M --yes",
+        "capplan init big.yaml --accelerators h100-sxm5-80gb,b200-sxm-180gb --gpus 512-4096 --yes",
+    ),
+)
+@click.argument("file", type=click.Path(path_type=Path), default=Path("job.yaml"), metavar="[FILE]")
+@_with_options
+@click.option("--yes", is_flag=True, help="Ask nothing: take the default for what is not given.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@click.option(
+    "--no-schema", is_flag=True, help=f"Leave out {SCHEMA_FILE}, with which editors complete the file."
+)
+def init(*, file: Path, yes: bool, force: bool, no_schema: bool, **given: str | None) -> None:
+    """Write a commented job file; FILE is job.yaml if not given.
+
+    Asks on a terminal for what no option gives, and checks every answer. The JSON Schema is written beside the file, for
+    editors that complete and check it.
+
+    Exit codes: 0 written; 2 an answer breaks a rule, or FILE exists; 130 interrupted, and nothing is written.
+    """
+    from planner.cli import _check_installation
+
+    _check_installation()
+    from planner.init_job import QUESTIONS, job_text
+    from planner.job_file import parse_job
+    from planner.yaml_text import parse_text
+
+    _check_place(file, force=force)
+    is_asking = sys.stdin.isatty() and not yes
+    answers: dict[str, str] = {}
+    for question in QUESTIONS:
+        text = given[question.name.replace("-", "_")]
+        answers[question.name] = _answered(question, text, answers, is_asking=is_asking)
+    text = job_text(answers, file=str(file), schema="" if no_schema else SCHEMA_FILE)
+    document = parse_text(text, source=str(file))
+    assert isinstance(document, Mapping)
+    parse_job(document, source=str(file))
+    _write_job(file, text, force=force)
+    schema = None if no_schema else _write_schema(file.with_name(SCHEMA_FILE))
+    beside = f", and {schema} for editors" if schema else ""
+    click.echo(f"{file} is written{beside}. Next: capplan recommend {file}")
+
+
+def _answered(question: Question, text: str | None, answers: Answers, *, is_asking: bool) -> str:
+    """Returns a checked answer: the given one, the one that is typed, or the default."""
+    from simulator.errors import InputError, Problem
+
+    def checked(typed: str) -> str:
+        try:
+            return question.checked(typed, answers)
+        except ValueError as error:
+            raise click.UsageError(f"{typed!r} {error}") from None
+
+    if text is None and is_asking:
+        default = question.default(answers)
+        return str(
+            click.prompt(
+                question.text, default=default, show_default=bool(default), value_proc=checked, err=True
+            )
+        )
+    try:
+        return question.checked(question.default(answers) if text is None else text, answers)
+    except ValueError as error:
+        problem = Problem(path=f"--{question.name}", value=repr(text) if text else "", rule=str(error))
+        raise InputError([problem]) from None
+
+
+def _check_place(file: Path, *, force: bool) -> None:
+    rule = ""
+    if file.suffix.lower() not in (".yaml", ".yml"):
+        rule = "must end in .yaml"
+    elif file.is_dir():
+        rule = "is a folder: name a file in it"
+    elif not file.parent.is_dir():
+        rule = f"the folder {file.parent} does not exist: make it first"
+    elif file.exists() and not force:
+        rule = "exists: choose another name, or --force to replace it"
+    if rule:
+        raise _problem(file, rule)
+
+
+def _write_job(file: Path, text: str, *, force: bool) -> None:
+    try:
+        with file.open("w" if force else "x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise _problem(file, "exists: choose another name, or --force to replace it") from None
+
+
+def _write_schema(path: Path) -> Path | None:
+    """Writes the schema; a file of that name that is no schema of ours stays."""
+    from planner.schemas import JOB, schema_text
+
+    if path.exists() and '"title": "capplan job file"' not in path.read_text(
+        encoding="utf-8", errors="replace"
+    ):
+        return None
+    path.write_text(schema_text(JOB), encoding="utf-8")
+    return path
+
+
+def _problem(file: Path, rule: str) -> Exception:
+    from simulator.errors import InputError, Problem
+
+    return InputError([Problem(path="FILE", value=str(file), rule=rule)])

@@ -1,0 +1,129 @@
+"""What do you type to see a step and a run as they pass? `capplan timeline` with a job and the decisions.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli_help import examples
+from planner.cli_options import (
+    interval_option,
+    job_argument,
+    json_option,
+    plan_option,
+    progress_options,
+    scheme_option,
+    seed_option,
+    set_option,
+)
+
+if TYPE_CHECKING:
+    from planner.interval_text import Interval
+    from planner.one_design import SimulatedDesign
+    from simulator.plan import Plan
+
+LAST_REPLAY = 399
+"""`planner.uncertainty.NUM_REPLAYS` less one: the spread of an answer is made of these replays."""
+
+
+@click.command(
+    short_help="Show one step and one run of a plan as they pass.",
+    epilog=examples(
+        "capplan timeline job.yaml --plan tp=8,pp=4,dp=16,mbs=2",
+        "capplan timeline job.yaml --plan plan.yaml --output trace.json",
+        "capplan timeline job.yaml --plan tp=8,dp=64 --replay 17 --seed 3 --json",
+    ),
+)
+@job_argument
+@plan_option
+@scheme_option
+@interval_option
+@set_option
+@seed_option("Of the replays, as for capplan simulate.")
+@click.option(
+    "--replay",
+    type=click.IntRange(0, LAST_REPLAY),
+    default=0,
+    show_default=True,
+    help="Which of the replays that the spread of an answer is made of.",
+)
+@click.option(
+    "--output",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Also write every event, for ui.perfetto.dev or chrome://tracing.",
+)
+@json_option
+@progress_options
+def timeline(
+    *,
+    job: str,
+    plan: str,
+    scheme: str | None,
+    interval: Interval | None,
+    overrides: tuple[str, ...],
+    seed: int,
+    replay: int,
+    file: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Show one step of a plan, stage by stage, and one run of it: saves, failures, restarts.
+
+    The step is the one that the answer's step time is made of; the run is one of the replays that its spread is made
+    of. --output writes both into one trace: the stages of the step, the traffic between them, and the run.
+
+    Exit codes: 0 an answer; 2 broken input, or a plan that cannot be run.
+    """
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries, rendered, working, write
+
+    _check_installation()
+    from planner.design_view import layout
+    from planner.job_file import load_job
+    from planner.one_design import one_step, simulate_plan
+    from planner.plan_input import read_plan
+    from planner.plan_saves import with_saves
+    from planner.text_blocks import headline
+    from planner.timeline_file import check_timeline_file, write_timeline
+    from planner.timeline_run import timeline_answer
+    from planner.timeline_run_view import show_run
+    from planner.timeline_view import show_timeline
+    from simulator.run_timeline import run_timeline
+
+    if file is not None:
+        check_timeline_file(file, "--output")
+    with quiet_libraries(), working("playing the run", is_shown=not quiet):
+        asked = load_job(job, overrides)
+        written = with_saves(asked, read_plan(plan), scheme=scheme, interval=interval)
+        found = simulate_plan(asked, written, seed, with_sensitivities=False)
+        checked = _plan_that_runs(found)
+        step = one_step(asked, found)
+        run = run_timeline(asked, checked, seed=seed, replication=replay)
+    answer = timeline_answer(asked, checked, found.timeline, run)
+    if as_json:
+        write(answer.model_dump_json(indent=2) + "\n")
+    else:
+        write(rendered(lambda console: headline(console, f"{found.job}: {layout(checked)}", is_good=True)))
+        if step:
+            write(rendered(lambda console: show_timeline(step, console)))
+        write(rendered(lambda console: show_run(run, answer.run, console)))
+    if file is not None:
+        write_timeline(file, job=found.job, plan=layout(checked), step=step, run=run, option="--output")
+        click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)
+
+
+def _plan_that_runs(found: SimulatedDesign) -> Plan:
+    """Returns the plan of an answer; raises with what it breaks where it cannot be run."""
+    from simulator.errors import InputError, Problem
+
+    if found.design is None or found.plan is None:
+        reasons = [violation.sentence for violation in found.violations]
+        raise InputError([Problem(path="", value="", rule=reason) for reason in reasons], "--plan")
+    return found.plan

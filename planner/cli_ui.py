@@ -1,0 +1,75 @@
+"""What do you type to look at studies in a browser? `capplan ui`, which starts MLflow's interface on their store.
+
+Only click is imported here; MLflow waits until the command runs, as in `planner.cli`.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from types import FrameType
+
+import click
+
+from planner.cli_help import examples
+
+
+@click.command(
+    short_help="Look at recorded studies in a browser.",
+    epilog=examples(
+        "capplan ui",
+        "capplan ui --port 5000",
+        "capplan ui --tracking-uri sqlite:///studies/mlflow.db",
+    ),
+)
+@click.option(
+    "--tracking-uri",
+    metavar="URI",
+    help="MLflow store; otherwise MLFLOW_TRACKING_URI, otherwise capplan-studies/mlflow.db.",
+)
+@click.option(
+    "--port", type=click.IntRange(1, 65_535), help="Where the interface listens; any free port if not given."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON object.")
+def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
+    """Start MLflow's own interface on the store of the studies, and print its address.
+
+    It listens on 127.0.0.1 only, so that nobody but users of this machine reaches it, and runs until Ctrl-C. A store
+    that is a server shows itself: its address is printed, and nothing is started.
+
+    Exit codes: 0 stopped by Ctrl-C; 1 it does not start, or stopped by itself; 2 there is no such store.
+    """
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries
+
+    _check_installation()
+    from planner.tracking_page import is_server, store_to_show, tracking_page
+    from studies.mlflow_session import without_password
+
+    with quiet_libraries():
+        uri = store_to_show(tracking_uri)
+    if is_server(uri):
+        _tell(without_password(uri), as_json=as_json)
+        return 0
+    signal.signal(signal.SIGTERM, _interrupt)
+    click.echo("Starting MLflow, which takes some seconds; Ctrl-C stops it.", err=True)
+    with tracking_page(uri, port) as (address, process):
+        _tell(address, as_json=as_json)
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            click.echo("Stopped.", err=True)
+            return 0
+    click.echo("Error: MLflow has stopped by itself", err=True)
+    return 1
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _tell(address: str, *, as_json: bool) -> None:
+    from planner.cli_output import write
+
+    answer = json.dumps({"schema_version": 1, "address": address})
+    write(f"{answer}\n" if as_json else f"Studies: {address}\n")

@@ -1,0 +1,206 @@
+"""In which inputs do two jobs differ, and how does one look with an input of the other? Fields, matched by their names.
+
+Offers are matched by their accelerators, not by their places in the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from planner.problems import shown
+from simulator.hardware import Accelerator, Fabric, Node, Site
+from simulator.hourly import HourlyProfile
+from simulator.job import Estimate, GpuRange, Job, Offer
+from simulator.model import ModelShape
+from simulator.record import Record
+
+CHOOSING = ("limits", "objectives", "preference", "search", "what_if", "input_factors")
+"""Fields of a job that decide which design is chosen, and change no figure of a design."""
+CHOOSING_OF_OFFER = ("num_gpus",)
+NAMING = ("name", "price_source")
+"""Fields that change nothing."""
+WHOLE = (ModelShape, Accelerator, Node, Fabric, Estimate, GpuRange, HourlyProfile)
+"""Types that change as a whole: single fields of a model or an accelerator make no sense beside those of another."""
+PRICE_FIELDS = ("rent_usd_per_gpu_hour", "purchase_usd_per_node")
+"""An offer has one of them, so that they change together."""
+
+Path = tuple[str | int, ...]
+"""Place in a job: names of fields, and positions in tuples."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One input in which two jobs differ, or a few that only make sense together."""
+
+    name: str
+    """Place as users write it, offers by their accelerators."""
+    record: Path
+    """Place of the record that has the fields."""
+    fields: tuple[str, ...]
+    before: str
+    """What stands there in the first job, in short."""
+    after: str
+    is_choosing: bool
+    """Whether it only decides which design is chosen."""
+
+
+def offer_of(job: Job, accelerator: str) -> int | None:
+    """Returns the position of the first offer of an accelerator, or `None`."""
+    return next(
+        (index for index, offer in enumerate(job.offers) if offer.accelerator.id == accelerator), None
+    )
+
+
+def with_one_offer(job: Job, offer: Offer) -> Job:
+    """Returns a job in which nothing but one offer can be had."""
+    return job.model_copy(update={"offers": (offer,)})
+
+
+def differences(first: Job, second: Job) -> list[Difference]:
+    """Returns every input in which two jobs differ, in the order of the fields."""
+    found = [
+        difference
+        for name in Job.model_fields
+        if name not in ("offers", *NAMING)
+        for difference in _between(getattr(first, name), getattr(second, name), (), name, name)
+    ]
+    return [*found, *_offers(first, second)]
+
+
+def _offers(first: Job, second: Job) -> Iterator[Difference]:
+    names = dict.fromkeys(offer.accelerator.id for job in (first, second) for offer in job.offers)
+    for name in names:
+        place, other = offer_of(first, name), offer_of(second, name)
+        label = f"offers[{name}]"
+        if place is None or other is None:
+            before, after = ("not on offer" if index is None else "on offer" for index in (place, other))
+            yield Difference(
+                name=label, record=(), fields=("offers",), before=before, after=after, is_choosing=True
+            )
+            continue
+        mine, theirs = first.offers[place], second.offers[other]
+        yield from _records(mine, theirs, ("offers", place), label, is_choosing=False)
+
+
+def _between(
+    mine: object, theirs: object, record: Path, field: str, label: str, *, is_choosing: bool = False
+) -> Iterator[Difference]:
+    """Yields the differences of one field."""
+    if mine == theirs:
+        return
+    is_choosing = is_choosing or (not record and field in CHOOSING)
+    is_record = isinstance(mine, Record) and type(mine) is type(theirs) and not isinstance(mine, WHOLE)
+    if is_record and not _is_moved(mine, theirs):
+        assert isinstance(mine, Record)
+        assert isinstance(theirs, Record)
+        yield from _records(mine, theirs, (*record, field), label, is_choosing=is_choosing)
+        return
+    yield Difference(
+        name=label,
+        record=record,
+        fields=(field,),
+        before=in_short(mine),
+        after=in_short(theirs),
+        is_choosing=is_choosing,
+    )
+
+
+def _is_moved(mine: object, theirs: object) -> bool:
+    """Returns whether two sites are different places, whose figures belong together."""
+    return isinstance(mine, Site) and isinstance(theirs, Site) and mine.region != theirs.region
+
+
+def _records(
+    mine: Record, theirs: Record, record: Path, label: str, *, is_choosing: bool
+) -> Iterator[Difference]:
+    """Yields the differences of two records of one type, field by field."""
+    names = [name for name in type(mine).model_fields if name not in NAMING]
+    if isinstance(mine, Offer) and isinstance(theirs, Offer):
+        yield from _price(mine, theirs, record, label)
+        names = [name for name in names if name not in PRICE_FIELDS]
+    for name in names:
+        chooses = is_choosing or (isinstance(mine, Offer) and name in CHOOSING_OF_OFFER)
+        values = getattr(mine, name), getattr(theirs, name)
+        yield from _between(*values, record, name, f"{label}.{name}", is_choosing=chooses)
+
+
+def _price(mine: Offer, theirs: Offer, record: Path, label: str) -> Iterator[Difference]:
+    prices = [tuple(getattr(offer, name) for name in PRICE_FIELDS) for offer in (mine, theirs)]
+    if prices[0] != prices[1]:
+        before, after = (_price_text(offer) for offer in (mine, theirs))
+        yield Difference(
+            name=f"{label}.price",
+            record=record,
+            fields=PRICE_FIELDS,
+            before=before,
+            after=after,
+            is_choosing=False,
+        )
+
+
+def _price_text(offer: Offer) -> str:
+    rent, purchase = (getattr(offer, name) for name in PRICE_FIELDS)
+    return f"rent {in_short(rent)} USD/GPU-hour" if rent else f"purchase {in_short(purchase)} USD/node"
+
+
+def in_short(value: object) -> str:
+    """Returns a value on one line: names of things that have one, ranges as such."""
+    match value:
+        case None:
+            return "not set"
+        case Record():
+            return _record_in_short(value)
+        case tuple():
+            return ", ".join(in_short(item) for item in value) or "none"
+        case Mapping():
+            return ", ".join(f"{key} {in_short(item)}" for key, item in value.items()) or "none"
+        case bool():
+            return "yes" if value else "no"
+        case float() | int():
+            return f"{value:.6g}".replace("e+", "e")
+        case _:
+            return str(value)
+
+
+def _record_in_short(value: Record) -> str:
+    match value:
+        case Estimate():
+            span = "" if value.low == value.high else f" ({value.low:g} to {value.high:g})"
+            return f"{value.mid:g}{span}"
+        case GpuRange():
+            return f"{value.min:,} to {value.max:,}"
+        case Accelerator() | Node():
+            return value.id
+        case Site():
+            return value.region
+        case ModelShape():
+            return value.name
+        case Fabric():
+            return value.kind
+        case HourlyProfile():
+            return "hourly values"
+        case _:
+            return shown(value.model_dump(mode="json", exclude_defaults=True))
+
+
+def swapped(job: Job, difference: Difference, other: Job) -> Job:
+    """Returns a job with one input of another, whose offers stand in the same order; nothing is validated."""
+    found = _swapped(job, other, difference.record, difference.fields)
+    assert isinstance(found, Job)
+    return found
+
+
+def _swapped(mine: object, theirs: object, record: Path, fields: tuple[str, ...]) -> object:
+    if not record:
+        assert isinstance(mine, Record)
+        return mine.model_copy(update={name: getattr(theirs, name) for name in fields})
+    step, *rest = record
+    if isinstance(step, int):
+        assert isinstance(mine, tuple)
+        assert isinstance(theirs, tuple)
+        inner = _swapped(mine[step], theirs[step], tuple(rest), fields)
+        return (*mine[:step], inner, *mine[step + 1 :])
+    assert isinstance(mine, Record)
+    inner = _swapped(getattr(mine, step), getattr(theirs, step), tuple(rest), fields)
+    return mine.model_copy(update={step: inner})

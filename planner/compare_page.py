@@ -1,0 +1,84 @@
+"""How does a comparison look in a browser? One file that opens offline, with every figure and every cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+from planner.compare import FIGURES, Comparison, Explanation
+from planner.compare_view import EXPLAINED, SHOWN_METRICS, explanation_rows, figure_rows, letters
+from planner.human import words
+from planner.page_frame import page, table
+from simulator.errors import InputError, Problem
+
+MARK = "<!-- capplan compare -->"
+"""In every page, so that only these are replaced."""
+
+
+def comparison_page(found: Comparison) -> str:
+    """Returns the whole page."""
+    body = "\n".join(_sections(found))
+    return page(f"Comparison: {' and '.join(found.sides)}", f"{MARK}\n<main>\n{body}\n</main>")
+
+
+def check_page_file(path: Path) -> None:
+    """Raises `InputError` where a page cannot be written, or would replace something else."""
+    rule = ""
+    if path.is_dir():
+        rule = "is a folder: name a file in it"
+    elif not path.parent.is_dir():
+        rule = f"the folder {path.parent} does not exist: make it first"
+    elif path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
+        rule = "exists and is no comparison of capplan: choose another name"
+    if rule:
+        raise InputError([Problem(path="--html", value=str(path), rule=rule)])
+
+
+def _sections(found: Comparison) -> Iterator[str]:
+    sides = letters(len(found.sides))
+    yield "<h1>Comparison</h1>"
+    yield table(("", "what"), zip(sides, found.sides, strict=True))
+    yield "<h2>Inputs that differ</h2>"
+    rows = [
+        (row.input, *row.values, "choice only" if row.decides_choice_only else "") for row in found.inputs
+    ]
+    told = "Those marked as choice only decide which design is chosen, and change no figure of a design."
+    yield f'<p class="note">{told}</p>' if rows else "<p>All inputs are the same.</p>"
+    if rows:
+        yield table(("input", *sides, ""), rows)
+    yield "<h2>Designs</h2>"
+    decisions = [(words(row.decision), *(value or "-" for value in row.values)) for row in found.decisions]
+    yield table(("decision", *sides), decisions)
+    yield "<h2>Figures</h2>"
+    yield table(("figure", *sides), figure_rows(found, SHOWN_METRICS), numbers_from=1)
+    for letter, explanation in zip(sides[1:], found.explanations, strict=False):
+        yield from _explained(found, explanation, letter)
+    for warning in found.warnings:
+        yield f"<p><strong>Mind:</strong> {escape(warning)}</p>"
+    yield "<h2>All figures</h2>"
+    yield f"<details><summary>{len(found.metrics)} figures</summary>"
+    yield table(("figure", *sides), figure_rows(found, [row.metric for row in found.metrics]), numbers_from=1)
+    yield "</details>"
+    yield f'<p class="note">All sides were simulated anew by capplan {escape(found.capplan_version)}.</p>'
+
+
+def _explained(found: Comparison, explanation: Explanation, letter: str) -> Iterator[str]:
+    yield f"<h2>What makes {letter} differ from A</h2>"
+    yield (
+        '<p class="note">Each input alone under the design of A, what all together make beyond their sum, '
+        "and the other design; the rows sum to the last one.</p>"
+    )
+    heads = [words(name) for name in EXPLAINED]
+    rows = explanation_rows(explanation, found.metrics, EXPLAINED)
+    yield table(("cause", *heads), rows, numbers_from=1, has_sum=True)
+    others = [name for name in FIGURES if name not in EXPLAINED]
+    yield "<details><summary>Other figures</summary>"
+    more = explanation_rows(explanation, found.metrics, others)
+    yield table(("cause", *(words(name) for name in others)), more, numbers_from=1, has_sum=True)
+    yield "</details>"
+    for cause in explanation.causes:
+        if cause.note:
+            yield f"<p>{escape(cause.input)}: {escape(cause.note)}</p>"
+    for note in explanation.notes:
+        yield f"<p>{escape(note)}</p>"

@@ -1,0 +1,142 @@
+"""What is to be compared? A study, an answer in a file, a job with a plan, or a job that is answered first.
+
+llama-70b-1a2b3c4d, FILE.study       a study by its name, the start of its hash, or the path of its file
+DIR, DIR/recommendation.json         what `capplan recommend --output DIR` wrote
+JOB.yaml@tp=8,pp=4,dp=16,mbs=2       a job and a plan of it; behind the @ also a file
+JOB.yaml                             a job, which is searched for its recommendation
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from planner.answer import recommend
+from planner.durable import ANSWER, job_of, stored_answer
+from planner.job_file import load_job
+from planner.output import ANSWER_FILE, JOB_FILE
+from planner.plan_input import plan_of, read_plan
+from planner.recommendation import Design, Recommendation
+from planner.violations import AVAILABILITY, degrees_violation, layout_violations
+from simulator.errors import InputError, Problem
+from simulator.job import Job
+from simulator.plan import Plan
+from studies.journal import Journal
+from studies.progress import Report, Stop, ignore, never_stop
+from studies.store import SUFFIX, StudyStore
+
+JOB_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+WRITTEN_PLAN = re.compile(r"(?P<job>.+?\.(?:ya?ml|json|toml))@(?P<plan>.+)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the things that are compared."""
+
+    name: str
+    """As it was asked for."""
+    job: Job
+    plan: Plan | None
+    """The recommended or given design; `None` where there is none."""
+    recorded: Design | None = None
+    """What an answer says of it."""
+
+
+def read_side(
+    text: str, store: StudyStore, *, seed: int = 0, progress: Report = ignore, should_stop: Stop = never_stop
+) -> Side:
+    """Returns what a user names.
+
+    Args:
+        text: one of the forms at the head of this module.
+        store: where studies are looked for.
+        seed: of the search for a job without a plan.
+        progress: told how far that search is.
+        should_stop: asked by that search.
+
+    Raises:
+        InputError: a file cannot be read or breaks rules, or a plan cannot be run.
+        StudyError: there is no such study.
+    """
+    if written := WRITTEN_PLAN.fullmatch(text):
+        return _planned(text, load_job(written["job"]), written["plan"])
+    path = Path(text)
+    if path.is_dir():
+        return _answered(text, path / ANSWER_FILE)
+    if path.suffix.lower() in JOB_SUFFIXES:
+        return _of_file(text, path, seed, progress, should_stop)
+    return _studied(text, path if path.suffix == SUFFIX and path.is_file() else store.find(text))
+
+
+def _of_file(text: str, path: Path, seed: int, progress: Report, should_stop: Stop) -> Side:
+    """A file is an answer where its text says so, else a job."""
+    if path.suffix.lower() == ".json" and _is_answer(path):
+        return _answered(text, path)
+    job = _resolved_job(path) if path.name == JOB_FILE else load_job(path)
+    answer = recommend(job, seed=seed, tracking=False, progress=progress, should_stop=should_stop)
+    return _with_answer(text, job, answer)
+
+
+def _is_answer(path: Path) -> bool:
+    try:
+        return '"recommendation"' in path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False  # reading it as a job says what is wrong
+
+
+def _planned(text: str, job: Job, written: str) -> Side:
+    plan, num_gpus = plan_of(job, read_plan(written))
+    broken = (
+        [degrees_violation(plan, num_gpus)] if num_gpus != plan.num_gpus else layout_violations(job, plan)
+    )
+    reasons = [violation.sentence for violation in broken if violation.constraint != AVAILABILITY]
+    if reasons:
+        raise InputError([Problem(path="", value="", rule=reason) for reason in reasons], text)
+    return Side(name=text, job=job, plan=plan)
+
+
+def _answered(text: str, path: Path) -> Side:
+    """An answer in a file; the job that it answers lies beside it."""
+    try:
+        answer = Recommendation.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise _problem(text, f"{path} cannot be read: {error}") from None
+    except ValidationError:
+        raise _problem(text, f"{path} is no answer of this version of capplan: answer the job anew") from None
+    job_file = path.with_name(JOB_FILE)
+    if not job_file.is_file():
+        rule = (
+            f"{job_file} is missing: an answer is compared with the job that `--output DIR` writes beside it"
+        )
+        raise _problem(text, rule)
+    return _with_answer(text, _resolved_job(job_file), answer)
+
+
+def _resolved_job(path: Path) -> Job:
+    """A job as `--output` writes it, with every name resolved; or a job file of the same name."""
+    try:
+        return Job.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValidationError):
+        return load_job(path)
+
+
+def _studied(text: str, path: Path) -> Side:
+    with Journal.read(path) as journal:
+        facts = journal.facts
+    job = job_of(facts)
+    if ANSWER not in facts:
+        rule = f"has no answer yet: go on with it by `capplan study resume {path.stem}`"
+        raise _problem(text, rule)
+    return _with_answer(text, job, stored_answer(facts))
+
+
+def _with_answer(text: str, job: Job, answer: Recommendation) -> Side:
+    best = answer.best
+    return Side(name=text, job=job, plan=best.plan if best else None, recorded=best)
+
+
+def _problem(text: str, rule: str) -> InputError:
+    return InputError([Problem(path="compare", value=text, rule=rule)])

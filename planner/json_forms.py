@@ -1,0 +1,51 @@
+"""Which objects do commands print that answer with tables? Their forms, for the JSON Schemas and for the printing."""
+
+from __future__ import annotations
+
+from simulator.catalog.files import Figure
+from simulator.record import Record
+
+Cell = float | int | bool | str | None
+"""What stands in a table."""
+TableRow = dict[str, Cell]
+
+
+class SweepAnswer(Record):
+    """What `capplan sweep --json` prints."""
+
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
+    rows: tuple[TableRow, ...]
+    """One design each, in the order of the sweep: its axes, its decisions, and what it comes to, units in the names."""
+
+
+class CatalogAnswer(Record):
+    """What `capplan catalog --json` prints."""
+
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
+    kinds: dict[str, tuple[str, ...]] | None = None
+    """Names of all entries by kind, where no kind was asked for."""
+    entries: dict[str, tuple[Figure, ...]] | None = None
+    """Figures of the entries of the kind that was asked for."""
+
+
+class ValidationAnswer(Record):
+    """What `capplan validate --json` prints."""
+
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
+    num_rows: int
+    """Rows of the file."""
+    num_modelled: int
+    """Rows with a prediction."""
+    num_scored: int
+    """Rows with a prediction and a measured step time."""
+    tables: dict[str, tuple[TableRow, ...] | TableRow]
+    """Errors by source, accelerator and so on, jobs of which several designs were measured, memory, what was left out."""
+    mean_rank_correlation: float | None
+    """Mean over the jobs; null where none has enough designs."""
+    mean_regret_fraction: float | None
+    """Mean slow-down of the designs that the simulator picks; null where there was nothing to choose."""
+    rows: tuple[dict[str, Cell | tuple[str, ...]], ...]
+    """Every row with its prediction, and what had to be assumed for it."""

@@ -1,0 +1,48 @@
+"""Which form do files and answers have? JSON Schemas, written from the types: of job files, and of every `--json`."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import BaseModel
+
+from planner.compare import Comparison
+from planner.goodput import Goodput
+from planner.json_forms import CatalogAnswer, SweepAnswer, ValidationAnswer
+from planner.one_design import SimulatedDesign
+from planner.recommendation import Recommendation
+from planner.schema_job import DIALECT, job_file_schema
+from planner.study_reports import StudyFront, StudyList, StudyStatus
+from planner.timeline_run import TimelineAnswer
+
+JOB = "job"
+ANSWERS: dict[str, type[BaseModel]] = {
+    "answer": Recommendation,
+    "simulate": SimulatedDesign,
+    "timeline": TimelineAnswer,
+    "compare": Comparison,
+    "goodput": Goodput,
+    "sweep": SweepAnswer,
+    "validate": ValidationAnswer,
+    "catalog": CatalogAnswer,
+    "study-status": StudyStatus,
+    "study-front": StudyFront,
+    "study-list": StudyList,
+}
+"""What each command prints with `--json`; `answer` is that of recommend, study run and study resume."""
+NAMES = (JOB, *ANSWERS)
+
+
+def schema_text(name: str) -> str:
+    """Returns a JSON Schema as text with a line end.
+
+    Args:
+        name: one of `NAMES`.
+    """
+    schema = job_file_schema() if name == JOB else answer_schema(ANSWERS[name])
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def answer_schema(model: type[BaseModel]) -> dict[str, object]:
+    """Returns the schema of what a type is printed as."""
+    return {"$schema": DIALECT, **model.model_json_schema(mode="serialization")}

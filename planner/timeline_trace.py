@@ -1,0 +1,114 @@
+"""Which entries of a trace draw a step and a run? Events in the Trace Event Format, times in microseconds.
+
+    process 0   one row for each stage: forwards, backwards, and what keeps the stage from them
+    process 1   the traffic of the replicas, hidden or not, one row for each stage; sends that block nobody are pairs
+    process 2   one run: training and what stops it in one row, saves on their way in another, as pairs
+
+A step and a run begin at zero, each on its own clock.
+Trace Event Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner import human
+from simulator.pipeline_timeline import ALL, EventKind, StepTimeline
+from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind, RunTimeline
+from simulator.units import MICROSECOND
+
+STAGES, NETWORK, RUN = 0, 1, 2
+"""Numbers of the processes."""
+TRAINING_ROW, SAVES_ROW = 0, 1
+"""Rows of a run."""
+_DIGITS = 3
+
+Entry = dict[str, object]
+"""One event of a trace."""
+
+
+def step_entries(timeline: StepTimeline) -> Iterator[Entry]:
+    """Yields what draws one step."""
+    for process, name in ((STAGES, "stages"), (NETWORK, "network between replicas and stages")):
+        yield _process(process, name)
+        for stage in range(timeline.num_stages):
+            yield from _row(process, stage, f"stage {stage}")
+    columns = [column.tolist() for column in timeline.events.columns().values()]
+    names = timeline.events.names()
+    for number, values in enumerate(zip(*columns, strict=True)):
+        yield from _step_event(number, dict(zip(names, values, strict=True)))
+
+
+def run_entries(run: RunTimeline) -> Iterator[Entry]:
+    """Yields what draws one run; interruptions are instants."""
+    yield _process(RUN, f"run (replication {run.replication} of seed {run.seed})")
+    yield from _row(RUN, TRAINING_ROW, "training")
+    yield from _row(RUN, SAVES_ROW, "saves on their way")
+    columns = [column.tolist() for column in run.events.columns().values()]
+    names = run.events.names()
+    for number, values in enumerate(zip(*columns, strict=True)):
+        yield from _run_event(number, dict(zip(names, values, strict=True)))
+
+
+def _process(process: int, name: str) -> Entry:
+    return {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
+
+
+def _row(process: int, number: int, name: str) -> Iterator[Entry]:
+    row = {"pid": process, "tid": number}
+    yield {"ph": "M", "name": "thread_name", **row, "args": {"name": name}}
+    yield {"ph": "M", "name": "thread_sort_index", **row, "args": {"sort_index": number}}
+
+
+def _step_event(number: int, event: dict[str, float]) -> Iterator[Entry]:
+    kind = EventKind.from_code(int(event["kind"]))
+    is_background = bool(event["is_background"])
+    entry: Entry = {
+        "name": kind.value,
+        "cat": "background" if is_background else "stage",
+        "pid": NETWORK if is_background else STAGES,
+        "tid": int(event["stage"]),
+    }
+    arguments: Entry = {name: int(event[name]) for name in ("chunk", "micro_batch") if event[name] != ALL}
+    if is_background and kind is EventKind.SEND:
+        yield from _pair(entry, number, event, arguments)
+        return
+    if not is_background:
+        arguments |= {"exposed_communication_us": _us(event["communication_s"])}
+    yield _span(entry, event, arguments)
+
+
+def _run_event(number: int, event: dict[str, float]) -> Iterator[Entry]:
+    kind = RunEventKind.from_code(int(event["kind"]))
+    is_background = bool(event["is_background"])
+    entry: Entry = {
+        "name": kind.value,
+        "cat": "save" if is_background else "run",
+        "pid": RUN,
+        "tid": SAVES_ROW if is_background else TRAINING_ROW,
+    }
+    if kind.code < NUM_INTERRUPTIONS:
+        lost = {"lost_work": human.duration(event["value_s"]), "lost_work_s": event["value_s"]}
+        yield {**entry, "cat": "interruption", "ph": "i", "s": "p", "ts": _us(event["start_s"]), "args": lost}
+    elif is_background:
+        arguments: Entry = {"work_s": event["value_s"], "is_lost": bool(event["is_lost"])}
+        yield from _pair(entry, number, event, arguments)
+    else:
+        yield _span(entry, event, {})
+
+
+def _span(entry: Entry, event: dict[str, float], arguments: Entry) -> Entry:
+    duration_us = _us(event["end_s"] - event["start_s"])
+    return {**entry, "ts": _us(event["start_s"]), "ph": "X", "dur": duration_us, "args": arguments}
+
+
+def _pair(entry: Entry, number: int, event: dict[str, float], arguments: Entry) -> Iterator[Entry]:
+    """An asynchronous event: those of one row may overlap, which spans must not."""
+    start_us = _us(event["start_s"])
+    end_us = round(start_us + _us(event["end_s"] - event["start_s"]), _DIGITS)
+    yield {**entry, "ts": start_us, "ph": "b", "id": number, "args": arguments}
+    yield {**entry, "ts": end_us, "ph": "e", "id": number}
+
+
+def _us(seconds: float) -> float:
+    return round(seconds / MICROSECOND, _DIGITS)

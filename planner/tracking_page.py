@@ -1,0 +1,140 @@
+"""Where can the studies be looked at? MLflow's own interface on their store, for this machine alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import IO
+
+from simulator.errors import InputError, Problem, TrackingError
+from studies.mlflow_session import check_usable, mlflow_at, sqlite_file, without_password
+from studies.tracking import resolve_tracking_uri
+
+LOOPBACK = "127.0.0.1"
+"""No other machine reaches this address."""
+PATIENCE_S = 120.0
+"""MLflow takes some seconds to start, on a busy machine many."""
+STEP_S = 0.2
+END_S = 10.0
+"""How long MLflow may take to stop before it is killed."""
+MOST_SHOWN = 600
+"""Characters of what MLflow said that an error shows."""
+_QUIET = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+}
+"""Nothing is reported to MLflow's makers, and no other programs are started."""
+
+
+def store_to_show(tracking_uri: str | None) -> str:
+    """Returns the address of the store that is to be shown.
+
+    Args:
+        tracking_uri: the store; by default as `capplan recommend` chooses it.
+
+    Raises:
+        InputError: it is a file that is not there.
+        TrackingError: it cannot be reached.
+    """
+    uri = resolve_tracking_uri(tracking_uri)
+    with mlflow_at(uri):
+        file = sqlite_file(uri)
+        if file is not None and not file.exists():
+            rule = "there is no such store yet: capplan recommend JOB.yaml records its study there"
+            raise InputError([Problem(path="tracking-uri", value=without_password(uri), rule=rule)])
+        check_usable(uri)
+    return uri
+
+
+def is_server(uri: str) -> bool:
+    """Returns whether a store is a server that shows itself."""
+    return uri.startswith(("http://", "https://"))
+
+
+@contextmanager
+def tracking_page(uri: str, port: int | None = None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Starts MLflow's interface on a store, and stops it in the end; yields its address and its process.
+
+    Args:
+        uri: a store that is no server itself.
+        port: where it listens; left out: any free one.
+
+    Raises:
+        TrackingError: it does not start, such as on a port that is taken.
+    """
+    chosen = port or _free_port()
+    with tempfile.TemporaryFile() as log:
+        process = _started(uri, chosen, log)
+        try:
+            _wait_until_it_answers(process, chosen, uri, log)
+            yield f"http://{LOOPBACK}:{chosen}", process
+        finally:
+            _stop(process)
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _started(uri: str, port: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Starts MLflow in a group of processes of its own; the store's password travels where no list of processes shows it."""
+    command = [sys.executable, "-m", "mlflow", "server", "--host", LOOPBACK, "--port", str(port)]
+    return subprocess.Popen(  # noqa: S603  (no part comes from elsewhere)
+        [*command, "--workers", "1"],
+        env={**os.environ, **_QUIET, "MLFLOW_BACKEND_STORE_URI": uri},
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, uri: str, log: IO[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise TrackingError(f"MLflow did not start on {without_password(uri)}: {_last_words(log, uri)}")
+        if _answers(port):
+            return
+        time.sleep(STEP_S)
+    raise TrackingError(f"MLflow did not answer within {PATIENCE_S:.0f} s: {_last_words(log, uri)}")
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/health", timeout=STEP_S) as reply:
+            return bool(reply.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _last_words(log: IO[bytes], uri: str) -> str:
+    log.seek(0)
+    text = " ".join(log.read().decode("utf-8", "replace").split())
+    return text.replace(uri, without_password(uri))[-MOST_SHOWN:] or "it said nothing"
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ends MLflow with all that it has started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(END_S)
+        except ProcessLookupError:
+            process.wait()
+            return
+        except subprocess.TimeoutExpired:
+            continue

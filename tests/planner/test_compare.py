@@ -1,0 +1,266 @@
+"""Does a comparison find every difference, and do the causes sum to the whole?"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from planner import cli, recommend, simulate_plan
+from planner.compare import FIGURES, Comparison, compare
+from planner.compare_inputs import differences
+from planner.compare_sides import Side, read_side
+from planner.durable import run_study_of
+from planner.plan_input import plan_of
+from simulator.errors import InputError, StudyError
+from simulator.job import Job
+from studies.store import StudyStore
+from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
+
+ROOT = Path(cli.__file__).parent.parent
+BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
+PLAN = {"tp": 2, "dp": 16, "recompute": "full"}
+
+
+def side(job: Job, plan: dict[str, object] | None = None, name: str = "side") -> Side:
+    return Side(name=name, job=job, plan=plan_of(job, {**PLAN, **(plan or {})})[0])
+
+
+def values_of(found: Comparison, metric: str) -> tuple[float, float]:
+    (row,) = [row for row in found.metrics if row.metric == metric]
+    first, second = row.values
+    assert first is not None
+    assert second is not None
+    return first, second
+
+
+CASES: dict[str, tuple[Job, Job, dict[str, object]]] = {
+    "several inputs": (
+        job_with(limits={"budget_usd": 1e6}),
+        job_with(
+            {**H100_RENTED, "rent_usd_per_gpu_hour": 3.0},
+            workload={"tokens": 8e10},
+            site="sweden",
+            limits={"budget_usd": 2e6},
+        ),
+        {},
+    ),
+    "bought instead of rented": (job_with(), job_with(H100_BOUGHT), {}),
+    "another design": (job_with(), job_with(workload={"tokens": 8e10}), {"tp": 4, "dp": 4}),
+    "another accelerator": (job_with(H100_RENTED), job_with(A100_RENTED, site="sweden"), {}),
+    "another model": (job_with(), job_with(workload={"model": "llama-2-13b"}), {}),
+    "other failures": (
+        job_with(),
+        job_with(reliability={"preset": "typical", "failures_per_1000_node_days": 30}),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_causes_interaction_and_design_sum_to_the_difference_of_every_figure(name: str) -> None:
+    first, second, plan = CASES[name]
+    found = compare([side(first), side(second, plan)])
+    (explained,) = found.explanations
+    for metric in FIGURES:
+        before, after = values_of(found, metric)
+        parts = [*(cause.effects for cause in explained.causes), explained.interaction, explained.design]
+        total = sum(part.get(metric, 0.0) for part in parts)
+        # Parts that only rounding makes are left out.
+        assert total == pytest.approx(after - before, abs=1e-9 * abs(before))
+        assert explained.total[metric] == after - before
+
+
+def test_a_price_alone_changes_the_rent_by_its_share_and_nothing_else() -> None:
+    dear = job_with({**H100_RENTED, "rent_usd_per_gpu_hour": 3.0})
+    found = compare([side(job_with()), side(dear)])
+    (explained,) = found.explanations
+    (cause,) = explained.causes
+    assert cause.input == "offers[h100-sxm5-80gb].price"
+    rent_usd = values_of(found, "cost_parts_usd.rent_usd")[0]
+    # 2.5 dollars became 3.0.
+    assert cause.effects["cost_parts_usd.rent_usd"] == pytest.approx(0.2 * rent_usd, rel=1e-9)
+    assert "time_to_train_days" not in cause.effects
+    assert explained.interaction.get("cost_usd", 0.0) == pytest.approx(0.0, abs=1e-6)
+    assert explained.design == {}
+
+
+def test_figures_are_those_of_the_simulation_of_each_plan() -> None:
+    first, second = job_with(), job_with(site="sweden")
+    found = compare([side(first), side(second)])
+    for position, job in enumerate((first, second)):
+        design = simulate_plan(job, PLAN, with_sensitivities=False).design
+        assert design is not None
+        for metric in FIGURES:
+            assert values_of(found, metric)[position] == getattr(design, metric)
+
+
+def test_two_inputs_that_multiply_have_an_interaction() -> None:
+    found = compare([side(job_with()), side(job_with(workload={"tokens": 1e11}, site="sweden"))])
+    (explained,) = found.explanations
+    effects = {cause.input: cause.effects for cause in explained.causes}
+    operation = "carbon_parts_kgco2e.operational_kgco2e"
+    before, after = values_of(found, operation)
+    # Twice the tokens, and the grid of Sweden: carbon is energy times the factor of the grid.
+    grid = 1.0 + effects["site"][operation] / before
+    energy = 1.0 + effects["workload.tokens"][operation] / before
+    assert after == pytest.approx(before * grid * energy, rel=1e-6)
+    assert explained.interaction[operation] == pytest.approx(before * (grid - 1.0) * (energy - 1.0), rel=1e-6)
+
+
+def test_inputs_that_only_choose_are_marked_and_cause_nothing() -> None:
+    tight = job_with(
+        {**H100_RENTED, "num_gpus": {"min": 16, "max": 32}},
+        limits={"budget_usd": 1e6},
+        objectives=["cost", "carbon"],
+    )
+    found = compare([side(job_with()), side(tight)])
+    marked = {row.input: row.decides_choice_only for row in found.inputs}
+    assert marked == {
+        "limits.budget_usd": True,
+        "objectives": True,
+        "offers[h100-sxm5-80gb].num_gpus": True,
+    }
+    assert found.explanations[0].causes == ()
+
+
+def test_an_offer_that_only_one_side_has_is_an_input_and_part_of_the_design() -> None:
+    found = compare([side(job_with(H100_RENTED)), side(job_with(A100_RENTED))])
+    rows = {row.input: row.values for row in found.inputs}
+    assert rows["offers[h100-sxm5-80gb]"] == ("on offer", "not on offer")
+    assert rows["offers[a100-sxm4-80gb]"] == ("not on offer", "on offer")
+    (explained,) = found.explanations
+    assert any("h100-sxm5-80gb is not on offer there" in note for note in explained.notes)
+    assert explained.design["time_to_train_days"] == explained.total["time_to_train_days"]
+
+
+def test_offers_are_matched_by_name_not_by_place() -> None:
+    first, second = job_with(H100_RENTED, A100_RENTED), job_with(A100_RENTED, H100_RENTED)
+    assert differences(first, second) == []
+    found = compare([side(first, {"offer": 0}), side(second, {"offer": 1})])
+    assert all(row.is_same for row in found.decisions)
+    assert set(found.explanations[0].total.values()) == {0.0}
+
+
+def test_a_design_that_cannot_be_run_with_the_other_inputs_is_explained_as_a_whole() -> None:
+    # 40 heads do not split into sixteen.
+    found = compare(
+        [
+            side(job_with(), {"tp": 16, "dp": 2}),
+            side(job_with(workload={"model": "llama-2-13b"}), {"tp": 4, "dp": 8}),
+        ]
+    )
+    (explained,) = found.explanations
+    assert explained.interaction == {}
+    assert any("cannot be run with the inputs of" in note for note in explained.notes)
+    assert explained.design["cost_usd"] == pytest.approx(explained.total["cost_usd"])
+
+
+def test_a_design_over_a_limit_is_named() -> None:
+    found = compare([side(job_with()), side(job_with(limits={"budget_usd": 10.0}), name="tight")])
+    assert any(warning.startswith("tight breaks a limit: ") for warning in found.warnings)
+
+
+def test_fewer_than_two_are_refused() -> None:
+    with pytest.raises(InputError, match="needs two or more"):
+        compare([side(job_with())])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study, and the folder of an answer."""
+    place = tmp_path_factory.mktemp("compared")
+    recommend(job_with(name="cheap"), tracking=False, output=place / "answer")
+    run_study_of(job_with(name="green", site="sweden"), store=StudyStore(place / "studies"))
+    return place
+
+
+class TestSides:
+    def test_a_study_and_an_answer_are_compared_by_their_recommendations(self, folder: Path) -> None:
+        store = StudyStore(folder / "studies")
+        (study,) = store.paths()
+        sides = [read_side(str(folder / "answer"), store), read_side(study.stem, store)]
+        found = compare(sides)
+        for position, one in enumerate(sides):
+            assert one.recorded is not None
+            assert values_of(found, "cost_usd")[position] == pytest.approx(one.recorded.cost_usd, rel=1e-9)
+        assert [row.input for row in found.inputs] == ["site"]
+        assert found.warnings == ()
+
+    @pytest.mark.parametrize("name", ["answer/recommendation.json", "answer/job.json"])
+    def test_files_of_an_answer_are_read_as_what_they_are(self, name: str, folder: Path) -> None:
+        one = read_side(str(folder / name), StudyStore(folder))
+        assert one.job.name == "cheap"
+        assert one.plan is not None
+
+    def test_an_answer_without_its_job_is_refused(self, folder: Path, tmp_path: Path) -> None:
+        copy = tmp_path / "recommendation.json"
+        copy.write_bytes((folder / "answer" / "recommendation.json").read_bytes())
+        with pytest.raises(InputError, match="is missing: an answer is compared with the job"):
+            read_side(str(copy), StudyStore(folder))
+
+    def test_what_is_no_answer_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "recommendation.json").write_text('{"recommendation": 1}', encoding="utf-8")
+        with pytest.raises(InputError, match="is no answer of this version"):
+            read_side(str(tmp_path), StudyStore(tmp_path))
+
+    def test_an_unknown_study_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(StudyError, match="there is no such study"):
+            read_side("nobody", StudyStore(tmp_path))
+
+    @pytest.mark.parametrize(
+        ("plan", "message"),
+        [("tp=3,pp=12", "must divide num_heads"), ("tp=4,dp=8,num_gpus=33", "must equal num_gpus")],
+    )
+    def test_a_plan_that_cannot_be_run_is_refused_with_its_reason(self, plan: str, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            read_side(f"{BLOOM}@{plan}", StudyStore())
+
+
+class TestCommand:
+    SIDES = (f"{BLOOM}@tp=4,pp=12,dp=8,mbs=2,recompute=full", f"{BLOOM}@tp=8,pp=6,dp=8,mbs=2,recompute=full")
+
+    def test_the_json_reads_back_and_has_every_figure(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["compare", *self.SIDES, "--json"]) == 0
+        found = Comparison.model_validate(json.loads(capsys.readouterr().out))
+        assert found.sides == self.SIDES
+        assert {row.metric for row in found.metrics} >= set(FIGURES)
+        assert found.schema_version == 1
+
+    def test_the_terminal_shows_sides_designs_figures_and_causes(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(["compare", *self.SIDES]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == "Compared: A, B"
+        assert "  All inputs are the same." in lines
+        assert any(re.match(r"  tensor parallel +4 +8", line) for line in lines)
+        assert any(line.startswith("  another design") for line in lines)
+        assert max(len(line) for line in lines) <= cli.WIDTH
+
+    def test_the_page_opens_offline_and_holds_the_figures(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "page.html"
+        for _ in range(2):  # an older page is replaced
+            assert cli.main(["compare", *self.SIDES, "--html", str(file)]) == 0
+        text = file.read_text(encoding="utf-8")
+        assert re.findall(r"<(?:script|link|img|iframe)|(?:src|href)=|url\(", text) == []
+        assert "http" not in text
+        (shown,) = re.findall(r"time to train +(\S+ days)", capsys.readouterr().out)[:1]
+        assert f">{shown}<" in text
+
+    def test_another_page_is_never_overwritten(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "page.html"
+        file.write_text("<p>precious</p>", encoding="utf-8")
+        assert cli.main(["compare", *self.SIDES, "--html", str(file)]) == 2
+        assert file.read_text(encoding="utf-8") == "<p>precious</p>"
+        assert "is no comparison of capplan" in capsys.readouterr().err
+
+    def test_one_side_is_not_enough(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["compare", BLOOM]) == 2
+        assert "give two or more of" in capsys.readouterr().err

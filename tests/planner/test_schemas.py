@@ -1,0 +1,179 @@
+"""Do the JSON Schemas fit what people write and what commands print?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from planner import cli
+from planner.cli_schema import SCHEMA_NAMES
+from planner.job_file import parse_job
+from planner.job_schema import FORMS, known_fields
+from planner.schemas import ANSWERS, NAMES, schema_text
+from planner.yaml_text import read_document
+from simulator.errors import InputError
+from tests.json_schema import problems
+from tests.support import H100_RENTED
+
+ROOT = Path(cli.__file__).parent.parent
+JOBS = sorted((ROOT / "examples").glob("*.yaml"))
+BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
+PLAN = "tp=4,pp=12,dp=8,mbs=2,recompute=full"
+
+Document = dict[str, object]
+
+
+def schema_of(name: str) -> Document:
+    found: Document = json.loads(schema_text(name))
+    return found
+
+
+JOB_SCHEMA = schema_of("job")
+
+
+def broken(document: object) -> list[str]:
+    return list(problems(document, JOB_SCHEMA, JOB_SCHEMA))
+
+
+def changed(**fields: object) -> Document:
+    workload = {"model": "llama-3.1-8b", "tokens": 5e10, "sequence_length": 8192, "global_batch_size": 64}
+    return {"workload": workload, "offers": [dict(H100_RENTED)], "site": "us-iowa", **fields}
+
+
+class TestJobFiles:
+    @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
+    def test_every_example_keeps_the_schema(self, path: Path) -> None:
+        assert broken(read_document(path)) == []
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"reliability": "mature"},
+            {"reliability": {"preset": "typical", "stragglers": "shared"}},
+            {"limits": None, "storage": {"write_bytes_per_s": 1e11}},
+            {"site": {"region": "sweden", "power_usage_effectiveness": 1.1}},
+            {"site": {"region": "sweden", "grid_profile": {"mean": 50, "daily_amplitude": 20}}},
+            {"what_if": {"sites": ["sweden", {"region": "france"}], "power_caps": [0.8]}},
+            {"preference": {"cost": 2.0}},
+            {"fabric": "infiniband-ndr"},
+            {
+                "offers": [
+                    {"accelerator": "h100-sxm5-80gb", "num_gpus": 64, "rent_usd_per_gpu_hour": "on_demand"}
+                ]
+            },
+            {"offers": [{"accelerator": "h100-sxm5-80gb", "num_gpus": 64, "purchase_usd_per_node": 3e5}]},
+        ],
+        ids=str,
+    )
+    def test_short_and_long_forms_keep_the_schema_and_can_be_read(self, fields: Document) -> None:
+        document = changed(**fields)
+        parse_job(document)
+        assert broken(document) == []
+
+    @pytest.mark.parametrize(
+        ("fields", "place"),
+        [
+            ({"limts": {}}, ".limts is unknown"),
+            ({"limits": {"budget_usd": -1}}, ".limits"),
+            ({"objectives": ["speed"]}, ".objectives[0]"),
+            ({"offers": []}, ".offers"),
+            ({"offers": [{"num_gpus": 8}]}, ".accelerator is missing"),
+            ({"workload": {"model": "llama-9", "tokens": 1e12, "sequence_length": 8192}}, ".workload.model"),
+            ({"reliability": "perfect"}, ".reliability"),
+            ({"site": 7}, ".site"),
+        ],
+        ids=str,
+    )
+    def test_what_cannot_be_read_breaks_the_schema_at_its_place(self, fields: Document, place: str) -> None:
+        document = changed(**fields)
+        with pytest.raises(InputError):
+            parse_job(document)
+        assert any(place in problem for problem in broken(document))
+
+    def test_required_are_the_fields_without_a_default(self) -> None:
+        assert JOB_SCHEMA["required"] == ["workload", "offers", "site"]
+
+    def test_every_field_and_every_short_form_is_in_the_schema_with_its_meaning(self) -> None:
+        definitions = cast(dict[str, Document], JOB_SCHEMA["$defs"])
+        for form in FORMS:
+            definition = JOB_SCHEMA if form.model.__name__ == "Job" else definitions[form.model.__name__]
+            properties = cast(dict[str, Document], definition["properties"])
+            assert set(properties) == set(known_fields(form.model))
+            assert f"Written as: {form.written}." in str(properties[form.field]["description"])
+
+
+def outputs(folder: Path) -> dict[str, list[str]]:
+    """A command for each schema; the studies are those of a small job."""
+    sweep = folder / "sweep.yaml"
+    sweep.write_text(SWEEP, encoding="utf-8")
+    store = ["--store", str(folder)]
+    side = f"{BLOOM}@{PLAN}"
+    return {
+        "answer": ["recommend", str(folder / "job.yaml"), "--no-tracking", "--quiet"],
+        "simulate": ["simulate", BLOOM, "--plan", PLAN],
+        "timeline": ["timeline", BLOOM, "--plan", PLAN],
+        "compare": ["compare", side, f"{BLOOM}@tp=8,pp=6,dp=8,mbs=2,recompute=full"],
+        "goodput": ["goodput", "--mtbf-s", "10980", "--stall-s", "5", "--replications", "20"],
+        "sweep": ["sweep", str(sweep)],
+        "validate": ["validate"],
+        "catalog": ["catalog", "accelerators"],
+        "study-status": ["study", "status", *store, "small"],
+        "study-front": ["study", "front", *store, "small"],
+        "study-list": ["study", "list", *store],
+    }
+
+
+JOB = """\
+workload: {model: llama-3.1-8b, tokens: 5e10, sequence_length: 8192, global_batch_size: 64}
+offers: [{accelerator: h100-sxm5-80gb, num_gpus: {min: 16, max: 32}, rent_usd_per_gpu_hour: 2.5}]
+site: us-iowa
+search: {micro_batch_sizes: [1], num_refinements: 0}
+"""
+SWEEP = """\
+job: job.yaml
+num_gpus: [16, 32]
+checkpoint_schemes: [async]
+checkpoint_intervals_s: [auto]
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("schemas")
+    (place / "job.yaml").write_text(JOB, encoding="utf-8")
+    run = ["study", "run", str(place / "job.yaml"), "--store", str(place), "--no-tracking", "--quiet"]
+    assert cli.main(run) == 0
+    (study,) = place.glob("*.study")
+    study.rename(place / "small.study")
+    return place
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_a_command_prints_keeps_its_schema_and_reads_back(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*outputs(folder)[name], "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    schema = schema_of(name)
+    assert list(problems(printed, schema, schema)) == []
+    assert printed["schema_version"] == 1
+    again = ANSWERS[name].model_validate(printed).model_dump(mode="json", exclude_none=name == "catalog")
+    assert again == printed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_prints_the_schema(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["schema", name]) == 0
+    assert capsys.readouterr().out == schema_text(name)
+
+
+def test_the_choices_of_the_command_are_the_schemas() -> None:
+    assert SCHEMA_NAMES == NAMES
+
+
+def test_an_unknown_schema_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["schema", "jobs"]) == 2
+    assert "'jobs' is not one of 'job', 'answer'" in capsys.readouterr().err
