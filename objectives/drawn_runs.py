@@ -8,9 +8,9 @@ from typing import Self
 
 import numpy as np
 
-from objectives.run_response import responses
+from objectives.run_response import responses, step_factors
 from objectives.scores import ScoreTable
-from objectives.unsure_inputs import Normal, unsure_inputs
+from objectives.unsure_inputs import STEP_TIME, Normal, unsure_inputs
 from objectives.usage import Usage, of_sites
 from simulator.energy import BUCKETS
 from simulator.job import Job
@@ -51,9 +51,10 @@ class DrawnRuns:
         inputs = unsure_inputs(job, plans)
         factors = {name: unsure.factors(normal) for name, unsure in inputs.items()}
         followed = responses(job, plans, outcomes, inputs)
-        wall, energy = np.zeros((2, *next(iter(factors.values())).shape))
+        moving = {**factors, STEP_TIME: step_factors(job, plans, outcomes, factors)}
+        wall, energy = np.zeros((2, *moving[STEP_TIME].shape))
         for name, response in followed.items():
-            moved = response.of(factors[name])
+            moved = response.of(moving[name])
             wall, energy = wall + moved[0], energy + moved[1]
         cooling = _cooling(job, plans, factors["cooling_overhead"])
         power = _power(outcomes, factors) * cooling

@@ -94,7 +94,7 @@ def test_every_field_of_the_input_factors_moves_something_when_everything_is_at_
     economic = job_with(
         H100_BOUGHT, objectives=objectives, **{**everything, "ownership": {"depreciation": "economic"}}
     )
-    plans = plans_with({"num_gpus": 16})
+    plans = plans_with({"num_gpus": 16, "power_cap_fraction": 0.8})
     moved: set[str] = set()
     for job in (straight, economic):
         result = evaluate(job, plans)
@@ -270,6 +270,22 @@ class TestRuns:
         )
         assert expected.min() > 1.05
         np.testing.assert_allclose(ratios, expected, rtol=0.01)
+
+    def test_a_cap_costs_more_time_with_a_smaller_exponent_and_none_without_a_cap(self) -> None:
+        job = job_with(
+            objectives=["time_to_train"], input_factors=only("cap_slowdown", 0.5, 2.0), reliability=_steady()
+        )
+        plans = plans_with({"num_gpus": 16}, {"num_gpus": 16, "power_cap_fraction": 0.7})
+        result = evaluate(job, plans)
+        ends = objectives_at_ends(job, plans, result.outcomes, result.scores)
+        place = ends.names.index("cap_slowdown")
+        # ((1 - idle) / (0.7 - idle))^(1/2) with 70 W of 700 W idle; the power of 2 gives the exponent of 1.
+        slowdown = math.sqrt((1.0 - 0.1) / (0.7 - 0.1))
+        computing = result.outcomes.steps.compute_s[1] / result.outcomes.steps.step_time_s[1]
+        assert ends.high[place, 0, 0] == pytest.approx(ends.middle[0, 0], rel=1e-12)
+        expected = 1.0 + computing * (slowdown - 1.0)
+        assert ends.high[place, 1, 0] / ends.middle[1, 0] == pytest.approx(expected, rel=2e-3)
+        assert ends.low[place, 1, 0] < ends.middle[1, 0]
 
     def test_power_and_cooling_share_out_the_energy(self) -> None:
         objectives = ["energy"]
