@@ -27,8 +27,8 @@ run itself. Step time, goodput and power are the simulator's.
 ENERGY_NOTE = "W per GPU hold its share of host, fans, fabric and supplies, without cooling.\n"
 ARITHMETIC_NOTE = """\
 GPU-hours x rated power (x PUE where the source says so). Agreeing with them confirms no model of energy. The hours of OPT are
-arithmetic themselves, 992 GPUs x 34 days, and so are those of GPT-3, 10,000 GPUs x 14.8 days, of which 330 W per GPU and its
-share of the system were measured on other runs.
+arithmetic themselves, 992 GPUs x 34 days, and so are those of GPT-3, 10,000 GPUs x 14.8 days; its 330 W are the mean power of
+a GPU with its share of the system, as the source gives it. The energy of OPT could not be checked in its source.
 """
 
 

@@ -8,9 +8,9 @@ from typing import Self
 
 import numpy as np
 
-from objectives.run_response import responses
+from objectives.run_response import Response, responses, step_factors
 from objectives.scores import ScoreTable
-from objectives.unsure_inputs import Normal, unsure_inputs
+from objectives.unsure_inputs import STEP_TIME, Normal, UnsureInput, unsure_inputs
 from objectives.usage import Usage, of_sites
 from simulator.energy import BUCKETS
 from simulator.job import Job
@@ -24,6 +24,40 @@ WAITING_PARTS = (
     *dict.fromkeys(part for phase, part in BUCKETS.values() if phase in ("waiting", "stalled")),
 )
 """Parts of the energy in which accelerators wait; they compute in all others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnsureDesigns:
+    """n simulated designs with what is unsure about them, from which any number of values can be drawn."""
+
+    job: Job
+    plans: PlanTable
+    outcomes: Outcomes
+    scores: ScoreTable
+    inputs: Mapping[str, UnsureInput]
+    """Every input by its name."""
+    responses: Mapping[str, Response]
+    """How the runs follow those that are simulated."""
+
+    @classmethod
+    def of(cls, job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) -> Self:
+        """Returns designs with what is unsure about them.
+
+        Args:
+            job: the job; its prices have ranges, `input_factors` has those of everything else.
+            plans: `(n,)` designs.
+            outcomes: what `simulate` returned for them.
+            scores: what `score` returned for them.
+        """
+        inputs = unsure_inputs(job, plans)
+        return cls(
+            job=job,
+            plans=plans,
+            outcomes=outcomes,
+            scores=scores,
+            inputs=inputs,
+            responses=responses(job, plans, outcomes, inputs),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +80,14 @@ class DrawnRuns:
     """What the facility draws for a watt of IT power, over that at the middle, `(r, n)`."""
 
     @classmethod
-    def of(cls, job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable, normal: Normal) -> Self:
+    def of(cls, designs: UnsureDesigns, normal: Normal) -> Self:
         """Returns the runs at standard normal values of every draw, which `normal` returns by its name."""
-        inputs = unsure_inputs(job, plans)
-        factors = {name: unsure.factors(normal) for name, unsure in inputs.items()}
-        followed = responses(job, plans, outcomes, inputs)
-        wall, energy = np.zeros((2, *next(iter(factors.values())).shape))
-        for name, response in followed.items():
-            moved = response.of(factors[name])
+        job, plans, outcomes, scores = designs.job, designs.plans, designs.outcomes, designs.scores
+        factors = {name: unsure.factors(normal) for name, unsure in designs.inputs.items()}
+        moving = {**factors, STEP_TIME: step_factors(job, plans, outcomes, factors)}
+        wall, energy = np.zeros((2, *moving[STEP_TIME].shape))
+        for name, response in designs.responses.items():
+            moved = response.of(moving[name])
             wall, energy = wall + moved[0], energy + moved[1]
         cooling = _cooling(job, plans, factors["cooling_overhead"])
         power = _power(outcomes, factors) * cooling

@@ -14,13 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from objectives.drawn_runs import DrawnRuns
+from objectives.drawn_runs import DrawnRuns, UnsureDesigns
 from objectives.drawn_scores import drawn_figures, drawn_objectives
-from objectives.scores import ScoreTable
-from objectives.unsure_inputs import LAYOUT_TIME, Z_95, unsure_inputs
-from simulator.job import Job
-from simulator.plan import PlanTable
-from simulator.simulate import Outcomes
+from objectives.unsure_inputs import LAYOUT_TIME, Z_95
 from simulator.table import Floats
 
 NUM_DRAWS = 1000
@@ -79,22 +75,11 @@ class Ends:
     """and at its high end."""
 
 
-def draw_objectives(
-    job: Job,
-    plans: PlanTable,
-    outcomes: Outcomes,
-    scores: ScoreTable,
-    *,
-    seed: int,
-    num_draws: int = NUM_DRAWS,
-) -> DrawnObjectives:
+def draw_objectives(designs: UnsureDesigns, *, seed: int, num_draws: int = NUM_DRAWS) -> DrawnObjectives:
     """Returns the objectives of some designs under draws of the unsure inputs.
 
     Args:
-        job: the job; its prices have ranges, `input_factors` has those of everything else.
-        plans: `(n,)` designs.
-        outcomes: what `simulate` returned for them.
-        scores: what `score` returned for them.
+        designs: n designs with what is unsure about them.
         seed: of the draws.
         num_draws: r.
     """
@@ -103,21 +88,18 @@ def draw_objectives(
         named = np.random.SeedSequence([seed, zlib.crc32(name.encode())])
         return np.random.Generator(np.random.PCG64(named)).standard_normal(num_draws)
 
-    runs = DrawnRuns.of(job, plans, outcomes, scores, normal)
+    runs = DrawnRuns.of(designs, normal)
     figures = drawn_figures(runs)
     return DrawnObjectives(values=drawn_objectives(runs, figures), figures=figures)
 
 
-def objectives_at_ends(job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) -> Ends:
+def objectives_at_ends(designs: UnsureDesigns) -> Ends:
     """Returns the objectives of some designs with each unsure input at its ends, one at a time.
 
-    The error of each layout's own step time, of which there are as many as designs, is left out. Arguments are those of
-    `draw_objectives`.
+    The error of each layout's own step time, of which there are as many as designs, is left out.
     """
     inputs = [
-        unsure
-        for name, unsure in unsure_inputs(job, plans).items()
-        if name != LAYOUT_TIME and not unsure.is_certain
+        unsure for name, unsure in designs.inputs.items() if name != LAYOUT_TIME and not unsure.is_certain
     ]
     names = tuple(dict.fromkeys(name for unsure in inputs for name in unsure.draws))
 
@@ -128,6 +110,6 @@ def objectives_at_ends(job: Job, plans: PlanTable, outcomes: Outcomes, scores: S
             at[place : place + 2] = -Z_95, Z_95
         return at
 
-    runs = DrawnRuns.of(job, plans, outcomes, scores, normal)
+    runs = DrawnRuns.of(designs, normal)
     values = drawn_objectives(runs, drawn_figures(runs))
     return Ends(names=names, middle=values[-1], low=values[:-1:2], high=values[1:-1:2])

@@ -15,7 +15,9 @@ import numpy as np
 
 from objectives.unsure_inputs import LAYOUT_TIME, STEP_TIME, UnsureInput
 from simulator.job import Job
+from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
+from simulator.power import slowdown_under_cap
 from simulator.record import Record
 from simulator.simulate import Outcomes, outcomes_of
 from simulator.step import StepTable
@@ -26,6 +28,8 @@ LARGEST_CHANGE = 10.0
 END_SHARES = (0.5, 1.0, 2.0)
 """Where an input is simulated on either side of its middle, as shares of the logarithm of its low or high factor; draws
 beyond the last of them, one in a thousand, count as there."""
+LEAST_STEP_RANGE = 0.1
+"""Range of the logarithm of the step time within which runs are simulated at least."""
 _MOST_FAILURES = 10_000.0
 """Largest rate that `Reliability` takes."""
 
@@ -108,17 +112,24 @@ def responses(
     job: Job, plans: PlanTable, outcomes: Outcomes, inputs: Mapping[str, UnsureInput]
 ) -> dict[str, Response]:
     """Returns how the runs of `(n,)` designs follow every input of their simulation that is unsure, by its name."""
-    found = {}
-    for name in (STEP_TIME, *CHANGES):
-        if not inputs[name].is_certain or (name == STEP_TIME and not inputs[LAYOUT_TIME].is_certain):
-            found[name] = _response(job, plans, outcomes, name, inputs[name])
-    if STEP_TIME in found:
-        found[LAYOUT_TIME] = found[STEP_TIME]
-    return found
+    names = (STEP_TIME, *(name for name in CHANGES if not inputs[name].is_certain))
+    return {name: _response(job, plans, outcomes, name, inputs[name]) for name in names}
+
+
+def step_factors(job: Job, plans: PlanTable, outcomes: Outcomes, factors: Mapping[str, Floats]) -> Floats:
+    """Returns by how much steps take longer than simulated, `(r, n)`: by their error, and computation under a power cap."""
+    offers = OfferTable.from_job(job).take(plans.offer)
+    slowdown = slowdown_under_cap(offers, plans.power_cap_fraction)
+    computing = outcomes.steps.compute_s / outcomes.steps.step_time_s
+    capped = 1.0 + computing * (slowdown ** (factors["cap_slowdown"] - 1.0) - 1.0)
+    return np.asarray(capped * factors[STEP_TIME] * factors[LAYOUT_TIME])
 
 
 def _response(job: Job, plans: PlanTable, outcomes: Outcomes, name: str, unsure: UnsureInput) -> Response:
     low, high = float(unsure.log_low.min()), float(unsure.log_high.max())
+    if name == STEP_TIME:
+        # Power caps and errors of single layouts move steps, too.
+        low, high = min(low, -LEAST_STEP_RANGE), max(high, LEAST_STEP_RANGE)
     reached = [low * share for share in reversed(END_SHARES)], [high * share for share in END_SHARES]
     logs = [*(log for log in reached[0] if log), 0.0, *(log for log in reached[1] if log)]
     known = np.array([_logs_at(job, plans, outcomes, name, log) for log in logs])

@@ -33,6 +33,7 @@ BY_JOB = (
     "restart_time",
     "straggler_excess",
     "storage_bandwidth",
+    "cap_slowdown",
     "embodied_host",
     "embodied_network",
     "embodied_storage",

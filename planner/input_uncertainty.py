@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation
+from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import NUM_DRAWS, DrawnObjectives, draw_objectives
 from planner.comparisons import DrawnDesign, DrawnFigure, InputUncertainty, Ordering
-from planner.sensitivity import front_tornado
+from planner.sensitivity import tornado_of
 from simulator.job import Job
 from simulator.table import Floats, Integers
 from simulator.units import DAY
@@ -23,10 +24,11 @@ def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, s
     """Returns what becomes of the recommended design, a row of the front, under draws of the inputs."""
     rows, best = _drawn_rows(job, front, row)
     part = front.take(rows)
-    drawn = draw_objectives(job, part.plans, part.outcomes, part.scores, seed=seed)
+    unsure = UnsureDesigns.of(job, part.plans, part.outcomes, part.scores)
+    drawn = draw_objectives(unsure, seed=seed)
     place = int(np.searchsorted(rows, row))
     designs = _designs(job, drawn, ids[rows])
-    bars = front_tornado(job, part, ids[rows])
+    bars = tornado_of(unsure, ids[rows])
     return InputUncertainty(
         num_draws=NUM_DRAWS,
         figures=designs[place].figures,

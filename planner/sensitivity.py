@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from constraints.evaluation import Evaluation
+from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import objectives_at_ends
 from objectives.scores import score
 from planner.comparisons import TornadoBar
@@ -175,11 +176,16 @@ def front_tornado(job: Job, front: Evaluation, ids: Integers) -> tuple[TornadoBa
     Returns:
         One bar for each design, objective and input that moves it, by design and objective, the largest swing first.
     """
-    ends = objectives_at_ends(job, front.plans, front.outcomes, front.scores)
+    return tornado_of(UnsureDesigns.of(job, front.plans, front.outcomes, front.scores), ids)
+
+
+def tornado_of(designs: UnsureDesigns, ids: Integers) -> tuple[TornadoBar, ...]:
+    """Returns the bars of `front_tornado` for designs whose unsure inputs are known already."""
+    ends = objectives_at_ends(designs)
     places = _places(ends.middle), _places(ends.low), _places(ends.high)
     bars = []
     for row, design_id in enumerate(ids.tolist()):
-        for k, objective in enumerate(job.objectives):
+        for k, objective in enumerate(designs.job.objectives):
             swings = np.abs(ends.high[:, row, k] - ends.low[:, row, k])
             moving = np.flatnonzero(swings > ROUNDING * np.abs(ends.middle[row, k]))
             bars += [

@@ -82,6 +82,9 @@ class InputFactors(Record):
     """Storage is shared and seldom reaches its rating; estimate."""
     compute_power: Factors = Factors(low=0.93, high=1.04)
     """IT power while accelerators compute: nodes of one run differ by 6.79-7.00 kW, unlike jobs by more; estimate."""
+    cap_slowdown: Factors = Factors(low=0.67, high=1.54)
+    """Power to which the slow-down under a power cap is raised: exponents of 1.3 to 3 about 2 are published (power-cap
+    traces of Zeus, NSDI 2023)."""
     waiting_power: Factors = Factors(low=0.7, high=1.3)
     """IT power in bubbles, stalls, restarts and of spares: 0.35-0.5 and 0.15-0.25 of the accelerators' TDP are published."""
     cooling_overhead: Factors = Factors(low=0.6, high=1.4)

@@ -110,7 +110,7 @@ def test_llama_65b_has_its_pue_in_the_arithmetic() -> None:
     assert nameplate_energy_j(1_022_362, 400, 1.1) / MWH == pytest.approx(449, rel=2e-3)
 
 
-def test_gpt_3_multiplies_hours_that_were_computed_back_with_a_power_of_other_runs() -> None:
+def test_gpt_3_multiplies_hours_that_were_computed_back_with_a_mean_power() -> None:
     # arXiv 2104.10350, table 4: 10,000 V100 for 14.8 days at 330 W a GPU with its system, and a PUE of 1.1: 1,287 MWh.
     assert nameplate_energy_j(10_000 * 14.8 * 24, 330, 1.1) / MWH == pytest.approx(1287, rel=2.5e-3)
 

@@ -9,12 +9,12 @@ import pytest
 
 from benchmarks.step_error import log_ratios_by_job, variance_parts
 from constraints.evaluation import Evaluation, evaluate, judge
-from objectives.drawn_runs import WAITING_PARTS, DrawnRuns
+from objectives.drawn_runs import WAITING_PARTS, DrawnRuns, UnsureDesigns
 from objectives.drawn_scores import drawn_figures, drawn_objectives
 from objectives.input_uncertainty import DrawnObjectives, draw_objectives, objectives_at_ends
 from objectives.metrics import metrics
 from objectives.run_response import CHANGES, slow_down_steps
-from objectives.unsure_inputs import Z_95, estimate_factors, factor_draws, unsure_inputs
+from objectives.unsure_inputs import Z_95, estimate_factors, factor_draws
 from planner.measured_runs import compare, read_rows
 from simulator.energy import EnergyTable
 from simulator.job import Estimate, Job
@@ -33,7 +33,9 @@ FIXED = {**H100_BOUGHT, "purchase_usd_per_node": 3e5}
 
 def drawn(job: Job, seed: int = 1, num_draws: int = 1000) -> DrawnObjectives:
     result = evaluate(job, PLANS)
-    return draw_objectives(job, PLANS, result.outcomes, result.scores, seed=seed, num_draws=num_draws)
+    return draw_objectives(
+        UnsureDesigns.of(job, PLANS, result.outcomes, result.scores), seed=seed, num_draws=num_draws
+    )
 
 
 def two_offers(**fields: object) -> Job:
@@ -94,11 +96,11 @@ def test_every_field_of_the_input_factors_moves_something_when_everything_is_at_
     economic = job_with(
         H100_BOUGHT, objectives=objectives, **{**everything, "ownership": {"depreciation": "economic"}}
     )
-    plans = plans_with({"num_gpus": 16})
+    plans = plans_with({"num_gpus": 16, "power_cap_fraction": 0.8})
     moved: set[str] = set()
     for job in (straight, economic):
         result = evaluate(job, plans)
-        ends = objectives_at_ends(job, plans, result.outcomes, result.scores)
+        ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
         does_move = (ends.low != ends.middle).any(axis=(1, 2))
         moved |= {
             name.partition(" of ")[0] for name, moves in zip(ends.names, does_move, strict=True) if moves
@@ -128,7 +130,7 @@ def test_cost_of_capital_acts_through_the_annuity() -> None:
     )
     plans = plans_with({"num_gpus": 16})
     result = evaluate(job, plans)
-    ends = objectives_at_ends(job, plans, result.outcomes, result.scores)
+    ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
     place = ends.names.index("capital_cost")
 
     def annuity(rate: float) -> float:
@@ -227,7 +229,9 @@ class TestRuns:
         plans = plans_with({"num_gpus": 16}, {"num_gpus": 32}, {"num_gpus": 32, "offer": 1})
         job = two_offers(objectives=["time_to_train"], input_factors=sure, reliability=_steady())
         result = evaluate(job, plans)
-        values = draw_objectives(job, plans, result.outcomes, result.scores, seed=3, num_draws=20_000).values
+        values = draw_objectives(
+            UnsureDesigns.of(job, plans, result.outcomes, result.scores), seed=3, num_draws=20_000
+        ).values
         logs = np.log(values[:, :, 0])
         hopper = step_error("hopper", "bf16")
         shared, own = hopper.shared_log_deviation, hopper.own_log_deviation
@@ -241,7 +245,9 @@ class TestRuns:
         sure = {name: value for name, value in SURE.items() if name != "step_time"}
         job = job_with(objectives=["time_to_train"], input_factors=sure)
         result = evaluate(job, plans)
-        values = draw_objectives(job, plans, result.outcomes, result.scores, seed=3).values[:, :, 0]
+        values = draw_objectives(UnsureDesigns.of(job, plans, result.outcomes, result.scores), seed=3).values[
+            :, :, 0
+        ]
         ratio = values / result.scores.time_to_train_s
         np.testing.assert_allclose(ratio[:, 0], ratio[:, 1], rtol=1e-3)
 
@@ -271,12 +277,28 @@ class TestRuns:
         assert expected.min() > 1.05
         np.testing.assert_allclose(ratios, expected, rtol=0.01)
 
+    def test_a_cap_costs_more_time_with_a_smaller_exponent_and_none_without_a_cap(self) -> None:
+        job = job_with(
+            objectives=["time_to_train"], input_factors=only("cap_slowdown", 0.5, 2.0), reliability=_steady()
+        )
+        plans = plans_with({"num_gpus": 16}, {"num_gpus": 16, "power_cap_fraction": 0.7})
+        result = evaluate(job, plans)
+        ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
+        place = ends.names.index("cap_slowdown")
+        # ((1 - idle) / (0.7 - idle))^(1/2) with 70 W of 700 W idle; the power of 2 gives the exponent of 1.
+        slowdown = math.sqrt((1.0 - 0.1) / (0.7 - 0.1))
+        computing = result.outcomes.steps.compute_s[1] / result.outcomes.steps.step_time_s[1]
+        assert ends.high[place, 0, 0] == pytest.approx(ends.middle[0, 0], rel=1e-12)
+        expected = 1.0 + computing * (slowdown - 1.0)
+        assert ends.high[place, 1, 0] / ends.middle[1, 0] == pytest.approx(expected, rel=2e-3)
+        assert ends.low[place, 1, 0] < ends.middle[1, 0]
+
     def test_power_and_cooling_share_out_the_energy(self) -> None:
         objectives = ["energy"]
         job = job_with(objectives=objectives, input_factors=only("waiting_power", 0.5, 2.0))
         plans = plans_with({"num_gpus": 16})
         result = evaluate(job, plans)
-        ends = objectives_at_ends(job, plans, result.outcomes, result.scores)
+        ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
         energy = result.outcomes.energy
         waiting = sum(getattr(energy, part)[0] for part in WAITING_PARTS)
         place = [name.startswith("waiting_power") for name in ends.names].index(True)
@@ -292,7 +314,7 @@ class TestRuns:
             input_factors=only("step_time", 0.9, 1.1),
         )
         result = evaluate(job, plans)
-        ends = objectives_at_ends(job, plans, result.outcomes, result.scores)
+        ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
         place = ends.names.index("step_time of h100-sxm5-80gb")
         assert ends.middle[0, 0] == pytest.approx(result.scores.deadline_risk[0], abs=0.02)
         assert ends.low[place, 0, 0] < ends.middle[0, 0] < ends.high[place, 0, 0]
@@ -313,7 +335,8 @@ def _at(job: Job, result: Evaluation, amounts: dict[str, float]) -> Floats:
 
 def _runs_at(job: Job, result: Evaluation, amounts: dict[str, float]) -> DrawnRuns:
     """One draw, in which some inputs have given factors and the others are at the middle."""
-    inputs = unsure_inputs(job, result.plans)
+    designs = UnsureDesigns.of(job, result.plans, result.outcomes, result.scores)
+    inputs = designs.inputs
 
     def normal(name: str) -> Floats:
         amount = amounts.get(name.partition(" of ")[0], 1.0)
@@ -324,7 +347,7 @@ def _runs_at(job: Job, result: Evaluation, amounts: dict[str, float]) -> DrawnRu
         side = unsure.log_high[row] if amount > 1.0 else -unsure.log_low[row]
         return np.array([Z_95 * math.log(amount) / side])
 
-    return DrawnRuns.of(job, result.plans, result.outcomes, result.scores, normal)
+    return DrawnRuns.of(designs, normal)
 
 
 class TestStepError:
@@ -357,7 +380,9 @@ def test_another_offer_leaves_the_draws_of_the_others_as_they_are() -> None:
     values = []
     for job in (alone, beside):
         result = evaluate(job, plans)
-        values.append(draw_objectives(job, plans, result.outcomes, result.scores, seed=1).values)
+        values.append(
+            draw_objectives(UnsureDesigns.of(job, plans, result.outcomes, result.scores), seed=1).values
+        )
     np.testing.assert_array_equal(*values)
 
 
