@@ -192,9 +192,7 @@ def test_cooling_that_is_fixed_is_drawn_once_for_every_second() -> None:
         for update in ({"power_usage_effectiveness": 1.0, "climate": None}, fields)
     )
     it, facility = (simulate(job, PLANS) for job in (bare, cooled))
-    overhead_w = (
-        0.3 + 0.1 / np.pi
-    ) * it.summary.hall_power_w  # a day that swings by 10 degrees is above by 10/pi
+    overhead_w = (0.3 + climate.mean_overhead) * it.summary.hall_power_w
     np.testing.assert_allclose(
         facility.energy.total_j, it.energy.total_j + overhead_w * it.run.wall_time_s, rtol=1e-9
     )
