@@ -28,6 +28,5 @@ def own_figures(value: object, folder: Path, findings: Findings) -> Overlay:
         return read_own_figures([folder / path for path in paths])
     except InputError as error:
         for problem in error.problems:
-            place = f"{problem.path} = {problem.value}: " if problem.path else ""
-            findings.add(("catalog",), value, f"{place}{problem.rule}")
+            findings.add(("catalog",), Path(error.source).name, str(problem))
         return {}

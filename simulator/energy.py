@@ -16,7 +16,7 @@ from simulator.checkpoint import CheckpointTable
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
-from simulator.power import PhasePower, phase_power
+from simulator.power import PhasePower, facility_w_per_w, phase_power
 from simulator.run import RunTable
 from simulator.step import StepTable
 from simulator.table import Floats, Table, total
@@ -115,4 +115,6 @@ def _saving_j(offers: OfferTable, run: RunTable, checkpoints: CheckpointTable) -
     # Runs without progress are infinite in `total_j` as it is; a save that is never made costs nothing.
     num_saves = np.where(run.makes_progress, worked_s, 0.0) / run.checkpoint_interval_s
     servers_j = checkpoints.extra_power_w * np.where(run.makes_progress, run.wall_time_s, 0.0)
-    return (num_saves * checkpoints.save_energy_j + servers_j) * offers.power_usage_effectiveness
+    # The fixed part of the cooling is drawn in every phase already.
+    cooled = facility_w_per_w(offers, offers.power_usage_effectiveness)
+    return (num_saves * checkpoints.save_energy_j + servers_j) * cooled

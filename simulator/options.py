@@ -149,9 +149,9 @@ class WhatIf(Record):
     power_caps: tuple[float, ...] = ()
     """Power limits of the accelerators, as shares of their TDP."""
     rents_usd_per_gpu_hour: tuple[PositiveFloat, ...] = Field(default=(), max_length=10)
-    """Rents of the recommended accelerators at which the whole question is asked again, which takes as long each time."""
+    """Rents of the recommended offer at which the whole question is asked again, which takes as long each time."""
     purchases_usd_per_node: tuple[PositiveFloat, ...] = Field(default=(), max_length=10)
-    """Prices of the recommended nodes, bought, at which it is asked again."""
+    """Prices of a node of the recommended offer, bought, at which it is asked again."""
     sites: tuple[Site, ...] = ()
     """Sites at which the same design is placed."""
     refresh_from: str | None = None

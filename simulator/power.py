@@ -121,7 +121,7 @@ def phase_power(job: Job, plans: PlanTable, offers: OfferTable) -> PhasePower:
     """Returns the power that the facility draws in each phase; the fabric and storage are part of every phase."""
     it = _ItPower.of(job, plans, offers)
     fixed_w = (offers.power_usage_effectiveness - 1.0) * offers.cooling_fixed_fraction * it.peak_w
-    varying = _facility_w_per_w(offers, offers.power_usage_effectiveness)
+    varying = facility_w_per_w(offers, offers.power_usage_effectiveness)
     limited = np.minimum(offers.compute_power_fraction, 1.0)
 
     def facility(fraction: float | Floats) -> Floats:
@@ -148,7 +148,7 @@ def power_levels(job: Job, plans: PlanTable, offers: OfferTable) -> PowerTable:
     it = _ItPower.of(job, plans, offers)
     limited = it.held(np.minimum(offers.compute_power_fraction, 1.0))
     computing_w, standing_w = (it.training_w(share) for share in (limited, it.held(PHASE_FRACTIONS.stalled)))
-    swing_w = (computing_w - standing_w) * _facility_w_per_w(offers, offers.peak_power_usage_effectiveness)
+    swing_w = (computing_w - standing_w) * facility_w_per_w(offers, offers.peak_power_usage_effectiveness)
     return PowerTable(
         peak_power_w=it.peak_w * offers.peak_power_usage_effectiveness,
         hall_power_w=it.peak_w,
@@ -160,8 +160,8 @@ def power_levels(job: Job, plans: PlanTable, offers: OfferTable) -> PowerTable:
     )
 
 
-def _facility_w_per_w(offers: OfferTable, power_usage_effectiveness: Floats) -> Floats:
-    """What the facility draws for each further watt of IT power, `(n,)`: the overhead's fixed part is drawn anyway."""
+def facility_w_per_w(offers: OfferTable, power_usage_effectiveness: Floats) -> Floats:
+    """Returns what the facility draws for each further watt of IT power, `(n,)`: the overhead's fixed part is drawn anyway."""
     return 1.0 + (power_usage_effectiveness - 1.0) * (1.0 - offers.cooling_fixed_fraction)
 
 

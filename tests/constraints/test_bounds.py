@@ -79,8 +79,8 @@ JOBS: Mapping[str, Job] = {
         limits={"deadline_days": 1e6, "deadline_probability": 0.9},
     ),
     "hourly grid and tariff, weather, demand charge, value that decays": job_with(
-        {**H100_BOUGHT, "num_gpus": WIDE, "interruptions_per_1000_node_days": 5.0},
-        {**H100_RENTED, "num_gpus": WIDE, "commitment_days": 3.0},
+        {**H100_BOUGHT, "num_gpus": WIDE},
+        {**H100_RENTED, "num_gpus": WIDE, "commitment_days": 3.0, "interruptions_per_1000_node_days": 5.0},
         site={
             "region": "here",
             "grid_kgco2e_per_kwh": 0.4,

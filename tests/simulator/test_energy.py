@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from simulator.climate import Climate
 from simulator.energy import BUCKETS, EnergyTable, run_energy
 from simulator.hardware import Precision
 from simulator.job import Job
@@ -175,3 +176,23 @@ def test_saves_are_cooled_where_the_offer_stands() -> None:
     job = base.model_copy(update={"offers": (base.offers[0].model_copy(update={"site": here}),)})
     elsewhere = job.model_copy(update={"site": here.model_copy(update={"power_usage_effectiveness": 5.0})})
     assert (outcome_of(job, plan).energy.total_j == outcome_of(elsewhere, plan).energy.total_j).all()
+
+
+def test_cooling_that_is_fixed_is_drawn_once_for_every_second() -> None:
+    # Whatever is saved or moved meanwhile: the same watts from the first start to the end, in mean weather.
+    climate = Climate(
+        mean_celsius=20,
+        daily_amplitude_celsius=10,
+        free_cooling_below_celsius=20,
+        overhead_per_celsius=0.01,
+    )
+    fields = {"power_usage_effectiveness": 1.3, "cooling_fixed_fraction": 1.0, "climate": climate}
+    bare, cooled = (
+        JOB.model_copy(update={"site": JOB.site.model_copy(update=update)})
+        for update in ({"power_usage_effectiveness": 1.0, "climate": None}, fields)
+    )
+    it, facility = (simulate(job, PLANS) for job in (bare, cooled))
+    overhead_w = (0.3 + climate.mean_overhead) * it.summary.hall_power_w
+    np.testing.assert_allclose(
+        facility.energy.total_j, it.energy.total_j + overhead_w * it.run.wall_time_s, rtol=1e-9
+    )

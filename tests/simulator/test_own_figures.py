@@ -294,6 +294,17 @@ def test_a_file_without_the_heading_says_which_one_it_needs(tmp_path: Path) -> N
         read_own_figures([path])
 
 
+def test_a_job_says_which_of_its_files_is_wrong_and_where(tmp_path: Path) -> None:
+    good = written(tmp_path, "sites,us-iowa,grid_carbon,0.1,kgCO2e/kWh,us,2026,verified", name="good.csv")
+    bad = written(tmp_path, "sites,us-iowa,grid_carbn,0.1,kgCO2e/kWh,us,2026,verified", name="bad.csv")
+    document = {"workload": {}, "offers": [], "site": "us-iowa", "catalog": [good.name, bad.name]}
+    message = (
+        r"catalog = 'bad\.csv': row 2, quantity = grid_carbn: is no figure of sites; nearest: grid_carbon"
+    )
+    with pytest.raises(InputError, match=message):
+        parse_job(document, folder=tmp_path)
+
+
 def test_a_missing_file_is_a_problem_of_the_job(tmp_path: Path) -> None:
     document = {"workload": {}, "offers": [], "site": "us-iowa", "catalog": "none.csv"}
     with pytest.raises(InputError, match=r"catalog = .*none\.csv.*cannot be read: FileNotFoundError"):
