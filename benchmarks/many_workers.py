@@ -7,8 +7,8 @@ The leader is the process of the study with Dask's scheduler beside it: one queu
 takes in results. A worker holds `CHUNKS_PER_WORKER` chunks and works on one of them. Workers fail, lose the chunks that they
 hold, and come back; their chunks go out again. Two ways to hand out work are compared:
 
-    sent     the leader lists the designs and sends them: what `capplan study run --keep front` does
-    named    the leader sends the number of a block, and the worker lists the designs itself: the plan for 1,000 workers
+    named    the leader sends the number of a block, and the worker lists its designs: `capplan study run --keep front`
+    sent     the leader lists the designs and sends them: what that is better than
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ import numpy as np
 
 from constraints.space import pruned_space
 from planner import load_job
+from studies.blocks import block_parts
 from studies.distributed import CHUNKS_PER_WORKER, Cluster, local_cluster
-from studies.distributed_tasks import own_code, packed_job, packed_plans, reduce_chunk
+from studies.distributed_tasks import own_code, packed_job, packed_part, packed_plans, reduce_part
 from studies.journal import Journal
 from studies.payload import from_bytes
 from studies.reduction import read_reduction
@@ -42,21 +43,21 @@ Way = Literal["sent", "named"]
 class Costs:
     """What the parts of a study cost; the defaults were measured (docs/many-machines.md says how)."""
 
-    worker_s_per_design: float = 41e-6
-    """Simulating, judging and reducing, on one core."""
-    listing_s_per_design: float = 3.4e-6
-    """Listing designs, wherever that happens."""
-    packing_s_per_design: float = 0.43e-6
+    worker_s_per_design: float = 15e-6
+    """Listing, simulating, judging and reducing, on one core."""
+    listing_s_per_design: float = 1.0e-6
+    """Listing designs at the leader."""
+    packing_s_per_design: float = 0.3e-6
     """Making bytes of the designs to send."""
     bytes_per_design: float = 5.3
     """Size of a design on its way to a worker."""
-    leader_s_per_chunk: float = 5e-3
+    leader_s_per_chunk: float = 4.5e-3
     """Handing out a chunk and having its result: client and scheduler together."""
-    result_s_per_chunk: float = 15e-3
+    result_s_per_chunk: float = 9e-3
     """Taking in a result: decoding, journal, front."""
-    bytes_per_result: float = 16e3
+    bytes_per_result: float = 17e3
     """Size of a front on its way back."""
-    latency_s: float = 5e-3
+    latency_s: float = 8e-3
     """Between the leader and a worker."""
 
 
@@ -100,7 +101,6 @@ def play(study: Study, costs: Costs, seed: int = 0) -> Played:
     handout_s = costs.leader_s_per_chunk
     if is_sent:
         handout_s += size * (costs.listing_s_per_design + costs.packing_s_per_design)
-    per_design_s = costs.worker_s_per_design + (0.0 if is_sent else costs.listing_s_per_design)
     mean_factor = np.exp(study.spread**2 / 2)  # so that the spread does not change the mean
 
     num_chunks = left = int(np.ceil(study.num_designs / size))
@@ -127,7 +127,7 @@ def play(study: Study, costs: Costs, seed: int = 0) -> Played:
             continue
         left -= 1
         begin_s = max(leader_free_s + costs.latency_s, free_at_s[worker])
-        end_s = begin_s + size * per_design_s * draw.lognormal(0.0, study.spread) / mean_factor
+        end_s = begin_s + size * costs.worker_s_per_design * draw.lognormal(0.0, study.spread) / mean_factor
         is_lost = end_s > fails_at_s[worker]
         if is_lost:
             end_s = max(begin_s, fails_at_s[worker])
@@ -155,7 +155,9 @@ def measured() -> Costs:
     plans = next(space.design_batches(32_768))
     num_designs = len(plans)
     packed, payload = packed_job(job), packed_plans(plans)
-    result = reduce_chunk(packed, own_code(), payload)
+    part = packed_part(next(block_parts(space, num_designs)))
+    result = reduce_part(packed, own_code(), part)
+    num_reduced = read_reduction(job, from_bytes(result)).num_evaluated
     with TemporaryDirectory() as folder, Journal.create(Path(folder) / "a.study", {}) as journal:
         numbers = iter(range(1_000))
 
@@ -167,7 +169,7 @@ def measured() -> Costs:
     with local_cluster(2) as cluster:
         leader_s, latency_s = _round_trips(cluster, packed, payload)
     return Costs(
-        worker_s_per_design=processor_s(lambda: reduce_chunk(packed, own_code(), payload)) / num_designs,
+        worker_s_per_design=processor_s(lambda: reduce_part(packed, own_code(), part)) / num_reduced,
         listing_s_per_design=processor_s(lambda: sum(map(len, space.design_batches(32_768))))
         / space.num_designs,
         packing_s_per_design=processor_s(lambda: packed_plans(plans)) / num_designs,
@@ -197,17 +199,15 @@ def echo(job: bytes, code: str, designs: bytes) -> bytes:
 
 def _round_trips(cluster: Cluster, job: bytes, payload: bytes, num_chunks: int = 300) -> tuple[float, float]:
     """Processor seconds of client and scheduler per chunk, and the time until a single one is back."""
-    plans = from_bytes(payload).plans()
-    cluster.submit(echo, job, plans)()
-    packing_s = processor_s(lambda: packed_plans(plans))
+    cluster.submit(echo, job, payload)()
     start_s = time.process_time()
-    for pending in [cluster.submit(echo, job, plans) for _ in range(num_chunks)]:
+    for pending in [cluster.submit(echo, job, payload) for _ in range(num_chunks)]:
         pending()
-    leader_s = (time.process_time() - start_s) / num_chunks - packing_s
+    leader_s = (time.process_time() - start_s) / num_chunks
     times_s = []
     for _ in range(20):
         begun_s = time.perf_counter()
-        cluster.submit(echo, job, plans.take(slice(0, 10)))()
+        cluster.submit(echo, job, payload[:1_000])()
         times_s.append(time.perf_counter() - begun_s)
     return leader_s, min(times_s) / 2
 
@@ -218,9 +218,9 @@ def table(costs: Costs, study: Study) -> str:
         "| way | workers | designs a chunk | hours | leader busy | speed-up | chunks again | leader, MB/s |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for way in ("sent", "named"):
+    for way in ("named", "sent"):
         for num_workers in (10, 100, 1_000):
-            for size in (8_192, 32_768, 262_144, 2_097_152):
+            for size in (32_768, 262_144, 2_097_152):
                 case = replace(study, way=way, num_workers=num_workers, designs_per_chunk=size)
                 found = play(case, costs)
                 lines.append(
