@@ -5,10 +5,11 @@
 
 The leader is the process of the study with Dask's scheduler beside it: one queue that prepares chunks, hands them out and
 takes in results. A worker holds `CHUNKS_PER_WORKER` chunks and works on one of them. Workers fail, lose the chunks that they
-hold, and come back; their chunks go out again. Two ways to hand out work are compared:
+hold, and come back; their chunks go out again. Three ways to share the work are compared:
 
+    sent     the leader lists the designs and sends them
     named    the leader sends the number of a block, and the worker lists its designs: `capplan study run --keep front`
-    sent     the leader lists the designs and sends them: what that is better than
+    shared   workers also prune the layouts by their bounds, which the leader does alone, beforehand, in the other two
 """
 
 from __future__ import annotations
@@ -36,24 +37,26 @@ from studies.reduction import read_reduction
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "llama-3.1-70b.yaml"
 DAY_S = 86_400.0
-Way = Literal["sent", "named"]
+Way = Literal["sent", "named", "shared"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
     """What the parts of a study cost; the defaults were measured (docs/many-machines.md says how)."""
 
-    worker_s_per_design: float = 15e-6
+    worker_s_per_design: float = 14e-6
     """Listing, simulating, judging and reducing, on one core."""
-    listing_s_per_design: float = 1.0e-6
+    pruning_s_per_design: float = 1.6e-6
+    """Bounding layouts, of which all are kept and each has eight designs."""
+    listing_s_per_design: float = 0.7e-6
     """Listing designs at the leader."""
-    packing_s_per_design: float = 0.3e-6
+    packing_s_per_design: float = 0.25e-6
     """Making bytes of the designs to send."""
     bytes_per_design: float = 5.3
     """Size of a design on its way to a worker."""
-    leader_s_per_chunk: float = 4.5e-3
+    leader_s_per_chunk: float = 4e-3
     """Handing out a chunk and having its result: client and scheduler together."""
-    result_s_per_chunk: float = 9e-3
+    result_s_per_chunk: float = 8.5e-3
     """Taking in a result: decoding, journal, front."""
     bytes_per_result: float = 17e3
     """Size of a front on its way back."""
@@ -67,8 +70,8 @@ class Study:
 
     num_designs: float = 1e10
     num_workers: int = 1_000
-    designs_per_chunk: int = 262_144
-    way: Way = "named"
+    designs_per_chunk: int = 2_097_152
+    way: Way = "shared"
     worker_mtbf_s: float = 30 * DAY_S
     """Mean time between failures of one worker; assumed."""
     restart_s: float = 120.0
@@ -106,7 +109,10 @@ def play(study: Study, costs: Costs, seed: int = 0) -> Played:
     num_chunks = left = int(np.ceil(study.num_designs / size))
     free_at_s = [0.0] * study.num_workers
     fails_at_s = draw.exponential(study.worker_mtbf_s, study.num_workers).tolist()
-    leader_free_s = leader_busy_s = 0.0
+    worker_s, pruning_s = costs.worker_s_per_design, costs.pruning_s_per_design
+    if study.way == "shared":
+        worker_s, pruning_s = worker_s + pruning_s, 0.0
+    leader_free_s = leader_busy_s = pruning_s * study.num_designs
     num_done = num_repeated = 0
     requests = [
         (0.0, slot, slot % study.num_workers, False) for slot in range(CHUNKS_PER_WORKER * study.num_workers)
@@ -127,7 +133,7 @@ def play(study: Study, costs: Costs, seed: int = 0) -> Played:
             continue
         left -= 1
         begin_s = max(leader_free_s + costs.latency_s, free_at_s[worker])
-        end_s = begin_s + size * costs.worker_s_per_design * draw.lognormal(0.0, study.spread) / mean_factor
+        end_s = begin_s + size * worker_s * draw.lognormal(0.0, study.spread) / mean_factor
         is_lost = end_s > fails_at_s[worker]
         if is_lost:
             end_s = max(begin_s, fails_at_s[worker])
@@ -141,7 +147,7 @@ def play(study: Study, costs: Costs, seed: int = 0) -> Played:
     return Played(
         wall_s=leader_free_s,
         leader_load_fraction=leader_busy_s / leader_free_s,
-        speedup=study.num_designs * costs.worker_s_per_design / leader_free_s,
+        speedup=study.num_designs * (costs.worker_s_per_design + costs.pruning_s_per_design) / leader_free_s,
         num_chunks=num_chunks,
         num_repeated=num_repeated,
         leader_bytes_per_s=(num_chunks + num_repeated) * size_bytes / leader_free_s,
@@ -170,6 +176,7 @@ def measured() -> Costs:
         leader_s, latency_s = _round_trips(cluster, packed, payload)
     return Costs(
         worker_s_per_design=processor_s(lambda: reduce_part(packed, own_code(), part)) / num_reduced,
+        pruning_s_per_design=processor_s(lambda: pruned_space(job)) / space.num_layouts / 8,
         listing_s_per_design=processor_s(lambda: sum(map(len, space.design_batches(32_768))))
         / space.num_designs,
         packing_s_per_design=processor_s(lambda: packed_plans(plans)) / num_designs,
@@ -218,7 +225,7 @@ def table(costs: Costs, study: Study) -> str:
         "| way | workers | designs a chunk | hours | leader busy | speed-up | chunks again | leader, MB/s |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for way in ("named", "sent"):
+    for way in ("sent", "named", "shared"):
         for num_workers in (10, 100, 1_000):
             for size in (32_768, 262_144, 2_097_152):
                 case = replace(study, way=way, num_workers=num_workers, designs_per_chunk=size)

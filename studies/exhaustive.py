@@ -19,8 +19,10 @@ Reducer = Callable[[Iterator[BlockPart], str], Iterator[Reduction]]
 
 DESIGNS_PER_BATCH = 8_192
 """Designs between two reports of progress: about a tenth of a second of simulation."""
-DESIGNS_PER_REDUCTION = 262_144
-"""Designs that are reduced to their front together: seconds of simulation, against 14 ms at whoever hands them out."""
+NUM_PARTS = 4_096
+LEAST_PER_PART, MOST_PER_PART = 32_768, 2_097_152
+"""Parts in which a space is reduced, and the designs of each: half a second to half a minute of simulation, against 14 ms at
+whoever hands them out. The larger the space, the more workers there will be for it."""
 
 
 @final
@@ -52,9 +54,14 @@ class Exhaustive(SearchAlgorithm):
 def reduce_all(searcher: Searcher, space: Space, reducer: Reducer) -> bool:
     """Evaluates every design of a space and keeps the fronts of parts; returns whether it was not interrupted."""
     num_done = 0
-    for reduction in reducer(block_parts(space, DESIGNS_PER_REDUCTION), Exhaustive.stage):
+    for reduction in reducer(block_parts(space, part_size(space)), Exhaustive.stage):
         num_done += reduction.num_evaluated
         searcher.take_in(reduction, Exhaustive.stage, num_done, space.num_designs)
         if searcher.should_stop():
             return False
     return True
+
+
+def part_size(space: Space) -> int:
+    """Returns how many designs of a space are reduced together; whoever does it, so that all write the same."""
+    return min(max(space.num_designs // NUM_PARTS, LEAST_PER_PART), MOST_PER_PART)

@@ -8,6 +8,7 @@ from benchmarks.many_workers import Costs, Study, play
 
 FREE = Costs(
     worker_s_per_design=1e-3,
+    pruning_s_per_design=0.0,
     listing_s_per_design=0.0,
     packing_s_per_design=0.0,
     bytes_per_design=10.0,
@@ -43,6 +44,14 @@ def test_a_leader_that_takes_longer_than_all_workers_sets_the_pace() -> None:
     named = play(study(num_workers=50, way="named"), costs)
     assert named.wall_s == pytest.approx(2.0)  # two chunks for each worker
     assert named.leader_bytes_per_s == 0.0
+
+
+def test_pruning_is_done_by_the_leader_before_anything_else_or_by_all_workers() -> None:
+    costs = Costs(**{**vars(FREE), "pruning_s_per_design": 1e-3})
+    alone = play(study(num_workers=50, way="named"), costs)
+    assert alone.wall_s == pytest.approx(100.0 + 2.0)
+    assert alone.speedup == pytest.approx(200.0 / 102.0)
+    assert play(study(num_workers=50, way="shared"), costs).wall_s == pytest.approx(4.0)
 
 
 def test_what_goes_through_the_leader_is_every_design_that_is_sent() -> None:

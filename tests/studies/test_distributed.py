@@ -46,7 +46,7 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks so small that the tests' few designs make many of them."""
     monkeypatch.setattr(distributed, "LEAST_DESIGNS_PER_CHUNK", 20)
     monkeypatch.setattr(exhaustive, "DESIGNS_PER_BATCH", DESIGNS_PER_BLOCK)
-    monkeypatch.setattr(exhaustive, "DESIGNS_PER_REDUCTION", DESIGNS_PER_BLOCK)
+    monkeypatch.setattr(exhaustive, "LEAST_PER_PART", DESIGNS_PER_BLOCK)
 
 
 def job_of(**search: object) -> Job:
