@@ -37,6 +37,15 @@ class Degrees:
     context: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class RoughBlock:
+    """Ways to split a model from which the layouts of one block follow."""
+
+    degrees: Integers
+    """Rows (offer, t, p, v, c, e, d, micro-batch), `(n, 8)`."""
+    power_cap_fraction: float
+
+
 def divisors(number: int) -> list[int]:
     """Returns all divisors in rising order."""
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
@@ -55,20 +64,34 @@ def no_layouts(job: Job) -> PlanTable:
 
 def layout_blocks(job: Job) -> Iterator[PlanTable]:
     """Yields the same layouts in the same order, a block at a time, so that any number of them fits the memory."""
-    for layouts in candidate_blocks(job):
-        yield layouts.take(is_valid_layout(job, layouts))
+    return (layouts_in(job, block) for block in rough_blocks(job))
 
 
 def candidate_blocks(job: Job) -> Iterator[PlanTable]:
     """Yields what is tried, a block at a time: every layout, and what only a rule of layouts keeps from being one."""
+    return (_candidates_in(job, block) for block in rough_blocks(job))
+
+
+def rough_blocks(job: Job) -> Iterator[RoughBlock]:
+    """Yields what `layouts_in` makes the blocks of `layout_blocks` of; passing over one costs next to nothing."""
     for cap in job.power_caps:
-        for rows in _degree_blocks(job):
-            layouts = _with_choices(job, rows)
-            yield replace(
-                layouts,
-                checkpoint_scheme=_first_scheme(job, layouts),
-                power_cap_fraction=np.full(len(layouts), cap),
-            )
+        for degrees in _degree_blocks(job):
+            yield RoughBlock(degrees=degrees, power_cap_fraction=cap)
+
+
+def layouts_in(job: Job, block: RoughBlock) -> PlanTable:
+    """Returns the valid layouts of a block."""
+    layouts = _candidates_in(job, block)
+    return layouts.take(is_valid_layout(job, layouts))
+
+
+def _candidates_in(job: Job, block: RoughBlock) -> PlanTable:
+    layouts = _with_choices(job, block.degrees)
+    return replace(
+        layouts,
+        checkpoint_scheme=_first_scheme(job, layouts),
+        power_cap_fraction=np.full(len(layouts), block.power_cap_fraction),
+    )
 
 
 def _first_scheme(job: Job, layouts: PlanTable) -> Integers:

@@ -81,7 +81,7 @@ class Sending:
         )
         if self.recording.failure:
             raise TrackingError(self.recording.failure)
-        return record_of(self.tracker, answer.num_evaluated, self.recording.num_design_runs)
+        return record_of(self.tracker, self.recording.num_designs, self.recording.num_design_runs)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from simulator.errors import EngineError
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import Outcomes, simulate
+from studies.blocks import BlockPart
 from studies.engine import Engine, Pending
 from studies.payload import from_bytes
 from studies.reduction import Reduction, read_reduction
@@ -73,18 +74,18 @@ class Cluster:
         """Returns what simulates the designs of a job on these workers."""
         return DaskEngine(job, self)
 
-    def submit(self, work: Work, job: bytes, plans: PlanTable) -> Pending[bytes]:
+    def submit(self, work: Work, job: bytes, chunk: bytes) -> Pending[bytes]:
         """Begins a chunk.
 
         Raises:
             EngineError: the scheduler is gone; when the result is waited for, also: all workers are gone, or the chunk
                 has taken several of them down.
         """
-        from studies.distributed_tasks import own_code, packed_plans
+        from studies.distributed_tasks import own_code
 
         with self._failures():
             # Not pure: Dask need not look whether it has had the same chunk before.
-            future = self._client.submit(work, job, own_code(), packed_plans(plans), pure=False)
+            future = self._client.submit(work, job, own_code(), chunk, pure=False)
         return lambda: self._result(future)
 
     def process_ids(self) -> list[int]:
@@ -155,7 +156,7 @@ class DaskEngine(Engine):
 
     def simulate(self, plans: PlanTable, *, is_awaited: bool) -> Pending[Outcomes]:
         """See `Engine.simulate`; what is awaited is shared among all workers, where it is enough for several."""
-        from studies.distributed_tasks import simulate_chunk
+        from studies.distributed_tasks import packed_plans, simulate_chunk
 
         if len(plans) < LEAST_DESIGNS_PER_CHUNK:
             return lambda: simulate(self._job, plans)
@@ -163,16 +164,16 @@ class DaskEngine(Engine):
             min(self._cluster.num_workers, len(plans) // LEAST_DESIGNS_PER_CHUNK) if is_awaited else 1
         )
         pending = [
-            self._cluster.submit(simulate_chunk, self._packed, plans.take(rows))
+            self._cluster.submit(simulate_chunk, self._packed, packed_plans(plans.take(rows)))
             for rows in np.array_split(np.arange(len(plans)), max(1, num_chunks))
         ]
         return lambda: Outcomes.concatenate([from_bytes(result()).outcomes() for result in pending])
 
-    def reduce(self, plans: PlanTable) -> Pending[Reduction]:
+    def reduce(self, part: BlockPart) -> Pending[Reduction]:
         """See `Engine.reduce`."""
-        from studies.distributed_tasks import reduce_chunk
+        from studies.distributed_tasks import packed_part, reduce_part
 
-        pending = self._cluster.submit(reduce_chunk, self._packed, plans)
+        pending = self._cluster.submit(reduce_part, self._packed, packed_part(part))
         return lambda: read_reduction(self._job, from_bytes(pending()))
 
 

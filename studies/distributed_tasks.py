@@ -7,23 +7,24 @@ worker with other code or libraries than the study refuses every chunk.
 from __future__ import annotations
 
 import platform
+import struct
 import threading
 import zlib
 from functools import lru_cache
 
 from numba import set_num_threads
 
-from constraints.evaluation import evaluate
 from simulator.errors import EngineError
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import simulate
+from studies.blocks import BlockPart, BlockReducer
 from studies.identity import SEARCH_LIBRARIES, SEARCH_ROOMS, code_hash
 from studies.payload import PLANS, from_bytes, parts_of, to_bytes
-from studies.reduction import Reduction
 
 _ONE_AT_A_TIME = threading.Lock()
 """Numba's own thread pool does not bear calls from several threads of a process."""
+_NUMBERS = struct.Struct("<QQQ")
 
 
 def own_code() -> str:
@@ -58,13 +59,12 @@ def simulate_chunk(job: bytes, code: str, designs: bytes) -> bytes:
         return to_bytes(parts_of(simulate(_job_of(job), from_bytes(designs).plans())))
 
 
-def reduce_chunk(job: bytes, code: str, designs: bytes) -> bytes:
-    """Returns the front and the counts of designs; see `simulate_chunk`."""
+def reduce_part(job: bytes, code: str, part: bytes) -> bytes:
+    """Returns the front and the counts of a part of the space, from `packed_part`; see `simulate_chunk`."""
     check_code(code)
     with _ONE_AT_A_TIME:
         set_num_threads(1)
-        unpacked = _job_of(job)
-        return Reduction.of(unpacked, evaluate(unpacked, from_bytes(designs).plans())).to_bytes()
+        return _reducer_of(job).reduce(_part_of(part)).to_bytes()
 
 
 def check_code(code: str) -> None:
@@ -74,6 +74,22 @@ def check_code(code: str) -> None:
             f"a Dask worker on {platform.node()} has other code or libraries than the study (hash {own_code()}, not "
             f"{code}): install the same version there, start the worker again, then resume"
         )
+
+
+def packed_part(part: BlockPart) -> bytes:
+    """Returns a part of a space as it travels to a worker: three numbers and a bit for each layout of its block."""
+    return zlib.compress(_NUMBERS.pack(part.number, part.first, part.last) + part.kept)
+
+
+def _part_of(packed: bytes) -> BlockPart:
+    payload = zlib.decompress(packed)
+    number, first, last = _NUMBERS.unpack_from(payload)
+    return BlockPart(number=number, first=first, last=last, kept=payload[_NUMBERS.size :])
+
+
+@lru_cache(maxsize=1)
+def _reducer_of(packed: bytes) -> BlockReducer:
+    return BlockReducer(_job_of(packed))
 
 
 @lru_cache(maxsize=4)

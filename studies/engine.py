@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar, final
 
-from constraints.evaluation import evaluate
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import Outcomes, simulate
+from studies.blocks import BlockPart, BlockReducer
 from studies.reduction import Reduction
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def reduce(self, plans: PlanTable) -> Pending[Reduction]:
+    def reduce(self, part: BlockPart) -> Pending[Reduction]:
         """Begins to simulate designs of which the front and counts are all that is wanted; raises as `simulate`."""
 
 
@@ -50,12 +50,13 @@ class ThisProcess(Engine):
 
     def __init__(self, job: Job) -> None:
         self._job = job
+        self._reducer = BlockReducer(job)
 
     def simulate(self, plans: PlanTable, *, is_awaited: bool) -> Pending[Outcomes]:
         """See `Engine.simulate`."""
         del is_awaited
         return lambda: simulate(self._job, plans)
 
-    def reduce(self, plans: PlanTable) -> Pending[Reduction]:
+    def reduce(self, part: BlockPart) -> Pending[Reduction]:
         """See `Engine.reduce`."""
-        return lambda: Reduction.of(self._job, evaluate(self._job, plans))
+        return lambda: self._reducer.reduce(part)

@@ -19,11 +19,12 @@ from simulator.errors import StudyError
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import Outcomes
+from studies.blocks import BlockPart
 from studies.engine import Engine, Pending, ThisProcess
 from studies.journal import Batch, Journal
 from studies.known_designs import KnownDesigns
 from studies.plan_keys import are_same
-from studies.reduction import Reduction, read_reduction, rows_of
+from studies.reduction import Reduction, read_reduction
 
 Clock = Callable[[], float]
 """Seconds since any moment, never going back."""
@@ -125,7 +126,8 @@ class JournaledSimulation(Evaluator):
         """
         batch = self._journal.batch(self._number)
         if batch is not None:
-            self._check(batch, stage, plans, is_reduced=False)
+            is_alike = batch.stage == stage and not batch.is_reduced and len(batch.plans) == len(plans)
+            self._check(batch, is_equal=is_alike and bool(are_same(plans, batch.plans).all()))
             self._pass_over(batch, len(plans))
             return judge(self._job, plans, batch.outcomes)
         outcomes = self._outcomes_of(plans)
@@ -146,46 +148,40 @@ class JournaledSimulation(Evaluator):
 
         return _early(begun(), lambda: self._engine.num_ahead)
 
-    def reductions(self, batches: Iterator[PlanTable], stage: str) -> Iterator[Reduction]:
-        """Yields what is worth keeping of batches, in their order; nothing else is written down. Raises as `evaluate`."""
+    def reductions(self, parts: Iterator[BlockPart], stage: str) -> Iterator[Reduction]:
+        """Yields what is worth keeping of parts of a space, in their order; it is all that is written down.
+
+        Raises as `evaluate` does.
+        """
         unwritten = self._journal.num_batches - self._number
         begun = (
-            (plans, self._engine.reduce(plans) if index >= unwritten else None)
-            for index, plans in enumerate(batches)
+            self._engine.reduce(part) if index >= unwritten else None for index, part in enumerate(parts)
         )
-        for plans, pending in _early(begun, lambda: self._engine.num_ahead):
-            yield (
-                self._read_reduction(plans, stage)
-                if pending is None
-                else self._written(plans, stage, pending())
-            )
+        for pending in _early(begun, lambda: self._engine.num_ahead):
+            yield self._read_reduction(stage) if pending is None else self._written(stage, pending())
 
     def elapsed_s(self) -> float:
         """See `Evaluator.elapsed_s`."""
         return self._elapsed_s
 
-    def _read_reduction(self, plans: PlanTable, stage: str) -> Reduction:
+    def _read_reduction(self, stage: str) -> Reduction:
         batch = self._journal.batch(self._number)
         assert batch is not None, "the journal was counted before"
-        self._check(batch, stage, plans, is_reduced=True)
-        self._pass_over(batch, len(plans))
-        return read_reduction(self._job, batch.parts)
+        self._check(batch, is_equal=batch.stage == stage and batch.is_reduced)
+        reduction = read_reduction(self._job, batch.parts)
+        self._pass_over(batch, reduction.num_evaluated)
+        return reduction
 
-    def _written(self, plans: PlanTable, stage: str, reduction: Reduction) -> Reduction:
+    def _written(self, stage: str, reduction: Reduction) -> Reduction:
         elapsed_s = self._elapsed_now_s()
         self._journal.append_reduction(self._number, stage, elapsed_s, reduction)
-        self.num_simulated += len(plans)
+        self.num_simulated += reduction.num_evaluated
         self._go_on(elapsed_s)
         return reduction
 
-    def _check(self, batch: Batch, stage: str, plans: PlanTable, *, is_reduced: bool) -> None:
+    def _check(self, batch: Batch, *, is_equal: bool) -> None:
         """Raises where the journal holds other designs than are asked for."""
-        is_alike = stage == batch.stage and batch.is_reduced == is_reduced
-        if is_alike and is_reduced:
-            rows = rows_of(batch.parts)
-            is_alike = len(rows) == 0 or int(rows.max()) < len(plans)
-            plans = plans.take(rows) if is_alike else plans
-        if not is_alike or len(plans) != len(batch.plans) or not are_same(plans, batch.plans).all():
+        if not is_equal:
             raise StudyError(
                 f"study {self._journal.path}: the search now asks for other designs in batch {batch.number} than it "
                 "did; export what is there and run the job as a new study"

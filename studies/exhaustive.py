@@ -8,18 +8,21 @@ from typing import ClassVar, final
 from constraints.space import Space
 from simulator.plan import PlanTable
 from studies.algorithm import Results, SearchAlgorithm
+from studies.blocks import BlockPart, block_parts
 from studies.reduction import Reduction
 from studies.search import Searcher
 
 Ahead = Callable[[Iterator[PlanTable]], Iterator[PlanTable]]
 """Passes batches on and may look at some early."""
-Reducer = Callable[[Iterator[PlanTable], str], Iterator[Reduction]]
-"""Takes batches of designs and the stage that asks for them; yields what is worth keeping of each, in their order."""
+Reducer = Callable[[Iterator[BlockPart], str], Iterator[Reduction]]
+"""Takes parts of a space and the stage that asks for them; yields what is worth keeping of each, in their order."""
 
 DESIGNS_PER_BATCH = 8_192
 """Designs between two reports of progress: about a tenth of a second of simulation."""
-DESIGNS_PER_REDUCTION = 32_768
-"""Designs that are reduced to their front together: a second of simulation, against a few milliseconds of sending them."""
+NUM_PARTS = 4_096
+LEAST_PER_PART, MOST_PER_PART = 32_768, 2_097_152
+"""Parts in which a space is reduced, and the designs of each: half a second to half a minute of simulation, against 14 ms at
+whoever hands them out. The larger the space, the more workers there will be for it."""
 
 
 @final
@@ -49,11 +52,16 @@ class Exhaustive(SearchAlgorithm):
 
 
 def reduce_all(searcher: Searcher, space: Space, reducer: Reducer) -> bool:
-    """Evaluates every design of a space and keeps the fronts of blocks; returns whether it was not interrupted."""
+    """Evaluates every design of a space and keeps the fronts of parts; returns whether it was not interrupted."""
     num_done = 0
-    for reduction in reducer(space.design_batches(DESIGNS_PER_REDUCTION), Exhaustive.stage):
+    for reduction in reducer(block_parts(space, part_size(space)), Exhaustive.stage):
         num_done += reduction.num_evaluated
         searcher.take_in(reduction, Exhaustive.stage, num_done, space.num_designs)
         if searcher.should_stop():
             return False
     return True
+
+
+def part_size(space: Space) -> int:
+    """Returns how many designs of a space are reduced together; whoever does it, so that all write the same."""
+    return min(max(space.num_designs // NUM_PARTS, LEAST_PER_PART), MOST_PER_PART)

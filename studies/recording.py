@@ -68,6 +68,8 @@ class Recording:
         self._loss = ""  # why the parts do not hold all designs
         self._kept: list[tuple[Evaluation, Integers]] = []
         self._generation = 0
+        self.num_designs = 0
+        """Designs that were at hand, so that the design table has them."""
         self.num_design_runs = 0
         """Designs that have an MLflow run of their own."""
         self.failure = ""
@@ -76,6 +78,7 @@ class Recording:
     def record(self, found: Evaluation | Reduction, stage: str) -> None:
         """Takes in a batch of evaluated designs, or what was kept of it."""
         ids, evaluation = self.archive.add(found), kept_of(found)
+        self.num_designs += len(ids)
         if self._log is not None or self._parts is not None:
             self._write(design_columns(self._job, evaluation, ids, stage))
         if self.archive.num_evaluated <= MAX_DESIGN_RUNS:

@@ -7,6 +7,7 @@ to the last bit. A reduction of 30,000 designs takes a few kilobytes.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self, final
 
@@ -62,6 +63,23 @@ class Reduction:
             num_breaking={name: int(np.count_nonzero(column)) for name, column in excess.items()},
         )
 
+    @classmethod
+    def concatenate(cls, job: Job, parts: Sequence[Self]) -> Self:
+        """Returns the reduction of all designs of some parts, one after another; of at least one part."""
+        first = np.cumsum([0, *(part.num_evaluated for part in parts)])
+        places = [start + part.rows for start, part in zip(first.tolist(), parts, strict=False)]
+        fronts, rows = Evaluation.concatenate([part.front for part in parts]), np.concatenate(places)
+        best = front_rows(fronts.objectives(job))
+        return cls(
+            front=fronts.take(best),
+            rows=rows[best],
+            num_evaluated=int(first[-1]),
+            num_feasible=sum(part.num_feasible for part in parts),
+            num_breaking={
+                name: sum(part.num_breaking[name] for part in parts) for name in ExcessTable.names()
+            },
+        )
+
     def to_bytes(self) -> bytes:
         """Returns it as bytes, without what prices and limits make of the designs."""
         counts = {"evaluated": self.num_evaluated, "feasible": self.num_feasible, **self.num_breaking}
@@ -78,11 +96,6 @@ def is_reduction(parts: Parts) -> bool:
     return COUNTS in parts.facts
 
 
-def rows_of(parts: Parts) -> Integers:
-    """Returns the places of the designs of a reduction in their batch, `(n,)`; raises as `read_reduction`."""
-    return parts.table(PLACES, PlaceTable).row
-
-
 def read_reduction(job: Job, parts: Parts) -> Reduction:
     """Returns the reduction that `Reduction.to_bytes` made bytes of, under the job that it was reduced under.
 
@@ -97,7 +110,7 @@ def read_reduction(job: Job, parts: Parts) -> Reduction:
         )
     return Reduction(
         front=judge(job, parts.plans(), parts.outcomes()),
-        rows=rows_of(parts),
+        rows=parts.table(PLACES, PlaceTable).row,
         num_evaluated=counts["evaluated"],
         num_feasible=counts["feasible"],
         num_breaking=breaking,

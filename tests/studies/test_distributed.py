@@ -13,15 +13,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from constraints import lattice
+from constraints.evaluation import evaluate
+from constraints.space import pruned_space
 from planner.durable import Keep, StudyAnswer, resume_study, run_study_of
 from planner.study_machines import machines
 from planner.study_reports import front_of, status_of
 from simulator.errors import EngineError
 from simulator.job import Job
-from studies import distributed, distributed_tasks, exhaustive
+from studies import blocks, distributed, distributed_tasks, exhaustive
+from studies.blocks import BlockReducer, block_parts
 from studies.distributed import Cluster, cluster_at, local_cluster
 from studies.engine import ThisProcess
 from studies.progress import Progress, Report, Stop, ignore, never_stop
+from studies.reduction import Reduction
 from studies.store import StudyStore
 from tests.studies.study_jobs import small_job
 
@@ -41,7 +46,7 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks so small that the tests' few designs make many of them."""
     monkeypatch.setattr(distributed, "LEAST_DESIGNS_PER_CHUNK", 20)
     monkeypatch.setattr(exhaustive, "DESIGNS_PER_BATCH", DESIGNS_PER_BLOCK)
-    monkeypatch.setattr(exhaustive, "DESIGNS_PER_REDUCTION", DESIGNS_PER_BLOCK)
+    monkeypatch.setattr(exhaustive, "LEAST_PER_PART", DESIGNS_PER_BLOCK)
 
 
 def job_of(**search: object) -> Job:
@@ -212,10 +217,29 @@ def test_both_ways_to_name_machines_at_once_are_refused(capsys: pytest.CaptureFi
     assert "give one of them" in capsys.readouterr().err
 
 
+def test_parts_of_a_space_hold_each_of_its_designs_once_in_whatever_order_they_are_reduced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lattice, "ROWS_PER_BLOCK", 10)
+    monkeypatch.setattr(blocks, "DESIGNS_AT_ONCE", 50)
+    job = job_of()
+    space = pruned_space(job)
+    parts = list(block_parts(space, 120))
+    assert len({part.number for part in parts}) > 2
+    assert len(parts) > len({part.number for part in parts})
+    reducer = BlockReducer(job)
+    backwards = [reducer.reduce(part) for part in reversed(parts)]
+    found = Reduction.concatenate(job, backwards[::-1])
+    expected = Reduction.of(job, evaluate(job, space.designs()))
+    assert found.num_breaking == expected.num_breaking
+    assert (found.num_evaluated, found.num_feasible) == (expected.num_evaluated, expected.num_feasible)
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    for name, column in expected.front.scores.columns().items():
+        np.testing.assert_array_equal(getattr(found.front.scores, name), column, err_msg=name)
+
+
 def test_designs_that_share_a_chunk_come_out_as_alone(cluster: Cluster) -> None:
     job = job_of()
-    from constraints.space import pruned_space
-
     plans = next(pruned_space(job).design_batches(300))
     engine = cluster.engine_for(job)
     whole = engine.simulate(plans, is_awaited=True)().columns()
