@@ -32,7 +32,10 @@ def show_purchase(plan: PurchasePlan, console: Console) -> None:
     if plan.cost_usd is None:
         return
     title(console, "What to have")
-    grid(console, _acquisition_rows(plan))
+    if plan.acquisitions:
+        grid(console, _acquisition_rows(plan))
+    else:
+        sentences(console, ["Nothing: all runs rent on demand."])
     title(console, "Which job runs when")
     grid(console, _run_rows(plan))
     title(console, "Beside other ways")
@@ -71,8 +74,6 @@ def _acquisition_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
             at_once,
             human.percent(one.used_fraction),
         )
-    if not plan.acquisitions:
-        yield ("nothing: all runs rent on demand",)
 
 
 def _run_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
