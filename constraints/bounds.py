@@ -7,7 +7,7 @@ a run would come to in which nothing fails, nothing is saved, and steps are as s
     energy  >= computation and exposed collectives at their powers, the rest of that time at the least power
     cost    >= rent or ownership for that time, energy and the fewest spares
     carbon  >= that energy at the grid's intensity, and the embodied share of that time
-    memory and accelerators are exact, power is so up to the spares
+    memory, host memory and accelerators are exact, power is so up to the spares
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from constraints.layout import can_save_by
 from constraints.limits import LIMIT_NAMES, excess_over
 from constraints.step_bound import StepBoundTable, bound_step
 from objectives.scores import Usage, carbon_parts, cost_parts, total
+from simulator.checkpoint import checkpoint_costs
 from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.offer_table import OfferTable
@@ -49,6 +51,8 @@ class BoundTable(Table):
 
     memory_fraction: Floats
     """Memory of the most loaded accelerator as a share of what it has; exact."""
+    host_memory_fraction: Floats
+    """Main memory that saves need at least, under any scheme that the layout can have, as a share of what a node has."""
     budget_usd: Floats
     deadline_days: Floats
     power_w: Floats
@@ -87,6 +91,7 @@ def _bound_block(job: Job, layouts: PlanTable) -> BoundTable:
     lowered = 1.0 - MARGIN
     return BoundTable(
         memory_fraction=layout_memory(job, layouts).peak_bytes / offers.memory_bytes,
+        host_memory_fraction=_least_host_memory_bytes(job, layouts, offers) / offers.host_memory_bytes,
         budget_usd=total(cost_parts(job, fewest, usage, is_bound=True)) * lowered,
         deadline_days=usage.wall_s / DAY * lowered,
         power_w=levels.peak_power_w * lowered,
@@ -102,7 +107,21 @@ def kept_by_bounds(job: Job, bounds: BoundTable) -> dict[str, Booleans]:
     limits = {
         name: excess_over(getattr(job.limits, name), getattr(bounds, name)) == 0.0 for name in LIMIT_NAMES
     }
-    return {"memory": bounds.fits_memory, **limits}
+    return {"memory": bounds.fits_memory, "host_memory": bounds.host_memory_fraction <= 1.0, **limits}
+
+
+def _least_host_memory_bytes(job: Job, layouts: PlanTable, offers: OfferTable) -> Floats:
+    """Main memory per node that the least demanding checkpoint scheme of each layout needs, `(n,)`.
+
+    It follows from what is saved and how often at once, so that no step has to be simulated.
+    """
+    least = np.full(len(layouts), np.inf)
+    any_s = np.ones(len(layouts))
+    for scheme in job.search.checkpoint_schemes:
+        plans = replace(layouts, checkpoint_scheme=np.full(len(layouts), scheme.code))
+        needed = checkpoint_costs(job, plans, offers, any_s, any_s).host_memory_bytes
+        least = np.where(can_save_by(job, layouts, scheme), np.minimum(least, needed), least)
+    return least
 
 
 def _fewest_spare_nodes(job: Job, layouts: PlanTable) -> Integers:

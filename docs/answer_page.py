@@ -129,9 +129,16 @@ def goodput_reference() -> str:
 
 
 def _page(introduction: str, answer: type[Record]) -> str:
+    return "\n".join([introduction, *answer_sections(answer)])
+
+
+def answer_sections(*answers: type[Record]) -> list[str]:
+    """Returns one section for every type of some answers that the page on `recommend` does not hold."""
     known = models_in(Recommendation, [])
-    found = [model for model in models_in(answer, list(known)) if model not in known]
-    return "\n".join([introduction, *(_section(model, elsewhere=known) for model in found)])
+    found = list(known)
+    for answer in answers:
+        models_in(answer, found)
+    return [_section(model, elsewhere=known) for model in found if model not in known]
 
 
 def answer_reference() -> str:

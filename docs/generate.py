@@ -21,14 +21,25 @@ from docs.answer_page import (
     GOODPUT_PAGE,
     SIMULATE_PAGE,
     answer_reference,
+    answer_sections,
     goodput_reference,
     models_in,
     simulate_reference,
 )
 from docs.cluster_size import PAGE as STUDY_PAGE
 from docs.cluster_size import all_rows, filled_page
+from docs.explain_page import (
+    CONSTRAINTS_INTRODUCTION,
+    CONSTRAINTS_PAGE,
+    PURCHASE_INTRODUCTION,
+    PURCHASE_PAGE,
+    constraint_tables,
+)
 from docs.readme import README, filled_readme
+from planner.explanation import PlanExplanation, SpaceExplanation
+from planner.fleet import Fleet
 from planner.job_schema import Form, form_of, known_fields
+from planner.purchase_plan import PurchasePlan
 from planner.schemas import NAMES, schema_text
 from planner.sweep import Sweep
 from simulator.job import Job
@@ -89,6 +100,18 @@ This page is generated from the types: `python -m docs.generate`.
 def sweep_reference() -> str:
     """Returns the page on sweeps."""
     return "\n".join([SWEEP_INTRODUCTION, _section(Sweep)])
+
+
+def constraints_reference() -> str:
+    """Returns the page on constraints and their explanations."""
+    types = answer_sections(PlanExplanation, SpaceExplanation)
+    return "\n".join([CONSTRAINTS_INTRODUCTION, *constraint_tables(), *types])
+
+
+def purchase_reference() -> str:
+    """Returns the page on purchase plans: the fields of a fleet, then those of the answer."""
+    asked = (_section(model) for model in models_in(Fleet, []))
+    return "\n".join([PURCHASE_INTRODUCTION, *asked, *answer_sections(PurchasePlan)])
 
 
 def job_file_reference() -> str:
@@ -202,6 +225,8 @@ def main() -> int:
         ANSWER_PAGE: answer_reference(),
         SIMULATE_PAGE: simulate_reference(),
         GOODPUT_PAGE: goodput_reference(),
+        CONSTRAINTS_PAGE: constraints_reference(),
+        PURCHASE_PAGE: purchase_reference(),
         README: filled_readme(),
         STUDY_PAGE: filled_page(all_rows()),
         **{SCHEMAS / f"{name}.schema.json": schema_text(name) for name in NAMES},

@@ -223,20 +223,31 @@ def _no_possible_design(case: _Case) -> Infeasibility:
 
 
 def _no_layout(job: Job) -> Infeasibility:
-    """Rules of layouts contradict each other; or degrees exist, and rules of checkpoint schemes are left at fault."""
+    """Rules of degrees contradict each other; or degrees exist, and no layout can save by any of the allowed schemes."""
+    rules = conflicting_rules(job)
+    of_schemes = () if rules else rules_of_schemes(job)
+    first = _no_degrees_reason(job) if rules else _no_scheme_reason(job)
+    sentences = (f"{name}: {CONSTRAINTS[name].sentence}" for name in (*rules, *of_schemes))
+    return Infeasibility(
+        conflict=(*rules, *of_schemes),
+        reasons=(first, *sentences, *(_nearest_layout(job) if rules else ())),
+        proof="enumeration of all layouts; the rules that contradict each other by CP-SAT",
+        relaxations=(),
+    )
+
+
+def _no_degrees_reason(job: Job) -> str:
     ranges = ", ".join(f"{o.accelerator.id} {o.num_gpus.min:,}..{o.num_gpus.max:,}" for o in job.offers)
-    rules = conflicting_rules(job) or rules_of_schemes(job)
-    reason = (
+    return (
         f"no layout divides {job.workload.model.name} and a batch of {job.workload.global_batch_size:,} sequences over "
         f"the accelerators on offer ({ranges}); widen offers[].num_gpus or the lists under search, "
         "or choose a batch with more divisors"
     )
-    return Infeasibility(
-        conflict=rules,
-        reasons=(reason, *(f"{name}: {CONSTRAINTS[name].sentence}" for name in rules), *_nearest_layout(job)),
-        proof="enumeration of all layouts; the rules that contradict each other by CP-SAT",
-        relaxations=(),
-    )
+
+
+def _no_scheme_reason(job: Job) -> str:
+    schemes = ", ".join(scheme.value for scheme in job.search.checkpoint_schemes)
+    return f"no layout can save by {schemes}; allow other search.checkpoint_schemes or search.zero_stages"
 
 
 def _nearest_layout(job: Job) -> list[str]:

@@ -49,6 +49,9 @@ NO_MODEL = {
     "constraints.bounds": "rounding",
     "constraints.space": "what stays in memory",
     "constraints.relaxation": "order of a search, digits of a proposal",
+    "constraints.removal": "size of a batch",
+    "constraints.layout_model.REACH": "how far a search looks",
+    "constraints.stage_balance": "rounding, effort of a solver",
 }
 """Modules and constants that are not of the model, and why."""
 

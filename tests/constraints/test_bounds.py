@@ -130,6 +130,19 @@ def designs(name: str) -> tuple[Evaluation, np.ndarray]:
     return result, np.repeat(np.arange(len(layouts)), num_run_knobs(JOBS[name], layouts))
 
 
+def test_the_least_main_memory_is_that_of_the_least_demanding_scheme() -> None:
+    job = job_with(search={"checkpoint_schemes": ["in_memory_peer", "tiered", "gradient_assisted"]})
+    layouts = enumerate_layouts(job)
+    plans = cross_run_knobs(job, layouts)
+    layout = np.repeat(np.arange(len(layouts)), num_run_knobs(job, layouts))
+    needed = simulate(job, plans).checkpoints.host_memory_bytes
+    least = np.full(len(layouts), np.inf)
+    np.minimum.at(least, layout, needed)
+    assert least.min() > 0
+    capacity = job.offers[0].node.host_memory_bytes
+    np.testing.assert_allclose(bound(job, layouts).host_memory_fraction, least / capacity, rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", JOBS)
 def test_no_simulated_design_is_better_than_the_bound_of_its_layout(name: str) -> None:
     _, bounds = sample(name)

@@ -12,6 +12,8 @@ from constraints.evaluation import evaluate
 from constraints.lattice import candidate_blocks, cross_run_knobs, enumerate_layouts
 from constraints.limits import set_limits, with_limits
 from constraints.registry import CONSTRAINTS
+from docs.explain_page import CONSTRAINTS_PAGE, PURCHASE_PAGE
+from docs.generate import constraints_reference, purchase_reference
 from planner import cli
 from planner.explain import constraint_texts, explain_plan, explain_space
 from planner.explanation import Check, PlanExplanation, SpaceExplanation
@@ -162,6 +164,12 @@ def test_a_space_without_designs_says_why() -> None:
     assert explained.infeasibility is not None
     assert explained.infeasibility.conflict == ("deadline_days",)
     assert (explained.binding, explained.fewest, explained.num_feasible) == ((), None, 0)
+
+
+def test_the_pages_are_those_of_the_registry_and_the_types() -> None:
+    fresh = {CONSTRAINTS_PAGE: constraints_reference(), PURCHASE_PAGE: purchase_reference()}
+    for page, text in fresh.items():
+        assert page.read_text(encoding="utf-8") == text, "run: python -m docs.generate"
 
 
 # The command.

@@ -232,6 +232,14 @@ def test_a_batch_that_nothing_divides_has_no_layout() -> None:
     assert answer.relaxations == ()
 
 
+def test_schemes_that_no_layout_can_have_are_at_fault_where_degrees_are_not() -> None:
+    job = job_with(search={"checkpoint_schemes": ["replica_ft"], "zero_stages": [1]})
+    answer = explain(job, pruned_space(job))
+    assert isinstance(answer, Infeasibility)
+    assert answer.conflict == ("live_replica",)
+    assert answer.reasons[0].startswith("no layout can save by replica_ft; allow other")
+
+
 def test_a_model_that_is_too_large_does_not_fit_memory() -> None:
     job = job_with({**H100_RENTED, "num_gpus": 16}, workload={"model": "llama-3.1-405b"})
     answer = explain(job, pruned_space(job))

@@ -1,0 +1,119 @@
+"""What does a purchase plan say? What to have from when, which job runs when on what, and what it costs, as values.
+
+`PurchasePlan.model_dump_json()` is what `capplan purchase --json` prints.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from simulator.plan import Plan
+from simulator.record import Record
+
+PlanStatus = Literal["optimal", "feasible", "infeasible", "unknown"]
+
+
+class Acquisition(Record):
+    """Nodes that are bought or reserved together."""
+
+    kind: Literal["bought", "reserved"]
+    """How they are had."""
+    accelerator: str
+    """Catalogue name."""
+    num_nodes: int
+    """Nodes."""
+    num_gpus: int
+    """Accelerators in them."""
+    from_day: float
+    """Day from which they are there."""
+    to_day: float
+    """Day to which they are paid: the end of the term, or of the horizon."""
+    cost_usd: float
+    """What having them costs, used or not: interest, depreciation, maintenance, building and idle power, or rent."""
+    capital_usd: float
+    """What has to be paid at once; 0 for reservations."""
+    used_fraction: float
+    """Share of their node-hours within the horizon in which jobs run."""
+
+
+class ScheduledRun(Record):
+    """One job with its design, its place and its time."""
+
+    job: str
+    """Name of the job."""
+    kind: Literal["bought", "reserved", "rented"]
+    """On which nodes it runs."""
+    accelerator: str
+    """Catalogue name."""
+    num_nodes: int
+    """Nodes that it holds, spares too."""
+    num_gpus: int
+    """Accelerators in them."""
+    start_day: float
+    """First day."""
+    end_day: float
+    """Last day, by the expected length of the run in whole hours."""
+    deadline_day: float
+    """Day on which it must have ended."""
+    cost_usd: float
+    """What the run alone costs: rent, or electricity above that of idle nodes."""
+    energy_kwh: float
+    """Energy of the facility."""
+    carbon_kgco2e: float
+    """Greenhouse gases, as for the job alone at the fleet's site."""
+    plan: Plan
+    """How it is laid out; `offer` is always 0."""
+
+
+class BindingRule(Record):
+    """A constraint without which the plan would cost less."""
+
+    constraint: str
+    """Its name, as `capplan explain` lists it."""
+    subject: str
+    """The job or the offer that it is about; empty where it is about all."""
+    saving_usd: float
+    """By how much the plan would cost less at least without it."""
+
+
+class PurchasePlan(Record):
+    """What to buy, reserve and rent for several jobs, and when they run."""
+
+    capplan_version: str
+    """Version that planned."""
+    catalog_hash: str
+    """Content of the catalogue that was used."""
+    fleet: str
+    """Name of the fleet."""
+    seed: int
+    """Seed of the searches for designs."""
+    status: PlanStatus
+    """`optimal`: proven to cost least of all plans over the designs that were considered; `feasible`: the best that was
+    found; `infeasible`: proven that there is none; `unknown`: none was found with this effort."""
+    cost_usd: float | None
+    """Cost of everything within the horizon; null without a plan."""
+    bound_usd: float
+    """Proven: no plan costs less."""
+    gap_fraction: float | None
+    """By which share of its cost the plan may be above the cheapest one; 0 where it is proven."""
+    capital_usd: float
+    """What purchases take at once."""
+    peak_power_w: float
+    """Most that what is bought draws."""
+    carbon_kgco2e: float
+    """Greenhouse gases of all runs."""
+    acquisitions: tuple[Acquisition, ...]
+    """What to buy and to reserve, by day."""
+    runs: tuple[ScheduledRun, ...]
+    """Which job runs when on what, in the order of the fleet."""
+    all_rent_usd: float | None
+    """The least found with rent on demand alone, whatever the budget; null where none keeps the deadlines."""
+    all_buy_usd: float | None
+    """The same with purchases alone, whatever the budget and the capital."""
+    binding: tuple[BindingRule, ...]
+    """Constraints without which the plan would cost less, the dearest first; only those for which this is proven."""
+    conflict: tuple[str, ...]
+    """Where there is no plan: constraints that cannot be kept together, while without any one of them there is a plan for
+    the others, as `constraint: subject`."""
+    num_designs: dict[str, int]
+    """Designs of each job that were considered, over all offers."""

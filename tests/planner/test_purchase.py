@@ -1,0 +1,230 @@
+"""What does a fleet buy? Tests of purchase plans from the file to the answer, and of the command."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from planner import cli
+from planner.fleet import Fleet, load_fleet, parse_fleet
+from planner.purchase import plan_purchase
+from planner.purchase_plan import PurchasePlan
+from planner.purchase_problem import node_prices
+from planner.purchase_ways import candidates_of, job_on
+from simulator.errors import InputError
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet.yaml"
+GPUS_PER_NODE = 8
+SEARCH = {
+    "tensor_parallel": [2],
+    "pipeline_parallel": [1],
+    "micro_batch_sizes": [1],
+    "zero_stages": [1],
+    "recompute": ["none", "full"],
+    "checkpoint_schemes": ["async"],
+    "num_refinements": 0,
+}
+
+
+def job(name: str, tokens: float, start: float, deadline: float) -> dict[str, object]:
+    workload = {"model": "llama-3.1-8b", "tokens": tokens, "sequence_length": 8192, "global_batch_size": 64}
+    run = {"workload": workload, "search": SEARCH}
+    return {"name": name, "earliest_start_day": start, "deadline_day": deadline, "job": run}
+
+
+def offer(**terms: object) -> dict[str, object]:
+    return {"accelerator": "h100-sxm5-80gb", **terms}
+
+
+RENT = {"usd_per_gpu_hour": 3.0, "max_nodes": 8}
+BUY = {"usd_per_node": 250e3, "max_nodes": 8, "first_delivery_day": 20, "delivery_every_days": 20}
+RESERVE = {"usd_per_gpu_hour": 2.0, "max_nodes": 4, "term_days": 30, "start_every_days": 10}
+JOBS = [job("first", 1e11, 0, 60), job("second", 2e11, 20, 100)]
+
+
+def fleet_with(*offers: dict[str, object], **fields: object) -> Fleet:
+    document = {"horizon_days": 100, "site": "us-iowa", "jobs": JOBS, **fields}
+    return parse_fleet({**document, "offers": list(offers)})
+
+
+@cache
+def rented() -> PurchasePlan:
+    return plan_purchase(fleet_with(offer(rent=RENT)))
+
+
+@cache
+def mixed() -> PurchasePlan:
+    return plan_purchase(fleet_with(offer(rent=RENT, reserve=RESERVE, buy=BUY)))
+
+
+def test_rent_is_paid_by_the_hour_for_all_accelerators_of_a_run() -> None:
+    plan = rented()
+    assert (plan.status, plan.acquisitions, plan.capital_usd) == ("optimal", (), 0)
+    for run in plan.runs:
+        hours = round((run.end_day - run.start_day) * 24)
+        assert run.num_gpus == GPUS_PER_NODE * run.num_nodes
+        assert run.cost_usd == pytest.approx(3.0 * run.num_gpus * hours, abs=0.5)
+    assert plan.cost_usd == plan.all_rent_usd == sum(run.cost_usd for run in plan.runs)
+    assert plan.all_buy_usd is None
+
+
+def test_every_job_runs_inside_its_window_and_nodes_are_never_used_twice() -> None:
+    plan = mixed()
+    windows = {one["name"]: (one["earliest_start_day"], one["deadline_day"]) for one in JOBS}
+    for run in plan.runs:
+        start, deadline = windows[run.job]
+        assert start <= run.start_day < run.end_day <= deadline  # type: ignore[operator]
+    for kind in ("bought", "reserved"):
+        runs = [run for run in plan.runs if run.kind == kind]
+        for run in runs:
+            together = [other for other in runs if other.start_day <= run.start_day < other.end_day]
+            there = [one for one in plan.acquisitions if one.kind == kind and one.from_day <= run.start_day]
+            assert sum(one.num_nodes for one in together) <= sum(one.num_nodes for one in there)
+
+
+def test_more_ways_to_have_nodes_never_cost_more_and_the_parts_sum_to_the_cost() -> None:
+    plan = mixed()
+    assert plan.cost_usd is not None
+    assert plan.all_rent_usd is not None
+    assert plan.cost_usd <= plan.all_rent_usd == rented().cost_usd
+    assert plan.all_buy_usd is None or plan.cost_usd <= plan.all_buy_usd
+    parts = [one.cost_usd for one in plan.acquisitions] + [run.cost_usd for run in plan.runs]
+    assert plan.cost_usd == pytest.approx(sum(parts), abs=1e-6)
+    assert plan.bound_usd == plan.cost_usd
+    assert plan.capital_usd == sum(one.capital_usd for one in plan.acquisitions)
+
+
+def test_the_same_fleet_gives_the_same_plan() -> None:
+    again = plan_purchase(fleet_with(offer(rent=RENT, reserve=RESERVE, buy=BUY)))
+    assert again == mixed()
+
+
+def test_an_owned_node_costs_its_annuity_and_upkeep_by_the_hour() -> None:
+    terms = {"lifetime_years": 4, "capital_cost_fraction_per_year": 0.0, "facility_usd_per_w": 0.0}
+    fleet = fleet_with(offer(buy={**BUY, "max_nodes": 1}), ownership=terms)
+    price = node_prices(fleet, job_on(fleet, fleet.jobs[0], fleet.offers[0], Path()), fleet.offers[0])
+    # One node has no network outside it: 250,000 USD over 4 years of 8,766 hours, and 5 % upkeep a year.
+    assert price.owned_usd_per_hour == pytest.approx(250e3 * (1 / 4 + 0.05) / 8766, rel=1e-9)
+    assert price.capital_usd == pytest.approx(250e3)
+
+
+def test_cheap_nodes_are_bought_and_dear_ones_are_not() -> None:
+    almost_free = {**BUY, "usd_per_node": 10e3, "first_delivery_day": 0}
+    plan = plan_purchase(fleet_with(offer(rent=RENT, buy=almost_free)))
+    assert {run.kind for run in plan.runs} == {"bought"}
+    assert plan.all_buy_usd == plan.cost_usd
+    dear = {**BUY, "usd_per_node": 1e7}
+    assert plan_purchase(fleet_with(offer(rent=RENT, buy=dear))).acquisitions == ()
+
+
+def test_limits_keep_the_plan_from_buying_and_are_said_to_bind() -> None:
+    almost_free = {**BUY, "usd_per_node": 10e3, "first_delivery_day": 0}
+    plan = plan_purchase(fleet_with(offer(rent=RENT, buy=almost_free), limits={"capital_usd": 1e4}))
+    assert {run.kind for run in plan.runs} != {"bought"}
+    free = plan_purchase(fleet_with(offer(rent=RENT, buy=almost_free)))
+    saving = {rule.constraint: rule.saving_usd for rule in plan.binding}
+    assert plan.cost_usd is not None
+    assert free.cost_usd is not None
+    assert saving["capital_usd"] == pytest.approx(plan.cost_usd - free.cost_usd, rel=1e-6)
+
+
+def test_deadlines_that_contradict_the_supply_are_named_and_each_could_give_way() -> None:
+    # Each run takes about 16 days of the one node that there is, so that two of them do not fit 20 days.
+    def fleet(first: float = 20, second: float = 20, max_nodes: int = 1) -> Fleet:
+        jobs = [job("first", 1e11, 0, first), job("second", 1e11, 0, second)]
+        return fleet_with(offer(rent={**RENT, "max_nodes": max_nodes}), jobs=jobs)
+
+    plan = plan_purchase(fleet())
+    assert (plan.status, plan.cost_usd, plan.runs) == ("infeasible", None, ())
+    assert plan.conflict == (
+        "job_window: first",
+        "job_window: second",
+        "node_supply: h100-sxm5-80gb rented",
+    )
+    for other in (fleet(first=40), fleet(second=40), fleet(max_nodes=2)):
+        assert plan_purchase(other).status == "optimal"
+
+
+def test_designs_of_a_job_need_less_time_the_more_nodes_they_have() -> None:
+    fleet = fleet_with(offer(rent=RENT))
+    alone = job_on(fleet, fleet.jobs[0], fleet.offers[0], Path())
+    found = candidates_of(alone, (0, 0), seed=0)
+    nodes, hours = [one.num_nodes for one in found], [one.wall_s for one in found]
+    assert nodes == sorted(set(nodes))
+    assert nodes[0] == 1
+    assert hours == sorted(hours, reverse=True)
+    assert all(one.duration_h == math.ceil(one.wall_s / 3600) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"jobs": []}, "jobs = .*needs 1 or more entries"),
+        ({"offers": [offer()]}, "give at least one of buy, reserve and rent"),
+        ({"jobs": [job("late", 1e11, 0, 101)]}, "deadline_day of late .101. must be at most horizon_days"),
+        ({"jobs": [job("never", 1e11, 50, 50)]}, "earliest_start_day .50. must be before deadline_day"),
+        ({"jobs": [*JOBS, JOBS[0]]}, "jobs must have different names"),
+        ({"limits": {"power": 1}}, "unknown field"),
+    ],
+)
+def test_fleets_that_make_no_sense_are_refused(fields: dict[str, object], message: str) -> None:
+    document = {"horizon_days": 100, "site": "us-iowa", "jobs": JOBS, "offers": [offer(rent=RENT)], **fields}
+    with pytest.raises(InputError, match=message):
+        parse_fleet(document)
+
+
+def test_problems_of_a_job_name_the_job() -> None:
+    broken = {**JOBS[0], "job": {"workload": {"model": "llama-9"}}}
+    with pytest.raises(InputError, match="jobs: first"):
+        plan_purchase(fleet_with(offer(rent=RENT), jobs=[broken]))
+
+
+def test_a_job_may_be_the_path_of_a_job_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "workload: {model: llama-3.1-8b, tokens: 1e11, sequence_length: 8192, global_batch_size: 64}\n"
+        "offers: [{accelerator: a100-sxm4-80gb, num_gpus: 8}]\nsite: norway\n"
+        "search: {tensor_parallel: [2], pipeline_parallel: [1], micro_batch_sizes: [1], num_refinements: 0}\n"
+    )
+    one = {"name": "from file", "job": "run.yaml", "deadline_day": 100}
+    fleet = fleet_with(offer(rent=RENT), jobs=[one])
+    found = job_on(fleet, fleet.jobs[0], fleet.offers[0], tmp_path)
+    assert (found.offers[0].accelerator.id, found.site.region) == ("h100-sxm5-80gb", "us-iowa")
+
+
+FLEET_TEXT = """
+horizon_days: 100
+site: us-iowa
+offers: [{accelerator: h100-sxm5-80gb, rent: {usd_per_gpu_hour: 3.0, max_nodes: 4}}]
+jobs:
+  - name: only
+    deadline_day: 60
+    job:
+      workload: {model: llama-3.1-8b, tokens: 1e11, sequence_length: 8192, global_batch_size: 64}
+      search: {tensor_parallel: [2], pipeline_parallel: [1], micro_batch_sizes: [1], num_refinements: 0}
+"""
+
+
+def test_the_command_shows_the_plan_in_words_and_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "small.yaml"
+    file.write_text(FLEET_TEXT)
+    assert cli.main(["purchase", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Cheapest plan for small: $")
+    assert "Nothing: all runs rent on demand" in shown
+    assert cli.main(["purchase", str(file), "--json"]) == 0
+    plan = PurchasePlan.model_validate_json(capsys.readouterr().out)
+    assert [run.job for run in plan.runs] == ["only"]
+    file.write_text(FLEET_TEXT.replace("deadline_day: 60", "deadline_day: 0.1"))
+    assert cli.main(["purchase", str(file)]) == 3
+    assert "In conflict\n  job_window: only" in capsys.readouterr().out
+
+
+def test_the_example_is_a_fleet_with_four_jobs() -> None:
+    fleet = load_fleet(EXAMPLE)
+    assert [job.name for job in fleet.jobs] == ["ablations", "base-8b", "base-70b", "continued-8b"]
