@@ -300,7 +300,7 @@ def _heuristic_text(job: Job, algorithm: Algorithm) -> str:
         return f"{job.search.max_evaluations:,} random designs at most"
     name = ALGORITHM_NAMES.get(algorithm, algorithm.value)
     return (
-        f"{name} ({job.search.num_restarts} restarts of {job.search.population_size} designs per generation)"
+        f"{name} ({job.search.num_restarts} restarts of {job.search.generation_size} designs per generation)"
     )
 
 

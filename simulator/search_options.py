@@ -50,8 +50,8 @@ class Search(Record):
     """Evaluations without a better front after which a restart ends; left out: those of 25 generations."""
     least_gain_fraction: float = Field(default=1e-4, ge=0, le=1)
     """Share by which the volume that the front dominates must grow meanwhile for the front to count as better."""
-    population_size: int = Field(default=200, ge=8, le=100_000)
-    """Designs per generation."""
+    population_size: int | None = Field(default=None, ge=8, le=100_000)
+    """Designs per generation; left out: a hundredth of `max_evaluations`, from 8 to 1000."""
     num_restarts: PositiveInt = Field(default=2, le=100)
     """Independent runs, from different corners of the space, whose fronts are merged."""
     num_refinements: int = Field(default=20, ge=0, le=1000)
@@ -85,6 +85,11 @@ class Search(Record):
     power_caps: tuple[float, ...] | None = None
     """Power limits of the accelerators to search over, as shares of their TDP; refinement works between them. Left
     out: 1, and under a limit on power or carbon 0.8 and 0.6 too; refinement then works from 0.6 to 1."""
+
+    @property
+    def generation_size(self) -> int:
+        """Designs per generation: as many as named, or as leave generations enough to learn from each other."""
+        return self.population_size or min(1_000, max(8, self.max_evaluations // 100))
 
     @model_validator(mode="after")
     def _lists_are_usable(self) -> Self:

@@ -124,9 +124,9 @@ class Estimator:
         """The same for layouts `rows` and ratios `(n, k + 1)`, the last of which is what no objective measures."""
         hidden = np.where(ratios[:, -1] > CERTAIN_EXCESS, ratios[:, -1], -np.inf)
         shortfalls = np.maximum(hidden, self._beyond_limits(rows, ratios))
-        values = self._log_bounds[rows] + ratios[:, :-1]
+        values = np.ascontiguousarray((self._log_bounds[rows] + ratios[:, :-1]).T)
         for point in self._front():
-            shortfalls = np.maximum(shortfalls, (values - point).min(axis=1))
+            shortfalls = np.maximum(shortfalls, (values - point[:, None]).min(axis=0))
         return np.asarray(
             np.round(np.where(shortfalls == -np.inf, 0.0, shortfalls), DIGITS), dtype=np.float64
         )

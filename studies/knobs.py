@@ -7,7 +7,7 @@ not divide, the layout is invalid, and by how much is a constraint that the sear
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -19,7 +19,7 @@ from constraints.space import Space
 from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.plan import PlanTable
-from simulator.table import Floats, Integers
+from simulator.table import Booleans, Floats, Integers
 
 LAYOUT_KNOBS = (
     "offer",
@@ -74,12 +74,7 @@ class Knobs:
         """Largest index of each knob, `(k,)`."""
         return np.array([len(values) - 1 for values in self.values.values()], dtype=np.int64)
 
-    def encode(self, layouts: PlanTable, random: np.random.Generator) -> Integers:
-        """Returns layouts as indices `(n, k)`, with run knobs drawn at random."""
-        drawn = [random.integers(0, len(self.values[name]), len(layouts)) for name in RUN_KNOBS]
-        return np.column_stack([_layout_indices(self.values, layouts), *drawn]).astype(np.int64)
-
-    def encode_designs(self, plans: PlanTable) -> Integers:
+    def encode(self, plans: PlanTable) -> Integers:
         """Returns designs of the space as indices `(n, k)`, run knobs included."""
         order = np.argsort(self.values["checkpoint_scheme"])
         schemes = order[np.searchsorted(self.values["checkpoint_scheme"][order], plans.checkpoint_scheme)]
@@ -114,14 +109,28 @@ class Knobs:
         undivided = np.abs(plans.num_gpus / (split * plans.data_parallel) - 1.0)
         return np.asarray(undivided + layout_excess(self.job, plans).sum(axis=1))
 
+    def design_codes(self, indices: Integers) -> Integers:
+        """Returns index rows `(n, k)` as one number each, `(n,)`."""
+        return _codes(self.values, indices, self.values)
+
+    def designs(self, indices: Integers) -> tuple[Integers, PlanTable]:
+        """Returns those of index rows `(n, k)` that are designs of the space, and the designs."""
+        indices = indices[self._has_layout(indices)]
+        plans = self.decode(indices)
+        is_design = self.excess(plans) == 0.0  # the layout may have no use for the scheme
+        return indices[is_design], plans.take(is_design)
+
     def rejection(self, indices: Integers, plans: PlanTable) -> Floats:
         """Returns how far index rows are from a design of the space, `(n,)`; 0 is one.
 
         Invalid layouts count by their distance from a valid one, those whose bounds break a limit by `OUT_OF_BOUNDS`.
         """
+        return np.where(self._has_layout(indices), 0.0, OUT_OF_BOUNDS) + self.excess(plans)
+
+    def _has_layout(self, indices: Integers) -> Booleans:
         codes = _codes(self.values, indices)
         place = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
-        return np.where(self.codes[place] == codes, 0.0, OUT_OF_BOUNDS) + self.excess(plans)
+        return np.asarray(self.codes[place] == codes)
 
 
 def _layout_indices(values: Mapping[str, NDArray[np.generic]], layouts: PlanTable) -> Integers:
@@ -130,9 +139,11 @@ def _layout_indices(values: Mapping[str, NDArray[np.generic]], layouts: PlanTabl
     return np.column_stack(columns).astype(np.int64)
 
 
-def _codes(values: Mapping[str, NDArray[np.generic]], indices: Integers) -> Integers:
+def _codes(
+    values: Mapping[str, NDArray[np.generic]], indices: Integers, names: Iterable[str] = LAYOUT_KNOBS
+) -> Integers:
     """Index rows `(n, k)` as one number each: digits of a number whose places have as many values as the knobs."""
     codes = np.zeros(len(indices), dtype=np.int64)
-    for column, name in enumerate(LAYOUT_KNOBS):
+    for column, name in enumerate(names):
         codes = codes * len(values[name]) + indices[:, column]
     return codes

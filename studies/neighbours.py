@@ -57,8 +57,7 @@ class Neighbours(SearchAlgorithm):
 
     def _in_order(self, rows: Integers) -> PlanTable:
         """Designs of index rows `(n, k)`, those of them that are in the space."""
-        plans = self._knobs.decode(rows)
-        plans = plans.take(self._knobs.rejection(rows, plans) == 0.0)
+        _, plans = self._knobs.designs(rows)
         if self._estimator is None or len(plans) == 0:
             return plans
         return plans.take(np.argsort(self._estimator.shortfalls(plans), kind="stable"))
@@ -68,7 +67,7 @@ class Neighbours(SearchAlgorithm):
         front = self._archive.front
         if front is None:
             return np.zeros((0, len(self._knobs.largest)), dtype=np.int64)
-        rows = self._knobs.encode_designs(front.plans)
+        rows = self._knobs.encode(front.plans)
         return rows[[row.tobytes() not in expanded for row in rows]]
 
 

@@ -7,22 +7,20 @@ simulated: pre-screening as in model-assisted evolution (Emmerich, Giannakoglou 
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from constraints.lattice import cross_run_knobs, num_run_knobs
+from constraints.lattice import cross_run_knobs
 from constraints.space import Space
 from simulator.plan import PlanTable
 from studies.algorithm import Results, SearchAlgorithm
 from studies.estimates import Estimator
-from studies.starts import first_layouts
+from studies.starts import first_designs
+from studies.tuning import Tuning
 
-FIRST_SHARE = 0.2
-"""Share of the evaluations for the designs from which the first estimates are made."""
-NUM_ROUNDS = 8
-"""Rounds in which the rest is spent."""
 POOL_SIZE = 8_000
 """Designs that are estimated in each round: half of them the best by their bounds, half of them at random."""
 MOST_SHORTFALL = 0.2
@@ -35,21 +33,25 @@ class Screening(SearchAlgorithm):
 
     stage: ClassVar[str] = "screening by estimates"
 
-    def __init__(self, space: Space, estimator: Estimator, num_designs: int, seed: int) -> None:
+    def __init__(
+        self, space: Space, estimator: Estimator, num_designs: int, tuning: Tuning, seed: int
+    ) -> None:
         """Begins at the front of the bounds.
 
         Args:
             space: where designs are taken from; has at least one.
             estimator: learns from what is simulated here; knows nothing yet.
             num_designs: how many are suggested in all, about.
+            tuning: how many of them come first, and in how many rounds the others.
             seed: of everything random.
         """
         self._space = space
         self._estimator = estimator
         self._random = np.random.default_rng(seed)
         self._num_left = num_designs
-        self._round_size = max(1, round((1.0 - FIRST_SHARE) * num_designs / NUM_ROUNDS))
-        self._suggested = self._first(max(1, round(FIRST_SHARE * num_designs)), seed)
+        num_first = max(1, round(tuning.first_share * num_designs))
+        self._round_size = max(1, math.ceil((num_designs - num_first) / tuning.num_rounds))
+        self._suggested = first_designs(space, num_first, 0, seed)
         self._is_begun = False
 
     def suggest(self) -> PlanTable:
@@ -63,14 +65,6 @@ class Screening(SearchAlgorithm):
     def update(self, results: Results) -> None:
         """Corrects the estimates."""
         self._estimator.learn(self._suggested, results)
-
-    def _first(self, size: int, seed: int) -> PlanTable:
-        """One design of each layout with which searches begin."""
-        rows = np.unique(first_layouts(self._space, size, 0, seed))
-        layouts = self._space.layouts.take(rows)
-        num_each = num_run_knobs(self._space.job, layouts)
-        chosen = np.cumsum(num_each) - num_each + self._random.integers(0, num_each)
-        return cross_run_knobs(self._space.job, layouts).take(chosen)
 
     def _most_promising(self, size: int) -> PlanTable:
         """The new designs of a pool that are estimated to be nearest to the front, or beyond it."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraints.bounds import BoundTable
+from constraints.lattice import cross_run_knobs, num_run_knobs
 from constraints.space import Space
 from objectives.pareto import front_rows
 from simulator.plan import PlanTable
@@ -24,42 +25,44 @@ CORNERS = ("memory_fraction", "num_gpus", "power_w", "deadline_days", "budget_us
 _Rows = NDArray[np.intp]
 
 
-def first_layouts(space: Space, size: int, restart: int, seed: int) -> _Rows:
-    """Returns rows `(size,)` of the layouts with which a search begins.
+def first_designs(space: Space, size: int, restart: int, seed: int) -> PlanTable:
+    """Returns the designs `(size,)` with which a search begins, fewer where the space has fewer layouts.
 
     Args:
         space: has at least one layout.
-        size: rows that are wanted; layouts repeat where the space has fewer.
+        size: designs that are wanted, each of another layout.
         restart: 0 begins at the front of the bounds, all others in the corners.
-        seed: of the rows that are drawn at random.
+        seed: of the layouts that are drawn at random, and of how each is run.
     """
     random = np.random.default_rng(seed)
     most = int(FRONT_SHARE * size)
     chosen = _front(space, most) if restart == 0 else _corners(space.kept_bounds, most)
-    rest = size - len(chosen)
-    drawn = random.choice(space.num_kept, size=rest, replace=space.num_kept < rest)
-    return np.concatenate([chosen, drawn])
+    drawn = random.choice(space.num_kept, size=min(space.num_kept, size - len(chosen)), replace=False)
+    layouts = space.layouts.take(np.unique(np.concatenate([chosen, drawn])))
+    num_each = num_run_knobs(space.job, layouts)
+    ways = np.cumsum(num_each) - num_each + random.integers(0, num_each)
+    return cross_run_knobs(space.job, layouts).take(ways)
 
 
 def first_rows(
     space: Space, knobs: Knobs, size: int, restart: int, seed: int, front: PlanTable | None = None
 ) -> Integers:
-    """Returns index rows `(size, k)` for the first generation of a restart.
+    """Returns the same designs as index rows `(size, k)`; restart 0 goes on from a front that was found before.
 
     Args:
         space: has at least one layout.
-        knobs: encode layouts; the knobs of the run are drawn at random.
-        size: rows that are wanted; layouts repeat, with other knobs of the run, where the space has fewer.
-        restart: 0 begins at the front, all others in the corners.
-        seed: of everything random.
-        front: designs that were found before, from which restart 0 goes on.
+        knobs: encode designs.
+        size: rows that are wanted.
+        restart: see `first_designs`.
+        seed: see `first_designs`.
+        front: designs that were found before; half of the first generation at most.
     """
-    random = np.random.default_rng(seed + 1)
-    rows = knobs.encode(space.layouts.take(first_layouts(space, size, restart, seed)), random)
-    if front is None or restart > 0:
-        return rows
-    spread = np.unique(np.linspace(0, len(front) - 1, size // 2).astype(np.intp))
-    return np.concatenate([knobs.encode_designs(front.take(spread)), rows])[:size]
+    rows = knobs.encode(first_designs(space, size, restart, seed))
+    if front is not None and restart == 0:
+        spread = np.unique(np.linspace(0, len(front) - 1, max(1, size // 2)).astype(np.intp))
+        rows = np.concatenate([knobs.encode(front.take(spread)), rows])
+    _, first = np.unique(knobs.design_codes(rows), return_index=True)
+    return rows[np.sort(first)][:size]
 
 
 def _front(space: Space, most: int) -> _Rows:

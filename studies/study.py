@@ -26,13 +26,10 @@ from studies.screening import Screening
 from studies.search import Record, Searcher
 from studies.starts import first_rows
 from studies.stopping import Budget
+from studies.tuning import DEFAULT, Tuning
 
-SCREENING_SHARE = 0.7
-"""Share of the evaluations that screening may spend."""
 MOST_SCREENED = 2_500
 """Evaluations that screening may spend at most: an estimate takes longer than a generation's children."""
-EVOLUTION_SHARE = 0.4
-"""Share of the rest that populations may spend; what is left is for the neighbours of the front."""
 STALE_GENERATIONS = 25
 """Generations without a better front after which a restart ends, where the job says nothing else."""
 FIRST_TRIALS = 40
@@ -81,6 +78,7 @@ def run_study(
     reducer: Reducer | None = None,
     report: Report = ignore,
     should_stop: Stop = never_stop,
+    tuning: Tuning = DEFAULT,
 ) -> StudyResult:
     """Searches the designs of a job.
 
@@ -93,6 +91,7 @@ def run_study(
         reducer: evaluates for an exhaustive search that is to keep fronts only; by default it keeps every design.
         report: told about progress.
         should_stop: asked between batches.
+        tuning: the searcher's own parameters.
 
     Raises:
         StudyError: the evaluator cannot keep its journal, or the algorithm needs a package that is missing.
@@ -110,7 +109,7 @@ def run_study(
     if algorithm is Algorithm.EXHAUSTIVE and reducer is not None:
         is_searched = reduce_all(searcher, space, reducer)
     else:
-        parts = _parts(searcher, space, algorithm, seed)
+        parts = _parts(searcher, space, algorithm, tuning, seed)
         is_searched = all(searcher.run(part, budget) for part, budget in parts)
     return StudyResult(
         space=space,
@@ -131,7 +130,7 @@ def chosen_algorithm(job: Job, space: Space) -> Algorithm:
 
 
 def _parts(
-    searcher: Searcher, space: Space, algorithm: Algorithm, seed: int
+    searcher: Searcher, space: Space, algorithm: Algorithm, tuning: Tuning, seed: int
 ) -> Iterator[tuple[SearchAlgorithm, Budget]]:
     """Yields what searches one after another, with how many designs may have been evaluated at its end."""
     search = searcher.job.search
@@ -143,10 +142,10 @@ def _parts(
                 Budget(num_evaluations=max(1, space.num_designs)),
             )
         case Algorithm.RANDOM:
-            drawn = RandomSearch(space, most, search.population_size, seed)
+            drawn = RandomSearch(space, most, search.generation_size, seed)
             yield drawn, Budget(num_evaluations=most, max_seconds=search.max_seconds)
         case Algorithm.NSGA2 | Algorithm.NSGA3:
-            yield from _evolution_parts(searcher, space, algorithm, seed)
+            yield from _evolution_parts(searcher, space, algorithm, tuning, seed)
         case _:
             knobs = Knobs.of(space)
             for restart in range(search.num_restarts):
@@ -155,21 +154,21 @@ def _parts(
 
 
 def _evolution_parts(
-    searcher: Searcher, space: Space, algorithm: Algorithm, seed: int
+    searcher: Searcher, space: Space, algorithm: Algorithm, tuning: Tuning, seed: int
 ) -> Iterator[tuple[SearchAlgorithm, Budget]]:
     """Yields the screening, populations, and the neighbours of the front."""
     search = searcher.job.search
     most, max_seconds = search.max_evaluations, search.max_seconds
     knobs = Knobs.of(space)
     estimator = Estimator(space, knobs)
-    num_screened = min(MOST_SCREENED, math.ceil(SCREENING_SHARE * most))
-    screening = Screening(space, estimator, num_screened, seed)
+    num_screened = min(MOST_SCREENED, math.ceil(tuning.screening_share * most))
+    screening = Screening(space, estimator, num_screened, tuning, seed)
     yield screening, Budget(num_evaluations=num_screened, max_seconds=max_seconds)
     before = searcher.archive.num_evaluated
     for restart in range(search.num_restarts):
-        share = EVOLUTION_SHARE * (restart + 1) / search.num_restarts
+        share = tuning.evolution_share * (restart + 1) / search.num_restarts
         budget = _budget(searcher.job, before + share * (most - before))
-        yield restarted(algorithm, space, knobs, restart, seed, searcher.archive.front), budget
+        yield restarted(algorithm, space, knobs, restart, seed, searcher.archive.front, tuning), budget
     rest = Budget(num_evaluations=most, max_seconds=max_seconds)
     yield Neighbours(knobs, searcher.archive, estimator), rest
 
@@ -181,6 +180,7 @@ def restarted(
     restart: int,
     seed: int,
     front: Evaluation | None = None,
+    tuning: Tuning = DEFAULT,
 ) -> Evolution | OptunaSearch:
     """Returns a search that works on knobs, from the beginning.
 
@@ -191,19 +191,22 @@ def restarted(
         restart: number of searches of this kind before it.
         seed: of the study.
         front: designs that were found before, from which the first of them goes on.
+        tuning: how children are made.
     """
-    size = space.job.search.population_size
+    size = space.job.search.generation_size
     if algorithm in (Algorithm.OPTUNA_TPE, Algorithm.OPTUNA_GP):
         size = min(size, FIRST_TRIALS)
     start = first_rows(space, knobs, size, restart, seed + restart, None if front is None else front.plans)
     if algorithm in SAMPLERS:
         return OptunaSearch(SAMPLERS[algorithm], knobs, start, seed + restart)
-    return Evolution("nsga3" if algorithm is Algorithm.NSGA3 else "nsga2", knobs, start, seed + restart)
+    return Evolution(
+        "nsga3" if algorithm is Algorithm.NSGA3 else "nsga2", knobs, start, tuning, seed + restart
+    )
 
 
 def _budget(job: Job, num_evaluations: float) -> Budget:
     search = job.search
-    default = STALE_GENERATIONS * search.population_size
+    default = STALE_GENERATIONS * search.generation_size
     return Budget(
         num_evaluations=int(num_evaluations),
         max_seconds=search.max_seconds,

@@ -1,0 +1,139 @@
+"""How are children made? Tournaments, crossover and mutation of whole populations at once, without twins.
+
+The operators are those of NSGA-II: binary tournaments (Deb et al., IEEE Trans. Evol. Comp. 6(2), 2002), simulated binary
+crossover (Deb and Agrawal, Complex Systems 9, 1995) and polynomial mutation (Deb and Goyal, 1996), rounded to indices of
+knobs. Only new designs of the space are children, so no evaluation and no place in a generation is spent on others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.table import Booleans, Floats, Integers
+from studies.knobs import Knobs
+from studies.tuning import Tuning
+
+if TYPE_CHECKING:
+    from pymoo.core.population import Population
+
+MOST_TRIES = 10
+"""Times that pairs are drawn for a generation that is not full yet, each time with more mutations."""
+CHILDREN_PER_PLACE = 2
+"""Children that are made for each place of a generation; many are twins, or no designs."""
+EXCHANGE_PROBABILITY = 0.5
+"""Of a knob to take part in a crossover."""
+
+
+@final
+class Mating:
+    """Makes children for pymoo, which calls `do`; remembers all of them."""
+
+    def __init__(self, knobs: Knobs, start: Integers, tuning: Tuning) -> None:
+        """Prepares.
+
+        Args:
+            knobs: say which rows are designs.
+            start: index rows `(n, k)` of the first generation.
+            tuning: how far children fall from their parents.
+        """
+        self._knobs = knobs
+        self._tuning = tuning
+        self._known = np.unique(knobs.design_codes(start))
+        self.children = start
+        """Index rows `(n, k)` of the last generation."""
+
+    def do(
+        self,
+        problem: object,
+        parents: Population,
+        num_children: int,
+        *,
+        random_state: np.random.Generator,
+        **others: object,
+    ) -> Population:
+        """Returns new designs, fewer than wanted where they are hard to find."""
+        from pymoo.core.population import Population
+
+        del problem, others
+        rows, is_better = np.asarray(parents.get("X"), dtype=np.int64), _Order(parents)
+        parts = [rows[:0]]
+        for number in range(1, MOST_TRIES + 1):
+            missing = num_children - sum(map(len, parts))
+            if missing == 0:
+                break
+            mothers, fathers = (
+                is_better.winners(CHILDREN_PER_PLACE * num_children, random_state) for _ in range(2)
+            )
+            children = self._varied(rows[mothers], rows[fathers], number, random_state)
+            parts.append(self._remembered(self._new(children)[:missing]))
+        self.children = np.concatenate(parts)
+        return Population.new("X", self.children)
+
+    def _varied(
+        self, mothers: Integers, fathers: Integers, num_mutations: int, random: np.random.Generator
+    ) -> Integers:
+        """Children `(n, k)` of as many pairs, with so many mutations each on average."""
+        largest = self._knobs.largest
+        children = _crossed(mothers, fathers, self._tuning, random)
+        children = np.clip(children, 0, largest)
+        children = _mutated(children, largest, num_mutations, self._tuning.mutation_eta, random)
+        return np.asarray(np.clip(np.rint(children), 0, largest).astype(np.int64))
+
+    def _new(self, rows: Integers) -> Integers:
+        """Rows that are designs of the space and were no children before, each once; remembers them."""
+        codes, first = np.unique(self._knobs.design_codes(rows), return_index=True)
+        place = np.minimum(np.searchsorted(self._known, codes), len(self._known) - 1)
+        rows, _ = self._knobs.designs(rows[np.sort(first[self._known[place] != codes])])
+        return rows
+
+    def _remembered(self, rows: Integers) -> Integers:
+        codes = np.sort(self._knobs.design_codes(rows))
+        self._known = np.insert(self._known, np.searchsorted(self._known, codes), codes)
+        return rows
+
+
+class _Order:
+    """Who wins a tournament: the one that breaks limits less, then the better front, then the less crowded place."""
+
+    def __init__(self, parents: Population) -> None:
+        broken = np.asarray(parents.get("CV"), dtype=np.float64)[:, 0]
+        ranks, crowding = (_numbers(parents, name) for name in ("rank", "crowding"))
+        self._place: NDArray[np.intp] = np.argsort(np.lexsort((-crowding, ranks, broken)))
+
+    def winners(self, size: int, random: np.random.Generator) -> NDArray[np.intp]:
+        """Rows `(size,)` that won against another one drawn at random."""
+        first, second = random.integers(0, len(self._place), (2, size))
+        return np.where(self._place[first] <= self._place[second], first, second)
+
+
+def _numbers(parents: Population, name: str) -> Floats:
+    """What survival has noted; nothing for a population that has not been through it."""
+    values = [0.0 if value is None else value for value in parents.get(name, to_numpy=False)]
+    return np.array(values, dtype=np.float64)
+
+
+def _crossed(mothers: Integers, fathers: Integers, tuning: Tuning, random: np.random.Generator) -> Floats:
+    """One child `(n, k)` of each pair, on the line through its parents."""
+    drawn = random.random(mothers.shape)
+    power = 1.0 / (tuning.crossover_eta + 1.0)
+    spread = np.where(drawn <= 0.5, 2.0 * drawn, 0.5 / (1.0 - drawn)) ** power
+    is_crossed: Booleans = random.random((len(mothers), 1)) < tuning.crossover_probability
+    is_crossed = is_crossed & (random.random(mothers.shape) < EXCHANGE_PROBABILITY)
+    child = 0.5 * ((1.0 + spread) * mothers + (1.0 - spread) * fathers)
+    return np.where(is_crossed, child, mothers)
+
+
+def _mutated(
+    rows: Floats, largest: Integers, num_mutations: int, eta: float, random: np.random.Generator
+) -> Floats:
+    """Rows `(n, k)` of which each changes in about so many of the knobs that can change."""
+    can_change = largest > 0
+    probability = num_mutations / max(1, int(can_change.sum()))
+    drawn = random.random(rows.shape)
+    power = 1.0 / (eta + 1.0)
+    step = np.where(drawn < 0.5, (2.0 * drawn) ** power - 1.0, 1.0 - (2.0 * (1.0 - drawn)) ** power)
+    is_changed = can_change & (random.random(rows.shape) < probability)
+    return np.where(is_changed, rows + step * largest, rows)
