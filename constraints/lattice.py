@@ -168,12 +168,11 @@ def contexts(job: Job) -> list[int]:
     return degrees
 
 
-def _expert(job: Job, ranks: Integers) -> list[int]:
+def _experts(job: Job) -> list[int]:
     experts = job.workload.model.experts
     if experts is None:
         return [1]
-    allowed = job.search.expert_parallel or divisors(experts.num_experts)
-    return [e for e in allowed if e <= ranks.max(initial=0)]
+    return list(job.search.expert_parallel or divisors(experts.num_experts))
 
 
 def _degree_blocks(job: Job) -> Iterator[Integers]:
@@ -193,25 +192,31 @@ def _degree_blocks(job: Job) -> Iterator[Integers]:
 
 def _with_data_parallel(job: Job, index: int, offer: Offer) -> Iterator[Integers]:
     """Yields rows of one offer whose accelerators lie in its range, `(n, 8)`."""
-    batch = job.workload.global_batch_size
-    replicas = {b: np.array(divisors(batch // b)) for b in job.search.micro_batch_sizes if batch % b == 0}
+    micro_batch, expert, replicas, num_micro_batches = _batch_splits(job)
     for degrees in allowed_degrees(job, offer):
-        split = degrees.tensor * degrees.pipeline * degrees.context
-        for micro_batch, all_d in replicas.items():
-            d = all_d[(all_d * split >= offer.num_gpus.min) & (all_d * split <= offer.num_gpus.max)]
-            d = d[d * split % offer.node.num_accelerators == 0]
-            if degrees.virtual > 1:
-                d = d[batch // micro_batch // d % degrees.pipeline == 0]
-            head = (index, degrees.tensor, degrees.pipeline, degrees.virtual, degrees.context)
-            experts = _expert(job, d * degrees.tensor * degrees.context)
-            yield from (_rows(head, e, d, micro_batch) for e in experts)
+        ranks = replicas * degrees.tensor * degrees.context
+        num_gpus = ranks * degrees.pipeline
+        fits = (num_gpus >= offer.num_gpus.min) & (num_gpus <= offer.num_gpus.max)
+        fits &= (num_gpus % offer.node.num_accelerators == 0) & (expert <= ranks)
+        if degrees.virtual > 1:
+            fits &= num_micro_batches % degrees.pipeline == 0
+        rows = np.empty((np.count_nonzero(fits), 8), dtype=np.int64)
+        rows[:, :5] = (index, degrees.tensor, degrees.pipeline, degrees.virtual, degrees.context)
+        rows[:, 5], rows[:, 6], rows[:, 7] = expert[fits], replicas[fits], micro_batch[fits]
+        yield rows
 
 
-def _rows(head: tuple[int, ...], expert: int, replicas: Integers, micro_batch: int) -> Integers:
-    rows = np.empty((len(replicas), 8), dtype=np.int64)
-    rows[:, :5] = head
-    rows[:, 5], rows[:, 6], rows[:, 7] = expert, replicas, micro_batch
-    return rows
+def _batch_splits(job: Job) -> Integers:
+    """All ways to split a batch: micro-batch, experts, replicas, and micro-batches of a replica, `(4, k)`."""
+    batch = job.workload.global_batch_size
+    splits = [
+        (micro_batch, expert, replicas, batch // micro_batch // replicas)
+        for micro_batch in job.search.micro_batch_sizes
+        if batch % micro_batch == 0
+        for expert in _experts(job)
+        for replicas in divisors(batch // micro_batch)
+    ]
+    return np.array(splits, dtype=np.int64).reshape(-1, 4).T
 
 
 def _with_choices(job: Job, degrees: Integers) -> PlanTable:

@@ -16,7 +16,7 @@ backwards. Both move in `num_overlap_buckets` equal pieces, each piece no sooner
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import NotRequired, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from numba import get_num_threads
 
 from simulator.errors import InputError, Problem
 from simulator.pipeline_kernel import play_lanes, play_parts, play_rows
-from simulator.pipeline_order import NUM_DIRECTIONS, PipelineShape, pipeline_order
+from simulator.pipeline_order import pipeline_order
 from simulator.pipeline_state import (
     BoolArray,
     FloatArray,
@@ -35,6 +35,7 @@ from simulator.pipeline_state import (
     new_lanes,
     shape_of,
 )
+from simulator.pipeline_turns import ONE_F_ONE_B, ZB_V, PipelineShape, num_directions, stage_of
 
 
 class PipelineColumns(TypedDict):
@@ -42,8 +43,10 @@ class PipelineColumns(TypedDict):
 
     num_stages: npt.ArrayLike
     """Shape (n,), p >= 1."""
+    schedule: NotRequired[npt.ArrayLike]
+    """Shape (n,), codes of `simulator.plan.Schedule`; left out: 1F1B."""
     num_chunks_per_stage: npt.ArrayLike
-    """Shape (n,), v >= 1, the virtual pipeline size; 1 is plain 1F1B."""
+    """Shape (n,), v >= 1, the virtual pipeline size; under 1F1B 1 is plain, under ZB-V it is 2, else it is 1."""
     num_micro_batches: npt.ArrayLike
     """Shape (n,), m >= 1; a multiple of p when v > 1."""
     chunk_forward_s: npt.ArrayLike
@@ -51,6 +54,9 @@ class PipelineColumns(TypedDict):
     collectives included. Here and below, columns past p*v are ignored."""
     chunk_backward_s: npt.ArrayLike
     """Shape (n, C), the same backward."""
+    chunk_weight_gradient_s: NotRequired[npt.ArrayLike]
+    """Shape (n, C), the part of `chunk_backward_s` that no other stage waits for, which ZB-H1 and ZB-V do later; left
+    out: none."""
     send_s: npt.ArrayLike
     """Shape (n,), transfer of one activation or gradient between consecutive chunks; ignored when p = 1."""
     send_blocks_sender: npt.ArrayLike
@@ -96,6 +102,8 @@ class PipelineTimeline:
     chunk: IntArray
     micro_batch: IntArray
     is_backward: BoolArray
+    is_weight_gradient: BoolArray
+    """Whether it is the part of a backward that ZB-H1 and ZB-V do later."""
     start_s: FloatArray
     end_s: FloatArray
 
@@ -147,7 +155,7 @@ def pipeline_timeline(**columns: Unpack[PipelineColumns]) -> PipelineTimeline:
             [Problem(path="num_micro_batches", value=str(batch.num_micro_batches[0]), rule=rule)]
         )
     order = pipeline_order(shape_of(batch, 0), True, False)  # noqa: FBT003  (numba takes no keywords)
-    lanes = new_lanes(order.shape, order.num_rows, order.num_rows, NUM_DIRECTIONS * order.shape.num_chunks)
+    lanes = new_lanes(order.shape, order.num_rows, order.num_rows, 1)
     load_lane(batch, 0, lanes, 0, True)  # noqa: FBT003
     play_lanes(order, lanes)
     return _as_timeline(lanes.starts_s[1:, 0], lanes.ends_s[1:, 0], order.shape)
@@ -155,24 +163,27 @@ def pipeline_timeline(**columns: Unpack[PipelineColumns]) -> PipelineTimeline:
 
 def _as_timeline(start_s: FloatArray, end_s: FloatArray, shape: PipelineShape) -> PipelineTimeline:
     """Sorts the operations of one design, which are numbered by direction, chunk and micro-batch, by stage and time."""
-    numbers = np.indices((NUM_DIRECTIONS, shape.num_chunks, shape.num_micro_batches))
-    is_backward, chunk, micro_batch = numbers.reshape(3, -1)
-    order = np.lexsort((is_backward, end_s, start_s, chunk % shape.num_stages))
+    numbers = np.indices((num_directions(shape.schedule), shape.num_chunks, shape.num_micro_batches))
+    direction, chunk, micro_batch = numbers.reshape(3, -1)
+    stage = np.array([stage_of(shape, number) for number in range(shape.num_chunks)])[chunk]
+    order = np.lexsort((direction, end_s, start_s, stage))
     return PipelineTimeline(
-        stage=(chunk % shape.num_stages)[order],
+        stage=stage[order],
         chunk=chunk[order],
         micro_batch=micro_batch[order],
-        is_backward=is_backward[order].astype(np.bool_),
+        is_backward=direction[order] == 1,
+        is_weight_gradient=direction[order] == 2,
         start_s=start_s[order],
         end_s=end_s[order],
     )
 
 
 def _has_schedule(batch: PipelineBatch) -> BoolArray:
-    """Interleaving deals micro-batches out in groups of p, so that p must divide m."""
-    return np.asarray(
-        (batch.num_chunks_per_stage == 1) | (batch.num_micro_batches % batch.num_stages == 0), dtype=np.bool_
-    )
+    """Interleaving deals micro-batches out in groups of p, so that p must divide m; ZB-V needs two chunks on a stage."""
+    v = batch.num_chunks_per_stage
+    is_in_turn = (v == 1) | (batch.num_micro_batches % batch.num_stages == 0)
+    choices = [batch.schedule == ONE_F_ONE_B, batch.schedule == ZB_V]
+    return np.select(choices, [is_in_turn, v == 2], v == 1)
 
 
 def _mark_impossible(batch: PipelineBatch, results: PipelineResults) -> None:
@@ -188,7 +199,8 @@ def _mark_impossible(batch: PipelineBatch, results: PipelineResults) -> None:
 def _rows_by_shape(batch: PipelineBatch) -> IntArray:
     """Returns the rows that can be played, those of one shape side by side."""
     rows = np.flatnonzero(_has_schedule(batch))
-    shape = (batch.num_micro_batches[rows], batch.num_chunks_per_stage[rows], batch.num_stages[rows])
+    columns = (batch.num_micro_batches, batch.num_chunks_per_stage, batch.num_stages, batch.schedule)
+    shape = [column[rows] for column in columns]
     return np.asarray(rows[np.lexsort(shape)], dtype=np.int64)
 
 
@@ -202,15 +214,21 @@ def _equal_parts(batch: PipelineBatch, rows: IntArray, num_parts: int) -> IntArr
 
 def _as_batch(columns: PipelineColumns) -> PipelineBatch:
     """Brings the columns to the types that the kernels are compiled for, and checks what indexes memory."""
+    num_stages = np.ascontiguousarray(columns["num_stages"], dtype=np.int64)
+    backward_s = np.ascontiguousarray(columns["chunk_backward_s"], dtype=np.float64)
+    schedule = columns.get("schedule", np.full_like(num_stages, ONE_F_ONE_B))
+    weight_s = columns.get("chunk_weight_gradient_s", np.zeros_like(backward_s))
     batch = PipelineBatch(
-        num_stages=np.ascontiguousarray(columns["num_stages"], dtype=np.int64),
+        schedule=np.ascontiguousarray(schedule, dtype=np.int64),
+        num_stages=num_stages,
         num_chunks_per_stage=np.ascontiguousarray(columns["num_chunks_per_stage"], dtype=np.int64),
         num_micro_batches=np.ascontiguousarray(columns["num_micro_batches"], dtype=np.int64),
         num_overlap_buckets=np.ascontiguousarray(columns["num_overlap_buckets"], dtype=np.int64),
         send_blocks_sender=np.ascontiguousarray(columns["send_blocks_sender"], dtype=np.bool_),
         send_s=np.ascontiguousarray(columns["send_s"], dtype=np.float64),
         chunk_forward_s=np.ascontiguousarray(columns["chunk_forward_s"], dtype=np.float64),
-        chunk_backward_s=np.ascontiguousarray(columns["chunk_backward_s"], dtype=np.float64),
+        chunk_backward_s=backward_s,
+        chunk_weight_gradient_s=np.ascontiguousarray(weight_s, dtype=np.float64),
         gradient_sync_s=np.ascontiguousarray(columns["gradient_sync_s"], dtype=np.float64),
         parameter_gather_s=np.ascontiguousarray(columns["parameter_gather_s"], dtype=np.float64),
     )

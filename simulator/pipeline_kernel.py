@@ -17,7 +17,6 @@ from simulator.pipeline_order import (
     END,
     FIRST_FORWARD,
     KIND,
-    NUM_DIRECTIONS,
     OCCASION,
     ROUTINE,
     STAGE,
@@ -65,7 +64,7 @@ def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) 
     longer for that. Reductions delay no operation, so that a design that gathers nothing is its own twin.
     """
     order = pipeline_order(shape_of(batch, rows[0]), False, False)  # noqa: FBT003  (numba takes no keywords here)
-    lanes = new_lanes(order.shape, order.num_rows, 0, NUM_DIRECTIONS * order.shape.num_chunks)
+    lanes = new_lanes(order.shape, order.num_rows, 0, 1)
     first = 0
     while first < len(rows):
         last, num_used = first, 0
@@ -115,7 +114,7 @@ def play_lanes(order: PipelineOrder, lanes: Lanes) -> None:
         elif occasion == FIRST_FORWARD:
             _play_first_forward(lanes, stage, awaited, end, duration, kind)
         else:
-            _play_last_backward(lanes, stage, awaited, end, duration, kind)
+            _play_last_gradient(lanes, stage, awaited, end, duration, kind)
 
 
 @compiled
@@ -140,11 +139,11 @@ def _play_first_forward(
 
 
 @compiled
-def _play_last_backward(
+def _play_last_gradient(
     lanes: Lanes, stage: np.uint64, awaited: np.uint64, end: np.uint64, duration: np.uint64, kind: np.uint64
 ) -> None:
-    """Plays a chunk's last backward, whose gradients are reduced piece by piece as they come."""
-    chunk = kind - lanes.sync_s.shape[0]
+    """Plays what completes the gradients of a chunk, which are reduced piece by piece as they come."""
+    chunk = kind % len(lanes.stages)
     for lane in range(NUM_LANES):
         start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
         duration_s = lanes.duration_s[duration, lane]
@@ -178,12 +177,13 @@ def streamed_end_s(
 
 @compiled
 def _stage_end_s(lanes: Lanes, stage: int, lane: int) -> float:
-    """Returns when a stage has its last backward and all its gradient syncs done."""
+    """Returns when a stage has its last backward and all its gradient syncs done; chunks are synced in model order."""
     end_s = float(lanes.last_end_s[stage, lane])
     if lanes.num_overlap_buckets[lane] > 0:
         return max(end_s, float(lanes.network_free_s[stage, lane]))
-    for chunk in range(stage, lanes.sync_s.shape[0], lanes.free_s.shape[0]):
-        end_s += lanes.sync_s[chunk, lane]
+    for chunk in range(len(lanes.stages)):
+        if lanes.stages[chunk] == stage:
+            end_s += lanes.sync_s[chunk, lane]
     return end_s
 
 
@@ -198,9 +198,9 @@ def _write_results(
     twin: int,
 ) -> None:
     """Writes a played design into its row of the results; the twin has the ends that traffic does not delay."""
-    p, c, m = order.shape.num_stages, order.shape.num_chunks, order.shape.num_micro_batches
+    c, m = order.shape.num_chunks, order.shape.num_micro_batches
     step_s = undelayed_s = 0.0
-    for stage in range(p):
+    for stage in range(order.shape.num_stages):
         end_s = _stage_end_s(lanes, stage, lane)
         step_s = max(step_s, end_s)
         undelayed_s = max(undelayed_s, lanes.last_end_s[stage, twin])
@@ -209,9 +209,9 @@ def _write_results(
     results.step_s[row] = step_s
     results.exposed_sync_s[row] = step_s - undelayed_s
     for chunk in range(c):
-        results.busy_s[row, chunk % p] += m * (
-            lanes.duration_s[chunk, lane] + lanes.duration_s[c + chunk, lane]
-        )
+        stage = lanes.stages[chunk]
+        both_s = batch.chunk_forward_s[row, chunk] + batch.chunk_backward_s[row, chunk]
+        results.busy_s[row, stage] += m * both_s
         if batch.send_blocks_sender[row]:
             num_sends = m * (int(chunk > 0) + int(chunk + 1 < c))
-            results.send_busy_s[row, chunk % p] += num_sends * lanes.send_s[lane]
+            results.send_busy_s[row, stage] += num_sends * lanes.send_s[lane]

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled
-from simulator.pipeline_order import ALWAYS_THERE, NUM_DIRECTIONS, PipelineShape
+from simulator.pipeline_order import ALWAYS_THERE
+from simulator.pipeline_turns import PipelineShape, num_directions, stage_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -24,6 +25,7 @@ NUM_LANES = 32
 class PipelineBatch(NamedTuple):
     """`simulator.pipeline.PipelineColumns` as the kernels read them: of one type each, contiguous."""
 
+    schedule: IntArray
     num_stages: IntArray
     num_chunks_per_stage: IntArray
     num_micro_batches: IntArray
@@ -32,6 +34,7 @@ class PipelineBatch(NamedTuple):
     send_s: FloatArray
     chunk_forward_s: FloatArray
     chunk_backward_s: FloatArray
+    chunk_weight_gradient_s: FloatArray
     gradient_sync_s: FloatArray
     parameter_gather_s: FloatArray
 
@@ -50,6 +53,8 @@ class PipelineResults(NamedTuple):
 class Lanes(NamedTuple):
     """Designs side by side, L of them, while they are played."""
 
+    stages: IntArray
+    """Shape (C,): the stage of each chunk."""
     ends_s: FloatArray
     """Shape (rows, L): ends of operations for which others wait."""
     starts_s: FloatArray
@@ -57,15 +62,16 @@ class Lanes(NamedTuple):
     free_s: FloatArray
     """Shape (P, L): when each stage can begin its next operation."""
     last_end_s: FloatArray
-    """Shape (P, L): when each stage ended the last backward of a chunk."""
+    """Shape (P, L): when each stage completed the gradients of a chunk."""
     network_free_s: FloatArray
     """Shape (P, L): when the gradients that each stage has sent so far are reduced."""
     gathered_s: FloatArray
     """Shape (P, L): when the parameters that each stage has asked for so far are there."""
     duration_s: FloatArray
-    """Shape (2 C, L): forwards, then backwards, by chunk; or (2 C m, L) where micro-batches differ."""
+    """Shape (2 C, L): forwards, then backwards, by chunk, and (3 C, L) with weight gradients behind them; m times as many
+    where micro-batches differ."""
     wait_s: FloatArray
-    """Shape (2 C, L): how long the stage stands still after it for its send."""
+    """Shape (2 C, L) or (3 C, L): how long the stage stands still after it for its send."""
     sync_s: FloatArray
     """Shape (C, L)."""
     gather_s: FloatArray
@@ -77,25 +83,29 @@ class Lanes(NamedTuple):
 
 
 @compiled
-def new_lanes(shape: PipelineShape, num_rows: int, num_starts: int, num_durations: int) -> Lanes:
+def new_lanes(shape: PipelineShape, num_rows: int, num_starts: int, durations_of_kind: int) -> Lanes:
     """Returns lanes of zeros for a shape, in which nothing has been played."""
     by_stage = (shape.num_stages, NUM_LANES)
     by_chunk = (shape.num_chunks, NUM_LANES)
+    num_kinds = num_directions(shape.schedule) * shape.num_chunks
     lanes = Lanes(
+        np.zeros(shape.num_chunks, np.int64),
         np.empty((num_rows, NUM_LANES)),
         np.empty((num_starts, NUM_LANES)),
         np.zeros(by_stage),
         np.zeros(by_stage),
         np.zeros(by_stage),
         np.zeros(by_stage),
-        np.zeros((num_durations, NUM_LANES)),
-        np.zeros((NUM_DIRECTIONS * shape.num_chunks, NUM_LANES)),
+        np.zeros((num_kinds * durations_of_kind, NUM_LANES)),
+        np.zeros((num_kinds, NUM_LANES)),
         np.zeros(by_chunk),
         np.zeros(by_chunk),
         np.zeros(NUM_LANES),
         np.zeros(NUM_LANES, np.int64),
     )
     lanes.ends_s[ALWAYS_THERE] = -np.inf
+    for chunk in range(shape.num_chunks):
+        lanes.stages[chunk] = stage_of(shape, chunk)
     return lanes
 
 
@@ -105,34 +115,37 @@ def reset(lanes: Lanes) -> None:
     lanes.network_free_s[:] = 0.0
     lanes.gathered_s[:] = 0.0
     lanes.free_s[:] = 0.0
-    num_stages = lanes.free_s.shape[0]
-    for chunk in range(lanes.gather_s.shape[0]):
+    for chunk in range(len(lanes.stages)):
         for lane in range(NUM_LANES):
             if lanes.num_overlap_buckets[lane] == 0:
-                lanes.free_s[chunk % num_stages, lane] += lanes.gather_s[chunk, lane]
+                lanes.free_s[lanes.stages[chunk], lane] += lanes.gather_s[chunk, lane]
 
 
 @compiled
 def shape_of(batch: PipelineBatch, row: int) -> PipelineShape:
     """Returns the shape of one row."""
     num_stages = batch.num_stages[row]
-    return PipelineShape(
-        num_stages, num_stages * batch.num_chunks_per_stage[row], batch.num_micro_batches[row]
-    )
+    num_chunks = num_stages * batch.num_chunks_per_stage[row]
+    return PipelineShape(batch.schedule[row], num_stages, num_chunks, batch.num_micro_batches[row])
 
 
 @compiled
 def load_lane(batch: PipelineBatch, row: int, lanes: Lanes, lane: int, has_network: bool) -> None:
     """Copies the durations of one row into a lane, with or without its data-parallel traffic; one stage sends nothing."""
-    num_stages, num_chunks = lanes.free_s.shape[0], lanes.sync_s.shape[0]
-    send_s = batch.send_s[row] if num_stages > 1 else 0.0
+    c = len(lanes.stages)
+    is_split = len(lanes.wait_s) == 3 * c
+    send_s = batch.send_s[row] if batch.num_stages[row] > 1 else 0.0
     wait_s = send_s if batch.send_blocks_sender[row] else 0.0
     lanes.send_s[lane] = send_s
     lanes.num_overlap_buckets[lane] = batch.num_overlap_buckets[row]
-    for chunk in range(num_chunks):
+    for chunk in range(c):
         lanes.duration_s[chunk, lane] = batch.chunk_forward_s[row, chunk]
-        lanes.duration_s[num_chunks + chunk, lane] = batch.chunk_backward_s[row, chunk]
-        lanes.wait_s[chunk, lane] = wait_s if chunk + 1 < num_chunks else 0.0
-        lanes.wait_s[num_chunks + chunk, lane] = wait_s if chunk > 0 else 0.0
+        lanes.duration_s[c + chunk, lane] = batch.chunk_backward_s[row, chunk]
+        if is_split:
+            weight_s = batch.chunk_weight_gradient_s[row, chunk]
+            lanes.duration_s[c + chunk, lane] = batch.chunk_backward_s[row, chunk] - weight_s
+            lanes.duration_s[2 * c + chunk, lane] = weight_s
+        lanes.wait_s[chunk, lane] = wait_s if chunk + 1 < c else 0.0
+        lanes.wait_s[c + chunk, lane] = wait_s if chunk > 0 else 0.0
         lanes.sync_s[chunk, lane] = batch.gradient_sync_s[row, chunk] if has_network else 0.0
         lanes.gather_s[chunk, lane] = batch.parameter_gather_s[row, chunk] if has_network else 0.0

@@ -9,8 +9,9 @@ import numpy as np
 
 from simulator.compiled import compiled
 from simulator.pipeline_kernel import play_lanes
-from simulator.pipeline_order import NUM_DIRECTIONS, PipelineShape, pipeline_order
+from simulator.pipeline_order import pipeline_order
 from simulator.pipeline_state import NUM_LANES, FloatArray, Lanes, new_lanes
+from simulator.pipeline_turns import ONE_F_ONE_B, PipelineShape
 
 
 @compiled
@@ -29,9 +30,9 @@ def play_replicas(
         `(R, p)` when each stage ends its last backward.
     """
     num_replicas, num_chunks, num_micro_batches = forward_s.shape
-    shape = PipelineShape(num_stages, num_chunks, num_micro_batches)
+    shape = PipelineShape(ONE_F_ONE_B, num_stages, num_chunks, num_micro_batches)
     order = pipeline_order(shape, False, True)  # noqa: FBT003  (numba takes no keywords here)
-    lanes = new_lanes(shape, order.num_rows, 0, NUM_DIRECTIONS * num_chunks * num_micro_batches)
+    lanes = new_lanes(shape, order.num_rows, 0, num_micro_batches)
     lanes.send_s[:] = send_s if num_stages > 1 else 0.0
     end_s = np.empty((num_replicas, num_stages))
     for first in range(0, num_replicas, NUM_LANES):

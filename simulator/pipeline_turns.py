@@ -1,0 +1,205 @@
+"""In which order does a stage work? Its forwards and backwards under every schedule, whatever the others do.
+
+    1F1B     Narayanan et al., arXiv 2104.04473: warm-up forwards, then one forward, one backward in turn; interleaved
+             with several chunks on a stage, each for p micro-batches in turn
+    GPipe    Huang et al., arXiv 1811.06965: all forwards, then all backwards
+    ZB-H1    Qi et al., arXiv 2401.10241, section 3: as 1F1B, but a backward only computes the gradient that the stage
+             before waits for. Stage r computes weight gradients r micro-batches later, so that every stage holds p
+    ZB-V     the same, section 6: two chunks on a stage, the second ones laid out backwards, so that the first stage also
+             has the last chunk and no stage idles between its first and its last operation where all three take as long
+
+Kinds of operations are numbered: forwards by chunk, then backwards by chunk, then weight gradients by chunk.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.compiled import compiled
+
+ONE_F_ONE_B, GPIPE, ZB_H1, ZB_V = range(4)
+"""Schedules, by the codes of `simulator.plan.Schedule`."""
+
+
+class PipelineShape(NamedTuple):
+    """What the order of a pipeline depends on."""
+
+    schedule: int
+    num_stages: int
+    num_chunks: int
+    num_micro_batches: int
+
+
+@compiled
+def num_directions(schedule: int) -> int:
+    """Returns 3 where weight gradients are operations of their own, else 2."""
+    return 3 if schedule in (ZB_H1, ZB_V) else 2
+
+
+@compiled
+def stage_of(shape: PipelineShape, chunk: int) -> int:
+    """Returns the stage of a chunk: round and round, or to and fro."""
+    if shape.schedule == ZB_V and chunk >= shape.num_stages:
+        return shape.num_chunks - 1 - chunk
+    return chunk % shape.num_stages
+
+
+@compiled
+def turns_of_stages(shape: PipelineShape) -> npt.NDArray[np.int32]:
+    """Returns the kinds of each stage's operations in its own order, `(P, K)`."""
+    num_each_way = shape.num_chunks // shape.num_stages * shape.num_micro_batches
+    turns = np.empty((shape.num_stages, num_directions(shape.schedule) * num_each_way), dtype=np.int32)
+    for stage in range(shape.num_stages):
+        if shape.schedule == ZB_H1:
+            _fill_zb_h1(shape, stage, turns[stage])
+        elif shape.schedule == ZB_V:
+            _fill_zb_v(shape, stage, turns[stage])
+        else:
+            _fill_in_turn(shape, stage, turns[stage])
+    return turns
+
+
+@compiled
+def peaks_in_flight(shape: PipelineShape, turns: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
+    """Returns the most activations that each stage holds, `(P,)`, until nothing needs them, and the most results of a chunk.
+
+    A result is counted from the forward to the backward of its chunk.
+    """
+    c, num_ways = shape.num_chunks, num_directions(shape.schedule)
+    peaks, results, most_results = np.zeros(shape.num_stages, np.int32), np.zeros(c, np.int64), 0
+    for stage in range(shape.num_stages):
+        held = 0
+        for kind in turns[stage]:
+            direction = kind // c
+            if direction == 0:
+                held += 1
+                results[kind] += 1
+                peaks[stage] = max(peaks[stage], held)
+                most_results = max(most_results, results[kind])
+            if direction == 1:
+                results[kind - c] -= 1
+            if direction == num_ways - 1:
+                held -= 1
+    return peaks, most_results
+
+
+@compiled
+def _fill_in_turn(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -> None:
+    """Writes the order of 1F1B, plain or interleaved, or of GPipe.
+
+    A schedule of w warm-up forwards followed by one forward, one backward in turn is the same as: run a forward
+    whenever at most w activations are held, else a backward. GPipe is the schedule that never stops warming up.
+    """
+    p, c = shape.num_stages, shape.num_chunks
+    num_each_way = len(turns) // 2
+    num_warm_up = p - 1 - stage if c == p else 2 * (p - 1 - stage) + c - p
+    if shape.schedule == GPIPE:
+        num_warm_up = num_each_way
+    # Micro-batches until it is the next chunk's turn.
+    group = shape.num_micro_batches if c == p else p
+    forward_chunk, backward_chunk = stage, stage + c - p
+    forwards_left = backwards_left = group
+    num_forwards = num_backwards = 0
+    for place in range(len(turns)):
+        if num_forwards < num_each_way and num_forwards - num_backwards <= num_warm_up:
+            turns[place] = forward_chunk
+            num_forwards += 1
+            forwards_left -= 1
+            if forwards_left == 0:
+                forward_chunk = forward_chunk + p if forward_chunk + p < c else stage
+                forwards_left = group
+        else:
+            turns[place] = c + backward_chunk
+            num_backwards += 1
+            backwards_left -= 1
+            if backwards_left == 0:
+                backward_chunk = backward_chunk - p if backward_chunk >= p else stage + c - p
+                backwards_left = group
+
+
+@compiled
+def _fill_zb_h1(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -> None:
+    """Writes the order of ZB-H1: a weight gradient whenever more than `stage` of them are due, else as 1F1B."""
+    c, m = shape.num_chunks, shape.num_micro_batches
+    num_warm_up = shape.num_stages - 1 - stage
+    num_forwards = num_backwards = num_weights = 0
+    for place in range(len(turns)):
+        if num_backwards - num_weights > stage:
+            turns[place] = 2 * c + stage
+            num_weights += 1
+        elif num_forwards < m and num_forwards - num_backwards <= num_warm_up:
+            turns[place] = stage
+            num_forwards += 1
+        elif num_backwards < m:
+            turns[place] = c + stage
+            num_backwards += 1
+        else:
+            turns[place] = 2 * c + stage
+            num_weights += 1
+
+
+@compiled
+def _fill_zb_v(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -> None:
+    """Writes the order of ZB-V for 2p - 1 micro-batches or more, of which those that there are not are left out.
+
+    With a and b the first and the second chunk of stage r, and every backward (B) but those of the cool-down followed
+    by its weight gradient (W): 2 (p - r) - 1 times Fa; r times Fb Fa; p - r times Fb BWb; then Fa BWa Fb BWb in turn
+    until forwards run out; r times Ba Bb; p - r times Ba and a W of a; at last the weight gradients that are left.
+    """
+    p, c, m = shape.num_stages, shape.num_chunks, shape.num_micro_batches
+    first, second = stage, c - 1 - stage
+    done = np.zeros(3 * c, dtype=np.int64)
+    place = 0
+    for _ in range(2 * (p - stage) - 1):
+        place = _append(turns, place, done, first, m)
+    for _ in range(stage):
+        place = _append(turns, place, done, second, m)
+        place = _append(turns, place, done, first, m)
+    for _ in range(p - stage):
+        place = _append(turns, place, done, second, m)
+        place = _append_backward(turns, place, done, c, second, m)
+    num_padded = max(2 * p - 1, m)
+    while done[second] < num_padded:
+        if done[first] < num_padded:
+            place = _append(turns, place, done, first, m)
+        place = _append_backward(turns, place, done, c, first, m)
+        place = _append(turns, place, done, second, m)
+        place = _append_backward(turns, place, done, c, second, m)
+    for _ in range(stage):
+        place = _append(turns, place, done, c + first, m)
+        place = _append(turns, place, done, c + second, m)
+    for _ in range(p - stage):
+        place = _append(turns, place, done, c + first, m)
+        place = _append(turns, place, done, 2 * c + first, m)
+    for chunk in (second, first):
+        while done[2 * c + chunk] < done[c + chunk]:
+            place = _append(turns, place, done, 2 * c + chunk, m)
+
+
+@compiled
+def _append_backward(
+    turns: npt.NDArray[np.int32],
+    place: int,
+    done: npt.NDArray[np.int64],
+    num_chunks: int,
+    chunk: int,
+    num_micro_batches: int,
+) -> int:
+    """Appends a backward and its weight gradient; returns the next place."""
+    place = _append(turns, place, done, num_chunks + chunk, num_micro_batches)
+    return int(_append(turns, place, done, 2 * num_chunks + chunk, num_micro_batches))
+
+
+@compiled
+def _append(
+    turns: npt.NDArray[np.int32], place: int, done: npt.NDArray[np.int64], kind: int, num_micro_batches: int
+) -> int:
+    """Appends the next operation of a kind, unless there is no such micro-batch; returns the next place."""
+    if done[kind] < num_micro_batches:
+        turns[place] = kind
+        place += 1
+    done[kind] += 1
+    return place

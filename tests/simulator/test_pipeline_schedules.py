@@ -1,0 +1,143 @@
+"""Do GPipe, ZB-H1 and ZB-V have the bubbles and the activations in flight of their papers?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.pipeline import PipelineColumns, PipelineTimes, pipeline_timeline, play_pipelines
+from simulator.pipeline_turns import GPIPE, ONE_F_ONE_B, ZB_H1, ZB_V
+
+FORWARD, BACKWARD, WEIGHT = 1.0, 1.2, 0.8
+"""Seconds of one micro-batch on one stage: forward, gradient of the inputs, gradient of the weights."""
+SHAPES = [(2, 4), (4, 8), (4, 12), (8, 16), (8, 32), (3, 7)]
+"""Stages and micro-batches; twice as many less one are what the papers ask for."""
+
+
+def columns_of(
+    schedule: int, p: int, m: int, times_s: tuple[float, float, float] = (FORWARD, BACKWARD, WEIGHT)
+) -> PipelineColumns:
+    """One design of equal stages without network; the times of a stage are shared out over its chunks."""
+    v = 2 if schedule == ZB_V else 1
+    forward_s, backward_s, weight_s = (np.full((1, p * v), time_s / v) for time_s in times_s)
+    nothing = np.zeros((1, p * v))
+    return {
+        "schedule": [schedule],
+        "num_stages": [p],
+        "num_chunks_per_stage": [v],
+        "num_micro_batches": [m],
+        "chunk_forward_s": forward_s,
+        "chunk_backward_s": backward_s + weight_s,
+        "chunk_weight_gradient_s": weight_s,
+        "send_s": [0.0],
+        "send_blocks_sender": [False],
+        "gradient_sync_s": nothing,
+        "parameter_gather_s": nothing,
+        "num_overlap_buckets": [0],
+    }
+
+
+def played(schedule: int, p: int, m: int) -> PipelineTimes:
+    return play_pipelines(**columns_of(schedule, p, m))
+
+
+def bubble_s(schedule: int, p: int, m: int) -> float:
+    """What the step is longer than the work of a stage."""
+    return float(played(schedule, p, m).step_s[0]) - m * (FORWARD + BACKWARD + WEIGHT)
+
+
+@pytest.mark.parametrize(("p", "m"), SHAPES)
+class TestBubbles:
+    @pytest.mark.parametrize("schedule", [ONE_F_ONE_B, GPIPE])
+    def test_gpipe_and_1f1b_idle_for_p_minus_1_of_m_micro_batches(
+        self, schedule: int, p: int, m: int
+    ) -> None:
+        # (p - 1)/m of the work: arXiv 1811.06965, section 2.3, and arXiv 2104.04473, section 2.2.1.
+        expected_s = (p - 1) * (FORWARD + BACKWARD + WEIGHT)
+        assert bubble_s(schedule, p, m) == pytest.approx(expected_s, rel=1e-9)
+
+    def test_zb_h1_fills_its_bubble_with_weight_gradients(self, p: int, m: int) -> None:
+        # (p - 1)(T_F + T_B - T_W): arXiv 2401.10241, table 2.
+        expected_s = (p - 1) * (FORWARD + BACKWARD - WEIGHT)
+        assert bubble_s(ZB_H1, p, m) == pytest.approx(expected_s, rel=1e-9)
+
+    def test_no_stage_of_zb_v_idles_where_all_three_take_as_long(self, p: int, m: int) -> None:
+        # arXiv 2401.10241, section 6.
+        timeline = pipeline_timeline(**columns_of(ZB_V, p, m, (1.0, 1.0, 1.0)))
+        for stage in range(p):
+            is_here = timeline.stage == stage
+            occupied_s = timeline.end_s[is_here].max() - timeline.start_s[is_here].min()
+            assert occupied_s == pytest.approx(3.0 * m, rel=1e-9)
+
+
+@pytest.mark.parametrize(("p", "m"), SHAPES)
+class TestActivations:
+    def test_gpipe_holds_all_micro_batches(self, p: int, m: int) -> None:
+        assert played(GPIPE, p, m).peak_in_flight[0].tolist() == [m] * p
+
+    def test_every_stage_of_zb_h1_holds_what_the_first_of_1f1b_does(self, p: int, m: int) -> None:
+        # arXiv 2401.10241, table 2: p M_B at most, as 1F1B.
+        assert played(ONE_F_ONE_B, p, m).peak_in_flight[0].tolist() == [p - stage for stage in range(p)]
+        assert played(ZB_H1, p, m).peak_in_flight[0].tolist() == [p] * p
+
+    def test_zb_v_holds_as_much_in_halves(self, p: int, m: int) -> None:
+        # Same, section 6: at most p M_B, here of 2 p chunks of half a stage.
+        assert played(ZB_V, p, m).peak_in_flight[0].tolist() == [2 * p] * p
+
+
+@st.composite
+def any_design(draw: st.DrawFn) -> PipelineColumns:
+    """Unequal stages, any number of micro-batches, sends."""
+    schedule = draw(st.sampled_from([GPIPE, ZB_H1, ZB_V]))
+    columns = columns_of(schedule, draw(st.integers(1, 6)), draw(st.integers(1, 14)))
+    num_chunks = np.asarray(columns["chunk_forward_s"]).shape[1]
+    times = st.lists(st.floats(0.1, 5.0), min_size=num_chunks, max_size=num_chunks)
+    forward_s, backward_s, weight_s = (np.array([draw(times)]) for _ in range(3))
+    columns["chunk_forward_s"] = forward_s
+    columns["chunk_backward_s"] = backward_s + weight_s
+    columns["chunk_weight_gradient_s"] = weight_s
+    columns["send_s"] = [draw(st.floats(0.0, 1.0))]
+    return columns
+
+
+@settings(max_examples=60, deadline=None)
+@given(any_design())
+def test_operations_keep_their_order_and_stages_do_one_thing_at_a_time(columns: PipelineColumns) -> None:
+    line = pipeline_timeline(**columns)
+    m, num_chunks = int(line.micro_batch.max()) + 1, int(line.chunk.max()) + 1
+    direction = np.where(line.is_weight_gradient, 2, line.is_backward.astype(int))
+    start_s, end_s = np.full((2, 3, num_chunks, m), np.nan)
+    start_s[direction, line.chunk, line.micro_batch] = line.start_s
+    end_s[direction, line.chunk, line.micro_batch] = line.end_s
+    stage = np.zeros(num_chunks, dtype=int)
+    stage[line.chunk] = line.stage
+    send_s = np.where(np.diff(stage) != 0, columns["send_s"], 0.0)[:, None] - 1e-9
+    assert (start_s[0, 1:] >= end_s[0, :-1] + send_s).all()
+    assert (start_s[1, :-1] >= end_s[1, 1:] + send_s).all()
+    assert (start_s[1, -1] >= end_s[0, -1] - 1e-9).all()
+    assert not (start_s[2] < end_s[1] - 1e-9).any()
+    for number in range(int(stage.max()) + 1):
+        is_here = line.stage == number
+        assert (line.start_s[is_here][1:] >= line.end_s[is_here][:-1] - 1e-9).all()
+    last_s = np.array([line.end_s[line.stage == number].max() for number in range(int(stage.max()) + 1)])
+    assert play_pipelines(**columns).stage_end_s[0].tobytes() == last_s.tobytes()
+
+
+def test_designs_of_all_schedules_share_a_batch() -> None:
+    alone = [columns_of(schedule, 4, 8) for schedule in (ZB_H1, ONE_F_ONE_B, GPIPE)]
+    names = alone[0].keys()
+    together = {name: np.concatenate([np.asarray(one[name]) for one in alone]) for name in names}  # type: ignore[literal-required]
+    expected_s = [play_pipelines(**one).step_s[0] for one in alone]
+    assert play_pipelines(**together).step_s.tolist() == expected_s  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize("schedule", [GPIPE, ZB_H1, ZB_V])
+def test_a_schedule_that_does_not_exist_has_no_times(schedule: int) -> None:
+    columns = columns_of(schedule, 2, 4)
+    columns["num_chunks_per_stage"] = [3 if schedule == ZB_V else 2]
+    for name in ("chunk_forward_s", "chunk_backward_s", "gradient_sync_s", "parameter_gather_s"):
+        columns[name] = np.ones((1, 6))
+    columns["chunk_weight_gradient_s"] = np.zeros((1, 6))
+    assert np.isnan(play_pipelines(**columns).step_s[0])
