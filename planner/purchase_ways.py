@@ -19,6 +19,7 @@ from simulator.job import GpuRange, Job, Objective
 from simulator.plan import Plan
 from simulator.units import HOUR, JOULES_PER_KWH
 from studies.archive import Archive
+from studies.reduction import Reduction
 from studies.study import run_study
 
 OBJECTIVES = (Objective.TIME, Objective.COST, Objective.ENERGY)
@@ -104,8 +105,8 @@ def candidates_of(job: Job, place: tuple[int, int], seed: int) -> tuple[Candidat
     """
     archive = Archive(job)
 
-    def keep(evaluation: Evaluation, _: str) -> None:
-        archive.add(evaluation)
+    def keep(found: Evaluation | Reduction, _: str) -> None:
+        archive.add(found)
 
     run_study(job, archive, keep, seed=seed)
     if archive.front is None:

@@ -106,7 +106,7 @@ class _Order:
     def winners(self, size: int, random: np.random.Generator) -> NDArray[np.intp]:
         """Rows `(size,)` that won against another one drawn at random."""
         first, second = random.integers(0, len(self._place), (2, size))
-        return np.where(self._place[first] <= self._place[second], first, second)
+        return np.asarray(np.where(self._place[first] <= self._place[second], first, second))
 
 
 def _numbers(parents: Population, name: str) -> Floats:
