@@ -13,10 +13,10 @@ from itertools import product
 import numpy as np
 
 from constraints.layout import can_save_by, is_valid_layout
-from simulator.chunks import can_split_evenly, can_split_layers
+from simulator.chunks import can_cut, can_split_evenly
 from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job, Offer
-from simulator.plan import CheckpointScheme, PlanTable, Recompute
+from simulator.plan import CheckpointScheme, PlanTable, Recompute, Schedule
 from simulator.table import Booleans, Integers
 
 SHORTEST_PIECE = 2048
@@ -154,7 +154,10 @@ def pipelines(job: Job) -> list[tuple[int, int]]:
     pairs = [(p, v) for p in stages for v in chunks if p * v <= most and (p > 1 or v == 1)]
     p, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     is_tried = (p & (p - 1) == 0) if search.pipeline_parallel is None else np.ones_like(p, dtype=np.bool_)
-    fits = can_split_layers(layers, p, v) & (can_split_evenly(layers, p * v) | is_tried)
+    stage_layers = job.workload.stage_layers
+    if isinstance(stage_layers, tuple):
+        is_tried = np.ones_like(is_tried)
+    fits = can_cut(job.workload.model, stage_layers, p, v) & (can_split_evenly(layers, p * v) | is_tried)
     return [pair for pair, fit in zip(pairs, fits, strict=True) if fit]
 
 
@@ -198,7 +201,7 @@ def _with_data_parallel(job: Job, index: int, offer: Offer) -> Iterator[Integers
         num_gpus = ranks * degrees.pipeline
         fits = (num_gpus >= offer.num_gpus.min) & (num_gpus <= offer.num_gpus.max)
         fits &= (num_gpus % offer.node.num_accelerators == 0) & (expert <= ranks)
-        if degrees.virtual > 1:
+        if degrees.virtual > 1 and Schedule.ZB_V not in job.search.pipeline_schedules:
             fits &= num_micro_batches % degrees.pipeline == 0
         rows = np.empty((np.count_nonzero(fits), 8), dtype=np.int64)
         rows[:, :5] = (index, degrees.tensor, degrees.pipeline, degrees.virtual, degrees.context)
@@ -226,10 +229,11 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     recompute = [r for r in search.recompute if not (r is Recompute.SELECTIVE and is_idle)]
     choices = np.array(
         [
-            (r.code, stage, precision.code)
+            (r.code, stage, precision.code, schedule.code)
             for r in recompute or search.recompute
             for stage in search.zero_stages
             for precision in job.workload.precisions
+            for schedule in search.pipeline_schedules
         ],
         dtype=np.int64,
     )
@@ -243,6 +247,7 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
         tensor_parallel=t,
         pipeline_parallel=p,
         virtual_pipeline=v,
+        pipeline_schedule=chosen[:, 3],
         context_parallel=c,
         expert_parallel=e,
         data_parallel=d,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simulator.chunks import can_split_layers
+from simulator.chunks import can_cut
 from simulator.job import Job
 from simulator.offer_table import OfferTable
-from simulator.plan import CheckpointScheme, PlanTable
+from simulator.plan import CheckpointScheme, PlanTable, Recompute, Schedule, splits_backward
 from simulator.table import Booleans, Floats, Integers
 
 
@@ -58,7 +58,7 @@ def _feed_forward(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 def _layers(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     p, v = plans.pipeline_parallel, plans.virtual_pipeline
-    return np.where(can_split_layers(job.workload.model.num_layers, p, v), 0.0, 1.0)
+    return np.where(can_cut(job.workload.model, job.workload.stage_layers, p, v), 0.0, 1.0)
 
 
 def _interleaving(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -66,7 +66,25 @@ def _interleaving(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     per_replica = np.maximum(
         1, job.workload.global_batch_size // (plans.data_parallel * plans.micro_batch_size)
     )
-    return np.where(v > 1, np.where(p > 1, _remainder(per_replica, p), 1.0), 0.0)
+    is_interleaved = (v > 1) & (plans.pipeline_schedule == Schedule.ONE_F_ONE_B.code)
+    return np.where(is_interleaved, np.where(p > 1, _remainder(per_replica, p), 1.0), 0.0)
+
+
+def _schedule(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    v, schedule = plans.virtual_pipeline, plans.pipeline_schedule
+    wanted = np.where(schedule == Schedule.ZB_V.code, 2, 1)
+    is_usual = schedule == Schedule.ONE_F_ONE_B.code
+    excess = np.abs(v - wanted) + np.where(plans.pipeline_parallel > 1, 0.0, 1.0)
+    return np.where(is_usual, 0.0, excess)
+
+
+def _weight_gradients(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    """What is computed again layer by layer is gone when its weight gradients are; attention has no weights."""
+    keeps_inputs = plans.recompute == Recompute.NONE.code
+    if job.workload.selective_recompute == "attention":
+        keeps_inputs |= plans.recompute == Recompute.SELECTIVE.code
+    excess = np.where(keeps_inputs, 0.0, 1.0) + np.maximum(0.0, plans.zero_stage - 1.0)
+    return np.where(splits_backward(plans), excess, 0.0)
 
 
 def _batch(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -169,14 +187,27 @@ LAYOUT_RULES = (
     LayoutRule(
         name="layers",
         sentence="pipeline_parallel x virtual_pipeline must divide num_layers, or num_layers + 2 with one layer less "
-        "on the first and the last chunk; with virtual_pipeline 1 any pipeline_parallel up to num_layers will do",
+        "on the first and the last chunk; with virtual_pipeline 1 any pipeline_parallel up to num_layers will do; with "
+        "workload.stage_layers, as many chunks as are listed or, balanced, the same rules for num_layers + 2",
         excess=_layers,
     ),
     LayoutRule(
         name="interleaving",
-        sentence="virtual_pipeline above 1 needs pipeline_parallel above 1 and a number of micro-batches that "
-        "pipeline_parallel divides",
+        sentence="virtual_pipeline above 1 needs pipeline_parallel above 1 and, but for zb_v, a number of micro-batches "
+        "that pipeline_parallel divides",
         excess=_interleaving,
+    ),
+    LayoutRule(
+        name="schedule",
+        sentence="pipeline_schedule gpipe and zb_h1 need virtual_pipeline 1 and zb_v needs 2; all three need "
+        "pipeline_parallel above 1",
+        excess=_schedule,
+    ),
+    LayoutRule(
+        name="weight_gradients",
+        sentence="pipeline_schedule zb_h1 and zb_v keep activations until they compute weight gradients, once per step: "
+        "recompute none, or selective of attention alone, and zero_stage up to 1",
+        excess=_weight_gradients,
     ),
     LayoutRule(
         name="batch", sentence="data_parallel x micro_batch_size must divide global_batch_size", excess=_batch

@@ -16,7 +16,7 @@ from simulator.activations import num_micro_batches
 from simulator.chunks import Chunks, split_layers
 from simulator.job import Job
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
-from simulator.plan import PlanTable
+from simulator.plan import PlanTable, splits_backward
 from simulator.rank import Rank
 from simulator.table import Floats, Integers, Table
 
@@ -35,7 +35,7 @@ class StepBoundTable(Table):
 
 def bound_step(job: Job, layouts: PlanTable) -> StepBoundTable:
     """Returns the bounds of layouts with a schedule, `(n,)`."""
-    chunks = split_layers(job.workload.model, layouts)
+    chunks = split_layers(job.workload.model, layouts, job.workload.stage_layers)
     parts = list(_parts(Rank.of(job, layouts), chunks))
     num_micro = num_micro_batches(job.workload, layouts)
     passes_s = _sum_over(parts, "forward_s", "backward_s")
@@ -43,31 +43,31 @@ def bound_step(job: Job, layouts: PlanTable) -> StepBoundTable:
     compute = ("forward_compute_s", "backward_compute_s")
     exposed = [f"{way}_{kind}_comm_s" for way in ("forward", "backward") for kind in ("tensor", "expert")]
     return StepBoundTable(
-        step_time_s=_least_pipeline_s(passes_s, layouts, num_micro),
+        step_time_s=_least_pipeline_s(passes_s, chunks, layouts, num_micro),
         compute_s=_sum_over(parts, *compute).sum(axis=1) * per_gpu,
         communication_s=_sum_over(parts, *exposed).sum(axis=1) * per_gpu,
     )
 
 
-def _least_pipeline_s(chunk_s: Floats, layouts: PlanTable, num_micro: Integers) -> Floats:
+def _least_pipeline_s(chunk_s: Floats, chunks: Chunks, layouts: PlanTable, num_micro: Integers) -> Floats:
     """Least time of a pipeline whose chunks take `(n, C)` for forward and backward of one micro-batch, `(n,)`.
 
     Stage r cannot begin before the first micro-batch has passed the chunks before chunk r, works m times on each of its
-    own, and after its last backward, that of chunk r, the gradient still has to pass the same chunks.
+    own, and after its last backward, that of chunk r, the gradient still has to pass the same chunks. Where weight
+    gradients come later, the stage may be at work meanwhile.
     """
-    busy_s = _per_stage(chunk_s, layouts.pipeline_parallel) * num_micro[:, None]
-    before_s = np.cumsum(chunk_s, axis=1) - chunk_s
+    busy_s = _per_stage(chunk_s, chunks) * num_micro[:, None]
+    before_s = np.where(splits_backward(layouts)[:, None], 0.0, np.cumsum(chunk_s, axis=1) - chunk_s)
     stage = np.arange(busy_s.shape[1])
     is_stage = stage < layouts.pipeline_parallel[:, None]
     return np.asarray(np.max(busy_s + before_s[:, stage], axis=1, where=is_stage, initial=0.0))
 
 
-def _per_stage(chunk_s: Floats, num_stages: Integers) -> Floats:
+def _per_stage(chunk_s: Floats, chunks: Chunks) -> Floats:
     """Sums chunk values `(n, C)` over the chunks of each stage, `(n, P)` with P the largest number of stages."""
-    num_rows, num_chunks = chunk_s.shape
-    width = int(num_stages.max(initial=1))
-    stage = np.arange(num_chunks) % num_stages[:, None]
-    place = np.arange(num_rows)[:, None] * width + stage
+    num_rows = len(chunk_s)
+    width = int(chunks.num_stages.max(initial=1))
+    place = np.arange(num_rows)[:, None] * width + chunks.stages
     sums = np.bincount(place.ravel(), weights=chunk_s.ravel(), minlength=num_rows * width)
     return np.asarray(sums, dtype=np.float64).reshape(num_rows, width)
 

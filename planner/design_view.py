@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from planner import human
 from planner.recommendation import Design, Spread, Uncertainty
-from simulator.plan import CheckpointScheme, Plan
+from simulator.plan import CheckpointScheme, Plan, Schedule
 from simulator.units import DAY, KILO
 
 SMALLEST_SHOWN_FRACTION = 0.0005
@@ -61,6 +61,7 @@ def layout(plan: Plan) -> str:
         "EP": plan.expert_parallel,
     }
     splits = [f"{name}{degree}" for name, degree in degrees.items() if degree > 1]
+    splits += [plan.pipeline_schedule.value] if plan.pipeline_schedule is not Schedule.ONE_F_ONE_B else []
     cap = [f"cap {plan.power_cap_fraction:.0%}"] if plan.power_cap_fraction < _NO_POWER_CAP else []
     return " ".join([*splits, f"DP{plan.data_parallel}", *cap])
 
@@ -186,6 +187,8 @@ def part_words(name: str) -> str:
 def _parallelism(plan: Plan) -> str:
     degrees = f"TP {plan.tensor_parallel} x PP {plan.pipeline_parallel} x CP {plan.context_parallel}"
     more = f"VPP {plan.virtual_pipeline}, EP {plan.expert_parallel}"
+    if plan.pipeline_schedule is not Schedule.ONE_F_ONE_B:
+        more = f"{more}, {plan.pipeline_schedule.value}"
     return f"{degrees} x DP {plan.data_parallel}; {more}"
 
 

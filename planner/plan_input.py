@@ -34,7 +34,7 @@ LARGEST_COUNT = 10_000_000
 """No count of a plan is larger: a hundred times the largest cluster there is."""
 
 _KEYS = (*Plan.model_fields, *SHORT_FORMS, "accelerator")
-_WORDS = ("accelerator", "recompute", "precision", "checkpoint_scheme")
+_WORDS = ("accelerator", "pipeline_schedule", "recompute", "precision", "checkpoint_scheme")
 _AMOUNTS = ("checkpoint_interval_s", "power_cap_fraction")
 """Keys whose values are words, and numbers with a fraction; all others are counts."""
 _SPLIT = ("tensor_parallel", "pipeline_parallel", "context_parallel")

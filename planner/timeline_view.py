@@ -35,6 +35,7 @@ _IDLE = "."
 _LETTERS = {
     EventKind.FORWARD: "F",
     EventKind.BACKWARD: "B",
+    EventKind.WEIGHT_GRADIENT: "W",
     EventKind.SEND: "s",
     EventKind.PARAMETER_GATHER: "p",
     EventKind.GRADIENT_SYNC: "g",

@@ -15,7 +15,7 @@ import numpy as np
 
 from simulator.hardware import Precision
 from simulator.job import Workload
-from simulator.plan import PlanTable, Recompute
+from simulator.plan import PlanTable, Recompute, Schedule
 from simulator.table import Floats, Integers
 
 ACTIVATION_BYTES = 2.0
@@ -68,11 +68,14 @@ def in_flight_chunks(workload: Workload, plans: PlanTable, stage: Integers) -> I
     """Returns how many (micro-batch, chunk) activations a stage holds at most, `(n,)`.
 
     1F1B: min(p - r, m). Interleaved: warm-up 2 (p - r - 1) + (v - 1) p forwards and the one that follows, at most m v
-    (Narayanan et al., arXiv 2104.04473, section 2.2).
+    (Narayanan et al., arXiv 2104.04473, section 2.2). GPipe: m v. ZB-H1: min(p, m), ZB-V: min(2 p, 2 m) on every stage,
+    where activations are kept until their weight gradients are computed (Qi et al., arXiv 2401.10241).
     """
-    p, v = plans.pipeline_parallel, plans.virtual_pipeline
+    p, v, schedule = plans.pipeline_parallel, plans.virtual_pipeline, plans.pipeline_schedule
+    num_all = num_micro_batches(workload, plans) * v
     warm_up = np.where(v > 1, 2 * (p - stage - 1) + (v - 1) * p, p - stage - 1)
-    return np.asarray(np.minimum(warm_up + 1, num_micro_batches(workload, plans) * v))
+    choices = [schedule == choice.code for choice in (Schedule.GPIPE, Schedule.ZB_H1, Schedule.ZB_V)]
+    return np.asarray(np.minimum(np.select(choices, [num_all, p, 2 * p], warm_up + 1), num_all))
 
 
 @dataclass(frozen=True, kw_only=True)

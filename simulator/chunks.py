@@ -8,6 +8,11 @@ they hold nothing else, as on the interleaved stages of Llama 3 405B (arXiv 2407
 With VPP = 1 any C <= L will do (DeepSeek-V3: 61 layers on 16 stages). Every chunk has L // C layers, and what remains
 goes, one layer each, to the last chunks before the final one: early stages hold the most micro-batches, and the final
 one has the output layer. Megatron Core takes such a cut with `--pipeline-model-parallel-layout`.
+
+A workload may ask for another cut with `stage_layers`. Under `balanced` embedding and output layer always count as a
+layer each, whatever C divides (Megatron Core: `--account-for-embedding-in-pipeline-split` and `-loss-`), and what remains
+of L + 2 goes to the same chunks as above. A list has the layers of every chunk in model order (the same:
+`--decoder-first-pipeline-num-layers` and `-last-`), and only pipelines with as many chunks are cut.
 """
 
 from __future__ import annotations
@@ -16,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.model import ModelShape
-from simulator.plan import PlanTable
+from simulator.model import ModelShape, StageLayers
+from simulator.plan import PlanTable, Schedule, has_split_ends
 from simulator.table import Booleans, Floats, Integers
 
 
@@ -39,6 +44,8 @@ class Chunks:
     """`(n, C)` whether the chunk holds the input embedding."""
     is_last: Booleans
     """`(n, C)` whether the chunk holds the output layer and the loss."""
+    has_any_order: bool = False
+    """Whether full and empty chunks may come in any order."""
 
     @property
     def num_layers(self) -> Floats:
@@ -59,8 +66,11 @@ class Chunks:
         Stages are of a kind when they hold as many layers of each sort, and both or neither an end of the model. Along
         the pipeline dense layers give way to experts and few layers to one more, each once, so that the kinds begin on
         the first two stages, on the first with most layers, on the first with experts, on the first with nothing else,
-        and on the last.
+        and on the last. Where chunks are cut as listed, any stage may be the only one of its kind.
         """
+        if self.has_any_order:
+            most = int(self.num_stages.max(initial=1))
+            return tuple(np.minimum(stage, self.num_stages - 1) for stage in range(most))
         has_experts = self.num_expert_layers > 0
         beginnings = [np.argmax(self.num_layers, axis=1)]
         if has_experts.any():
@@ -69,7 +79,7 @@ class Chunks:
                 np.argmax(has_experts & (self.num_dense_layers == 0), axis=1),
             ]
         first, last = np.zeros_like(self.num_stages), self.num_stages - 1
-        inner = [np.asarray(chunk % self.num_stages, dtype=np.int64) for chunk in beginnings]
+        inner = [np.take_along_axis(self.stages, chunk[:, None], axis=1)[:, 0] for chunk in beginnings]
         return (first, np.minimum(1, last), *inner, last)
 
 
@@ -84,27 +94,60 @@ def can_split_layers(num_layers: int, pipeline: Integers, virtual: Integers) -> 
     return np.asarray(can_split_evenly(num_layers, pipeline * virtual) | is_any_cut)
 
 
-def split_layers(model: ModelShape, plans: PlanTable) -> Chunks:
+def can_cut(model: ModelShape, stage_layers: StageLayers, pipeline: Integers, virtual: Integers) -> Booleans:
+    """Returns whether the layers can be cut for PP and VPP `(n,)` as a workload asks for."""
+    num_chunks = pipeline * virtual
+    if stage_layers is None:
+        return can_split_layers(model.num_layers, pipeline, virtual)
+    if stage_layers == "balanced":
+        num_parts = model.num_layers + 2
+        return np.asarray((num_parts % num_chunks == 0) | ((virtual == 1) & (pipeline <= num_parts)))
+    return np.asarray(num_chunks == len(stage_layers))
+
+
+def split_layers(model: ModelShape, plans: PlanTable, stage_layers: StageLayers = None) -> Chunks:
     """Returns the layers of every chunk; the batch's largest number of chunks sets the number of columns."""
     num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
     chunk = np.arange(num_chunks.max(initial=1))
     count = num_chunks[:, None]
-    remainder = model.num_layers % count
-    # The remainder ends before the final chunk, unless every chunk but the first has a share of it.
-    end = np.where(remainder == count - 1, count, count - 1)
-    has_one_more = (chunk >= end - remainder) & (chunk < end)
-    layers = np.where(chunk < count, model.num_layers // count + has_one_more, 0)
+    layers = _layers(model.num_layers, chunk, count, stage_layers)
     first_layer = np.cumsum(layers, axis=1) - layers
     dense = np.clip(model.num_dense_layers - first_layer, 0, layers).astype(np.float64)
     return Chunks(
         num_chunks=num_chunks,
         num_stages=plans.pipeline_parallel,
-        stages=chunk % plans.pipeline_parallel[:, None],
+        stages=_stages(plans, chunk, count),
         num_dense_layers=dense,
         num_expert_layers=layers - dense,
         is_first=np.broadcast_to(chunk == 0, layers.shape),
         is_last=chunk == count - 1,
+        has_any_order=isinstance(stage_layers, tuple),
     )
+
+
+def _layers(num_layers: int, chunk: Integers, count: Integers, stage_layers: StageLayers) -> Integers:
+    """Layers of chunks `(C,)` of designs that have `(n, 1)` of them, `(n, C)`."""
+    is_chunk = chunk < count
+    if isinstance(stage_layers, tuple):
+        listed = np.zeros(max(len(chunk), len(stage_layers)), dtype=np.int64)
+        listed[: len(stage_layers)] = stage_layers
+        return np.where(is_chunk, listed[: len(chunk)], 0)
+    num_ends = 2 if stage_layers == "balanced" else 0
+    remainder = (num_layers + num_ends) % count
+    # The remainder ends before the final chunk, unless every chunk but the first has a share of it.
+    end = np.where(remainder == count - 1, count, count - 1)
+    has_one_more = (chunk >= end - remainder) & (chunk < end)
+    layers = np.where(is_chunk, (num_layers + num_ends) // count + has_one_more, 0)
+    if num_ends:
+        layers = layers - (chunk == 0) - (chunk == count - 1)
+    return np.asarray(layers)
+
+
+def _stages(plans: PlanTable, chunk: Integers, count: Integers) -> Integers:
+    """The stage of every chunk, `(n, C)`: round and round, or, with two chunks on a stage, to and fro."""
+    stages = plans.pipeline_parallel[:, None]
+    turns_back = (plans.pipeline_schedule == Schedule.ZB_V.code)[:, None] & (chunk >= stages)
+    return np.asarray(np.where(turns_back & (chunk < count), count - 1 - chunk, chunk % stages))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +163,9 @@ class ChunkWeights:
 def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkWeights:
     """Returns the weights of every chunk.
 
-    With tied embeddings the last stage holds a copy of its own, unless it is also the first.
+    With tied embeddings the stage of the output layer holds a copy of its own, unless it also has the embedding.
     """
-    num_copied = np.where(plans.pipeline_parallel > 1, model.tied_parameters, 0)[:, None]
+    num_copied = np.where(has_split_ends(plans), model.tied_parameters, 0)[:, None]
     shared = (
         chunks.num_dense_layers * model.dense_layer_parameters
         + chunks.num_expert_layers * model.expert_layer_shared_parameters

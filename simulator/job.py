@@ -8,7 +8,14 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from simulator.checkpointing import Checkpointing
 from simulator.hardware import Accelerator, Fabric, Node, Precision, Site, Storage
-from simulator.model import AttentionKernel, ExpertDispatch, KernelLaunch, ModelShape, SelectiveRecompute
+from simulator.model import (
+    AttentionKernel,
+    ExpertDispatch,
+    KernelLaunch,
+    ModelShape,
+    SelectiveRecompute,
+    StageLayers,
+)
 from simulator.options import CarbonScope, InputFactors, Operation, WhatIf
 from simulator.record import Choice, Record
 from simulator.reliability import Reliability
@@ -57,6 +64,9 @@ class Workload(Record):
     sync_buffer_bytes: NonNegativeFloat = 0.0
     """Memory for the synchronisation of gradients beside the gradients (0: in place, as in Megatron; DeepSpeed: 2e9, two
     buckets of 5e8 elements)."""
+    stage_layers: StageLayers = None
+    """Layers of every pipeline chunk. `balanced`: embedding and output layer count as a layer each; a list, in model
+    order: only pipelines with as many chunks are tried; left out: as even as the layers allow."""
     keeps_stage_outputs: bool = False
     """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
     expert_dispatch: ExpertDispatch = "all_to_all"
@@ -78,6 +88,14 @@ class Workload(Record):
         if self.tokens < self.tokens_per_step:
             raise ValueError(
                 f"tokens ({self.tokens:g}) must be at least one global batch ({self.tokens_per_step:g} tokens)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _stages_have_all_layers(self) -> Self:
+        if isinstance(self.stage_layers, tuple) and sum(self.stage_layers) != self.model.num_layers:
+            raise ValueError(
+                f"stage_layers add up to {sum(self.stage_layers)} and must add up to num_layers ({self.model.num_layers})"
             )
         return self
 

@@ -145,11 +145,11 @@ def _layer_collectives(
 
 def _projections(rank: Rank) -> Directions:
     """Products before and after the attention core."""
-    times_s = [rank.gemm_s(rank.tokens, n, k) for n, k in _attention_products(rank)]
+    times_s = [rank.gemm_s(rank.tokens, n, k) for n, k in attention_products(rank)]
     return total(forward_s for forward_s, _ in times_s), total(backward_s for _, backward_s in times_s)
 
 
-def _attention_products(rank: Rank) -> list[tuple[Floats, Floats]]:
+def attention_products(rank: Rank) -> list[tuple[Floats, Floats]]:
     """Output and inner sizes of the projections on one rank; low-rank parts are not split by tensor parallelism."""
     model, t = rank.workload.model, rank.plans.tensor_parallel
     h = np.full(len(t), float(model.hidden_size))
@@ -338,8 +338,7 @@ def output_layer(rank: Rank) -> PartTimes:
     h = np.full(len(t), float(rank.workload.model.hidden_size))
     vocabulary = rank.workload.model.vocabulary_size / t
     forward_s, backward_s = rank.gemm_s(rank.tokens, vocabulary, h)
-    is_aligned = np.floor(vocabulary) % ALIGNED_ELEMENTS == 0
-    slowdown = np.where(is_aligned, 1.0, 1.0 / rank.training.unaligned_fraction)
+    slowdown = unaligned_slowdown(rank)
     forward_s, backward_s = forward_s * slowdown, backward_s * slowdown
     is_early = rank.workload.kernel_launch in ("eager-2022", "blocking-2022")
     passes = SEPARATE_LOSS_BYTES_PER_LOGIT if is_early else LOSS_BYTES_PER_LOGIT
@@ -355,3 +354,10 @@ def output_layer(rank: Rank) -> PartTimes:
         forward_expert_comm_s=np.zeros_like(h),
         backward_expert_comm_s=np.zeros_like(h),
     )
+
+
+def unaligned_slowdown(rank: Rank) -> Floats:
+    """Factor on the products of an output layer whose share of the vocabulary does not fill the tiles of the kernels."""
+    vocabulary = rank.workload.model.vocabulary_size / rank.plans.tensor_parallel
+    is_aligned = np.floor(vocabulary) % ALIGNED_ELEMENTS == 0
+    return np.where(is_aligned, 1.0, 1.0 / rank.training.unaligned_fraction)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from simulator.record import Record
 
@@ -65,6 +65,10 @@ class LatentAttention(Record):
     """Part of a query or key head without position."""
     value_head_dim: PositiveInt
     """Dimension of a value head."""
+
+
+StageLayers = tuple[NonNegativeInt, ...] | Literal["balanced"] | None
+"""Layers of every pipeline chunk (`simulator.chunks`)."""
 
 
 class ModelShape(Record):

@@ -41,6 +41,8 @@ class EventKind(Choice):
     GRADIENT_SYNC = "gradient_sync"
     """Gradients are reduced over the replicas; those of a tied embedding between first and last stage."""
     OPTIMIZER = "optimizer"
+    WEIGHT_GRADIENT = "weight_gradient"
+    """The part of a backward that ZB-H1 and ZB-V do later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,9 @@ def step_timeline(job: Job, plan: Plan) -> StepTimeline:
         InputError: the step has too many operations, or its schedule does not exist.
     """
     plans = PlanTable.from_plans([plan])
-    parts = step_parts(Rank.of(job, plans), split_layers(job.workload.model, plans))
+    parts = step_parts(
+        Rank.of(job, plans), split_layers(job.workload.model, plans, job.workload.stage_layers)
+    )
     step = _Step.of(parts)
     step_time_s = step.last_s + step.tied_s + step.optimizer_s
     parts_of_step = (step.operations(), step.sends(), *step.replica_traffic(), step.tied(), step.optimizer())
@@ -138,13 +142,14 @@ class _Step:
 
     played: PipelineTimeline
     num_stages: int
-    num_chunks: int
     num_micro_batches: int
+    stages: Integers
+    """`(C,)`: the stage of each chunk."""
     send_s: float
     send_blocks_sender: bool
     num_overlap_buckets: int
     compute_s: Floats
-    """`(2, C)`: forward and backward of one micro-batch without exposed communication."""
+    """`(3, C)`: forward, backward and weight gradient of one micro-batch without exposed communication."""
     gather_s: Floats
     """`(C,)`: gathering the parameters of a chunk."""
     gathered_s: Floats
@@ -163,22 +168,29 @@ class _Step:
         _refuse_too_many(2 * num_chunks * num_micro_batches)
         played = pipeline_timeline(**parts.pipeline)
         num_buckets = int(row["num_overlap_buckets"])
+        stages = np.zeros(num_chunks, dtype=np.int64)
+        stages[played.chunk] = played.stage
         gather_s, sync_s = row["parameter_gather_s"][:num_chunks], row["gradient_sync_s"][:num_chunks]
         return cls(
             played=played,
             num_stages=num_stages,
-            num_chunks=num_chunks,
             num_micro_batches=num_micro_batches,
+            stages=stages,
             send_s=float(row["send_s"]) if num_stages > 1 else 0.0,
             send_blocks_sender=bool(row["send_blocks_sender"]),
             num_overlap_buckets=num_buckets,
-            compute_s=np.stack([parts.forward_compute_s[0], parts.backward_compute_s[0]])[:, :num_chunks],
+            compute_s=_compute_s(parts, played)[:, :num_chunks],
             gather_s=gather_s,
-            gathered_s=_gathered_s(gather_s, num_stages),
-            synced_s=_synced_s(_last_backwards_s(played, num_chunks), sync_s, num_stages, num_buckets),
+            gathered_s=_gathered_s(gather_s, stages),
+            synced_s=_synced_s(_last_gradients_s(played, num_chunks), sync_s, stages, num_buckets),
             tied_s=float(parts.tied_gradient_s[0]),
             optimizer_s=float(parts.optimizer_s[0]),
         )
+
+    @property
+    def num_chunks(self) -> int:
+        """C."""
+        return len(self.stages)
 
     @property
     def last_s(self) -> float:
@@ -186,11 +198,13 @@ class _Step:
         return float(max(self.played.end_s.max(), self.synced_s.max()))
 
     def operations(self) -> StepEvents:
-        """Forwards and backwards."""
+        """Forwards and backwards, and weight gradients where they are operations of their own."""
         ops = self.played
         duration_s = ops.end_s - ops.start_s
-        compute_s = self.compute_s[ops.is_backward.astype(np.int64), ops.chunk]
-        kinds = np.where(ops.is_backward, EventKind.BACKWARD.code, EventKind.FORWARD.code)
+        direction = np.where(ops.is_weight_gradient, 2, ops.is_backward.astype(np.int64))
+        compute_s = self.compute_s[direction, ops.chunk]
+        codes = [kind.code for kind in (EventKind.FORWARD, EventKind.BACKWARD, EventKind.WEIGHT_GRADIENT)]
+        kinds = np.array(codes)[direction]
         return _events(
             kinds,
             ops.stage,
@@ -218,13 +232,15 @@ class _Step:
     def _sends(self) -> Booleans:
         """Whether each operation sends what it has computed to another stage, `(k,)`."""
         ops = self.played
-        is_last = np.where(ops.is_backward, ops.chunk == 0, ops.chunk == self.num_chunks - 1)
-        return np.asarray(~is_last)
+        leaves = np.diff(self.stages) != 0
+        leaves_forward, leaves_backward = np.append(leaves, False), np.insert(leaves, 0, False)
+        sends = np.where(ops.is_backward, leaves_backward[ops.chunk], leaves_forward[ops.chunk])
+        return np.asarray(sends & ~ops.is_weight_gradient)
 
     def replica_traffic(self) -> tuple[StepEvents, ...]:
         """Parameters and gradients: what holds the stages up, and in the background all of it."""
         chunk = np.arange(self.num_chunks)
-        stage = chunk % self.num_stages
+        stage = self.stages
         gather, sync = EventKind.PARAMETER_GATHER.code, EventKind.GRADIENT_SYNC.code
         return (
             self._exposed_gathers(),
@@ -236,7 +252,7 @@ class _Step:
     def _exposed_gathers(self) -> StepEvents:
         """From a first forward's inputs to its first piece of parameters."""
         ops = self.played
-        is_first = (ops.micro_batch == 0) & ~ops.is_backward & (self.gather_s[ops.chunk] > 0.0)
+        is_first = (ops.micro_batch == 0) & _is_forward(ops) & (self.gather_s[ops.chunk] > 0.0)
         rows = np.flatnonzero(is_first)
         ready_s = np.minimum(self._inputs_ready_s()[rows], ops.start_s[rows])
         # Without overlap a stage gathers everything at once, before it looks at any input.
@@ -251,18 +267,21 @@ class _Step:
         is_first_of_stage = np.diff(ops.stage, prepend=-1) != 0
         free_s = np.where(is_first_of_stage, 0.0, np.roll(free_s, 1))
         forward_end_s = np.zeros((self.num_chunks, self.num_micro_batches))
-        forwards = ~ops.is_backward
+        forwards = _is_forward(ops)
         forward_end_s[ops.chunk[forwards], ops.micro_batch[forwards]] = ops.end_s[forwards]
-        arrival_s = forward_end_s[ops.chunk - 1, ops.micro_batch] + self.send_s
+        is_sent = np.diff(self.stages, prepend=self.stages[0]) != 0
+        arrival_s = (
+            forward_end_s[ops.chunk - 1, ops.micro_batch] + np.where(is_sent, self.send_s, 0.0)[ops.chunk]
+        )
         return np.maximum(free_s, np.where(ops.chunk > 0, arrival_s, 0.0))
 
     def _exposed_syncs(self) -> StepEvents:
         """From the last backward of a stage, and its send, to the end of its last reduction."""
         stage = np.arange(self.num_stages)
-        backward_end_s = _last_backwards_s(self.played, self.num_chunks)[: self.num_stages, 1]
+        backward_end_s = _latest_s(_last_gradients_s(self.played, self.num_chunks)[:, 1], self.stages)
         is_blocked = (stage > 0) & self.send_blocks_sender
         start_s = backward_end_s + np.where(is_blocked, self.send_s, 0.0)
-        end_s = self.synced_s.reshape(-1, self.num_stages, 2)[:, :, 1].max(axis=0)
+        end_s = _latest_s(self.synced_s[:, 1], self.stages)
         return _events(EventKind.GRADIENT_SYNC.code, stage, start_s, np.maximum(start_s, end_s))
 
     def tied(self) -> StepEvents:
@@ -312,33 +331,57 @@ def _events(
     return events.take(ends_s > starts_s)
 
 
-def _last_backwards_s(played: PipelineTimeline, num_chunks: int) -> Floats:
-    """Start and end of the last backward of every chunk, `(C, 2)`."""
+def _is_forward(played: PipelineTimeline) -> Booleans:
+    return np.asarray(~played.is_backward & ~played.is_weight_gradient)
+
+
+def _compute_s(parts: StepParts, played: PipelineTimeline) -> Floats:
+    """Forward, backward and weight gradient of one micro-batch without exposed communication, `(3, C)`."""
+    backward_s = parts.backward_compute_s[0]
+    has_weight_gradients = played.is_weight_gradient.any()
+    weight_s = np.asarray(parts.pipeline.get("chunk_weight_gradient_s", np.zeros((1, 1))))[0]
+    weight_s = weight_s * has_weight_gradients + np.zeros_like(backward_s)
+    return np.stack([parts.forward_compute_s[0], backward_s - weight_s, weight_s])
+
+
+def _last_gradients_s(played: PipelineTimeline, num_chunks: int) -> Floats:
+    """Start and end of what completes the gradients of every chunk, `(C, 2)`."""
     spans_s = np.zeros((num_chunks, 2))
-    is_last = played.is_backward & (played.micro_batch == played.micro_batch.max())
-    rows = np.flatnonzero(is_last)
+    has_weight_gradients = played.is_weight_gradient.any()
+    is_gradient = played.is_weight_gradient if has_weight_gradients else played.is_backward
+    rows = np.flatnonzero(is_gradient & (played.micro_batch == played.micro_batch.max()))
     spans_s[played.chunk[rows]] = np.column_stack([played.start_s[rows], played.end_s[rows]])
     return spans_s
 
 
-def _gathered_s(gather_s: Floats, num_stages: int) -> Floats:
+def _latest_s(time_s: Floats, stages: Integers) -> Floats:
+    """The latest time of each stage, `(P,)`, among those of its chunks, `(C,)`."""
+    latest_s = np.zeros(int(stages.max()) + 1)
+    np.maximum.at(latest_s, stages, time_s)
+    return latest_s
+
+
+def _gathered_s(gather_s: Floats, stages: Integers) -> Floats:
     """When the parameters of every chunk are gathered, `(C, 2)`: one chunk of a stage after another, from time zero."""
-    by_stage = gather_s.reshape(-1, num_stages)
-    end_s = np.cumsum(by_stage, axis=0)
-    return np.column_stack([(end_s - by_stage).ravel(), end_s.ravel()])
+    spans_s, free_s = np.zeros((len(stages), 2)), np.zeros(int(stages.max()) + 1)
+    for chunk, stage in enumerate(stages):
+        spans_s[chunk] = free_s[stage], free_s[stage] + gather_s[chunk]
+        free_s[stage] = spans_s[chunk, 1]
+    return spans_s
 
 
-def _synced_s(backwards_s: Floats, sync_s: Floats, num_stages: int, num_buckets: int) -> Floats:
-    """When the gradients of every chunk are reduced, `(C, 2)`, from the `(C, 2)` last backwards.
+def _synced_s(gradients_s: Floats, sync_s: Floats, stages: Integers, num_buckets: int) -> Floats:
+    """When the gradients of every chunk are reduced, `(C, 2)`, from what completes them, `(C, 2)`.
 
     Chunks of a stage follow each other from the last to the first, as their last backwards do. With overlap a chunk's
-    pieces follow its last backward; without, the first reduction follows the last backward of the stage.
+    pieces follow what completes its gradients; without, the first reduction follows all work of the stage.
     """
-    spans_s = np.zeros_like(backwards_s)
-    free_s = np.zeros(num_stages) if num_buckets else backwards_s[:num_stages, 1].copy()
+    spans_s = np.zeros_like(gradients_s)
+    stages_end_s = _latest_s(gradients_s[:, 1], stages)
+    free_s = np.zeros_like(stages_end_s) if num_buckets else stages_end_s
     for chunk in reversed(range(len(sync_s))):
-        stage = chunk % num_stages
-        start_s, end_s = backwards_s[chunk]
+        stage = stages[chunk]
+        start_s, end_s = gradients_s[chunk]
         busy_until_s, duration_s = float(free_s[stage]), float(sync_s[chunk])
         if num_buckets:
             first_piece_s = start_s + (end_s - start_s) / num_buckets

@@ -23,6 +23,19 @@ class Recompute(Choice):
     FULL = "full"
 
 
+class Schedule(Choice):
+    """In which order pipeline stages work (`simulator.pipeline_turns` has the sources)."""
+
+    ONE_F_ONE_B = "1f1b"
+    """One forward, one backward in turn; interleaved with `virtual_pipeline` above 1."""
+    GPIPE = "gpipe"
+    """All forwards, then all backwards: the same bubble, with every micro-batch in memory."""
+    ZB_H1 = "zb_h1"
+    """Zero bubble: weight gradients fill a part of the bubble, in the memory that the first stage of 1F1B needs."""
+    ZB_V = "zb_v"
+    """Zero bubble, with two chunks on a stage, to and fro: embedding and output layer are both on the first stage."""
+
+
 class CheckpointScheme(Choice):
     """How the training state is saved; names of systems, such as `gockpt` or `gemini`, stand for what they do."""
 
@@ -111,6 +124,8 @@ class Plan(Record):
     """Pipeline stages (PP)."""
     virtual_pipeline: PositiveInt = 1
     """Model chunks per stage (VPP); 1: plain 1F1B, more: interleaved 1F1B."""
+    pipeline_schedule: Schedule = Schedule.ONE_F_ONE_B
+    """Order of the pipeline."""
     context_parallel: PositiveInt = 1
     """Ranks that share a sequence (CP)."""
     expert_parallel: PositiveInt = 1
@@ -149,6 +164,7 @@ LAYOUT_COLUMNS = (
     "tensor_parallel",
     "pipeline_parallel",
     "virtual_pipeline",
+    "pipeline_schedule",
     "context_parallel",
     "expert_parallel",
     "data_parallel",
@@ -171,6 +187,7 @@ class PlanTable(Table):
     tensor_parallel: Integers
     pipeline_parallel: Integers
     virtual_pipeline: Integers
+    pipeline_schedule: Integers
     context_parallel: Integers
     expert_parallel: Integers
     data_parallel: Integers
@@ -206,7 +223,18 @@ def distinct_layouts(plans: PlanTable) -> tuple[NDArray[np.intp], NDArray[np.int
     return first, inverse
 
 
+def has_split_ends(plans: PlanTable) -> NDArray[np.bool_]:
+    """Returns whether input embedding and output layer stand on different stages, `(n,)`."""
+    return np.asarray((plans.pipeline_parallel > 1) & (plans.pipeline_schedule != Schedule.ZB_V.code))
+
+
+def splits_backward(plans: PlanTable) -> NDArray[np.bool_]:
+    """Returns whether weight gradients are computed later than what other stages wait for, `(n,)`."""
+    return np.isin(plans.pipeline_schedule, (Schedule.ZB_H1.code, Schedule.ZB_V.code))
+
+
 _CHOICES: dict[str, type[Choice]] = {
+    "pipeline_schedule": Schedule,
     "recompute": Recompute,
     "precision": Precision,
     "checkpoint_scheme": CheckpointScheme,

@@ -83,29 +83,40 @@ class Rank:
         With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
         Only 32-bit gradients that a rank keeps whole are added to in the product.
         """
-        has_wide_gradients = (self.plans.zero_stage < 3) & (self.workload.gradient_bytes >= 4)
-
-        def price(m: Floats, n: Floats, k: Floats, *, weight_gradient: Booleans | bool = False) -> Floats:
-            return gemm_time_s(
-                m=m,
-                n=n,
-                k=k,
-                bytes_per_element=self.element_bytes,
-                peak_flop_per_s=self.sustained_flop_per_s,
-                memory_bytes_per_s=self.offers.memory_bytes_per_s,
-                constants=self.kernels,
-                num_gemms=num_gemms,
-                weight_gradient=weight_gradient,
-            )
-
         casts = self.kernels.cast_bytes_per_element * self.training.cast_ratio * num_gemms * m
-        forward_s = price(m, n, k) + self.memory_bound_s(casts * k, 0.0)
+        forward_s = self._product_s(m, n, k, num_gemms) + self.memory_bound_s(casts * k, 0.0)
         backward_s = (
-            price(m, k, n)
-            + price(k, n, m, weight_gradient=has_wide_gradients)
+            self._product_s(m, k, n, num_gemms)
+            + self.weight_gradient_s(m, n, k, num_gemms)
             + self.memory_bound_s(casts * n, 0.0)
         )
         return forward_s, backward_s
+
+    def weight_gradient_s(self, m: Floats, n: Floats, k: Floats, num_gemms: Floats | float = 1.0) -> Floats:
+        """The part of `gemm_s`'s backward that computes the gradient of the weights."""
+        has_wide_gradients = (self.plans.zero_stage < 3) & (self.workload.gradient_bytes >= 4)
+        return self._product_s(k, n, m, num_gemms, weight_gradient=has_wide_gradients)
+
+    def _product_s(
+        self,
+        m: Floats,
+        n: Floats,
+        k: Floats,
+        num_gemms: Floats | float,
+        *,
+        weight_gradient: Booleans | bool = False,
+    ) -> Floats:
+        return gemm_time_s(
+            m=m,
+            n=n,
+            k=k,
+            bytes_per_element=self.element_bytes,
+            peak_flop_per_s=self.sustained_flop_per_s,
+            memory_bytes_per_s=self.offers.memory_bytes_per_s,
+            constants=self.kernels,
+            num_gemms=num_gemms,
+            weight_gradient=weight_gradient,
+        )
 
     def memory_bound_s(self, num_bytes: Floats, num_kernels: Floats | float) -> Floats:
         """Operators that only move data."""

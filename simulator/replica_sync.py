@@ -23,6 +23,7 @@ from simulator.chunks import ChunkWeights
 from simulator.layer_collectives import members_in_domain
 from simulator.memory import WEIGHT_BYTES, reduced_fraction
 from simulator.network import LinkConstants, all_gather_s, all_reduce_s, reduce_scatter_s
+from simulator.plan import has_split_ends
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
 
@@ -158,5 +159,5 @@ def tied_gradient_s(rank: Rank) -> Floats:
         members_per_domain=np.where(is_one_domain, 2.0, 1.0),
         links=rank.links,
     )
-    has_copy = rank.workload.model.has_tied_embeddings & (plans.pipeline_parallel > 1)
+    has_copy = rank.workload.model.has_tied_embeddings & has_split_ends(plans)
     return np.where(has_copy, reduced_s, 0.0)

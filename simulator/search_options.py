@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from simulator.plan import CheckpointScheme, Recompute
+from simulator.plan import CheckpointScheme, Recompute, Schedule
 from simulator.record import Choice, Record
 
 
@@ -62,6 +62,8 @@ class Search(Record):
     """Allowed PP degrees."""
     virtual_pipeline: tuple[PositiveInt, ...] | None = None
     """Allowed VPP degrees."""
+    pipeline_schedules: tuple[Schedule, ...] = (Schedule.ONE_F_ONE_B,)
+    """Allowed orders of the pipeline; the others are kept out by default, since few frameworks have them."""
     context_parallel: tuple[PositiveInt, ...] | None = None
     """Allowed CP degrees."""
     expert_parallel: tuple[PositiveInt, ...] | None = None

@@ -152,7 +152,9 @@ def replicate(
 
 def layout_memory(job: Job, plans: PlanTable) -> MemoryTable:
     """Returns the memory of each plan without simulating it."""
-    return peak_memory(job.workload, plans, split_layers(job.workload.model, plans))
+    return peak_memory(
+        job.workload, plans, split_layers(job.workload.model, plans, job.workload.stage_layers)
+    )
 
 
 def steps_and_memory(job: Job, plans: PlanTable) -> tuple[StepTable, MemoryTable]:
@@ -173,7 +175,7 @@ def steps_and_memory(job: Job, plans: PlanTable) -> tuple[StepTable, MemoryTable
 
 
 def _price_layouts(job: Job, layouts: PlanTable) -> tuple[StepTable, MemoryTable]:
-    chunks = split_layers(job.workload.model, layouts)
+    chunks = split_layers(job.workload.model, layouts, job.workload.stage_layers)
     return simulate_step(Rank.of(job, layouts), chunks), peak_memory(job.workload, layouts, chunks)
 
 

@@ -19,9 +19,15 @@ from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_laye
 from simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
 from simulator.network import point_to_point_s
 from simulator.pipeline import PipelineColumns, play_pipelines
+from simulator.plan import Schedule, splits_backward
 from simulator.rank import Rank
 from simulator.replica_sync import ReplicaGroup, ReplicaTraffic, tied_gradient_s
-from simulator.table import Floats, Table, sum_columns, total
+from simulator.table import Booleans, Floats, Table, sum_columns, total
+from simulator.weight_gradients import (
+    dense_layer_weight_gradients_s,
+    expert_layer_weight_gradients_s,
+    output_layer_weight_gradients_s,
+)
 
 OPTIMIZER_PASS_BYTES = 4.0 + 4.0 + 2.0 * OPTIMIZER_BYTES + WEIGHT_BYTES
 """Per weight: gradient norm and update read the fp32 gradient, the update reads and writes the states and writes
@@ -62,7 +68,9 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     weights = chunk_weights(rank.workload.model, rank.plans, chunks)
     layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
     shards_s = _shard_collectives(rank, parts, *layers_s)
-    times = play_pipelines(**_columns(rank, weights, layers_s[0] + shards_s[0], layers_s[1] + shards_s[1]))
+    times = play_pipelines(
+        **_columns(rank, parts, weights, layers_s[0] + shards_s[0], layers_s[1] + shards_s[1])
+    )
     stages = rank.plans.pipeline_parallel
     per_gpu = num_micro_batches(rank.workload, rank.plans) / stages
     busy_s, send_s = sum_columns(times.busy_s) / stages, sum_columns(times.send_busy_s) / stages
@@ -106,7 +114,7 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
     forward_s, backward_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
     shard_forward_s, shard_backward_s = _shard_collectives(rank, parts, forward_s, backward_s)
     return StepParts(
-        pipeline=_columns(rank, weights, forward_s + shard_forward_s, backward_s + shard_backward_s),
+        pipeline=_columns(rank, parts, weights, forward_s + shard_forward_s, backward_s + shard_backward_s),
         forward_compute_s=parts.per_chunk("forward_compute_s"),
         backward_compute_s=parts.per_chunk("backward_compute_s"),
         tied_gradient_s=tied_gradient_s(rank),
@@ -114,18 +122,22 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
     )
 
 
-def _columns(rank: Rank, weights: ChunkWeights, forward_s: Floats, backward_s: Floats) -> PipelineColumns:
+def _columns(
+    rank: Rank, parts: _Parts, weights: ChunkWeights, forward_s: Floats, backward_s: Floats
+) -> PipelineColumns:
     """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
     sync = ReplicaTraffic.of(rank, weights)
     num_buckets = NUM_OVERLAP_BUCKETS if rank.workload.overlaps_gradient_sync else 0
     return {
+        "schedule": rank.plans.pipeline_schedule,
         "num_stages": rank.plans.pipeline_parallel,
         "num_chunks_per_stage": rank.plans.virtual_pipeline,
         "num_micro_batches": num_micro_batches(rank.workload, rank.plans),
         "chunk_forward_s": forward_s,
         "chunk_backward_s": backward_s,
+        "chunk_weight_gradient_s": parts.weight_gradients(rank),
         "send_s": _send_s(rank),
-        "send_blocks_sender": rank.plans.virtual_pipeline == 1,
+        "send_blocks_sender": _sends_block(rank),
         "gradient_sync_s": sync.gradient_s,
         "parameter_gather_s": sync.parameter_s,
         "num_overlap_buckets": np.full(len(rank.plans), num_buckets),
@@ -161,6 +173,23 @@ class _Parts:
         """Sum of one time over the parts of every chunk, `(n, C)`."""
         return self.weighted([getattr(times, name) for times in self.times])
 
+    def weight_gradients(self, rank: Rank) -> Floats:
+        """What zero-bubble schedules compute later of the backward of every chunk, `(n, C)`; 0 under other schedules.
+
+        All that an embedding does backward is to add up gradients of its weights.
+        """
+        is_split = splits_backward(rank.plans)
+        if not is_split.any():
+            return np.zeros_like(self.counts[0])
+        times_s = [
+            dense_layer_weight_gradients_s(rank),
+            self.times[1].backward_compute_s,
+            output_layer_weight_gradients_s(rank),
+        ]
+        if rank.workload.model.experts:
+            times_s.append(expert_layer_weight_gradients_s(rank))
+        return self.weighted(time_s * is_split for time_s in times_s)
+
     def total(self, *names: str) -> Floats:
         """Sum of some times over the whole model, `(n,)`."""
         numbers = [count.sum(axis=1) for count in self.counts]
@@ -191,6 +220,12 @@ def _shard_collectives(
         exposed_s(parts.weighted(traffic.forward_s.T), forward_s),
         exposed_s(parts.weighted(traffic.backward_s.T), backward_s),
     )
+
+
+def _sends_block(rank: Rank) -> Booleans:
+    """Whether a stage stands still while it sends: with one chunk on a stage, but for zero-bubble schedules."""
+    is_plain = np.isin(rank.plans.pipeline_schedule, (Schedule.ONE_F_ONE_B.code, Schedule.GPIPE.code))
+    return np.asarray((rank.plans.virtual_pipeline == 1) & is_plain)
 
 
 def _send_s(rank: Rank) -> Floats:

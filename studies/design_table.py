@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from constraints.evaluation import Evaluation
 from simulator.hardware import Precision
 from simulator.job import Job
-from simulator.plan import CheckpointScheme, PlanTable, Recompute
+from simulator.plan import CheckpointScheme, PlanTable, Recompute, Schedule
 from simulator.record import Choice
 from simulator.table import Integers
 from simulator.units import DAY, JOULES_PER_KWH
 from studies.bulk_runs import RunTable
 
 CHOICES: dict[str, type[Choice]] = {
+    "pipeline_schedule": Schedule,
     "recompute": Recompute,
     "precision": Precision,
     "checkpoint_scheme": CheckpointScheme,

@@ -27,6 +27,7 @@ LAYOUT_KNOBS = (
     "tensor_parallel",
     "pipeline_parallel",
     "virtual_pipeline",
+    "pipeline_schedule",
     "context_parallel",
     "expert_parallel",
     "micro_batch_size",

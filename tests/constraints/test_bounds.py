@@ -17,7 +17,7 @@ from constraints.space import Block, pruned_space
 from constraints.step_bound import bound_step
 from simulator.hourly import HourlyProfile
 from simulator.job import Job
-from simulator.plan import CheckpointScheme, PlanTable
+from simulator.plan import CheckpointScheme, PlanTable, Schedule
 from simulator.simulate import simulate
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
@@ -29,6 +29,7 @@ KNOBS: Mapping[str, object] = {
     "with_spares": [True, False],
     "zero_stages": [0, 1, 2, 3],
     "power_caps": [1.0, 0.8, 0.6],
+    "pipeline_schedules": list(Schedule),
 }
 JOBS: Mapping[str, Job] = {
     "dense, rented": job_with(

@@ -10,7 +10,7 @@ from constraints.lattice import cross_run_knobs, divisors, enumerate_layouts, nu
 from constraints.layout import is_valid_layout
 from simulator.hardware import Precision
 from simulator.job import Job
-from simulator.plan import CheckpointScheme, Recompute
+from simulator.plan import CheckpointScheme, PlanTable, Recompute, Schedule
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
 TINY = {
@@ -44,7 +44,16 @@ def tiny_job(*, num_experts: int = 0, **search: object) -> Job:
     return job_with({**H100_RENTED, "num_gpus": {"min": 12, "max": 48}}, workload=workload, search=search)
 
 
-def layouts_by_hand(num_experts: int) -> Iterator[tuple[int, ...]]:
+def has_schedule(schedule: str, p: int, v: int, m: int) -> bool:
+    match schedule:
+        case "gpipe" | "zb_h1":
+            return p > 1 and v == 1
+        case "zb_v":
+            return p > 1 and v == 2
+    return v == 1 or (p > 1 and m % p == 0)
+
+
+def layouts_by_hand(num_experts: int, schedule: str = "1f1b") -> Iterator[tuple[int, ...]]:
     """The rules once more, one layout at a time: 16 to 48 accelerators in nodes of eight."""
     experts = DEGREES["expert_parallel"] if num_experts else [1]
     degrees = [DEGREES[f"{name}_parallel"] for name in ("tensor", "pipeline", "context")]
@@ -61,7 +70,7 @@ def layouts_by_hand(num_experts: int) -> Iterator[tuple[int, ...]]:
                 and FFN % t == 0
                 and (LAYERS % (p * v) == 0 or (LAYERS + 2) % (p * v) == 0 or (v == 1 and p <= LAYERS))
                 and BATCH % (d * b) == 0
-                and (v == 1 or (p > 1 and BATCH // (d * b) % p == 0))
+                and has_schedule(schedule, p, v, BATCH // (d * b))
                 and SEQUENCE % (t * (2 * c if c > 1 else 1)) == 0
                 and (num_experts == 0 or num_experts % e == 0)
                 and (t * c * d) % e == 0
@@ -70,15 +79,38 @@ def layouts_by_hand(num_experts: int) -> Iterator[tuple[int, ...]]:
                 yield t, p, v, c, e, d, b
 
 
+def rows_of(plans: PlanTable) -> list[tuple[int, ...]]:
+    """The layouts in the order in which `layouts_by_hand` names their degrees."""
+    names = ("tensor_parallel", "pipeline_parallel", "virtual_pipeline", "context_parallel")
+    names = (*names, "expert_parallel", "data_parallel", "micro_batch_size")
+    return list(zip(*(getattr(plans, name).tolist() for name in names), strict=True))
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+def test_every_schedule_has_the_layouts_that_brute_force_finds(schedule: Schedule) -> None:
+    job = tiny_job(
+        recompute=["none"], zero_stages=[1], pipeline_schedules=["zb_v", "1f1b", "gpipe", "zb_h1"], **DEGREES
+    )
+    plans = enumerate_layouts(job)
+    found = rows_of(plans.take(plans.pipeline_schedule == schedule.code))
+    assert len(found) == len(set(found))
+    assert set(found) == set(layouts_by_hand(0, schedule.value))
+
+
+def test_listed_stages_are_the_only_ones_that_are_tried() -> None:
+    listed = job_with(
+        {**H100_RENTED, "num_gpus": {"min": 8, "max": 64}}, workload={"stage_layers": [7, 8, 8, 9]}
+    )
+    layouts = enumerate_layouts(listed)
+    assert set((layouts.pipeline_parallel * layouts.virtual_pipeline).tolist()) == {4}
+
+
 @pytest.mark.parametrize("num_experts", [0, 6])
 def test_the_lattice_is_what_brute_force_finds(num_experts: int) -> None:
     job = tiny_job(num_experts=num_experts, recompute=["none"], zero_stages=[1], **DEGREES)
     plans = enumerate_layouts(job)
     names = ("tensor", "pipeline", "virtual", "context", "expert", "data")
-    columns = [
-        getattr(plans, "virtual_pipeline" if name == "virtual" else f"{name}_parallel") for name in names
-    ]
-    found = list(zip(*(column.tolist() for column in [*columns, plans.micro_batch_size]), strict=True))
+    found = rows_of(plans)
     expected = set(layouts_by_hand(num_experts))
     assert len(found) == len(set(found))
     assert set(found) == expected

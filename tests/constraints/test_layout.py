@@ -117,6 +117,7 @@ ODD_FFN = {
     "vocabulary_size": 1024,
 }
 ONE_REPLICA = {"num_gpus": 16, "tensor_parallel": 8, "pipeline_parallel": 2}
+TWO_STAGES = {"num_gpus": 16, "pipeline_parallel": 2}
 MIXTRAL = {"workload": {"model": "mixtral-8x7b", "global_batch_size": 192}}
 
 BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
@@ -132,6 +133,11 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("layers", {}, {"num_gpus": 40, "pipeline_parallel": 40}),
     ("interleaving", {}, {"num_gpus": 16, "virtual_pipeline": 2}),
     ("interleaving", {}, {"num_gpus": 128, "pipeline_parallel": 4, "virtual_pipeline": 2}),
+    ("schedule", {}, {"num_gpus": 16, "pipeline_schedule": "gpipe"}),
+    ("schedule", {}, {**TWO_STAGES, "pipeline_schedule": "zb_v"}),
+    ("schedule", {}, {**TWO_STAGES, "virtual_pipeline": 2, "pipeline_schedule": "zb_h1"}),
+    ("weight_gradients", {}, {**TWO_STAGES, "recompute": "full", "pipeline_schedule": "zb_h1"}),
+    ("weight_gradients", {}, {**TWO_STAGES, "zero_stage": 2, "pipeline_schedule": "zb_h1"}),
     ("batch", {}, {"num_gpus": 128}),
     ("batch", {}, {"num_gpus": 128, "micro_batch_size": 2}),
     ("sequence", {}, {"num_gpus": 24, "context_parallel": 3}),
@@ -182,6 +188,13 @@ def test_a_layout_that_breaks_one_rule_is_told_which(
 
 def test_every_rule_is_broken_by_some_test() -> None:
     assert {name for name, _, _ in BREAKING} == {rule.name for rule in LAYOUT_RULES}
+
+
+def test_zb_v_needs_no_whole_groups_of_micro_batches() -> None:
+    layout = {"num_gpus": 128, "pipeline_parallel": 4, "virtual_pipeline": 2}
+    job = breaking_job({}, layout)
+    assert broken_rules(job, layout) == {"interleaving"}  # six micro-batches on four stages
+    assert broken_rules(job, {**layout, "pipeline_schedule": "zb_v"}) == set()
 
 
 def test_without_sequence_parallelism_tensor_ranks_need_not_divide_the_sequence() -> None:

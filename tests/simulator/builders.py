@@ -6,7 +6,7 @@ from simulator import catalog
 from simulator.hardware import Precision
 from simulator.job import Estimate, GpuRange, Job, Offer, Workload
 from simulator.model import ModelShape
-from simulator.plan import CheckpointScheme, Plan, PlanTable, Recompute
+from simulator.plan import CheckpointScheme, Plan, PlanTable, Recompute, Schedule
 from simulator.reliability import RELIABILITY_PRESETS, ReliabilityPreset
 
 H100 = "h100-sxm5-80gb"
@@ -73,6 +73,7 @@ def plan_of(
     scheme: CheckpointScheme = CheckpointScheme.ASYNC,
     spares: int = 0,
     cap: float = 1.0,
+    schedule: Schedule = Schedule.ONE_F_ONE_B,
 ) -> Plan:
     """Returns a plan on the first offer whose degrees multiply to its accelerators."""
     return Plan(
@@ -82,6 +83,7 @@ def plan_of(
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
         virtual_pipeline=virtual,
+        pipeline_schedule=schedule,
         context_parallel=context,
         expert_parallel=expert,
         data_parallel=data,

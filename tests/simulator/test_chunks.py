@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from simulator import catalog
-from simulator.chunks import can_split_evenly, can_split_layers, chunk_weights, split_layers
+from simulator.chunks import can_cut, can_split_evenly, can_split_layers, chunk_weights, split_layers
+from simulator.job import Workload
+from simulator.memory import peak_memory
 from simulator.model import ModelShape
-from tests.simulator.builders import gpt, plan_of, table_of
+from tests.simulator.builders import gpt, plan_of, table_of, training
 
 
 @pytest.mark.parametrize(
@@ -161,3 +164,64 @@ def test_the_last_stage_has_a_copy_of_a_tied_embedding() -> None:
         totals.append(chunk_weights(model, plans, split_layers(model, plans)).shared.sum())
     assert totals[0] == model.num_parameters
     assert totals[1] - totals[0] == 51_200 * 2048
+
+
+@pytest.mark.parametrize(
+    ("layers", "pipeline", "virtual", "cut"),
+    [
+        # Megatron Core counts embedding and loss as a layer each: (126 + 2) / 16 on every stage.
+        (126, 16, 1, [7, *[8] * 14, 7]),
+        (62, 4, 2, [7, *[8] * 6, 7]),
+        (96, 8, 1, [11, 12, 12, 12, 12, 13, 13, 11]),  # 98 = 8 x 12 + 2; left to itself, 12 on every stage
+        (4, 6, 1, [0, 1, 1, 1, 1, 0]),
+        (7, 1, 1, [7]),
+    ],
+)
+def test_balanced_stages_count_embedding_and_output_layer(
+    layers: int, pipeline: int, virtual: int, cut: list[int]
+) -> None:
+    model, plans = gpt(num_layers=layers), table_of(plan_of(pipeline=pipeline, virtual=virtual))
+    assert can_cut(model, "balanced", plans.pipeline_parallel, plans.virtual_pipeline)[0]
+    assert split_layers(model, plans, "balanced").num_layers.tolist() == [cut]
+
+
+def test_balanced_chunks_of_interleaved_stages_must_come_out_even() -> None:
+    four = np.array([4])
+    assert can_cut(gpt(num_layers=30), "balanced", four, four)[0]
+    assert not can_cut(gpt(num_layers=32), "balanced", four, four)[0]
+
+
+def test_listed_layers_stand_where_they_are_listed() -> None:
+    model, listed = gpt(num_layers=10), (1, 5, 3, 1)
+    plans = table_of(plan_of(pipeline=4), plan_of(pipeline=2, virtual=2))
+    chunks = split_layers(model, plans, listed)
+    assert chunks.num_layers.tolist() == [list(listed)] * 2
+    assert chunks.on_stage(chunks.num_layers, np.array([1, 1])).tolist() == [5, 6]
+    stages = np.array([1, 2, 4, 8])
+    assert can_cut(model, listed, stages, np.ones_like(stages)).tolist() == [False, False, True, False]
+
+
+def test_the_fullest_stage_of_a_list_needs_the_most_memory_wherever_it_is() -> None:
+    job = training(gpt(num_layers=10), global_batch_size=64)
+    plans = table_of(plan_of(pipeline=5))
+    weights = [
+        peak_memory(job, plans, split_layers(job.model, plans, listed)).weights_bytes[0]
+        for listed in ((2, 2, 2, 2, 2), (1, 1, 1, 6, 1))
+    ]
+    layer_bytes = 2.0 * gpt(num_layers=10).dense_layer_parameters
+    embedding_bytes = 2.0 * gpt(num_layers=10).embedding_parameters
+    # The last stage of the even cut has the output layer, which is as large as the embedding.
+    assert weights == pytest.approx([2 * layer_bytes + embedding_bytes, 6 * layer_bytes])
+
+
+def test_a_list_that_loses_layers_is_refused() -> None:
+    with pytest.raises(
+        ValidationError, match=r"stage_layers add up to 9 and must add up to num_layers \(10\)"
+    ):
+        Workload(
+            model=gpt(num_layers=10),
+            tokens=1e9,
+            sequence_length=128,
+            global_batch_size=8,
+            stage_layers=(4, 5),
+        )

@@ -13,7 +13,7 @@ from simulator.chunks import can_split_layers, chunk_weights, split_layers
 from simulator.job import Workload
 from simulator.memory import MemoryTable, _Stage, _stage_memory, peak_memory, reduced_fraction
 from simulator.pipeline import play_pipelines
-from simulator.plan import Plan, Recompute
+from simulator.plan import Plan, Recompute, Schedule
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
 
@@ -148,6 +148,37 @@ class TestStages:
         )
         counted = [in_flight_chunks(workload, table, np.array([stage]))[0] for stage in range(stages)]
         assert counted == played.peak_in_flight[0].tolist()
+
+    @pytest.mark.parametrize(
+        ("schedule", "virtual"), [(Schedule.GPIPE, 1), (Schedule.ZB_H1, 1), (Schedule.ZB_V, 2)]
+    )
+    @pytest.mark.parametrize("stages", [2, 4, 8])
+    def test_the_same_under_other_schedules(self, schedule: Schedule, virtual: int, stages: int) -> None:
+        workload = training(gpt(num_layers=32), global_batch_size=16)
+        table = table_of(plan_of(pipeline=stages, virtual=virtual, schedule=schedule))
+        nothing = np.zeros((1, stages * virtual))
+        played = play_pipelines(
+            schedule=table.pipeline_schedule,
+            num_stages=table.pipeline_parallel,
+            num_chunks_per_stage=table.virtual_pipeline,
+            num_micro_batches=num_micro_batches(workload, table),
+            chunk_forward_s=nothing + 1.0,
+            chunk_backward_s=nothing + 2.0,
+            chunk_weight_gradient_s=nothing + 1.0,
+            send_s=np.zeros(1),
+            send_blocks_sender=np.zeros(1, dtype=np.bool_),
+            gradient_sync_s=nothing,
+            parameter_gather_s=nothing,
+            num_overlap_buckets=np.zeros(1, dtype=np.int64),
+        )
+        counted = [in_flight_chunks(workload, table, np.array([stage]))[0] for stage in range(stages)]
+        assert counted == played.peak_in_flight[0].tolist()
+
+    def test_to_and_fro_the_first_stage_has_both_ends_of_the_model(self) -> None:
+        plan = plan_of(pipeline=4, virtual=2, schedule=Schedule.ZB_V)
+        chunks = split_layers(gpt(num_layers=32), table_of(plan))
+        assert chunks.stages.tolist() == [[0, 1, 2, 3, 3, 2, 1, 0]]
+        assert chunks.on_stage(chunks.is_first | chunks.is_last, np.array([0]))[0] == 2
 
     @pytest.mark.parametrize(("p", "v"), [(4, 2), (8, 6), (16, 8)])
     def test_interleaving_holds_the_published_share_more(self, p: int, v: int) -> None:

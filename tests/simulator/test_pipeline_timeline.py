@@ -10,7 +10,7 @@ from simulator.errors import InputError
 from simulator.job import Job
 from simulator.pipeline import PipelineTimes, play_pipelines
 from simulator.pipeline_timeline import ALL, EventKind, StepEvents, StepTimeline, step_timeline
-from simulator.plan import Plan, PlanTable, Recompute
+from simulator.plan import Plan, PlanTable, Recompute, Schedule
 from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.step import StepTable, step_parts
@@ -36,6 +36,17 @@ CASES = {
     ),
     "interleaved, without overlap": (WITHOUT_OVERLAP, plan_of(pipeline=4, virtual=2, data=32)),
     "without overlap": (WITHOUT_OVERLAP, plan_of(pipeline=4, data=32)),
+    "all forwards first": (WITH_OVERLAP, plan_of(pipeline=4, data=32, schedule=Schedule.GPIPE)),
+    "late weight gradients": (WITH_OVERLAP, plan_of(pipeline=4, data=32, schedule=Schedule.ZB_H1)),
+    "to and fro": (WITH_OVERLAP, plan_of(pipeline=4, virtual=2, data=32, schedule=Schedule.ZB_V)),
+    "to and fro, without overlap": (
+        WITHOUT_OVERLAP,
+        plan_of(tensor=2, pipeline=4, virtual=2, data=16, schedule=Schedule.ZB_V),
+    ),
+    "tied embeddings, to and fro": (
+        TIED,
+        plan_of(pipeline=4, virtual=2, data=16, micro_batch=2, schedule=Schedule.ZB_V),
+    ),
     "tied embeddings": (TIED, plan_of(pipeline=4, data=16, micro_batch=2)),
 }
 
@@ -105,11 +116,18 @@ def test_a_stage_does_one_thing_at_a_time(case: tuple[Job, Plan]) -> None:
 def test_every_micro_batch_passes_every_chunk_once_each_way(case: tuple[Job, Plan]) -> None:
     timeline = timeline_of(case)
     num_chunks = timeline.num_stages * timeline.num_chunks_per_stage
-    for kind in (EventKind.FORWARD, EventKind.BACKWARD):
+    schedule = case[1].pipeline_schedule
+    chunk = np.arange(num_chunks)
+    there, back = chunk % timeline.num_stages, num_chunks - 1 - chunk
+    stages = np.where(chunk < timeline.num_stages, there, back) if schedule is Schedule.ZB_V else there
+    kinds = [EventKind.FORWARD, EventKind.BACKWARD]
+    if schedule in (Schedule.ZB_H1, Schedule.ZB_V):
+        kinds.append(EventKind.WEIGHT_GRADIENT)
+    for kind in kinds:
         events = of_kind(timeline.events, kind)
         passes = set(zip(events.chunk.tolist(), events.micro_batch.tolist(), strict=True))
         assert len(events) == len(passes) == num_chunks * timeline.num_micro_batches
-        assert (events.stage == events.chunk % timeline.num_stages).all()
+        assert (events.stage == stages[events.chunk]).all()
 
 
 def test_activations_travel_up_and_gradients_down_before_they_are_used(case: tuple[Job, Plan]) -> None:

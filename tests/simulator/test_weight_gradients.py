@@ -1,0 +1,93 @@
+"""Is the part of a backward pass that nobody waits for the products of its weights, and what does postponing it gain?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.chunks import split_layers
+from simulator.job import Job
+from simulator.layer_costs import dense_layer, expert_layer, output_layer
+from simulator.plan import Plan, PlanTable, Recompute, Schedule
+from simulator.rank import Rank
+from simulator.simulate import simulate
+from simulator.step import StepTable, step_parts
+from simulator.weight_gradients import (
+    dense_layer_weight_gradients_s,
+    expert_layer_weight_gradients_s,
+    output_layer_weight_gradients_s,
+)
+from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
+
+JOB = job_of(training(num_steps=100))
+
+
+def rank_of(job: Job, plan: Plan) -> Rank:
+    return Rank.of(job, table_of(plan))
+
+
+def step_of(plan: Plan, job: Job = JOB) -> StepTable:
+    return simulate(job, PlanTable.from_plans([plan])).steps
+
+
+@pytest.mark.parametrize("tensor", [1, 2, 8])
+def test_a_layer_multiplies_every_weight_with_every_token_once(tensor: int) -> None:
+    rank = rank_of(JOB, plan_of(tensor=tensor, data=64))
+    # 2 FLOP for each weight of a matrix and each token; norms have no products.
+    model = JOB.workload.model
+    weights = model.hidden_size * (4.0 * model.hidden_size + 2.0 * model.ffn_hidden_size)
+    least_s = 2.0 * rank.tokens * weights / tensor / rank.offers.peak_flop_per_s[:, 0]
+    found_s = dense_layer_weight_gradients_s(rank)
+    assert least_s < found_s
+    # The gradient of the inputs is as many FLOP again, and attention and memory-bound operators come on top.
+    assert found_s < dense_layer(rank).backward_compute_s / 2.0
+
+
+def test_the_products_of_experts_and_of_the_output_layer_are_part_of_their_backward() -> None:
+    mixture = rank_of(job_of(training("deepseek-v2-lite")), plan_of(data=16, expert=4))
+    for weight_s, part in (
+        (expert_layer_weight_gradients_s(mixture), expert_layer(mixture)),
+        (output_layer_weight_gradients_s(mixture), output_layer(mixture)),
+    ):
+        assert 0.0 < weight_s < part.backward_compute_s
+
+
+@pytest.mark.parametrize("schedule", [Schedule.ONE_F_ONE_B, Schedule.GPIPE])
+def test_whole_backwards_have_no_part_that_comes_later(schedule: Schedule) -> None:
+    plans = table_of(plan_of(pipeline=4, data=16, schedule=schedule))
+    parts = step_parts(Rank.of(JOB, plans), split_layers(JOB.workload.model, plans))
+    assert not np.any(parts.pipeline["chunk_weight_gradient_s"])
+
+
+@pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.SELECTIVE])
+def test_zero_bubble_has_a_smaller_bubble_for_the_same_work(recompute: Recompute) -> None:
+    usual, late, there_and_back = (
+        step_of(plan_of(pipeline=4, data=16, virtual=v, recompute=recompute, schedule=schedule))
+        for schedule, v in ((Schedule.ONE_F_ONE_B, 1), (Schedule.ZB_H1, 1), (Schedule.ZB_V, 2))
+    )
+    assert late.compute_s == pytest.approx(usual.compute_s)
+    assert there_and_back.compute_s == pytest.approx(usual.compute_s)
+    assert there_and_back.pipeline_bubble_s < late.pipeline_bubble_s < usual.pipeline_bubble_s
+
+
+def test_gpipe_idles_as_long_as_1f1b() -> None:
+    # Sends block both in the same way, and the stages are alike but for the ends of the model.
+    usual, gpipe = (
+        step_of(plan_of(pipeline=4, data=16, schedule=schedule))
+        for schedule in (Schedule.ONE_F_ONE_B, Schedule.GPIPE)
+    )
+    assert gpipe.step_time_s == pytest.approx(usual.step_time_s, rel=0.05)
+
+
+def test_a_tied_embedding_that_is_on_one_stage_is_not_reduced_between_two() -> None:
+    tied = job_of(training(gpt(has_tied_embeddings=True), num_steps=100))
+    plans = [
+        plan_of(pipeline=4, data=16, virtual=2, micro_batch=2, schedule=schedule)
+        for schedule in (Schedule.ONE_F_ONE_B, Schedule.ZB_V)
+    ]
+    parts = [
+        step_parts(Rank.of(tied, table_of(plan)), split_layers(tied.workload.model, table_of(plan)))
+        for plan in plans
+    ]
+    assert parts[0].tied_gradient_s[0] > 0.0
+    assert parts[1].tied_gradient_s[0] == 0.0
