@@ -167,9 +167,9 @@ def test_neighbours_differ_in_one_knob_first_and_then_in_two(space: Space) -> No
     knobs = Knobs.of(space)
     archive = Archive(space.job)
     archive.add(evaluate(space.job, space.designs().take(slice(0, 1))))
-    row = knobs.encode_designs(space.designs().take(slice(0, 1)))
+    row = knobs.encode(space.designs().take(slice(0, 1)))
     search = Neighbours(knobs, archive)
     distances = []
     while len(plans := search.suggest()):
-        distances.append((knobs.encode_designs(plans) != row).sum(axis=1).max())
+        distances.append((knobs.encode(plans) != row).sum(axis=1).max())
     assert distances == [1, 2]

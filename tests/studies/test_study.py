@@ -12,7 +12,8 @@ from constraints.layout import is_valid_layout
 from constraints.space import pruned_space
 from objectives.pareto import hypervolume
 from simulator.job import Job
-from studies.knobs import Knobs
+from studies.knobs import OUT_OF_BOUNDS, Knobs
+from studies.plan_keys import are_same, plan_keys
 from tests.studies.study_jobs import small_job, study, with_limits
 
 
@@ -129,13 +130,30 @@ def test_a_space_without_layouts_is_searched_to_the_end_at_once() -> None:
     assert result.archive.front is None
 
 
-def test_knobs_encode_every_layout_of_the_space_without_loss() -> None:
+def test_knobs_encode_every_design_of_the_space_without_loss() -> None:
     space = pruned_space(small_job())
+    knobs, designs = Knobs.of(space), space.designs()
+    indices = knobs.encode(designs)
+    kept, decoded = knobs.designs(indices)
+    np.testing.assert_array_equal(kept, indices)
+    assert are_same(decoded, designs).all()
+    np.testing.assert_array_equal(space.layouts.num_gpus[knobs.layout_rows(designs)], designs.num_gpus)
+    assert len(np.unique(knobs.design_codes(indices))) == len(designs)
+
+
+def test_layouts_that_the_bounds_keep_out_are_no_designs_and_nearer_than_invalid_ones() -> None:
+    job = with_limits(small_job(), {"budget_usd": 60_000.0})
+    space, everything = pruned_space(job), pruned_space(small_job())
     knobs = Knobs.of(space)
-    decoded = knobs.decode(knobs.encode(space.layouts, np.random.default_rng(0)))
-    for name in ("offer", "num_gpus", "tensor_parallel", "virtual_pipeline", "data_parallel", "zero_stage"):
-        np.testing.assert_array_equal(getattr(decoded, name), getattr(space.layouts, name))
-    assert (knobs.excess(decoded) == 0.0).all()
+    rows = np.random.default_rng(2).integers(0, knobs.largest + 1, (2000, len(knobs.largest)))
+    plans = knobs.decode(rows)
+    rejection, known = knobs.rejection(rows, plans), set(plan_keys(space.designs()).tolist())
+    is_valid = knobs.excess(plans) == 0.0
+    is_design = np.array([key in known for key in plan_keys(plans).tolist()])
+    np.testing.assert_array_equal(rejection == 0.0, is_design)
+    np.testing.assert_array_equal(rejection[is_valid & ~is_design], OUT_OF_BOUNDS)
+    assert (rejection[~is_valid] > OUT_OF_BOUNDS).all()
+    assert space.num_designs < everything.num_designs
 
 
 def test_a_decoded_row_is_at_no_distance_exactly_when_its_layout_is_valid() -> None:
