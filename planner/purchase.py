@@ -124,8 +124,10 @@ def _binding(question: _Question, solution: Solution) -> tuple[BindingRule, ...]
     """Constraints without which a plan was found that costs less than the bound on plans with them."""
     found = []
     for rule in question.rules:
-        other = cheapest(rule.leave_out(question.pooled.problem), effort=SIDE_EFFORT)
-        if other.cost_usd is not None and other.cost_usd < solution.bound_usd:
+        freed = rule.leave_out(question.pooled.problem)
+        cheaper = replace(freed, budget_usd=solution.bound_usd - 1)  # nothing else would be news
+        other = cheapest(cheaper, effort=SIDE_EFFORT)
+        if other.cost_usd is not None:
             found.append(
                 BindingRule(
                     constraint=rule.constraint,
