@@ -140,6 +140,10 @@ def _binding(question: _Question, solution: Solution) -> tuple[BindingRule, ...]
 
 def _conflict(question: _Question, effort: float) -> tuple[str, ...]:
     """Rules of which no plan keeps all, by leaving out one after another what is not needed for that."""
+    has_design = {one.job for one in question.candidates}
+    jobs = question.fleet.jobs
+    if missing := [job.name for index, job in enumerate(jobs) if index not in has_design]:
+        return tuple(f"no design: {name}" for name in missing)
     left_out = question.pooled.problem
     conflict = []
     for rule in question.rules:

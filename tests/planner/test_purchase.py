@@ -154,6 +154,23 @@ def test_a_budget_below_every_plan_is_at_fault_alone() -> None:
     assert plan.all_rent_usd == rented().cost_usd
 
 
+def test_a_job_that_no_offer_can_run_is_named_whatever_its_own_budget() -> None:
+    huge = job("huge", 1e11, 0, 60)
+    run = {
+        "workload": {
+            "model": "llama-3.1-405b",
+            "tokens": 1e11,
+            "sequence_length": 8192,
+            "global_batch_size": 64,
+        }
+    }
+    small = {**JOBS[0], "job": {**JOBS[0]["job"], "limits": {"budget_usd": 1.0}}}  # type: ignore[dict-item]
+    jobs = [small, {**huge, "job": {**run, "search": SEARCH}}]
+    plan = plan_purchase(fleet_with(offer(rent={**RENT, "max_nodes": 1}), jobs=jobs))
+    assert (plan.status, plan.conflict) == ("infeasible", ("no design: huge",))
+    assert plan.num_designs["first"] > 0
+
+
 def test_designs_of_a_job_need_less_time_the_more_nodes_they_have() -> None:
     fleet = fleet_with(offer(rent=RENT))
     alone = job_on(fleet, fleet.jobs[0], fleet.offers[0], Path())
