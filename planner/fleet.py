@@ -97,7 +97,7 @@ class FleetJob(Record):
     """Name in the answer."""
     job: str | dict[str, object]
     """A job as in a job file, or the path of one, relative to this file. Its offers and site are replaced by the fleet's,
-    its objectives by time, cost and energy; its limits hold for its own run."""
+    its objectives by time, cost and energy; its limits hold for its own run, but for its budget."""
     earliest_start_day: NonNegativeFloat = 0.0
     """Day before which it cannot start."""
     deadline_day: PositiveFloat

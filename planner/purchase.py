@@ -124,8 +124,10 @@ def _binding(question: _Question, solution: Solution) -> tuple[BindingRule, ...]
     """Constraints without which a plan was found that costs less than the bound on plans with them."""
     found = []
     for rule in question.rules:
-        other = cheapest(rule.leave_out(question.pooled.problem), effort=SIDE_EFFORT)
-        if other.cost_usd is not None and other.cost_usd < solution.bound_usd:
+        freed = rule.leave_out(question.pooled.problem)
+        cheaper = replace(freed, budget_usd=solution.bound_usd - 1)  # nothing else would be news
+        other = cheapest(cheaper, effort=SIDE_EFFORT)
+        if other.cost_usd is not None:
             found.append(
                 BindingRule(
                     constraint=rule.constraint,
@@ -138,6 +140,10 @@ def _binding(question: _Question, solution: Solution) -> tuple[BindingRule, ...]
 
 def _conflict(question: _Question, effort: float) -> tuple[str, ...]:
     """Rules of which no plan keeps all, by leaving out one after another what is not needed for that."""
+    has_design = {one.job for one in question.candidates}
+    jobs = question.fleet.jobs
+    if missing := [job.name for index, job in enumerate(jobs) if index not in has_design]:
+        return tuple(f"no design: {name}" for name in missing)
     left_out = question.pooled.problem
     conflict = []
     for rule in question.rules:

@@ -114,6 +114,6 @@ class PurchasePlan(Record):
     """Constraints without which the plan would cost less, the dearest first; only those for which this is proven."""
     conflict: tuple[str, ...]
     """Where there is no plan: constraints that cannot be kept together, while without any one of them there is a plan for
-    the others, as `constraint: subject`."""
+    the others, as `constraint: subject`; or `no design: job` for jobs that no offer can run at all (`capplan explain`)."""
     num_designs: dict[str, int]
     """Designs of each job that were considered, over all offers."""

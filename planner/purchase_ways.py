@@ -78,7 +78,8 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
     found = parsed.offers[0]
     size = found.node.num_accelerators
     sized = found.model_copy(update={"num_gpus": GpuRange(min=size, max=size * offer.max_nodes)})
-    return parsed.model_copy(update={"offers": (sized,)})
+    limits = parsed.limits.model_copy(update={"budget_usd": None, "budget_probability": None})
+    return parsed.model_copy(update={"offers": (sized,), "limits": limits})
 
 
 def _document(job: FleetJob, folder: Path) -> Mapping[str, object]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from constraints import feasibility
-from constraints.feasibility import conflicting_limits
+from constraints.feasibility import conflicting_limits, fewest_accelerators
 from simulator.table import Booleans, Floats
 
 NAMES = ("budget_usd", "deadline_days", "power_w", "carbon_kgco2e")
@@ -93,3 +93,16 @@ def test_without_limits_there_is_no_conflict(size: int) -> None:
 def test_without_designs_all_limits_are_in_conflict() -> None:
     nothing = {"power_w": np.zeros(0), "budget_usd": np.zeros(0)}
     assert conflicting_limits(nothing, {"power_w": 1.0, "budget_usd": 1.0}) == ("power_w", "budget_usd")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_fewest_accelerators_are_those_of_the_smallest_design_that_keeps_all(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    num_gpus = 8 * random.integers(1, 50, 200)
+    needs = {name: random.uniform(0.0, 1.0, 200) for name in ("deadline_days", "budget_usd")}
+    limits = {"deadline_days": 0.3, "budget_usd": 0.4}
+    kept = (needs["deadline_days"] <= 0.3) & (needs["budget_usd"] <= 0.4)
+    assert fewest_accelerators(num_gpus, needs, limits) == num_gpus[kept].min()
+    assert fewest_accelerators(num_gpus, needs, {}) == num_gpus.min()
+    assert fewest_accelerators(num_gpus, needs, {"budget_usd": -1.0}) is None
+    assert fewest_accelerators(num_gpus[:0], {"budget_usd": num_gpus[:0] * 1.0}, {"budget_usd": 1.0}) is None

@@ -120,6 +120,17 @@ def test_llama_405b_has_one_layer_less_on_both_ends() -> None:
     assert found.slowest_s == pytest.approx(8.0)
 
 
+def test_interleaved_stages_share_out_what_the_logits_take() -> None:
+    costs = costs_of(np.ones(80), embedding_s=0.3, output_s=2.5)
+    found = balanced_stages(
+        costs, num_stages=8, num_held=range(16, 0, -1), capacity_bytes=1e9, virtual_chunks=2
+    )
+    assert found is not None
+    # With 10.5 at most, the last stage has 8 layers, and the seven others 10 each: 78 in all. The next time is 11.
+    assert found.slowest_s == pytest.approx(11.0)
+    assert sum(found.layers) == 80
+
+
 def test_early_stages_give_up_layers_where_activations_do_not_fit() -> None:
     ones = np.ones(12)
     held = [4, 3, 2, 1]

@@ -148,6 +148,29 @@ def test_deadlines_that_contradict_the_supply_are_named_and_each_could_give_way(
         assert plan_purchase(other).status == "optimal"
 
 
+def test_a_budget_below_every_plan_is_at_fault_alone() -> None:
+    plan = plan_purchase(fleet_with(offer(rent=RENT), limits={"budget_usd": 100.0}))
+    assert (plan.status, plan.conflict) == ("infeasible", ("fleet_budget_usd",))
+    assert plan.all_rent_usd == rented().cost_usd
+
+
+def test_a_job_that_no_offer_can_run_is_named_whatever_its_own_budget() -> None:
+    huge = job("huge", 1e11, 0, 60)
+    run = {
+        "workload": {
+            "model": "llama-3.1-405b",
+            "tokens": 1e11,
+            "sequence_length": 8192,
+            "global_batch_size": 64,
+        }
+    }
+    small = {**JOBS[0], "job": {**JOBS[0]["job"], "limits": {"budget_usd": 1.0}}}  # type: ignore[dict-item]
+    jobs = [small, {**huge, "job": {**run, "search": SEARCH}}]
+    plan = plan_purchase(fleet_with(offer(rent={**RENT, "max_nodes": 1}), jobs=jobs))
+    assert (plan.status, plan.conflict) == ("infeasible", ("no design: huge",))
+    assert plan.num_designs["first"] > 0
+
+
 def test_designs_of_a_job_need_less_time_the_more_nodes_they_have() -> None:
     fleet = fleet_with(offer(rent=RENT))
     alone = job_on(fleet, fleet.jobs[0], fleet.offers[0], Path())
@@ -225,6 +248,14 @@ def test_the_command_shows_the_plan_in_words_and_as_json(
     assert "In conflict\n  job_window: only" in capsys.readouterr().out
 
 
-def test_the_example_is_a_fleet_with_four_jobs() -> None:
-    fleet = load_fleet(EXAMPLE)
-    assert [job.name for job in fleet.jobs] == ["ablations", "base-8b", "base-70b", "continued-8b"]
+def test_the_example_is_proven_and_cheaper_than_rent_and_its_room_binds() -> None:
+    plan = plan_purchase(load_fleet(EXAMPLE), folder=EXAMPLE.parent)
+    assert plan.status == "optimal"
+    assert plan.cost_usd is not None
+    assert plan.all_rent_usd is not None
+    assert plan.cost_usd < plan.all_rent_usd
+    assert (
+        plan.all_buy_usd is None
+    )  # the room has power for six nodes or seven, which are too slow for the deadlines
+    assert 0 < plan.peak_power_w <= 90e3
+    assert [rule.constraint for rule in plan.binding] == ["site_power_w"]
