@@ -117,6 +117,7 @@ def recommend(
         tracker = parts = log = None
         if tracking:
             tracker = stack.enter_context(_opened_tracker(job, seed, tracking_uri, experiment))
+            tracker.log_inputs(job.name, Identity.of(job, seed).job, inputs_profile(job))
             parts = DesignParts(scratch / PARTS)
         if output is not None:
             log = stack.enter_context(DesignLog(folder / DESIGN_TABLE))
@@ -305,15 +306,13 @@ def _heuristic_text(job: Job, algorithm: Algorithm) -> str:
 
 
 def _opened_tracker(job: Job, seed: int, tracking_uri: str | None, experiment: str) -> StudyTracker:
-    tracker = StudyTracker.open(
+    return StudyTracker.open(
         experiment=experiment,
         run_name=job.name,
         tracking_uri=tracking_uri,
         params=asked_params(job, seed),
         tags={"catalog_hash": catalog_hash()},
     )
-    tracker.log_inputs(job.name, Identity.of(job, seed).job, inputs_profile(job))
-    return tracker
 
 
 def _with_record(
@@ -335,5 +334,6 @@ def _rescued(folder: Path, name: str) -> str:
     place = DEFAULT_FILE.parent
     place.mkdir(parents=True, exist_ok=True)
     target = place / f"{name}-{folder.name}"
+    (folder / PARTS).mkdir(exist_ok=True)  # a search that found nothing to try has written nothing
     shutil.move(folder / PARTS, target)
     return str(target)

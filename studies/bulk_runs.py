@@ -213,8 +213,21 @@ def _write_as_rows(engine: sa.Engine, family: _Family, designs: RunTable) -> Non
             with connection.begin():
                 for name, table in _tables().items():
                     if rows[name]:
-                        connection.execute(table.insert(), rows[name])
+                        _insert(connection, table, rows[name])
         refresh_statistics(connection, KNOWN_COLUMNS)
+
+
+def _insert(connection: sa.Connection, table: sa.Table, rows: list[Row]) -> None:
+    """Inserts rows that all have the same columns."""
+    names = list(rows[0])
+    if connection.dialect.name != "sqlite" or set(names) != set(table.columns.keys()):
+        connection.execute(table.insert(), rows)
+        return
+    # Past SQLAlchemy, which would look at every value: a third less time, and SQLite takes our types as they are.
+    columns = ", ".join(f'"{name}"' for name in names)
+    marks = ", ".join("?" * len(names))
+    statement = f'INSERT INTO "{table.name}" ({columns}) VALUES ({marks})'  # noqa: S608 (names of MLflow's own tables)
+    connection.exec_driver_sql(statement, [tuple(row.values()) for row in rows])
 
 
 def _rows(family: _Family, designs: RunTable, part: slice, ids: list[str]) -> dict[str, list[Row]]:

@@ -257,3 +257,20 @@ def test_a_users_program_sees_no_output_no_telemetry_and_no_change_of_mlflows_st
     assert (result.stdout, result.stderr, result.returncode) == ("", "", 0)
     assert [entry.name for entry in tmp_path.iterdir()] == ["capplan-studies"]
     assert [entry.name for entry in (tmp_path / "capplan-studies").iterdir()] == ["mlflow.db"]
+
+
+# Patience
+
+
+def test_a_server_that_is_away_is_not_tried_for_minutes_unless_the_user_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "77")
+    with mlflow_at("http://127.0.0.1:9"):
+        from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_MAX_RETRIES, MLFLOW_HTTP_REQUEST_TIMEOUT
+
+        assert MLFLOW_HTTP_REQUEST_MAX_RETRIES.get() == 2
+        assert MLFLOW_HTTP_REQUEST_TIMEOUT.get() == 77
+    assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"
