@@ -26,7 +26,9 @@ from simulator.reliability import RELIABILITY_PRESETS
 from simulator.stragglers import STRAGGLER_PRESETS, StragglerPrior, Stragglers
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+EXAMPLES = sorted(
+    set((ROOT / "examples").glob("*.yaml")) - {ROOT / "examples" / "fleet.yaml"}
+)  # jobs, not fleets
 MALFORMED = Path(__file__).with_name("malformed")
 
 WORKLOAD: dict[str, object] = {
