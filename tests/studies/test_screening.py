@@ -92,7 +92,8 @@ def test_a_limit_that_no_objective_measures_is_learned_from_what_breaks_it(space
     estimator.learn(designs, Results(values=values, excess=np.where(is_broken, 0.5, 0.0)))
     shortfalls = estimator.shortfalls(designs)
     assert is_broken.any()
-    assert shortfalls[is_broken].min() > shortfalls[~is_broken].max()
+    assert shortfalls[is_broken].min() > 0.35  # the half that is exceeded is ln 1.5 = 0.405
+    assert shortfalls[~is_broken].min() <= 0.0
 
 
 def test_designs_that_never_end_are_estimated_to_be_bad(space: Space) -> None:
