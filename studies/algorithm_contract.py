@@ -25,7 +25,7 @@ NUM_ROUNDS = 4
 
 
 class AlgorithmContract(ABC):
-    """The rules; `space` has to be given as a fixture with two or more designs."""
+    """The rules; `space` has to be given as a fixture; it may have one design, or none that keeps its limits."""
 
     @abstractmethod
     def begin(self, space: Space, seed: int) -> SearchAlgorithm:

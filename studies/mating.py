@@ -86,8 +86,7 @@ class Mating:
         """Rows that are designs of the space and were no children before, each once; remembers them."""
         codes, first = np.unique(self._knobs.design_codes(rows), return_index=True)
         place = np.minimum(np.searchsorted(self._known, codes), len(self._known) - 1)
-        rows, _ = self._knobs.designs(rows[np.sort(first[self._known[place] != codes])])
-        return rows
+        return self._knobs.designs(rows[np.sort(first[self._known[place] != codes])])[0]
 
     def _remembered(self, rows: Integers) -> Integers:
         codes = np.sort(self._knobs.design_codes(rows))
@@ -106,7 +105,7 @@ class _Order:
     def winners(self, size: int, random: np.random.Generator) -> NDArray[np.intp]:
         """Rows `(size,)` that won against another one drawn at random."""
         first, second = random.integers(0, len(self._place), (2, size))
-        return np.asarray(np.where(self._place[first] <= self._place[second], first, second))
+        return np.asarray(np.where(self._place[first] <= self._place[second], first, second), dtype=np.intp)
 
 
 def _numbers(parents: Population, name: str) -> Floats:

@@ -27,6 +27,8 @@ TRIALS_PER_BATCH: Final = 20
 """Trials that are asked for before the first of them is told; a larger batch is simulated faster and sampled worse."""
 MAX_BARREN_BATCHES: Final = 100
 """Batches in a row without a valid layout after which there is nothing left to suggest."""
+FEWEST_IN_GENERATION: Final = 2
+"""Below this Optuna's NSGA-II refuses to work."""
 BEYOND: Final = 10.0
 """Constraint value of a layout that is invalid, beyond its distance from validity."""
 LARGEST_VALUE: Final = 1e30
@@ -57,7 +59,8 @@ class OptunaSearch(SearchAlgorithm):
         self._knobs = knobs
         self._names = list(knobs.values)
         self._study = optuna.create_study(
-            directions=["minimize"] * len(knobs.job.objectives), sampler=_sampler(sampler, len(start), seed)
+            directions=["minimize"] * len(knobs.job.objectives),
+            sampler=_sampler(sampler, max(FEWEST_IN_GENERATION, len(start)), seed),
         )
         for row in start.tolist():
             self._study.enqueue_trial(dict(zip(self._names, row, strict=True)))

@@ -11,27 +11,84 @@ from constraints.evaluation import evaluate
 from constraints.space import Space, pruned_space
 from objectives.pareto import hypervolume
 from simulator.errors import StudyError
-from simulator.job import Objective
+from simulator.job import GpuRange, Job, Objective
 from simulator.search_options import Algorithm
 from studies.algorithm import SearchAlgorithm
 from studies.algorithm_contract import AlgorithmContract
 from studies.archive import Archive
+from studies.estimates import Estimator
 from studies.exhaustive import Exhaustive
 from studies.knobs import Knobs
 from studies.neighbours import Neighbours
 from studies.plan_keys import plan_keys
 from studies.random_search import RandomSearch
 from studies.refine import Refinement
+from studies.screening import Screening
 from studies.starts import first_rows
 from studies.study import restarted
-from tests.studies.study_jobs import small_job, study
+from studies.tuning import DEFAULT
+from tests.studies.study_jobs import small_job, study, with_limits
 
 SIZE = 24
 
 
+FOUR = ("time_to_train", "cost", "energy", "carbon")
+
+
+def three_objectives() -> Job:
+    return small_job(tensor_parallel=[1, 2], context_parallel=[1], population_size=SIZE)
+
+
+def objectives(*names: str) -> Job:
+    return three_objectives().model_copy(update={"objectives": tuple(Objective(name) for name in names)})
+
+
+def one_design() -> Job:
+    job = small_job(
+        **{name: [1] for name in ("tensor_parallel", "pipeline_parallel", "context_parallel", "zero_stages")},
+        micro_batch_sizes=[1],
+        recompute=["full"],
+        checkpoint_schemes=["async"],
+        with_spares=[False],
+        population_size=8,
+    )
+    offer = job.offers[0].model_copy(update={"num_gpus": GpuRange(min=128, max=128)})
+    return job.model_copy(update={"offers": (offer,)})
+
+
+def no_feasible_design() -> Job:
+    """A deadline that the bound of some layouts keeps and no simulated design does."""
+    job = three_objectives()
+    least = pruned_space(job).kept_bounds.deadline_days.min()
+    return with_limits(job, {"deadline_days": 1.000_001 * float(least)})
+
+
+JOBS = {
+    "three objectives": three_objectives,
+    "two objectives": lambda: objectives("time_to_train", "cost"),
+    "four objectives": lambda: objectives(*FOUR),
+    "one design": one_design,
+    "nothing feasible": no_feasible_design,
+}
+
+
+@pytest.fixture(scope="module", params=JOBS)
+def space(request: pytest.FixtureRequest) -> Space:
+    """Every algorithm keeps the contract on every one of these."""
+    return pruned_space(JOBS[request.param]())
+
+
 @pytest.fixture(scope="module")
-def space() -> Space:
-    return pruned_space(small_job(tensor_parallel=[1, 2], context_parallel=[1], population_size=SIZE))
+def usual_space() -> Space:
+    return pruned_space(three_objectives())
+
+
+def test_the_small_spaces_are_what_they_are_called() -> None:
+    assert pruned_space(one_design()).num_designs == 1
+    job = no_feasible_design()
+    designs = pruned_space(job).designs()
+    assert len(designs) > 1
+    assert not evaluate(job, designs).is_feasible.any()
 
 
 def begun(algorithm: Algorithm, space: Space, seed: int) -> SearchAlgorithm:
@@ -69,6 +126,11 @@ class TestOptunaNsga2(AlgorithmContract):
         return begun(Algorithm.OPTUNA_NSGA2, space, seed)
 
 
+class TestScreening(AlgorithmContract):
+    def begin(self, space: Space, seed: int) -> SearchAlgorithm:
+        return screening(space, seed)
+
+
 class TestNeighbours(AlgorithmContract):
     def begin(self, space: Space, seed: int) -> SearchAlgorithm:
         del seed  # nothing is random
@@ -79,31 +141,38 @@ class TestRefinement(AlgorithmContract):
     def begin(self, space: Space, seed: int) -> SearchAlgorithm:
         front = some_front(space).front
         assert front is not None
-        job = small_job(num_refinements=9)
-        return Refinement(job, front, seed)
+        search = space.job.search.model_copy(update={"num_refinements": 9})
+        return Refinement(space.job.model_copy(update={"search": search}), front, seed)
+
+
+def screening(space: Space, seed: int) -> Screening:
+    return Screening(space, Estimator(space, Knobs.of(space)), 60, DEFAULT, seed)
 
 
 def some_front(space: Space) -> Archive:
+    """A front of designs that keep all limits, whatever the limits of the space are."""
     archive = Archive(space.job)
-    archive.add(evaluate(space.job, space.designs().take(slice(0, None, 100))))
+    archive.add(evaluate(with_limits(space.job, {}), space.designs().take(slice(0, None, 100))))
     return archive
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is there")
-def test_gaussian_processes_without_pytorch_are_an_error_that_says_what_to_install(space: Space) -> None:
+def test_gaussian_processes_without_pytorch_are_an_error_that_says_what_to_install(
+    usual_space: Space,
+) -> None:
     with pytest.raises(StudyError, match=r"optuna_gp needs PyTorch: install capplan\[gp\]"):
-        begun(Algorithm.OPTUNA_GP, space, 0)
+        begun(Algorithm.OPTUNA_GP, usual_space, 0)
 
 
-def test_random_search_draws_every_design_of_the_space_once_when_it_may(space: Space) -> None:
-    search = RandomSearch(space, 10**9, 1_000, seed=4)
+def test_random_search_draws_every_design_of_the_space_once_when_it_may(usual_space: Space) -> None:
+    search = RandomSearch(usual_space, 10**9, 1_000, seed=4)
     parts = []
     while len(plans := search.suggest()):
         parts.append(plan_keys(plans))
     drawn = np.concatenate(parts)
-    assert len(drawn) == space.num_designs
-    np.testing.assert_array_equal(np.sort(drawn), np.sort(plan_keys(space.designs())))
-    assert (drawn != plan_keys(space.designs())).any()
+    assert len(drawn) == usual_space.num_designs
+    np.testing.assert_array_equal(np.sort(drawn), np.sort(plan_keys(usual_space.designs())))
+    assert (drawn != plan_keys(usual_space.designs())).any()
 
 
 @pytest.mark.parametrize("algorithm", ["nsga3", "optuna_tpe", "optuna_nsga2", "random"])
@@ -131,20 +200,20 @@ def test_designs_that_need_no_spares_are_evaluated_once() -> None:
 
 
 def test_the_first_generation_begins_at_the_front_of_the_bounds_and_the_next_restart_in_the_corners(
-    space: Space,
+    usual_space: Space,
 ) -> None:
-    knobs = Knobs.of(space)
-    first = knobs.decode(first_rows(space, knobs, SIZE, 0, seed=1))
-    bounds = space.kept_bounds
+    knobs = Knobs.of(usual_space)
+    first = knobs.decode(first_rows(usual_space, knobs, SIZE, 0, seed=1))
+    bounds = usual_space.kept_bounds
     fastest = int(np.argmin(bounds.deadline_days))
-    assert (first.num_gpus == space.layouts.num_gpus[fastest]).any()
-    second = knobs.decode(first_rows(space, knobs, SIZE, 1, seed=1))
+    assert (first.num_gpus == usual_space.layouts.num_gpus[fastest]).any()
+    second = knobs.decode(first_rows(usual_space, knobs, SIZE, 1, seed=1))
     for corner in ("memory_fraction", "num_gpus", "power_w"):
         row = int(np.argmin(getattr(bounds, corner)))
         found = [
-            (second.tensor_parallel == space.layouts.tensor_parallel[row])
-            & (second.num_gpus == space.layouts.num_gpus[row])
-            & (second.recompute == space.layouts.recompute[row])
+            (second.tensor_parallel == usual_space.layouts.tensor_parallel[row])
+            & (second.num_gpus == usual_space.layouts.num_gpus[row])
+            & (second.recompute == usual_space.layouts.recompute[row])
         ]
         assert np.any(found), corner
 
@@ -163,11 +232,11 @@ def test_nsga3_comes_as_near_to_a_front_of_four_objectives_as_its_evaluations_al
     assert share >= 0.99  # four seeds reached 0.9996 to 1; the rest is left for changes of the model
 
 
-def test_neighbours_differ_in_one_knob_first_and_then_in_two(space: Space) -> None:
-    knobs = Knobs.of(space)
-    archive = Archive(space.job)
-    archive.add(evaluate(space.job, space.designs().take(slice(0, 1))))
-    row = knobs.encode(space.designs().take(slice(0, 1)))
+def test_neighbours_differ_in_one_knob_first_and_then_in_two(usual_space: Space) -> None:
+    knobs = Knobs.of(usual_space)
+    archive = Archive(usual_space.job)
+    archive.add(evaluate(usual_space.job, usual_space.designs().take(slice(0, 1))))
+    row = knobs.encode(usual_space.designs().take(slice(0, 1)))
     search = Neighbours(knobs, archive)
     distances = []
     while len(plans := search.suggest()):

@@ -1,0 +1,130 @@
+"""Do estimates say what simulations then show, and do children and screened designs come from the space, each once?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from constraints.evaluation import evaluate
+from constraints.space import Space, pruned_space
+from simulator.units import DAY
+from studies.algorithm import Results
+from studies.estimates import Estimator, bounds_of
+from studies.evolution import Evolution
+from studies.knobs import Knobs
+from studies.plan_keys import plan_keys
+from studies.ratio_model import LENGTH_SCALE, NUGGET, RatioModel
+from studies.screening import Screening
+from studies.starts import first_rows
+from studies.tuning import DEFAULT
+from tests.studies.study_jobs import small_job, with_limits
+
+NUM_LEARNED = 200
+
+
+@pytest.fixture(scope="module")
+def space() -> Space:
+    job = small_job(tensor_parallel=[1, 2], context_parallel=[1], population_size=24)
+    return pruned_space(with_limits(job, {"budget_usd": 60_000.0}))
+
+
+def results(space: Space, rows: slice) -> Results:
+    evaluation = evaluate(space.job, space.designs().take(rows))
+    return Results(values=evaluation.objectives(space.job), excess=evaluation.excess.total)
+
+
+def test_a_gaussian_process_gives_the_textbook_answer() -> None:
+    # Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, equation 2.25, by NumPy's solver.
+    random = np.random.default_rng(0)
+    known, asked = (np.column_stack([random.random((n, 10)), random.integers(0, 3, (n, 5))]) for n in (30, 7))
+    ratios = random.random((30, 2))
+
+    def covariance(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        numbers = ((first[:, None, :10] - second[None, :, :10]) ** 2).sum(axis=2)
+        choices = 2.0 * (first[:, None, 10:] != second[None, :, 10:]).sum(axis=2)
+        return np.exp(-(numbers + choices) / (2.0 * LENGTH_SCALE**2))
+
+    mean = ratios.mean(axis=0)
+    weights = np.linalg.solve(covariance(known, known) + NUGGET * np.eye(30), ratios - mean)
+    expected = mean + covariance(asked, known) @ weights
+    np.testing.assert_allclose(RatioModel(known, ratios).ratios(asked), expected, rtol=1e-9)
+
+
+def test_bounds_stand_in_the_units_of_the_objectives_and_no_simulation_beats_them(space: Space) -> None:
+    bounds = bounds_of(space.job, space.kept_bounds)
+    np.testing.assert_array_equal(bounds[:, 0], space.kept_bounds.deadline_days * DAY)
+    designs = space.designs()
+    rows = Knobs.of(space).layout_rows(designs)
+    assert (evaluate(space.job, designs).objectives(space.job) >= bounds[rows]).all()
+
+
+def test_energy_is_bounded_from_below(space: Space) -> None:
+    designs = space.designs()
+    energy_j = evaluate(space.job, designs).scores.energy_j
+    assert (energy_j >= space.kept_bounds.energy_j[Knobs.of(space).layout_rows(designs)]).all()
+
+
+def test_designs_near_the_front_are_told_from_others(space: Space) -> None:
+    designs, knobs = space.designs(), Knobs.of(space)
+    rows = np.random.default_rng(3).permutation(len(designs))
+    known, others = designs.take(rows[:NUM_LEARNED]), designs.take(rows[NUM_LEARNED:])
+    evaluation = evaluate(space.job, known)
+    estimator = Estimator(space, knobs)
+    estimator.learn(known, Results(values=evaluation.objectives(space.job), excess=evaluation.excess.total))
+    assert estimator.knows(known).all()
+    assert not estimator.knows(others).any()
+    front = np.log(evaluation.objectives(space.job)[evaluation.is_feasible])
+    truth = evaluate(space.job, others)
+    values = np.log(truth.objectives(space.job))
+    beaten_by = np.max([(values - point).min(axis=1) for point in front], axis=0)
+    shortfall = np.maximum(beaten_by, np.log(truth.scores.cost_usd / 60_000.0))
+    estimated = estimator.shortfalls(others)
+    # A twentieth of the designs taken at random would hold a twentieth of the best hundred.
+    promising = np.argsort(estimated)[: len(others) // 20]
+    assert np.isin(np.argsort(shortfall)[:100], promising).mean() > 0.5
+
+
+def test_a_limit_that_no_objective_measures_is_learned_from_what_breaks_it(space: Space) -> None:
+    designs = space.designs().take(slice(0, None, 13))
+    is_broken = designs.tensor_parallel == 2
+    values = bounds_of(space.job, space.kept_bounds)[Knobs.of(space).layout_rows(designs)]
+    estimator = Estimator(space, Knobs.of(space))
+    estimator.learn(designs, Results(values=values, excess=np.where(is_broken, 0.5, 0.0)))
+    shortfalls = estimator.shortfalls(designs)
+    assert is_broken.any()
+    assert shortfalls[is_broken].min() > 0.35  # the half that is exceeded is ln 1.5 = 0.405
+    assert shortfalls[~is_broken].min() <= 0.0
+
+
+def test_designs_that_never_end_are_estimated_to_be_bad(space: Space) -> None:
+    designs = space.designs().take(slice(0, 60))
+    never = np.arange(60) % 2 == 0
+    values = np.where(never[:, None], np.inf, evaluate(space.job, designs).objectives(space.job))
+    estimator = Estimator(space, Knobs.of(space))
+    estimator.learn(designs, Results(values=values, excess=np.where(never, np.inf, 0.0)))
+    assert np.isfinite(estimator.shortfalls(designs)).all()
+
+
+def test_screening_never_suggests_a_design_twice_and_ends(space: Space) -> None:
+    search = Screening(space, Estimator(space, Knobs.of(space)), 90, DEFAULT, seed=2)
+    known, keys = set(plan_keys(space.designs()).tolist()), []
+    while len(plans := search.suggest()):
+        keys += plan_keys(plans).tolist()
+        evaluation = evaluate(space.job, plans)
+        search.update(Results(values=evaluation.objectives(space.job), excess=evaluation.excess.total))
+    assert len(keys) == len(set(keys)) <= 90
+    assert set(keys) <= known
+
+
+@pytest.mark.parametrize("selection", ["nsga2", "nsga3"])
+def test_children_are_new_designs_of_the_space(space: Space, selection: str) -> None:
+    knobs = Knobs.of(space)
+    search = Evolution(selection, knobs, first_rows(space, knobs, 24, 0, 1), DEFAULT, seed=1)  # type: ignore[arg-type]
+    known, keys = set(plan_keys(space.designs()).tolist()), []
+    for _ in range(6):
+        plans = search.suggest()
+        assert len(plans) == 24
+        keys += np.unique(plan_keys(plans)).tolist()
+        evaluation = evaluate(space.job, plans)
+        search.update(Results(values=evaluation.objectives(space.job), excess=evaluation.excess.total))
+    assert set(keys) <= known
