@@ -39,12 +39,13 @@ from studies.design_log import DesignLog
 from studies.design_parts import PARTS, DesignParts
 from studies.evaluator import Evaluator, Simulation
 from studies.exhaustive import Reducer
+from studies.experiments import software_tags
 from studies.identity import Identity
 from studies.progress import Report, Stop, ignore, never_stop
 from studies.recording import DESIGN_TABLE, Recording
 from studies.reduction import Reduction
 from studies.study import StudyResult, run_study
-from studies.tracking import DEFAULT_FILE, StudyTracker, software_tags
+from studies.tracking import DEFAULT_FILE, StudyTracker
 
 LARGEST_SEED = 2**32 - 1
 Clock = Callable[[], datetime]

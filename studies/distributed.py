@@ -66,9 +66,8 @@ class Cluster:
     @property
     def num_workers(self) -> int:
         """Workers that the scheduler has now."""
-        return len(
-            self._client.scheduler_info(n_workers=-1).get("workers", ())
-        )  # a lost scheduler says nothing
+        # A scheduler that is lost says nothing at all.
+        return len(self._client.scheduler_info(n_workers=-1).get("workers", ()))
 
     def engine_for(self, job: Job) -> Engine:
         """Returns what simulates the designs of a job on these workers."""

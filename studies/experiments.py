@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,9 @@ from studies.mlflow_session import (
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+
+TAGGED_SOFTWARE = ("capplan", "numpy", "pymoo", "optuna", "ortools", "mlflow")
+"""Distributions on whose version the result of a study can depend."""
 
 DEFAULT_FOLDER = Path("capplan-studies")
 """Where studies, stores and files lie when nobody says otherwise."""
@@ -66,3 +71,14 @@ def check_asked(experiment: str, run_name: str, params: Mapping[str, str], tags:
         for key, text in texts.items():
             check_key(kind, key)
             check_texts(f"{kind} {key!r}", [text], limit)
+
+
+def software_tags() -> dict[str, str]:
+    """Returns the versions of what a study's result depends on, such as `numpy_version`."""
+    tags = {"python_version": platform.python_version()}
+    for name in TAGGED_SOFTWARE:
+        try:
+            tags[f"{name}_version"] = metadata.version(name)
+        except metadata.PackageNotFoundError:  # run from the source tree, or without an optional package
+            tags[f"{name}_version"] = "not installed"
+    return tags

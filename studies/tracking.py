@@ -10,13 +10,11 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 import shlex
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, final
@@ -25,7 +23,7 @@ from urllib.parse import urlsplit
 from simulator.errors import StudyError, TrackingError
 from simulator.units import MILLISECOND
 from studies.bulk_runs import BulkOutcome, RunTable, bulk_engine, write_runs
-from studies.experiments import DEFAULT_FOLDER, check_asked, experiment_id
+from studies.experiments import DEFAULT_FOLDER, check_asked, experiment_id, software_tags
 from studies.mlflow_session import (
     check_key,
     check_usable,
@@ -57,9 +55,6 @@ FIGURES = "figures"
 """Folder of a run's files for its figures."""
 INPUTS_FILE = "job.json"
 """File of a run that holds what was asked."""
-
-TAGGED_SOFTWARE = ("capplan", "numpy", "pymoo", "optuna", "ortools", "mlflow")
-"""Distributions on whose version the result of a study can depend."""
 
 RunStatus = Literal["FINISHED", "KILLED", "FAILED"]
 Clock = Callable[[], float]
@@ -385,17 +380,6 @@ def resolve_tracking_uri(tracking_uri: str | None = None) -> str:
     scheme, _, rest = uri.partition("///")
     _, question_mark, options = rest.partition("?")
     return f"{scheme}///{file.as_posix()}{question_mark}{options}"
-
-
-def software_tags() -> dict[str, str]:
-    """Returns the versions of what a study's result depends on, such as `numpy_version`."""
-    tags = {"python_version": platform.python_version()}
-    for name in TAGGED_SOFTWARE:
-        try:
-            tags[f"{name}_version"] = metadata.version(name)
-        except metadata.PackageNotFoundError:  # run from the source tree, or without an optional package
-            tags[f"{name}_version"] = "not installed"
-    return tags
 
 
 def _milliseconds(time_s: float) -> int:
