@@ -132,7 +132,7 @@ def _of_reliability(job: Job) -> Iterator[Lever]:
     rate = reliability.failures_per_1000_node_days
     yield _lever(
         "reliability.failures_per_1000_node_days",
-        "",
+        "per 1000 node-days",
         (0.5 * rate, rate, 2.0 * rate),
         "published fleets lie between 2.3 and 24: half to twice",
         setting("reliability", "failures_per_1000_node_days"),
