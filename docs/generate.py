@@ -238,6 +238,7 @@ def main() -> int:
         if is_check:
             print(f"{path.name} is out of date: run python -m docs.generate", file=sys.stderr)  # noqa: T201
         else:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(pages[path], encoding="utf-8")
     return int(is_check and bool(stale))
 

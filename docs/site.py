@@ -68,9 +68,11 @@ STYLE = """\
 header { border-bottom: 1px solid var(--line); } header a { color: var(--ink); font-weight: 650; text-decoration: none; }
 header p, .frame { max-width: 82rem; margin: 0 auto; padding: 0.7rem 1rem; }
 .frame { display: grid; grid-template-columns: 15rem minmax(0, 1fr); gap: 2rem; align-items: start; }
-.frame main { max-width: 52rem; margin: 0; padding: 0 0 4rem; }
-nav.site { position: sticky; top: 0; max-height: 100vh; overflow-y: auto; padding-top: 0.6rem; font-size: 0.92rem; }
-nav.site summary { display: none; } nav.site h2 { margin: 1rem 0 0.2rem; font-size: 0.8rem; color: var(--soft);
+.frame main { grid-column: 2; grid-row: 1; max-width: 52rem; margin: 0; padding: 0 0 4rem; }
+header p { display: flex; justify-content: space-between; } header .pages { display: none; }
+nav.site { grid-column: 1; grid-row: 1; position: sticky; top: 0;
+  max-height: 100vh; overflow-y: auto; padding-top: 0.6rem; font-size: 0.92rem; }
+nav.site h2 { margin: 1rem 0 0.2rem; font-size: 0.8rem; color: var(--soft);
   text-transform: uppercase; letter-spacing: 0.05em; }
 nav.site ul { margin: 0; padding: 0; list-style: none; } nav.site a { display: block; padding: 0.15rem 0; }
 nav.site a[aria-current] { color: var(--ink); font-weight: 650; text-decoration: none; }
@@ -78,7 +80,7 @@ nav.site a[aria-current] { color: var(--ink); font-weight: 650; text-decoration:
 .skip { position: absolute; left: -99rem; } .skip:focus { left: 1rem; }
 img { max-width: 100%; height: auto; background: #fff; } blockquote { margin-left: 0; color: var(--soft); }
 @media (max-width: 52rem) { .frame { display: block; } nav.site { position: static; max-height: none; }
-  nav.site summary { display: block; padding: 0.5rem 0; } }
+  header .pages { display: inline; } }
 @media print { nav.site, header, .around { display: none; } .frame { display: block; } }
 """
 LINKS = ("href", "src")
@@ -145,16 +147,16 @@ def _html(
     home = _path(found, Path("index.html"))
     body = (
         '<a class="skip" href="#content">To the text</a>\n'
-        f'<header><p><a href="{home}">capplan</a></p></header>\n<div class="frame">\n'
-        f"{_navigation(found, sections)}\n"
-        f'<main id="content">\n{_rendered(text, found, output)}{_around(found, around)}</main>\n</div>'
+        f'<header><p><a href="{home}">capplan</a><a class="pages" href="#pages">All pages</a></p></header>\n'
+        f'<div class="frame">\n<main id="content">\n{_rendered(text, found, output)}{_around(found, around)}</main>\n'
+        f"{_navigation(found, sections)}\n</div>"
     )
     title = "capplan" if found.source == HOME else f"{found.title} - capplan"
     return page(title, body, style=STYLE)
 
 
 def _navigation(current: Page, sections: list[tuple[str, list[Page]]]) -> str:
-    lines = ['<nav class="site" aria-label="Pages"><details open><summary>All pages</summary>']
+    lines = ['<nav class="site" id="pages" aria-label="Pages">']
     for head, pages in sections:
         lines.append(f"<h2>{escape(head)}</h2><ul>")
         for each in pages:
@@ -162,7 +164,7 @@ def _navigation(current: Page, sections: list[tuple[str, list[Page]]]) -> str:
             title = "Overview" if each.source == HOME else each.title
             lines.append(f'<li><a href="{_path(current, each.target)}"{mark}>{escape(title)}</a></li>')
         lines.append("</ul>")
-    return "\n".join([*lines, "</details></nav>"])
+    return "\n".join([*lines, "</nav>"])
 
 
 def _around(current: Page, around: tuple[Page | None, Page | None]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from planner.human import typed
 from planner.problems import shown
 from simulator.hardware import Accelerator, Fabric, Node, Site
 from simulator.hourly import HourlyProfile
@@ -158,7 +159,7 @@ def in_short(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case float() | int():
-            return f"{value:.6g}".replace("e+", "e")
+            return typed(value)
         case _:
             return str(value)
 

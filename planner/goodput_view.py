@@ -11,6 +11,7 @@ from planner.goodput import LONGEST_S, Goodput
 from planner.goodput_schemes import JobRun, SchemeGoodput
 from planner.text_blocks import bar, grid, headline, sentences, title
 from simulator.run_kernel import MAX_FAILURES
+from simulator.units import MINUTE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -150,9 +151,9 @@ def _inputs(answer: Goodput) -> Iterator[tuple[str, str]]:
         elif name == "interval_s" and value >= LONGEST_S:
             yield words, "never saves"
         else:
-            exact = f"{value:,.6g} s"
-            spoken = human.duration(value)
-            yield words, f"{spoken} ({exact})" if spoken != exact and value > 0 else exact
+            exact = f"{human.figure(value)} s"
+            is_short = value < MINUTE
+            yield words, exact if is_short else f"{human.duration(value)} ({exact})"
 
 
 def _percent(fraction: float) -> str:

@@ -46,6 +46,14 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= _EXACT_FROM and math.isfinite(value) else f"{value:,.6g}"
 
 
+def typed(value: float) -> str:
+    """Returns a number as job files have it, to seven digits: `2e12`, `8192`, `2.5`."""
+    if abs(value) < MEGA:
+        return f"{value:.7g}"
+    mantissa, _, exponent = f"{value:.6e}".partition("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+
+
 def short(value: float) -> str:
     """Returns a number with three digits and the prefix of its size, nothing behind the point that is zero: `1.5`, `40 G`."""
     fitting = (unit for unit in _PREFIXES if abs(value) >= max(unit[0], _LONGEST_PLAIN))

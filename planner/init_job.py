@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.human import short
+from planner.human import short, typed
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.errors import CatalogError
@@ -54,20 +54,12 @@ def number(text: str) -> float:
     return value
 
 
-def written(value: float) -> str:
-    """Returns a number as job files have it: `2e12`, `8192`, `2.5`."""
-    if value < MEGA:
-        return f"{value:.12g}"
-    digits, _, exponent = f"{value:.6e}".partition("e")
-    return f"{digits.rstrip('0').rstrip('.')}e{int(exponent)}"
-
-
 def _amount(text: str, _: Answers) -> str:
-    return written(number(text))
+    return typed(number(text))
 
 
 def _optional(text: str, _: Answers) -> str:
-    return written(number(text)) if text.strip() and text.strip().lower() != "none" else ""
+    return typed(number(text)) if text.strip() and text.strip().lower() != "none" else ""
 
 
 def _whole(text: str, _: Answers) -> str:
@@ -113,7 +105,7 @@ def _rents(text: str, answers: Answers) -> str:
         raise ValueError(f"is needed: the catalogue has no rent of {', '.join(unknown)}")
     if len(parts) not in (0, 1, len(names)):
         raise ValueError(f"must be one number, or one for each of {', '.join(names)}")
-    return ", ".join(written(number(part)) for part in parts)
+    return ", ".join(typed(number(part)) for part in parts)
 
 
 def _has_rent(name: str) -> bool:

@@ -13,7 +13,8 @@ import pytest
 
 from planner import cli, load_job
 from planner.cli_init import OPTIONS, SCHEMA_FILE
-from planner.init_job import QUESTIONS, number, written
+from planner.human import typed
+from planner.init_job import QUESTIONS, number
 from planner.schemas import schema_text
 from planner.yaml_text import read_document
 from simulator.catalog import Kind, names
@@ -180,7 +181,7 @@ def test_interrupting_the_questions_writes_nothing(tmp_path: Path) -> None:
 )
 def test_numbers_may_have_a_suffix(text: str, value: float) -> None:
     assert number(text) == value
-    assert float(written(value)) == value
+    assert float(typed(value)) == value
 
 
 def test_every_question_has_its_option() -> None:
