@@ -3,7 +3,8 @@
 One training step is played event by event, for a whole batch of designs. The model is cut into p*v
 chunks; chunk c lives on stage c % p. A stage runs its forwards and backwards one at a time, in the fixed
 order of 1F1B (v = 1; Narayanan et al., SOSP 2019, https://arxiv.org/abs/1806.03377, and the flushed form
-of https://arxiv.org/abs/2104.04473, section 2.2.1) or interleaved 1F1B (v > 1; same, section 2.2.2):
+of https://arxiv.org/abs/2104.04473, section 2.2.1) or interleaved 1F1B (v > 1; same, section 2.2.2), or of another schedule
+(`simulator.pipeline_turns`):
 
     forward(c, j)   waits for  forward(c-1, j) + send
     backward(c, j)  waits for  backward(c+1, j) + send, and on the last chunk for its own forward
@@ -77,7 +78,7 @@ class PipelineTimes:
     """What one step of every design took; n designs, P the largest number of stages among them.
 
     Columns of stages that a design does not have are zero. A design whose interleaved schedule does not
-    exist (v > 1 and m % p != 0) has nan in every time and zero in `peak_in_flight`.
+    exist (1F1B with v > 1 and m % p != 0, another one with the wrong v) has nan in every time and zero in `peak_in_flight`.
     """
 
     step_s: FloatArray
@@ -111,7 +112,7 @@ class PipelineTimeline:
 def play_pipelines(**columns: Unpack[PipelineColumns]) -> PipelineTimes:
     """Plays one training step of every design, without the optimizer.
 
-    The order of a stage's operations is that of Megatron Core (`get_pp_rank_microbatches` in
+    The order of a stage's operations under 1F1B is that of Megatron Core (`get_pp_rank_microbatches` in
     megatron/core/pipeline_parallel/schedules.py): rank r starts with p-r-1 forwards when v = 1, with
     2*(p-r-1) + (v-1)*p when v > 1, at most all of them; then one forward, one backward in turn; then the
     remaining backwards. The rule of its early versions that m = p runs all forwards first is left out, as
@@ -239,10 +240,18 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
 
 
 def _count_problems(batch: PipelineBatch) -> list[Problem]:
-    """Returns a problem for every count that is below its least value."""
-    least = {"num_stages": 1, "num_chunks_per_stage": 1, "num_micro_batches": 1, "num_overlap_buckets": 0}
+    """Returns a problem for every count that is below its least value, and for schedules that there are not."""
+    least = {
+        "schedule": 0,
+        "num_stages": 1,
+        "num_chunks_per_stage": 1,
+        "num_micro_batches": 1,
+        "num_overlap_buckets": 0,
+    }
     smallest = {name: int(getattr(batch, name).min(initial=least[name])) for name in least}
-    return [
+    largest = int(batch.schedule.max(initial=0))
+    known = [Problem(path="schedule", value=str(largest), rule=f"must be at most {ZB_V}")] * (largest > ZB_V)
+    return known + [
         Problem(path=name, value=str(smallest[name]), rule=f"must be at least {least[name]} in every design")
         for name in least
         if smallest[name] < least[name]

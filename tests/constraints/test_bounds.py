@@ -29,7 +29,6 @@ KNOBS: Mapping[str, object] = {
     "with_spares": [True, False],
     "zero_stages": [0, 1, 2, 3],
     "power_caps": [1.0, 0.8, 0.6],
-    "pipeline_schedules": list(Schedule),
 }
 JOBS: Mapping[str, Job] = {
     "dense, rented": job_with(
@@ -40,6 +39,10 @@ JOBS: Mapping[str, Job] = {
         search={**KNOBS, "with_spares": [True]},
         reliability="harsh",
         storage={"capacity_power_w": 5e3},
+    ),
+    "all schedules": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        search={"pipeline_schedules": list(Schedule), "recompute": ["none"], "zero_stages": [1]},
     ),
     "old kernels, no overlap": job_with(
         {**A100_RENTED, "num_gpus": WIDE},

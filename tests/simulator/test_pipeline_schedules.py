@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.errors import InputError
 from simulator.pipeline import PipelineColumns, PipelineTimes, pipeline_timeline, play_pipelines
 from simulator.pipeline_turns import GPIPE, ONE_F_ONE_B, ZB_H1, ZB_V
+from simulator.plan import Schedule
 
 FORWARD, BACKWARD, WEIGHT = 1.0, 1.2, 0.8
 """Seconds of one micro-batch on one stage: forward, gradient of the inputs, gradient of the weights."""
@@ -131,6 +133,19 @@ def test_designs_of_all_schedules_share_a_batch() -> None:
     together = {name: np.concatenate([np.asarray(one[name]) for one in alone]) for name in names}  # type: ignore[literal-required]
     expected_s = [play_pipelines(**one).step_s[0] for one in alone]
     assert play_pipelines(**together).step_s.tolist() == expected_s  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize(("code", "rule"), [(4, "at most 3"), (-1, "at least 0")])
+def test_unknown_schedules_are_refused(code: int, rule: str) -> None:
+    columns = columns_of(GPIPE, 2, 4)
+    columns["schedule"] = [code]
+    with pytest.raises(InputError, match=f"schedule = {code}: must be {rule}"):
+        play_pipelines(**columns)
+
+
+def test_the_codes_are_those_of_plans() -> None:
+    codes = [Schedule(name).code for name in ("1f1b", "gpipe", "zb_h1", "zb_v")]
+    assert codes == [ONE_F_ONE_B, GPIPE, ZB_H1, ZB_V]
 
 
 @pytest.mark.parametrize("schedule", [GPIPE, ZB_H1, ZB_V])
