@@ -86,6 +86,16 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         f"{MEGATRON_PIPELINE}, section 2.2",
         "virtual_pipeline, data_parallel or micro_batch_size",
     ),
+    "schedule": _about(
+        "v = 1 for gpipe and zb_h1, v = 2 for zb_v; all three: p > 1",
+        "GPipe, arXiv 1811.06965; zero bubble: arXiv 2401.10241, sections 2 and 6",
+        "pipeline_schedule, virtual_pipeline or pipeline_parallel",
+    ),
+    "weight_gradients": _about(
+        "zb_h1, zb_v: nothing but attention is computed again, and zero_stage <= 1",
+        "arXiv 2401.10241: weight gradients wait, and need the inputs of their products until then",
+        "pipeline_schedule, recompute or zero_stage",
+    ),
     "batch": _about(
         "D b | B", "every replica takes the same number of micro-batches (Megatron-LM)",
         "workload.global_batch_size, data_parallel or micro_batch_size",
@@ -209,7 +219,7 @@ LIMITS = (
     ),
     _limit(
         "rack_power_w", "a rack must not draw more than its feed delivers",
-        "IT power of the nodes of one link domain <= rack_power_w", "W",
+        "IT power of the nodes of a rack (nodes_per_rack) <= rack_power_w", "W",
         "limits.rack_power_w, search.power_caps, or another node",
     ),
     _limit(
@@ -221,6 +231,11 @@ LIMITS = (
         "power_range_fraction", "power must not change by a larger share of its peak at once",
         "(computing - standing still) / computing <= power_range_fraction", "1",
         "limits.power_range_fraction, operation.power_floor_fraction or search.power_caps",
+    ),
+    _limit(
+        "power_ramp_w_per_s", "power must not rise or fall faster",
+        "(computing - standing still) / operation.power_ramp_s <= power_ramp_w_per_s", "W/s",
+        "limits.power_ramp_w_per_s, operation.power_ramp_s, operation.power_floor_fraction or search.power_caps",
     ),
     _limit(
         "num_gpus", "no more accelerators may train",

@@ -41,6 +41,8 @@ def cases() -> dict[str, Case]:
         "feed_forward": (job, {"tp": 3, "dp": 8}),
         "layers": (job, {"pp": 4, "vpp": 3, "dp": 4}),
         "interleaving": (job, {"pp": 4, "vpp": 2, "dp": 32}),
+        "schedule": (job, {"pp": 2, "dp": 8, "pipeline_schedule": "zb_v"}),
+        "weight_gradients": (job, {"pp": 2, "dp": 8, "pipeline_schedule": "zb_h1", "recompute": "full"}),
         "batch": (job, {"dp": 24}),
         "sequence": (job, {"cp": 3, "dp": 8}),
         "experts": (job, {"dp": 16, "ep": 2}),
@@ -67,6 +69,7 @@ def cases() -> dict[str, Case]:
         "rack_power_w": limited(rack_power_w=1.0),
         "power_swing_w": limited(power_swing_w=1.0),
         "power_range_fraction": limited(power_range_fraction=0.01),
+        "power_ramp_w_per_s": limited(power_ramp_w_per_s=0.01),
         "num_gpus": limited(num_gpus=16),
         "carbon_kgco2e": limited(carbon_kgco2e=0.1),
     }
