@@ -24,6 +24,7 @@ from simulator.pipeline_order import (
     pipeline_order,
 )
 from simulator.pipeline_state import (
+    NUM_FEW_LANES,
     NUM_LANES,
     IntArray,
     Lanes,
@@ -64,22 +65,26 @@ def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) 
     longer for that. Reductions delay no operation, so that a design that gathers nothing is its own twin.
     """
     order = pipeline_order(shape_of(batch, rows[0]), False, False)  # noqa: FBT003  (numba takes no keywords here)
-    lanes = new_lanes(order.shape, order.num_rows, 0, 1)
+    num_wanted = 0
+    for row in rows:
+        num_wanted += num_lanes_of(batch, row)
+    num_lanes = NUM_FEW_LANES if num_wanted <= NUM_FEW_LANES else NUM_LANES
+    lanes = new_lanes(order.shape, num_lanes, order.num_rows, 0, 1)
     first = 0
     while first < len(rows):
         last, num_used = first, 0
-        while last < len(rows) and num_used + num_lanes_of(batch, rows[last]) <= NUM_LANES:
-            num_lanes = num_lanes_of(batch, rows[last])
-            for twin in range(num_lanes):
+        while last < len(rows) and num_used + num_lanes_of(batch, rows[last]) <= num_lanes:
+            num_own = num_lanes_of(batch, rows[last])
+            for twin in range(num_own):
                 load_lane(batch, rows[last], lanes, num_used + twin, twin == 0)
-            num_used += num_lanes
+            num_used += num_own
             last += 1
         play_lanes(order, lanes)
         num_used = 0
         for place in range(first, last):
-            num_lanes = num_lanes_of(batch, rows[place])
-            _write_results(batch, order, lanes, results, rows[place], num_used, num_used + num_lanes - 1)
-            num_used += num_lanes
+            num_own = num_lanes_of(batch, rows[place])
+            _write_results(batch, order, lanes, results, rows[place], num_used, num_used + num_own - 1)
+            num_used += num_own
         first = last
 
 
@@ -92,7 +97,7 @@ def num_lanes_of(batch: PipelineBatch, row: int) -> int:
 
 @compiled
 def play_lanes(order: PipelineOrder, lanes: Lanes) -> None:
-    """Plays one step in all lanes."""
+    """Plays one step in all lanes, many or few: the compiler knows the number either way."""
     reset(lanes)
     operations, free_s, ends_s = order.operations, lanes.free_s, lanes.ends_s
     has_starts = lanes.starts_s.shape[0] > 0
@@ -101,20 +106,36 @@ def play_lanes(order: PipelineOrder, lanes: Lanes) -> None:
         end, duration = np.uint64(operations[place, END]), np.uint64(operations[place, DURATION])
         kind, occasion = np.uint64(operations[place, KIND]), operations[place, OCCASION]
         if has_starts:
-            for lane in range(NUM_LANES):
+            for lane in range(len(lanes.send_s)):
                 lanes.starts_s[end, lane] = max(
                     free_s[stage, lane], ends_s[awaited, lane] + lanes.send_s[lane]
                 )
-        if occasion == ROUTINE:
-            for lane in range(NUM_LANES):
-                start_s = max(free_s[stage, lane], ends_s[awaited, lane] + lanes.send_s[lane])
-                end_s = start_s + lanes.duration_s[duration, lane]
-                ends_s[end, lane] = end_s
-                free_s[stage, lane] = end_s + lanes.wait_s[kind, lane]
+        if occasion == ROUTINE and len(lanes.send_s) == NUM_FEW_LANES:
+            _play_routine(lanes, stage, awaited, end, duration, kind, NUM_FEW_LANES)
+        elif occasion == ROUTINE:
+            _play_routine(lanes, stage, awaited, end, duration, kind, NUM_LANES)
         elif occasion == FIRST_FORWARD:
             _play_first_forward(lanes, stage, awaited, end, duration, kind)
         else:
             _play_last_gradient(lanes, stage, awaited, end, duration, kind)
+
+
+@inlined
+def _play_routine(
+    lanes: Lanes,
+    stage: np.uint64,
+    awaited: np.uint64,
+    end: np.uint64,
+    duration: np.uint64,
+    kind: np.uint64,
+    num_lanes: int,
+) -> None:
+    """Plays an operation that has nothing to do with data-parallel traffic."""
+    for lane in range(num_lanes):
+        start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
+        end_s = start_s + lanes.duration_s[duration, lane]
+        lanes.ends_s[end, lane] = end_s
+        lanes.free_s[stage, lane] = end_s + lanes.wait_s[kind, lane]
 
 
 @compiled
@@ -122,7 +143,7 @@ def _play_first_forward(
     lanes: Lanes, stage: np.uint64, awaited: np.uint64, end: np.uint64, duration: np.uint64, kind: np.uint64
 ) -> None:
     """Plays a chunk's first forward, fed by its parameters piece by piece; without overlap they are there already."""
-    for lane in range(NUM_LANES):
+    for lane in range(len(lanes.send_s)):
         start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
         duration_s = lanes.duration_s[duration, lane]
         end_s = start_s + duration_s
@@ -144,7 +165,7 @@ def _play_last_gradient(
 ) -> None:
     """Plays what completes the gradients of a chunk, which are reduced piece by piece as they come."""
     chunk = kind % len(lanes.stages)
-    for lane in range(NUM_LANES):
+    for lane in range(len(lanes.send_s)):
         start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
         duration_s = lanes.duration_s[duration, lane]
         num_pieces = lanes.num_overlap_buckets[lane]

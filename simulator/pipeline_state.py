@@ -19,7 +19,9 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 NUM_LANES = 32
-"""Designs played side by side."""
+"""Designs played side by side,"""
+NUM_FEW_LANES = 8
+"""and where there are not as many of a shape."""
 
 
 class PipelineBatch(NamedTuple):
@@ -83,25 +85,27 @@ class Lanes(NamedTuple):
 
 
 @compiled
-def new_lanes(shape: PipelineShape, num_rows: int, num_starts: int, durations_of_kind: int) -> Lanes:
-    """Returns lanes of zeros for a shape, in which nothing has been played."""
-    by_stage = (shape.num_stages, NUM_LANES)
-    by_chunk = (shape.num_chunks, NUM_LANES)
+def new_lanes(
+    shape: PipelineShape, num_lanes: int, num_rows: int, num_starts: int, durations_of_kind: int
+) -> Lanes:
+    """Returns lanes of zeros for a shape, `NUM_LANES` or `NUM_FEW_LANES`, in which nothing has been played."""
+    by_stage = (shape.num_stages, num_lanes)
+    by_chunk = (shape.num_chunks, num_lanes)
     num_kinds = num_directions(shape.schedule) * shape.num_chunks
     lanes = Lanes(
         np.zeros(shape.num_chunks, np.int64),
-        np.empty((num_rows, NUM_LANES)),
-        np.empty((num_starts, NUM_LANES)),
+        np.empty((num_rows, num_lanes)),
+        np.empty((num_starts, num_lanes)),
         np.zeros(by_stage),
         np.zeros(by_stage),
         np.zeros(by_stage),
         np.zeros(by_stage),
-        np.zeros((num_kinds * durations_of_kind, NUM_LANES)),
-        np.zeros((num_kinds, NUM_LANES)),
+        np.zeros((num_kinds * durations_of_kind, num_lanes)),
+        np.zeros((num_kinds, num_lanes)),
         np.zeros(by_chunk),
         np.zeros(by_chunk),
-        np.zeros(NUM_LANES),
-        np.zeros(NUM_LANES, np.int64),
+        np.zeros(num_lanes),
+        np.zeros(num_lanes, np.int64),
     )
     lanes.ends_s[ALWAYS_THERE] = -np.inf
     for chunk in range(shape.num_chunks):
@@ -116,7 +120,7 @@ def reset(lanes: Lanes) -> None:
     lanes.gathered_s[:] = 0.0
     lanes.free_s[:] = 0.0
     for chunk in range(len(lanes.stages)):
-        for lane in range(NUM_LANES):
+        for lane in range(len(lanes.send_s)):
             if lanes.num_overlap_buckets[lane] == 0:
                 lanes.free_s[lanes.stages[chunk], lane] += lanes.gather_s[chunk, lane]
 

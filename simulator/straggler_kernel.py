@@ -32,7 +32,7 @@ def play_replicas(
     num_replicas, num_chunks, num_micro_batches = forward_s.shape
     shape = PipelineShape(ONE_F_ONE_B, num_stages, num_chunks, num_micro_batches)
     order = pipeline_order(shape, False, True)  # noqa: FBT003  (numba takes no keywords here)
-    lanes = new_lanes(shape, order.num_rows, 0, num_micro_batches)
+    lanes = new_lanes(shape, NUM_LANES, order.num_rows, 0, num_micro_batches)
     lanes.send_s[:] = send_s if num_stages > 1 else 0.0
     end_s = np.empty((num_replicas, num_stages))
     for first in range(0, num_replicas, NUM_LANES):

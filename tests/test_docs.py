@@ -38,7 +38,7 @@ NO_MODEL = {
     "simulator.run_up_time": "codes of the event loop, rounding",
     "simulator.pipeline_order": "codes and columns of the event loop",
     "simulator.pipeline_turns": "codes of the event loop",
-    "simulator.pipeline_state.NUM_LANES": "size of a batch",
+    "simulator.pipeline_state": "sizes of a batch",
     "simulator.run_timeline": "longest log",
     "simulator.run_timeline_kernel": "codes of the event loop",
     "simulator.run_spread.LEAST_RISK": "what counts as no risk",
