@@ -202,7 +202,7 @@ def _answer(
     job: Job, seed: int, result: StudyResult, infeasibility: Infeasibility | None, now: datetime
 ) -> Recommendation:
     front, ids = distinct_front(job, result.archive)
-    row = _chosen_row(job, front) if front is not None else None
+    row = chosen_row(job, front) if front is not None else None
     designs = designs_of(job, front, ids) if front is not None else ()
     status: Status = "recommended"
     if infeasibility is not None:
@@ -247,7 +247,8 @@ def distinct_front(job: Job, archive: Archive) -> tuple[Evaluation | None, Integ
     return archive.front.take(rows), archive.ids[rows]
 
 
-def _chosen_row(job: Job, front: Evaluation) -> int:
+def chosen_row(job: Job, front: Evaluation) -> int:
+    """Returns the row of the front that is recommended."""
     weights = np.array([job.preference.get(objective, 1.0) for objective in job.objectives])
     return compromise_row(front.objectives(job), weights)
 
@@ -273,7 +274,7 @@ def _best_of(job: Job, seed: int) -> Evaluation | None:
     run_study(job, archive, keep, seed=seed)
     if archive.front is None:
         return None
-    return archive.front.take(np.array([_chosen_row(job, archive.front)]))
+    return archive.front.take(np.array([chosen_row(job, archive.front)]))
 
 
 def _algorithm_text(job: Job, result: StudyResult) -> str:

@@ -149,13 +149,14 @@ def _breakdown(
 ) -> Breakdown:
     ordered = sorted(parts.items(), key=lambda part: -part[1])
     least = SMALLEST_SHOWN_FRACTION * whole
-    shown = [(_part_words(name), value) for name, value in ordered if value >= least and value > 0]
+    shown = [(part_words(name), value) for name, value in ordered if value >= least and value > 0]
     if rest := sum(value for _, value in ordered if 0 < value < least):
         shown.append(("other", rest))
     return Breakdown(title=title, parts=tuple((name, unit(value), value / whole) for name, value in shown))
 
 
-def _part_words(name: str) -> str:
+def part_words(name: str) -> str:
+    """Returns the field of a part in words: `stragglers` for `straggler_s`."""
     return _PART_WORDS.get(name) or human.words(name)
 
 
