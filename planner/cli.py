@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner import __version__, cli_goodput, cli_simulate, cli_study, cli_sweep, cli_validate
+from planner import __version__, cli_goodput, cli_report, cli_simulate, cli_study, cli_sweep, cli_validate
 from planner.cli_options import job_argument, json_option, seed_option, set_option
 from simulator.errors import CapplanError, InputError
 
@@ -163,6 +163,7 @@ def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Pat
 
 for command in (
     cli_goodput.goodput,
+    cli_report.report,
     cli_simulate.simulate,
     cli_study.study,
     cli_sweep.sweep,

@@ -84,7 +84,7 @@ def build_report(job: Job, answer: Recommendation, cloud: DesignCloud) -> DrawnR
         job=job,
         answer=answer,
         errors=errors,
-        figures=tuple(_figures(job, answer, best, cloud, errors)) if best else (),
+        figures=tuple(_figures(job, answer, best, errors)) if best else (),
         inputs=_inputs(job, best),
         reproduction=_reproduction(answer),
         designs=DesignCounts(num_designs=cloud.num_simulated, num_drawn=len(drawn)),
@@ -92,20 +92,17 @@ def build_report(job: Job, answer: Recommendation, cloud: DesignCloud) -> DrawnR
     return DrawnReport(report=report, cloud=drawn)
 
 
-def _figures(
-    job: Job, answer: Recommendation, best: Design, cloud: DesignCloud, errors: dict[int, float]
-) -> list[Figure]:
+def _figures(job: Job, answer: Recommendation, best: Design, errors: dict[int, float]) -> list[Figure]:
     """All figures in reading order."""
     chosen = evaluate(job, PlanTable.from_plans([best.plan]))
     accuracy = accuracy_of(job, chosen)
-    spread = spreads(job, answer, chosen, answer.uncertainty) if answer.uncertainty else []
     return [
         front_figure(answer, errors),
         *breakdowns(job, answer, best),
-        *spread,
+        *spreads(job, answer, chosen),
         flips(job, answer, best, accuracy),
         *tornados(job, best, accuracy),
-        *scaling(cloud),
+        *scaling(job, answer, best),
     ]
 
 

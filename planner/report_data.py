@@ -129,6 +129,8 @@ class HistogramFigure(Figured):
     """Borders of the bins, one more than there are counts."""
     counts: tuple[int, ...]
     """How many values lie in each bin."""
+    num_beyond: int
+    """How many larger values lie beyond the last bin."""
     marks: tuple[Mark, ...]
     """Percentiles and limits."""
 
@@ -164,12 +166,16 @@ class FrontFigure(Figured):
     """The front in two objectives."""
 
     kind: Literal["front"] = "front"
+    x_field: str
+    """Field of a design on the horizontal axis."""
     x_label: str
-    """What the horizontal axis shows."""
+    """The same in words."""
     x_quantity: Quantity
     """Its unit."""
+    y_field: str
+    """Field of a design on the vertical axis."""
     y_label: str
-    """What the vertical axis shows."""
+    """The same in words."""
     y_quantity: Quantity
     """Its unit."""
     points: tuple[FrontPoint, ...]

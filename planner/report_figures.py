@@ -21,7 +21,8 @@ from planner.report_data import (
 )
 from planner.report_html import Html, joined, percent, tag
 from planner.report_tables import figure_table
-from planner.report_units import log_ticks, text, ticks
+from planner.report_units import log_ticks, text, tick_text, ticks
+from planner.sensitivity_view import ends_text
 
 NUM_COLOURS: Final = 7
 """Parts that have a colour of their own; smaller ones share the last one."""
@@ -121,7 +122,7 @@ def _legend(colours: dict[str, int]) -> Html:
 
 def _axis(low: float, high: float, quantity: Quantity) -> Html:
     return _tick_row(
-        [((value - low) / (high - low), text(value, quantity)) for value in ticks(low, high, quantity)]
+        [((value - low) / (high - low), tick_text(value, quantity)) for value in ticks(low, high, quantity)]
     )
 
 
@@ -177,7 +178,7 @@ def _range_row(figure: RangesFigure, each: Range, low: float, high: float) -> Ht
     label = tag(
         "div",
         tag("span", each.label),
-        tag("span", f"{each.low_text} to {each.high_text}", class_="total"),
+        tag("span", ends_text(each.low_text, each.high_text), class_="total"),
         class_="row-label",
     )
     middle = tag("span", class_="middle", style=f"left:{percent(mid)}")
@@ -258,7 +259,7 @@ def _lines(figure: LinesFigure) -> Html:
         for row, line in enumerate(figure.lines)
         for x, y in zip(line.x, line.y, strict=True)
     ]
-    levels = [(down(value), text(value, figure.quantity)) for value in log_ticks(y_low, y_high)]
+    levels = [(down(value), tick_text(value, figure.quantity)) for value in log_ticks(y_low, y_high)]
     rulers = [
         tag("span", tag("span", label), class_="ruler", style=f"top:{percent(place)}")
         for place, label in levels

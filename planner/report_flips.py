@@ -14,6 +14,7 @@ import numpy as np
 
 from constraints.evaluation import judge
 from planner.answer import chosen_row
+from planner.design_view import layout
 from planner.input_uncertainty import MOST_RIVALS
 from planner.recommendation import Design, Recommendation
 from planner.report_breakdowns import shown_name
@@ -158,17 +159,16 @@ def _flip(choice: _Choice, lever: Lever, end: float) -> tuple[Mark, str] | None:
         half = 0.5 * (same + other)
         same, other = (half, other) if choice.under(lever, half) == best else (same, half)
     chosen = choice.under(lever, other)
-    becomes = _difference(chosen, best) if chosen else "no design of the front keeps the limits"
+    becomes = _words(chosen) if chosen else "no design of the front keeps the limits"
     change = other / mid - 1.0
     way = "below" if other < mid else "above"
     where = f"{way} {input_text(lever.input, other)} ({text(change, 'change')})"
     return Mark(value=change, label=where), f"{where}: {becomes}"
 
 
-def _difference(chosen: Design, best: Design) -> str:
-    """Returns a design in words that tell it from the recommended one."""
-    name = shown_name(chosen)
-    return f"design {chosen.design_id}, {name}" + (" in another layout" if name == shown_name(best) else "")
+def _words(chosen: Design) -> str:
+    """Returns a design in words."""
+    return f"design {chosen.design_id}, {shown_name(chosen)}, {layout(chosen.plan)}"
 
 
 def _title(flipping: list[Range]) -> str:

@@ -45,8 +45,10 @@ def front_figure(answer: Recommendation, errors: dict[int, float]) -> FrontFigur
             "Every dot is a design; bars are the mean error of simulated steps. Faint: simulated designs that another "
             "one beats, or that break a limit."
         ),
+        x_field=x_field,
         x_label=NAMES[x],
         x_quantity=x_quantity,
+        y_field=y_field,
         y_label=NAMES[y],
         y_quantity=y_quantity,
         points=points,

@@ -48,6 +48,7 @@ def page(drawn: DrawnReport) -> str:
     layout, designs = packed(drawn.cloud)
     values = {
         "title": tag("title", f"{report.job.name}: capplan report"),
+        "generator": report.format,
         "heading": tag("h1", report.job.name),
         "style": _file("report.css"),
         "script": _file("report.js"),

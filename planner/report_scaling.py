@@ -1,57 +1,66 @@
-"""How much faster are more accelerators, and where do they stop paying? The fastest design of every size that was simulated."""
+"""How much faster are more accelerators, and where do they stop paying? The fastest layouts around the recommended size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from planner import human
+from planner.recommendation import Design, Recommendation
 from planner.report_data import Line, LinesFigure, Mark
-from planner.report_designs import DesignCloud
 from planner.report_units import text
-from simulator.table import Floats
+from planner.sweep import fastest_at
+from simulator.job import Job
+from simulator.units import DAY
 
-LEAST_GAIN: Final = 2.0**0.5
-"""Speed-up by twice the accelerators below which they hardly pay: each further one adds less than half of its share."""
+FACTORS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""Sizes that are simulated, as multiples of the recommended one."""
+MOST_CURVES: Final = 3
+"""Accelerators of the front that are compared."""
 LEAST_SIZES: Final = 3
 """Fewer sizes make no curve."""
+LEAST_GAIN: Final = 2.0**0.5
+"""Speed-up by twice the accelerators below which they hardly pay: each further one adds less than half of its share."""
 
 
 @dataclass(frozen=True)
 class _Curve:
-    """The fastest design of every size that is faster than all smaller ones."""
+    """The fastest layout of one accelerator at every size that can be laid out."""
 
     accelerator: str
-    num_gpus: Floats
-    days: Floats
-    cost_usd: Floats
+    num_gpus: tuple[float, ...]
+    days: tuple[float, ...]
+    cost_usd: tuple[float, ...]
 
     @property
     def end_of_gain(self) -> float | None:
         """First size whose double is not worth it; `None` where every double that was simulated is."""
-        reached = self.num_gpus[2.0 * self.num_gpus <= self.num_gpus[-1]]
-        doubled = np.exp(np.interp(np.log(2.0 * reached), np.log(self.num_gpus), np.log(self.days)))
-        is_over = self.days[: len(reached)] / doubled < LEAST_GAIN
-        return float(reached[np.argmax(is_over)]) if is_over.any() else None
+        for row in range(len(self.days) - 1):
+            doublings = np.log2(self.num_gpus[row + 1] / self.num_gpus[row])
+            if self.days[row] / self.days[row + 1] < LEAST_GAIN**doublings:
+                return self.num_gpus[row]
+        return None
 
 
-def scaling(cloud: DesignCloud) -> list[LinesFigure]:
-    """Returns time and cost against the number of accelerators; none where too few sizes were simulated."""
-    curves = [curve for curve in _curves(cloud) if len(curve.num_gpus) >= LEAST_SIZES]
+def scaling(job: Job, answer: Recommendation, best: Design) -> list[LinesFigure]:
+    """Returns time and cost against the number of accelerators; none where too few sizes can be laid out."""
+    offers = {design.accelerator: design.plan.offer for design in (*reversed(answer.front), best)}
+    names = [best.accelerator, *(name for name in offers if name != best.accelerator)]
+    found = [_curve(_alike(job, best), offers[name], best.plan.num_gpus) for name in names[:MOST_CURVES]]
+    curves = [curve for curve in found if len(curve.num_gpus) >= LEAST_SIZES]
     if not curves:
         return []
-    note = (
-        "The fastest simulated design of every size that is faster than all smaller ones, whether it keeps the limits "
-        "or not. Marked: from there on twice the accelerators make the run less than 1.41 times as fast."
-    )
     return [
         LinesFigure(
             name="scaling",
-            title=_title(curves),
-            note=note,
+            title=_title(curves[0]),
+            note=(
+                "Time to train with the fastest layout of every size, ZeRO stage and context parallelism as recommended, "
+                "whatever the limits say. Marked: the size from which twice the accelerators are less than 1.41 times "
+                "as fast."
+            ),
             x_label="accelerators",
             quantity="days",
             lines=tuple(_line(curve, curve.days) for curve in curves),
@@ -59,7 +68,7 @@ def scaling(cloud: DesignCloud) -> list[LinesFigure]:
         LinesFigure(
             name="scaling-cost",
             title=_cost_title(curves),
-            note="Cost of the same designs.",
+            note="Cost of the same runs.",
             x_label="accelerators",
             quantity="usd",
             lines=tuple(_line(curve, curve.cost_usd) for curve in curves),
@@ -67,41 +76,45 @@ def scaling(cloud: DesignCloud) -> list[LinesFigure]:
     ]
 
 
-def _curves(cloud: DesignCloud) -> Iterator[_Curve]:
-    for code, accelerator in enumerate(cloud.accelerators):
-        rows = np.flatnonzero((cloud.accelerator == code) & cloud.is_possible)
-        order = rows[np.lexsort((cloud.days[rows], cloud.num_gpus[rows]))]
-        best_before = np.minimum.accumulate(np.concatenate([[np.inf], cloud.days[order]]))[:-1]
-        kept = order[cloud.days[order] < best_before]
-        sizes, first = np.unique(cloud.num_gpus[kept], return_index=True)
-        fastest = kept[first]
-        yield _Curve(accelerator, sizes.astype(np.float64), cloud.days[fastest], cloud.cost_usd[fastest])
+def _alike(job: Job, best: Design) -> Job:
+    """The job with the recommended design's ways of sharding, so that a size takes a fraction of a second."""
+    chosen = {"zero_stages": (best.plan.zero_stage,), "context_parallel": (best.plan.context_parallel,)}
+    return job.model_copy(update={"search": job.search.model_copy(update=chosen)})
 
 
-def _line(curve: _Curve, values: Floats) -> Line:
+def _curve(job: Job, offer: int, num_gpus: int) -> _Curve:
+    """The runs of one offer around a size; what cannot be laid out, or never ends, is left out."""
+    alone = job.model_copy(update={"offers": (job.offers[offer],)})
+    sizes = sorted({max(1, round(num_gpus * factor)) for factor in FACTORS})
+    runs = [(float(size), fastest_at(alone, size)) for size in sizes]
+    known = [
+        (size, float(run.scores.time_to_train_s[0]) / DAY, float(run.scores.cost_usd[0]))
+        for size, run in runs
+        if run is not None and np.isfinite(run.scores.time_to_train_s[0])
+    ]
+    columns = tuple(zip(*known, strict=True)) or ((), (), ())
+    return _Curve(job.offers[offer].accelerator.id, *columns)
+
+
+def _line(curve: _Curve, values: tuple[float, ...]) -> Line:
     end = curve.end_of_gain
     mark = None
     if end is not None:
-        mark = Mark(value=end, label=f"{human.count(end)}: doubling pays less than half")
-    return Line(
-        label=curve.accelerator, x=tuple(curve.num_gpus.tolist()), y=tuple(values.tolist()), mark=mark
-    )
+        mark = Mark(value=end, label=f"{human.count(end)} {curve.accelerator}")
+    return Line(label=curve.accelerator, x=curve.num_gpus, y=values, mark=mark)
 
 
-def _title(curves: list[_Curve]) -> str:
-    ends = [
-        f"{human.count(end)} {curve.accelerator}"
-        for curve in curves
-        if (end := curve.end_of_gain) is not None
-    ]
-    if ends:
-        return f"Doubling stops paying at {' and '.join(ends)}"
-    largest = max(curves, key=lambda curve: float(curve.num_gpus[-1]))
-    return f"Up to {human.count(largest.num_gpus[-1])} accelerators every doubling pays"
+def _title(curve: _Curve) -> str:
+    end = curve.end_of_gain
+    if end is None:
+        return f"Up to {human.count(curve.num_gpus[-1])} {curve.accelerator} every doubling pays"
+    return f"Beyond {human.count(end)} {curve.accelerator} doubling hardly pays"
 
 
 def _cost_title(curves: list[_Curve]) -> str:
-    cheapest = min(curves, key=lambda curve: float(curve.cost_usd.min()))
+    cheapest = min(curves, key=lambda curve: min(curve.cost_usd))
     row = int(np.argmin(cheapest.cost_usd))
     size = human.count(cheapest.num_gpus[row])
-    return f"Of these the cheapest has {size} {cheapest.accelerator}: {text(float(cheapest.cost_usd[row]), 'usd')}"
+    return (
+        f"Of these sizes {size} {cheapest.accelerator} is the cheapest, {text(cheapest.cost_usd[row], 'usd')}"
+    )

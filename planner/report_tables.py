@@ -99,6 +99,8 @@ def _bin_rows(figure: HistogramFigure) -> Iterator[Sequence[str]]:
             _number(figure.edges[row + 1], figure.quantity, f"{place}.edges.{row + 1}"),
             _number(count, "count", f"{place}.counts.{row}"),
         ]
+    if figure.num_beyond:
+        yield ["beyond", "", _number(figure.num_beyond, "count", f"{place}.num_beyond")]
 
 
 def _line_rows(figure: LinesFigure) -> Iterator[Sequence[str]]:

@@ -8,6 +8,7 @@ from typing import Final
 
 from planner import human
 from planner.report_data import Quantity
+from simulator.units import DAY, GIB, HOUR, MINUTE
 
 FORMATS: Final[Mapping[Quantity, Callable[[float], str]]] = {
     "usd": human.dollars,
@@ -34,8 +35,8 @@ UNITS: Final[Mapping[Quantity, str]] = {
     "count": "count",
 }
 """The same as they stand in JSON and in the tables behind the figures."""
+LEAST_TICKS: Final = 3
 ROUND_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
-GIB: Final = 2.0**30
 
 
 def text(value: float | None, quantity: Quantity) -> str:
@@ -47,7 +48,7 @@ def text(value: float | None, quantity: Quantity) -> str:
 
 def ticks(low: float, high: float, quantity: Quantity, num_wanted: int = 4) -> list[float]:
     """Returns round numbers within a range, in the unit in which they are shown."""
-    unit = GIB if quantity == "bytes" else 1.0
+    unit = _unit(max(abs(low), abs(high)), quantity)
     low, high = low / unit, high / unit
     if not high > low:
         return [low * unit]
@@ -58,9 +59,31 @@ def ticks(low: float, high: float, quantity: Quantity, num_wanted: int = 4) -> l
     return [number * step * unit for number in range(first, last + 1)]
 
 
+def tick_text(value: float, quantity: Quantity) -> str:
+    """Returns a round number on an axis, without zeros behind the point: `20 days`, `$1.5 M`, `0`."""
+    if value == 0.0:
+        return "0"
+    number, space, unit = text(value, quantity).partition(" ")
+    return (number.rstrip("0").rstrip(".") if "." in number else number) + space + unit
+
+
+def _unit(largest: float, quantity: Quantity) -> float:
+    """Returns the unit in which numbers up to a size are shown, where its multiples are no round numbers themselves."""
+    match quantity:
+        case "bytes":
+            return GIB
+        case "s":
+            return next((size for size in (DAY, HOUR, MINUTE) if largest >= 2.0 * size), 1.0)
+        case _:
+            return 1.0
+
+
 def log_ticks(low: float, high: float) -> list[float]:
-    """Returns 1, 2 and 5 times powers of ten within a range, the powers alone where these are many."""
+    """Returns 1, 2 and 5 times powers of ten within a range; the powers alone where there are many, more where few."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    every = (1.0,) if len(powers) > 4 else (1.0, 2.0, 5.0)
-    found = [factor * 10.0**power for power in powers for factor in every]
-    return [value for value in found if low * 0.999 <= value <= high * 1.001]
+    for factors in ((1.0,), (1.0, 2.0, 5.0), (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)):
+        every = (factor * 10.0**power for power in powers for factor in factors)
+        found = [value for value in every if low * 0.999 <= value <= high * 1.001]
+        if len(found) >= LEAST_TICKS:
+            return found
+    return found

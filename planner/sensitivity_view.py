@@ -69,7 +69,7 @@ def _row(
     result: ResultSensitivity, swing: Swing, described: UncertainInput, reach: float, console: Console
 ) -> tuple[str, ...]:
     unit = _RESULTS[result.result][1]
-    ends = _joined(*("no end" if value is None else unit(value) for value in (swing.at_low, swing.at_high)))
+    ends = ends_text(*("no end" if value is None else unit(value) for value in (swing.at_low, swing.at_high)))
     return input_words(described.name), _range(described), ends, _bar(result, swing, reach, console)
 
 
@@ -85,7 +85,7 @@ def input_text(described: UncertainInput, value: float) -> str:
     return f"{human.short(value / size)} {unit}".rstrip()
 
 
-def _joined(low: str, high: str) -> str:
+def ends_text(low: str, high: str) -> str:
     """Returns two quantities with their unit once, where it is the same: `38.3 to 45.5 days`; `$848 k to $1.51 M`."""
     number, _, unit = low.partition(" ")
     is_shared = unit and high.partition(" ")[2] == unit and not number.startswith("$")

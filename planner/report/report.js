@@ -179,10 +179,17 @@
 
   // ---- Scales. ----
 
+  // Simulated over measured is 1 +- error, so the truth is the figure over that; without reach, the figure itself.
+  function errorEnds(design, key, reach) {
+    const error = reach * design.error;
+    return [design.values[key] / (1 + error), design.values[key] / Math.max(0.1, 1 - error)];
+  }
+
   function extent(key) {
     let low = Infinity, high = -Infinity;
     const take = (value) => { if (value < low) low = value; if (value > high) high = value; };
-    for (const design of front) take(design.values[key]);
+    const reach = byId("show-errors").checked && metrics[key].hasError ? 1 : 0;
+    for (const design of front) errorEnds(design, key, reach).forEach(take);
     if (byId("show-beaten").checked) {
       const values = cloud.columns[key];
       for (let row = 0; row < cloud.rows; row += 1) if (!cloud.columns.broken[row]) take(values[row]);
@@ -328,11 +335,9 @@
     context.stroke();
   }
 
-  // Simulated over measured is 1 +- error, so the truth is the figure over that.
   function errorBar(context, design, key, axis, from, across) {
     if (!metrics[key].hasError || !(design.error > 0)) return;
-    const value = design.values[key];
-    const ends = [value / (1 + design.error), value / Math.max(0.1, 1 - design.error)].map(axis.place);
+    const ends = errorEnds(design, key, 1).map(axis.place);
     context.beginPath();
     if (across) { context.moveTo(ends[0], from); context.lineTo(ends[1], from); }
     else { context.moveTo(from, ends[0]); context.lineTo(from, ends[1]); }
@@ -415,7 +420,7 @@
   // ---- One line for each design of the front, across one scale for each figure. ----
 
   const parallel = byId("parallel"), lines = { width: 0, scales: {} };
-  const ROW = 58, TOP = 22, SIDE = 12;
+  const ROW = 58, TOP = 26, SIDE = 12, GUTTER = 150, NARROW = 640;
 
   function drawParallel() {
     const width = parallel.getBoundingClientRect().width;
@@ -423,10 +428,11 @@
     byId("parallel-lines").style.height = `${height}px`;
     const context = fitted(byId("parallel-lines"), width, height), paint = colours();
     lines.width = width;
+    lines.start = width > NARROW ? GUTTER : SIDE;
     lines.scales = Object.fromEntries(parallelKeys.map((key) => {
       const values = front.map((design) => design.values[key]);
       const ends = [Math.min(...values), Math.max(...values)];
-      return [key, { ...scale(ends, ends[1] > 4 * ends[0], SIDE, width - SIDE), ends }];
+      return [key, { ...scale(ends, ends[1] > 4 * ends[0], lines.start, width - SIDE), ends }];
     }));
     const looked = state.pointed || state.picked;
     const shown = front.filter((design) => design.role !== "recommended");
@@ -447,7 +453,7 @@
     context.beginPath();
     parallelKeys.forEach((key, row) => {
       const place = lines.scales[key].place(design.values[key]);
-      const x = Math.min(lines.width - 2, Math.max(2, place)), y = TOP + row * ROW;
+      const x = Math.min(lines.width - 2, Math.max(lines.start - 10, place)), y = TOP + row * ROW;
       if (row) context.lineTo(x, y); else context.moveTo(x, y);
     });
     context.stroke();
@@ -459,17 +465,19 @@
     const metric = metrics[key], filter = state.filters[key];
     context.strokeStyle = paint.soft;
     context.lineWidth = 1.5;
-    context.beginPath(); context.moveTo(SIDE, y); context.lineTo(width - SIDE, y); context.stroke();
+    context.beginPath(); context.moveTo(lines.start, y); context.lineTo(width - SIDE, y); context.stroke();
     if (filter) {
-      const [start, end] = filter.map((value) => Math.min(width - SIDE, Math.max(SIDE, place(value))));
+      const [start, end] = filter.map((value) => Math.min(width - SIDE, Math.max(lines.start, place(value))));
       context.strokeStyle = paint.ink;
       context.lineWidth = 6;
       context.beginPath(); context.moveTo(start, y); context.lineTo(end, y); context.stroke();
     }
     context.font = font;
-    label(context, paint, paint.soft, metric.format(ends[0]), SIDE, y + 17, "left");
-    label(context, paint, paint.soft, metric.format(ends[1]), width - SIDE, y + 17, "right");
-    label(context, paint, paint.ink, metric.name, width / 2, y + 17, "center");
+    label(context, paint, paint.soft, metric.format(ends[0]), lines.start, y + 17, "left");
+    const last = metric.format(ends[1]);
+    if (ends[1] > ends[0]) label(context, paint, paint.soft, last, width - SIDE, y + 17, "right");
+    const isBeside = lines.start === GUTTER;
+    label(context, paint, paint.ink, metric.name, isBeside ? 0 : SIDE, isBeside ? y + 4 : y - 8, "left");
   }
 
   function label(context, paint, colour, text, x, y, align) {
