@@ -13,7 +13,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from constraints.evaluation import Evaluation
-from objectives.pareto import compromise_row, distinct_rows
+from objectives.pareto import distinct_rows
+from planner.choice import chosen_row
 from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.designs import designs_of
 from planner.infeasible import explain
@@ -27,6 +28,9 @@ from planner.recommendation import (
     Recommendation,
     Status,
 )
+from planner.report_build import DrawnReport, build_report
+from planner.report_designs import cloud_of_table
+from planner.report_files import PAGE_FILE, write_page, write_pictures
 from planner.uncertainty import uncertainty_of
 from planner.what_if import what_if_cases
 from simulator.catalog import catalog_hash
@@ -79,6 +83,7 @@ def recommend(
     experiment: str = "capplan",
     output: Path | None = None,
     front_format: FrontFormat = "csv",
+    with_report: bool = True,
     progress: Report = ignore,
     should_stop: Stop = never_stop,
     clock: Clock = utc_now,
@@ -91,8 +96,10 @@ def recommend(
         tracking: whether MLflow records the study.
         tracking_uri: MLflow store; by default MLFLOW_TRACKING_URI, else `capplan-studies/mlflow.db` in the working folder.
         experiment: MLflow experiment that the study belongs to.
-        output: folder for `recommendation.json`, the front and the table of all designs; none by default.
+        output: folder for `recommendation.json`, the front, the table of all designs and the report; none by default.
         front_format: `csv` or `parquet`.
+        with_report: whether a page that explains the answer goes with it into `output` and, with a picture of each of
+            its figures, into MLflow; that takes some seconds.
         progress: told how far the search is.
         should_stop: asked between batches; when true, the best of what was evaluated is returned.
         clock: time of day for `created_at`.
@@ -126,12 +133,35 @@ def recommend(
             job, seed, recording, Simulation(job), now=clock(), progress=progress, should_stop=should_stop
         )
         files = [write_job(job, folder), *write_answer(answer, folder, front_format)]
+        drawn = _drawn(job, answer, log) if log is not None and with_report else None
+        pictures = []
+        if drawn is not None:
+            files.append(write_page(drawn, folder / PAGE_FILE))
+            if tracker is not None:
+                place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="capplan-")))
+                pictures = write_pictures(drawn, place, "png")
         best_id = answer.recommendation.design_id if answer.recommendation else None
-        recording.finish(RUN_STATUS[answer.status], result_metrics(answer), files, recommended_id=best_id)
+        recording.finish(
+            RUN_STATUS[answer.status],
+            result_metrics(answer),
+            files,
+            pictures=pictures,
+            recommended_id=best_id,
+        )
         answer = _with_record(answer, recording, tracker, folder if output is None else None)
         if output is not None:
             write_answer(answer, folder, front_format)
+            if drawn is not None:
+                write_page(drawn.answering(answer), folder / PAGE_FILE)
         return answer
+
+
+def _drawn(job: Job, answer: Recommendation, log: DesignLog) -> DrawnReport | None:
+    """The report of a search that came to its end; whoever interrupts one does not want to wait."""
+    if answer.status == "interrupted":
+        return None
+    log.close()
+    return build_report(job, answer, cloud_of_table(log.path))
 
 
 def search_and_answer(
@@ -245,12 +275,6 @@ def distinct_front(job: Job, archive: Archive) -> tuple[Evaluation | None, Integ
         return None, archive.ids
     rows = distinct_rows(archive.front.objectives(job), SAME_WITHIN_FRACTION)
     return archive.front.take(rows), archive.ids[rows]
-
-
-def chosen_row(job: Job, front: Evaluation) -> int:
-    """Returns the row of the front that is recommended."""
-    weights = np.array([job.preference.get(objective, 1.0) for objective in job.objectives])
-    return compromise_row(front.objectives(job), weights)
 
 
 def _compared(

@@ -88,7 +88,7 @@ def _written(study: str, folder: Path, target: Path, kind: str, names: tuple[str
 
 def _report_of(study: str, folder: Path) -> DrawnReport:
     """The report of a folder where there is one of that name, else of a study."""
-    from planner.report_build import report_of_folder, report_of_study
+    from planner.report_sources import report_of_folder, report_of_study
     from studies.store import StudyStore
 
     if Path(study).is_dir():

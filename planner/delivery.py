@@ -15,14 +15,16 @@ from constraints.evaluation import judge
 from planner.answer import RUN_STATUS, asked_params, record_of, result_metrics
 from planner.durable import ANSWER, MERGED_FROM, job_of, stored_answer
 from planner.output import write_answer, write_job
-from planner.recommendation import MlflowRecord, Recommendation
+from planner.recommendation import MlflowRecord
+from planner.report_build import DrawnReport, build_report
+from planner.report_designs import cloud_of_table
+from planner.report_files import PAGE_FILE, write_page, write_pictures
 from simulator.errors import StudyError, TrackingError
-from simulator.job import Job
 from studies.archive import Archive
 from studies.design_log import DesignLog
 from studies.journal import Journal
 from studies.mlflow_session import without_password
-from studies.recording import DESIGN_TABLE, Recording
+from studies.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
 from studies.run_lookup import finished_children, open_once
 from studies.store import only_runner
 from studies.tracking import StudyTracker, resolve_tracking_uri
@@ -90,17 +92,20 @@ def _sent(journal: Journal, facts: dict[str, str], uri: str, experiment: str) ->
             for batch in journal.batches():
                 now_s[0] = started_at_s + batch.elapsed_s
                 recording.record(judge(job, batch.plans, batch.outcomes), batch.stage)
-            _finish(recording, tracker, job, answer, folder)
+            log.close()
+            drawn = build_report(job, answer, cloud_of_table(log.path))
+            _finish(recording, tracker, drawn, folder)
     return record_of(tracker, answer.num_evaluated, recording.num_design_runs)
 
 
-def _finish(
-    recording: Recording, tracker: StudyTracker, job: Job, answer: Recommendation, folder: Path
-) -> None:
+def _finish(recording: Recording, tracker: StudyTracker, drawn: DrawnReport, folder: Path) -> None:
+    job, answer = drawn.report.job, drawn.report.answer
+    page = write_page(drawn, folder / PAGE_FILE)
     recording.finish(
         RUN_STATUS[answer.status],
         result_metrics(answer),
-        [write_job(job, folder), *write_answer(answer, folder, "csv")],
+        [write_job(job, folder), *write_answer(answer, folder, "csv"), page],
+        pictures=write_pictures(drawn, folder / PICTURE_FOLDER, "png"),
         recommended_id=answer.recommendation.design_id if answer.recommendation else None,
         recorded_names=finished_children(tracker),
     )

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
-from pydantic import ValidationError
+from dataclasses import dataclass, replace
 
 from constraints.evaluation import evaluate
-from planner.durable import ANSWER, MERGED_FROM, job_of, stored_answer
-from planner.output import ANSWER_FILE, JOB_FILE
+from planner.output import JOB_FILE
 from planner.recommendation import Design, Recommendation
 from planner.report_breakdowns import breakdowns
 from planner.report_data import DesignCounts, Figure, InputGroup, Report, Reproduction
-from planner.report_designs import DesignCloud, cloud_of_study, cloud_of_table
+from planner.report_designs import DesignCloud
 from planner.report_flips import flips
 from planner.report_front import errors_of, front_figure
 from planner.report_inputs import inputs
@@ -22,11 +18,8 @@ from planner.report_spread import spreads
 from planner.report_tornado import tornados
 from planner.uncertainty import accuracy_of
 from simulator.accuracy import step_time_error
-from simulator.errors import StudyError
 from simulator.job import Job
 from simulator.plan import PlanTable
-from studies.journal import Journal
-from studies.recording import DESIGN_TABLE
 from studies.tracking import software_tags
 
 
@@ -37,36 +30,9 @@ class DrawnReport:
     report: Report
     cloud: DesignCloud
 
-
-def report_of_study(path: Path) -> DrawnReport:
-    """Returns the report of a study that has ended.
-
-    Raises:
-        StudyError: the study cannot be read, or has no answer.
-    """
-    with Journal.read(path) as journal:
-        facts = journal.facts
-        if MERGED_FROM in facts:
-            raise StudyError(f"study {path.stem} was merged from others and has no answer: report these")
-        if ANSWER not in facts:
-            raise StudyError(f"study {path.stem} has not ended: resume it, then report it")
-        return build_report(job_of(facts), stored_answer(facts), cloud_of_study(journal))
-
-
-def report_of_folder(folder: Path) -> DrawnReport:
-    """Returns the report of what `capplan recommend --output` wrote.
-
-    Raises:
-        StudyError: a file is missing or not of this version.
-    """
-    try:
-        job = Job.model_validate_json((folder / JOB_FILE).read_bytes())
-        answer = Recommendation.model_validate_json((folder / ANSWER_FILE).read_bytes())
-    except OSError as error:
-        raise StudyError(f"{folder} holds no answer of `capplan recommend --output`: {error}") from error
-    except ValidationError as error:
-        raise StudyError(f"{folder} holds an answer of another version: {error}") from error
-    return build_report(job, answer, cloud_of_table(folder / DESIGN_TABLE))
+    def answering(self, answer: Recommendation) -> DrawnReport:
+        """Returns the same report of an answer that differs in where it is recorded."""
+        return replace(self, report=self.report.model_copy(update={"answer": answer}))
 
 
 def build_report(job: Job, answer: Recommendation, cloud: DesignCloud) -> DrawnReport:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from constraints.evaluation import judge
 from constraints.limits import ExcessTable
-from planner.durable import job_of
 from simulator.errors import StudyError
+from simulator.job import Job
 from simulator.table import Booleans, Floats, Integers
 from studies.design_table import Columns, design_columns
 from studies.journal import Journal
@@ -130,13 +130,13 @@ def _spread(rows: NDArray[np.intp], most: int) -> NDArray[np.intp]:
     return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.intp)]
 
 
-def cloud_of_study(journal: Journal) -> DesignCloud:
-    """Returns the designs of a study under the prices and limits of its job."""
-    return _cloud(_batches(journal))
+def cloud_of_study(job: Job, journal: Journal) -> DesignCloud:
+    """Returns the designs of a study under the prices and limits of a job."""
+    return _cloud(_batches(job, journal))
 
 
-def _batches(journal: Journal) -> Iterator[Columns]:
-    job, first = job_of(journal.facts), 0
+def _batches(job: Job, journal: Journal) -> Iterator[Columns]:
+    first = 0
     for batch in journal.batches():
         evaluation = judge(job, batch.plans, batch.outcomes)
         ids = first + np.arange(len(evaluation), dtype=np.int64)

@@ -15,7 +15,6 @@ from simulator.errors import InputError, Problem
 
 PAGE_FILE: Final = "report.html"
 RECORD_FILE: Final = "report.json"
-PICTURE_FOLDER: Final = "figures"
 HEAD_CHARACTERS: Final = 2_000
 """Within so many characters every report says what it is."""
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from constraints.evaluation import judge
-from planner.answer import chosen_row
+from planner.choice import chosen_row
 from planner.design_view import layout
 from planner.input_uncertainty import MOST_RIVALS
 from planner.recommendation import Design, Recommendation

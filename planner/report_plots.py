@@ -19,7 +19,7 @@ from planner.report_data import (
 )
 from planner.report_designs import DesignCloud
 from planner.report_figures import NUM_COLOURS, OTHER, part_colours
-from planner.report_units import tick_text
+from planner.report_units import log_ticks, tick_text, ticks
 from planner.sensitivity_view import ends_text
 
 if TYPE_CHECKING:
@@ -30,21 +30,20 @@ PictureFormat = Literal["png", "svg"]
 WIDTH_IN: Final = 7.5
 """Inches: the width of a text column, or half a slide."""
 DOTS_PER_INCH: Final = 144
+NUM_TICKS: Final = 6
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8ae2f", "#9aa0a9")
 """Okabe and Ito's colours, which the colour-blind can tell apart, and grey for the rest; as in report.css."""
 ACCENT, WARM, SOFT, FAINT, BROKEN = "#1a5fb4", "#c8500a", "#59606c", "#a7aeb9", "#f0c8ab"
-TITLE_CHARACTERS: Final = 72
+TITLE_CHARACTERS: Final = 88
 STYLE: Final[dict[Any, Any]] = {
     "font.size": 9.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": SOFT,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.titlesize": 10.5,
     "xtick.color": SOFT,
     "ytick.color": "#1b1e24",
     "legend.frameon": False,
+    "text.parse_math": False,
     "svg.fonttype": "none",
     "svg.hashsalt": "capplan",
 }
@@ -65,7 +64,8 @@ def save_picture(figure: Figure, cloud: DesignCloud, path: Path) -> None:
     with mpl.rc_context(STYLE):
         canvas = Canvas(figsize=(WIDTH_IN, _height_in(figure)), layout="constrained")
         axes = canvas.add_subplot()
-        axes.set_title("\n".join(textwrap.wrap(figure.title, TITLE_CHARACTERS)), pad=12.0)
+        title = textwrap.fill(figure.title, TITLE_CHARACTERS)
+        canvas.suptitle(title, x=0.01, horizontalalignment="left", fontsize=10.5, fontweight="bold")
         _draw(axes, figure, cloud)
         is_svg = path.suffix == ".svg"
         canvas.savefig(path, dpi=DOTS_PER_INCH, metadata={"Date": None} if is_svg else {"Software": None})
@@ -137,8 +137,8 @@ def _draw_ranges(axes: Axes, figure: RangesFigure) -> None:
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
     _write_ticks(axes.xaxis, figure.quantity)
-    axes.barh([], [], color=COLOURS[4], label="input at its low end")
-    axes.barh([], [], color=COLOURS[0], label="input at its high end")
+    axes.fill_between([], [], color=COLOURS[4], label="input at its low end")
+    axes.fill_between([], [], color=COLOURS[0], label="input at its high end")
     if any(each.marks for each in figure.ranges):
         axes.plot([], [], color=WARM, linewidth=3.0, label="another design is recommended")
     _write_legend(axes)
@@ -172,9 +172,8 @@ def _draw_lines(axes: Axes, figure: LinesFigure) -> None:
             )
     axes.set_xlabel(figure.x_label)
     axes.grid(visible=True, which="major", color="#dfe2e7", linewidth=0.7)
-    _write_ticks(axes.xaxis, "count")
-    _write_ticks(axes.yaxis, figure.quantity)
-    axes.yaxis.set_minor_formatter(axes.yaxis.get_major_formatter())
+    _place_ticks(axes.xaxis, [2.0**power for power in range(21)], "count")
+    _place_ticks(axes.yaxis, log_ticks(*axes.get_ylim()), figure.quantity)
     _write_legend(axes)
 
 
@@ -230,8 +229,17 @@ def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
 
 
 def _write_ticks(axis: Axis, quantity: Quantity) -> None:
-    from matplotlib.ticker import FuncFormatter
+    """Puts round numbers on an axis, which keeps its ends."""
+    low, high = axis.get_view_interval()
+    _place_ticks(axis, ticks(low, high, quantity, NUM_TICKS), quantity)
 
+
+def _place_ticks(axis: Axis, values: list[float], quantity: Quantity) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(FixedLocator([value for value in values if low <= value <= high]))
+    axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(value, quantity)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,10 @@ LEAST_GAIN: Final = 2.0**0.5
 """Speed-up by twice the accelerators below which they hardly pay: each further one adds less than half of its share."""
 
 
+_Run = tuple[float, float, float]
+"""Number of accelerators, days and USD."""
+
+
 @dataclass(frozen=True)
 class _Curve:
     """The fastest layout of one accelerator at every size that can be laid out."""
@@ -33,15 +38,8 @@ class _Curve:
     num_gpus: tuple[float, ...]
     days: tuple[float, ...]
     cost_usd: tuple[float, ...]
-
-    @property
-    def end_of_gain(self) -> float | None:
-        """First size whose double is not worth it; `None` where every double that was simulated is."""
-        for row in range(len(self.days) - 1):
-            doublings = np.log2(self.num_gpus[row + 1] / self.num_gpus[row])
-            if self.days[row] / self.days[row + 1] < LEAST_GAIN**doublings:
-                return self.num_gpus[row]
-        return None
+    end_of_gain: float | None
+    """First size whose double is not worth it; `None` where every double that was simulated is."""
 
 
 def scaling(job: Job, answer: Recommendation, best: Design) -> list[LinesFigure]:
@@ -57,9 +55,8 @@ def scaling(job: Job, answer: Recommendation, best: Design) -> list[LinesFigure]
             name="scaling",
             title=_title(curves[0]),
             note=(
-                "Time to train with the fastest layout of every size, ZeRO stage and context parallelism as recommended, "
-                "whatever the limits say. Marked: the size from which twice the accelerators are less than 1.41 times "
-                "as fast."
+                "Time to train with the fastest layout of every size at the recommended ZeRO stage, whatever the limits "
+                "say. Marked: the size from which twice the accelerators are less than 1.41 times as fast."
             ),
             x_label="accelerators",
             quantity="days",
@@ -77,8 +74,8 @@ def scaling(job: Job, answer: Recommendation, best: Design) -> list[LinesFigure]
 
 
 def _alike(job: Job, best: Design) -> Job:
-    """The job with the recommended design's ways of sharding, so that a size takes a fraction of a second."""
-    chosen = {"zero_stages": (best.plan.zero_stage,), "context_parallel": (best.plan.context_parallel,)}
+    """The job with the recommended ZeRO stage, so that a size takes a fraction of a second."""
+    chosen = {"zero_stages": (best.plan.zero_stage,)}
     return job.model_copy(update={"search": job.search.model_copy(update=chosen)})
 
 
@@ -92,8 +89,23 @@ def _curve(job: Job, offer: int, num_gpus: int) -> _Curve:
         for size, run in runs
         if run is not None and np.isfinite(run.scores.time_to_train_s[0])
     ]
-    columns = tuple(zip(*known, strict=True)) or ((), (), ())
-    return _Curve(job.offers[offer].accelerator.id, *columns)
+    end = _end_of_gain(known)
+    shown = _while_faster(known)
+    columns = [tuple(run[place] for run in shown) for place in range(3)]
+    return _Curve(job.offers[offer].accelerator.id, columns[0], columns[1], columns[2], end)
+
+
+def _end_of_gain(runs: list[_Run]) -> float | None:
+    for (size, days, _), (more, fewer_days, _) in pairwise(runs):
+        if days / fewer_days < LEAST_GAIN ** np.log2(more / size):
+            return size
+    return None
+
+
+def _while_faster(runs: list[_Run]) -> list[_Run]:
+    """The runs up to the last one that is faster than the one before."""
+    slower = (row for row in range(1, len(runs)) if runs[row][1] >= runs[row - 1][1])
+    return runs[: next(slower, len(runs))]
 
 
 def _line(curve: _Curve, values: tuple[float, ...]) -> Line:

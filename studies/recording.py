@@ -6,7 +6,7 @@ the search goes on and the table stays on disk.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,8 @@ MAX_DESIGN_RUNS = 2_000
 """Largest study whose designs all get an MLflow run of their own; above it the front does. Writing this many takes about
 a second, which is less than a third of what evaluating more designs takes."""
 DESIGN_TABLE = "designs.parquet"
+PICTURE_FOLDER = "figures"
+"""Folder of an MLflow run that holds the pictures of its report."""
 OBJECTIVE_METRICS = {
     Objective.TIME: "time_to_train_s",
     Objective.COST: "cost_usd",
@@ -73,6 +75,7 @@ class Recording:
         metrics: dict[str, float],
         files: list[Path],
         *,
+        pictures: Sequence[Path] = (),
         recommended_id: int | None = None,
         recorded_names: Collection[str] = (),
     ) -> None:
@@ -82,6 +85,7 @@ class Recording:
             status: how the study ended.
             metrics: its result.
             files: what it has written.
+            pictures: what MLflow shows of it, kept in a folder of their own.
             recommended_id: number of the recommended design, if there is one.
             recorded_names: runs of designs that MLflow has already.
 
@@ -96,6 +100,8 @@ class Recording:
         try:
             for path in files:
                 self._tracker.log_artifact(path)
+            for path in pictures:
+                self._tracker.log_artifact(path, PICTURE_FOLDER)
             self._log_design_runs(self._tracker, recommended_id, recorded_names)
             self._tracker.finish(status, metrics)
         except TrackingError as error:
