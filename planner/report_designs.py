@@ -155,6 +155,8 @@ def cloud_of_table(path: Path) -> DesignCloud:
 
     names = ["design_id", *METRICS, *COUNTS, *WORDS, *(f"excess_{name}" for name in EXCESS_NAMES)]
     try:
+        if not pq.read_schema(path).names:  # nothing was ever simulated
+            return _cloud([])
         table = pq.read_table(path, columns=names)
         return _cloud([{name: table[name].to_numpy() for name in names}])
     except (OSError, KeyError, pa.ArrowException) as error:

@@ -48,11 +48,11 @@ def _ranges(job: Job, offer: int, accuracy: Accuracy) -> Iterator[InputValue]:
 
 def _fields(record: Record, path: tuple[str, ...]) -> Iterator[InputValue]:
     """Yields the plain fields of a record and of the records in it, less those that the catalogue describes."""
-    for name in type(record).model_fields:
-        if name in FROM_CATALOG:
-            continue
-        place = (*path, name)
-        yield from _values(getattr(record, name), place, is_default=name not in record.model_fields_set)
+    for name, field in type(record).model_fields.items():
+        if name not in FROM_CATALOG:
+            value = getattr(record, name)
+            is_default = not field.is_required() and value == field.default
+            yield from _values(value, (*path, name), is_default=is_default)
 
 
 def _values(value: object, path: tuple[str, ...], *, is_default: bool) -> Iterator[InputValue]:
