@@ -28,8 +28,7 @@ from planner.recommendation import (
     Recommendation,
     Status,
 )
-from planner.report_build import DrawnReport, build_report
-from planner.report_designs import cloud_of_table
+from planner.report_build import report_of_log
 from planner.report_files import PAGE_FILE, write_page, write_pictures
 from planner.uncertainty import uncertainty_of
 from planner.what_if import what_if_cases
@@ -133,7 +132,7 @@ def recommend(
             job, seed, recording, Simulation(job), now=clock(), progress=progress, should_stop=should_stop
         )
         files = [write_job(job, folder), *write_answer(answer, folder, front_format)]
-        drawn = _drawn(job, answer, log) if log is not None and with_report else None
+        drawn = report_of_log(job, answer, log) if log is not None and with_report else None
         pictures = []
         if drawn is not None:
             files.append(write_page(drawn, folder / PAGE_FILE))
@@ -154,14 +153,6 @@ def recommend(
             if drawn is not None:
                 write_page(drawn.answering(answer), folder / PAGE_FILE)
         return answer
-
-
-def _drawn(job: Job, answer: Recommendation, log: DesignLog) -> DrawnReport | None:
-    """The report of a search that came to its end; whoever interrupts one does not want to wait."""
-    if answer.status == "interrupted":
-        return None
-    log.close()
-    return build_report(job, answer, cloud_of_table(log.path))
 
 
 def search_and_answer(

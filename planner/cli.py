@@ -76,7 +76,7 @@ def commands() -> None:
     "--output",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Also write the answer, the front and all evaluated designs into a new folder.",
+    help="Also write the answer, the front, all evaluated designs and a report into a new folder.",
 )
 @click.option(
     "--format",

@@ -9,7 +9,7 @@ from planner.output import JOB_FILE
 from planner.recommendation import Design, Recommendation
 from planner.report_breakdowns import breakdowns
 from planner.report_data import DesignCounts, Figure, InputGroup, Report, Reproduction
-from planner.report_designs import DesignCloud
+from planner.report_designs import DesignCloud, cloud_of_table
 from planner.report_flips import flips
 from planner.report_front import errors_of, front_figure
 from planner.report_inputs import inputs
@@ -20,6 +20,7 @@ from planner.uncertainty import accuracy_of
 from simulator.accuracy import step_time_error
 from simulator.job import Job
 from simulator.plan import PlanTable
+from studies.design_log import DesignLog
 from studies.tracking import software_tags
 
 
@@ -33,6 +34,17 @@ class DrawnReport:
     def answering(self, answer: Recommendation) -> DrawnReport:
         """Returns the same report of an answer that differs in where it is recorded."""
         return replace(self, report=self.report.model_copy(update={"answer": answer}))
+
+
+def report_of_log(job: Job, answer: Recommendation, log: DesignLog) -> DrawnReport | None:
+    """Returns the report of a search that has just ended, whose log is closed by this.
+
+    None for one that was interrupted: whoever does that does not want to wait.
+    """
+    if answer.status == "interrupted":
+        return None
+    log.close()
+    return build_report(job, answer, cloud_of_table(log.path))
 
 
 def build_report(job: Job, answer: Recommendation, cloud: DesignCloud) -> DrawnReport:

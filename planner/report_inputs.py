@@ -12,11 +12,12 @@ from planner.uncertain_inputs import uncertain_inputs
 from simulator.accuracy import Accuracy
 from simulator.catalog import Figure, Kind, accelerator, fabric, figures, model, names, node, site
 from simulator.errors import CatalogError
-from simulator.job import Job, Offer
+from simulator.job import Estimate, Job, Offer
 from simulator.record import Record
 
 FROM_CATALOG: Final = ("accelerator", "node", "fabric", "site", "model")
 """Fields of a job that are whole entries of the catalogue."""
+JOB_FILE, DEFAULT = "job file", "capplan's default"
 UNITLESS: Final = ("text", "count", "fraction", "ratio")
 
 
@@ -48,29 +49,34 @@ def _ranges(job: Job, offer: int, accuracy: Accuracy) -> Iterator[InputValue]:
 
 def _fields(record: Record, path: tuple[str, ...]) -> Iterator[InputValue]:
     """Yields the plain fields of a record and of the records in it, less those that the catalogue describes."""
+    source = record.price_source if isinstance(record, Offer) else JOB_FILE
     for name, field in type(record).model_fields.items():
         if name not in FROM_CATALOG:
             value = getattr(record, name)
             is_default = not field.is_required() and value == field.default
-            yield from _values(value, (*path, name), is_default=is_default)
+            yield from _values(value, (*path, name), DEFAULT if is_default else source)
 
 
-def _values(value: object, path: tuple[str, ...], *, is_default: bool) -> Iterator[InputValue]:
+def _values(value: object, path: tuple[str, ...], source: str) -> Iterator[InputValue]:
     match value:
+        case None:
+            pass
+        case Estimate():
+            shown = f"{_shown(value.mid)} ({_shown(value.low)} to {_shown(value.high)})"
+            yield _asked(path, shown, source)
         case Record():
             yield from _fields(value, path)
         case tuple() if any(isinstance(item, Record) for item in value):
             for index, item in enumerate(value):
-                yield from _values(item, (*path[:-1], f"{path[-1]}[{index}]"), is_default=is_default)
-        case None:
-            pass
+                yield from _values(item, (*path[:-1], f"{path[-1]}[{index}]"), source)
         case _:
-            yield InputValue(
-                name=".".join(path),
-                value=_shown(value),
-                source="capplan's default" if is_default else "job file",
-                confidence="default" if is_default else "job",
-            )
+            # Where the price of an offer comes from says nothing about its other fields.
+            yield _asked(path, _shown(value), source if source == DEFAULT else JOB_FILE)
+
+
+def _asked(path: tuple[str, ...], shown: str, source: str) -> InputValue:
+    confidence = "default" if source == DEFAULT else "job"
+    return InputValue(name=".".join(path), value=shown, source=source, confidence=confidence)
 
 
 def _shown(value: object) -> str:
@@ -88,9 +94,9 @@ def _shown(value: object) -> str:
 
 
 def _model_groups(job: Job) -> Iterator[InputGroup]:
-    name = job.workload.model.name
-    is_known = _is_same(Kind.MODELS, name, job.workload.model)
-    yield _group("Model", name, _from_catalog(Kind.MODELS, name) if is_known else _own(job.workload.model))
+    shape = job.workload.model
+    entry = next((name for name in names(Kind.MODELS) if model(name) == shape), None)
+    yield _group("Model", shape.name, _from_catalog(Kind.MODELS, entry) if entry else _own(shape))
 
 
 def _hardware_groups(offer: Offer) -> Iterator[InputGroup]:
@@ -119,7 +125,6 @@ def _group(kind: str, name: str, rows: Iterator[InputValue]) -> InputGroup:
 def _is_same(kind: Kind, name: str, record: Record) -> bool:
     """Whether a record is the catalogue's, without a change by the job."""
     makers = {
-        Kind.MODELS: model,
         Kind.ACCELERATORS: accelerator,
         Kind.NODES: node,
         Kind.FABRICS: fabric,

@@ -5,10 +5,12 @@ The page shows all of its text and figures without the script; with it the front
 
 from __future__ import annotations
 
+from datetime import datetime
 from importlib import resources
 from string import Template
 from typing import Final
 
+from planner import human
 from planner.report_build import DrawnReport
 from planner.report_data import Figure, Report
 from planner.report_designs import packed
@@ -22,6 +24,7 @@ from planner.report_sections import (
     reproduction,
     verdict,
 )
+from simulator.units import GIGA
 
 SECTIONS: Final = {
     "where": ("Where it goes", ("cost", "energy", "carbon", "run", "step", "memory")),
@@ -39,7 +42,7 @@ def page(drawn: DrawnReport) -> str:
         "recommendation": ("Recommendation", verdict(report)),
         "front": ("The alternatives", explorer(report) if report.answer.front else Html("")),
         **{name: (title, _figures(report, begins)) for name, (title, begins) in SECTIONS.items()},
-        "compared": ("Compared with other circumstances", comparisons(report.answer)),
+        "compared": ("Other circumstances", comparisons(report.answer)),
         "rejected": ("What was ruled out", rejected(report.answer)),
         "inputs": ("Inputs", inputs(report)),
         "reproduce": ("Get the same answer again", reproduction(report)),
@@ -49,7 +52,7 @@ def page(drawn: DrawnReport) -> str:
     values = {
         "title": tag("title", f"{report.job.name}: capplan report"),
         "generator": report.format,
-        "heading": tag("h1", report.job.name),
+        "heading": joined(tag("h1", report.job.name), tag("p", _asked(report), class_="note")),
         "style": _file("report.css"),
         "script": _file("report.js"),
         "navigation": _navigation({name: title for name, (title, _) in shown.items()}),
@@ -59,6 +62,17 @@ def page(drawn: DrawnReport) -> str:
         "designs": designs,
     }
     return Template(_file("page.html")).substitute(values)
+
+
+def _asked(report: Report) -> str:
+    """Returns what was asked, in one line."""
+    workload = report.job.workload
+    trained = f"{workload.model.name} on {human.digits(workload.tokens / GIGA)} billion tokens"
+    answered = datetime.fromisoformat(report.answer.created_at)
+    day = f"{answered.day} {answered:%B %Y}"
+    return (
+        f"{trained}; answered on {day} by capplan {report.answer.capplan_version}, seed {report.answer.seed}."
+    )
 
 
 def _figures(report: Report, begins: tuple[str, ...]) -> Html:

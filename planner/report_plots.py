@@ -34,6 +34,7 @@ NUM_TICKS: Final = 6
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8ae2f", "#9aa0a9")
 """Okabe and Ito's colours, which the colour-blind can tell apart, and grey for the rest; as in report.css."""
 ACCENT, WARM, SOFT, FAINT, BROKEN = "#1a5fb4", "#c8500a", "#59606c", "#a7aeb9", "#f0c8ab"
+LOW, HIGH = "#86c1ea", "#0067a5"
 TITLE_CHARACTERS: Final = 88
 STYLE: Final[dict[Any, Any]] = {
     "font.size": 9.0,
@@ -126,7 +127,7 @@ def _draw_bars(axes: Axes, figure: BarsFigure) -> None:
 
 def _draw_ranges(axes: Axes, figure: RangesFigure) -> None:
     for row, each in enumerate(figure.ranges):
-        for end, colour in ((each.at_low, COLOURS[4]), (each.at_high, COLOURS[0])):
+        for end, colour in ((each.at_low, LOW), (each.at_high, HIGH)):
             if end is not None:
                 axes.barh(row, end - figure.mid, left=figure.mid, color=colour, height=0.6)
         for mark in each.marks:
@@ -137,8 +138,8 @@ def _draw_ranges(axes: Axes, figure: RangesFigure) -> None:
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
     _write_ticks(axes.xaxis, figure.quantity)
-    axes.fill_between([], [], color=COLOURS[4], label="input at its low end")
-    axes.fill_between([], [], color=COLOURS[0], label="input at its high end")
+    axes.fill_between([], [], color=LOW, label="input at its low end")
+    axes.fill_between([], [], color=HIGH, label="input at its high end")
     if any(each.marks for each in figure.ranges):
         axes.plot([], [], color=WARM, linewidth=3.0, label="another design is recommended")
     _write_legend(axes)

@@ -66,7 +66,8 @@
   const frontById = new Map(front.map((design) => [design.id, design]));
 
   async function unzipped(text) {
-    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const letters = atob(text), bytes = new Uint8Array(letters.length);
+    for (let place = 0; place < letters.length; place += 1) bytes[place] = letters.charCodeAt(place);
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     return new Uint8Array(await new Response(stream).arrayBuffer());
   }
@@ -211,6 +212,11 @@
     return { place, back, usesLog, low: usesLog ? Math.exp(start) : start, high: usesLog ? Math.exp(end) : end };
   }
 
+  // A round number does without the zeros behind its point.
+  function tickText(key, value) {
+    return metrics[key].format(value).replace(/(\.\d*?)0+(?= |$)/, "$1").replace(/\.(?= |$)/, "");
+  }
+
   function ticks(axis, most) {
     const { low, high, usesLog } = axis;
     if (usesLog && high / low > 4) {
@@ -285,6 +291,7 @@
       context.globalAlpha = isKept ? 0.9 : 0.15;
       for (let row = 0; row < cloud.rows; row += 1) {
         if (kept[row] !== isKept || isOnFront[row] || (cloud.columns.broken[row] > 0) !== (kind === "broken")) continue;
+        if (!(px[row] > 0 && px[row] < width && py[row] > 0 && py[row] < height)) continue;
         context.fillRect(px[row] - size / 2, py[row] - size / 2, size, size);
       }
     }
@@ -304,13 +311,13 @@
     for (const value of ticks(plot.x, Math.max(2, Math.floor((right - margin.left) / 95)))) {
       const x = Math.round(plot.x.place(value)) + 0.5;
       context.beginPath(); context.moveTo(x, margin.top); context.lineTo(x, bottom); context.stroke();
-      context.fillText(metrics[state.x].format(value), Math.min(x, width - 34), bottom + 17);
+      context.fillText(tickText(state.x, value), Math.min(x, width - 34), bottom + 17);
     }
     context.textAlign = "right";
     for (const value of ticks(plot.y, Math.max(2, Math.floor((bottom - margin.top) / 45)))) {
       const y = Math.round(plot.y.place(value)) + 0.5;
       context.beginPath(); context.moveTo(margin.left, y); context.lineTo(right, y); context.stroke();
-      context.fillText(metrics[state.y].format(value), margin.left - 6, y + 4);
+      context.fillText(tickText(state.y, value), margin.left - 6, y + 4);
     }
     context.fillStyle = paint.ink;
     context.textAlign = "right";
