@@ -26,6 +26,16 @@ from planner.report_sections import (
 )
 from simulator.units import GIGA
 
+SCRIPTS: Final = (
+    "record.js",
+    "numbers.js",
+    "designs.js",
+    "scales.js",
+    "scatter.js",
+    "parallel.js",
+    "controls.js",
+)
+"""The parts of the page's script, in the order in which they build on each other; they share one scope."""
 SECTIONS: Final = {
     "where": ("Where it goes", ("cost", "energy", "carbon", "run", "step", "memory")),
     "sure": ("How sure it is", ("finish", "cost-spread")),
@@ -54,7 +64,7 @@ def page(drawn: DrawnReport) -> str:
         "generator": report.format,
         "heading": joined(tag("h1", report.job.name), tag("p", _asked(report), class_="note")),
         "style": _file("report.css"),
-        "script": _file("report.js"),
+        "script": "\n".join(_file(name) for name in SCRIPTS),
         "navigation": _navigation({name: title for name, (title, _) in shown.items()}),
         "sections": joined(*(_section(name, *entry) for name, entry in shown.items())),
         "report": _embedded(report.model_dump_json()),

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,11 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from planner import human
+from planner.answer import recommend
+from planner.report_files import write_page
+from simulator.job import Limits
 from studies.design_log import read_designs
-from tests.planner.report_studies import answered, drawn
+from tests.planner.report_studies import NOON, answered, drawn, job
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
@@ -79,10 +83,15 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def opened(
-    browser: Browser, *, width: int = 1400, scheme: str = "light", script: bool = True
+    browser: Browser,
+    *,
+    file: Path | None = None,
+    width: int = 1400,
+    scheme: str = "light",
+    script: bool = True,
 ) -> Iterator[Page]:
     """The report in a window; errors and requests for anything but the page fail the test."""
-    address = (answered() / "report.html").as_uri()
+    address = (file or answered() / "report.html").as_uri()
     context = browser.new_context(
         viewport={"width": width, "height": 900},
         color_scheme="dark" if scheme == "dark" else "light",
@@ -92,6 +101,7 @@ def opened(
     page, troubles = context.new_page(), []
     page.on("console", lambda message: troubles.append(message.text))
     page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("dialog", lambda dialog: troubles.append(dialog.message))
     page.on("request", lambda request: troubles.append(request.url) if request.url != address else None)
     page.goto(address)
     if script:
@@ -305,3 +315,23 @@ def test_a_design_of_the_table_is_shown_in_the_picture(browser: Browser) -> None
         page.get_by_role("button", name=f"Show design {design.design_id} in the picture").click()
         assert page.locator("#chosen").get_attribute("data-design") == str(design.design_id)
         assert page.locator("#scatter").is_visible()
+
+
+def test_the_page_of_an_impossible_job_opens_too(browser: Browser, tmp_path: Path) -> None:
+    tight = job().model_copy(update={"limits": Limits(budget_usd=10.0)})
+    recommend(tight, seed=1, tracking=False, output=tmp_path / "none", clock=lambda: NOON)
+    with opened(browser, file=tmp_path / "none" / "report.html", width=400) as page:
+        assert page.get_by_text("No design keeps all limits.").is_visible()
+        assert page.evaluate(OVERLAPS) == []
+        assert page.evaluate(CUT_OFF) == []
+        assert page.locator("#save-job").is_visible()
+
+
+def test_a_name_that_is_a_script_is_shown_and_not_run(browser: Browser, tmp_path: Path) -> None:
+    name = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+    report = drawn().report
+    answer = report.answer.model_copy(update={"job": name, "why": (name,)})
+    asked = report.job.model_copy(update={"name": name})
+    shown = replace(drawn(), report=report.model_copy(update={"answer": answer, "job": asked}))
+    with opened(browser, file=write_page(shown, tmp_path / "page.html")) as page:
+        assert page.locator("h1").inner_text() == name
