@@ -132,7 +132,7 @@ def recommend(
             job, seed, recording, Simulation(job), now=clock(), progress=progress, should_stop=should_stop
         )
         files = [write_job(job, folder), *write_answer(answer, folder, front_format)]
-        drawn = report_of_log(job, answer, log) if log is not None and with_report else None
+        drawn = report_of_log(job, answer, log, progress) if log is not None and with_report else None
         pictures = []
         if drawn is not None:
             files.append(write_page(drawn, folder / PAGE_FILE))

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.report_build import DrawnReport
+    from studies.progress import Report
 
 FORMATS = ("html", "png", "svg", "json")
 
@@ -48,7 +51,10 @@ FORMATS = ("html", "png", "svg", "json")
     metavar="DIR",
     help="Folder of the studies.",
 )
-def report(*, study: str, output: Path | None, kind: str, names: tuple[str, ...], folder: Path) -> None:
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+def report(
+    *, study: str, output: Path | None, kind: str, names: tuple[str, ...], folder: Path, quiet: bool
+) -> None:
     """Write the report of a study, or of a FOLDER that `capplan recommend --output` wrote.
 
     The page holds the recommendation with its reasons, the front to explore, where money, energy and time go, how
@@ -57,12 +63,12 @@ def report(*, study: str, output: Path | None, kind: str, names: tuple[str, ...]
     """
     if names and kind not in ("png", "svg"):
         raise click.UsageError("--figure goes with --format png or svg: give one of them")
-    from planner.cli import _check_installation, _quiet_libraries
+    from planner.cli import _check_installation, _progress, _quiet_libraries
 
     _check_installation()
-    with _quiet_libraries():
-        target = output or _default_target(study, kind)
-        files = _written(study, folder, target, kind, names)
+    target = output or _default_target(study, kind)
+    with _quiet_libraries(), _progress(is_shown=not quiet) as progress:
+        files = _written(lambda: _report_of(study, folder, progress), target, kind, names)
     for path in files:
         click.echo(path)
 
@@ -73,24 +79,25 @@ def _default_target(study: str, kind: str) -> Path:
     return Path(f"{stem}-figures" if kind in ("png", "svg") else f"{stem}-report.{kind}")
 
 
-def _written(study: str, folder: Path, target: Path, kind: str, names: tuple[str, ...]) -> list[Path]:
+def _written(make: Callable[[], DrawnReport], target: Path, kind: str, names: tuple[str, ...]) -> list[Path]:
+    """Writes a report, which is not made before it is known that it can be written."""
     from planner.report_files import check_target, write_page, write_pictures, write_record
 
     match kind:
         case "html" | "json":
             check_target(target)
             write = write_page if kind == "html" else write_record
-            return [write(_report_of(study, folder), target)]
+            return [write(make(), target)]
         case "png" | "svg":
-            return write_pictures(_report_of(study, folder), target, kind, names)
+            return write_pictures(make(), target, kind, names)
     raise AssertionError(kind)
 
 
-def _report_of(study: str, folder: Path) -> DrawnReport:
+def _report_of(study: str, folder: Path, progress: Report) -> DrawnReport:
     """The report of a folder where there is one of that name, else of a study."""
     from planner.report_sources import report_of_folder, report_of_study
     from studies.store import StudyStore
 
     if Path(study).is_dir():
-        return report_of_folder(Path(study))
-    return report_of_study(StudyStore(folder).find(study))
+        return report_of_folder(Path(study), progress)
+    return report_of_study(StudyStore(folder).find(study), progress)

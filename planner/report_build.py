@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from constraints.evaluation import evaluate
@@ -21,6 +22,8 @@ from simulator.accuracy import step_time_error
 from simulator.job import Job
 from simulator.plan import PlanTable
 from studies.design_log import DesignLog
+from studies.progress import Progress, ignore
+from studies.progress import Report as Told
 from studies.tracking import software_tags
 
 
@@ -36,7 +39,9 @@ class DrawnReport:
         return replace(self, report=self.report.model_copy(update={"answer": answer}))
 
 
-def report_of_log(job: Job, answer: Recommendation, log: DesignLog) -> DrawnReport | None:
+def report_of_log(
+    job: Job, answer: Recommendation, log: DesignLog, progress: Told = ignore
+) -> DrawnReport | None:
     """Returns the report of a search that has just ended, whose log is closed by this.
 
     None for one that was interrupted: whoever does that does not want to wait.
@@ -44,16 +49,19 @@ def report_of_log(job: Job, answer: Recommendation, log: DesignLog) -> DrawnRepo
     if answer.status == "interrupted":
         return None
     log.close()
-    return build_report(job, answer, cloud_of_table(log.path))
+    return build_report(job, answer, cloud_of_table(log.path), progress)
 
 
-def build_report(job: Job, answer: Recommendation, cloud: DesignCloud) -> DrawnReport:
+def build_report(
+    job: Job, answer: Recommendation, cloud: DesignCloud, progress: Told = ignore
+) -> DrawnReport:
     """Returns the report of an answer.
 
     Args:
         job: what was asked.
         answer: what came out.
         cloud: the designs that were simulated.
+        progress: told which part of the report is being worked out.
     """
     drawn = cloud.thinned()
     best = answer.recommendation
@@ -62,7 +70,7 @@ def build_report(job: Job, answer: Recommendation, cloud: DesignCloud) -> DrawnR
         job=job,
         answer=answer,
         errors=errors,
-        figures=tuple(_figures(job, answer, best, errors)) if best else (),
+        figures=tuple(_figures(job, answer, best, errors, progress)) if best else (),
         inputs=_inputs(job, best),
         reproduction=_reproduction(answer),
         designs=DesignCounts(num_designs=cloud.num_simulated, num_drawn=len(drawn)),
@@ -70,18 +78,23 @@ def build_report(job: Job, answer: Recommendation, cloud: DesignCloud) -> DrawnR
     return DrawnReport(report=report, cloud=drawn)
 
 
-def _figures(job: Job, answer: Recommendation, best: Design, errors: dict[int, float]) -> list[Figure]:
-    """All figures in reading order."""
+def _figures(
+    job: Job, answer: Recommendation, best: Design, errors: dict[int, float], progress: Told
+) -> Iterator[Figure]:
+    """Yields all figures in reading order."""
     chosen = evaluate(job, PlanTable.from_plans([best.plan]))
     accuracy = accuracy_of(job, chosen)
-    return [
-        front_figure(answer, errors),
-        *breakdowns(job, answer, best),
-        *spreads(job, answer, chosen),
-        flips(job, answer, best, accuracy),
-        *tornados(job, best, accuracy),
-        *scaling(job, answer, best),
-    ]
+    parts: dict[str, Callable[[], Sequence[Figure]]] = {
+        "the front": lambda: [front_figure(answer, errors)],
+        "where it goes": lambda: breakdowns(job, answer, best),
+        "how sure it is": lambda: spreads(job, answer, chosen),
+        "what would change it": lambda: [flips(job, answer, best, accuracy)],
+        "what drives it": lambda: tornados(job, best, accuracy),
+        "how it scales": lambda: scaling(job, answer, best),
+    }
+    for number, (name, make) in enumerate(parts.items()):
+        progress(Progress(stage=f"report: {name}", num_done=number, num_total=len(parts)))
+        yield from make()
 
 
 def _inputs(job: Job, best: Design | None) -> tuple[InputGroup, ...]:

@@ -14,11 +14,13 @@ from planner.report_designs import cloud_of_study, cloud_of_table
 from simulator.errors import StudyError
 from simulator.job import Job
 from studies.journal import Journal
+from studies.progress import Report as Told
+from studies.progress import ignore
 from studies.recording import DESIGN_TABLE
 
 
-def report_of_study(path: Path) -> DrawnReport:
-    """Returns the report of a study that has ended.
+def report_of_study(path: Path, progress: Told = ignore) -> DrawnReport:
+    """Returns the report of a study that has ended; `progress` is told which part is being worked out.
 
     Raises:
         StudyError: the study cannot be read, or has no answer.
@@ -30,11 +32,11 @@ def report_of_study(path: Path) -> DrawnReport:
         if ANSWER not in facts:
             raise StudyError(f"study {path.stem} has not ended: resume it, then report it")
         job = job_of(facts)
-        return build_report(job, stored_answer(facts), cloud_of_study(job, journal))
+        return build_report(job, stored_answer(facts), cloud_of_study(job, journal), progress)
 
 
-def report_of_folder(folder: Path) -> DrawnReport:
-    """Returns the report of what `capplan recommend --output` wrote.
+def report_of_folder(folder: Path, progress: Told = ignore) -> DrawnReport:
+    """Returns the report of what `capplan recommend --output` wrote; `progress` as above.
 
     Raises:
         StudyError: a file is missing or not of this version.
@@ -46,4 +48,4 @@ def report_of_folder(folder: Path) -> DrawnReport:
         raise StudyError(f"{folder} holds no answer of `capplan recommend --output`: {error}") from error
     except ValidationError as error:
         raise StudyError(f"{folder} holds an answer of another version: {error}") from error
-    return build_report(job, answer, cloud_of_table(folder / DESIGN_TABLE))
+    return build_report(job, answer, cloud_of_table(folder / DESIGN_TABLE), progress)

@@ -26,12 +26,14 @@ from planner.report_designs import EXCESS_NAMES, METRICS, packed
 from planner.report_files import write_page, write_pictures
 from planner.report_html import tag
 from planner.report_page import page
+from planner.report_sources import report_of_folder
 from planner.report_units import log_ticks, text, tick_text, ticks
 from planner.study_reports import export_designs
 from planner.sweep import Sweep, run_sweep
 from simulator.errors import InputError, StudyError
 from simulator.job import Limits
 from studies.design_log import read_designs
+from studies.progress import Progress
 from studies.store import StudyStore
 from tests.planner.report_studies import NOON, answered, drawn, job
 
@@ -463,3 +465,11 @@ def test_elements_escape_what_they_hold() -> None:
     assert tag("a", "<&>", title='"', hidden=True, href=None, data_x=1) == (
         '<a title="&quot;" hidden data-x="1">&lt;&amp;&gt;</a>'
     )
+
+
+def test_whoever_waits_is_told_every_part_of_the_report() -> None:
+    told: list[Progress] = []
+    report_of_folder(answered(), told.append)
+    assert [moment.num_done for moment in told] == list(range(len(told)))
+    assert {moment.num_total for moment in told} == {len(told)}
+    assert told[3].stage == "report: what would change it"
