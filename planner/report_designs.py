@@ -218,8 +218,12 @@ def packed(cloud: DesignCloud) -> tuple[str, str]:
         "limits": EXCESS_NAMES,
     }
     raw = b"".join(_planes(column, kind) for kind, column in columns.values())
-    zipped = gzip.compress(raw, compresslevel=6, mtime=0)
-    return json.dumps(layout, separators=(",", ":")), base64.b64encode(zipped).decode("ascii")
+    return json.dumps(layout, separators=(",", ":")), zipped(raw)
+
+
+def zipped(raw: bytes) -> str:
+    """Returns bytes as the page holds them: Base64 of gzip, the same for the same bytes."""
+    return base64.b64encode(gzip.compress(raw, compresslevel=6, mtime=0)).decode("ascii")
 
 
 def _planes(column: np.ndarray, kind: str) -> bytes:

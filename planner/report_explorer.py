@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
+
 from planner import human
 from planner.design_view import layout
 from planner.recommendation import Design
 from planner.report_data import FrontFigure, Quantity, Report
+from planner.report_front import role_of
 from planner.report_html import Html, joined, tag
-from planner.report_tables import figure_table, number, table
+from planner.report_tables import number, table
 from planner.report_units import text
 
+MOST_ROWS: Final = 500
+"""Designs in the table of the front; the record has all of them."""
 COLUMNS: tuple[tuple[str, str, Quantity], ...] = (
     ("time", "time_to_train_days", "days"),
     ("cost", "cost_usd", "usd"),
@@ -43,7 +50,6 @@ def _stage(report: Report, figure: FrontFigure) -> Html:
         ),
         tag("div", _controls(), _scatter(), _legend(), _details(), _parallel(), class_="scripted"),
         tag("noscript", tag("p", "The picture needs JavaScript; the table below has all of its designs.")),
-        figure_table(figure),
         id="front",
         role="group",
         aria_labelledby="front-title",
@@ -148,11 +154,16 @@ def _parallel() -> Html:
 
 
 def _front_table(report: Report) -> Html:
-    rows = [_row(report, design, row) for row, design in enumerate(report.answer.front)]
-    heading = ["design", "accelerators", "layout", *(name for name, _, _ in COLUMNS), "role"]
+    """The front, or as many of its designs, evenly spread, as a page can hold."""
+    front = report.answer.front
+    shown = np.linspace(0, len(front) - 1, min(len(front), MOST_ROWS)).astype(np.intp).tolist()
+    rows = [_row(report, front[row], row) for row in shown]
+    heading = ["design", "accelerators", "layout", *(name for name, _, _ in COLUMNS), "error", "role"]
+    designs = f"{human.count(len(front))} designs"
+    title = designs if len(rows) == len(front) else f"{human.count(len(rows))} of {designs}"
     return tag(
         "details",
-        tag("summary", f"The front as a table, {human.count(len(rows))} designs"),
+        tag("summary", f"The front as a table, {title}"),
         table("Designs of the front, by rising first objective", heading, rows),
         id="front-table",
     )
@@ -168,6 +179,7 @@ def _row(report: Report, design: Design, row: int) -> list[str]:
         data_design=design.design_id,
         aria_label=f"Show design {design.design_id} in the picture",
     )
+    role, error = role_of(report.answer, design), report.errors[design.design_id]
     figures = [
         number(getattr(design, field), text(getattr(design, field), quantity), f"{place}.{field}")
         for _, field, quantity in COLUMNS
@@ -177,13 +189,6 @@ def _row(report: Report, design: Design, row: int) -> list[str]:
         f"{human.count(design.plan.num_gpus)} x {design.accelerator}",
         layout(design.plan),
         *figures,
-        _role(report, design),
+        number(error, human.percent(error), f"errors.{design.design_id}"),
+        "" if role == "front" else role,
     ]
-
-
-def _role(report: Report, design: Design) -> str:
-    answer = report.answer
-    if answer.recommendation and design.design_id == answer.recommendation.design_id:
-        return "recommended"
-    is_tied = answer.uncertainty is not None and design.design_id in answer.uncertainty.tied_designs
-    return "tied" if is_tied else ""

@@ -34,7 +34,7 @@ def front_figure(answer: Recommendation, errors: dict[int, float]) -> FrontFigur
             x=getattr(design, x_field),
             y=getattr(design, y_field),
             error_fraction=errors[design.design_id],
-            role=_role(answer, design),
+            role=role_of(answer, design),
         )
         for design in answer.front
     )
@@ -61,7 +61,8 @@ def _axes(answer: Recommendation) -> tuple[Objective, Objective]:
     return first, second
 
 
-def _role(answer: Recommendation, design: Design) -> Role:
+def role_of(answer: Recommendation, design: Design) -> Role:
+    """Returns what a design of the front is."""
     if answer.recommendation and design.design_id == answer.recommendation.design_id:
         return "recommended"
     is_tied = answer.uncertainty is not None and design.design_id in answer.uncertainty.tied_designs
@@ -75,4 +76,4 @@ def _title(answer: Recommendation) -> str:
     ties = len(answer.uncertainty.tied_designs) if answer.uncertainty else 0
     tied = f", and {human.count(ties)} of them cannot be told from the recommended one" if ties else ""
     designs = human.count(num_front)
-    return f"{designs} of {human.count(answer.num_feasible)} feasible designs are beaten by no other{tied}"
+    return f"{designs} of {human.count(answer.num_feasible)} feasible designs make up the front{tied}"

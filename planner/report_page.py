@@ -13,7 +13,7 @@ from typing import Final
 from planner import human
 from planner.report_build import DrawnReport
 from planner.report_data import Figure, Report
-from planner.report_designs import packed
+from planner.report_designs import packed, zipped
 from planner.report_explorer import explorer
 from planner.report_figures import show_figure
 from planner.report_html import Html, joined, tag
@@ -67,7 +67,7 @@ def page(drawn: DrawnReport) -> str:
         "script": "\n".join(_file(name) for name in SCRIPTS),
         "navigation": _navigation({name: title for name, (title, _) in shown.items()}),
         "sections": joined(*(_section(name, *entry) for name, entry in shown.items())),
-        "report": _embedded(report.model_dump_json()),
+        "report": zipped(report.model_dump_json().encode()),
         "layout": _embedded(layout),
         "designs": designs,
     }

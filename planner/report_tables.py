@@ -61,7 +61,7 @@ def _content(figure: Figure) -> tuple[Sequence[str], list[Sequence[str]]]:
         case LinesFigure():
             return ["", figure.x_label, "value"], list(_line_rows(figure))
         case FrontFigure():
-            return ["design", figure.x_label, figure.y_label, "error", "role"], list(_point_rows(figure))
+            raise AssertionError("the table of the front has more than its picture")
     assert_never(figure)
 
 
@@ -112,15 +112,3 @@ def _line_rows(figure: LinesFigure) -> Iterator[Sequence[str]]:
                 _number(x, "count", f"{place}.x.{k}"),
                 _number(y, figure.quantity, f"{place}.y.{k}"),
             ]
-
-
-def _point_rows(figure: FrontFigure) -> Iterator[Sequence[str]]:
-    for row, point in enumerate(figure.points):
-        place = f"{_place(figure)}.points.{row}"
-        yield [
-            _number(point.design_id, "count", f"{place}.design_id"),
-            _number(point.x, figure.x_quantity, f"{place}.x"),
-            _number(point.y, figure.y_quantity, f"{place}.y"),
-            _number(point.error_fraction, "fraction", f"{place}.error_fraction"),
-            point.role,
-        ]

@@ -12,13 +12,6 @@ const front = answer.front.map((design) => ({
 }));
 const frontById = new Map(front.map((design) => [design.id, design]));
 
-async function unzipped(text) {
-  const letters = atob(text), bytes = new Uint8Array(letters.length);
-  for (let place = 0; place < letters.length; place += 1) bytes[place] = letters.charCodeAt(place);
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
-
 // Bytes of equal weight lie together; see `packed` in report_designs.py.
 function column(bytes, start, rows, kind) {
   const width = Number(kind[1]);
@@ -43,8 +36,7 @@ async function readCloud() {
   return cloud;
 }
 
-const empty = { rows: 0, columns: { design_id: [], broken: [] }, words: {}, limits: [] };
-const cloud = typeof DecompressionStream === "function" ? await readCloud() : empty;
+const cloud = await readCloud();
 const isOnFront = Uint8Array.from(cloud.columns.design_id, (id) => (frontById.has(id) ? 1 : 0));
 
 function word(name, row) {

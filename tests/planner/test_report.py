@@ -69,6 +69,10 @@ class Page(HTMLParser):
         elif self._open.get("tag") == "script" and name:
             self.scripts[name] = self.scripts.get(name, "") + data
 
+    def record(self) -> str:
+        """The record in the page."""
+        return gzip.decompress(base64.b64decode(self.scripts["report-data"])).decode()
+
 
 def best_of(report: Report) -> Design:
     assert report.answer.recommendation is not None
@@ -99,7 +103,7 @@ def test_every_number_of_the_page_is_the_number_of_the_record() -> None:
 
 
 def test_the_record_in_the_page_holds_the_answer_as_the_json_has_it() -> None:
-    embedded = json.loads(Page(page(drawn())).scripts["report-data"])
+    embedded = json.loads(Page(page(drawn())).record())
     assert embedded["answer"] == json.loads((answered() / "recommendation.json").read_text())
     assert embedded["job"] == json.loads((answered() / "job.json").read_text())
 
@@ -150,6 +154,14 @@ def test_histograms_hold_every_replay_and_mark_the_percentiles_of_the_answer() -
         bins = figure(name)
         assert isinstance(bins, HistogramFigure)
         assert sum(bins.counts) + bins.num_beyond == uncertainty.num_replays
+        assert spread.p50 is not None
+        below = sum(
+            count for count, end in zip(bins.counts, bins.edges[1:], strict=True) if end <= spread.p50
+        )
+        up_to = sum(
+            count for count, start in zip(bins.counts, bins.edges, strict=False) if start <= spread.p50
+        )
+        assert below <= uncertainty.num_replays / 2 <= up_to
         marked = [mark.value for mark in bins.marks]
         assert marked[:3] == [spread.p5, spread.p50, spread.p95]
 
@@ -288,11 +300,11 @@ def test_mlflow_holds_the_same_figures_as_page_and_json(tmp_path: Path, uri: str
     assert len(metrics) == 6
     assert metrics == {name: getattr(best, name.removeprefix("recommended_")) for name in metrics}
     logged = Page(Path(client.download_artifacts(run.info.run_id, "report.html", str(tmp_path))).read_text())
-    assert Report.model_validate_json(logged.scripts["report-data"]).figures == drawn().report.figures
+    assert Report.model_validate_json(logged.record()).figures == drawn().report.figures
     names = {Path(file.path).name for file in client.list_artifacts(run.info.run_id, "figures")}
     assert names == {f"{each.name}.png" for each in drawn().report.figures}
     written = Page((tmp_path / "out" / "report.html").read_text())
-    assert json.loads(written.scripts["report-data"])["answer"] == json.loads(answer.model_dump_json())
+    assert json.loads(written.record())["answer"] == json.loads(answer.model_dump_json())
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
@@ -350,7 +362,7 @@ def test_text_of_a_user_is_shown_and_never_run(name: str) -> None:
     )
     assert not [attributes for _, attributes in found.tags if "onload" in attributes]
     assert name in found.texts
-    assert Report.model_validate_json(found.scripts["report-data"]).answer.why == (name,)
+    assert Report.model_validate_json(found.record()).answer.why == (name,)
 
 
 def test_an_impossible_job_has_a_page_that_says_why(tmp_path: Path) -> None:
@@ -396,7 +408,7 @@ def test_every_input_has_a_source_and_a_confidence() -> None:
 def test_the_command_of_the_page_gives_the_same_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    embedded = json.loads(Page(page(drawn())).scripts["report-data"])
+    embedded = json.loads(Page(page(drawn())).record())
     (tmp_path / "job.json").write_text(json.dumps(embedded["job"]))
     monkeypatch.chdir(tmp_path)
     words = embedded["reproduction"]["command"].split()
@@ -473,3 +485,38 @@ def test_whoever_waits_is_told_every_part_of_the_report() -> None:
     assert [moment.num_done for moment in told] == list(range(len(told)))
     assert {moment.num_total for moment in told} == {len(told)}
     assert told[3].stage == "report: what would change it"
+
+
+def test_a_search_that_was_stopped_says_so_in_its_page() -> None:
+    report = drawn().report
+    stopped = report.answer.model_copy(update={"status": "interrupted"})
+    found = Page(page(drawn().answering(stopped)))
+    (verdict,) = [
+        told for told in found.texts if told.startswith("The search was stopped; the best until then is ")
+    ]
+    assert f"{best_of(report).plan.num_gpus} x {best_of(report).accelerator}" in verdict
+
+
+def test_a_page_of_a_hundred_thousand_designs_and_a_thousand_on_the_front_stays_below_five_megabytes() -> (
+    None
+):
+    report, rng = drawn().report, np.random.default_rng(1)
+    best, num_designs = best_of(report), 100_000
+    front = tuple(
+        best.model_copy(update={"design_id": number, "cost_usd": 1e5 + number}) for number in range(1_000)
+    )
+    answer = report.answer.model_copy(update={"front": front, "recommendation": front[0]})
+    errors = {design.design_id: 0.02 for design in front}
+    few = drawn().cloud
+    rows = rng.integers(0, len(few), num_designs)
+    noise = rng.lognormal(0.0, 0.3, num_designs)
+    # Real designs with figures that have nothing in common, which is the worst case for compression.
+    cloud = replace(
+        few.take(rows),
+        design_id=np.arange(num_designs),
+        numbers={
+            name: column[rows] * (noise if name in METRICS else 1.0) for name, column in few.numbers.items()
+        },
+    )
+    large = DrawnReport(report=report.model_copy(update={"answer": answer, "errors": errors}), cloud=cloud)
+    assert len(page(large).encode()) < 5e6
