@@ -71,9 +71,16 @@ def _card(name: str, field: str, quantity: Quantity, best: Design, spread: Sprea
     return tag(
         "div",
         tag("dt", name),
-        tag("dd", number(value, text(value, quantity), f"{_BEST}.{field}"), class_="figure"),
+        tag(
+            "dd", number(value, _with_small_unit(text(value, quantity)), f"{_BEST}.{field}"), class_="figure"
+        ),
         about,
     )
+
+
+def _with_small_unit(shown: str) -> Html:
+    figure, _, unit = shown.partition(" ")
+    return joined(figure, " ", tag("span", unit, class_="unit")) if unit else joined(figure)
 
 
 def _sentences(title: str, sentences: Sequence[str], class_: str | None = None) -> Html | None:

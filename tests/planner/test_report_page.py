@@ -335,3 +335,30 @@ def test_a_name_that_is_a_script_is_shown_and_not_run(browser: Browser, tmp_path
     shown = replace(drawn(), report=report.model_copy(update={"answer": answer, "job": asked}))
     with opened(browser, file=write_page(shown, tmp_path / "page.html")) as page:
         assert page.locator("h1").inner_text() == name
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_long_names_and_large_numbers_neither_overlap_nor_are_cut_off(
+    browser: Browser, width: int, tmp_path: Path
+) -> None:
+    report = drawn().report
+    best = report.answer.recommendation
+    assert best is not None
+    large = best.model_copy(
+        update={
+            "accelerator": "a-vendor's-accelerator-with-a-very-long-name-192gb",
+            "region": "somewhere-far-away-in-the-north-2",
+            "time_to_train_days": 888.8,
+            "cost_usd": 9.87e9,
+            "carbon_kgco2e": 9.87e8,
+            "energy_kwh": 9.87e9,
+            "peak_power_w": 9.87e9,
+        }
+    )
+    answer = report.answer.model_copy(update={"recommendation": large, "why": ("why" * 60,)})
+    asked = report.job.model_copy(update={"name": "n" * 100})
+    shown = replace(drawn(), report=report.model_copy(update={"answer": answer, "job": asked}))
+    with opened(browser, file=write_page(shown, tmp_path / "page.html"), width=width) as page:
+        assert page.evaluate(OVERLAPS) == []
+        assert page.evaluate(CUT_OFF) == []
+        assert page.evaluate("document.documentElement.scrollWidth") == width
