@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from constraints.evaluation import judge
+from constraints.evaluation import Evaluation, judge
+from planner import human
 from planner.choice import chosen_row
 from planner.design_view import layout
 from planner.input_uncertainty import MOST_RIVALS
@@ -87,9 +88,7 @@ class _Choice:
 
         None where no design of the front keeps the limits any more.
         """
-        job = lever.change(self.job, value)
-        steps, memory = self._changed_steps(job, lever, value)
-        evaluation = judge(job, self.plans, outcomes_of(job, self.plans, steps, memory))
+        job, evaluation = self._judged(lever, value)
         rows = np.flatnonzero(evaluation.is_feasible & np.isfinite(evaluation.objectives(job)).all(axis=1))
         if len(rows) == 0:
             return None
@@ -98,6 +97,16 @@ class _Choice:
         if rows[0] == 0 and self._is_tied(feasible.objectives(job), chosen):
             return self.designs[0]
         return self.designs[int(rows[chosen])]
+
+    def broken(self, lever: Lever, value: float) -> list[str]:
+        """Returns the limits that the recommended design breaks under a change."""
+        _, evaluation = self._judged(lever, value)
+        return [name for name, column in evaluation.excess.columns().items() if column[0]]
+
+    def _judged(self, lever: Lever, value: float) -> tuple[Job, Evaluation]:
+        job = lever.change(self.job, value)
+        steps, memory = self._changed_steps(job, lever, value)
+        return job, judge(job, self.plans, outcomes_of(job, self.plans, steps, memory))
 
     def _changed_steps(self, job: Job, lever: Lever, value: float) -> tuple[StepTable, MemoryTable]:
         if lever.input.name in MOVES_STEPS:
@@ -160,6 +169,8 @@ def _flip(choice: _Choice, lever: Lever, end: float) -> tuple[Mark, str] | None:
         same, other = (half, other) if choice.under(lever, half) == best else (same, half)
     chosen = choice.under(lever, other)
     becomes = _words(chosen) if chosen else "no design of the front keeps the limits"
+    if broken := choice.broken(lever, other):
+        becomes += f", since the recommended one breaks {', '.join(human.words(name) for name in broken)}"
     change = other / mid - 1.0
     way = "below" if other < mid else "above"
     where = f"{way} {input_text(lever.input, other)} ({text(change, 'change')})"

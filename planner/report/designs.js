@@ -61,7 +61,8 @@ function layoutWords(plan) {
 }
 
 function roleWords(design) {
-  if (design.role === "broken") return `breaks ${design.broken.map((name) => name.replace(/_/g, " ")).join(", ")}`;
+  const words = (name) => name.replace(/_(usd|days|w|kgco2e|fraction)$/, "").replace(/_/g, " ");
+  if (design.role === "broken") return `breaks ${design.broken.map(words).join(", ")}`;
   return {
     recommended: "recommended", tied: "on the front; cannot be told from the recommended one",
     front: "on the front", beaten: "beaten by another design",

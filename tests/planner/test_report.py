@@ -189,6 +189,9 @@ def test_rent_flips_the_choice_where_the_product_of_objectives_or_the_budget_say
     # The stretch from the middle to the high end is halved seven times.
     assert mark.value == pytest.approx(expected - 1.0, abs=rent.at_high / 2**7)
     assert mark.value >= expected - 1.0
+    assert ("since the recommended one breaks budget" in rent.note) == (
+        expected == job_.limits.budget_usd / best.cost_usd
+    )
 
 
 def test_nothing_flips_where_one_design_is_best_in_everything() -> None:
