@@ -25,7 +25,8 @@ INTRODUCTION = """\
 Every quantity has its unit in its name: seconds, bytes, watts, dollars, kg of CO2 equivalents; fractions are 0..1.
 
 `--output DIR` also writes `front.csv` (or `.parquet`), one line for each design of the front, and `designs.parquet`,
-one for each design that was evaluated; `design_id` is the same number in all of them.
+one for each design that was evaluated; `design_id` is the same number in all of them. `report.html` beside them is
+[a page that explains the answer](report.md).
 
 This page is generated from the types: `python -m docs.generate`.
 """

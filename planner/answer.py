@@ -13,8 +13,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from constraints.evaluation import Evaluation
-from objectives.pareto import compromise_row, distinct_rows
+from objectives.pareto import distinct_rows
 from planner.bests import bests_of
+from planner.choice import chosen_row
 from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.designs import designs_of
 from planner.infeasible import explain
@@ -28,6 +29,8 @@ from planner.recommendation import (
     Recommendation,
     Status,
 )
+from planner.report_build import report_of_log
+from planner.report_files import PAGE_FILE, write_page, write_pictures
 from planner.uncertainty import uncertainty_of
 from planner.what_if import what_if_cases
 from simulator.catalog import catalog_hash
@@ -42,7 +45,7 @@ from studies.exhaustive import Reducer
 from studies.experiments import software_tags
 from studies.identity import Identity
 from studies.progress import Report, Stop, ignore, never_stop
-from studies.recording import DESIGN_TABLE, Recording
+from studies.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
 from studies.reduction import Reduction
 from studies.study import StudyResult, run_study
 from studies.tracking import DEFAULT_FILE, StudyTracker
@@ -78,6 +81,7 @@ def recommend(
     experiment: str = "capplan",
     output: Path | None = None,
     front_format: FrontFormat = "csv",
+    with_report: bool = True,
     progress: Report = ignore,
     should_stop: Stop = never_stop,
     clock: Clock = utc_now,
@@ -90,8 +94,10 @@ def recommend(
         tracking: whether MLflow records the study.
         tracking_uri: MLflow store; by default MLFLOW_TRACKING_URI, else `capplan-studies/mlflow.db` in the working folder.
         experiment: MLflow experiment that the study belongs to.
-        output: folder for `recommendation.json`, the front and the table of all designs; none by default.
+        output: folder for `recommendation.json`, the front, the table of all designs and the report; none by default.
         front_format: `csv` or `parquet`.
+        with_report: whether a page that explains the answer goes with it into `output` and, with a picture of each of
+            its figures, into MLflow; that takes some seconds.
         progress: told how far the search is.
         should_stop: asked between batches; when true, the best of what was evaluated is returned.
         clock: time of day for `created_at`.
@@ -127,16 +133,25 @@ def recommend(
             job, seed, recording, Simulation(job), now=clock(), progress=progress, should_stop=should_stop
         )
         files = [write_job(job, folder), *write_answer(answer, folder, front_format)]
+        drawn = report_of_log(job, answer, log, progress) if log is not None and with_report else None
+        pictures = []
+        if drawn is not None:
+            files.append(write_page(drawn, folder / PAGE_FILE))
+            if tracker is not None:
+                pictures = write_pictures(drawn, scratch / PICTURE_FOLDER, "png")
         recording.finish(
             RUN_STATUS[answer.status],
             result_metrics(answer),
             files,
+            pictures=pictures,
             recommended_id=answer.recommendation.design_id if answer.recommendation else None,
             tied_ids=answer.uncertainty.tied_designs if answer.uncertainty else (),
         )
         answer = _with_record(answer, recording, tracker, scratch if output is None else None)
         if output is not None:
             write_answer(answer, folder, front_format)
+            if drawn is not None:
+                write_page(drawn.answering(answer), folder / PAGE_FILE)
         return answer
 
 
@@ -211,7 +226,7 @@ def _answer(
     job: Job, seed: int, result: StudyResult, infeasibility: Infeasibility | None, now: datetime
 ) -> Recommendation:
     front, ids = distinct_front(job, result.archive)
-    row = _chosen_row(job, front) if front is not None else None
+    row = chosen_row(job, front) if front is not None else None
     designs = designs_of(job, front, ids) if front is not None else ()
     status: Status = "recommended"
     if infeasibility is not None:
@@ -257,11 +272,6 @@ def distinct_front(job: Job, archive: Archive) -> tuple[Evaluation | None, Integ
     return archive.front.take(rows), archive.ids[rows]
 
 
-def _chosen_row(job: Job, front: Evaluation) -> int:
-    weights = np.array([job.preference.get(objective, 1.0) for objective in job.objectives])
-    return compromise_row(front.objectives(job), weights)
-
-
 def _compared(
     job: Job, front: Evaluation | None, ids: Integers, row: int | None, seed: int
 ) -> tuple[InputUncertainty | None, tuple[WhatIfCase, ...]]:
@@ -283,7 +293,7 @@ def _best_of(job: Job, seed: int) -> Evaluation | None:
     run_study(job, archive, keep, seed=seed)
     if archive.front is None:
         return None
-    return archive.front.take(np.array([_chosen_row(job, archive.front)]))
+    return archive.front.take(np.array([chosen_row(job, archive.front)]))
 
 
 def _algorithm_text(job: Job, result: StudyResult) -> str:

@@ -25,6 +25,7 @@ from planner import (
     cli_goodput,
     cli_init,
     cli_purchase,
+    cli_report,
     cli_schema,
     cli_simulate,
     cli_study,
@@ -97,7 +98,7 @@ def commands() -> None:
     "--output",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Also write the answer, the front and all evaluated designs into a new folder.",
+    help="Also write the answer, the front, all evaluated designs and a report into a new folder.",
 )
 @click.option(
     "--format",
@@ -205,6 +206,7 @@ for command in (
     cli_goodput.goodput,
     cli_init.init,
     cli_purchase.purchase,
+    cli_report.report,
     cli_schema.schema,
     cli_simulate.simulate,
     cli_study.study,

@@ -14,16 +14,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from planner.front_figure import front_figures
 from planner.mlflow_content import RUN_STATUS, asked_params, inputs_profile, record_of, result_metrics
 from planner.output import write_answer, write_job
 from planner.recommendation import MlflowRecord, Recommendation
+from planner.report_build import build_report
+from planner.report_designs import cloud_of_table
+from planner.report_files import PAGE_FILE, write_page, write_pictures
 from simulator.errors import TrackingError
 from simulator.job import Job
 from studies.archive import Archive
 from studies.design_parts import PARTS, DesignParts
 from studies.mlflow_session import without_password
-from studies.recording import Recording
+from studies.recording import PICTURE_FOLDER, Recording
 from studies.run_lookup import finished_children, open_once
 from studies.tracking import StudyTracker, resolve_tracking_uri
 
@@ -66,15 +68,18 @@ class Sending:
             TrackingError: the store cannot be used; try again later.
         """
         try:
-            files = [write_job(self.job, self.folder), *write_answer(answer, self.folder, "csv")]
-            for name, content in front_figures(answer).items():
-                self.tracker.log_figure(name, content)
+            self.recording.close_table()
+            drawn = build_report(self.job, answer, cloud_of_table(self.folder / PARTS))
+            page = write_page(drawn, self.folder / PAGE_FILE)
+            files = [write_job(self.job, self.folder), *write_answer(answer, self.folder, "csv"), page]
+            pictures = write_pictures(drawn, self.folder / PICTURE_FOLDER, "png")
         except OSError as error:
             raise TrackingError(f"the files for MLflow cannot be written: {error}") from error
         self.recording.finish(
             RUN_STATUS[answer.status],
             result_metrics(answer),
             files,
+            pictures=pictures,
             recommended_id=answer.recommendation.design_id if answer.recommendation else None,
             tied_ids=answer.uncertainty.tied_designs if answer.uncertainty else (),
             recorded_names=finished_children(self.tracker),

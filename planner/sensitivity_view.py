@@ -69,12 +69,23 @@ def _row(
     result: ResultSensitivity, swing: Swing, described: UncertainInput, reach: float, console: Console
 ) -> tuple[str, ...]:
     unit = _RESULTS[result.result][1]
-    ends = _joined(*("no end" if value is None else unit(value) for value in (swing.at_low, swing.at_high)))
-    last = described.name.rpartition(".")[2]
-    return _INPUTS.get(last, last), _range(described), ends, _bar(result, swing, reach, console)
+    ends = ends_text(*("no end" if value is None else unit(value) for value in (swing.at_low, swing.at_high)))
+    return input_words(described.name), _range(described), ends, _bar(result, swing, reach, console)
 
 
-def _joined(low: str, high: str) -> str:
+def input_words(name: str) -> str:
+    """Returns an input as readers call it: `rent` for `offers[0].rent_usd_per_gpu_hour`."""
+    last = name.rpartition(".")[2]
+    return _INPUTS.get(last, last)
+
+
+def input_text(described: UncertainInput, value: float) -> str:
+    """Returns a value of an input with its unit: `2.95 USD/h`."""
+    size, unit = _unit(described)
+    return f"{human.short(value / size)} {unit}".rstrip()
+
+
+def ends_text(low: str, high: str) -> str:
     """Returns two quantities with their unit once, where it is the same: `38.3 to 45.5 days`; `$848 k to $1.51 M`."""
     number, _, unit = low.partition(" ")
     is_shared = unit and high.partition(" ")[2] == unit and not number.startswith("$")
@@ -83,13 +94,15 @@ def _joined(low: str, high: str) -> str:
 
 def _range(described: UncertainInput) -> str:
     """Returns the range of an input: `0.5 to 2 x`, `2.95 to 4 USD/h`."""
-    size, unit = 1.0, described.unit
+    size, _ = _unit(described)
+    return f"{human.short(described.low / size)} to {input_text(described, described.high)}"
+
+
+def _unit(described: UncertainInput) -> tuple[float, str]:
+    """Returns the unit in which an input is shown: its size, and its name."""
     if described.name.endswith((_PERCENT, f"{_PERCENT}_per_year")):
-        size, unit = 0.01, "%"
-    elif unit == "bytes/s":
-        size, unit = GIGA, "GB/s"
-    low, high = (human.short(value / size) for value in (described.low, described.high))
-    return f"{low} to {high} {unit}".rstrip()
+        return 0.01, "%"
+    return (GIGA, "GB/s") if described.unit == "bytes/s" else (1.0, described.unit)
 
 
 def _reach(result: ResultSensitivity, swing: Swing) -> float:

@@ -109,6 +109,13 @@ def num_points(sweep: Sweep) -> int:
     return len(sweep.num_gpus) * math.prod(len(values) for values in sweep.axes.values())
 
 
+def fastest_at(job: Job, num_gpus: int) -> Evaluation | None:
+    """Returns what becomes of the fastest layout of a size, whatever the limits; `None` where none fits the memory."""
+    sized = _sized(job.model_copy(update={"limits": Limits()}), num_gpus)
+    layout = _fastest_layout(sized)
+    return None if layout is None else evaluate(sized, layout)
+
+
 def _job(sweep: Sweep, axes: Mapping[str, object], folder: Path) -> Job:
     overrides = [f"{field}={value}" for field, value in axes.items()]
     if isinstance(sweep.job, str):

@@ -24,9 +24,7 @@ NUM_REPLAYS = 400
 def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: int) -> Uncertainty:
     """Returns the spread of the recommended design and the designs that are as good within the model's error."""
     chosen = front.take(np.array([row]))
-    replays = replicate(job, chosen.plans, chosen.outcomes, num_replications=NUM_REPLAYS, seed=seed)
-    wall_s = replays.wall_s[0] + chosen.outcomes.run.initialization_s[0]
-    cost_usd = _cost_of_replays(job, chosen, wall_s)
+    wall_s, cost_usd = replayed(job, chosen, seed)
     accuracy = accuracy_of(job, chosen)
     error = accuracy.mean_absolute_error_fraction
     limits = job.limits
@@ -42,6 +40,13 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         is_step_time_measured=accuracy.is_measured,
         tied_designs=tuple(int(number) for number in ids[_tied(front.objectives(job), row, error)]),
     )
+
+
+def replayed(job: Job, chosen: Evaluation, seed: int) -> tuple[Floats, Floats]:
+    """Returns wall time and cost of every replay of a design, one row, `(r,)` each."""
+    replays = replicate(job, chosen.plans, chosen.outcomes, num_replications=NUM_REPLAYS, seed=seed)
+    wall_s = replays.wall_s[0] + chosen.outcomes.run.initialization_s[0]
+    return wall_s, _cost_of_replays(job, chosen, wall_s)
 
 
 def _cost_of_replays(job: Job, chosen: Evaluation, wall_s: Floats) -> Floats:

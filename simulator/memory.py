@@ -14,10 +14,10 @@ from typing import Literal, assert_never
 import numpy as np
 
 from simulator.activations import micro_batch_tokens, num_micro_batches, stage_activations
-from simulator.chunks import Chunks, ChunkWeights, chunk_weights
+from simulator.chunks import Chunks, ChunkWeights, chunk_weights, split_layers
 from simulator.job import Workload
 from simulator.model import ModelShape
-from simulator.plan import PlanTable
+from simulator.plan import Plan, PlanTable
 from simulator.table import Floats, Integers, Table, total
 from simulator.units import GIGA
 
@@ -107,6 +107,15 @@ def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryT
             for name in MemoryTable.names()
         }
     )
+
+
+def memory_by_stage(workload: Workload, plan: Plan) -> MemoryTable:
+    """Returns the components of every pipeline stage of one plan, a row each from the first stage to the last."""
+    num_stages = plan.pipeline_parallel
+    plans = PlanTable.from_plans([plan]).take(np.zeros(num_stages, dtype=np.intp))
+    chunks = split_layers(workload.model, plans)
+    weights = chunk_weights(workload.model, plans, chunks)
+    return _stage_memory(workload, plans, _Stage.of(plans, chunks, weights, np.arange(num_stages)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ the search goes on and the table stays on disk.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,8 @@ MAX_DESIGN_RUNS = 2_000
 """Largest study whose designs all get an MLflow run of their own; above it the front does. Writing this many takes about
 a second, which is less than a third of what evaluating more designs takes."""
 DESIGN_TABLE = "designs.parquet"
+PICTURE_FOLDER = "figures"
+"""Folder of an MLflow run that holds the pictures of its report."""
 OBJECTIVE_METRICS = {
     Objective.TIME: "time_to_train_s",
     Objective.COST: "cost_usd",
@@ -95,6 +97,7 @@ class Recording:
         metrics: dict[str, float],
         files: list[Path],
         *,
+        pictures: Sequence[Path] = (),
         recommended_id: int | None = None,
         tied_ids: Collection[int] = (),
         recorded_names: Collection[str] = (),
@@ -105,6 +108,7 @@ class Recording:
             status: how the study ended.
             metrics: its result.
             files: what it has written.
+            pictures: what MLflow shows of it, kept in a folder of their own.
             recommended_id: number of the recommended design, if there is one.
             tied_ids: numbers of the designs that cannot be told from it.
             recorded_names: runs of designs that MLflow has already.
@@ -112,9 +116,7 @@ class Recording:
         Raises:
             StudyError: the design table cannot be written.
         """
-        if self._log is not None:
-            self._log.close()
-        self._write_part(None)
+        self.close_table()
         if self._tracker is None:
             return
         marks = Marks(
@@ -124,12 +126,24 @@ class Recording:
             self._send_parts(self._tracker)
             for path in files:
                 self._tracker.log_artifact(path)
+            for path in pictures:
+                self._tracker.log_artifact(path, PICTURE_FOLDER)
             self._log_design_runs(self._tracker, marks, recorded_names)
             self._tracker.finish(status, metrics)
         except TrackingError as error:
             self.failure = str(error)
         else:
             self.failure = self._loss
+
+    def close_table(self) -> None:
+        """Completes the design table, so that it can be read.
+
+        Raises:
+            StudyError: it cannot be written.
+        """
+        if self._log is not None:
+            self._log.close()
+        self._write_part(None)
 
     def _write(self, columns: Columns) -> None:
         if self._log is not None:

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import shlex
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -51,8 +50,6 @@ MAX_WAITING_S = 5.0
 RETRY_AFTER_S = 20.0
 """How long a store that has failed is left alone: a study does not wait for it."""
 
-FIGURES = "figures"
-"""Folder of a run's files for its figures."""
 INPUTS_FILE = "job.json"
 """File of a run that holds what was asked."""
 
@@ -239,18 +236,6 @@ class StudyTracker:
             raise StudyError(f"artifact {path} is not a file: write it before it is logged")
         with self._store():
             self._client.log_artifact(self.run_id, str(path), folder or None)
-
-    def log_figure(self, name: str, content: bytes) -> None:
-        """Keeps a figure among the run's files, in the folder `figures`; raises as `log_generation` does.
-
-        Args:
-            name: of the file, with the suffix of its format: `front.svg`.
-            content: the file.
-        """
-        with tempfile.TemporaryDirectory(prefix="capplan-") as folder:
-            path = Path(folder) / name
-            path.write_bytes(content)
-            self.log_artifact(path, FIGURES)
 
     def log_inputs(self, name: str, digest: str, profile: Mapping[str, object]) -> None:
         """Shows on what the study was run, as the dataset of the run; raises as `log_generation` does.

@@ -30,7 +30,7 @@ def job() -> Job:
 
 
 def answer_to(job: Job, **options: object) -> Recommendation:
-    return recommend(job, **{"tracking": False, "clock": lambda: NOON, **options})  # type: ignore[arg-type]
+    return recommend(job, **{"tracking": False, "with_report": False, "clock": lambda: NOON, **options})  # type: ignore[arg-type]
 
 
 def test_the_recommendation_is_on_the_front_and_keeps_every_limit(job: Job) -> None:

@@ -385,4 +385,5 @@ def test_nothing_but_the_answer_is_written_where_stderr_is_no_terminal(tmp_path:
         "front.csv",
         "job.json",
         "recommendation.json",
+        "report.html",
     ]

@@ -315,8 +315,8 @@ def test_mlflow_is_told_of_a_study_while_it_runs_and_sync_finds_nothing_left_to_
     steps = client.get_metric_history(run.info.run_id, "feasible_fraction")
     assert steps[-1].value == study.answer.num_feasible / study.answer.num_evaluated
     assert len(client.get_metric_history(run.info.run_id, "designs_per_s")) == len(steps)
-    figures = [file.path for file in client.list_artifacts(run.info.run_id, "figures")]
-    assert figures == ["figures/front-parallel.svg", "figures/front.svg"]
+    figures = {file.path for file in client.list_artifacts(run.info.run_id, "figures")}
+    assert figures >= {"figures/front.png", "figures/cost.png", "figures/memory.png"}
     parts = read_designs(client.download_artifacts(run.info.run_id, "designs", str(tmp_path)))
     assert sorted(parts["design_id"].tolist()) == list(range(study.answer.num_evaluated))
 

@@ -1,0 +1,82 @@
+// What is looked at? Axes, filters and the chosen design; and where a value lies on an axis.
+
+const wanted = answer.objectives.map((name) => objectiveKeys[name]).filter(Boolean);
+const axisOrder = [...new Set([...wanted, "time_to_train_days", "cost_usd"])];
+const state = { x: axisOrder[0], y: axisOrder[1], isLog: true, filters: {}, pointed: null, picked: null };
+const kept = new Uint8Array(cloud.rows);
+
+function isWithin(values) {
+  return Object.entries(state.filters).every(([key, [low, high]]) => values[key] >= low && values[key] <= high);
+}
+
+function applyFilters() {
+  kept.fill(1);
+  for (const [key, [low, high]] of Object.entries(state.filters)) {
+    const values = cloud.columns[key];
+    for (let row = 0; row < cloud.rows; row += 1) if (!(values[row] >= low && values[row] <= high)) kept[row] = 0;
+  }
+  const total = kept.reduce((sum, value) => sum + value, 0);
+  const onFront = front.filter((design) => isWithin(design.values)).length;
+  const active = Object.keys(state.filters).length;
+  byId("num-kept").textContent = active
+    ? `${formats.count(total)} of ${formats.count(cloud.rows)} designs are within the filters, ${onFront} of them on the front.`
+    : "No filters.";
+  byId("clear-filters").disabled = !active;
+}
+
+// Simulated over measured is 1 +- error, so the truth is the figure over that; without reach, the figure itself.
+function errorEnds(design, key, reach) {
+  const error = reach * design.error;
+  return [design.values[key] / (1 + error), design.values[key] / Math.max(0.1, 1 - error)];
+}
+
+function extent(key) {
+  let low = Infinity, high = -Infinity;
+  const take = (value) => { if (value < low) low = value; if (value > high) high = value; };
+  const reach = byId("show-errors").checked && metrics[key].hasError ? 1 : 0;
+  for (const design of front) errorEnds(design, key, reach).forEach(take);
+  if (byId("show-beaten").checked) {
+    const values = cloud.columns[key];
+    for (let row = 0; row < cloud.rows; row += 1) if (!cloud.columns.broken[row]) take(values[row]);
+  }
+  return [low, high];
+}
+
+function scale([low, high], isLog, from, to) {
+  const usesLog = isLog && low > 0;
+  const warp = usesLog ? Math.log : (value) => value;
+  let start = warp(low), end = warp(high);
+  const room = 0.06 * (end - start) || Math.abs(start) * 0.1 || 1;
+  start -= room; end += room;
+  const place = (value) => from + ((warp(value) - start) / (end - start)) * (to - from);
+  const back = (pixel) => {
+    const value = start + ((pixel - from) / (to - from)) * (end - start);
+    return usesLog ? Math.exp(value) : value;
+  };
+  return { place, back, usesLog, low: usesLog ? Math.exp(start) : start, high: usesLog ? Math.exp(end) : end };
+}
+
+// A round number does without the zeros behind its point.
+function tickText(key, value) {
+  return metrics[key].format(value).replace(/(\.\d*?)0+(?= |$)/, "$1").replace(/\.(?= |$)/, "");
+}
+
+function ticks(axis, most) {
+  const { low, high, usesLog } = axis;
+  if (usesLog && high / low > 4) {
+    for (const steps of [[1, 2, 5], [1, 3], [1]]) {
+      const found = [];
+      for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
+        for (const step of steps) found.push(step * 10 ** power);
+      }
+      const inside = found.filter((value) => value >= low && value <= high);
+      if (inside.length <= most && inside.length > 1) return inside;
+    }
+  }
+  const rough = (high - low) / most;
+  const size = 10 ** Math.floor(Math.log10(rough));
+  const step = size * ([1, 2, 5, 10].find((factor) => size * factor >= rough) || 10);
+  const found = [];
+  for (let value = Math.ceil(low / step) * step; value <= high; value += step) found.push(value);
+  return found;
+}

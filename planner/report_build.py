@@ -1,0 +1,116 @@
+"""How does a study become a report? Its answer, its designs, and what simulating the recommended one again tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from constraints.evaluation import evaluate
+from planner.output import JOB_FILE
+from planner.recommendation import Design, Recommendation
+from planner.report_breakdowns import breakdowns
+from planner.report_data import DesignCounts, Figure, InputGroup, Report, Reproduction
+from planner.report_designs import DesignCloud, cloud_of_table
+from planner.report_flips import flips
+from planner.report_front import errors_of, front_figure
+from planner.report_inputs import inputs
+from planner.report_scaling import scaling
+from planner.report_spread import spreads
+from planner.report_tornado import tornados
+from planner.uncertainty import accuracy_of
+from simulator.accuracy import step_time_error
+from simulator.job import Job
+from simulator.plan import PlanTable
+from studies.design_log import DesignLog
+from studies.experiments import software_tags
+from studies.progress import Progress, ignore
+from studies.progress import Report as Told
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnReport:
+    """A report with the designs that its page draws behind the front."""
+
+    report: Report
+    cloud: DesignCloud
+
+    def answering(self, answer: Recommendation) -> DrawnReport:
+        """Returns the same report of an answer that differs in where it is recorded."""
+        return replace(self, report=self.report.model_copy(update={"answer": answer}))
+
+
+def report_of_log(
+    job: Job, answer: Recommendation, log: DesignLog, progress: Told = ignore
+) -> DrawnReport | None:
+    """Returns the report of a search that has just ended, whose log is closed by this.
+
+    None for one that was interrupted: whoever does that does not want to wait.
+    """
+    if answer.status == "interrupted":
+        return None
+    log.close()
+    return build_report(job, answer, cloud_of_table(log.path), progress)
+
+
+def build_report(
+    job: Job, answer: Recommendation, cloud: DesignCloud, progress: Told = ignore
+) -> DrawnReport:
+    """Returns the report of an answer.
+
+    Args:
+        job: what was asked.
+        answer: what came out.
+        cloud: the designs that were simulated.
+        progress: told which part of the report is being worked out.
+    """
+    drawn = cloud.thinned()
+    best = answer.recommendation
+    errors = errors_of(job, answer)
+    report = Report(
+        job=job,
+        answer=answer,
+        errors=errors,
+        figures=tuple(_figures(job, answer, best, errors, progress)) if best else (),
+        inputs=_inputs(job, best),
+        reproduction=_reproduction(answer),
+        designs=DesignCounts(num_designs=cloud.num_simulated, num_drawn=len(drawn)),
+    )
+    return DrawnReport(report=report, cloud=drawn)
+
+
+def _figures(
+    job: Job, answer: Recommendation, best: Design, errors: dict[int, float], progress: Told
+) -> Iterator[Figure]:
+    """Yields all figures in reading order."""
+    chosen = evaluate(job, PlanTable.from_plans([best.plan]))
+    accuracy = accuracy_of(job, chosen)
+    parts: dict[str, Callable[[], Sequence[Figure]]] = {
+        "the front": lambda: [front_figure(answer, errors)],
+        "where it goes": lambda: breakdowns(job, answer, best),
+        "how sure it is": lambda: spreads(job, answer, chosen),
+        "what would change it": lambda: [flips(job, answer, best, accuracy)],
+        "what drives it": lambda: tornados(job, best, accuracy),
+        "how it scales": lambda: scaling(job, answer, best),
+    }
+    for number, (name, make) in enumerate(parts.items()):
+        progress(Progress(stage=f"report: {name}", num_done=number, num_total=len(parts)))
+        yield from make()
+
+
+def _inputs(job: Job, best: Design | None) -> tuple[InputGroup, ...]:
+    """The inputs for the recommended offer; for the first one where nothing is recommended."""
+    offer = best.plan.offer if best else 0
+    precision = best.plan.precision if best else job.workload.precisions[0]
+    has_experts = job.workload.model.experts is not None
+    family = job.offers[offer].accelerator.family
+    return inputs(job, offer, step_time_error(family, precision.value, has_experts=has_experts))
+
+
+def _reproduction(answer: Recommendation) -> Reproduction:
+    return Reproduction(
+        command=f"capplan recommend {JOB_FILE} --seed {answer.seed}",
+        capplan_version=answer.capplan_version,
+        seed=answer.seed,
+        catalog_hash=answer.catalog_hash,
+        libraries=software_tags(),
+    )

@@ -1,0 +1,106 @@
+"""Where does a report go? Into a page, a record as JSON, or a folder of pictures; never over somebody else's file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from planner.report_build import DrawnReport
+from planner.report_data import SCHEMA
+from planner.report_page import page
+from planner.report_plots import PictureFormat, save_picture
+from simulator.errors import InputError, Problem
+
+PAGE_FILE: Final = "report.html"
+RECORD_FILE: Final = "report.json"
+HEAD_CHARACTERS: Final = 2_000
+"""Within so many characters every report says what it is."""
+
+
+def write_page(drawn: DrawnReport, path: Path) -> Path:
+    """Writes the page, an older report being replaced as a whole, and returns the file.
+
+    Raises:
+        InputError: the file cannot be written, or is no report.
+    """
+    return _write(path, page(drawn))
+
+
+def write_record(drawn: DrawnReport, path: Path) -> Path:
+    """Writes the record behind the page as JSON; raises as `write_page` does."""
+    return _write(path, drawn.report.model_dump_json(indent=2) + "\n")
+
+
+def write_pictures(
+    drawn: DrawnReport, folder: Path, picture_format: PictureFormat, names: Sequence[str] = ()
+) -> list[Path]:
+    """Draws figures into a folder, which is made where it is missing, and returns the files.
+
+    Args:
+        drawn: the report.
+        folder: where to; pictures of the same name are replaced.
+        picture_format: `png` or `svg`.
+        names: figures to draw; all where none is named.
+
+    Raises:
+        InputError: a figure is not in the report, or a file cannot be written.
+    """
+    figures = {figure.name: figure for figure in drawn.report.figures}
+    unknown = [name for name in names if name not in figures]
+    if unknown:
+        rule = f"is not a figure of this report; there are: {', '.join(figures) or 'none'}"
+        raise InputError([Problem(path="figure", value=name, rule=rule) for name in unknown])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = {name: folder / f"{name}.{picture_format}" for name in names or figures}
+        for name, path in paths.items():
+            save_picture(figures[name], drawn.cloud, path)
+    except OSError as error:
+        raise _problem(folder, f"cannot be written to: {error.strerror or error}") from error
+    return list(paths.values())
+
+
+def check_target(path: Path) -> None:
+    """Raises `InputError` where a report cannot be written, or would replace something else than a report."""
+    try:
+        rule = _broken_rule(path)
+    except OSError as error:  # such as a name that is too long
+        rule = f"cannot be written: {error.strerror or error}"
+    if rule:
+        raise _problem(path, rule)
+
+
+def _broken_rule(path: Path) -> str:
+    if path.is_dir():
+        return "is a folder: name a file in it"
+    if not path.parent.is_dir():
+        return f"the folder {path.parent} does not exist: make it first"
+    if path.exists() and not _is_report(path):
+        return "exists and is no report of capplan: choose another name"
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return f"the folder {path.parent} cannot be written to"
+    return ""
+
+
+def _is_report(path: Path) -> bool:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return SCHEMA in file.read(HEAD_CHARACTERS)
+
+
+def _write(path: Path, text: str) -> Path:
+    check_target(path)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise _problem(path, f"cannot be written: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def _problem(path: Path, rule: str) -> InputError:
+    return InputError([Problem(path="output", value=str(path), rule=rule)])

@@ -1,0 +1,60 @@
+"""How does text become HTML that says just that text? Elements whose children are escaped unless they are elements."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Final, final
+
+VOID: Final = ("br", "input", "meta")
+"""Elements without an end."""
+
+
+@final
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def tag(name: str, *children: str | None, **attributes: str | float | bool | None) -> Html:
+    """Returns an element.
+
+    Args:
+        name: of the element.
+        children: texts, which are escaped, and elements, which are not; `None` is left out.
+        attributes: by name, `_` for `-`, with an `_` behind a word that Python takes (`class_`); `True` stands alone,
+            `None` and `False` are left out.
+
+    Example:
+        >>> tag("p", "a < b ", tag("b", "&"), class_="note")
+        '<p class="note">a &lt; b <b>&amp;</b></p>'
+    """
+    written = "".join(_attribute(key, value) for key, value in attributes.items())
+    if name in VOID:
+        return Html(f"<{name}{written}>")
+    return Html(f"<{name}{written}>{joined(*children)}</{name}>")
+
+
+def joined(*children: str | None) -> Html:
+    """Returns texts and elements one after another."""
+    return Html(
+        "".join(
+            child if isinstance(child, Html) else escape(child) for child in children if child is not None
+        )
+    )
+
+
+def percent(fraction: float) -> str:
+    """Returns a share as CSS takes it, to a hundredth of a per cent."""
+    return f"{100.0 * fraction:.2f}%"
+
+
+def _attribute(key: str, value: str | float | bool | None) -> str:
+    name = key.rstrip("_").replace("_", "-")
+    match value:
+        case None | False:
+            return ""
+        case True:
+            return f" {name}"
+        case _:
+            return f' {name}="{escape(str(value))}"'

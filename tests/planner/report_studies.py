@@ -1,0 +1,47 @@
+"""Which studies do the tests of the report show? A small one with limits that rule designs out, searched once."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from planner.answer import recommend
+from planner.report_build import DrawnReport
+from planner.report_sources import report_of_folder
+from simulator.job import Estimate, Job, Limits
+from tests.studies.study_jobs import small_job
+
+NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
+RENTS = {"h100-sxm5-80gb": (2.0, 2.6, 7.0), "a100-sxm4-80gb": (0.7, 0.9, 1.3)}
+"""USD per hour, low, middle and high: wide enough for the choice to change within."""
+
+
+def job() -> Job:
+    """Llama 3.1 8B on H100, which are faster, or A100, which are cheaper, with a budget that some designs exceed."""
+    found = small_job(
+        tensor_parallel=[1, 2], context_parallel=[1, 2], virtual_pipeline=[1], with_spares=[True]
+    )
+    offers = tuple(
+        offer.model_copy(
+            update={"rent_usd_per_gpu_hour": Estimate(low=low, mid=mid, high=high), "price_source": "a quote"}
+        )
+        for offer, (low, mid, high) in zip(found.offers, RENTS.values(), strict=True)
+    )
+    limits = Limits(budget_usd=2.4e4, deadline_days=30.0)
+    return found.model_copy(update={"offers": offers, "limits": limits, "name": "llama-8b"})
+
+
+@functools.cache
+def answered() -> Path:
+    """The folder that `capplan recommend --output` writes for that job."""
+    folder = Path(tempfile.mkdtemp(prefix="capplan-test-")) / "answer"
+    recommend(job(), seed=1, tracking=False, output=folder, clock=lambda: NOON)
+    return folder
+
+
+@functools.cache
+def drawn() -> DrawnReport:
+    """The report of that answer."""
+    return report_of_folder(answered())

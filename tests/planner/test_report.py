@@ -1,0 +1,525 @@
+"""Does a report say what the answer says? The record, its figures, the page, pictures, MLflow and the command."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mlflow import MlflowClient
+
+from planner.answer import recommend
+from planner.cli import main
+from planner.recommendation import Design
+from planner.report_breakdowns import OBJECTIVE_FIELDS
+from planner.report_build import DrawnReport, build_report
+from planner.report_data import BarsFigure, HistogramFigure, LinesFigure, RangesFigure, Report
+from planner.report_designs import EXCESS_NAMES, METRICS, packed
+from planner.report_files import write_page, write_pictures
+from planner.report_html import tag
+from planner.report_page import page
+from planner.report_sources import report_of_folder
+from planner.report_units import log_ticks, text, tick_text, ticks
+from planner.study_reports import export_designs
+from planner.sweep import Sweep, run_sweep
+from simulator.errors import InputError, StudyError
+from simulator.job import Limits
+from studies.design_log import read_designs
+from studies.progress import Progress
+from studies.store import StudyStore
+from tests.planner.report_studies import NOON, answered, drawn, job
+
+ADDRESS = re.compile(r"""(?:https?:|src\s*=\s*["'](?!data:)|@import|[^a-z]url\()""", re.IGNORECASE)
+"""How a page asks for something outside of itself."""
+
+
+class Page(HTMLParser):
+    """What a browser would find in a page: numbers with their places, scripts by id, tags, and texts."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.numbers: list[tuple[str, str, str]] = []
+        self.scripts: dict[str, str] = {}
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self._open: dict[str, str | None] = {}
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._open = dict(attrs) | {"tag": tag}
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+        name = self._open.get("id")
+        if self._open.get("tag") == "data":
+            place, value = self._open["data-path"], self._open["value"]
+            assert place is not None
+            assert value is not None
+            self.numbers.append((place, value, data))
+            self._open = {}
+        elif self._open.get("tag") == "script" and name:
+            self.scripts[name] = self.scripts.get(name, "") + data
+
+    def record(self) -> str:
+        """The record in the page."""
+        return gzip.decompress(base64.b64decode(self.scripts["report-data"])).decode()
+
+
+def best_of(report: Report) -> Design:
+    assert report.answer.recommendation is not None
+    return report.answer.recommendation
+
+
+def figure(name: str) -> object:
+    return {each.name: each for each in drawn().report.figures}[name]
+
+
+def value_at(report: dict[str, object], place: str) -> object:
+    """The number at a path such as `figures.cost.bars.0.parts.1.value`; figures are found by name."""
+    figures = report["figures"]
+    assert isinstance(figures, list)
+    found: object = report | {"figures": {each["name"]: each for each in figures}}
+    for step in place.split("."):
+        found = found[int(step)] if isinstance(found, list) else found[step]  # type: ignore[index]
+    return found
+
+
+def test_every_number_of_the_page_is_the_number_of_the_record() -> None:
+    found = Page(page(drawn()))
+    record = json.loads(drawn().report.model_dump_json())
+    assert len(found.numbers) > 300
+    for place, value, _ in found.numbers:
+        expected = value_at(record, place)
+        assert (float(value) if value else None) == expected, place
+
+
+def test_the_record_in_the_page_holds_the_answer_as_the_json_has_it() -> None:
+    embedded = json.loads(Page(page(drawn())).record())
+    assert embedded["answer"] == json.loads((answered() / "recommendation.json").read_text())
+    assert embedded["job"] == json.loads((answered() / "job.json").read_text())
+
+
+def test_the_page_that_recommend_writes_is_that_of_the_command_report(tmp_path: Path) -> None:
+    assert main(["report", str(answered()), "--output", str(tmp_path / "again.html")]) == 0
+    assert (tmp_path / "again.html").read_bytes() == (answered() / "report.html").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("cost", "cost_parts_usd"),
+        ("energy", "energy_parts_kwh"),
+        ("carbon", "carbon_parts_kgco2e"),
+        ("run", "run_seconds"),
+        ("step", "step_seconds"),
+    ],
+)
+def test_parts_of_every_bar_are_those_of_its_design(name: str, field: str) -> None:
+    bars = figure(name)
+    assert isinstance(bars, BarsFigure)
+    answer = drawn().report.answer
+    expected = [
+        sorted(v for v in getattr(d, field).values() if v > 0)
+        for d in (best_of(drawn().report), *answer.front)
+    ]
+    for bar in bars.bars:
+        assert sorted(part.value for part in bar.parts if part.value > 0) in expected
+    assert sum(part.value for part in bars.bars[0].parts) == pytest.approx(sum(expected[0]))
+
+
+def test_the_fullest_stage_holds_what_the_answer_says_of_the_most_loaded_accelerator() -> None:
+    memory = figure("memory")
+    assert isinstance(memory, BarsFigure)
+    best = best_of(drawn().report)
+    fullest = max(memory.bars, key=lambda bar: sum(part.value for part in bar.parts))
+    assert sorted(part.value for part in fullest.parts if part.value) == pytest.approx(
+        sorted(value for value in best.memory_bytes.values() if value)
+    )
+    assert {bar.capacity for bar in memory.bars} == {best.memory_capacity_bytes}
+
+
+def test_histograms_hold_every_replay_and_mark_the_percentiles_of_the_answer() -> None:
+    uncertainty = drawn().report.answer.uncertainty
+    assert uncertainty is not None
+    for name, spread in (("finish", uncertainty.time_to_train_days), ("cost-spread", uncertainty.cost_usd)):
+        bins = figure(name)
+        assert isinstance(bins, HistogramFigure)
+        assert sum(bins.counts) + bins.num_beyond == uncertainty.num_replays
+        assert spread.p50 is not None
+        below = sum(
+            count for count, end in zip(bins.counts, bins.edges[1:], strict=True) if end <= spread.p50
+        )
+        up_to = sum(
+            count for count, start in zip(bins.counts, bins.edges, strict=False) if start <= spread.p50
+        )
+        assert below <= uncertainty.num_replays / 2 <= up_to
+        marked = [mark.value for mark in bins.marks]
+        assert marked[:3] == [spread.p5, spread.p50, spread.p95]
+
+
+def test_rent_flips_the_choice_where_the_product_of_objectives_or_the_budget_says() -> None:
+    """The compromise has the least product of objectives, and rent is all of the cost: both points are closed forms."""
+    report = drawn().report
+    best, job_ = best_of(report), report.job
+    fields = [OBJECTIVE_FIELDS[objective][0] for objective in job_.objectives]
+
+    def product(design: Design) -> float:
+        return math.prod(getattr(design, field) for field in fields)
+
+    others = [design for design in report.answer.front if design.plan.offer != best.plan.offer]
+    assert others
+    assert job_.limits.budget_usd is not None
+    expected = min(
+        job_.limits.budget_usd / best.cost_usd, min(product(design) for design in others) / product(best)
+    )
+    ranges = figure("flips")
+    assert isinstance(ranges, RangesFigure)
+    rent = next(each for each in ranges.ranges if each.label == f"rent of {best.accelerator}")
+    assert rent.at_high is not None
+    (mark,) = rent.marks
+    # The stretch from the middle to the high end is halved seven times.
+    assert mark.value == pytest.approx(expected - 1.0, abs=rent.at_high / 2**7)
+    assert mark.value >= expected - 1.0
+    assert ("since the recommended one breaks budget" in rent.note) == (
+        expected == job_.limits.budget_usd / best.cost_usd
+    )
+
+
+def test_nothing_flips_where_one_design_is_best_in_everything() -> None:
+    report = drawn().report
+    best = best_of(report)
+    alone = report.answer.model_copy(update={"front": (best,)})
+    unlimited = report.job.model_copy(update={"limits": Limits()})
+    flips = next(
+        each for each in build_report(unlimited, alone, drawn().cloud).report.figures if each.name == "flips"
+    )
+    assert isinstance(flips, RangesFigure)
+    assert all(not each.marks for each in flips.ranges)
+    assert flips.title == "No input within its range changes the recommendation"
+
+
+def test_scaling_is_what_a_sweep_finds_and_falls_with_every_size() -> None:
+    lines = figure("scaling")
+    assert isinstance(lines, LinesFigure)
+    report = drawn().report
+    best = best_of(report)
+    own = lines.lines[0]
+    assert own.label == best.accelerator
+    assert all(later < earlier for earlier, later in pairwise(own.y))
+    search = report.job.search.model_copy(update={"zero_stages": (best.plan.zero_stage,)})
+    one = report.job.model_copy(update={"offers": (report.job.offers[best.plan.offer],), "search": search})
+    size = int(own.x[1])
+    sweep = Sweep.model_validate(
+        {"job": one.model_dump(mode="json"), "num_gpus": [size], "checkpoint_schemes": ["async"]}
+    )
+    (point,) = run_sweep(sweep)
+    assert point.result is not None
+    assert own.y[1] == pytest.approx(point.result.scores.time_to_train_s[0] / 86_400.0, rel=1e-9)
+
+
+def test_the_mark_of_scaling_is_the_first_size_whose_double_is_less_than_half_as_useful() -> None:
+    lines = figure("scaling")
+    assert isinstance(lines, LinesFigure)
+    for line in lines.lines:
+        pairs = list(zip(pairwise(line.x), pairwise(line.y), strict=True))
+        pays = [
+            days / fewer >= 2.0 ** (0.5 * math.log2(more / size)) for (size, more), (days, fewer) in pairs
+        ]
+        if line.mark is not None:
+            assert all(pays[: line.x.index(line.mark.value)])
+            assert not all(pays) or line.mark.value == line.x[-1]
+        else:
+            assert all(pays)
+
+
+def unpacked(cloud_page: DrawnReport) -> dict[str, np.ndarray]:
+    """The columns in a page, read as its script does: little-endian, the lowest bytes of all numbers first."""
+    layout_text, data = packed(cloud_page.cloud)
+    layout, raw = json.loads(layout_text), gzip.decompress(base64.b64decode(data))
+    columns, start, rows = {}, 0, layout["rows"]
+    for entry in layout["columns"]:
+        width = int(entry["type"][1])
+        planes = np.frombuffer(raw[start : start + rows * width], dtype=np.uint8).reshape(width, rows)
+        columns[entry["name"]] = np.ascontiguousarray(planes.T).view(f"<{entry['type']}")[:, 0]
+        start += rows * width
+    assert start == len(raw)
+    return columns
+
+
+def test_the_designs_in_the_page_are_those_of_the_design_table_to_five_digits() -> None:
+    table, columns = read_designs(answered() / "designs.parquet"), unpacked(drawn())
+    ends = np.isfinite(table["time_to_train_days"])
+    np.testing.assert_array_equal(columns["design_id"], table["design_id"][ends])
+    for name in METRICS:
+        np.testing.assert_allclose(columns[name], table[name][ends], rtol=1e-5)
+    np.testing.assert_array_equal(columns["broken"] == 0, table["is_feasible"][ends])
+    budget = columns["broken"] & (1 << EXCESS_NAMES.index("budget_usd")) > 0
+    np.testing.assert_array_equal(budget, table["cost_usd"][ends] > 2.4e4)
+
+
+def test_too_many_designs_are_thinned_to_the_feasible_ones_first() -> None:
+    cloud = drawn().cloud
+    num_feasible = int(np.count_nonzero(cloud.broken == 0))
+    thin = cloud.thinned(num_feasible + 3)
+    assert len(thin) == num_feasible + 3
+    assert np.count_nonzero(thin.broken == 0) == num_feasible
+    assert len(cloud.thinned(5)) == 5
+    assert thin.num_simulated == cloud.num_simulated
+
+
+def test_a_study_and_its_folder_give_the_same_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.durable import run_study_of
+
+    store = StudyStore(tmp_path / "store")
+    path = run_study_of(job(), seed=1, store=store, clock=lambda: NOON).path
+    target = tmp_path / "record.json"
+    options = ["--store", str(store.folder), "--format", "json", "--output", str(target)]
+    assert main(["report", path.stem, *options]) == 0
+    assert capsys.readouterr().out == f"{target}\n"
+    written = Report.model_validate_json(target.read_text())
+    assert written.figures == drawn().report.figures
+    assert written.designs == drawn().report.designs
+    assert export_designs(path, tmp_path / "all.parquet") == written.designs.num_designs
+
+
+def test_mlflow_holds_the_same_figures_as_page_and_json(tmp_path: Path, uri: str) -> None:
+    answer = recommend(job(), seed=1, tracking_uri=uri, output=tmp_path / "out", clock=lambda: NOON)
+    client = MlflowClient(tracking_uri=uri)
+    run = client.get_run(answer.mlflow_run_id)
+    best = answer.recommendation
+    assert best is not None
+    metrics = {name: value for name, value in run.data.metrics.items() if name.startswith("recommended_")}
+    assert len(metrics) == 6
+    assert metrics == {name: getattr(best, name.removeprefix("recommended_")) for name in metrics}
+    logged = Page(Path(client.download_artifacts(run.info.run_id, "report.html", str(tmp_path))).read_text())
+    assert Report.model_validate_json(logged.record()).figures == drawn().report.figures
+    names = {Path(file.path).name for file in client.list_artifacts(run.info.run_id, "figures")}
+    assert names == {f"{each.name}.png" for each in drawn().report.figures}
+    written = Page((tmp_path / "out" / "report.html").read_text())
+    assert json.loads(written.record())["answer"] == json.loads(answer.model_dump_json())
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_every_figure_becomes_a_picture(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(answered()), "--format", kind, "--output", str(tmp_path / "figures")]) == 0
+    files = {path.stem: path.read_bytes() for path in (tmp_path / "figures").iterdir()}
+    assert set(files) == {each.name for each in drawn().report.figures}
+    assert len(capsys.readouterr().out.splitlines()) == len(files)
+    if kind == "png":
+        assert all(content.startswith(b"\x89PNG") for content in files.values())
+    else:
+        assert b"19 of 20 runs end within" in files["finish"]
+
+
+def test_a_picture_is_the_same_bytes_every_time(tmp_path: Path) -> None:
+    for kind in ("png", "svg"):
+        first, second = (
+            write_pictures(drawn(), tmp_path / folder, kind, ["flips"])[0].read_bytes()
+            for folder in ("one", "two")
+        )
+        assert first == second
+
+
+def test_the_page_asks_for_nothing_outside_of_itself() -> None:
+    html = page(drawn())
+    found = Page(html)
+    for name in ("report-data", "design-layout", "design-columns"):
+        html = html.replace(found.scripts[name], "")
+    assert not ADDRESS.findall(html)
+    policy = next(
+        attributes
+        for _, attributes in found.tags
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert str(policy["content"]).startswith("default-src 'none'")
+
+
+@pytest.mark.parametrize(
+    "name", ["<script>alert(1)</script>", '" onload="alert(1)', "</script><b>&amp;", "$title ${x}"]
+)
+def test_text_of_a_user_is_shown_and_never_run(name: str) -> None:
+    report = drawn().report
+    answer = report.answer.model_copy(update={"job": name, "why": (name,)})
+    shown = replace(
+        drawn(),
+        report=report.model_copy(
+            update={"answer": answer, "job": report.job.model_copy(update={"name": name})}
+        ),
+    )
+    plain, found = Page(page(drawn())), Page(page(shown))
+    assert sum(entry[0] == "script" for entry in found.tags) == sum(
+        entry[0] == "script" for entry in plain.tags
+    )
+    assert not [attributes for _, attributes in found.tags if "onload" in attributes]
+    assert name in found.texts
+    assert Report.model_validate_json(found.record()).answer.why == (name,)
+
+
+def test_an_impossible_job_has_a_page_that_says_why(tmp_path: Path) -> None:
+    tight = job().model_copy(update={"limits": Limits(budget_usd=10.0)})
+    answer = recommend(tight, seed=1, tracking=False, output=tmp_path / "none", clock=lambda: NOON)
+    assert answer.infeasibility is not None
+    html = (tmp_path / "none" / "report.html").read_text()
+    found = Page(html)
+    assert "No design keeps all limits." in found.texts
+    assert all(reason in found.texts for reason in answer.infeasibility.reasons)
+    assert 'id="scatter"' not in html
+
+
+def test_tables_have_captions_and_headings_and_figures_have_names() -> None:
+    found = Page(page(drawn()))
+    count = {
+        name: sum(entry[0] == name for entry in found.tags)
+        for name in ("table", "caption", "thead", "figure", "h1")
+    }
+    assert count["table"] == count["caption"] == count["thead"]
+    assert count["h1"] == 1
+    ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for entry, attributes in found.tags:
+        if entry in ("figure", "section"):
+            assert attributes["aria-labelledby"] in ids
+
+
+def test_every_input_has_a_source_and_a_confidence() -> None:
+    groups = {group.title: group.rows for group in drawn().report.inputs}
+    rows = [row for group in groups.values() for row in group]
+    assert all(row.source and row.confidence and row.value for row in rows)
+    assert {row.confidence for row in groups["Accelerator h100-sxm5-80gb"]} <= {
+        "verified",
+        "partial",
+        "estimate",
+    }
+    asked = {row.name: (row.value, row.confidence) for row in groups["The job"]}
+    assert asked["limits.budget_usd"][0] == "24,000"
+    assert asked["ownership.lifetime_years"] == ("5", "default")
+
+
+def test_the_command_of_the_page_gives_the_same_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded = json.loads(Page(page(drawn())).record())
+    (tmp_path / "job.json").write_text(json.dumps(embedded["job"]))
+    monkeypatch.chdir(tmp_path)
+    words = embedded["reproduction"]["command"].split()
+    assert words[0] == "capplan"
+    assert main([*words[1:], "--no-tracking", "--output", "again"]) == 0
+    again = json.loads((tmp_path / "again" / "recommendation.json").read_text())
+    assert again | {"created_at": ""} == embedded["answer"] | {"created_at": ""}
+
+
+def test_a_report_replaces_a_report_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    write_page(drawn(), target)
+    write_page(drawn(), target)
+    target.write_text("mine")
+    with pytest.raises(InputError, match="is no report of capplan: choose another name"):
+        write_page(drawn(), target)
+    assert target.read_text() == "mine"
+    with pytest.raises(InputError, match="does not exist: make it first"):
+        write_page(drawn(), tmp_path / "missing" / "page.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_what_cannot_be_reported_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = StudyStore(tmp_path)
+    path = store.create(job(), 1, NOON)
+    for words, code, told in (
+        ([path.stem, "--store", str(tmp_path)], 1, "has not ended: resume it, then report it"),
+        (["nothing", "--store", str(tmp_path)], 1, "there is no such study"),
+        ([str(tmp_path)], 1, "holds no answer of `capplan recommend --output`"),
+        ([str(answered()), "--figure", "cost"], 2, "--figure goes with --format png or svg"),
+        (
+            [str(answered()), "--format", "png", "--figure", "cots", "--output", str(tmp_path)],
+            2,
+            "there are: front, cost",
+        ),
+    ):
+        assert main(["report", *words]) == code
+        assert told in capsys.readouterr().err
+
+
+def test_a_damaged_table_is_an_error_with_its_name(tmp_path: Path) -> None:
+    from planner.report_designs import cloud_of_table
+
+    (tmp_path / "designs.parquet").write_bytes(b"no table")
+    with pytest.raises(StudyError, match=r"designs\.parquet is not a table of designs of this version"):
+        cloud_of_table(tmp_path / "designs.parquet")
+
+
+def test_axes_have_round_numbers_in_the_unit_that_is_shown() -> None:
+    assert ticks(0.0, 2.1e6, "usd") == [0.0, 1e6, 2e6]
+    assert [tick_text(value, "s") for value in ticks(0.0, 12 * 86_400.0, "s")] == ["0", "5 days", "10 days"]
+    assert [tick_text(value, "bytes") for value in ticks(0.0, 80 * 2.0**30, "bytes")] == [
+        "0",
+        "20 GiB",
+        "40 GiB",
+        "60 GiB",
+        "80 GiB",
+    ]
+    assert ticks(3.0, 3.0, "usd") == [3.0]
+    assert log_ticks(1.0, 100.0) == [1.0, 10.0, 100.0]
+    assert log_ticks(2.0, 9.0) == [2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0]
+    assert text(None, "days") == "never ends"
+
+
+def test_elements_escape_what_they_hold() -> None:
+    assert tag("a", "<&>", title='"', hidden=True, href=None, data_x=1) == (
+        '<a title="&quot;" hidden data-x="1">&lt;&amp;&gt;</a>'
+    )
+
+
+def test_whoever_waits_is_told_every_part_of_the_report() -> None:
+    told: list[Progress] = []
+    report_of_folder(answered(), told.append)
+    assert [moment.num_done for moment in told] == list(range(len(told)))
+    assert {moment.num_total for moment in told} == {len(told)}
+    assert told[3].stage == "report: what would change it"
+
+
+def test_a_search_that_was_stopped_says_so_in_its_page() -> None:
+    report = drawn().report
+    stopped = report.answer.model_copy(update={"status": "interrupted"})
+    found = Page(page(drawn().answering(stopped)))
+    (verdict,) = [
+        told for told in found.texts if told.startswith("The search was stopped; the best until then is ")
+    ]
+    assert f"{best_of(report).plan.num_gpus} x {best_of(report).accelerator}" in verdict
+
+
+def test_a_page_of_a_hundred_thousand_designs_and_a_thousand_on_the_front_stays_below_five_megabytes() -> (
+    None
+):
+    report, rng = drawn().report, np.random.default_rng(1)
+    best, num_designs = best_of(report), 100_000
+    front = tuple(
+        best.model_copy(update={"design_id": number, "cost_usd": 1e5 + number}) for number in range(1_000)
+    )
+    answer = report.answer.model_copy(update={"front": front, "recommendation": front[0]})
+    errors = {design.design_id: 0.02 for design in front}
+    few = drawn().cloud
+    rows = rng.integers(0, len(few), num_designs)
+    noise = rng.lognormal(0.0, 0.3, num_designs)
+    # Real designs with figures that have nothing in common, which is the worst case for compression.
+    cloud = replace(
+        few.take(rows),
+        design_id=np.arange(num_designs),
+        numbers={
+            name: column[rows] * (noise if name in METRICS else 1.0) for name, column in few.numbers.items()
+        },
+    )
+    large = DrawnReport(report=report.model_copy(update={"answer": answer, "errors": errors}), cloud=cloud)
+    assert len(page(large).encode()) < 5e6
