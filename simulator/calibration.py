@@ -64,6 +64,14 @@ SOFTWARE = (
     ConstantName.HIDDEN_TENSOR_FRACTION,
 )
 """Constants of the framework and its host: they hold for all accelerators of a job."""
+RULES = (
+    ("_fraction", 0.0, 1.0, "nothing is faster than its peak"),
+    ("_s", 0.0, 1.0, "a launch takes microseconds"),
+    ("_ratio", 0.0, 10.0, "it is relative to the published bandwidth"),
+    ("_exponent", 1.0, 100.0, "work that overlaps takes no longer than its sum"),
+    ("", 0.0, 1e12, "it is a number of elements, tokens or rows"),
+)
+"""Smallest and largest value of a constant by how its name ends, and why; the first that fits counts."""
 LINKS = (ConstantName.INTRA_LINK_RATIO, ConstantName.INTER_LINK_RATIO)
 """Constants of the network around an accelerator."""
 
@@ -93,10 +101,11 @@ class CalibratedConstant(Record):
                 else "needs accelerator"
             )
             raise ValueError(f"{self.name.value} {has}")
-        if self.name.endswith("_fraction") and self.value > 1.0:
-            raise ValueError(
-                f"{self.name.value} ({self.value:g}) must be at most 1: nothing is faster than its peak"
-            )
+        if self.precision is Precision.FP16:
+            raise ValueError("precision fp16 runs at the rate of bf16: write bf16")
+        low, high, why = next(rule[1:] for rule in RULES if self.name.value.endswith(rule[0]))
+        if not low <= self.value <= high:
+            raise ValueError(f"{self.name.value} ({self.value:g}) must be from {low:g} to {high:g}: {why}")
         return self
 
     def holds_for(self, accelerator: str, precision: Precision | None = None) -> bool:

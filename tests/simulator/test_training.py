@@ -12,8 +12,8 @@ import pytest
 from benchmarks.convert_vtrain import converted
 from benchmarks.fit_training import UNKNOWNS, column, constants_of
 from benchmarks.training_steps import log_errors, source_of
-from planner.calibration_steps import MeasuredSteps
 from benchmarks.validate_steps import TRAINING_FILE
+from planner.calibration_steps import MeasuredSteps
 from planner.measured_runs import read_rows
 from simulator import catalog
 from simulator.errors import InputError
