@@ -82,15 +82,17 @@ def calibrate(
         constants=(),
     )
     all_unknowns = unknowns_of(steps.rows)
-    unknowns, held = _told_apart(steps, draft, all_unknowns)
+    published = _published_plane(steps, draft, all_unknowns)
+    is_told, held = _told_apart(published, all_unknowns)
+    unknowns = [unknown for unknown, is_one in zip(all_unknowns, is_told, strict=True) if is_one]
     if not unknowns:
         rule = "tells nothing of any constant: measure runs that take longer, or other layouts and sizes"
         raise InputError([Problem(path="", value="", rule=rule)], str(path))
     tell("fitting")
-    fit = _Fit(steps, draft, unknowns)
+    fit = _Fit(steps, draft, unknowns, published.take(is_told))
     tell("fitting without single configurations")
     left_out = fit.left_out_errors()
-    before, after = _errors(steps, draft), fit.plane.errors
+    before, after = published.errors, fit.plane.errors
     calibration = draft.model_copy(
         update={
             "error_before_fraction": _mean_error(before),
@@ -111,11 +113,15 @@ def calibrate(
 class _Fit:
     """The best constants for some steps, and what they would be without some of these."""
 
-    def __init__(self, steps: MeasuredSteps, draft: Calibration, unknowns: Sequence[Unknown]) -> None:
+    def __init__(
+        self, steps: MeasuredSteps, draft: Calibration, unknowns: Sequence[Unknown], start: Plane
+    ) -> None:
         self.steps, self.draft, self.unknowns = steps, draft, unknowns
         self.prior = prior_of(unknowns)
         self.weights = np.ones(len(steps.rows))
-        self.plane: Plane = settled(lambda logs: self._errors_at(steps, logs), self.weights, self.prior)
+        self.plane: Plane = settled(
+            lambda logs: self._errors_at(steps, logs), self.weights, self.prior, start
+        )
 
     def constants(self) -> tuple[object, ...]:
         """Returns the constants with how sure each is."""
@@ -163,31 +169,34 @@ def _errors(steps: MeasuredSteps, calibration: Calibration) -> Floats:
     return steps.log_errors(rank_of)
 
 
-def _told_apart(
-    steps: MeasuredSteps, draft: Calibration, unknowns: Sequence[Unknown]
-) -> tuple[tuple[Unknown, ...], tuple[Held, ...]]:
-    """Returns the constants that the steps can tell, and the others.
+def _published_plane(steps: MeasuredSteps, draft: Calibration, unknowns: Sequence[Unknown]) -> Plane:
+    """Returns the errors with published constants, and how they change with each."""
+    prior = prior_of(unknowns)
+
+    def errors_at(logs: Floats) -> Floats:
+        return _errors(steps, _with(draft, unknowns, logs))
+
+    return Plane.of(errors_at, np.log(prior.expected), prior)
+
+
+def _told_apart(plane: Plane, unknowns: Sequence[Unknown]) -> tuple[NDArray[np.bool_], tuple[Held, ...]]:
+    """Returns which constants the steps can tell, `(k,)`, and the others.
 
     The one that the steps tell least is held, until they halve the variance of all that are left and there are two
     configurations or more for each.
     """
-    left, held = list(unknowns), []
-    prior = prior_of(left)
-    plane = Plane.of(lambda logs: _errors(steps, _with(draft, unknowns, logs)), np.log(prior.expected), prior)
-    chosen = np.ones(len(left), dtype=bool)
-    weights = np.ones(len(steps.rows))
+    prior, weights = prior_of(unknowns), np.ones(len(plane.errors))
+    chosen, held = np.ones(len(unknowns), dtype=bool), []
     while chosen.any():
-        part = Plane(at=plane.at[chosen], errors=plane.errors, slopes=plane.slopes[:, chosen])
-        known = log_deviations(part, weights, prior.take(chosen)) / prior.log_width[chosen]
+        known = log_deviations(plane.take(chosen), weights, prior.take(chosen)) / prior.log_width[chosen]
         worst = int(known.argmax())
         if known[worst] <= KNOWN_SHARE and 2 * chosen.sum() <= len(weights):
             break
         position = int(np.flatnonzero(chosen)[worst])
         chosen[position] = False
-        held.append(
-            _held(unknowns[position], float(np.abs(plane.slopes[:, position]).max()), float(known[worst]))
-        )
-    return tuple(one for one, is_chosen in zip(unknowns, chosen, strict=True) if is_chosen), tuple(held)
+        largest_slope = float(np.abs(plane.slopes[:, position]).max())
+        held.append(_held(unknowns[position], largest_slope, float(known[worst])))
+    return chosen, tuple(held)
 
 
 def _held(unknown: Unknown, largest_slope: float, known_share: float) -> Held:

@@ -112,6 +112,10 @@ class Plane:
         ]
         return cls(at=logs, errors=here, slopes=np.array(slopes).reshape(len(logs), len(here)).T)
 
+    def take(self, chosen: NDArray[np.bool_]) -> Plane:
+        """Returns the plane over some of the constants, the others staying where they are."""
+        return Plane(at=self.at[chosen], errors=self.errors, slopes=self.slopes[:, chosen])
+
     def predicted(self, logs: Floats) -> Floats:
         """Returns the log errors at other constants."""
         return np.asarray(self.errors + self.slopes @ (logs - self.at))
@@ -133,9 +137,9 @@ def damped(plane: Plane, weights: Floats, prior: Prior) -> Floats:
     return np.asarray(found.x)
 
 
-def settled(errors_at: Errors, weights: Floats, prior: Prior) -> Plane:
-    """Returns the errors around the best constants."""
-    plane = Plane.of(errors_at, np.log(prior.expected), prior)
+def settled(errors_at: Errors, weights: Floats, prior: Prior, start: Plane | None = None) -> Plane:
+    """Returns the errors around the best constants, found from a plane around those expected unless another is given."""
+    plane = start or Plane.of(errors_at, np.log(prior.expected), prior)
     for _ in range(MOST_EVALUATIONS):
         logs = damped(plane, weights, prior)
         if np.abs(logs - plane.at).max() < FINITE_STEP / 2:

@@ -6,7 +6,7 @@ Every fifth kernel is held out of each fit, and gives its error. Published const
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -256,24 +256,25 @@ def _prior(names: tuple[ConstantName, ...], known: Values) -> Prior:
 
 
 def _link_ratio(table: KernelTable, chip: Accelerator) -> Values:
-    """Returns how much faster sums inside the node are than with published efficiencies: the median of the long ones."""
-    kernels = [
-        (kernel, seconds)
+    """Returns the bandwidth of the longest sums inside the node relative to that with published efficiencies."""
+    sums = [
+        (kernel.num_bytes, kernel.group_size, seconds)
         for kernel, seconds in zip(table.kernels, table.seconds.tolist(), strict=True)
         if kernel.kind is KernelKind.ALL_REDUCE
     ]
-    if not kernels:
+    if not sums:
         return {}
-    largest = max(kernel.num_bytes for kernel, _ in kernels)
-    ratios = [
-        _all_reduce_s(chip, kernel.num_bytes, kernel.group_size) / seconds
-        for kernel, seconds in kernels
-        if kernel.num_bytes == largest
-    ]
-    return {ConstantName.INTRA_LINK_RATIO: float(np.clip(np.median(ratios), *BOUNDS["intra_link_ratio"]))}
+    num_bytes, group_size, seconds = np.array(max(sums))
+
+    def errors_at(logs: Floats) -> Floats:
+        return np.asarray(np.log(_all_reduce_s(chip, num_bytes, group_size, np.exp(logs)) / seconds))
+
+    name = ConstantName.INTRA_LINK_RATIO
+    plane = settled(errors_at, np.ones(1), _prior((name,), {name: 1.0}))
+    return {name: float(np.exp(plane.at[0]))}
 
 
-def _all_reduce_s(chip: Accelerator, num_bytes: float, group_size: float) -> float:
+def _all_reduce_s(chip: Accelerator, num_bytes: float, group_size: float, ratio: Floats) -> Floats:
     links: LinkConstants = link_constants(
         [chip.family],
         [catalog.default_fabric(chip.id).kind],
@@ -281,10 +282,9 @@ def _all_reduce_s(chip: Accelerator, num_bytes: float, group_size: float) -> flo
         inter_bytes_per_s_per_gpu=catalog.default_node(chip.id).network_bytes_per_s_per_accelerator,
         gpus_per_domain=group_size,
     )
-    return float(
-        all_reduce_s(num_bytes=num_bytes, group_size=group_size, members_per_domain=group_size, links=links)[
-            0
-        ]
+    scaled = replace(links, all_reduce_fraction=links.all_reduce_fraction * ratio)
+    return all_reduce_s(
+        num_bytes=num_bytes, group_size=group_size, members_per_domain=group_size, links=scaled
     )
 
 

