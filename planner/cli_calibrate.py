@@ -26,7 +26,6 @@ KERNEL_TABLE, CALIBRATION_FILES = ".csv", (".yaml", ".yml")
         "capplan calibrate --measured steps.csv --output calibration.yaml",
         "capplan calibrate --device --output kernels.csv --output calibration.yaml",
         "capplan calibrate --kernels kernels.csv --output calibration.yaml",
-        "capplan recommend job.yaml --calibration calibration.yaml",
     ),
 )
 @click.option(
