@@ -18,8 +18,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.fitting import Line, describe, fit, write_lines
-from simulator.compute import KernelConstants, attention_time_s, gemm_time_s, memory_bound_time_s
+from benchmarks.fitting import Line, fit, write_lines
+from planner.calibration_fitting import describe
+from planner.calibration_kernel_models import (
+    ATTENTION_BOUNDS,
+    ATTENTION_START,
+    GEMM_BOUNDS,
+    GEMM_START,
+    causal_attention_s,
+    constants_of,
+    gemm_s,
+)
+from simulator.compute import KernelConstants
 from simulator.table import Floats
 from simulator.units import GIGA, MILLISECOND, TERA
 
@@ -84,28 +94,6 @@ LIBRARIES = {"bf16": ("trtllm", "sglang"), "fp8": ("trtllm",)}
 """bf16: both call cuBLAS and differ by 4 %; the third library of the tables exceeds the ceilings above, so it
 was measured on data that draws less power. fp8: only this one calls cuBLAS, as training does."""
 
-GEMM_START = {
-    "gemm_peak_fraction": 0.8,
-    "gemm_fill_elements": 1e5,
-    "gemm_ramp_depth": 100.0,
-    "overlap_exponent": 3.0,
-}
-GEMM_BOUNDS = {
-    "gemm_peak_fraction": (0.2, 1.0),
-    "gemm_fill_elements": (1.0, 1e8),
-    "gemm_ramp_depth": (1.0, 4e3),
-    "overlap_exponent": (1.0, 8.0),
-    "memory_fraction": (0.3, 1.0),
-    "cast_bytes_per_element": (1.0, 20.0),
-}
-ATTENTION_START = {"attention_peak_fraction": 0.8, "attention_ramp_tokens": 500.0, "attention_fill_rows": 1e4}
-ATTENTION_BOUNDS = {
-    "attention_peak_fraction": (0.2, 1.0),
-    "attention_ramp_tokens": (1.0, 1e4),
-    "attention_fill_rows": (1.0, 1e6),
-    "attention_ramp_head_dim": (1.0, 1e3),
-}
-
 UNITS = {
     "gemm_fill_elements": "elements",
     "gemm_ramp_depth": "elements",
@@ -130,12 +118,6 @@ PUBLISHED = {
         "(non-causal operations)",
     ),
 }
-
-
-def constants_of(values: dict[str, float]) -> KernelConstants:
-    """Returns a table of one row; constants that a fit does not use are neutral."""
-    row = {name: np.array([values.get(name, 0.0)]) for name in KernelConstants.names()}
-    return KernelConstants(**row)
 
 
 def read_gemms(tables: Path, system: System, number_format: str) -> pd.DataFrame:
@@ -184,31 +166,24 @@ def read_attention(tables: Path, system: System, kernel: str) -> pd.DataFrame:
 def gemm_model(constants: KernelConstants, rows: pd.DataFrame, element_bytes: float) -> Floats:
     """Returns seconds as the tables time them: with bringing the left input to 8 bits, where it is."""
     m, n, k = (rows[axis].to_numpy(float) for axis in "mnk")
-    bandwidth = rows.bandwidth.to_numpy(float)
-    product_s = gemm_time_s(
-        m=m,
-        n=n,
-        k=k,
-        bytes_per_element=element_bytes,
+    return gemm_s(
+        constants,
+        (m, n, k),
         peak_flop_per_s=rows.peak.to_numpy(float),
-        memory_bytes_per_s=bandwidth,
-        constants=constants,
+        memory_bytes_per_s=rows.bandwidth.to_numpy(float),
+        element_bytes=element_bytes,
     )
-    cast_bytes = constants.cast_bytes_per_element * m * k
-    cast_s = memory_bound_time_s(num_bytes=cast_bytes, memory_bytes_per_s=bandwidth, constants=constants)
-    return product_s + np.where(cast_bytes > 0, cast_s, 0.0)
 
 
 def attention_model(constants: KernelConstants, rows: pd.DataFrame) -> Floats:
     """Returns seconds of the causal forward pass."""
-    length = rows.isl.to_numpy(float)
-    return attention_time_s(
-        tokens=rows.batch_size.to_numpy(float) * length,
-        sequence_length=length,
+    return causal_attention_s(
+        constants,
+        batch=rows.batch_size.to_numpy(float),
+        sequence_length=rows.isl.to_numpy(float),
         num_heads=rows.num_heads.to_numpy(float),
         head_dim=rows.head_dim.to_numpy(float),
         bf16_flop_per_s=rows.peak.to_numpy(float),
-        constants=constants,
     )
 
 

@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.fitting import Line, describe, fit, write_lines
+from benchmarks.fitting import Line, fit, write_lines
+from planner.calibration_fitting import describe
 from simulator.network import (
     OTHER_FABRIC,
     OTHER_SCALE_UP,

@@ -19,11 +19,11 @@ from pathlib import Path
 import click
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
-from benchmarks.fitting import OUTLIER_SCALE
-from benchmarks.training_steps import MeasuredSteps, read_steps
+from benchmarks.training_steps import log_errors, models_of, read_steps, sources_of
 from benchmarks.validate_steps import REPORT_FILE, Sheet, with_tables
+from planner.calibration_fitting import Plane, Prior, damped, settled
+from planner.calibration_steps import MeasuredSteps
 from simulator.table import Floats
 from simulator.training import DEFAULT_FAMILY, SOFTWARE, TrainingConstants, training_constants
 
@@ -31,8 +31,6 @@ TARGET = Path(__file__).parents[1] / "simulator" / "data" / "training_efficiency
 SUSTAINED = "sustained_fraction"
 PRIOR_WEIGHT = 0.1
 """A constant one prior width away weighs as much as a step that is wrong by a tenth."""
-FINITE_STEP = 0.02
-MOST_EVALUATIONS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,43 +190,15 @@ def column(name: str) -> Floats:
     return np.array([getattr(unknown, name) for unknown in UNKNOWNS])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """The log errors `(n,)` as a plane over the logarithms of the constants, `(k,)`."""
-
-    at: Floats
-    errors: Floats
-    slopes: Floats
-    """`(n, k)`."""
-
-    def predicted(self, logs: Floats) -> Floats:
-        """Returns the log errors at other constants."""
-        return np.asarray(self.errors + self.slopes @ (logs - self.at))
-
-
-def damped(line: Line, weights: Floats) -> Floats:
-    """Returns the logarithms of the best constants while the errors are a plane."""
-    expected, widths = np.log(column("expected")), column("log_width")
-
-    def residuals(logs: Floats) -> Floats:
-        pull = PRIOR_WEIGHT * (logs - expected) / widths
-        return np.concatenate([weights * line.predicted(logs), pull])
-
-    bounds = (np.log(column("low")) - 1e-9, np.log(column("high")) + 1e-9)
-    start = np.clip(line.at, *bounds)
-    found = least_squares(residuals, start, bounds=bounds, loss="soft_l1", f_scale=OUTLIER_SCALE)
-    return np.asarray(found.x)
-
-
-def plane(steps: MeasuredSteps, logs: Floats) -> Line:
-    """Returns the errors and their slopes at some constants."""
-
-    def errors(at: Floats) -> Floats:
-        return steps.log_errors(constants_of(np.exp(at)))
-
-    here = errors(logs)
-    slopes = [(errors(logs + FINITE_STEP * unit) - here) / FINITE_STEP for unit in np.eye(len(logs))]
-    return Line(at=logs, errors=here, slopes=np.array(slopes).T)
+def prior() -> Prior:
+    """Returns what was expected of the unknowns."""
+    return Prior(
+        expected=column("expected"),
+        log_width=column("log_width"),
+        low=column("low"),
+        high=column("high"),
+        weight=PRIOR_WEIGHT,
+    )
 
 
 def weights_of(sources: NDArray[np.str_]) -> Floats:
@@ -238,20 +208,14 @@ def weights_of(sources: NDArray[np.str_]) -> Floats:
     return np.asarray(counts[inverse] ** -0.25)
 
 
-def fitted(steps: MeasuredSteps) -> tuple[Line, Floats]:
+def fitted(steps: MeasuredSteps) -> tuple[Plane, Floats]:
     """Returns the errors around the best constants, and the weight of each."""
-    weights = weights_of(steps.sources)
-    line = plane(steps, np.log(column("expected")))
-    for _ in range(MOST_EVALUATIONS):
-        logs = damped(line, weights)
-        if np.abs(logs - line.at).max() < FINITE_STEP / 2:
-            break
-        line = plane(steps, logs)
-    return line, weights
+    weights = weights_of(sources_of(steps))
+    return settled(lambda logs: log_errors(steps, constants_of(np.exp(logs))), weights, prior()), weights
 
 
 def held_out(
-    steps: MeasuredSteps, line: Line, weights: Floats, groups: NDArray[np.str_]
+    steps: MeasuredSteps, line: Plane, weights: Floats, groups: NDArray[np.str_]
 ) -> tuple[Floats, Floats]:
     """Returns the log error of every step with constants fitted without its group, and all those constants `(g, k)`.
 
@@ -260,9 +224,9 @@ def held_out(
     errors, constants = np.empty(len(groups)), []
     for name in np.unique(groups):
         is_out = groups == name
-        logs = damped(line, np.where(is_out, 0.0, weights))
+        logs = damped(line, np.where(is_out, 0.0, weights), prior())
         constants.append(np.exp(logs))
-        errors[is_out] = steps.take(is_out).log_errors(constants_of(np.exp(logs)))
+        errors[is_out] = log_errors(steps.take(is_out), constants_of(np.exp(logs)))
     return errors, np.array(constants)
 
 
@@ -290,11 +254,11 @@ def describe(title: str, log_errors: Floats, groups: NDArray[np.str_]) -> None:
 
 def mean_error(steps: MeasuredSteps, values: Floats, weights: Floats) -> float:
     """Returns the mean absolute error over all steps, weighted as in the fit."""
-    errors = np.abs(np.expm1(steps.log_errors(constants_of(values))))
+    errors = np.abs(np.expm1(log_errors(steps, constants_of(values))))
     return float(np.average(errors, weights=weights**2))
 
 
-def lines(steps: MeasuredSteps, line: Line, weights: Floats, without_source: Floats) -> list[dict[str, str]]:
+def lines(steps: MeasuredSteps, line: Plane, weights: Floats, without_source: Floats) -> list[dict[str, str]]:
     """Returns the rows of the shipped file."""
     values = np.exp(line.at)
     whole = mean_error(steps, values, weights)
@@ -376,14 +340,14 @@ def main(measured: Path, vtrain: Path) -> None:
     """Fits, prints the errors on what was left out, and rewrites the shipped constants."""
     steps = read_steps(measured, vtrain)
     line, weights = fitted(steps)
-    describe("fitted", line.errors, steps.sources)
-    by_model, _ = held_out(steps, line, weights, steps.models)
-    describe("without its model", by_model, steps.sources)
-    by_source, without_source = held_out(steps, line, weights, steps.sources)
-    describe("without its source", by_source, steps.sources)
+    describe("fitted", line.errors, sources_of(steps))
+    by_model, _ = held_out(steps, line, weights, models_of(steps))
+    describe("without its model", by_model, sources_of(steps))
+    by_source, without_source = held_out(steps, line, weights, sources_of(steps))
+    describe("without its source", by_source, sources_of(steps))
     write(lines(steps, line, weights, without_source))
     errors = {"fitted": line.errors, "without its model": by_model, "without its source": by_source}
-    page = with_tables(REPORT_FILE.read_text(encoding="utf-8"), [held_out_sheet(errors, steps.sources)])
+    page = with_tables(REPORT_FILE.read_text(encoding="utf-8"), [held_out_sheet(errors, sources_of(steps))])
     REPORT_FILE.write_text(page, encoding="utf-8")
 
 

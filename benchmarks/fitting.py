@@ -1,8 +1,4 @@
-"""How are a few constants fitted to measured times, and their error on points not seen reported?
-
-Residuals are logarithms of time ratios, so that a short time weighs as much as a long one, and outliers are
-damped (soft L1). Every fifth point is held out of each fit.
-"""
+"""How is a file of fitted constants written, with the error of each on points not seen?"""
 
 from __future__ import annotations
 
@@ -11,16 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-from scipy.optimize import least_squares
-
+from planner.calibration_fitting import describe
+from planner.calibration_fitting import fit as fit_held_out
 from simulator.table import Floats
-
-HOLD_OUT_EVERY = 5
-OUTLIER_SCALE = 0.1
-"""Log residual from which a point counts as an outlier: twice the 5 % scatter between two libraries."""
-POSITIVE = (1e-300, 1e300)
-"""Bounds of a constant that has none but its sign."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,41 +29,9 @@ def fit(
     start: Mapping[str, float],
     bounds: Mapping[str, tuple[float, float]] | None = None,
 ) -> tuple[dict[str, float], str]:
-    """Returns the fitted constants, all positive, and their error on the held-out points.
-
-    Args:
-        log_errors: Returns log(predicted / measured) of all points for given constants.
-        start: Constants to fit, with a guess.
-        bounds: Lowest and highest value of those that have bounds.
-    """
-    limits = [(bounds or {}).get(name, POSITIVE) for name in start]
-    low, high = np.log(limits).T
-
-    def named(logs: Floats) -> dict[str, float]:
-        return dict(zip(start, np.exp(logs).tolist(), strict=True))
-
-    def errors_of_part(logs: Floats, *, is_held_out: bool) -> Floats:
-        errors = log_errors(named(logs))
-        chosen = (np.arange(len(errors)) % HOLD_OUT_EVERY == 0) == is_held_out
-        return np.asarray(errors[chosen])
-
-    found = least_squares(
-        lambda logs: errors_of_part(logs, is_held_out=False),
-        np.log(list(start.values())),
-        bounds=(low, high),
-        loss="soft_l1",
-        f_scale=OUTLIER_SCALE,
-    )
-    return named(found.x), describe(errors_of_part(found.x, is_held_out=True), "held out")
-
-
-def describe(log_errors: Floats, what: str) -> str:
-    """Returns mean and median absolute error and median bias, in percent."""
-    absolute = np.abs(np.expm1(log_errors))
-    return (
-        f"{what}: mean {absolute.mean():.1%}, median {np.median(absolute):.1%}, "
-        f"bias {np.median(np.expm1(log_errors)):+.1%}, n={len(log_errors)}"
-    )
+    """Returns the fitted constants, and their error on the held-out points in words; arguments as for the fit itself."""
+    values, held_out = fit_held_out(log_errors, start, bounds)
+    return values, describe(held_out, "held out")
 
 
 def write_lines(path: Path, lines: Sequence[Line]) -> None:

@@ -168,9 +168,14 @@ def _of_steps(job: Job, plans: PlanTable, accelerators: Sequence[str]) -> dict[s
 
 
 def _step_error(job: Job, plans: PlanTable, row: int) -> StepError:
-    family = job.offers[int(plans.offer[row])].accelerator.family
-    precision = Precision.from_code(int(plans.precision[row])).value
-    return step_error(family, precision, has_experts=job.workload.model.experts is not None)
+    chip = job.offers[int(plans.offer[row])].accelerator
+    precision = Precision.from_code(int(plans.precision[row]))
+    has_experts = job.workload.model.experts is not None
+    if job.calibration and (own := job.calibration.residuals_of(chip.id, precision, has_experts=has_experts)):
+        return StepError(
+            shared_log_deviation=own.shared_log_deviation, own_log_deviation=own.own_log_deviation
+        )
+    return step_error(chip.family, precision.value, has_experts=has_experts)
 
 
 def _normal_factors(log_deviation: float) -> Factors:

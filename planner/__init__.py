@@ -24,6 +24,8 @@ __all__ = [
     "SimulatedDesign",
     "StudyError",
     "TrackingError",
+    "calibrate",
+    "load_calibration",
     "load_job",
     "parse_job",
     "recommend",
@@ -32,6 +34,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from planner.answer import recommend
+    from planner.calibration import calibrate
+    from planner.calibration_file import load_calibration
     from planner.job_file import load_job, parse_job
     from planner.one_design import SimulatedDesign, simulate_plan
     from planner.recommendation import Design, Recommendation
@@ -47,6 +51,8 @@ _HOMES = {
     "SimulatedDesign": "planner.one_design",
     "StudyError": "simulator.errors",
     "TrackingError": "simulator.errors",
+    "calibrate": "planner.calibration",
+    "load_calibration": "planner.calibration_file",
     "load_job": "planner.job_file",
     "parse_job": "planner.job_file",
     "recommend": "planner.answer",

@@ -19,6 +19,7 @@ import click
 
 from planner import (
     __version__,
+    cli_calibrate,
     cli_compare,
     cli_completion,
     cli_explain,
@@ -200,6 +201,7 @@ def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Pat
 
 
 for command in (
+    cli_calibrate.calibrate,
     cli_compare.compare,
     cli_completion.completion,
     cli_explain.explain,

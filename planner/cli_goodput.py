@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from planner.cli_help import examples
-from planner.cli_options import json_option, parsed_interval, progress_options
+from planner.cli_options import job_values_options, json_option, parsed_interval, progress_options
 from planner.interval_text import Interval
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ OPTION_NAMES = {
     "work_s": "--work-s",
 }
 """Under which name each field of `planner.goodput.RunInputs` is given."""
-JOB_OPTIONS = {"plan": "--plan", "scheme": "--scheme", "overrides": "--set"}
+JOB_OPTIONS = {"plan": "--plan", "scheme": "--scheme", "overrides": "--set or --calibration"}
 """Options that say something about a job."""
 
 
@@ -59,9 +59,7 @@ JOB_OPTIONS = {"plan": "--plan", "scheme": "--scheme", "overrides": "--set"}
     "--plan", metavar="KEY=VALUE,...|FILE", help="With --job: the decisions, as for capplan simulate."
 )
 @click.option("--scheme", metavar="NAME", help="With --job: the plan's checkpoint scheme, such as async.")
-@click.option(
-    "--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="With --job: replace a value of the job."
-)
+@job_values_options("With --job: replace a value of the job.")
 @click.option(
     "--interval-s",
     "--interval",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -15,13 +17,44 @@ LARGEST_SEED = 2**32 - 1
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 job_argument = click.argument("job", type=click.Path(), metavar="JOB.yaml")
-set_option = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Replace a value of the job, such as limits.budget_usd=4e6; may be repeated.",
+CALIBRATION = "calibration file"
+"""Where the option of a calibration leaves it, in `click.Context.meta`."""
+
+
+def _remember_calibration(context: click.Context, _: click.Parameter, value: Path | None) -> None:
+    context.meta[CALIBRATION] = value
+
+
+def _with_calibration(
+    context: click.Context, _: click.Parameter, overrides: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Returns the values that replace those of a job, the calibration first: paths in jobs start at the job's folder."""
+    file: Path | None = context.meta.get(CALIBRATION)
+    return overrides if file is None else (f"calibration={json.dumps(str(file.absolute()))}", *overrides)
+
+
+calibration_option = click.option(
+    "--calibration",
+    type=click.Path(path_type=Path),
+    metavar="FILE.yaml",
+    is_eager=True,
+    expose_value=False,
+    callback=_remember_calibration,
+    help="Constants measured on the cluster, from capplan calibrate.",
 )
+
+
+def job_values_options(
+    meaning: str = "Replace a value of the job, such as limits.budget_usd=4e6; may be repeated.",
+) -> Callable[[Command], Command]:
+    """Returns --set, and --calibration, which is one more value of the job."""
+    values = click.option(
+        "--set", "overrides", multiple=True, metavar="FIELD=VALUE", callback=_with_calibration, help=meaning
+    )
+    return lambda command: values(calibration_option(command))
+
+
+set_option = job_values_options()
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli_help import examples
-from planner.cli_options import progress_options
+from planner.cli_options import CALIBRATION, calibration_option, progress_options
 
 if TYPE_CHECKING:
     from planner.sweep import Sweep
@@ -37,6 +37,7 @@ INTERRUPTED = 130
     metavar="FILE.csv",
     help="Write all designs, one a row, into a new file.",
 )
+@calibration_option
 @click.option("--json", "as_json", is_flag=True, help="Print all designs as one JSON object.")
 @progress_options
 def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> int:
@@ -59,6 +60,8 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
     if output is not None:
         _refuse_existing(output)
     grid = load_sweep(sweep)
+    if file := click.get_current_context().meta.get(CALIBRATION):
+        grid = grid.model_copy(update={"calibration": str(file.absolute())})
     with quiet_libraries(), stop_on_interrupt() as should_stop, progress(is_shown=not quiet) as report:
         rows, is_whole = _rows(grid, sweep.parent, report, should_stop)
     if output is not None:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli_help import examples
-from planner.cli_options import progress_options
+from planner.cli_options import CALIBRATION, calibration_option, progress_options
 
 if TYPE_CHECKING:
     from planner.measured_rows import Unmodelled
     from planner.measured_runs import Row
     from planner.validation import Entry
+    from simulator.calibration import Calibration
     from studies.progress import Report
 
 
@@ -41,6 +42,7 @@ ROWS_AT_ONCE = 20
     help="Measured runs, one a row; docs/validation.md lists the columns. Left out: the published runs that come "
     "with capplan.",
 )
+@calibration_option
 @click.option("--json", "as_json", is_flag=True, help="Print tables and all rows as one JSON object.")
 @progress_options
 def validate(*, measured: Path | None, as_json: bool, quiet: bool) -> None:
@@ -58,20 +60,30 @@ def validate(*, measured: Path | None, as_json: bool, quiet: bool) -> None:
     from planner.validation_view import show, show_whole_runs
     from planner.whole_runs import whole_runs_json
 
+    calibration = _calibration()
     with quiet_libraries(), progress(is_shown=not quiet) as tell:
-        entries = _entries(_rows(measured), tell)
+        entries = _entries(_rows(measured), tell, calibration)
         report = report_of(entries)
     if as_json:
         runs = None if measured else whole_runs_json()
         write(json.dumps(report_json(report, entries, whole_runs=runs), indent=2, allow_nan=False) + "\n")
         return
     source = str(measured) if measured else "published runs that come with capplan"
+    if calibration is not None:
+        source += f", with constants of {calibration.source} ({calibration.date})"
     write(rendered(lambda console: show(report, console, source=source)))
     if measured is None:
         write(rendered(show_whole_runs))
 
 
-def _entries(rows: Sequence[Row | Unmodelled], tell: Report) -> list[Entry]:
+def _calibration() -> Calibration | None:
+    from planner.calibration_file import load_calibration
+
+    file = click.get_current_context().meta.get(CALIBRATION)
+    return load_calibration(file) if file else None
+
+
+def _entries(rows: Sequence[Row | Unmodelled], tell: Report, calibration: Calibration | None) -> list[Entry]:
     """Returns the rows with their simulation, some at a time, so that one sees how far it is."""
     from planner.validation import entries_of
     from planner.validation_interval import development_residuals
@@ -82,7 +94,7 @@ def _entries(rows: Sequence[Row | Unmodelled], tell: Report) -> list[Entry]:
     entries: list[Entry] = []
     for first in range(0, len(rows), ROWS_AT_ONCE):
         tell(Progress(stage="simulating measured runs", num_done=first, num_total=len(rows)))
-        entries += entries_of(rows[first : first + ROWS_AT_ONCE])
+        entries += entries_of(rows[first : first + ROWS_AT_ONCE], calibration)
     return entries
 
 

@@ -17,7 +17,13 @@ from simulator.job import Job, Offer
 
 def contradictions(job: Job) -> list[Problem]:
     """Returns every rule that shuts out all designs, and options that exclude each other; none for a job that can be asked."""
-    return [*_partial_nodes(job), *_missing_formats(job), *_too_few_gpus(job), *contradictory_options(job)]
+    return [
+        *_partial_nodes(job),
+        *_missing_formats(job),
+        *_too_few_gpus(job),
+        *_idle_calibration(job),
+        *contradictory_options(job),
+    ]
 
 
 def _partial_nodes(job: Job) -> Iterator[Problem]:
@@ -49,6 +55,15 @@ def _too_few_gpus(job: Job) -> Iterator[Problem]:
     if limit is not None and limit < fewest:
         rule = f"must be at least {fewest}, the fewest that any offer allows"
         yield Problem(path="limits.num_gpus", value=str(limit), rule=rule)
+
+
+def _idle_calibration(job: Job) -> Iterator[Problem]:
+    """A calibration that says nothing of what is on offer was meant for another job."""
+    offered = {offer.accelerator.id for offer in job.offers}
+    if job.calibration is not None and not offered & set(job.calibration.accelerators):
+        known = ", ".join(job.calibration.accelerators) or "no accelerator"
+        rule = f"is of {known}, and the job offers {', '.join(sorted(offered))}; leave it out, or calibrate what is offered"
+        yield Problem(path="calibration", value=job.calibration.source, rule=rule)
 
 
 def _fewest(offer: Offer) -> int:

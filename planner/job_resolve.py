@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from planner.calibration_file import load_calibration
 from planner.job_offers import resolved_offer
 from planner.job_schema import Location
 from planner.job_sites import resolved_site, resolved_what_if
@@ -50,8 +51,20 @@ def resolve(document: Fields, *, name: str, folder: Path, findings: Findings) ->
         job["site"] = resolved_site(job, (), folder, findings)
     if isinstance(what_if := job.get("what_if"), dict):
         job["what_if"] = resolved_what_if(what_if, folder, findings)
+    if isinstance(path := job.get("calibration"), str):
+        job["calibration"] = _calibration(path, folder, findings)
     job["reliability"] = _reliability(job, findings)
     return job
+
+
+def _calibration(path: str, folder: Path, findings: Findings) -> Fields | None:
+    """Returns the fields of a calibration file."""
+    try:
+        return plain_copy(load_calibration(folder / path).model_dump(mode="json"), findings)
+    except InputError as error:
+        for problem in error.problems:
+            findings.add(("calibration",), path, str(problem))
+        return None
 
 
 def _workload(given: Fields, folder: Path, findings: Findings) -> Fields:

@@ -64,6 +64,13 @@ FORMS = (
         meaning="Own price list or region file, whose figures replace those of the catalogue "
         "(`docs/cost-energy-carbon.md`).",
     ),
+    Form(
+        model=Job,
+        field="calibration",
+        written="path of a calibration file, relative to the job file, or its fields",
+        default="published constants",
+        meaning="Constants that were measured on the cluster itself (`docs/calibrate.md`).",
+    ),
     Form(model=WhatIf, field="sites", written="list of regions of the catalogue, or of fields of Site"),
     Form(
         model=Workload,

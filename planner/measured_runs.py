@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from constraints.layout import LAYOUT_RULES, layout_excess
 from planner.framework_habits import habits_of
 from simulator import catalog
+from simulator.calibration import Calibration
 from simulator.errors import InputError
 from simulator.hardware import Node, Site
 from simulator.job import Estimate, GpuRange, Job, Offer, Workload
@@ -125,13 +126,20 @@ def read_rows() -> list[Row]:
     return list(csv.DictReader(text.splitlines()))
 
 
-def compare(rows: Sequence[Row]) -> list[Comparison]:
-    """Returns every row beside its simulation, in the given order; rows that share a job are one batch."""
+def compare(rows: Sequence[Row], calibration: Calibration | None = None) -> list[Comparison]:
+    """Returns every row beside its simulation, in the given order; rows that share a job are one batch.
+
+    Args:
+        rows: measured configurations.
+        calibration: constants of the cluster that they ran on; left out: published ones.
+    """
     keys = [job_of(row).model_dump_json() for row in rows]
     found: dict[int, Comparison] = {}
     for _, batch in groupby(sorted(range(len(rows)), key=keys.__getitem__), key=keys.__getitem__):
         positions = list(batch)
-        found |= zip(positions, _simulated([rows[position] for position in positions]), strict=True)
+        found |= zip(
+            positions, _simulated([rows[position] for position in positions], calibration), strict=True
+        )
     return [found[position] for position in range(len(rows))]
 
 
@@ -219,8 +227,8 @@ def memory_kind(row: Row) -> MemoryKind:
     return next(kind for kind in get_args(MemoryKind) if kind == found)
 
 
-def _simulated(rows: Sequence[Row]) -> list[Comparison]:
-    job = job_of(rows[0])
+def _simulated(rows: Sequence[Row], calibration: Calibration | None) -> list[Comparison]:
+    job = job_of(rows[0]).model_copy(update={"calibration": calibration})
     outcomes = simulate(job, PlanTable.from_plans([plan_of(row) for row in rows]))
     accelerator = job.offers[0].accelerator
     return [

@@ -70,6 +70,6 @@ def _notes(answer: SimulatedDesign) -> list[str]:
     error = human.percent(spread.step_time_error_fraction)
     replays = f"{human.count(spread.num_replays)} replays of failures and stragglers, seed {answer.seed}"
     return [
-        f"{replays}; simulated step times are off by {error} on average on published runs.",
+        f"{replays}; simulated step times are off by {error} on average on {spread.step_time_compared_with}.",
         *answer.warnings,
     ]

@@ -7,7 +7,9 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
 from planner import human
+from planner.calibration_notes import calibration_notes
 from planner.recommendation import Rejection, Uncertainty
+from planner.uncertainty import calibrated_accuracy
 from simulator.accuracy import step_time_error
 from simulator.job import Job, Objective
 from simulator.units import DAY, JOULES_PER_KWH
@@ -198,7 +200,10 @@ def rejections(job: Job, result: StudyResult) -> tuple[Rejection, ...]:
 def _unequal_errors(job: Job) -> list[str]:
     """A note where what is on offer is not simulated equally well."""
     kinds = {
-        (o.accelerator.family, precision.value) for o in job.offers for precision in job.workload.precisions
+        (o.accelerator.family, precision.value)
+        for o in job.offers
+        for precision in job.workload.precisions
+        if calibrated_accuracy(job, o.accelerator.id, precision) is None
     }
     has_experts = job.workload.model.experts is not None
     errors = {kind: step_time_error(*kind, has_experts=has_experts) for kind in sorted(kinds)}
@@ -216,7 +221,10 @@ def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
     if abs(bias) < ONE_SIDED_FRACTION or not uncertainty.is_step_time_measured:
         return []
     way = "fast" if bias < 0 else "slow"
-    known = f"Steps like the recommended one's were simulated {abs(bias):.0%} too {way} on published runs"
+    known = (
+        f"Steps like the recommended one's were simulated {abs(bias):.0%} too {way} on "
+        f"{uncertainty.step_time_compared_with}"
+    )
     corrected = (
         f"time to train would be about {human.days(days / (1.0 + bias))}, and cost and energy change alike"
     )
@@ -236,6 +244,7 @@ def cautions(
     """
     notes = _one_sided_error(uncertainty, days) if uncertainty else []
     notes += _unequal_errors(job)
+    notes += calibration_notes(job)
     if job.workload.model.experts is not None:
         notes.append(
             "Step times of mixtures of experts are hardly validated (docs/validation.md): five configurations of two "

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from planner.comparisons import Best, InputUncertainty, WhatIfCase
+from simulator.accuracy import PUBLISHED_RUNS
 from simulator.plan import Plan
 from simulator.record import Record
 
@@ -118,12 +119,14 @@ class Uncertainty(Record):
     budget_probability: float | None = None
     """Share of the replays that keep the budget; null without one."""
     step_time_error_fraction: float
-    """Mean size of the error of simulated step times on published runs (docs/validation.md)."""
+    """Mean size of the error of simulated step times on measured runs (docs/validation.md)."""
     step_time_bias_fraction: float
     """Mean error with its sign: negative where steps were simulated too fast."""
     is_step_time_measured: bool
     """Whether runs of this very kind (architecture, number format, dense or experts) were compared; otherwise the two
     figures above are borrowed from the kind that is known worst."""
+    step_time_compared_with: str = PUBLISHED_RUNS
+    """The measured runs: published ones, or those of the job's calibration."""
     tied_designs: tuple[int, ...] = ()
     """Designs of the front that the model cannot tell from the recommended one: all objectives within that error."""
 

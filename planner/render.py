@@ -97,7 +97,7 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
     error = human.percent(sure.step_time_error_fraction)
     replays = f"{human.count(sure.num_replays)} replays of failures and stragglers"
     whose = (
-        "on published runs"
+        f"on {sure.step_time_compared_with}"
         if sure.is_step_time_measured
         else "on the worst kind of published runs (no closer kind is known)"
     )

@@ -6,6 +6,7 @@ import json
 
 from pydantic import BaseModel
 
+from planner.calibration_answer import CalibrationAnswer
 from planner.compare import Comparison
 from planner.goodput import Goodput
 from planner.json_forms import CatalogAnswer, SweepAnswer, ValidationAnswer
@@ -24,6 +25,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "goodput": Goodput,
     "sweep": SweepAnswer,
     "validate": ValidationAnswer,
+    "calibrate": CalibrationAnswer,
     "catalog": CatalogAnswer,
     "study-status": StudyStatus,
     "study-front": StudyFront,

@@ -6,6 +6,7 @@ and interval. So the rows of one size differ only in how they save.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -47,6 +48,8 @@ class Sweep(Record):
     """Sizes of the cluster; every offer is tried at every size."""
     checkpoint_schemes: tuple[CheckpointScheme, ...] = Field(min_length=1)
     """Checkpoint schemes."""
+    calibration: str | None = None
+    """Calibration file in the place of the job's own, relative to this file."""
     checkpoint_intervals_s: tuple[PositiveFloat | Literal["auto"], ...] = Field(default=(AUTO,), min_length=1)
     """Training time between saves; `auto`: the one that loses least."""
 
@@ -118,6 +121,8 @@ def fastest_at(job: Job, num_gpus: int) -> Evaluation | None:
 
 def _job(sweep: Sweep, axes: Mapping[str, object], folder: Path) -> Job:
     overrides = [f"{field}={value}" for field, value in axes.items()]
+    if sweep.calibration is not None:
+        overrides.insert(0, f"calibration={json.dumps(str((folder / sweep.calibration).absolute()))}")
     if isinstance(sweep.job, str):
         job = load_job(folder / sweep.job, overrides)
     else:

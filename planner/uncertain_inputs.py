@@ -75,7 +75,7 @@ def _step_time(job: Job, accuracy: Accuracy) -> Lever:
         return _lever(STEP_TIME, "x", (given.low, 1.0, given.high), "the job's range", lambda job, _: job)
     error = accuracy.mean_absolute_error_fraction
     borrowed = "" if accuracy.is_measured else ", borrowed from the kind that is known worst"
-    why = f"steps are simulated {percent(error)} too fast or too slow on average on published runs{borrowed}"
+    why = f"steps are simulated {percent(error)} too fast or too slow on average on {accuracy.compared_with}{borrowed}"
     # Simulated over measured is 1 +- error, so a step takes its inverse.
     low, high = 1.0 / (1.0 + error), 1.0 / max(1.0 - error, LEAST_SHARE)
     return _lever(STEP_TIME, "x", (low, 1.0, high), why, lambda job, _: job)

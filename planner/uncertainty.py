@@ -38,6 +38,7 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         step_time_error_fraction=error,
         step_time_bias_fraction=accuracy.bias_fraction,
         is_step_time_measured=accuracy.is_measured,
+        step_time_compared_with=accuracy.compared_with,
         tied_designs=tuple(int(number) for number in ids[_tied(front.objectives(job), row, error)]),
     )
 
@@ -57,10 +58,32 @@ def _cost_of_replays(job: Job, chosen: Evaluation, wall_s: Floats) -> Floats:
 
 
 def accuracy_of(job: Job, chosen: Evaluation) -> Accuracy:
-    """Returns how well steps like those of a design, one row, were simulated on published runs."""
-    family = job.offers[int(chosen.plans.offer[0])].accelerator.family
+    """Returns how well steps like those of a design, one row, were simulated.
+
+    On runs of the job's calibration if it has any of that kind, on published ones otherwise.
+    """
+    chip = job.offers[int(chosen.plans.offer[0])].accelerator
     precision = Precision.from_code(int(chosen.plans.precision[0]))
-    return step_time_error(family, precision.value, has_experts=job.workload.model.experts is not None)
+    has_experts = job.workload.model.experts is not None
+    own = calibrated_accuracy(job, chip.id, precision)
+    return own or step_time_error(chip.family, precision.value, has_experts=has_experts)
+
+
+def calibrated_accuracy(job: Job, accelerator: str, precision: Precision) -> Accuracy | None:
+    """Returns the error on the owner's own runs, each simulated with constants fitted without it; `None` without such runs."""
+    if job.calibration is None:
+        return None
+    has_experts = job.workload.model.experts is not None
+    found = job.calibration.residuals_of(accelerator, precision, has_experts=has_experts)
+    if found is None:
+        return None
+    return Accuracy(
+        num_rows=found.num_configurations,
+        bias_fraction=found.bias_fraction,
+        mean_absolute_error_fraction=found.mean_absolute_error_fraction,
+        is_measured=True,
+        compared_with=f"runs of the calibration ({job.calibration.source})",
+    )
 
 
 def _spread(values: Floats) -> Spread:

@@ -15,7 +15,13 @@ import numpy as np
 
 from planner.measured_rows import Unmodelled
 from planner.measured_runs import OUT_OF_MEMORY, Comparison, Row, compare, plan_of, reason_against
-from planner.validation_interval import Interval, development_residuals, interval_of
+from planner.validation_interval import (
+    Interval,
+    calibrated_interval,
+    development_residuals,
+    interval_of,
+)
+from simulator.calibration import Calibration
 from simulator.table import Floats
 
 MIN_RANKED = 4
@@ -111,11 +117,14 @@ class MemoryVerdicts:
     num_out_of_memory_but_simulated_to_fit: int
 
 
-def entries_of(rows: Iterable[Row | Unmodelled]) -> list[Entry]:
-    """Returns every row with its simulation and interval, or with the reason why there is none, in order."""
+def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None = None) -> list[Entry]:
+    """Returns every row with its simulation and interval, or with the reason why there is none, in order.
+
+    With a calibration, its constants hold, and its errors make the intervals of the kinds of steps that it has.
+    """
     checked = [_checked(row) for row in rows]
     modelled = [row for row in checked if not isinstance(row, Unmodelled)]
-    comparisons = iter(compare(modelled))
+    comparisons = iter(compare(modelled, calibration))
     residuals = development_residuals()
     entries: list[Entry] = []
     for row in checked:
@@ -124,7 +133,8 @@ def entries_of(rows: Iterable[Row | Unmodelled]) -> list[Entry]:
             continue
         comparison = next(comparisons)
         if math.isfinite(comparison.simulated_s):
-            entries.append(Modelled(comparison=comparison, interval=interval_of(comparison, residuals)))
+            interval = calibrated_interval(comparison, calibration) or interval_of(comparison, residuals)
+            entries.append(Modelled(comparison=comparison, interval=interval))
         else:
             entries.append(_unmodelled(row, "the layout has no schedule"))
     return entries

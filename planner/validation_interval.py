@@ -18,6 +18,8 @@ from functools import cache
 import numpy as np
 
 from planner.measured_runs import Comparison, compare, read_rows
+from simulator.calibration import Calibration
+from simulator.hardware import Precision
 from simulator.table import Floats
 
 INSIDE_FRACTION = 0.8
@@ -81,10 +83,23 @@ def interval_of(comparison: Comparison, residuals: Sequence[Residual]) -> Interv
     own = {residual.group for residual in residuals if _is_of_one_source(comparison, residual)}
     others = [residual for residual in residuals if residual.group not in own] or list(residuals)
     related = [residual for residual in others if residual.network == comparison.kind[2]] or others
-    half_width = log_half_width(related, comparison.family, comparison.row["precision"])
+    return _around(comparison, log_half_width(related, comparison.family, comparison.row["precision"]))
+
+
+def calibrated_interval(comparison: Comparison, calibration: Calibration | None) -> Interval | None:
+    """Returns the interval of a row from the errors of its cluster's calibration; `None` where that has none of its kind."""
+    if calibration is None:
+        return None
+    row = comparison.row
+    precision, has_experts = Precision(row["precision"]), bool(row["num_experts"])
+    known = calibration.residuals_of(row["accelerator"], precision, has_experts=has_experts)
+    return None if known is None else _around(comparison, known.interval_log_half_width)
+
+
+def _around(comparison: Comparison, log_half_width: float) -> Interval:
     return Interval(
-        low_s=comparison.expected_s * math.exp(-half_width),
-        high_s=comparison.expected_s * math.exp(half_width),
+        low_s=comparison.expected_s * math.exp(-log_half_width),
+        high_s=comparison.expected_s * math.exp(log_half_width),
     )
 
 

@@ -13,6 +13,7 @@ from functools import cache
 from importlib import resources
 
 FILE = "data/accuracy.csv"
+PUBLISHED_RUNS = "published runs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,8 @@ class Accuracy:
     """Mean size of the error."""
     is_measured: bool
     """Whether these very architecture and format were compared; otherwise the figures are borrowed."""
+    compared_with: str = PUBLISHED_RUNS
+    """What was measured, in words."""
 
 
 def step_time_error(family: str, precision: str, *, has_experts: bool = False) -> Accuracy:

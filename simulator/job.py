@@ -6,6 +6,7 @@ from typing import Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
+from simulator.calibration import Calibration
 from simulator.checkpointing import Checkpointing
 from simulator.hardware import Accelerator, Fabric, Node, Precision, Site, Storage
 from simulator.model import (
@@ -352,6 +353,8 @@ class Job(Record):
     """Failures, restarts and stragglers."""
     search: Search = Search()
     """Where and how long to search."""
+    calibration: Calibration | None = None
+    """Constants that were measured on the cluster itself, in the place of published ones."""
 
     @property
     def power_caps(self) -> tuple[float, ...]:

@@ -8,6 +8,12 @@ from typing import Self
 import numpy as np
 
 from simulator.activations import micro_batch_tokens
+from simulator.calibrated import (
+    calibrated_kernels,
+    calibrated_links,
+    calibrated_sustained,
+    calibrated_training,
+)
 from simulator.compute import KernelConstants, gemm_time_s, kernel_constants, memory_bound_time_s
 from simulator.hardware import Precision
 from simulator.job import Job, Workload
@@ -36,8 +42,11 @@ class Rank:
 
     @classmethod
     def of(cls, job: Job, plans: PlanTable, training: TrainingConstants | None = None) -> Self:
-        """Returns a rank of every plan of a job, `(n,)`; with the shipped constants of training unless others are given."""
-        training = training or training_constants()
+        """Returns a rank of every plan of a job, `(n,)`; with the shipped constants of training unless others are given.
+
+        What the job's calibration says holds in the place of them.
+        """
+        training = calibrated_training(training or training_constants(), job.calibration)
         table = OfferTable.from_job(job)
         offers = table.take(plans.offer)
         return cls(
@@ -131,25 +140,29 @@ class Rank:
 def _sustained(job: Job, training: TrainingConstants) -> Floats:
     """Sustained fraction of every offer with every number format, `(offers * formats,)`."""
     pairs = [(offer.accelerator, precision) for offer in job.offers for precision in Precision]
-    return training.sustained([chip for chip, _ in pairs], [precision for _, precision in pairs])
+    chips, formats = [chip for chip, _ in pairs], [precision for _, precision in pairs]
+    return calibrated_sustained(training.sustained(chips, formats), job.calibration, chips, formats)
 
 
 def _kernels(job: Job) -> KernelConstants:
     """Constants of every offer with every number format, one row each."""
     pairs = [(offer.accelerator, precision) for offer in job.offers for precision in Precision]
-    return kernel_constants(
-        [accelerator.family for accelerator, _ in pairs],
-        [precision.value for _, precision in pairs],
-        ceiling_fractions=np.array([accelerator.matmul_ceiling_fraction for accelerator, _ in pairs]),
+    chips, formats = [chip for chip, _ in pairs], [precision for _, precision in pairs]
+    published = kernel_constants(
+        [chip.family for chip in chips],
+        [precision.value for precision in formats],
+        ceiling_fractions=np.array([chip.matmul_ceiling_fraction for chip in chips]),
     )
+    return calibrated_kernels(published, job.calibration, chips, formats)
 
 
 def _links(job: Job, table: OfferTable) -> LinkConstants:
     """Constants of every offer, one row each."""
-    return link_constants(
+    published = link_constants(
         [offer.accelerator.family for offer in job.offers],
         [offer.fabric.kind for offer in job.offers],
         intra_bytes_per_s=table.scale_up_bytes_per_s,
         inter_bytes_per_s_per_gpu=table.network_bytes_per_s,
         gpus_per_domain=table.link_domain_size.astype(np.float64),
     )
+    return calibrated_links(published, job.calibration, [offer.accelerator for offer in job.offers])

@@ -33,6 +33,8 @@ PUBLIC = {
     "SimulatedDesign",
     "StudyError",
     "TrackingError",
+    "calibrate",
+    "load_calibration",
     "load_job",
     "parse_job",
     "recommend",

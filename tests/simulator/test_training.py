@@ -11,8 +11,9 @@ import pytest
 
 from benchmarks.convert_vtrain import converted
 from benchmarks.fit_training import UNKNOWNS, column, constants_of
-from benchmarks.training_steps import MeasuredSteps, source_of
+from benchmarks.training_steps import log_errors, source_of
 from benchmarks.validate_steps import TRAINING_FILE
+from planner.calibration_steps import MeasuredSteps
 from planner.measured_runs import read_rows
 from simulator import catalog
 from simulator.errors import InputError
@@ -195,7 +196,7 @@ class TestFit:
         row = next(row for row in read_rows() if row["row_id"] == "kort-0001")
         steps = MeasuredSteps.of([{**row, "tier": "A"}, {**row, "tier": "A", "step_time_s": "2.84"}])
         assert steps.measured_s == pytest.approx([(1.42 + 2.84) / 2])  # one configuration, measured twice
-        assert abs(steps.log_errors(training_constants())[0]) < 1.0
+        assert abs(log_errors(steps, training_constants())[0]) < 1.0
 
     def test_releases_of_one_publisher_are_one_source(self) -> None:
         names = (

@@ -1,0 +1,158 @@
+"""How are a few constants fitted to measured times, and how far are they off on times not seen?
+
+Residuals are logarithms of time ratios, so that a short time weighs as much as a long one, and outliers are damped (soft
+L1). Every constant has an expectation, which pulls it where the times say little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.table import Floats
+
+HOLD_OUT_EVERY = 5
+OUTLIER_SCALE = 0.1
+"""Log residual from which a point counts as an outlier: twice the 5 % scatter between two libraries."""
+POSITIVE = (1e-300, 1e300)
+"""Bounds of a constant that has none but its sign."""
+FINITE_STEP = 0.02
+"""Change of the logarithm of a constant from which a slope is taken; half of it ends a fit."""
+MOST_EVALUATIONS = 12
+
+Errors = Callable[[Floats], Floats]
+"""Log errors `(n,)` at the logarithms of the constants `(k,)`."""
+
+
+def fit(
+    log_errors: Callable[[dict[str, float]], Floats],
+    start: Mapping[str, float],
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+) -> tuple[dict[str, float], Floats]:
+    """Returns the fitted constants, all positive, and the log errors of the points that were held out, every fifth.
+
+    Args:
+        log_errors: Returns log(predicted / measured) of all points for given constants.
+        start: Constants to fit, with a guess.
+        bounds: Lowest and highest value of those that have bounds.
+    """
+    from scipy.optimize import least_squares
+
+    limits = [(bounds or {}).get(name, POSITIVE) for name in start]
+    low, high = np.log(limits).T
+
+    def named(logs: Floats) -> dict[str, float]:
+        return dict(zip(start, np.exp(logs).tolist(), strict=True))
+
+    def errors_of_part(logs: Floats, *, is_held_out: bool) -> Floats:
+        errors = log_errors(named(logs))
+        chosen = (np.arange(len(errors)) % HOLD_OUT_EVERY == 0) == is_held_out
+        return np.asarray(errors[chosen])
+
+    def fitted_errors(logs: Floats) -> Floats:
+        return errors_of_part(logs, is_held_out=False)
+
+    found = least_squares(
+        fitted_errors,
+        np.log(list(start.values())),
+        bounds=(low, high),
+        loss="soft_l1",
+        f_scale=OUTLIER_SCALE,
+    )
+    return named(found.x), errors_of_part(found.x, is_held_out=True)
+
+
+def describe(log_errors: Floats, what: str) -> str:
+    """Returns mean and median absolute error and median bias, in percent."""
+    absolute = np.abs(np.expm1(log_errors))
+    return (
+        f"{what}: mean {absolute.mean():.1%}, median {np.median(absolute):.1%}, "
+        f"bias {np.median(np.expm1(log_errors)):+.1%}, n={len(log_errors)}"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prior:
+    """What was known of `k` constants before; every field is `(k,)`."""
+
+    expected: Floats
+    log_width: Floats
+    """One standard deviation of the logarithm."""
+    low: Floats
+    high: Floats
+    weight: float
+    """A constant one width away weighs as much as a point that is wrong by this much."""
+
+    def take(self, chosen: NDArray[np.bool_]) -> Prior:
+        """Returns the prior of some of the constants."""
+        columns = {name: getattr(self, name)[chosen] for name in ("expected", "log_width", "low", "high")}
+        return replace(self, **columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plane:
+    """The log errors `(n,)` as a plane over the logarithms of the constants, `(k,)`."""
+
+    at: Floats
+    errors: Floats
+    slopes: Floats
+    """`(n, k)`."""
+
+    @classmethod
+    def of(cls, errors_at: Errors, logs: Floats, prior: Prior) -> Plane:
+        """Returns the errors and their slopes at some constants; slopes are taken inwards at an upper bound."""
+        here = errors_at(logs)
+        steps = np.where(logs + FINITE_STEP > np.log(prior.high), -FINITE_STEP, FINITE_STEP)
+        slopes = [
+            (errors_at(logs + step * unit) - here) / step
+            for step, unit in zip(steps, np.eye(len(logs)), strict=True)
+        ]
+        return cls(at=logs, errors=here, slopes=np.array(slopes).reshape(len(logs), len(here)).T)
+
+    def take(self, chosen: NDArray[np.bool_]) -> Plane:
+        """Returns the plane over some of the constants, the others staying where they are."""
+        return Plane(at=self.at[chosen], errors=self.errors, slopes=self.slopes[:, chosen])
+
+    def predicted(self, logs: Floats) -> Floats:
+        """Returns the log errors at other constants."""
+        return np.asarray(self.errors + self.slopes @ (logs - self.at))
+
+
+def damped(plane: Plane, weights: Floats, prior: Prior) -> Floats:
+    """Returns the logarithms of the best constants while the errors are a plane; `weights` is `(n,)`."""
+    from scipy.optimize import least_squares
+
+    expected = np.log(prior.expected)
+
+    def residuals(logs: Floats) -> Floats:
+        pull = prior.weight * (logs - expected) / prior.log_width
+        return np.concatenate([weights * plane.predicted(logs), pull])
+
+    bounds = (np.log(prior.low) - 1e-9, np.log(prior.high) + 1e-9)
+    start = np.clip(plane.at, *bounds)
+    found = least_squares(residuals, start, bounds=bounds, loss="soft_l1", f_scale=OUTLIER_SCALE)
+    return np.asarray(found.x)
+
+
+def settled(errors_at: Errors, weights: Floats, prior: Prior, start: Plane | None = None) -> Plane:
+    """Returns the errors around the best constants, found from a plane around those expected unless another is given."""
+    plane = start or Plane.of(errors_at, np.log(prior.expected), prior)
+    for _ in range(MOST_EVALUATIONS):
+        logs = damped(plane, weights, prior)
+        if np.abs(logs - plane.at).max() < FINITE_STEP / 2:
+            break
+        plane = Plane.of(errors_at, logs, prior)
+    return plane
+
+
+def log_deviations(plane: Plane, weights: Floats, prior: Prior) -> Floats:
+    """Returns how sure the logarithms of the constants are, `(k,)`: points as noisy as the prior is weighed, and the prior.
+
+    The inverse of J^T W^2 J / noise^2 + 1 / width^2, with the prior's weight as noise.
+    """
+    seen = plane.slopes * weights[:, None] / prior.weight
+    information = seen.T @ seen + np.diag(prior.log_width**-2)
+    return np.asarray(np.sqrt(np.diag(np.linalg.inv(information))))

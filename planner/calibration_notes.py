@@ -1,0 +1,34 @@
+"""What should a reader know of the calibration behind an answer? Its source, its error, and what it does not cover."""
+
+from __future__ import annotations
+
+from planner import human
+from simulator.calibration import Calibration
+from simulator.job import Job
+
+
+def calibration_notes(job: Job) -> list[str]:
+    """Returns sentences on the calibration of a job; none for a job without one."""
+    calibration = job.calibration
+    if calibration is None:
+        return []
+    offered = dict.fromkeys(offer.accelerator.id for offer in job.offers)
+    others = [name for name in offered if name not in calibration.accelerators]
+    notes = [f"Constants are calibrated: {calibration_text(calibration)}."]
+    if others:
+        notes.append(f"The calibration says nothing of {', '.join(others)}: published constants hold there.")
+    return notes
+
+
+def calibration_text(calibration: Calibration) -> str:
+    """Returns where a calibration comes from and how good it is, in one line without a full stop."""
+    what = "configurations" if calibration.residuals else "kernels"
+    before, left_out = (
+        human.percent(error)
+        for error in (calibration.error_before_fraction, calibration.error_left_out_fraction)
+    )
+    return (
+        f"{len(calibration.constants)} from {human.count(calibration.num_configurations)} {what} in {calibration.source} "
+        f"({calibration.date}, {calibration.source_sha256[:12]}); mean error {before} with published ones, {left_out} on "
+        "what was left out of the fit"
+    )
