@@ -14,7 +14,7 @@ from simulator.accuracy import step_time_error
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 JOB = ROOT / "examples" / "llama-3.1-70b.yaml"
-SHOWN_SECTIONS = ("Recommended", "Configuration", "What it comes to", "Why this one", "Pareto front")
+SHOWN_SECTIONS = ("Recommended", "Configuration", "What it comes to", "Why this one")
 """Sections of the answer that the README shows."""
 ACCURACY_ROWS = (
     ("H100, bf16", "hopper", "bf16"),

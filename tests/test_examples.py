@@ -99,7 +99,7 @@ def test_bloom_is_laid_out_on_384_gpus_in_about_the_time_it_took() -> None:
 
 
 def test_the_planning_script_is_short_and_prints_a_line_for_each_budget_and_gpu_type() -> None:
-    script = EXAMPLES / "plan_fleet.py"
+    script = EXAMPLES / "compare_budgets.py"
     text = script.read_text(encoding="utf-8")
     assert len(text.splitlines()) < 40
     assert ast.get_docstring(ast.parse(text))

@@ -1,4 +1,4 @@
-"""What does a budget buy? Llama 3.1 70B under three budgets, on H100 or on H200: `python examples/plan_fleet.py`."""
+"""What does a budget buy? Llama 3.1 70B under three budgets, on H100 or on H200: `python examples/compare_budgets.py`."""
 
 from pathlib import Path
 
