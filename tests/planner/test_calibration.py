@@ -333,7 +333,37 @@ def test_a_calibration_of_nothing_on_offer_is_refused_and_one_of_a_part_is_said(
         main(["goodput", "--job", str(tmp_path / "job.json"), "--plan", plan, "--calibration", str(file)])
         == OK
     )
-    assert "Goodput" in capsys.readouterr().out
+    assert "Constants are calibrated" in capsys.readouterr().out
+
+
+def test_a_sweep_takes_a_calibration_and_says_so(
+    tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = {
+        "job": {
+            "workload": {
+                "model": "llama-3.1-8b",
+                "tokens": 5e10,
+                "sequence_length": 8192,
+                "global_batch_size": 64,
+            },
+            "offers": [H100_RENTED],
+            "site": "us-iowa",
+            "search": {"micro_batch_sizes": [1], "tensor_parallel": [2], "pipeline_parallel": [1]},
+        },
+        "num_gpus": [16],
+        "checkpoint_schemes": ["async"],
+    }
+    path = tmp_path / "sweep.json"
+    path.write_text(json.dumps(sweep))
+
+    def step_s(*options: str) -> float:
+        assert main(["sweep", str(path), "--json", "--quiet", *options]) == OK
+        return float(json.loads(capsys.readouterr().out)["rows"][0]["step_time_s"])
+
+    assert step_s("--calibration", str(file)) > 1.1 * step_s()
+    assert main(["sweep", str(path), "--quiet", "--calibration", str(file)]) == OK
+    assert "With the constants of" in capsys.readouterr().out
 
 
 def test_a_missing_calibration_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ from planner.calibration_table import (
     write_kernels,
 )
 from planner.calibration_torch import TorchDevice, torch_device
-from planner.cli import FAILED, OK, main
+from planner.cli import BROKEN_INPUT, FAILED, OK, main
 from simulator.calibration import ConstantName
 from simulator.catalog import accelerator
 from simulator.errors import CapplanError, InputError
@@ -186,6 +186,20 @@ def test_every_kind_of_kernel_is_in_the_grid_of_several_devices() -> None:
 def test_too_little_memory_is_said() -> None:
     with pytest.raises(CapplanError, match=r"has 2.0 GiB of free memory, and the measurement needs 4 GiB"):
         measure(FakeDevice(published_values(H100), memory_bytes=2.0 * GIB))
+
+
+def test_a_device_is_measured_kept_and_fitted_by_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(calibration_torch, "torch_device", lambda: FakeDevice(published_values(H100)))
+    table, out = tmp_path / "kernels.csv", tmp_path / "calibration.yaml"
+    asked = ["calibrate", "--device", "--date", "2026-05-01", "--output", str(table), "--output", str(out)]
+    assert main(asked) == OK
+    told = capsys.readouterr()
+    assert "85 W idle, 640 W under products" in told.out
+    assert load_calibration(out) == calibrate_kernels(read_kernels(table)).calibration
+    assert main([*asked, "--quiet"]) == BROKEN_INPUT
+    assert "never overwritten" in capsys.readouterr().err
 
 
 def test_without_pytorch_or_without_a_gpu_the_way_out_is_said(
