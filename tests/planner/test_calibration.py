@@ -366,6 +366,16 @@ def test_a_sweep_takes_a_calibration_and_says_so(
     assert "With the constants of" in capsys.readouterr().out
 
 
+def test_validation_says_where_the_constants_were_fitted_on_the_very_rows(
+    tmp_path: Path, rows: Rows, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["validate", "--quiet", "--calibration", str(file), "--measured"]
+    assert main([*asked, str(written(tmp_path, rows))]) == OK
+    assert "fitted on these very rows" in " ".join(capsys.readouterr().out.split())
+    assert main([*asked, str(written(tmp_path, rows[:2]))]) == OK
+    assert "fitted on these" not in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_missing_calibration_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     example = Path(__file__).parents[2] / "examples" / "bloom-176b.yaml"
     absent = str(tmp_path / "no.yaml")

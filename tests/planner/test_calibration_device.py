@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from planner import calibration_torch
 from planner.calibration_device import NUM_REPETITIONS, Runs, grid, measure, time_s
 from planner.calibration_file import load_calibration
-from planner.calibration_kernels import Values, calibrate_kernels, published_values, simulated_s
+from planner.calibration_kernel_models import Values, published_values, simulated_s
+from planner.calibration_kernels import calibrate_kernels
 from planner.calibration_table import (
     COLUMNS,
     Kernel,
