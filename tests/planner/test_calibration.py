@@ -404,6 +404,11 @@ def test_what_cannot_be_meant_is_refused(
     assert message in capsys.readouterr().err
 
 
+def test_a_goodput_of_numbers_takes_no_calibration(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["goodput", "--mtbf-s", "10980", "--calibration", str(file)]) == BROKEN_INPUT
+    assert "--calibration needs --job" in capsys.readouterr().err
+
+
 def test_the_text_of_a_file_says_what_it_is(answer: CalibrationAnswer) -> None:
     text = calibration_text(answer.calibration)
     assert text.startswith("# Constants of a cluster")
