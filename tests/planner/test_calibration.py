@@ -127,9 +127,9 @@ def test_the_file_of_a_calibration_reads_back_the_same(answer: CalibrationAnswer
         write_calibration(answer.calibration, file)
 
 
-def refuses(folder: Path, rows: Rows, match: str, **options: str) -> None:
+def refuses(folder: Path, rows: Rows, match: str, accelerator_name: str | None = None) -> None:
     with pytest.raises(InputError, match=match):
-        calibrate(written(folder, rows), **options)
+        calibrate(written(folder, rows), accelerator=accelerator_name)
 
 
 def test_too_few_rows_are_refused_with_the_way_out(tmp_path: Path, rows: Rows) -> None:
@@ -141,7 +141,7 @@ def test_rows_of_another_accelerator_are_refused(tmp_path: Path, rows: Rows) -> 
         tmp_path,
         rows,
         r"usable: none \(16 x measured on h100-sxm5-80gb, not on a100",
-        accelerator="A100-80GB",
+        accelerator_name="A100-80GB",
     )
 
 

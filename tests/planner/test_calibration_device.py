@@ -219,7 +219,18 @@ def test_without_pytorch_or_without_a_gpu_the_way_out_is_said(
 def test_the_timing_loop_runs_on_a_cpu_where_pytorch_is() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is an extra")
     device = TorchDevice(torch, "cpu")
-    sizes = {"m": 64, "n": 32, "k": 16, "batch": 1, "sequence_length": 64, "num_heads": 2, "head_dim": 16}
     for kind in set(KernelKind) - {KernelKind.ALL_REDUCE}:
-        timed: Callable[[int], float] = device.prepare(Kernel(kind=kind, num_bytes=6000, **sizes))
+        timed: Callable[[int], float] = device.prepare(
+            Kernel(
+                kind=kind,
+                m=64,
+                n=32,
+                k=16,
+                batch=1,
+                sequence_length=64,
+                num_heads=2,
+                head_dim=16,
+                num_bytes=6000,
+            )
+        )
         assert timed(2) > 0.0
