@@ -87,7 +87,7 @@ def measure(
     seconds = []
     for done, kernel in enumerate(kernels):
         tell(done, len(kernels))
-        seconds.append(time_s(device.prepare(kernel)))
+        seconds.append(float(f"{time_s(device.prepare(kernel)):.6g}"))  # as the table keeps it
     return KernelTable(
         device=device.name,
         date=date or today(),

@@ -9,9 +9,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from simulator.compute import KernelConstants, attention_time_s, gemm_time_s, memory_bound_time_s
+from planner.calibration_table import SIZES, KernelKind, KernelTable
+from simulator.calibrated import KERNEL_FIELDS
+from simulator.calibration import ConstantName
+from simulator.compute import (
+    KernelConstants,
+    attention_time_s,
+    gemm_time_s,
+    kernel_constants,
+    memory_bound_time_s,
+)
+from simulator.hardware import Accelerator, Precision
 from simulator.table import Booleans, Floats
+from simulator.training import training_constants
+
+Values = dict[ConstantName, float]
+"""Constants of an accelerator by name."""
 
 GEMM_START = {
     "gemm_peak_fraction": 0.8,
@@ -102,3 +117,59 @@ def causal_attention_s(
         constants=constants,
         backward=backward,
     )
+
+
+def published_values(chip: Accelerator) -> Values:
+    """Returns the constants of an accelerator without calibration."""
+    kernels = kernel_constants(
+        [chip.family], [Precision.BF16.value], ceiling_fractions=np.array([chip.matmul_ceiling_fraction])
+    )
+    known = {name: float(getattr(kernels, field)[0]) for name, field in KERNEL_FIELDS.items()}
+    return {**known, ConstantName.HOST_LAUNCH_S: training_constants().launch_s}
+
+
+def simulated_s(table: KernelTable, chip: Accelerator, values: Values) -> Floats:
+    """Returns seconds of every kernel for given constants, `(n,)`; NaN for launches from the host and for sums."""
+    constants = constants_of({KERNEL_FIELDS[name]: values[name] for name in KERNEL_FIELDS})
+    found_s = np.full(len(table.kernels), np.nan)
+    for kind in KernelKind:
+        chosen = np.array([kernel.kind is kind for kernel in table.kernels])
+        if chosen.any():
+            found_s[chosen] = _seconds(kind, _sizes(table, chosen), chip, constants)
+    return found_s
+
+
+def _seconds(
+    kind: KernelKind, sizes: Mapping[str, Floats], chip: Accelerator, constants: KernelConstants
+) -> Floats:
+    shape = (sizes["m"], sizes["n"], sizes["k"])
+    match kind:
+        case KernelKind.GEMM | KernelKind.INPUT_GRADIENT | KernelKind.WEIGHT_GRADIENT:
+            price = plain_weight_gradient_s if kind is KernelKind.WEIGHT_GRADIENT else gemm_s
+            return price(
+                constants,
+                shape,
+                peak_flop_per_s=chip.bf16_flop_per_s,
+                memory_bytes_per_s=chip.memory_bytes_per_s,
+            )
+        case KernelKind.ATTENTION | KernelKind.ATTENTION_BACKWARD:
+            return causal_attention_s(
+                constants,
+                batch=sizes["batch"],
+                sequence_length=sizes["sequence_length"],
+                num_heads=sizes["num_heads"],
+                head_dim=sizes["head_dim"],
+                bf16_flop_per_s=chip.bf16_flop_per_s,
+                backward=kind is KernelKind.ATTENTION_BACKWARD,
+            )
+        case KernelKind.COPY | KernelKind.ADD | KernelKind.EMPTY:
+            return memory_bound_time_s(
+                num_bytes=sizes["num_bytes"], memory_bytes_per_s=chip.memory_bytes_per_s, constants=constants
+            )
+        case KernelKind.HOST_LAUNCH | KernelKind.ALL_REDUCE:
+            return np.full(len(sizes["m"]), np.nan)
+
+
+def _sizes(table: KernelTable, chosen: NDArray[np.bool_]) -> Mapping[str, Floats]:
+    kernels = [kernel for kernel, is_chosen in zip(table.kernels, chosen, strict=True) if is_chosen]
+    return {name: np.array([getattr(kernel, name) for kernel in kernels], dtype=float) for name in SIZES}

@@ -16,24 +16,20 @@ from planner.calibration_fitting import HOLD_OUT_EVERY, Plane, Prior, log_deviat
 from planner.calibration_kernel_models import (
     ATTENTION_BOUNDS,
     GEMM_BOUNDS,
-    causal_attention_s,
-    constants_of,
-    gemm_s,
-    plain_weight_gradient_s,
+    Values,
+    published_values,
+    simulated_s,
 )
-from planner.calibration_table import SIZES, KernelKind, KernelTable
+from planner.calibration_table import KernelKind, KernelTable
 from planner.calibration_unknowns import MEASUREMENT_SCATTER
 from planner.hardware_names import accelerator_id
 from planner.human import percent
 from simulator import catalog
-from simulator.calibrated import KERNEL_FIELDS
 from simulator.calibration import LINKS, SOFTWARE, CalibratedConstant, Calibration, ConstantName
-from simulator.compute import KernelConstants, kernel_constants, memory_bound_time_s
 from simulator.errors import CatalogError, InputError, Problem
 from simulator.hardware import Accelerator, Precision
 from simulator.network import LinkConstants, all_reduce_s, link_constants
 from simulator.table import Floats
-from simulator.training import training_constants
 
 FEWEST_KERNELS = 4
 """Kernels below which the constants of a group stay as published."""
@@ -79,8 +75,6 @@ LAUNCHES = {
     KernelKind.HOST_LAUNCH: ConstantName.HOST_LAUNCH_S,
 }
 """Constants that are measured as they are."""
-
-Values = dict[ConstantName, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,62 +123,6 @@ def calibrate_kernels(table: KernelTable, *, accelerator: str | None = None) -> 
         if name not in found and name not in SOFTWARE
     )
     return CalibrationAnswer(calibration=calibration, held=held, warnings=tuple(_warnings(calibration)))
-
-
-def published_values(chip: Accelerator) -> Values:
-    """Returns the constants of an accelerator without calibration."""
-    kernels = kernel_constants(
-        [chip.family], [Precision.BF16.value], ceiling_fractions=np.array([chip.matmul_ceiling_fraction])
-    )
-    known = {name: float(getattr(kernels, field)[0]) for name, field in KERNEL_FIELDS.items()}
-    return {**known, ConstantName.HOST_LAUNCH_S: training_constants().launch_s}
-
-
-def simulated_s(table: KernelTable, chip: Accelerator, values: Values) -> Floats:
-    """Returns seconds of every kernel for given constants, `(n,)`; NaN for launches from the host and for sums."""
-    constants = constants_of({KERNEL_FIELDS[name]: values[name] for name in KERNEL_FIELDS})
-    found_s = np.full(len(table.kernels), np.nan)
-    for kind in KernelKind:
-        chosen = np.array([kernel.kind is kind for kernel in table.kernels])
-        if chosen.any():
-            found_s[chosen] = _seconds(kind, _sizes(table, chosen), chip, constants)
-    return found_s
-
-
-def _seconds(
-    kind: KernelKind, sizes: Mapping[str, Floats], chip: Accelerator, constants: KernelConstants
-) -> Floats:
-    shape = (sizes["m"], sizes["n"], sizes["k"])
-    match kind:
-        case KernelKind.GEMM | KernelKind.INPUT_GRADIENT | KernelKind.WEIGHT_GRADIENT:
-            price = plain_weight_gradient_s if kind is KernelKind.WEIGHT_GRADIENT else gemm_s
-            return price(
-                constants,
-                shape,
-                peak_flop_per_s=chip.bf16_flop_per_s,
-                memory_bytes_per_s=chip.memory_bytes_per_s,
-            )
-        case KernelKind.ATTENTION | KernelKind.ATTENTION_BACKWARD:
-            return causal_attention_s(
-                constants,
-                batch=sizes["batch"],
-                sequence_length=sizes["sequence_length"],
-                num_heads=sizes["num_heads"],
-                head_dim=sizes["head_dim"],
-                bf16_flop_per_s=chip.bf16_flop_per_s,
-                backward=kind is KernelKind.ATTENTION_BACKWARD,
-            )
-        case KernelKind.COPY | KernelKind.ADD | KernelKind.EMPTY:
-            return memory_bound_time_s(
-                num_bytes=sizes["num_bytes"], memory_bytes_per_s=chip.memory_bytes_per_s, constants=constants
-            )
-        case KernelKind.HOST_LAUNCH | KernelKind.ALL_REDUCE:
-            return np.full(len(sizes["m"]), np.nan)
-
-
-def _sizes(table: KernelTable, chosen: NDArray[np.bool_]) -> Mapping[str, Floats]:
-    kernels = [kernel for kernel, is_chosen in zip(table.kernels, chosen, strict=True) if is_chosen]
-    return {name: np.array([getattr(kernel, name) for kernel in kernels], dtype=float) for name in SIZES}
 
 
 def _chip(table: KernelTable, accelerator: str | None) -> Accelerator:

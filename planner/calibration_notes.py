@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner import human
-from simulator.calibration import Calibration
+from simulator.calibration import SOFTWARE, Calibration
 from simulator.job import Job
 
 
@@ -16,7 +16,13 @@ def calibration_notes(job: Job) -> list[str]:
     others = [name for name in offered if name not in calibration.accelerators]
     notes = [f"Constants are calibrated: {calibration_text(calibration)}."]
     if others:
-        notes.append(f"The calibration says nothing of {', '.join(others)}: published constants hold there.")
+        is_shared = any(one.name in SOFTWARE for one in calibration.constants)
+        hold = (
+            "published constants of hardware and its constants of software"
+            if is_shared
+            else "published constants"
+        )
+        notes.append(f"The calibration says nothing of {', '.join(others)}: {hold} hold there.")
     return notes
 
 

@@ -41,9 +41,12 @@ def show_calibration(answer: CalibrationAnswer, console: Console) -> None:
 
 
 def _headline(found: Calibration) -> str:
-    what = "configurations" if found.residuals else "kernels"
-    whose = ", ".join(found.accelerators)
-    return f"Calibrated {whose}: {count(found.num_configurations)} {what} of {found.source} ({found.date})"
+    what = (
+        f"{count(found.num_configurations)} configurations of {found.source}"
+        if found.residuals
+        else found.source
+    )
+    return f"Calibrated {', '.join(found.accelerators)}: {what} ({found.date})"
 
 
 def _errors(found: Calibration) -> Table:

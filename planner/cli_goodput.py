@@ -12,7 +12,13 @@ import click
 from click.core import ParameterSource
 
 from planner.cli_help import examples
-from planner.cli_options import job_values_options, json_option, parsed_interval, progress_options
+from planner.cli_options import (
+    CALIBRATION,
+    job_values_options,
+    json_option,
+    parsed_interval,
+    progress_options,
+)
 from planner.interval_text import Interval
 
 if TYPE_CHECKING:
@@ -39,7 +45,7 @@ OPTION_NAMES = {
     "work_s": "--work-s",
 }
 """Under which name each field of `planner.goodput.RunInputs` is given."""
-JOB_OPTIONS = {"plan": "--plan", "scheme": "--scheme", "overrides": "--set or --calibration"}
+JOB_OPTIONS = {"plan": "--plan", "scheme": "--scheme", "overrides": "--set"}
 """Options that say something about a job."""
 
 
@@ -181,7 +187,9 @@ def _check_combination(given: Mapping[str, object]) -> None:
     """Raises where the options do not say exactly one thing: a run in numbers, or a job with a plan."""
     has_numbers, has_job = given["mtbf_s"] is not None, given["job"] is not None
     interval = given["interval_s"]
-    extra = [option for name, option in JOB_OPTIONS.items() if given[name]]
+    is_calibrated = click.get_current_context().meta.get(CALIBRATION) is not None
+    options = JOB_OPTIONS | ({"overrides": "--calibration"} if is_calibrated else {})
+    extra = [option for name, option in options.items() if given[name]]
     if has_numbers and has_job:
         raise click.UsageError(
             "--mtbf-s and --job exclude each other: failures follow from the job (--set changes it)"

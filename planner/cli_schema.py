@@ -18,6 +18,7 @@ SCHEMA_NAMES = (
     "goodput",
     "sweep",
     "validate",
+    "calibrate",
     "catalog",
     "study-status",
     "study-front",

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from constraints.evaluation import Evaluation, evaluate
+from planner.calibration_notes import calibration_notes
 from planner.goodput import LONGEST_S, Goodput, RunInputs, play_run, run_inputs
 from planner.goodput_schemes import JobRun, SchemeGoodput
 from planner.interval_note import interval_note
@@ -236,7 +237,7 @@ class _Runs:
         broken = [rule for rule in limit_violations(self.job, own) if rule.kind == "physics"]
         notes = [rule.sentence for rule in broken if rule.constraint != "progress"]
         note = interval_note(self.plan, float(self.column("interval_s")[0]), own)
-        return (*notes, *([note] if note else []))
+        return (*notes, *([note] if note else []), *calibration_notes(self.job))
 
 
 def _columns(job: Job, evaluation: Evaluation) -> RunColumns:

@@ -23,6 +23,8 @@ def show_sweep(sweep: Sweep, rows: list[Row], console: Console) -> None:
         title(console, name)
         grid(console, _table(sweep, point))
     notes = ["Each cell: the largest goodput of all intervals in per cent, and that interval in minutes."]
+    if sweep.calibration:
+        notes.append(f"With the constants of {sweep.calibration}.")
     sentences(console, ["", *notes] if rows else ["No layout fits the memory at any size."])
 
 

@@ -144,7 +144,7 @@ class Calibration(Record):
     """Version of this form."""
     source: str = Field(min_length=1, max_length=200)
     """File or device that was measured."""
-    source_sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    source_sha256: str = Field(min_length=64, max_length=64)
     """Hash of the measured rows."""
     date: str = Field(min_length=1, max_length=40)
     """When it was measured."""

@@ -127,9 +127,9 @@ def test_the_file_of_a_calibration_reads_back_the_same(answer: CalibrationAnswer
         write_calibration(answer.calibration, file)
 
 
-def refuses(folder: Path, rows: Rows, match: str, **options: str) -> None:
+def refuses(folder: Path, rows: Rows, match: str, accelerator_name: str | None = None) -> None:
     with pytest.raises(InputError, match=match):
-        calibrate(written(folder, rows), **options)
+        calibrate(written(folder, rows), accelerator=accelerator_name)
 
 
 def test_too_few_rows_are_refused_with_the_way_out(tmp_path: Path, rows: Rows) -> None:
@@ -141,7 +141,7 @@ def test_rows_of_another_accelerator_are_refused(tmp_path: Path, rows: Rows) -> 
         tmp_path,
         rows,
         r"usable: none \(16 x measured on h100-sxm5-80gb, not on a100",
-        accelerator="A100-80GB",
+        accelerator_name="A100-80GB",
     )
 
 
@@ -333,7 +333,47 @@ def test_a_calibration_of_nothing_on_offer_is_refused_and_one_of_a_part_is_said(
         main(["goodput", "--job", str(tmp_path / "job.json"), "--plan", plan, "--calibration", str(file)])
         == OK
     )
-    assert "Goodput" in capsys.readouterr().out
+    assert "Constants are calibrated" in capsys.readouterr().out
+
+
+def test_a_sweep_takes_a_calibration_and_says_so(
+    tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = {
+        "job": {
+            "workload": {
+                "model": "llama-3.1-8b",
+                "tokens": 5e10,
+                "sequence_length": 8192,
+                "global_batch_size": 64,
+            },
+            "offers": [H100_RENTED],
+            "site": "us-iowa",
+            "search": {"micro_batch_sizes": [1], "tensor_parallel": [2], "pipeline_parallel": [1]},
+        },
+        "num_gpus": [16],
+        "checkpoint_schemes": ["async"],
+    }
+    path = tmp_path / "sweep.json"
+    path.write_text(json.dumps(sweep))
+
+    def step_s(*options: str) -> float:
+        assert main(["sweep", str(path), "--json", "--quiet", *options]) == OK
+        return float(json.loads(capsys.readouterr().out)["rows"][0]["step_time_s"])
+
+    assert step_s("--calibration", str(file)) > 1.1 * step_s()
+    assert main(["sweep", str(path), "--quiet", "--calibration", str(file)]) == OK
+    assert "With the constants of" in capsys.readouterr().out
+
+
+def test_validation_says_where_the_constants_were_fitted_on_the_very_rows(
+    tmp_path: Path, rows: Rows, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["validate", "--quiet", "--calibration", str(file), "--measured"]
+    assert main([*asked, str(written(tmp_path, rows))]) == OK
+    assert "fitted on these very rows" in " ".join(capsys.readouterr().out.split())
+    assert main([*asked, str(written(tmp_path, rows[:2]))]) == OK
+    assert "fitted on these" not in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_missing_calibration_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -362,6 +402,11 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     assert main(["calibrate", *arguments]) == BROKEN_INPUT
     assert message in capsys.readouterr().err
+
+
+def test_a_goodput_of_numbers_takes_no_calibration(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["goodput", "--mtbf-s", "10980", "--calibration", str(file)]) == BROKEN_INPUT
+    assert "--calibration needs --job" in capsys.readouterr().err
 
 
 def test_the_text_of_a_file_says_what_it_is(answer: CalibrationAnswer) -> None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from planner import calibration_torch
 from planner.calibration_device import NUM_REPETITIONS, Runs, grid, measure, time_s
 from planner.calibration_file import load_calibration
-from planner.calibration_kernels import Values, calibrate_kernels, published_values, simulated_s
+from planner.calibration_kernel_models import Values, published_values, simulated_s
+from planner.calibration_kernels import calibrate_kernels
 from planner.calibration_table import (
     COLUMNS,
     Kernel,
@@ -26,7 +27,7 @@ from planner.calibration_table import (
     write_kernels,
 )
 from planner.calibration_torch import TorchDevice, torch_device
-from planner.cli import FAILED, OK, main
+from planner.cli import BROKEN_INPUT, FAILED, OK, main
 from simulator.calibration import ConstantName
 from simulator.catalog import accelerator
 from simulator.errors import CapplanError, InputError
@@ -188,6 +189,20 @@ def test_too_little_memory_is_said() -> None:
         measure(FakeDevice(published_values(H100), memory_bytes=2.0 * GIB))
 
 
+def test_a_device_is_measured_kept_and_fitted_by_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(calibration_torch, "torch_device", lambda: FakeDevice(published_values(H100)))
+    table, out = tmp_path / "kernels.csv", tmp_path / "calibration.yaml"
+    asked = ["calibrate", "--device", "--date", "2026-05-01", "--output", str(table), "--output", str(out)]
+    assert main(asked) == OK
+    told = capsys.readouterr()
+    assert "85 W idle, 640 W under products" in told.out
+    assert load_calibration(out) == calibrate_kernels(read_kernels(table)).calibration
+    assert main([*asked, "--quiet"]) == BROKEN_INPUT
+    assert "never overwritten" in capsys.readouterr().err
+
+
 def test_without_pytorch_or_without_a_gpu_the_way_out_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,7 +219,18 @@ def test_without_pytorch_or_without_a_gpu_the_way_out_is_said(
 def test_the_timing_loop_runs_on_a_cpu_where_pytorch_is() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is an extra")
     device = TorchDevice(torch, "cpu")
-    sizes = {"m": 64, "n": 32, "k": 16, "batch": 1, "sequence_length": 64, "num_heads": 2, "head_dim": 16}
     for kind in set(KernelKind) - {KernelKind.ALL_REDUCE}:
-        timed: Callable[[int], float] = device.prepare(Kernel(kind=kind, num_bytes=6000, **sizes))
+        timed: Callable[[int], float] = device.prepare(
+            Kernel(
+                kind=kind,
+                m=64,
+                n=32,
+                k=16,
+                batch=1,
+                sequence_length=64,
+                num_heads=2,
+                head_dim=16,
+                num_bytes=6000,
+            )
+        )
         assert timed(2) > 0.0

@@ -21,6 +21,7 @@ from tests.support import H100_RENTED
 ROOT = Path(cli.__file__).parent.parent
 JOBS = sorted((ROOT / "examples").glob("*.yaml"))
 BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
+STEPS = str(ROOT / "examples" / "calibration" / "steps.csv")
 PLAN = "tp=4,pp=12,dp=8,mbs=2,recompute=full"
 
 Document = dict[str, object]
@@ -119,6 +120,7 @@ def outputs(folder: Path) -> dict[str, list[str]]:
         "goodput": ["goodput", "--mtbf-s", "10980", "--stall-s", "5", "--replications", "20"],
         "sweep": ["sweep", str(sweep)],
         "validate": ["validate"],
+        "calibrate": ["calibrate", "--measured", STEPS, "--quiet"],
         "catalog": ["catalog", "accelerators"],
         "study-status": ["study", "status", *store, "small"],
         "study-front": ["study", "front", *store, "small"],
