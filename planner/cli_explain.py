@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli_help import examples
 from planner.cli_options import json_option, set_option
 
 if TYPE_CHECKING:
@@ -23,7 +24,15 @@ JOB_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 INFEASIBLE = 3
 
 
-@click.command(short_help="Say what each constraint means, and what it removes.")
+@click.command(
+    short_help="Say what each constraint means, and what it removes.",
+    epilog=examples(
+        "capplan explain memory",
+        "capplan explain examples/llama-3.1-70b.yaml",
+        "capplan explain examples/llama-3.1-70b.yaml --fewest-gpus",
+        "capplan explain examples/bloom-176b.yaml --plan tp=4,pp=12,dp=8,mbs=2,recompute=full",
+    ),
+)
 @click.argument("subject", required=False, metavar="[NAME|JOB.yaml]")
 @click.option(
     "--plan",

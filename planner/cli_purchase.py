@@ -9,12 +9,18 @@ from pathlib import Path
 
 import click
 
+from planner.cli_help import examples
 from planner.cli_options import json_option, seed_option
 
 INFEASIBLE, FAILED = 3, 1
 
 
-@click.command(short_help="Choose what to buy, reserve and rent for several jobs.")
+@click.command(
+    short_help="Choose what to buy, reserve and rent for several jobs.",
+    epilog=examples(
+        "capplan purchase examples/fleet.yaml", "capplan purchase examples/fleet.yaml --effort 60 --json"
+    ),
+)
 @click.argument("fleet", type=click.Path(path_type=Path), metavar="FLEET.yaml")
 @seed_option("The same fleet, version, seed and effort give the same plan.")
 @click.option(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli_help import examples
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -19,7 +21,14 @@ if TYPE_CHECKING:
 FORMATS = ("html", "png", "svg", "json")
 
 
-@click.command(short_help="Write a study as a page that explains it, or as pictures.")
+@click.command(
+    short_help="Write a study as a page that explains it, or as pictures.",
+    epilog=examples(
+        "capplan report llama-3.1-70b",
+        "capplan report answer-folder --output report.html",
+        "capplan report llama-3.1-70b --format svg --figure cost",
+    ),
+)
 @click.argument("study", metavar="STUDY|FOLDER")
 @click.option(
     "--output",
