@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from simulator.record import Record
 
 
@@ -131,5 +133,13 @@ class WhatIfCase(Record):
     cost_usd: float | None = None
     energy_kwh: float | None = None
     carbon_kgco2e: float | None = None
+    time_change_days: float | None = None
+    """These figures less those of the answer: below 0 is saved."""
+    cost_change_usd: float | None = None
+    energy_change_kwh: float | None = None
+    carbon_change_kgco2e: float | None = None
+    limits_broken: dict[str, float | None] = Field(default_factory=dict)
+    """Limits of the job that do not hold then, memory and progress among them, and by which share each is exceeded; null
+    where that has no bound."""
     note: str = ""
     """What it takes, or why it cannot be told."""

@@ -12,11 +12,11 @@ import pytest
 from rich.console import Console
 
 from constraints.evaluation import Evaluation, evaluate
-from planner import Recommendation, load_job, recommend
+from planner import Recommendation, human, load_job, recommend
 from planner.bests import bests_of
 from planner.bests_view import driver_text, paragraph
 from planner.comparisons import Best, Driver, WhatIfCase
-from planner.comparisons_view import survivals
+from planner.comparisons_view import survivals, what_if_rows
 from planner.input_uncertainty import input_uncertainty_of
 from planner.job_file import parse_job
 from planner.reasons import scope_text
@@ -111,7 +111,7 @@ class TestFourBests:
 
 
 def chosen_of(job: Job, **plan: object) -> Evaluation:
-    return evaluate(job, plans_with({"num_gpus": 16, **plan}))
+    return evaluate(job, plans_with({"num_gpus": 16, "zero_stage": 3, **plan}))
 
 
 def nothing(_: Job) -> None:
@@ -261,6 +261,72 @@ class TestCases:
         assert case.time_to_train_days is not None
         assert case.time_to_train_days > 1.8 * free.scores.time_to_train_s[0] / 86_400
         assert "pauses" in case.note
+
+    def test_a_pause_that_misses_the_deadline_says_so_and_what_it_changes(self) -> None:
+        free = chosen_of(job_with(H100_RENTED, site=HOURLY))
+        days = float(free.scores.time_to_train_s[0]) / 86_400
+        budget_usd = 1.5 * float(free.scores.cost_usd[0])
+        asked = {"pauses": [{"by": "carbon", "hours_fraction": 0.5}]}
+        limits = {"deadline_days": 1.25 * days, "budget_usd": budget_usd}
+        job = job_with(H100_RENTED, site=HOURLY, what_if=asked, limits=limits)
+        case = case_of(job, "pause in the 50.0 %")
+        assert case.time_to_train_days is not None
+        assert case.cost_usd is not None
+        assert case.limits_broken == {
+            "budget_usd": pytest.approx(case.cost_usd / budget_usd - 1),
+            "deadline_days": pytest.approx(case.time_to_train_days / (1.25 * days) - 1),
+        }
+        assert case.time_change_days == pytest.approx(case.time_to_train_days - days)
+        assert case.carbon_change_kgco2e == pytest.approx(
+            (case.carbon_kgco2e or 0.0) - float(free.scores.carbon_kgco2e[0])
+        )
+        (_, changes) = what_if_rows(case)
+        assert changes[0] == "  against the answer"
+        assert changes[1] == f"+{human.days(case.time_to_train_days - days)}"
+        shares = [case.limits_broken[name] or 0.0 for name in ("budget_usd", "deadline_days")]
+        assert changes[-1] == f"breaks budget by {100 * shares[0]:.1f} %, deadline by {100 * shares[1]:.1f} %"
+
+    def test_a_pause_must_keep_the_deadline_with_the_wanted_probability(self) -> None:
+        asked = {"pauses": [{"by": "carbon", "hours_fraction": 0.5}]}
+        free = case_of(job_with(H100_RENTED, site=HOURLY, what_if=asked), "pause")
+        assert free.time_to_train_days is not None
+        limits = {"deadline_days": free.time_to_train_days * 1.001}
+        surely = {**limits, "deadline_probability": 0.99}
+        broken = [
+            case_of(job_with(H100_RENTED, site=HOURLY, what_if=asked, limits=kept), "pause").limits_broken
+            for kept in (limits, surely)
+        ]
+        assert [list(names) for names in broken] == [[], ["deadline_days"]]
+
+    def test_a_cap_and_another_site_meet_the_limits_too(self) -> None:
+        free = chosen_of(job_with(H100_RENTED, site="norway")).scores
+        asked = {"power_caps": [0.5], "sites": ["poland"]}
+        limits = {
+            "deadline_days": 1.001 * float(free.time_to_train_s[0]) / 86_400,
+            "carbon_kgco2e": 1.001 * float(free.carbon_kgco2e[0]),
+        }
+        job = job_with(H100_RENTED, site="norway", what_if=asked, limits=limits)
+        assert "deadline_days" in case_of(job, "power cap").limits_broken
+        moved = case_of(job, "in poland")
+        assert list(moved.limits_broken) == ["carbon_kgco2e"]
+        (_, changes) = what_if_rows(moved)
+        assert changes[1:3] == ("", "")  # neither time nor money
+        assert changes[-1].startswith("breaks carbon by ")
+
+    def test_a_start_that_gains_next_to_nothing_is_not_advised(self) -> None:
+        # The swing is half a per cent of the mean, and four days of it cancel out but for their last hours.
+        calm = {"region": "us-iowa", "grid_profile": {"mean": 0.4, "daily_amplitude": 0.002}}
+        job = job_with(H100_RENTED, site=calm, what_if={"start_within_hours": 24})
+        case = case_of(job, "start")
+        assert case.case == "start later for carbon"
+        assert case.note == "waiting up to 1.00 days saves less than 0.1 % of its mean: start at once"
+        assert case.carbon_change_kgco2e == 0.0
+
+    def test_moving_away_says_what_only_this_site_has(self) -> None:
+        site = {**HOURLY, "demand_usd_per_w_month": 0.015}
+        job = job_with(H100_BOUGHT, site=site, what_if={"sites": ["norway"]})
+        note = case_of(job, "in norway").note
+        assert note.startswith("without the hourly grid and the demand charge of us-iowa")
 
     def test_a_later_start_is_never_dirtier(self) -> None:
         job = job_with(H100_RENTED, site=HOURLY, what_if={"start_within_hours": 24})
