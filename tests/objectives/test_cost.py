@@ -123,7 +123,12 @@ class TestOwning:
         assert part(job, "demand_usd", usage(hours=730.5)) == pytest.approx(2 * 15 * 25)
 
     def test_an_hourly_tariff_meets_the_hours_of_the_run(self) -> None:
-        job = owned(site={"electricity_profile": HourlyProfile(per_hour=(0.3, 0.1) * 12)})
+        job = owned(
+            site={
+                "electricity_profile": HourlyProfile(per_hour=(0.3, 0.1) * 12),
+                "electricity_usd_per_kwh": 0.2,
+            }
+        )
         assert part(job, "electricity_usd", usage(hours=1.0, energy_kwh=100)) == pytest.approx(30)
         assert part(job, "electricity_usd", usage(hours=2.0, energy_kwh=100)) == pytest.approx(20)
         assert part(job, "electricity_usd", usage(hours=1000.0, energy_kwh=100)) == pytest.approx(20)

@@ -32,6 +32,12 @@ SITE = {
 
 def job_at(offer: object = None, **site: object) -> Job:
     fields = {**SITE, "grid_profile": NIGHT_AND_DAY, **site}
+    for profile, flat in (
+        ("grid_profile", "grid_kgco2e_per_kwh"),
+        ("electricity_profile", "electricity_usd_per_kwh"),
+    ):
+        if profile in site:
+            del fields[flat]  # the profile replaces it
     return job_with(offer or H100_RENTED, site=fields)  # type: ignore[arg-type]
 
 

@@ -392,8 +392,10 @@ def test_the_scope_is_named_with_what_it_leaves_out() -> None:
         "without network, storage, building"
     )
     every = dict.fromkeys(("network", "storage", "building"), True)
-    assert "without" not in scope_text(job_with(H100_RENTED, carbon_scope=every, site=HOURLY))
-    assert "by the hour" in scope_text(job_with(H100_RENTED, carbon_scope=every, site=HOURLY))
+    flash = {"capacity_bytes": 1e15}
+    told = scope_text(job_with(H100_RENTED, carbon_scope=every, storage=flash, site=HOURLY))
+    assert "without" not in told
+    assert "by the hour" in told
 
 
 def test_the_scope_tells_sites_apart_that_are_counted_otherwise() -> None:
