@@ -44,6 +44,19 @@ class Ordering(Record):
     """Share of the draws in which it still has less of it than the recommended design."""
 
 
+class Neighbours(Record):
+    """Two designs of the front that follow each other by one objective."""
+
+    objective: str
+    """By what they are ordered."""
+    design_id: int
+    """The design with less of it,"""
+    next_design_id: int
+    """and the next one."""
+    holds_fraction: float
+    """Share of the draws in which they keep this order."""
+
+
 class TornadoBar(Record):
     """What one unsure input alone, at the ends of its range, does to one objective of one design, and to its place."""
 
@@ -85,6 +98,8 @@ class InputUncertainty(Record):
     """Share of the draws in which its expected cost keeps the budget; null without one."""
     orderings: tuple[Ordering, ...]
     """Which of the reasons for and against it survive."""
+    neighbours: tuple[Neighbours, ...] = ()
+    """Which pairs of the drawn designs that follow each other by an objective keep their order."""
     designs: tuple[DrawnDesign, ...] = ()
     """The designs that were drawn: all of the front, or 60 evenly spread over a longer one, with the best in every
     objective."""

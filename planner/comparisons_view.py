@@ -19,6 +19,8 @@ MOST_DRIVERS = 3
 """Inputs that are named for each objective."""
 SMALLEST_SWING_FRACTION = 0.02
 """Smaller swings, as shares of the figure, are not worth a word."""
+SURE_FRACTION = 0.9
+"""Share of the draws from which an order counts as sure."""
 SAME_FRACTION = 1e-9
 """Differences of a smaller share of a figure come from the order in which it was summed."""
 _UNITS: Mapping[str, tuple[str, Callable[[float], str]]] = {
@@ -86,7 +88,19 @@ def survivals(sure: InputUncertainty) -> list[str]:
         for ordering in sure.orderings
     )
     front = f"{draws} {again} recommend it again, and in {unbeaten} no design of the front beats it in everything."
-    return [*kept, *((front, *lead) if len(sure.designs) > 1 else ())]
+    return [*kept, *((front, *lead, *_orders(sure)) if len(sure.designs) > 1 else ())]
+
+
+def _orders(sure: InputUncertainty) -> Iterator[str]:
+    """Says of each objective how many neighbours of the front can be told apart."""
+    for objective in dict.fromkeys(pair.objective for pair in sure.neighbours):
+        shares = [pair.holds_fraction for pair in sure.neighbours if pair.objective == objective]
+        num_sure = sum(share >= SURE_FRACTION for share in shares)
+        yield (
+            f"Of {len(shares)} pairs of designs that follow each other in {human.words(objective)}, {num_sure} keep their "
+            f"order in {human.percent(SURE_FRACTION)} of them or more; the least sure pair does in "
+            f"{human.percent(min(shares))}."
+        )
 
 
 def what_if_rows(case: WhatIfCase) -> Iterator[tuple[str, ...]]:

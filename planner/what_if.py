@@ -35,6 +35,7 @@ Best = Callable[[Job], Evaluation | None]
 """Finds the recommended design of another job, one row; `None` where there is none."""
 WORTH_WAITING_FRACTION = 1e-3
 """Smaller gains are not worth a wait, nor known: grids and tariffs of the next week are forecasts."""
+NO_RESALE = "what the old one would sell for is not counted, since its age is not known"
 OWN_TO_A_SITE: Mapping[str, str] = {
     "grid_profile": "hourly grid",
     "electricity_profile": "hourly tariff",
@@ -182,7 +183,8 @@ def _refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCas
         case,
         chosen,
         judge(going_on, old.plans, old.outcomes),
-        f"the new fleet has made up for its making {_after(in_carbon[0])}, and for its price {_after(in_money[0])}",
+        f"the new fleet has made up for its making {_after(in_carbon[0])}, and for its price {_after(in_money[0])}; "
+        f"{NO_RESALE}",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from planner.render import show
 from planner.sensitivity import front_tornado
 from planner.what_if import what_if_cases
 from simulator.catalog import Kind, figures
+from simulator.catalog import rent as rent_of
 from simulator.errors import InputError
 from simulator.job import Job, Objective
 from tests.planner.hand_made import recommended as hand_made
@@ -182,6 +184,31 @@ class TestWords:
     )
     def test_a_factor_is_told_in_both_designs(self, driver: Driver, text: str) -> None:
         assert driver_text(driver) == text
+
+    def test_neighbours_of_the_front_keep_their_order_as_often_as_the_draws_say(self) -> None:
+        # Two offers of the same accelerators whose prices reach from half to twice their middle: one draw moves both. A
+        # third, on other accelerators, has a draw of its own.
+        def priced(usd: float, accelerator: dict[str, object]) -> dict[str, object]:
+            wide = {"low": 0.5 * usd, "mid": usd, "high": 2 * usd}
+            return {**accelerator, "rent_usd_per_gpu_hour": wide}
+
+        offers = (priced(2.0, H100_RENTED), priced(2.1, H100_RENTED), priced(1.0, A100_RENTED))
+        job = job_with(*offers, objectives=["cost"])
+        front = evaluate(job, plans_with(*({"num_gpus": 32, "zero_stage": 3, "offer": k} for k in range(3))))
+        sure = input_uncertainty_of(job, front, np.array([10, 11, 12]), 0, seed=1)
+        costs = dict(zip((10, 11, 12), front.scores.cost_usd.tolist(), strict=True))
+        order = sorted(costs, key=costs.__getitem__)
+        found = [(pair.design_id, pair.next_design_id) for pair in sure.neighbours]
+        assert found == list(pairwise(order))
+        shares = {
+            frozenset(pair): each.holds_fraction for pair, each in zip(found, sure.neighbours, strict=True)
+        }
+        assert shares[frozenset({10, 11})] == 1.0
+        assert all(0.5 < share < 1.0 for pair, share in shares.items() if 12 in pair)
+        (told,) = (sentence for sentence in survivals(sure) if "follow each other in cost" in sentence)
+        assert told.startswith(
+            "Of 2 pairs of designs that follow each other in cost, 1 keep their order in 90.0 %"
+        )
 
     def test_draws_tell_how_often_limits_are_kept(self) -> None:
         job = job_with(H100_RENTED, limits={"budget_usd": 4000, "deadline_days": 400})
@@ -355,6 +382,9 @@ class TestCases:
         made = 16 * offer.accelerator.embodied_kgco2e + 2 * offer.node.embodied_host_kgco2e
         assert saved > 0
         assert f"made up for its making after {made / saved:.3g} calendar months" in case.note
+        assert case.note.endswith(
+            "what the old one would sell for is not counted, since its age is not known"
+        )
 
     def test_another_rent_changes_the_cost_and_nothing_else(self) -> None:
         job = job_with(H100_RENTED, what_if={"rents_usd_per_gpu_hour": [1.25, 5.0]})
@@ -462,6 +492,19 @@ class TestJobFile:
         ]
         assert rent is not None
         assert min(quotes) <= rent.low <= rent.mid <= rent.high <= max(quotes)
+
+    def test_a_single_spot_price_has_the_spread_of_all_rents_of_its_accelerator(self) -> None:
+        # The catalogue has one spot price of an H100 (Nebius, 1.25 USD), and eleven rents.
+        spot = {**H100_RENTED, "rent_usd_per_gpu_hour": "spot", "interruptions_per_1000_node_days": 50}
+        (offer,) = job_with(spot).offers
+        rent = offer.rent_usd_per_gpu_hour
+        usual, _ = rent_of("h100-sxm5-80gb")
+        assert rent is not None
+        assert rent.mid == 1.25
+        assert (rent.low / 1.25, rent.high / 1.25) == pytest.approx(
+            (usual.low / usual.mid, usual.high / usual.mid), abs=0.005
+        )
+        assert offer.price_source.endswith("one price, with the spread of all rents of this accelerator")
 
     def test_spot_prices_come_with_their_interruptions(self) -> None:
         spot = {**H100_RENTED, "rent_usd_per_gpu_hour": "spot"}
