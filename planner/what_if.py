@@ -22,6 +22,7 @@ from objectives.pausing import best_start
 from objectives.scores import Usage, total
 from planner import human
 from planner.comparisons import WhatIfCase
+from planner.grid_conventions import grid_convention, unlike_grids
 from planner.what_if_case import case_of, paused_case
 from simulator.hardware import Site
 from simulator.hourly import HourlyProfile
@@ -160,6 +161,9 @@ def _differences_of_sites(here: Site, there: Site) -> Iterator[str]:
     lost = [word for name, word in OWN_TO_A_SITE.items() if getattr(here, name) and not getattr(there, name)]
     if lost:
         yield f"without the {' and the '.join(lost)} of {here.region}"
+    ours, theirs = grid_convention(here), grid_convention(there)
+    if next(unlike_grids((here, there)), None):
+        yield f"its grid is counted otherwise ({theirs.words}, not {ours.words})"
 
 
 def _refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCase:
