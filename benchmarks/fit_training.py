@@ -187,18 +187,6 @@ def constants_of(values: Floats) -> TrainingConstants:
     return replace(shipped, sustained_fractions=fractions, **software)
 
 
-def unknowns_of(constants: TrainingConstants) -> Floats:
-    """Returns the values of the unknowns, `(k,)`, in given constants."""
-    return np.array([_value(constants, unknown) for unknown in UNKNOWNS])
-
-
-def _value(constants: TrainingConstants, unknown: Unknown) -> float:
-    if unknown.name == SUSTAINED:
-        family, number_format = unknown.applies_to.split()
-        return constants.sustained_fractions[family, number_format]
-    return float(getattr(constants, unknown.name))
-
-
 def column(name: str) -> Floats:
     """Returns a numeric field of all unknowns, `(k,)`."""
     return np.array([getattr(unknown, name) for unknown in UNKNOWNS])

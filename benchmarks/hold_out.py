@@ -15,14 +15,27 @@ from pathlib import Path
 import click
 import numpy as np
 
-from benchmarks.fit_training import UNKNOWNS, damped, plane, unknowns_of, weights_of
+from benchmarks.fit_training import SUSTAINED, UNKNOWNS, Unknown, damped, plane, weights_of
 from benchmarks.training_steps import MeasuredSteps, read_steps
-from simulator.training import training_constants
+from simulator.table import Floats
+from simulator.training import TrainingConstants, training_constants
 
 TARGET = Path(__file__).parents[1] / "planner" / "data" / "held_out_constants.csv"
 HEAD = ("without", "num_steps_left_out", "applies_to", "constant", "value")
 PUBLISHERS = ("BigScience", "MT-NLG", "MLPerf Training")
 """Publishers both of steps that the constants are fitted on and of runs in `planner.whole_run_jobs`."""
+
+
+def unknowns_of(constants: TrainingConstants) -> Floats:
+    """Returns the values of the unknowns, `(k,)`, in given constants."""
+    return np.array([_value(constants, unknown) for unknown in UNKNOWNS])
+
+
+def _value(constants: TrainingConstants, unknown: Unknown) -> float:
+    if unknown.name == SUSTAINED:
+        family, number_format = unknown.applies_to.split()
+        return constants.sustained_fractions[family, number_format]
+    return float(getattr(constants, unknown.name))
 
 
 def held_out_rows(steps: MeasuredSteps) -> Iterator[tuple[str, ...]]:
