@@ -1,4 +1,4 @@
-"""How near are whole runs, predicted cold, to what was published? The pages that tell it.
+"""How near are whole runs, with and without what they told us, to what was published? The pages that tell it.
 
     python -m benchmarks.whole_runs           prints the tables
     python -m benchmarks.whole_runs --write   writes docs/whole-runs.md and its parts of docs/validation.md and
@@ -13,7 +13,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from planner.whole_runs_page import arithmetic_table, energy_table, hours_table, left_out_table, metered_text
+from planner.whole_runs_page import (
+    arithmetic_table,
+    energy_table,
+    hours_table,
+    left_out_table,
+    llmcarbon_text,
+    metered_text,
+    seen_table,
+)
 
 DOCS = Path(__file__).parents[1] / "docs"
 END = "<!-- end -->"
@@ -21,8 +29,13 @@ PAGE_HEAD = """\
 # Whole runs: what was published, what capplan predicts cold
 
 Written by `python -m benchmarks.whole_runs --write`; `planner/data/published_runs.csv` holds what was published, with sources.
-Cold means: model, tokens, layout, hardware and the failure rate of the fleet are given, and nothing that was measured in the
-run itself. Step time, goodput and power are the simulator's.
+Step time, goodput and power are the simulator's.
+
+*Shipped* is what capplan says of a run with its constants as they are and with everything that was published of it as input.
+Something of most runs is in those: published steps of theirs are among those on which the constants are fitted, or their own
+failures are the rate that they are given. *Cold* leaves all of that out: model, tokens, layout and hardware are given, the
+constants are those of a fit without the publisher's steps (`planner/data/held_out_constants.csv`), and failures, saves and
+stragglers are those of a typical fleet. The cold prediction is the one by which accuracy is judged.
 """
 ENERGY_NOTE = "W per GPU hold its share of host, fans, fabric and supplies, without cooling.\n"
 ARITHMETIC_NOTE = """\
@@ -38,6 +51,9 @@ def page() -> str:
         PAGE_HEAD,
         "## GPU-hours\n",
         f"{hours_table()}\n",
+        f"{llmcarbon_text()}\n",
+        "## What of each run the shipped prediction has seen\n",
+        f"{seen_table()}\n",
         "## Energy\n",
         ENERGY_NOTE,
         f"{energy_table()}\n",
@@ -57,8 +73,12 @@ def validation_section() -> str:
     parts = [
         "## Whole runs, predicted cold\n",
         "Our step time, our goodput and our power for every published run whose layout is known, beside LLMCarbon's prediction",
-        "from the same figures; [whole-runs.md](whole-runs.md) has more, and why the others are not predicted.\n",
+        "from the same figures; [whole-runs.md](whole-runs.md) has more, and why the others are not predicted. *Cold* has seen",
+        "nothing of a run but model, tokens, layout and hardware: its publisher's steps are not in the fit. It is what the",
+        "runs are judged by; *shipped* has seen what the second table says.\n",
         f"{hours_table()}\n",
+        f"{llmcarbon_text()}\n",
+        f"{seen_table()}\n",
         f"{energy_table()}\n",
         metered_text(),
     ]

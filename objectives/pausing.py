@@ -7,6 +7,7 @@ their share of the making go on. A pause that leaves less room than its own over
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,8 +22,11 @@ from simulator.options import Pause
 from simulator.plan import PlanTable
 from simulator.power import phase_power
 from simulator.simulate import Outcomes
-from simulator.table import Booleans, Floats, Table
+from simulator.table import Booleans, Floats, Integers, Table
 from simulator.units import HOUR, JOULES_PER_KWH
+
+SAME_MEAN_FRACTION = 1e-6
+"""Means over a run that differ by a smaller share are the same: sums over a year of hours round by far less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,21 +48,30 @@ def pause_overhead_s(job: Job, outcomes: Outcomes) -> Floats:
     return saves.stall_s + saves.commit_s + saves.load_s + restart.initialize_s + restart.warm_up_s
 
 
-def paused_runs(job: Job, plans: PlanTable, outcomes: Outcomes, pause: Pause) -> PausedTable:
-    """Returns what becomes of some designs when they pause; all of them must stand at sites with the profile it asks for."""
-    parts = []
+def paused_runs(
+    job: Job, plans: PlanTable, outcomes: Outcomes, pause: Pause, usages: Usage | None = None
+) -> PausedTable:
+    """Returns what becomes of some designs when they pause.
+
+    Args:
+        job: the job.
+        plans: `(n,)` designs, all of them at sites with the profile that the pause asks for.
+        outcomes: what `simulate` returned for them.
+        pause: when they stand still.
+        usages: what they use without pauses; left out: what is expected of them.
+    """
+    usages, parts = usages or Usage.of(outcomes), []
     for row in range(len(plans)):
         one = np.array([row])
-        parts.append(_paused(job, plans.take(one), outcomes.take(one), pause))
+        parts.append(_paused(job, plans.take(one), outcomes.take(one), pause, usages.take(one)))
     return PausedTable.concatenate(parts)
 
 
-def _paused(job: Job, plan: PlanTable, outcome: Outcomes, pause: Pause) -> PausedTable:
+def _paused(job: Job, plan: PlanTable, outcome: Outcomes, pause: Pause, usage: Usage) -> PausedTable:
     site = job.site_of(job.offers[int(plan.offer[0])])
     guide = site.grid_profile if pause.by == "carbon" else site.electricity_profile
     assert guide is not None, "checked before a pause is played"
     calendar = _Calendar.of(guide, pause.hours_fraction, float(pause_overhead_s(job, outcome)[0]))
-    usage = Usage.of(outcome)
     wall_s, num_pauses = calendar.elapsed(float(usage.wall_s[0]))
     power = phase_power(job, plan, OfferTable.from_job(job).take(plan.offer))
     overhead_s = num_pauses * calendar.overhead_s
@@ -131,20 +144,36 @@ class _Calendar:
         return np.flatnonzero(edges == 1).astype(np.float64), np.flatnonzero(edges == -1).astype(np.float64)
 
     def means(self, profile: HourlyProfile | None, flat: float, wall_s: float) -> tuple[float, float]:
-        """Returns the mean of a profile over the hours worked in and over the others, until a time."""
+        """Returns the mean of a profile over the time worked in and over the rest, until an end within some hour."""
         if profile is None or not np.isfinite(wall_s):
             return flat, flat
-        num_hours = min(int(np.ceil(wall_s / HOUR)), len(self.is_working) * len(profile.per_hour))
-        hours = np.arange(max(1, num_hours))
+        # After so many hours the calendar and the profile meet again as they met at first.
+        hours = np.arange(
+            min(math.ceil(wall_s / HOUR), math.lcm(len(self.is_working), len(profile.per_hour)))
+        )
         values = np.array(profile.per_hour)[hours % len(profile.per_hour)]
-        working = self.is_working[hours % len(self.is_working)]
-        means = [float(values[rows].mean()) if rows.any() else flat for rows in (working, ~working)]
+        is_working = self.is_working[hours % len(self.is_working)]
+        lasting = _lasting_hours(hours, wall_s)
+        means = [_mean(values[rows], lasting[rows], flat) for rows in (is_working, ~is_working)]
         return means[0], means[1]
 
 
+def _lasting_hours(hours: Integers, wall_s: float) -> Floats:
+    """Returns how much of a run falls into each hour of a period that repeats, in hours: the last one is not a whole one."""
+    num_periods, rest = divmod(wall_s / HOUR, max(1, len(hours)))
+    return np.asarray(num_periods + np.clip(rest - hours, 0.0, 1.0))
+
+
+def _mean(values: Floats, weights: Floats, otherwise: float) -> float:
+    weight = float(weights.sum())
+    return float(values @ weights) / weight if weight > 0.0 else otherwise
+
+
 def best_start(profile: HourlyProfile, wall_s: float, within_hours: int) -> tuple[int, float, float]:
-    """Returns the hour, up to a latest one, from which the mean of a profile over a run is least; that mean, and today's."""
-    hours = range(within_hours + 1)
-    means = [float(profile.from_hour(hour).mean_over(np.array([wall_s]))[0]) for hour in hours]
-    best = int(np.argmin(means))
-    return best, means[best], means[0]
+    """Returns the hour, up to a latest one, from which the mean of a profile over a run is least; that mean, and today's.
+
+    Of hours that differ by less than rounding the earliest is taken.
+    """
+    means = profile.means_from(np.arange(within_hours + 1, dtype=np.float64), wall_s)
+    best = int(np.argmax(means <= means.min() * (1.0 + SAME_MEAN_FRACTION)))
+    return best, float(means[best]), float(means[0])

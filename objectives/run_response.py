@@ -74,6 +74,13 @@ def with_failure_rate(job: Job, factor: float) -> Job:
     return _changed_reliability(job, **rates)
 
 
+def with_interruption_rate(job: Job, factor: float) -> Job:
+    """Returns the job with landlords who take nodes back so many times as often."""
+    name = "interruptions_per_1000_node_days"
+    offers = tuple(offer.model_copy(update={name: getattr(offer, name) * factor}) for offer in job.offers)
+    return job.model_copy(update={"offers": offers})
+
+
 def with_restart_time(job: Job, factor: float) -> Job:
     """Returns the job with a way back from failures that takes so many times as long."""
     restart = job.reliability.restart
@@ -101,6 +108,7 @@ def _scaled(record: Record, names: Sequence[str], factor: float) -> Record:
 
 CHANGES: Mapping[str, Callable[[Job, float], Job]] = {
     "failure_rate": with_failure_rate,
+    "interruption_rate": with_interruption_rate,
     "restart_time": with_restart_time,
     "straggler_excess": with_straggler_excess,
     "storage_bandwidth": with_storage_bandwidth,

@@ -24,9 +24,10 @@ Z_95 = 1.6448536269514722
 Normal = Callable[[str], Floats]
 """Returns the standard normal values `(r,)` of the draw of a name."""
 
+INTERRUPTION_RATE = "interruption_rate"
 HARDWARE_PRICE, STEP_TIME, LAYOUT_TIME = "hardware_price", "step_time", "layout_time"
 BY_ACCELERATOR = ("failure_rate", "compute_power", "waiting_power", "embodied_accelerator")
-"""Fields of `InputFactors` of which every kind of accelerator has a draw of its own,"""
+"""Fields of `InputFactors` of which every kind of accelerator has a draw of its own, as of how often it is taken back,"""
 BY_SITE = ("cooling_overhead", "grid", "electricity_price", "water")
 """every region,"""
 BY_JOB = (
@@ -108,6 +109,7 @@ def unsure_inputs(job: Job, plans: PlanTable) -> dict[str, UnsureInput]:
     regions = [job.site_of(offer).region for offer in offers]
     found = {HARDWARE_PRICE: _input(HARDWARE_PRICE, accelerators, [_price(offer) for offer in offers])}
     found |= {name: _of_job(job, name, accelerators) for name in BY_ACCELERATOR}
+    found[INTERRUPTION_RATE] = _of_interruptions(job, offers, accelerators)
     found |= {name: _of_job(job, name, regions) for name in BY_SITE}
     found |= {name: _of_job(job, name, [""] * len(offers)) for name in BY_JOB}
     return found | _of_steps(job, plans, accelerators)
@@ -133,6 +135,13 @@ def _price(offer: Offer) -> Factors:
     estimate = offer.rent_usd_per_gpu_hour or offer.purchase_usd_per_node
     assert estimate is not None, "an offer has a price"
     return estimate_factors(estimate)
+
+
+def _of_interruptions(job: Job, offers: Sequence[Offer], accelerators: Sequence[str]) -> UnsureInput:
+    """Only nodes that are taken back at all are so more or less often."""
+    drawn = job.input_factors.interruption_rate
+    factors = [drawn if offer.interruptions_per_1000_node_days else _CERTAIN for offer in offers]
+    return _input(INTERRUPTION_RATE, accelerators, factors)
 
 
 def straggler_excess_factors(job: Job) -> Factors:

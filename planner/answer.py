@@ -304,7 +304,11 @@ def _algorithm_text(job: Job, result: StudyResult) -> str:
     else:
         text = f"{_heuristic_text(job, result.algorithm)} over {result.space.num_designs:,} designs"
     is_refined = result.is_refined and job.search.num_refinements and result.archive.front
-    return f"{text}; Optuna refined the front" if is_refined else text
+    if not is_refined:
+        return text
+    # What is tuned between the grid's designs is simulated beside them.
+    more = result.archive.num_evaluated - result.space.num_designs if result.is_exact else 0
+    return f"{text}; Optuna refined the front" + (f" with {more:,} more" if more > 0 else "")
 
 
 def _heuristic_text(job: Job, algorithm: Algorithm) -> str:

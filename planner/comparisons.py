@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from simulator.record import Record
 
 
@@ -40,6 +42,19 @@ class Ordering(Record):
     """The design that has least of it."""
     holds_fraction: float
     """Share of the draws in which it still has less of it than the recommended design."""
+
+
+class Neighbours(Record):
+    """Two designs of the front that follow each other by one objective."""
+
+    objective: str
+    """By what they are ordered."""
+    design_id: int
+    """The design with less of it,"""
+    next_design_id: int
+    """and the next one."""
+    holds_fraction: float
+    """Share of the draws in which they keep this order."""
 
 
 class TornadoBar(Record):
@@ -83,6 +98,8 @@ class InputUncertainty(Record):
     """Share of the draws in which its expected cost keeps the budget; null without one."""
     orderings: tuple[Ordering, ...]
     """Which of the reasons for and against it survive."""
+    neighbours: tuple[Neighbours, ...] = ()
+    """Which pairs of the drawn designs that follow each other by an objective keep their order."""
     designs: tuple[DrawnDesign, ...] = ()
     """The designs that were drawn: all of the front, or 60 evenly spread over a longer one, with the best in every
     objective."""
@@ -131,5 +148,13 @@ class WhatIfCase(Record):
     cost_usd: float | None = None
     energy_kwh: float | None = None
     carbon_kgco2e: float | None = None
+    time_change_days: float | None = None
+    """These figures less those of the answer: below 0 is saved."""
+    cost_change_usd: float | None = None
+    energy_change_kwh: float | None = None
+    carbon_change_kgco2e: float | None = None
+    limits_broken: dict[str, float | None] = Field(default_factory=dict)
+    """Limits of the job that do not hold then, memory and progress among them, and by which share each is exceeded; null
+    where that has no bound."""
     note: str = ""
     """What it takes, or why it cannot be told."""

@@ -19,6 +19,10 @@ MOST_DRIVERS = 3
 """Inputs that are named for each objective."""
 SMALLEST_SWING_FRACTION = 0.02
 """Smaller swings, as shares of the figure, are not worth a word."""
+SURE_FRACTION = 0.9
+"""Share of the draws from which an order counts as sure."""
+SAME_FRACTION = 1e-9
+"""Differences of a smaller share of a figure come from the order in which it was summed."""
 _UNITS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "time_to_train": ("time to train", human.duration),
     "cost": ("cost", human.dollars),
@@ -39,7 +43,7 @@ def show_comparisons(answer: Recommendation, console: Console) -> None:
             sentences(console, told)
     if answer.what_if:
         title(console, "What if")
-        grid(console, [_cells(case) for case in answer.what_if])
+        grid(console, [cells for case in answer.what_if for cells in what_if_rows(case)])
 
 
 def intervals(sure: InputUncertainty) -> Iterator[tuple[str, str, str]]:
@@ -84,14 +88,45 @@ def survivals(sure: InputUncertainty) -> list[str]:
         for ordering in sure.orderings
     )
     front = f"{draws} {again} recommend it again, and in {unbeaten} no design of the front beats it in everything."
-    return [*kept, *((front, *lead) if len(sure.designs) > 1 else ())]
+    return [*kept, *((front, *lead, *_orders(sure)) if len(sure.designs) > 1 else ())]
 
 
-def _cells(case: WhatIfCase) -> tuple[str, ...]:
+def _orders(sure: InputUncertainty) -> Iterator[str]:
+    """Says of each objective how many neighbours of the front can be told apart."""
+    for objective in dict.fromkeys(pair.objective for pair in sure.neighbours):
+        shares = [pair.holds_fraction for pair in sure.neighbours if pair.objective == objective]
+        num_sure = sum(share >= SURE_FRACTION for share in shares)
+        yield (
+            f"Of {len(shares)} pairs of designs that follow each other in {human.words(objective)}, {num_sure} keep their "
+            f"order in {human.percent(SURE_FRACTION)} of them or more; the least sure pair does in "
+            f"{human.percent(min(shares))}."
+        )
+
+
+def what_if_rows(case: WhatIfCase) -> Iterator[tuple[str, ...]]:
+    """Yields the figures of a case, and below them what they change and which limits they break."""
     figures = (
-        (human.days, case.time_to_train_days),
-        (human.dollars, case.cost_usd),
-        (human.energy, case.energy_kwh),
-        (human.carbon, case.carbon_kgco2e),
+        (human.days, case.time_to_train_days, case.time_change_days),
+        (human.dollars, case.cost_usd, case.cost_change_usd),
+        (human.energy, case.energy_kwh, case.energy_change_kwh),
+        (human.carbon, case.carbon_kgco2e, case.carbon_change_kgco2e),
     )
-    return (case.case, *("" if value is None else show(value) for show, value in figures), case.note)
+    yield (case.case, *("" if value is None else show(value) for show, value, _ in figures), case.note)
+    changes = tuple(_change(show, value, change) for show, value, change in figures)
+    if any(changes) or case.limits_broken:
+        yield ("  against the answer", *changes, _broken(case.limits_broken))
+
+
+def _change(show: Callable[[float], str], value: float | None, change: float | None) -> str:
+    """A difference with its sign; nothing where it is lost in rounding."""
+    if value is None or change is None or abs(change) <= SAME_FRACTION * abs(value):
+        return ""
+    return f"{'+' if change > 0.0 else '-'}{show(abs(change))}"
+
+
+def _broken(limits: Mapping[str, float | None]) -> str:
+    shares = (
+        f"{human.words(name)}{'' if share is None else f' by {human.percent(share)}'}"
+        for name, share in limits.items()
+    )
+    return f"breaks {', '.join(shares)}" if limits else ""

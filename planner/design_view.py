@@ -139,7 +139,7 @@ def merits(design: Design) -> Iterator[tuple[str, str, str]]:
     if market is not None:
         yield "", human.carbon(market), "of operation by what the operator buys (market-based)"
     if water:
-        yield "water", f"{human.digits(water / KILO)} m3", ""
+        yield "water", f"{human.digits(water / KILO)} m3", design.water_scope
     rent, own, months = (found.get(name) for name in ("rent_usd", "own_usd", "break_even_months"))
     if rent is not None and own is not None:
         after = (

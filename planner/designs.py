@@ -8,6 +8,7 @@ from constraints.evaluation import Evaluation
 from objectives.metrics import MetricTable, metrics
 from objectives.scores import COST_PARTS, EMBODIED_PARTS
 from planner.recommendation import Design
+from simulator.hardware import Site
 from simulator.job import Job
 from simulator.plan import CheckpointScheme
 from simulator.run import BADPUT
@@ -73,6 +74,7 @@ def design_at(
         },
         carbon_parts_kgco2e=_parts(scores, CARBON_PARTS, row),
         metrics=_metrics(known, row),
+        water_scope=water_scope(job.site_of(offer)),
         buying_pays=_buying_pays(_at(known.break_even_months, row)),
         power_w=_parts(summary, POWERS, row),
         power_range_fraction=_at(summary.power_range_fraction, row),
@@ -84,6 +86,19 @@ def designs_of(job: Job, evaluation: Evaluation, ids: Integers) -> tuple[Design,
     """Returns every evaluated design of a table with all its figures."""
     merits = _merits(job, evaluation)
     return tuple(design_at(job, evaluation, row, int(ids[row]), merits) for row in range(len(evaluation)))
+
+
+def water_scope(site: Site) -> str:
+    """Returns which water of a site is counted, and which is not known."""
+    match site.water_onsite_l_per_kwh is not None, site.water_offsite_l_per_kwh is not None:
+        case True, True:
+            return "on site and at power stations"
+        case True, False:
+            return "on site only; at power stations unknown"
+        case False, True:
+            return "at power stations only; on site unknown"
+        case _:
+            return ""
 
 
 def _merits(job: Job, evaluation: Evaluation) -> MetricTable:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from constraints.evaluation import Evaluation
 from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import NUM_DRAWS, DrawnObjectives, draw_objectives
-from planner.comparisons import DrawnDesign, DrawnFigure, InputUncertainty, Ordering
+from planner.comparisons import DrawnDesign, DrawnFigure, InputUncertainty, Neighbours, Ordering
 from planner.sensitivity import tornado_of
 from simulator.job import Job
 from simulator.table import Floats, Integers
@@ -47,9 +48,25 @@ def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, s
             for k, (objective, rival) in enumerate(zip(job.objectives, best, strict=True))
             if rival != row
         ),
+        neighbours=tuple(_neighbours(job, part, drawn, ids[rows])),
         designs=designs,
         tornado=tuple(bar for bar in bars if bar.design_id == ids[row]),
     )
+
+
+def _neighbours(job: Job, part: Evaluation, drawn: DrawnObjectives, ids: Integers) -> Iterator[Neighbours]:
+    """Yields the pairs that follow each other by each objective with all inputs at the middle; equal ones have no order."""
+    values = part.objectives(job)
+    for k, objective in enumerate(job.objectives):
+        order = np.argsort(values[:, k], kind="stable")
+        for row, rival in pairwise(order.tolist()):
+            if values[row, k] < values[rival, k]:
+                yield Neighbours(
+                    objective=objective.value,
+                    design_id=int(ids[row]),
+                    next_design_id=int(ids[rival]),
+                    holds_fraction=float(drawn.better_fraction(row, rival)[k]),
+                )
 
 
 def _share_within(values: Floats, limit: float | None) -> float | None:

@@ -19,6 +19,8 @@ def contradictory_options(job: Job) -> Iterator[Problem]:
     for index, offer in enumerate(job.offers):
         yield from _of_offer(offer, f"offers[{index}]")
     yield from _of_ownership(job)
+    yield from _of_sites(job)
+    yield from _of_scope(job)
     yield from _of_caps(job)
     yield from _of_pauses(job)
     yield from _of_start(job)
@@ -57,6 +59,27 @@ def _of_ownership(job: Job) -> Iterator[Problem]:
         if getattr(own, field) != Ownership.model_fields[field].default:
             rule = f"needs depreciation: {needed}; under {own.depreciation} it does nothing"
             yield Problem(path=f"ownership.{field}", value=f"{getattr(own, field):g}", rule=rule)
+
+
+def _of_sites(job: Job) -> Iterator[Problem]:
+    sites = {"site": job.site, **{f"what_if.sites[{i}]": site for i, site in enumerate(job.what_if.sites)}}
+    sites |= {f"offers[{i}].site": offer.site for i, offer in enumerate(job.offers) if offer.site}
+    for path, site in sites.items():
+        if (
+            site.cooling_fixed_fraction > 0.0
+            and site.power_usage_effectiveness == 1.0
+            and site.climate is None
+        ):
+            rule = "is a share of the overhead of cooling, and power_usage_effectiveness: 1 has none; leave it out"
+            yield Problem(
+                path=f"{path}.cooling_fixed_fraction", value=f"{site.cooling_fixed_fraction:g}", rule=rule
+            )
+
+
+def _of_scope(job: Job) -> Iterator[Problem]:
+    if job.carbon_scope.storage and job.storage.capacity_bytes == 0.0:
+        rule = "counts the making of storage.capacity_bytes, which are 0; say how much is bought for this run"
+        yield Problem(path="carbon_scope.storage", value="true", rule=rule)
 
 
 def _of_caps(job: Job) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,6 +17,13 @@ from simulator.traces import GRID_TRACE, PRICE_TRACE, TraceUnit, read_trace
 
 PROFILES: Mapping[str, TraceUnit] = {"grid_profile": GRID_TRACE, "electricity_profile": PRICE_TRACE}
 """Fields that hold profiles, and in what their files count."""
+MEAN_OF: Mapping[str, str] = {
+    "grid_profile": "grid_kgco2e_per_kwh",
+    "electricity_profile": "electricity_usd_per_kwh",
+}
+"""The flat figure that each profile replaces."""
+SAME_MEAN_FRACTION = 0.01
+"""A flat figure that is the mean of the profile, but for rounding, contradicts nothing."""
 REQUIRED = tuple(name for name, field in Site.model_fields.items() if field.is_required())
 _SWINGS = ("mean", "daily_amplitude", "yearly_amplitude")
 
@@ -37,7 +45,22 @@ def resolved_site(owner: Fields, location: Location, folder: Path, findings: Fin
     for field, unit in PROFILES.items():
         if field in site:
             site[field] = _profile(site[field], unit, (*here, field), folder, findings)
+            _meet_mean(site, field, here, findings)
     return _with_region(site, here, findings)
+
+
+def _meet_mean(site: Fields, field: str, here: Location, findings: Findings) -> None:
+    """Gives a site the mean of a profile where it names no other figure; one that differs would be dropped, and is refused."""
+    mean_field, profile = MEAN_OF[field], site[field]
+    per_hour = profile.get("per_hour") if isinstance(profile, dict) else getattr(profile, "per_hour", None)
+    if not per_hour or not all(isinstance(value, (int, float)) for value in per_hour):
+        return
+    mean, given = math.fsum(per_hour) / len(per_hour), site.get(mean_field)
+    if given is None:
+        site[mean_field] = mean
+    elif isinstance(given, (int, float)) and not math.isclose(given, mean, rel_tol=SAME_MEAN_FRACTION):
+        rule = f"is replaced by {field}, whose mean is {mean:.4g}; leave one of the two out"
+        findings.add((*here, mean_field), given, rule)
 
 
 def resolved_what_if(given: Fields, folder: Path, findings: Findings) -> Fields:

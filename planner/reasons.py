@@ -8,6 +8,7 @@ from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
 from planner import human
 from planner.calibration_notes import calibration_notes
+from planner.grid_conventions import grid_convention, unlike_grids
 from planner.recommendation import Rejection, Uncertainty
 from planner.uncertainty import calibrated_accuracy
 from simulator.accuracy import step_time_error
@@ -160,7 +161,15 @@ def scope_text(job: Job) -> str:
     scope = job.carbon_scope
     out = f"; without {', '.join(scope.left_out)}" if scope.left_out else ""
     made = f"making of {', '.join(scope.counted)}" if scope.counted else "nothing of the making"
-    return f"location-based grid {_hours_text(job)}; {made}{out}"
+    return f"location-based grid {_hours_text(job)} ({_conventions_text(job)}); {made}{out}"
+
+
+def _conventions_text(job: Job) -> str:
+    """How grids were counted; one site's without its name."""
+    sites = {site.region: grid_convention(site) for site in map(job.site_of, job.offers)}
+    if len({each.words for each in sites.values()}) == 1:
+        return next(iter(sites.values())).words
+    return "; ".join(f"{region}: {each.words}" for region, each in sites.items())
 
 
 def _hours_text(job: Job) -> str:
@@ -245,6 +254,7 @@ def cautions(
     notes = _one_sided_error(uncertainty, days) if uncertainty else []
     notes += _unequal_errors(job)
     notes += calibration_notes(job)
+    notes += unlike_grids([*map(job.site_of, job.offers), *job.what_if.sites])
     if job.workload.model.experts is not None:
         notes.append(
             "Step times of mixtures of experts are hardly validated (docs/validation.md): five configurations of two "

@@ -90,6 +90,8 @@ class Design(Record):
     """Energy by phase."""
     carbon_parts_kgco2e: dict[str, float]
     """Operational part, and the embodied ones that the job's scope counts."""
+    water_scope: str = ""
+    """Which water `water_l` of the metrics counts, and which it cannot, where the site's figures are not known."""
     metrics: dict[str, float | None] = Field(default={})
     """Figures of merit (`objectives.metrics`); null where a price or a factor is not known, or where owning never pays."""
     buying_pays: bool | None = None

@@ -48,27 +48,29 @@ def show(report: Report, console: Console, *, source: str) -> None:
 
 
 def show_whole_runs(console: Console) -> None:
-    """Prints the cold predictions of published whole runs beside LLMCarbon's."""
-    hours = _table(
-        "Whole runs, predicted cold: GPU-hours", "", "published", "capplan", "off", "LLMCarbon", "off"
-    )
-    energy = _table("Whole runs, predicted cold: energy, MWh", "", "published", "capplan", "off", "LLMCarbon")
+    """Prints the cold predictions of published whole runs beside LLMCarbon's, and what the shipped constants make of them."""
+    head = ("", "published", "capplan", "off", "as\nshipped", "LLMCarbon")
+    hours = _table("Whole runs, predicted cold: GPU-hours", *head, "off")
+    energy = _table("Whole runs, predicted cold: energy, MWh", *head)
     for run in predictions():
-        known, error = run.published, run.energy_error_fraction
+        known, error = run.published, run.cold.energy_error_fraction
         hours.add_row(
             known.model,
             count(known.gpu_hours),
-            count(run.our_gpu_hours),
-            f"{run.hours_error_fraction:+.1%}",
-            count(run.llmcarbon_gpu_hours),
-            f"{run.llmcarbon_gpu_hours / known.gpu_hours - 1.0:+.1%}",
+            count(run.cold.gpu_hours),
+            f"{run.cold.hours_error_fraction:+.1%}",
+            f"{run.shipped.hours_error_fraction:+.1%}",
+            count(run.llmcarbon.gpu_hours),
+            f"{run.llmcarbon.gpu_hours / known.gpu_hours - 1.0:+.1%}",
         )
+        shipped = run.shipped.energy_error_fraction
         energy.add_row(
             known.model,
             "" if known.energy_mwh is None else digits(known.energy_mwh),
-            digits(run.our_energy_mwh),
+            digits(run.cold.energy_mwh),
             "not metered" if error is None else f"{error:+.1%}",
-            digits(run.llmcarbon_energy_mwh),
+            "" if shipped is None else f"{shipped:+.1%}",
+            digits(run.llmcarbon.energy_mwh),
         )
     console.print(hours)
     console.print(energy)

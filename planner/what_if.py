@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from constraints.evaluation import Evaluation, evaluate
+from constraints.evaluation import Evaluation, evaluate, judge
 from objectives.break_even import (
     MONTHS_PER_YEAR,
     node_price_of,
@@ -18,20 +18,32 @@ from objectives.break_even import (
 )
 from objectives.carbon import made_kgco2e
 from objectives.cost import held_years
-from objectives.pausing import best_start, paused_runs
+from objectives.pausing import best_start
 from objectives.scores import Usage, total
 from planner import human
 from planner.comparisons import WhatIfCase
+from planner.grid_conventions import grid_convention, unlike_grids
+from planner.what_if_case import case_of, paused_case
 from simulator.hardware import Site
 from simulator.hourly import HourlyProfile
 from simulator.job import Estimate, Job, Limits
 from simulator.options import Pause, WhatIf
 from simulator.table import Floats
-from simulator.units import DAY, HOUR, JOULES_PER_KWH
+from simulator.units import HOUR
 
 PriceField = Literal["rent_usd_per_gpu_hour", "purchase_usd_per_node"]
 Best = Callable[[Job], Evaluation | None]
 """Finds the recommended design of another job, one row; `None` where there is none."""
+WORTH_WAITING_FRACTION = 1e-3
+"""Smaller gains are not worth a wait, nor known: grids and tariffs of the next week are forecasts."""
+NO_RESALE = "what the old one would sell for is not counted, since its age is not known"
+OWN_TO_A_SITE: Mapping[str, str] = {
+    "grid_profile": "hourly grid",
+    "electricity_profile": "hourly tariff",
+    "demand_usd_per_w_month": "demand charge",
+    "climate": "climate",
+}
+"""What sites of the catalogue do not have, so that a design that moves there loses it."""
 
 
 def what_if_cases(job: Job, chosen: Evaluation, best: Best) -> tuple[WhatIfCase, ...]:
@@ -55,22 +67,6 @@ def what_if_cases(job: Job, chosen: Evaluation, best: Best) -> tuple[WhatIfCase,
     return tuple(cases)
 
 
-def _case(name: str, part: Evaluation, note: str = "") -> WhatIfCase:
-    scores = part.scores
-    return WhatIfCase(
-        case=name,
-        time_to_train_days=_finite(scores.time_to_train_s[0] / DAY),
-        cost_usd=_finite(scores.cost_usd[0]),
-        energy_kwh=_finite(scores.energy_j[0] / JOULES_PER_KWH),
-        carbon_kgco2e=_finite(scores.carbon_kgco2e[0]),
-        note=note,
-    )
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
 def _profile(job: Job, chosen: Evaluation, by: str) -> HourlyProfile | None:
     """The profile by which hours differ for a design; electricity is part of every rent."""
     offer = job.offers[int(chosen.plans.offer[0])]
@@ -87,17 +83,7 @@ def _paused(job: Job, chosen: Evaluation, pause: Pause) -> WhatIfCase:
             "grid_profile" if pause.by == "carbon" else "electricity_profile, and a design that is bought"
         )
         return WhatIfCase(case=name, note=f"needs the site's {needed}")
-    paused = paused_runs(job, chosen.plans, chosen.outcomes, pause)
-    if not np.isfinite(paused.wall_s[0]):
-        return WhatIfCase(case=name, note="no stretch between pauses is longer than a restart")
-    return WhatIfCase(
-        case=name,
-        time_to_train_days=float(paused.wall_s[0]) / DAY,
-        cost_usd=float(paused.cost_usd[0]),
-        energy_kwh=float(paused.energy_j[0]) / JOULES_PER_KWH,
-        carbon_kgco2e=float(paused.carbon_kgco2e[0]),
-        note=f"{human.count(paused.num_pauses[0])} pauses",
-    )
+    return paused_case(name, job, chosen, pause)
 
 
 def _later_starts(job: Job, chosen: Evaluation) -> Iterator[WhatIfCase]:
@@ -107,15 +93,20 @@ def _later_starts(job: Job, chosen: Evaluation) -> Iterator[WhatIfCase]:
         if profile is None or within is None:
             continue
         hour, mean, now = best_start(profile, float(chosen.scores.time_to_train_s[0]), within)
-        site = job.site_of(job.offers[int(chosen.plans.offer[0])])
-        later = {
-            name: value.from_hour(hour)
-            for name in ("grid_profile", "electricity_profile")
-            if (value := getattr(site, name)) is not None
-        }
-        moved = evaluate(_at_site(job, **later), chosen.plans)
-        change = human.percent(mean / now - 1.0) if now else "0 %"
-        yield _case(f"start {human.duration(hour * HOUR)} later for {by}", moved, f"{change} in its mean")
+        if mean >= now * (1.0 - WORTH_WAITING_FRACTION):
+            wait = f"waiting up to {human.duration(within * HOUR)} saves less than"
+            note = f"{wait} {human.percent(WORTH_WAITING_FRACTION)} of its mean: start at once"
+            yield case_of(f"start later for {by}", chosen, chosen, note)
+            continue
+        moved = evaluate(_starting_at(job, chosen, hour), chosen.plans)
+        note = f"{human.percent(mean / now - 1.0)} in its mean"
+        yield case_of(f"start {human.duration(hour * HOUR)} later for {by}", chosen, moved, note)
+
+
+def _starting_at(job: Job, chosen: Evaluation, hour: int) -> Job:
+    site = job.site_of(job.offers[int(chosen.plans.offer[0])])
+    profiles = {"grid_profile": site.grid_profile, "electricity_profile": site.electricity_profile}
+    return _at_site(job, **{name: value.from_hour(hour) for name, value in profiles.items() if value})
 
 
 def _at_site(job: Job, **fields: object) -> Job:
@@ -129,7 +120,7 @@ def _at_site(job: Job, **fields: object) -> Job:
 
 def _capped(job: Job, chosen: Evaluation, cap: float) -> WhatIfCase:
     plans = replace(chosen.plans, power_cap_fraction=np.array([cap]))
-    return _case(f"power cap {human.percent(cap)}", evaluate(job, plans))
+    return case_of(f"power cap {human.percent(cap)}", chosen, evaluate(job, plans))
 
 
 def _repriced(job: Job, chosen: Evaluation, field: PriceField, usd: float, best: Best) -> WhatIfCase:
@@ -143,7 +134,7 @@ def _repriced(job: Job, chosen: Evaluation, field: PriceField, usd: float, best:
     repriced = job.model_copy(update={"offers": offers})
     then = best(repriced)
     what = f"${usd:,g} {'a node' if is_bought else 'a GPU-hour'} of {offer.accelerator.id}"
-    return _case(what, evaluate(repriced, chosen.plans), _recommended_then(repriced, chosen, then))
+    return case_of(what, chosen, evaluate(repriced, chosen.plans), _recommended_then(repriced, chosen, then))
 
 
 def _recommended_then(job: Job, chosen: Evaluation, then: Evaluation | None) -> str:
@@ -158,9 +149,21 @@ def _recommended_then(job: Job, chosen: Evaluation, then: Evaluation | None) -> 
 
 
 def _elsewhere(job: Job, chosen: Evaluation, site: Site) -> WhatIfCase:
+    here = job.site_of(job.offers[int(chosen.plans.offer[0])])
     offers = tuple(offer.model_copy(update={"site": None}) for offer in job.offers)
     moved = job.model_copy(update={"site": site, "offers": offers})
-    return _case(f"in {site.region}", evaluate(moved, chosen.plans))
+    part = evaluate(moved, chosen.plans)
+    return case_of(f"in {site.region}", chosen, part, "; ".join(_differences_of_sites(here, site)))
+
+
+def _differences_of_sites(here: Site, there: Site) -> Iterator[str]:
+    """Says what the site of the answer has and the other has not, and whether their grids can be compared."""
+    lost = [word for name, word in OWN_TO_A_SITE.items() if getattr(here, name) and not getattr(there, name)]
+    if lost:
+        yield f"without the {' and the '.join(lost)} of {here.region}"
+    ours, theirs = grid_convention(here), grid_convention(there)
+    if next(unlike_grids((here, there)), None):
+        yield f"its grid is counted otherwise ({theirs.words}, not {ours.words})"
 
 
 def _refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCase:
@@ -179,10 +182,13 @@ def _refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCas
     made_kg = total(made_kgco2e(job, chosen.plans))
     in_carbon = _years_until(made_kg, saved_kg) * MONTHS_PER_YEAR
     in_money = payback_months(job.ownership, _outlay_usd(job, chosen), saved_usd)
-    return _case(
+    going_on = old_job.model_copy(update={"limits": job.limits})
+    return case_of(
         case,
-        old,
-        f"the new fleet has made up for its making {_after(in_carbon[0])}, and for its price {_after(in_money[0])}",
+        chosen,
+        judge(going_on, old.plans, old.outcomes),
+        f"the new fleet has made up for its making {_after(in_carbon[0])}, and for its price {_after(in_money[0])}; "
+        f"{NO_RESALE}",
     )
 
 

@@ -1,7 +1,9 @@
-"""How near are whole runs, predicted cold, to what was published? GPU-hours and energy, beside LLMCarbon's.
+"""How near are whole runs to what was published, with and without what they told us? GPU-hours and energy, and LLMCarbon's.
 
-Step time, goodput and power are our own. Only what a planner would know before the run is given: model, tokens, layout,
-hardware, failure rate of the fleet. Energies that are GPU-hours times a power are arithmetic, and listed as such.
+Step time, goodput and power are our own. Some runs have told us more than a planner knows before: steps of theirs are among
+those that constants are fitted on, or their own failures are the rate that they are given. So every run is predicted twice: as
+shipped, and without the run, with constants of a fit that left out its publisher and with the inputs of any fleet. The second
+one is cold, and is what accuracy is judged by. Energies that are GPU-hours times a power are arithmetic, and listed as such.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from constraints.evaluation import evaluate
 from objectives.baselines import llmcarbon_cold_efficiency, nameplate_energy_j
+from planner.held_out import constants_without, evaluate_with
 from planner.job_file import parse_job
 from planner.plan_input import plan_of
 from planner.whole_run_jobs import KNOWN_RUNS, KnownRun
 from simulator.catalog import accelerator
 from simulator.hardware import Precision
+from simulator.job import Job
 from simulator.plan import PlanTable
+from simulator.training import TrainingConstants, training_constants
 from simulator.units import HOUR, JOULES_PER_MWH
 
 FILE = "data/published_runs.csv"
@@ -54,31 +58,55 @@ class PublishedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prediction:
-    """One run: published and predicted."""
+class Simulated:
+    """What the simulator says of one run."""
 
     published: PublishedRun
-    our_gpu_hours: float
-    llmcarbon_gpu_hours: float
-    our_energy_mwh: float
-    llmcarbon_energy_mwh: float
-    our_step_s: float
-    our_goodput_fraction: float
-    our_power_w_per_gpu: float
+    gpu_hours: float
+    energy_mwh: float
+    step_s: float
+    goodput_fraction: float
+    power_w_per_gpu: float
     """With its share of host, fans, fabric and supplies, without cooling."""
-    note: str
 
     @property
     def hours_error_fraction(self) -> float:
-        """Our GPU-hours over the published ones, less one."""
-        return self.our_gpu_hours / self.published.gpu_hours - 1.0
+        """GPU-hours over the published ones, less one."""
+        return self.gpu_hours / self.published.gpu_hours - 1.0
 
     @property
     def energy_error_fraction(self) -> float | None:
         """The same of the energy; nothing where none was metered."""
         if self.published.energy_kind != METERED or self.published.energy_mwh is None:
             return None
-        return self.our_energy_mwh / self.published.energy_mwh - 1.0
+        return self.energy_mwh / self.published.energy_mwh - 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LlmCarbon:
+    """What LLMCarbon says of a run that nobody has made yet."""
+
+    gpu_hours: float
+    energy_mwh: float
+    sixteen_bit_gpu_hours: float
+    """The same by the 16-bit peak, whatever the run computes in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """One run: published and predicted."""
+
+    published: PublishedRun
+    shipped: Simulated
+    """With the constants as shipped and all inputs that were published."""
+    cold: Simulated
+    """Without the run: nothing of it is in the constants or the inputs but model, tokens, layout and hardware."""
+    llmcarbon: LlmCarbon
+    own_figures: str
+    """What of the run itself the first one has seen,"""
+    in_their_place: str
+    """and what the second one has instead."""
+    note: str
 
 
 @cache
@@ -111,29 +139,58 @@ def predictions() -> tuple[Prediction, ...]:
 
 
 def predicted(run: KnownRun, published: PublishedRun) -> Prediction:
-    """Returns one run with our prediction and LLMCarbon's, both cold."""
-    job = parse_job(run.job)
-    plan, _ = plan_of(job, run.plan)
-    result = evaluate(job, PlanTable.from_plans([plan]))
-    wall_s = float(result.scores.time_to_train_s[0])
-    energy_j = float(result.scores.energy_j[0])
-    chip = accelerator(published.accelerator)
-    peak = chip.peak_flop_per_s(Precision.BF16)
-    assert peak is not None, "every compared accelerator has 16-bit products"
-    rate = peak * llmcarbon_cold_efficiency(published.num_parameters, peak)
-    their_hours = 6.0 * published.num_parameters * job.workload.tokens / rate / HOUR
-    pue = job.site.power_usage_effectiveness
-    their_energy_j = nameplate_energy_j(their_hours, chip.thermal_design_power_w, pue)
+    """Returns one run with our predictions, with and without what it told us, and LLMCarbon's."""
     return Prediction(
         published=published,
-        our_gpu_hours=plan.num_gpus * wall_s / HOUR,
-        llmcarbon_gpu_hours=their_hours,
-        our_energy_mwh=energy_j / JOULES_PER_MWH,
-        llmcarbon_energy_mwh=their_energy_j / JOULES_PER_MWH,
-        our_step_s=float(result.outcomes.steps.step_time_s[0]),
-        our_goodput_fraction=float(result.outcomes.run.goodput_fraction[0]),
-        our_power_w_per_gpu=energy_j / wall_s / plan.num_gpus / pue,
+        shipped=_simulated(run, published, training_constants()),
+        cold=_simulated(run.without_the_run(), published, constants_without(run.publisher), is_cold=True),
+        llmcarbon=_llmcarbon(run, published),
+        own_figures=run.own_figures,
+        in_their_place=run.in_their_place,
         note=run.note,
+    )
+
+
+def _simulated(
+    run: KnownRun, published: PublishedRun, constants: TrainingConstants, *, is_cold: bool = False
+) -> Simulated:
+    job = parse_job(run.job)
+    if is_cold and run.unseen_compute_power_fraction is not None:
+        job = _drawing(job, run.unseen_compute_power_fraction)
+    plan, _ = plan_of(job, run.plan)
+    result = evaluate_with(job, PlanTable.from_plans([plan]), constants)
+    wall_s, energy_j = float(result.scores.time_to_train_s[0]), float(result.scores.energy_j[0])
+    return Simulated(
+        published=published,
+        gpu_hours=plan.num_gpus * wall_s / HOUR,
+        energy_mwh=energy_j / JOULES_PER_MWH,
+        step_s=float(result.outcomes.steps.step_time_s[0]),
+        goodput_fraction=float(result.outcomes.run.goodput_fraction[0]),
+        power_w_per_gpu=energy_j / wall_s / plan.num_gpus / job.site.power_usage_effectiveness,
+    )
+
+
+def _drawing(job: Job, compute_power_fraction: float) -> Job:
+    """Returns the job with another power of computation."""
+    (offer,) = job.offers
+    chip = offer.accelerator.model_copy(update={"compute_power_fraction": compute_power_fraction})
+    return job.model_copy(update={"offers": (offer.model_copy(update={"accelerator": chip}),)})
+
+
+def _llmcarbon(run: KnownRun, published: PublishedRun) -> LlmCarbon:
+    """LLMCarbon's regression over 16-bit runs gives a share of the peak; the peak is that of the run's own format."""
+    job, chip = parse_job(run.job), accelerator(published.accelerator)
+    plan, _ = plan_of(job, run.plan)
+    sixteen_bit, own = (chip.peak_flop_per_s(form) for form in (Precision.BF16, plan.precision))
+    assert sixteen_bit is not None, "every compared accelerator has 16-bit products"
+    assert own is not None, "every run computes in a format of its accelerator"
+    share = llmcarbon_cold_efficiency(published.num_parameters, sixteen_bit)
+    work_flop = 6.0 * published.num_parameters * job.workload.tokens
+    hours, in_sixteen_bit = (work_flop / (peak * share) / HOUR for peak in (own, sixteen_bit))
+    pue = job.site.power_usage_effectiveness
+    energy_j = nameplate_energy_j(hours, chip.thermal_design_power_w, pue)
+    return LlmCarbon(
+        gpu_hours=hours, energy_mwh=energy_j / JOULES_PER_MWH, sixteen_bit_gpu_hours=in_sixteen_bit
     )
 
 
@@ -143,19 +200,26 @@ def arithmetic_runs() -> Iterator[PublishedRun]:
 
 
 def whole_runs_json() -> list[dict[str, float | str | None]]:
-    """Returns the predictions as objects that JSON can hold; nulls where nothing was published or metered."""
+    """Returns the predictions as objects that JSON can hold; nulls where nothing was published or metered.
+
+    `predicted_` is cold, `shipped_` with what the run itself has told, which `own_figures` names.
+    """
     return [
         {
             "id": run.published.row_id,
             "model": run.published.model,
             "source": run.published.source,
             "published_gpu_hours": run.published.gpu_hours,
-            "predicted_gpu_hours": run.our_gpu_hours,
-            "llmcarbon_gpu_hours": run.llmcarbon_gpu_hours,
+            "predicted_gpu_hours": run.cold.gpu_hours,
+            "shipped_gpu_hours": run.shipped.gpu_hours,
+            "llmcarbon_gpu_hours": run.llmcarbon.gpu_hours,
+            "llmcarbon_sixteen_bit_gpu_hours": run.llmcarbon.sixteen_bit_gpu_hours,
             "published_energy_mwh": run.published.energy_mwh,
             "published_energy_kind": run.published.energy_kind,
-            "predicted_energy_mwh": run.our_energy_mwh,
-            "llmcarbon_energy_mwh": run.llmcarbon_energy_mwh,
+            "predicted_energy_mwh": run.cold.energy_mwh,
+            "shipped_energy_mwh": run.shipped.energy_mwh,
+            "llmcarbon_energy_mwh": run.llmcarbon.energy_mwh,
+            "own_figures": run.own_figures,
             "note": run.note,
         }
         for run in predictions()

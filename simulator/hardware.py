@@ -55,7 +55,7 @@ class Accelerator(Record):
     """Power when nothing runs."""
     scale_up_bytes_per_s: PositiveFloat
     """Bandwidth to the other accelerators of its link domain (NVLink, xGMI, ICI), per direction."""
-    embodied_kgco2e: float = Field(ge=0)
+    embodied_kgco2e: float = Field(ge=0, le=1e6)
     """Greenhouse gases of making the accelerator with its share of the board, cradle to gate; left out where `dies`
     are given: counted from them."""
     dies: Dies | None = None
@@ -118,7 +118,7 @@ class Node(Record):
     """Share of the drawn power that reaches the parts."""
     purchase_usd: PositiveFloat | None = None
     """Price of one node; left out where it is not for sale."""
-    embodied_host_kgco2e: float = Field(ge=0)
+    embodied_host_kgco2e: float = Field(ge=0, le=1e6)
     """Greenhouse gases of making the node without its accelerators."""
     host_memory_bytes: PositiveFloat
     """Main memory of the node."""
@@ -150,14 +150,14 @@ class Fabric(Record):
     """Ratio of node bandwidth to bandwidth through the core; 1: full bisection."""
     switch_ports: int = Field(default=64, ge=4, le=100_000)
     """Ports of one switch; half of them lead up in a fat tree."""
-    switch_power_w: float = Field(default=747.0, ge=0)
+    switch_power_w: float = Field(default=747.0, ge=0, le=1e6)
     """Typical power of one switch with passive copper (NVIDIA QM9700, 64 ports of NDR InfiniBand: 747 W)."""
-    optic_power_w: float = Field(default=15.0, ge=0)
+    optic_power_w: float = Field(default=15.0, ge=0, le=1e4)
     """Power of one optical transceiver end (800G OSFP: 15 W typical, 17 W at most)."""
-    port_usd: float = Field(default=2100.0, ge=0)
+    port_usd: float = Field(default=2100.0, ge=0, le=1e6)
     """Switch, optics and cables for one node port, per tier, when the cluster is bought (public price sheet of
     August 2024: 1,900 USD per GPU in one tier, 4,200 in two, 6,600 in three)."""
-    embodied_switch_kgco2e: float = Field(default=600.0, ge=0)
+    embodied_switch_kgco2e: float = Field(default=600.0, ge=0, le=1e6)
     """Greenhouse gases of making one switch (0.3 to 1 t; estimate, no published footprint was found)."""
 
 
@@ -176,9 +176,9 @@ class Storage(Record):
     """Power of the storage system that is counted towards this run; 0 where the site's share is unknown."""
     capacity_bytes: float = Field(default=0.0, ge=0)
     """Capacity that is bought for this run, by owners, and whose making is counted; 0: part of the site."""
-    usd_per_byte: float = Field(default=400e-12, ge=0)
+    usd_per_byte: float = Field(default=400e-12, ge=0, le=1e-7)
     """Price of one byte of capacity (parallel file system, all flash: 400 USD per usable TB; estimate, 150-400)."""
-    embodied_kgco2e_per_byte: float = Field(default=0.16e-9, ge=0)
+    embodied_kgco2e_per_byte: float = Field(default=0.16e-9, ge=0, le=1e-7)
     """Greenhouse gases of making one byte of capacity (flash: 0.16 kg/GB; SCARIF's regression over servers)."""
 
 

@@ -63,6 +63,13 @@ class HourlyProfile(Record):
         first = start_hour % len(self.per_hour)
         return HourlyProfile(per_hour=self.per_hour[first:] + self.per_hour[:first])
 
+    def means_from(self, start_hours: Floats, wall_s: float) -> Floats:
+        """Returns the mean over a run of some length that starts at each whole hour, `(m,)`."""
+        if not np.isfinite(wall_s) or wall_s <= 0.0:
+            return np.full(len(start_hours), self.mean)
+        starts_s = start_hours * HOUR
+        return np.asarray((self._integral(starts_s + wall_s) - self._integral(starts_s)) / wall_s)
+
     def _integral(self, wall_s: Floats) -> Floats:
         """Integral from the start, value x s, `(n,)`; 0 for endless runs, whose mean is known otherwise."""
         hours = np.where(np.isfinite(wall_s), wall_s / HOUR, 0.0)

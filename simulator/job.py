@@ -214,11 +214,11 @@ class Depreciation(Choice):
 class Ownership(Record):
     """What owning costs beyond the purchase."""
 
-    lifetime_years: PositiveFloat = 5.0
+    lifetime_years: float = Field(default=5.0, ge=0.1, le=100)
     """Years over which nodes are written off (straight line to zero; 5 years since 2023), and in which buying must pay."""
-    network_lifetime_years: PositiveFloat | None = None
+    network_lifetime_years: float | None = Field(default=None, ge=0.1, le=100)
     """Years over which the network is written off; left out: as the nodes."""
-    storage_lifetime_years: PositiveFloat | None = None
+    storage_lifetime_years: float | None = Field(default=None, ge=0.1, le=100)
     """Years over which storage that is bought for the run is written off; left out: as the nodes."""
     depreciation: Depreciation = Depreciation.STRAIGHT_LINE
     """How nodes lose their value; everything else, which nobody buys second-hand, loses it in equal parts over its life."""
@@ -242,12 +242,12 @@ class Ownership(Record):
     replaced_gpus_per_node_failure: float = Field(default=0.5, ge=0, le=100)
     """Accelerators that one failure of a node destroys: at most 148 faulty GPUs and 72 faulty memories in 419 failures
     of Llama 3's run (arXiv 2407.21783, table 5); some of them only needed a reset."""
-    building_kgco2e_per_gpu: NonNegativeFloat = 109.0
+    building_kgco2e_per_gpu: float = Field(default=109.0, ge=0, le=1e5)
     """Making of building, power and cooling plant, as counted for one TPU (arXiv 2502.01671), over
     `facility_lifetime_years`."""
-    facility_usd_per_w: NonNegativeFloat = 12.0
+    facility_usd_per_w: float = Field(default=12.0, ge=0, le=200)
     """Building, power and cooling per watt of IT power (10-15 USD/W)."""
-    facility_lifetime_years: PositiveFloat = 15.0
+    facility_lifetime_years: float = Field(default=15.0, ge=0.1, le=100)
     """Years over which the facility is written off, and its making shared out."""
 
     @property

@@ -73,6 +73,9 @@ class InputFactors(Record):
     steps (`simulator.step_error`), which each layout has another part of to itself."""
     failure_rate: Factors = Factors(low=0.5, high=2.0)
     """Failures per node-day: published fleets lie between 2.3 and 24 in a thousand."""
+    interruption_rate: Factors = Factors(low=0.5, high=2.0)
+    """How often a landlord takes nodes back (`interruptions_per_1000_node_days`), where he does; no range of any market was
+    found: estimate, as of failures."""
     restart_time: Factors = Factors(low=0.5, high=2.0)
     """The way back after a failure: published times to detect, replace and start again differ by more."""
     straggler_excess: Factors | None = None
@@ -92,7 +95,7 @@ class InputFactors(Record):
     grid: Factors = Factors(low=0.85, high=1.15)
     """Grid intensity: conventions (life cycle or combustion) differ by 5-15 %."""
     electricity_price: Factors = Factors(low=0.7, high=1.5)
-    """Price of electricity; estimate."""
+    """Price of electricity, and of the demand on peak power with it; estimate."""
     water: Factors = Factors(low=0.5, high=1.6)
     """Water per kWh: 0.94-1.15 l on site for one operator, 0.12-0.27 l for others; estimate."""
     embodied_accelerator: Factors = Factors(low=0.85, high=2.0)

@@ -1,4 +1,4 @@
-"""Which MLflow store may a test write to? A fresh copy of one that MLflow made."""
+"""What do all tests share? Properties without deadlines, and a fresh copy of a store that MLflow made."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from studies.mlflow_session import mlflow_at
+
+# The first example compiles kernels, and machines that are shared are as slow as they like.
+settings.register_profile("shared-machine", deadline=None)
+settings.load_profile("shared-machine")
 
 
 @pytest.fixture(scope="session")

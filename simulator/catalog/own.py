@@ -96,6 +96,10 @@ def _written_rows(path: Path) -> Sequence[tuple[int, Sequence[str]]]:
     heading = rows[0][1] if rows else []
     if tuple(heading) != COLUMNS:
         raise InputError([_broken_heading(heading)], str(path))
+    if not rows[1:]:
+        raise InputError(
+            [Problem(path="", value="", rule="has a heading and no figures below it")], str(path)
+        )
     return rows[1:]
 
 

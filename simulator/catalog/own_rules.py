@@ -25,6 +25,8 @@ KINDS = tuple(kind.value for kind in FILES)
 """Kinds whose figures can be replaced; shapes of models are written into jobs."""
 LIKE_UNITS = (("GB", "GiB"), ("GB/s", "Gbit/s"), ("W", "kW"), ("fraction", "ratio"))
 """Units that can stand for each other."""
+MOST_TIMES = 100.0
+"""A user's own factor is at most so many times the catalogue's: unlike sources differ by less, unlike units by more."""
 REFERENCES: Mapping[tuple[str, str], Kind] = {
     ("nodes", "accelerator"): Kind.ACCELERATORS,
     ("accelerators", "default_node"): Kind.NODES,
@@ -172,6 +174,15 @@ def broken_entries(rows: Sequence[OwnRow], overlay: Overlay) -> list[Problem]:
     return problems
 
 
+def _broken_factor(row: OwnRow) -> Iterator[Problem]:
+    """A factor that lies so far above the catalogue's that it must be in another unit."""
+    shipped = {figure.quantity: figure.si_value for figure in entries(FILES[Kind.FACTORS])[row.name]}
+    known, own = shipped[row.figure.quantity], row.figure.si_value
+    if isinstance(known, float) and isinstance(own, float) and 0.0 < known * MOST_TIMES < own:
+        rule = f"is more than {MOST_TIMES:g} times the catalogue's {known:.3g} (SI); is it in another unit?"
+        yield Problem(path=f"row {row.number}, value", value=f"{row.figure.value:g}", rule=rule)
+
+
 def _broken_reference(row: OwnRow) -> Iterator[Problem]:
     """A figure that names what nobody knows."""
     kind = REFERENCES.get((row.kind, row.figure.quantity))
@@ -183,6 +194,7 @@ def _broken_reference(row: OwnRow) -> Iterator[Problem]:
 def _broken_entry(row: OwnRow) -> Iterator[Problem]:
     """An entry that is incomplete or breaks the rules of its type, or rents of an accelerator that nobody knows."""
     if row.kind == "factors":
+        yield from _broken_factor(row)
         return
     if row.kind == "rents":
         known = names(Kind.ACCELERATORS)

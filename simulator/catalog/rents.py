@@ -26,6 +26,7 @@ COMMITMENT_DISCOUNT_FRACTION = 0.56
 """Three years' commitment against on-demand: 64 % at AWS, 56 % at Google, 49 % at Azure; the middle one.
 Source: key DISCOUNTS of `docs/catalog-sources.md`."""
 
+SPREAD_OF_ONE = "one price, with the spread of all rents of this accelerator"
 Quotes = Mapping[tuple[str, str], Figure]
 """Newest price by vendor and kind of price."""
 
@@ -48,7 +49,8 @@ def rent(
     With three vendors or more, `low`, `mid` and `high` are the 5th, 50th and 95th percentile over the
     cheapest price of each vendor, commitments included. With fewer, `mid` and `high` are the median and
     highest price on demand, and `low` is the lowest commitment, or the lowest price less the usual discount. Of one
-    kind of contract they are the lowest, the median and the highest price.
+    kind of contract they are the lowest, the median and the highest price; a single spot price, which has no spread of its
+    own and changes by the hour, has that of all rents of the accelerator.
 
     Args:
         accelerator_name: its name in the catalogue.
@@ -61,11 +63,18 @@ def rent(
     require_known(Kind.ACCELERATORS, accelerator_name, path)
     quotes = _newest_quotes(_prices(accelerator_name, contract, path))
     vendors = {vendor for vendor, _ in quotes}
+    if contract == "spot" and len(quotes) == 1:
+        low, mid, high = _range_of_one(quotes, accelerator_name, path)
+        return _estimate(low, mid, high), f"{_source_text(quotes)}; {SPREAD_OF_ONE}"
     if contract != "planned":
         low, mid, high = _range_of_contract(quotes)
     else:
         low, mid, high = _range_of_vendors(quotes) if len(vendors) >= FEW_VENDORS else _range_of_few(quotes)
-    return Estimate(low=round(low, 2), mid=round(mid, 2), high=round(high, 2)), _source_text(quotes)
+    return _estimate(low, mid, high), _source_text(quotes)
+
+
+def _estimate(low: float, mid: float, high: float) -> Estimate:
+    return Estimate(low=round(low, 2), mid=round(mid, 2), high=round(high, 2))
 
 
 def _range_of_vendors(quotes: Quotes) -> tuple[float, float, float]:
@@ -88,6 +97,17 @@ def _range_of_contract(quotes: Quotes) -> tuple[float, float, float]:
     """Lowest, median and highest price of one kind."""
     prices = [_usd(quote) for quote in quotes.values()]
     return min(prices), float(np.median(prices)), max(prices)
+
+
+def _range_of_one(quotes: Quotes, accelerator_name: str, path: str) -> tuple[float, float, float]:
+    """The only price of a kind, as far apart from the next vendor's as all rents of the accelerator are."""
+    ((_, quote),) = quotes.items()
+    usd = _usd(quote)
+    try:
+        known, _ = rent(accelerator_name, path=path)
+    except CatalogError:  # a user's own list may have nothing but this price
+        return usd, usd, usd
+    return usd * known.low / known.mid, usd, usd * known.high / known.mid
 
 
 def _prices(accelerator_name: str, contract: str, path: str) -> tuple[Figure, ...]:

@@ -87,8 +87,6 @@ JOBS: Mapping[str, Job] = {
         {**H100_RENTED, "num_gpus": WIDE, "commitment_days": 3.0, "interruptions_per_1000_node_days": 5.0},
         site={
             "region": "here",
-            "grid_kgco2e_per_kwh": 0.4,
-            "electricity_usd_per_kwh": 0.1,
             "power_usage_effectiveness": 1.2,
             "cooling_fixed_fraction": 0.5,
             "climate": {

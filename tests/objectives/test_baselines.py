@@ -14,7 +14,7 @@ from objectives.baselines import (
     mlco2_kgco2e,
     nameplate_energy_j,
 )
-from objectives.carbon import embodied_parts
+from objectives.carbon import embodied_parts, operational_kgco2e
 from objectives.cost import total
 from objectives.usage import Usage
 from simulator import catalog
@@ -159,10 +159,21 @@ class TestAct:
         assert dies.kgco2e_per_m2 * 1e-4 == pytest.approx(kgco2e_per_cm2, abs=5e-4)
 
     def test_operation_of_its_unit_test(self) -> None:
-        # 273 mW at 597 g/kWh and a duty of 0.723 for 3.5 years; nothing was made, or used for all of its life.
-        operational = 0.597 * 0.273e-3 * 0.723 * 3.5 * 8766
-        assert act_device_kgco2e(operational, 0.0, 1.0, 1.0) == operational
-        assert act_device_kgco2e(operational, 8.0, 1.0, 4.0) == pytest.approx(operational + 2.0)
+        # 273 mW at 597 g/kWh and a duty of 0.723 for 3.5 years: 3.615 kg. By our own equation, which has no notion of a
+        # duty, that is the energy of a run at the site's grid.
+        used_s = 0.723 * 3.5 * 8766 * 3600
+        site = {
+            "region": "taiwan, as ACT has it",
+            "grid_kgco2e_per_kwh": 0.597,
+            "electricity_usd_per_kwh": 0.1,
+            "power_usage_effectiveness": 1.0,
+        }
+        one = np.ones(1)
+        usage = Usage(wall_s=used_s * one, energy_j=0.273 * used_s * one, peak_power_w=0.273 * one)
+        operational = operational_kgco2e(job_with(site=site), plans_with({"num_gpus": 8}), usage)[0]
+        assert operational == pytest.approx(3.615, abs=5e-4)
+        # A quarter of the life of what took 8 kg to make.
+        assert act_device_kgco2e(operational, 8.0, 1.0, 4.0) == pytest.approx(3.615 + 2.0, abs=5e-4)
 
 
 class TestChipsWithoutAFootprint:

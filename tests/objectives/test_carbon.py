@@ -71,7 +71,9 @@ class TestOperation:
 
 class TestMaking:
     def test_each_part_of_the_scope_is_a_switch(self) -> None:
-        every = embodied_parts(with_scope(**dict.fromkeys(CarbonScope.model_fields, True)), PLANS, usage())
+        fields = dict.fromkeys(CarbonScope.model_fields, True)
+        job = job_with(H100_RENTED, site=SITE, carbon_scope=fields, storage={"capacity_bytes": 1e12})
+        every = embodied_parts(job, PLANS, usage())
         for name in ("accelerators", "hosts", "network", "building"):
             alone = embodied_parts(with_scope(**{name: True}), PLANS, usage())
             counted = {part for part, values in alone.items() if values[0] > 0}
@@ -89,14 +91,18 @@ class TestMaking:
         assert parts["embodied_building_kgco2e"] == pytest.approx(24 * 109)
 
     def test_network_and_storage_have_lives_of_their_own(self) -> None:
-        job = with_scope(network=True, storage=True)
-        lives = {"network_lifetime_years": 10.0, "storage_lifetime_years": 2.5}
-        longer = job.model_copy(
-            update={
-                "ownership": job.ownership.model_copy(update=lives),
-                "storage": job.storage.model_copy(update={"capacity_bytes": 1e12}),
-            }
+        job = job_with(
+            H100_RENTED,
+            site=SITE,
+            carbon_scope={
+                **dict.fromkeys(CarbonScope.model_fields, False),
+                "network": True,
+                "storage": True,
+            },
+            storage={"capacity_bytes": 1e12},
         )
+        lives = {"network_lifetime_years": 10.0, "storage_lifetime_years": 2.5}
+        longer = job.model_copy(update={"ownership": job.ownership.model_copy(update=lives)})
         parts = embodied_parts(longer, PLANS, usage(hours=LIFE_S / HOUR))
         assert parts["embodied_network_kgco2e"] == pytest.approx(24 * 600 / 64 / 2)
         assert parts["embodied_storage_kgco2e"] == pytest.approx(2 * 160)  # a terabyte of flash at 0.16 kg/GB

@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from objectives.cost import cost_parts
-from objectives.scores import COST_PARTS, score
+from objectives.scores import COST_PARTS, EMBODIED_PARTS, score
 from objectives.usage import Usage
 from simulator.hourly import HourlyProfile
 from simulator.job import Job
+from simulator.run import PARTS as RUN_PARTS
 from simulator.simulate import simulate
 from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with
 
@@ -123,7 +124,12 @@ class TestOwning:
         assert part(job, "demand_usd", usage(hours=730.5)) == pytest.approx(2 * 15 * 25)
 
     def test_an_hourly_tariff_meets_the_hours_of_the_run(self) -> None:
-        job = owned(site={"electricity_profile": HourlyProfile(per_hour=(0.3, 0.1) * 12)})
+        job = owned(
+            site={
+                "electricity_profile": HourlyProfile(per_hour=(0.3, 0.1) * 12),
+                "electricity_usd_per_kwh": 0.2,
+            }
+        )
         assert part(job, "electricity_usd", usage(hours=1.0, energy_kwh=100)) == pytest.approx(30)
         assert part(job, "electricity_usd", usage(hours=2.0, energy_kwh=100)) == pytest.approx(20)
         assert part(job, "electricity_usd", usage(hours=1000.0, energy_kwh=100)) == pytest.approx(20)
@@ -159,3 +165,102 @@ def test_doubling_a_price_doubles_its_share_and_no_other(scale: float) -> None:
         for part_name in COST_PARTS:
             factor = scale if part_name in changed else 1.0
             np.testing.assert_allclose(after[part_name], factor * before[part_name], rtol=1e-9)
+
+
+OWNED = {
+    "purchase_usd_per_node": 300e3,
+    "electricity_usd_per_kwh": 0.1,
+    "demand_usd_per_w_month": 0.015,
+    "staff_usd_per_year": 4e5,
+    "usd_per_byte": 400e-12,
+    "facility_usd_per_w": 12.0,
+    "port_usd": 2100.0,
+}
+"""Every price that an owner pays."""
+SHARES = {
+    "electricity_usd_per_kwh": "electricity_usd",
+    "demand_usd_per_w_month": "demand_usd",
+    "staff_usd_per_year": "staff_usd",
+    "usd_per_byte": "storage_usd",
+    "facility_usd_per_w": "facility_usd",
+}
+"""Prices that have a part of the cost to themselves."""
+
+
+def at_prices(**changed: float) -> Job:
+    price = {**OWNED, **changed}
+
+    def some(*names: str) -> dict[str, object]:
+        return {name: price[name] for name in names}
+
+    return job_with(
+        {**H100_BOUGHT, **some("purchase_usd_per_node")},
+        fabric=some("port_usd"),
+        storage={"capacity_bytes": 1e15, **some("usd_per_byte")},
+        ownership=some("staff_usd_per_year", "facility_usd_per_w"),
+        site={**SITE, **some("electricity_usd_per_kwh", "demand_usd_per_w_month")},
+    )
+
+
+@pytest.mark.parametrize("price", SHARES)
+def test_doubling_any_price_of_an_owner_doubles_its_part_and_no_other(price: str) -> None:
+    before = cost_parts(at_prices(), PLANS, usage())
+    after = cost_parts(at_prices(**{price: 2 * OWNED[price]}), PLANS, usage())
+    for name in COST_PARTS:
+        factor = 2.0 if name == SHARES[price] else 1.0
+        np.testing.assert_allclose(after[name], factor * before[name], rtol=1e-12)
+    assert before[SHARES[price]] > 0.0
+
+
+def test_doubling_ports_and_nodes_doubles_capital_and_maintenance() -> None:
+    # Each of them is a share of both parts; together they are all of both.
+    before = cost_parts(at_prices(), PLANS, usage())
+    ports, nodes = 2 * OWNED["port_usd"], 2 * OWNED["purchase_usd_per_node"]
+    one = cost_parts(at_prices(port_usd=ports), PLANS, usage())
+    other = cost_parts(at_prices(purchase_usd_per_node=nodes), PLANS, usage())
+    for name in COST_PARTS:
+        grown = (one[name] - before[name]) + (other[name] - before[name])
+        is_share = name in {"capital_usd", "maintenance_usd"}
+        np.testing.assert_allclose(grown, before[name] if is_share else 0.0, rtol=1e-9, atol=1e-9)
+        assert bool(one[name] > before[name]) == is_share
+
+
+@settings(max_examples=40)
+@given(
+    is_bought=st.booleans(),
+    plan=st.fixed_dictionaries(
+        {
+            "num_gpus": st.sampled_from((8, 16, 32)),
+            "tensor_parallel": st.sampled_from((1, 2, 4, 8)),
+            "num_spare_nodes": st.integers(0, 3),
+            "power_cap_fraction": st.sampled_from((1.0, 0.7)),
+        }
+    ),
+    failures=st.floats(0.1, 300.0),
+    capacity_bytes=st.sampled_from((0.0, 1e15)),
+    demand=st.sampled_from((0.0, 0.02)),
+)
+def test_buckets_of_money_energy_and_carbon_sum_to_their_totals(
+    is_bought: bool, plan: dict[str, object], failures: float, capacity_bytes: float, demand: float
+) -> None:
+    scope = dict.fromkeys(("network", "building", *(["storage"] if capacity_bytes else [])), True)
+    job = job_with(
+        H100_BOUGHT if is_bought else H100_RENTED,
+        reliability={"failures_per_1000_node_days": failures},
+        site={**SITE, "demand_usd_per_w_month": demand},
+        storage={"capacity_bytes": capacity_bytes},
+        carbon_scope=scope,
+    )
+    plans = plans_with(plan)
+    outcomes = simulate(job, plans)
+    found = score(job, plans, outcomes)
+    energy = outcomes.energy
+    money = math.fsum(float(getattr(found, name)[0]) for name in COST_PARTS)
+    making = math.fsum(float(getattr(found, name)[0]) for name in EMBODIED_PARTS)
+    joules = math.fsum(float(getattr(energy, name)[0]) for name in energy.names())
+    assert found.cost_usd[0] == pytest.approx(money, rel=1e-9)
+    assert found.embodied_kgco2e[0] == pytest.approx(making, rel=1e-9)
+    assert found.carbon_kgco2e[0] == pytest.approx(making + float(found.operational_kgco2e[0]), rel=1e-9)
+    assert found.energy_j[0] == pytest.approx(joules, rel=1e-9)
+    seconds = math.fsum(float(getattr(outcomes.run, name)[0]) for name in RUN_PARTS)
+    assert found.time_to_train_s[0] == pytest.approx(seconds, rel=1e-9)

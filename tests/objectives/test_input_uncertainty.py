@@ -96,9 +96,10 @@ def test_every_field_of_the_input_factors_moves_something_when_everything_is_at_
     economic = job_with(
         H100_BOUGHT, objectives=objectives, **{**everything, "ownership": {"depreciation": "economic"}}
     )
+    spot = job_with({**H100_RENTED, "interruptions_per_1000_node_days": 100}, objectives=objectives)
     plans = plans_with({"num_gpus": 16, "power_cap_fraction": 0.8})
     moved: set[str] = set()
-    for job in (straight, economic):
+    for job in (straight, economic, spot):
         result = evaluate(job, plans)
         ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
         does_move = (ends.low != ends.middle).any(axis=(1, 2))
@@ -422,3 +423,20 @@ def test_metrics_are_the_scores_per_unit_of_work() -> None:
     assert found.gco2e_per_exaflop * exaflop == pytest.approx(1000 * scores.carbon_kgco2e)
     assert found.carbon_delay_kgco2e_s == scores.carbon_kgco2e * scores.time_to_train_s
     assert found.rent_usd == pytest.approx(scores.cost_usd)
+
+
+def test_how_often_nodes_are_taken_back_is_drawn_where_a_landlord_does() -> None:
+    spot = {**H100_RENTED, "interruptions_per_1000_node_days": 200.0}
+    asked = only("interruption_rate", 0.5, 2.0)
+    plans = plans_with({"num_gpus": 32}, {"num_gpus": 32, "offer": 1})
+    job = job_with(spot, A100_RENTED, objectives=["time_to_train"], input_factors=asked)
+    result = evaluate(job, plans)
+    unsure = UnsureDesigns.of(job, plans, result.outcomes, result.scores)
+    ends = objectives_at_ends(unsure)
+    place = ends.names.index("interruption_rate of h100-sxm5-80gb")
+    for factor, found in ((0.5, ends.low), (2.0, ends.high)):
+        often = {**spot, "interruptions_per_1000_node_days": 200.0 * factor}
+        again = evaluate(job_with(often, A100_RENTED, objectives=["time_to_train"]), plans)
+        assert found[place, 0, 0] == pytest.approx(float(again.scores.time_to_train_s[0]), rel=1e-6)
+        # The second design is not on such terms.
+        assert found[place, 1, 0] == pytest.approx(float(result.scores.time_to_train_s[1]))

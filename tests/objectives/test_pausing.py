@@ -7,10 +7,13 @@ import pytest
 
 from objectives.pausing import best_start, pause_overhead_s, paused_runs
 from objectives.scores import score
+from objectives.usage import Usage
 from simulator.hourly import HourlyProfile
 from simulator.job import Job
+from simulator.offer_table import OfferTable
 from simulator.options import Pause
 from simulator.plan import CheckpointScheme
+from simulator.power import phase_power
 from simulator.simulate import Outcomes, simulate
 from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with
 
@@ -29,6 +32,12 @@ SITE = {
 
 def job_at(offer: object = None, **site: object) -> Job:
     fields = {**SITE, "grid_profile": NIGHT_AND_DAY, **site}
+    for profile, flat in (
+        ("grid_profile", "grid_kgco2e_per_kwh"),
+        ("electricity_profile", "electricity_usd_per_kwh"),
+    ):
+        if profile in site:
+            del fields[flat]  # the profile replaces it
     return job_with(offer or H100_RENTED, site=fields)  # type: ignore[arg-type]
 
 
@@ -140,3 +149,44 @@ def test_a_run_starts_when_its_mean_is_least() -> None:
     hour, mean, now = best_start(HourlyProfile(per_hour=(0.5, 0.4, 0.1, 0.2)), 2 * HOUR, 3)
     assert (hour, mean, now) == (2, pytest.approx(0.15), pytest.approx(0.45))
     assert best_start(HourlyProfile(per_hour=(0.5, 0.4, 0.1, 0.2)), 2 * HOUR, 1)[0] == 1
+
+
+def test_of_starts_that_differ_by_rounding_the_earliest_is_taken() -> None:
+    # Every day is alike: a run of whole days has the same mean from every hour, but for the last bits of its sums.
+    day = tuple(0.4 + 0.2 * np.cos(2 * np.pi * hour / 24) for hour in range(24))
+    profile = HourlyProfile(per_hour=day * 365)
+    assert best_start(profile, 30 * 24 * HOUR, 167)[0] == 0
+    # A run of half a day starts best at six in the morning, and on the first of the days that are alike.
+    hour, mean, _ = best_start(profile, 12 * HOUR, 167)
+    assert hour == 6
+    assert mean == pytest.approx(np.mean(day[6:18]))
+
+
+def test_the_best_start_is_the_least_of_all_starts_played_alone() -> None:
+    values = np.random.default_rng(7).uniform(0.05, 0.9, 48)
+    profile, wall_s = HourlyProfile(per_hour=tuple(values.tolist())), 31.7 * HOUR
+    played = [float(profile.from_hour(hour).mean_over(np.array([wall_s]))[0]) for hour in range(40)]
+    hour, mean, now = best_start(profile, wall_s, 39)
+    assert (hour, mean, now) == (
+        int(np.argmin(played)),
+        pytest.approx(min(played), rel=1e-12),
+        pytest.approx(played[0], rel=1e-12),
+    )
+
+
+def test_the_hour_in_which_a_run_ends_counts_for_the_part_that_it_lasts() -> None:
+    # Two hours of work, one of standing still, and a tenth of the fourth.
+    job = job_at(grid_profile=HourlyProfile(per_hour=(0.1, 0.2, 0.9) * 8))
+    restart = job.reliability.restart.model_copy(update={"initialize_s": 0.0, "warm_up_s": 0.0})
+    job = job.model_copy(update={"reliability": job.reliability.model_copy(update={"restart": restart})})
+    outcome, pause = run_of(job), Pause(by="carbon", hours_fraction=1 / 3)
+    overhead_s = float(pause_overhead_s(job, outcome)[0])
+    usage = Usage.of(outcome).lasting(np.array([2.1 * HOUR - overhead_s]))
+    paused = paused_runs(job, PLANS, outcome, pause, usage)
+    assert paused.wall_s == pytest.approx(3.1 * HOUR)
+    power = phase_power(job, PLANS, OfferTable.from_job(job).take(PLANS.offer))
+    still_j = (paused.wall_s - usage.wall_s - overhead_s) * (power.idle_w + power.spares_w)
+    working_j = paused.energy_j - still_j
+    mean = (0.1 + 0.2 + 0.1 * 0.1) / 2.1
+    expected_kg = (mean * working_j + 0.9 * still_j) / 3.6e6
+    assert paused.operational_kgco2e == pytest.approx(expected_kg, rel=1e-9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +13,24 @@ import pytest
 from rich.console import Console
 
 from constraints.evaluation import Evaluation, evaluate
-from planner import Recommendation, load_job, recommend
+from planner import Recommendation, human, load_job, recommend
 from planner.bests import bests_of
 from planner.bests_view import driver_text, paragraph
 from planner.comparisons import Best, Driver, WhatIfCase
-from planner.comparisons_view import survivals
+from planner.comparisons_view import survivals, what_if_rows
+from planner.design_view import merits
+from planner.designs import design_at, water_scope
+from planner.grid_conventions import grid_convention
 from planner.input_uncertainty import input_uncertainty_of
 from planner.job_file import parse_job
-from planner.reasons import scope_text
+from planner.reasons import cautions, scope_text
 from planner.render import show
 from planner.sensitivity import front_tornado
 from planner.what_if import what_if_cases
 from simulator.catalog import Kind, figures
+from simulator.catalog import rent as rent_of
 from simulator.errors import InputError
+from simulator.hardware import Site
 from simulator.job import Job, Objective
 from tests.planner.hand_made import recommended as hand_made
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with
@@ -111,7 +117,7 @@ class TestFourBests:
 
 
 def chosen_of(job: Job, **plan: object) -> Evaluation:
-    return evaluate(job, plans_with({"num_gpus": 16, **plan}))
+    return evaluate(job, plans_with({"num_gpus": 16, "zero_stage": 3, **plan}))
 
 
 def nothing(_: Job) -> None:
@@ -182,6 +188,31 @@ class TestWords:
     )
     def test_a_factor_is_told_in_both_designs(self, driver: Driver, text: str) -> None:
         assert driver_text(driver) == text
+
+    def test_neighbours_of_the_front_keep_their_order_as_often_as_the_draws_say(self) -> None:
+        # Two offers of the same accelerators whose prices reach from half to twice their middle: one draw moves both. A
+        # third, on other accelerators, has a draw of its own.
+        def priced(usd: float, accelerator: dict[str, object]) -> dict[str, object]:
+            wide = {"low": 0.5 * usd, "mid": usd, "high": 2 * usd}
+            return {**accelerator, "rent_usd_per_gpu_hour": wide}
+
+        offers = (priced(2.0, H100_RENTED), priced(2.1, H100_RENTED), priced(1.0, A100_RENTED))
+        job = job_with(*offers, objectives=["cost"])
+        front = evaluate(job, plans_with(*({"num_gpus": 32, "zero_stage": 3, "offer": k} for k in range(3))))
+        sure = input_uncertainty_of(job, front, np.array([10, 11, 12]), 0, seed=1)
+        costs = dict(zip((10, 11, 12), front.scores.cost_usd.tolist(), strict=True))
+        order = sorted(costs, key=costs.__getitem__)
+        found = [(pair.design_id, pair.next_design_id) for pair in sure.neighbours]
+        assert found == list(pairwise(order))
+        shares = {
+            frozenset(pair): each.holds_fraction for pair, each in zip(found, sure.neighbours, strict=True)
+        }
+        assert shares[frozenset({10, 11})] == 1.0
+        assert all(0.5 < share < 1.0 for pair, share in shares.items() if 12 in pair)
+        (told,) = (sentence for sentence in survivals(sure) if "follow each other in cost" in sentence)
+        assert told.startswith(
+            "Of 2 pairs of designs that follow each other in cost, 1 keep their order in 90.0 %"
+        )
 
     def test_draws_tell_how_often_limits_are_kept(self) -> None:
         job = job_with(H100_RENTED, limits={"budget_usd": 4000, "deadline_days": 400})
@@ -262,6 +293,72 @@ class TestCases:
         assert case.time_to_train_days > 1.8 * free.scores.time_to_train_s[0] / 86_400
         assert "pauses" in case.note
 
+    def test_a_pause_that_misses_the_deadline_says_so_and_what_it_changes(self) -> None:
+        free = chosen_of(job_with(H100_RENTED, site=HOURLY))
+        days = float(free.scores.time_to_train_s[0]) / 86_400
+        budget_usd = 1.5 * float(free.scores.cost_usd[0])
+        asked = {"pauses": [{"by": "carbon", "hours_fraction": 0.5}]}
+        limits = {"deadline_days": 1.25 * days, "budget_usd": budget_usd}
+        job = job_with(H100_RENTED, site=HOURLY, what_if=asked, limits=limits)
+        case = case_of(job, "pause in the 50.0 %")
+        assert case.time_to_train_days is not None
+        assert case.cost_usd is not None
+        assert case.limits_broken == {
+            "budget_usd": pytest.approx(case.cost_usd / budget_usd - 1),
+            "deadline_days": pytest.approx(case.time_to_train_days / (1.25 * days) - 1),
+        }
+        assert case.time_change_days == pytest.approx(case.time_to_train_days - days)
+        assert case.carbon_change_kgco2e == pytest.approx(
+            (case.carbon_kgco2e or 0.0) - float(free.scores.carbon_kgco2e[0])
+        )
+        (_, changes) = what_if_rows(case)
+        assert changes[0] == "  against the answer"
+        assert changes[1] == f"+{human.days(case.time_to_train_days - days)}"
+        shares = [case.limits_broken[name] or 0.0 for name in ("budget_usd", "deadline_days")]
+        assert changes[-1] == f"breaks budget by {100 * shares[0]:.1f} %, deadline by {100 * shares[1]:.1f} %"
+
+    def test_a_pause_must_keep_the_deadline_with_the_wanted_probability(self) -> None:
+        asked = {"pauses": [{"by": "carbon", "hours_fraction": 0.5}]}
+        free = case_of(job_with(H100_RENTED, site=HOURLY, what_if=asked), "pause")
+        assert free.time_to_train_days is not None
+        limits = {"deadline_days": free.time_to_train_days * 1.001}
+        surely = {**limits, "deadline_probability": 0.99}
+        broken = [
+            case_of(job_with(H100_RENTED, site=HOURLY, what_if=asked, limits=kept), "pause").limits_broken
+            for kept in (limits, surely)
+        ]
+        assert [list(names) for names in broken] == [[], ["deadline_days"]]
+
+    def test_a_cap_and_another_site_meet_the_limits_too(self) -> None:
+        free = chosen_of(job_with(H100_RENTED, site="norway")).scores
+        asked = {"power_caps": [0.5], "sites": ["poland"]}
+        limits = {
+            "deadline_days": 1.001 * float(free.time_to_train_s[0]) / 86_400,
+            "carbon_kgco2e": 1.001 * float(free.carbon_kgco2e[0]),
+        }
+        job = job_with(H100_RENTED, site="norway", what_if=asked, limits=limits)
+        assert "deadline_days" in case_of(job, "power cap").limits_broken
+        moved = case_of(job, "in poland")
+        assert list(moved.limits_broken) == ["carbon_kgco2e"]
+        (_, changes) = what_if_rows(moved)
+        assert changes[1:3] == ("", "")  # neither time nor money
+        assert changes[-1].startswith("breaks carbon by ")
+
+    def test_a_start_that_gains_next_to_nothing_is_not_advised(self) -> None:
+        # The swing is half a per cent of the mean, and four days of it cancel out but for their last hours.
+        calm = {"region": "us-iowa", "grid_profile": {"mean": 0.4, "daily_amplitude": 0.002}}
+        job = job_with(H100_RENTED, site=calm, what_if={"start_within_hours": 24})
+        case = case_of(job, "start")
+        assert case.case == "start later for carbon"
+        assert case.note == "waiting up to 1.00 days saves less than 0.1 % of its mean: start at once"
+        assert case.carbon_change_kgco2e == 0.0
+
+    def test_moving_away_says_what_only_this_site_has(self) -> None:
+        site = {**HOURLY, "demand_usd_per_w_month": 0.015}
+        job = job_with(H100_BOUGHT, site=site, what_if={"sites": ["norway"]})
+        note = case_of(job, "in norway").note
+        assert note.startswith("without the hourly grid and the demand charge of us-iowa")
+
     def test_a_later_start_is_never_dirtier(self) -> None:
         job = job_with(H100_RENTED, site=HOURLY, what_if={"start_within_hours": 24})
         case = case_of(job, "start")
@@ -289,6 +386,9 @@ class TestCases:
         made = 16 * offer.accelerator.embodied_kgco2e + 2 * offer.node.embodied_host_kgco2e
         assert saved > 0
         assert f"made up for its making after {made / saved:.3g} calendar months" in case.note
+        assert case.note.endswith(
+            "what the old one would sell for is not counted, since its age is not known"
+        )
 
     def test_another_rent_changes_the_cost_and_nothing_else(self) -> None:
         job = job_with(H100_RENTED, what_if={"rents_usd_per_gpu_hour": [1.25, 5.0]})
@@ -322,21 +422,70 @@ class TestCases:
 
 def test_the_scope_is_named_with_what_it_leaves_out() -> None:
     assert scope_text(job_with()) == (
-        "location-based grid by the mean of a year; making of accelerators, hosts, replacements; "
+        "location-based grid by the mean of a year (combustion, 2020); making of accelerators, hosts, replacements; "
         "without network, storage, building"
     )
     every = dict.fromkeys(("network", "storage", "building"), True)
-    assert "without" not in scope_text(job_with(H100_RENTED, carbon_scope=every, site=HOURLY))
-    assert "by the hour" in scope_text(job_with(H100_RENTED, carbon_scope=every, site=HOURLY))
+    flash = {"capacity_bytes": 1e15}
+    told = scope_text(job_with(H100_RENTED, carbon_scope=every, storage=flash, site=HOURLY))
+    assert "without" not in told
+    assert "by the hour" in told
 
 
 def test_the_scope_tells_sites_apart_that_are_counted_otherwise() -> None:
     job = job_with(H100_RENTED, {**A100_RENTED, "site": HOURLY}, site="france")
-    expected = "location-based grid by the hour in us-iowa and by the mean of a year in france; making"
+    expected = (
+        "location-based grid by the hour in us-iowa and by the mean of a year in france "
+        "(france: life cycle, 2024; us-iowa: the job's own figure); making"
+    )
     assert scope_text(job).startswith(expected)
     # A site of the job at which no offer stands counts nothing.
     elsewhere = job_with({**H100_RENTED, "site": HOURLY}, site="france")
-    assert scope_text(elsewhere).startswith("location-based grid by the hour; making")
+    assert scope_text(elsewhere).startswith("location-based grid by the hour (the job's own figure); making")
+
+
+class TestConventions:
+    def test_sites_that_count_their_grids_otherwise_are_a_warning(self) -> None:
+        # Virginia's figure is the EPA's of 2020, combustion alone; Norway's is Ember's of 2025, life cycle.
+        job = job_with({**H100_RENTED, "site": "us-virginia"}, {**A100_RENTED, "site": "norway"})
+        (note,) = (note for note in cautions(job, None) if "conventions" in note)
+        assert "(us-virginia: combustion, 2020; norway: life cycle, 2025)" in note
+        alike = job_with({**H100_RENTED, "site": "france"}, {**A100_RENTED, "site": "norway"})
+        assert not any("conventions" in note for note in cautions(alike, None))
+        asked = job_with({**H100_RENTED, "site": "us-virginia"}, what_if={"sites": ["poland"]})
+        assert any("poland: life cycle, 2024" in note for note in cautions(asked, None))
+        assert (
+            "its grid is counted otherwise (life cycle, 2024, not combustion, 2020)"
+            in case_of(asked, "in poland").note
+        )
+
+    def test_a_figure_of_the_job_is_not_the_catalogues(self) -> None:
+        own = job_with(site={"region": "norway", "grid_kgco2e_per_kwh": 0.02}).site
+        assert grid_convention(own).words == "the job's own figure"
+        assert grid_convention(job_with(site="norway").site).words == "life cycle, 2025"
+
+    @pytest.mark.parametrize(
+        ("known", "words"),
+        [
+            ({}, "at power stations only; on site unknown"),
+            ({"water_onsite_l_per_kwh": 0.2}, "on site and at power stations"),
+        ],
+    )
+    def test_water_says_which_part_of_it_is_known(self, known: dict[str, float], words: str) -> None:
+        job = job_with(site={"region": "norway", **known})
+        design = design_at(job, chosen_of(job), 0, 1)
+        assert design.water_scope == words
+        assert ("water", words) in [(name, note) for name, _, note in merits(design)]
+
+    def test_water_at_the_site_alone_is_said_too(self) -> None:
+        site = Site(
+            region="own",
+            grid_kgco2e_per_kwh=0.1,
+            electricity_usd_per_kwh=0.1,
+            power_usage_effectiveness=1.1,
+            water_onsite_l_per_kwh=0.2,
+        )
+        assert water_scope(site) == "on site only; at power stations unknown"
 
 
 class TestJobFile:
@@ -394,6 +543,19 @@ class TestJobFile:
         ]
         assert rent is not None
         assert min(quotes) <= rent.low <= rent.mid <= rent.high <= max(quotes)
+
+    def test_a_single_spot_price_has_the_spread_of_all_rents_of_its_accelerator(self) -> None:
+        # The catalogue has one spot price of an H100 (Nebius, 1.25 USD), and eleven rents.
+        spot = {**H100_RENTED, "rent_usd_per_gpu_hour": "spot", "interruptions_per_1000_node_days": 50}
+        (offer,) = job_with(spot).offers
+        rent = offer.rent_usd_per_gpu_hour
+        usual, _ = rent_of("h100-sxm5-80gb")
+        assert rent is not None
+        assert rent.mid == 1.25
+        assert (rent.low / 1.25, rent.high / 1.25) == pytest.approx(
+            (usual.low / usual.mid, usual.high / usual.mid), abs=0.005
+        )
+        assert offer.price_source.endswith("one price, with the spread of all rents of this accelerator")
 
     def test_spot_prices_come_with_their_interruptions(self) -> None:
         spot = {**H100_RENTED, "rent_usd_per_gpu_hour": "spot"}

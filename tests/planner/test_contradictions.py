@@ -52,6 +52,55 @@ def test_terms_of_one_way_to_pay_are_refused_under_the_other(offer: dict[str, ob
     refused(message, offer)
 
 
+class TestWhatWouldDoNothing:
+    def test_the_making_of_storage_needs_a_capacity(self) -> None:
+        refused(
+            r"carbon_scope\.storage = true: counts the making of storage\.capacity_bytes, which are 0",
+            carbon_scope={"storage": True},
+        )
+
+    @pytest.mark.parametrize("place", ["job", "offer", "what_if"])
+    def test_cooling_without_overhead_has_no_fixed_part(self, place: str) -> None:
+        site = {"region": "us-iowa", "power_usage_effectiveness": 1.0, "cooling_fixed_fraction": 0.3}
+        message = r"cooling_fixed_fraction = 0\.3: is a share of the overhead of cooling, and .*: 1 has none"
+        if place == "job":
+            refused(rf"site\.{message}", site=site)
+        if place == "offer":
+            refused(rf"offers\[0\]\.site\.{message}", {**H100_RENTED, "site": site})
+        if place == "what_if":
+            refused(rf"what_if\.sites\[0\]\.{message}", what_if={"sites": [site]})
+
+    @pytest.mark.parametrize(
+        ("profile", "flat"),
+        [
+            ("grid_profile", "grid_kgco2e_per_kwh"),
+            ("electricity_profile", "electricity_usd_per_kwh"),
+        ],
+    )
+    def test_a_flat_figure_beside_a_profile_must_be_its_mean(self, profile: str, flat: str) -> None:
+        site = {"region": "us-iowa", profile: [0.1, 0.3] * 12}
+        refused(
+            rf"site\.{flat} = 0\.5: is replaced by {profile}, whose mean is 0\.2", site={**site, flat: 0.5}
+        )
+        for fields in (site, {**site, flat: 0.2}):
+            assert getattr(job_with(H100_RENTED, site=fields).site, flat) == pytest.approx(0.2)
+
+    @pytest.mark.parametrize(
+        ("part", "field", "value"),
+        [
+            ("ownership", "facility_usd_per_w", 12_000),
+            ("ownership", "lifetime_years", 1e-300),
+            ("ownership", "network_lifetime_years", 1e-300),
+            ("ownership", "facility_lifetime_years", 1e9),
+            ("ownership", "building_kgco2e_per_gpu", 1e12),
+            ("storage", "usd_per_byte", 400),
+            ("storage", "embodied_kgco2e_per_byte", 0.16),
+        ],
+    )
+    def test_figures_of_another_unit_are_refused(self, part: str, field: str, value: float) -> None:
+        refused(rf"{part}\.{field} = .*: must be at (least|most)", **{part: {field: value}})
+
+
 def test_a_footprint_and_the_silicon_that_it_is_counted_from_must_agree() -> None:
     chip = {
         **catalog.accelerator(H100).model_dump(mode="json"),

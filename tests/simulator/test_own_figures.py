@@ -283,8 +283,26 @@ class TestFactors:
             f"{kind.value},{name},{figure.quantity},{figure.value},{figure.unit},our source,2026-11,verified"
         )
         with overlaid(read_own_figures([written(tmp_path, row)])):
-            shown = json.loads(as_json(kind, name))[name]
+            shown = json.loads(as_json(kind, name))["entries"][name]
         assert "our source" in [f["source"] for f in shown if f["quantity"] == figure.quantity]
+
+
+def test_a_file_without_figures_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has a heading and no figures below it"):
+        read_own_figures([written(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("factors,switch,embodied_carbon,1e12,kgCO2e", r"row 2, value = 1e\+12: is more than 100 times"),
+        ("factors,flash,price,400e3,USD/TB", r"row 2, value = 400000: is more than 100 times.*another unit"),
+        ("fabrics,infiniband-ndr,port_price,1e9,USD", r"port_usd: Input should be less than or equal to"),
+    ],
+)
+def test_figures_of_another_unit_are_refused(tmp_path: Path, row: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_own_figures([written(tmp_path, f"{row},us,2026,verified")])
 
 
 def test_a_file_without_the_heading_says_which_one_it_needs(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""What would the constants of training steps be without one publisher's steps, and what does a design come to with them?
+
+`planner/data/held_out_constants.csv` has them, written by `python -m benchmarks.hold_out`. The share of stragglers that a
+step has not waited for already takes the shipped spread of accelerators, which no publisher moves by more than a tenth.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+
+from constraints.evaluation import Evaluation, judge
+from simulator.chunks import split_layers
+from simulator.job import Job
+from simulator.plan import PlanTable
+from simulator.rank import Rank
+from simulator.simulate import layout_memory, outcomes_of
+from simulator.step import simulate_step
+from simulator.training import SOFTWARE, TrainingConstants, training_constants
+
+FILE = "data/held_out_constants.csv"
+
+
+@cache
+def held_out_rows() -> tuple[dict[str, str], ...]:
+    """Returns the shipped table; the file is read once."""
+    text = resources.files("planner").joinpath(FILE).read_text(encoding="utf-8")
+    return tuple(csv.DictReader(text.splitlines()))
+
+
+def num_steps_left_out(publisher: str) -> int:
+    """Returns how many published steps of a publisher the shipped constants are fitted on."""
+    return next((int(row["num_steps_left_out"]) for row in held_out_rows() if row["without"] == publisher), 0)
+
+
+def constants_without(publisher: str) -> TrainingConstants:
+    """Returns the constants of a fit without a publisher; the shipped ones where it has none of their steps."""
+    shipped = training_constants()
+    rows = [row for row in held_out_rows() if row["without"] == publisher]
+    software = {row["constant"]: float(row["value"]) for row in rows if row["applies_to"] == SOFTWARE}
+    sustained = {
+        (family, number_format): float(row["value"])
+        for row in rows
+        if row["applies_to"] != SOFTWARE
+        for family, number_format in [row["applies_to"].split()]
+    }
+    return replace(shipped, sustained_fractions={**shipped.sustained_fractions, **sustained}, **software)
+
+
+def evaluate_with(job: Job, plans: PlanTable, constants: TrainingConstants) -> Evaluation:
+    """Returns what becomes of designs under other constants of training; see `constraints.evaluation.evaluate`."""
+    chunks = split_layers(job.workload.model, plans, job.workload.stage_layers)
+    steps = simulate_step(Rank.of(job, plans, constants), chunks)
+    return judge(job, plans, outcomes_of(job, plans, steps, layout_memory(job, plans)))

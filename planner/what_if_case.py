@@ -1,0 +1,104 @@
+"""What does another circumstance come to, beside the answer? Its figures, what they change, and the limits that it breaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from constraints.evaluation import Evaluation
+from constraints.limits import ExcessTable, excess_over, limited_quantities
+from objectives.pausing import PausedTable, paused_runs
+from objectives.usage import Usage
+from planner.comparisons import WhatIfCase
+from simulator.job import Job
+from simulator.options import Pause
+from simulator.table import Floats
+from simulator.units import DAY, JOULES_PER_KWH
+
+
+def case_of(name: str, chosen: Evaluation, part: Evaluation, note: str = "") -> WhatIfCase:
+    """Returns a case in which another evaluation, one row, takes the place of the recommended design."""
+    scores = part.scores
+    figures = (
+        scores.time_to_train_s / DAY,
+        scores.cost_usd,
+        scores.energy_j / JOULES_PER_KWH,
+        scores.carbon_kgco2e,
+    )
+    return _case(name, chosen, figures, part.excess, note)
+
+
+def paused_case(name: str, job: Job, chosen: Evaluation, pause: Pause) -> WhatIfCase:
+    """Returns the recommended design with its pauses; no figures where no stretch between them is long enough."""
+    paused = paused_runs(job, chosen.plans, chosen.outcomes, pause)
+    if not np.isfinite(paused.wall_s[0]):
+        return WhatIfCase(case=name, note="no stretch between pauses is longer than a restart")
+    figures = (
+        paused.wall_s / DAY,
+        paused.cost_usd,
+        paused.energy_j / JOULES_PER_KWH,
+        paused.carbon_kgco2e,
+    )
+    excess = _excess_of_pauses(job, chosen, pause, paused)
+    return _case(name, chosen, figures, excess, f"{paused.num_pauses[0]:,.0f} pauses")
+
+
+def _excess_of_pauses(job: Job, chosen: Evaluation, pause: Pause, paused: PausedTable) -> ExcessTable:
+    """Limits of time, money and carbon meet the paused run; a run that is unlucky pauses, too."""
+    limits = job.limits
+    in_time, in_money = (
+        paused if probability is None else _unlucky(job, chosen, pause, probability)
+        for probability in (limits.deadline_probability, limits.budget_probability)
+    )
+    return replace(
+        chosen.excess,
+        deadline_days=excess_over(limits.deadline_days, in_time.wall_s / DAY),
+        budget_usd=excess_over(limits.budget_usd, in_money.cost_usd),
+        carbon_kgco2e=excess_over(limits.carbon_kgco2e, paused.carbon_kgco2e),
+    )
+
+
+def _unlucky(job: Job, chosen: Evaluation, pause: Pause, probability: float) -> PausedTable:
+    """The paused run that is as long as the wanted probability asks for."""
+    certain = job.limits.model_copy(update={"deadline_probability": probability})
+    asked = job.model_copy(update={"limits": certain})
+    quantities = limited_quantities(asked, chosen.plans, chosen.scores, chosen.outcomes)
+    usage = Usage.of(chosen.outcomes).lasting(quantities["deadline_days"] * DAY)
+    return paused_runs(job, chosen.plans, chosen.outcomes, pause, usage)
+
+
+def _case(
+    name: str, chosen: Evaluation, figures: tuple[Floats, ...], excess: ExcessTable, note: str
+) -> WhatIfCase:
+    before = chosen.scores
+    known = (
+        before.time_to_train_s / DAY,
+        before.cost_usd,
+        before.energy_j / JOULES_PER_KWH,
+        before.carbon_kgco2e,
+    )
+    days, usd, kwh, kg = (_finite(values[0]) for values in figures)
+    changes = [_finite(new[0] - old[0]) for new, old in zip(figures, known, strict=True)]
+    return WhatIfCase(
+        case=name,
+        time_to_train_days=days,
+        cost_usd=usd,
+        energy_kwh=kwh,
+        carbon_kgco2e=kg,
+        time_change_days=changes[0],
+        cost_change_usd=changes[1],
+        energy_change_kwh=changes[2],
+        carbon_change_kgco2e=changes[3],
+        limits_broken=_broken(excess),
+        note=note,
+    )
+
+
+def _broken(excess: ExcessTable) -> dict[str, float | None]:
+    shares = {name: float(getattr(excess, name)[0]) for name in excess.names()}
+    return {name: _finite(share) for name, share in shares.items() if share > 0.0}
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
