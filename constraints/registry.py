@@ -86,6 +86,16 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         f"{MEGATRON_PIPELINE}, section 2.2",
         "virtual_pipeline, data_parallel or micro_batch_size",
     ),
+    "schedule": _about(
+        "v = 1 under gpipe and zb_h1, v = 2 under zb_v, and p > 1 under all three",
+        "GPipe: Huang et al., arXiv 1811.06965; zero bubbles: Qi et al., arXiv 2401.10241 and 2405.15362",
+        "pipeline_schedule, virtual_pipeline or pipeline_parallel",
+    ),
+    "weight_gradients": _about(
+        "nothing but attention is computed again, and zero_stage <= 1, under zb_h1 and zb_v",
+        "weight gradients are computed behind the backward pass: Qi et al., arXiv 2401.10241",
+        "pipeline_schedule, recompute or zero_stage",
+    ),
     "batch": _about(
         "D b | B", "every replica takes the same number of micro-batches (Megatron-LM)",
         "workload.global_batch_size, data_parallel or micro_batch_size",
