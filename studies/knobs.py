@@ -119,18 +119,20 @@ class Knobs:
 
     def designs(self, indices: Integers) -> tuple[Integers, PlanTable]:
         """Returns those of index rows `(n, k)` that are designs of the space, and the designs."""
-        place, is_known = self._places(indices)
+        indices = indices[self.are_designs(indices)]
         schemes, with_spares = indices[:, len(LAYOUT_KNOBS)], indices[:, len(LAYOUT_KNOBS) + 1]
-        rows = self.rows[place]
-        is_design = is_known & self._can_save[rows, schemes]  # the layout may have no use for the scheme
-        rows = rows[is_design]
-        has_spares = self.values["with_spares"][with_spares[is_design]].astype(np.int64)
+        rows = self.rows[self._places(indices)[0]]
         plans = replace(
             self.layouts.take(rows),
-            checkpoint_scheme=self.values["checkpoint_scheme"][schemes[is_design]].astype(np.int64),
-            num_spare_nodes=has_spares * self._spares[rows],
+            checkpoint_scheme=self.values["checkpoint_scheme"][schemes].astype(np.int64),
+            num_spare_nodes=self.values["with_spares"][with_spares].astype(np.int64) * self._spares[rows],
         )
-        return indices[is_design], plans
+        return indices, plans
+
+    def are_designs(self, indices: Integers) -> Booleans:
+        """Returns which index rows `(n, k)` are designs of the space, `(n,)`."""
+        place, is_known = self._places(indices)
+        return is_known & self._can_save[self.rows[place], indices[:, len(LAYOUT_KNOBS)]]
 
     def nearest(self, indices: Integers) -> Integers:
         """Returns index rows `(n, k)` whose layouts the space has: of the others the next ones in the order of the knobs."""

@@ -20,7 +20,7 @@ from studies.tuning import Tuning
 MOST_TRIES = 10
 """Times that pairs are drawn for a generation that is not full yet, each time with more mutations."""
 CHILDREN_PER_PLACE = 2
-"""Children that are made for each place of a generation; many are twins, or no designs."""
+"""Children that are made for each place of a generation that is free; many are twins, or no designs."""
 EXCHANGE_PROBABILITY = 0.5
 """Of a knob to take part in a crossover."""
 
@@ -55,7 +55,7 @@ class Mating:
             if missing == 0:
                 break
             mothers, fathers = (
-                _winners(len(parents), CHILDREN_PER_PLACE * num_children, random) for _ in range(2)
+                _winners(len(parents), CHILDREN_PER_PLACE * missing, random) for _ in range(2)
             )
             children = self._varied(parents[mothers], parents[fathers], number, random)
             if number > 1:
@@ -74,10 +74,11 @@ class Mating:
         return np.asarray(np.clip(np.rint(children), 0, largest).astype(np.int64))
 
     def _new(self, rows: Integers) -> Integers:
-        """Rows that are designs of the space and were no children before, each once; remembers them."""
+        """Rows that are designs of the space and were no children before, each once."""
         codes, first = np.unique(self._knobs.design_codes(rows), return_index=True)
         place = np.minimum(np.searchsorted(self._known, codes), len(self._known) - 1)
-        return self._knobs.designs(rows[np.sort(first[self._known[place] != codes])])[0]
+        new = rows[np.sort(first[self._known[place] != codes])]
+        return np.asarray(new[self._knobs.are_designs(new)])
 
     def _remembered(self, rows: Integers) -> Integers:
         codes = np.sort(self._knobs.design_codes(rows))
