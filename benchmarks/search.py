@@ -35,6 +35,7 @@ from simulator.table import Floats
 from studies.archive import Archive
 from studies.evaluator import Evaluator
 from studies.plan_keys import plan_keys
+from studies.reduction import Reduction
 from studies.study import run_study
 from studies.tuning import DEFAULT, Tuning
 
@@ -59,9 +60,9 @@ def study_of(job: Job, seed: int, evaluator: Evaluator, tuning: Tuning = DEFAULT
     """Searches a job without recording it."""
     archive = Archive(job)
 
-    def record(evaluation: Evaluation, stage: str) -> None:
+    def record(found: Evaluation | Reduction, stage: str) -> None:
         del stage
-        archive.add(evaluation)
+        archive.add(found)
 
     run_study(job, archive, record, seed=seed, evaluator=evaluator, tuning=tuning)
     return archive

@@ -2,8 +2,9 @@
 
     python -m benchmarks.search_overhead --evaluations 100000
 
-A 70B model under five power caps and no limits, 1.7 million designs. Populations may spend all evaluations, because the
-search would end before: nothing is left to find.
+GPT-3 175B on 512 A100 with every schedule, every way to save and fourteen power caps; with `--job 70b` Llama 3.1 70B on up to
+4,096 accelerators under five, whose space is larger and takes longer to prune. Populations may spend all evaluations, because
+the search would end before: nothing is left to find.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typing import final
 
 from benchmarks.search import job_of
 from benchmarks.search_jobs import FREE
+from benchmarks.throughput import jobs
 from constraints.evaluation import Evaluation
 from planner import Job, recommend
-from simulator.plan import PlanTable
+from simulator.plan import CheckpointScheme, PlanTable, Schedule
+from simulator.search_options import Algorithm, Search
 from studies.archive import Archive
 from studies.design_log import DesignLog
 from studies.evaluator import Evaluator, Simulation
@@ -67,20 +70,43 @@ def recorded_study(job: Job, evaluator: Evaluator, folder: Path) -> int:
     return archive.num_evaluated
 
 
+def gpt3() -> Job:
+    """Returns the job of Calculon's paper with more choices, so that there are enough designs."""
+    choices: dict[str, object] = {
+        "pipeline_schedules": list(Schedule),
+        "checkpoint_schemes": list(CheckpointScheme),
+        "power_caps": [round(0.35 + 0.05 * step, 2) for step in range(14)],
+    }
+    job = jobs()["gpt3-175b, 512 A100"]
+    return job.model_copy(update={"search": Search.model_validate(choices)})
+
+
+def llama_70b() -> Job:
+    """Returns a shipped job without limits."""
+    return job_of("llama-3.1-70b", *FREE, "search.power_caps=[1.0, 0.9, 0.8, 0.7, 0.6]")
+
+
+JOBS = {"gpt3": gpt3, "70b": llama_70b}
+
+
+def asked(job: Job, num_evaluations: int) -> Job:
+    """Returns a job that is searched by NSGA-II until so many designs are evaluated."""
+    changes = {
+        "algorithm": Algorithm.NSGA2,
+        "max_evaluations": num_evaluations,
+        "stagnation_evaluations": 100_000_000,
+        "num_refinements": 0,
+    }
+    return job.model_copy(update={"search": job.search.model_copy(update=changes)})
+
+
 def main() -> None:
     """Prints how long a study took, and how much of that was evaluation."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--evaluations", type=int, default=100_000)
-    num_evaluations = parser.parse_args().evaluations
-    changes = (
-        *FREE,
-        "search.algorithm=nsga2",
-        f"search.max_evaluations={num_evaluations}",
-        "search.stagnation_evaluations=100000000",
-        "search.num_refinements=0",
-        "search.power_caps=[1.0, 0.9, 0.8, 0.7, 0.6]",
-    )
-    job = job_of("llama-3.1-70b", *changes)
+    parser.add_argument("--job", choices=sorted(JOBS), default="gpt3")
+    arguments = parser.parse_args()
+    job = asked(JOBS[arguments.job](), arguments.evaluations)
     with tempfile.TemporaryDirectory() as folder:
         recommend(
             job_of("bloom-176b"), tracking_uri=f"sqlite:///{folder}/mlflow.db"

@@ -87,13 +87,13 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "virtual_pipeline, data_parallel or micro_batch_size",
     ),
     "schedule": _about(
-        "v = 1 for gpipe and zb_h1, v = 2 for zb_v; all three: p > 1",
-        "GPipe, arXiv 1811.06965; zero bubble: arXiv 2401.10241, sections 2 and 6",
+        "v = 1 under gpipe and zb_h1, v = 2 under zb_v, and p > 1 under all three",
+        "GPipe: Huang et al., arXiv 1811.06965; zero bubbles: Qi et al., arXiv 2401.10241 and 2405.15362",
         "pipeline_schedule, virtual_pipeline or pipeline_parallel",
     ),
     "weight_gradients": _about(
-        "zb_h1, zb_v: nothing but attention is computed again, and zero_stage <= 1",
-        "arXiv 2401.10241: weight gradients wait, and need the inputs of their products until then",
+        "nothing but attention is computed again, and zero_stage <= 1, under zb_h1 and zb_v",
+        "weight gradients are computed behind the backward pass: Qi et al., arXiv 2401.10241",
         "pipeline_schedule, recompute or zero_stage",
     ),
     "batch": _about(

@@ -51,6 +51,8 @@ class Space:
     """Which layouts of each block may keep every limit, eight to a byte."""
     in_memory: tuple[Block, ...] | None
     """All layouts with their bounds; `None` for a space of more than `MOST_IN_MEMORY`."""
+    kept_in_memory: BoundTable | None
+    """Bounds of the layouts that may keep every limit; `None` for more than `MOST_IN_MEMORY` of them."""
 
     @cached_property
     def all_layouts(self) -> PlanTable:
@@ -84,7 +86,7 @@ class Space:
     @cached_property
     def kept_bounds(self) -> BoundTable:
         """Bounds of `layouts`."""
-        return bound(self.job, self.layouts) if self.in_memory is None else self.bounds.take(self.is_kept)
+        return bound(self.job, self.layouts) if self.kept_in_memory is None else self.kept_in_memory
 
     def designs_at(self, numbers: NDArray[np.intp]) -> PlanTable:
         """Returns some of `designs`, by their numbers there, without making the others."""
@@ -142,6 +144,7 @@ def _pruned(job: Job, blocks: Iterable[Block]) -> Space:
     num_pruned: dict[str, int] = {}
     kept_bits: list[NDArray[np.uint8]] = []
     in_memory: list[Block] = []
+    kept_bounds: list[BoundTable] = []
     for block in blocks:
         is_kept = _is_kept(job, block, num_pruned)
         num_layouts += len(block.layouts)
@@ -152,6 +155,10 @@ def _pruned(job: Job, blocks: Iterable[Block]) -> Space:
             in_memory.append(block)
         else:
             in_memory.clear()
+        if num_kept <= MOST_IN_MEMORY:
+            kept_bounds.append(block.bounds.take(is_kept))
+        else:
+            kept_bounds.clear()
     return Space(
         job=job,
         num_layouts=num_layouts,
@@ -160,6 +167,7 @@ def _pruned(job: Job, blocks: Iterable[Block]) -> Space:
         num_pruned=num_pruned,
         kept_bits=tuple(kept_bits),
         in_memory=tuple(in_memory) if num_layouts <= MOST_IN_MEMORY else None,
+        kept_in_memory=BoundTable.concatenate(kept_bounds) if kept_bounds else None,
     )
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from constraints.layout import layout_excess
+from constraints.layout import can_save_by, layout_excess
 from constraints.space import Space
 from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
@@ -56,6 +57,8 @@ class Knobs:
     """One number for each layout of the space, rising, `(n,)`."""
     rows: NDArray[np.intp]
     """Rows of these layouts in the table of the space."""
+    layouts: PlanTable
+    """The layouts of the space, in the order of the space."""
 
     @classmethod
     def of(cls, space: Space) -> Self:
@@ -68,7 +71,7 @@ class Knobs:
         values["with_spares"] = np.array(job.search.with_spares, dtype=np.int64)
         codes = _codes(values, _layout_indices(values, space.layouts))
         rows = np.argsort(codes, kind="stable")
-        return cls(job=job, values=values, codes=codes[rows], rows=rows)
+        return cls(job=job, values=values, codes=codes[rows], rows=rows, layouts=space.layouts)
 
     @property
     def largest(self) -> Integers:
@@ -116,10 +119,28 @@ class Knobs:
 
     def designs(self, indices: Integers) -> tuple[Integers, PlanTable]:
         """Returns those of index rows `(n, k)` that are designs of the space, and the designs."""
-        indices = indices[self._has_layout(indices)]
-        plans = self.decode(indices)
-        is_design = self.excess(plans) == 0.0  # the layout may have no use for the scheme
-        return indices[is_design], plans.take(is_design)
+        indices = indices[self.are_designs(indices)]
+        schemes, with_spares = indices[:, len(LAYOUT_KNOBS)], indices[:, len(LAYOUT_KNOBS) + 1]
+        rows = self.rows[self._places(indices)[0]]
+        plans = replace(
+            self.layouts.take(rows),
+            checkpoint_scheme=self.values["checkpoint_scheme"][schemes].astype(np.int64),
+            num_spare_nodes=self.values["with_spares"][with_spares].astype(np.int64) * self._spares[rows],
+        )
+        return indices, plans
+
+    def are_designs(self, indices: Integers) -> Booleans:
+        """Returns which index rows `(n, k)` are designs of the space, `(n,)`."""
+        place, is_known = self._places(indices)
+        return is_known & self._can_save[self.rows[place], indices[:, len(LAYOUT_KNOBS)]]
+
+    def nearest(self, indices: Integers) -> Integers:
+        """Returns index rows `(n, k)` whose layouts the space has: of the others the next ones in the order of the knobs."""
+        codes = self.codes[self._places(indices)[0]]
+        nearest = indices.copy()
+        for column in range(len(LAYOUT_KNOBS) - 1, -1, -1):
+            codes, nearest[:, column] = np.divmod(codes, len(self.values[LAYOUT_KNOBS[column]]))
+        return nearest
 
     def rejection(self, indices: Integers, plans: PlanTable) -> Floats:
         """Returns how far index rows are from a design of the space, `(n,)`; 0 is one.
@@ -129,9 +150,24 @@ class Knobs:
         return np.where(self._has_layout(indices), 0.0, OUT_OF_BOUNDS) + self.excess(plans)
 
     def _has_layout(self, indices: Integers) -> Booleans:
+        return self._places(indices)[1]
+
+    def _places(self, indices: Integers) -> tuple[NDArray[np.intp], Booleans]:
+        """Places in `codes` of the layouts of index rows or of the next ones, and whether they are there, `(n,)` each."""
         codes = _codes(self.values, indices)
         place = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
-        return np.asarray(self.codes[place] == codes)
+        return place, np.asarray(self.codes[place] == codes)
+
+    @cached_property
+    def _can_save(self) -> Booleans:
+        """Which layouts of the space can save by which schemes of the job, `(n, s)`."""
+        schemes = self.job.search.checkpoint_schemes
+        return np.column_stack([can_save_by(self.job, self.layouts, scheme) for scheme in schemes])
+
+    @cached_property
+    def _spares(self) -> Integers:
+        """Spare nodes that suffice for the layouts of the space, `(n,)`."""
+        return sufficient_spare_nodes(self.job, self.layouts)
 
 
 def _layout_indices(values: Mapping[str, NDArray[np.generic]], layouts: PlanTable) -> Integers:

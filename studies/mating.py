@@ -2,12 +2,13 @@
 
 The operators are those of NSGA-II: binary tournaments (Deb et al., IEEE Trans. Evol. Comp. 6(2), 2002), simulated binary
 crossover (Deb and Agrawal, Complex Systems 9, 1995) and polynomial mutation (Deb and Goyal, 1996), rounded to indices of
-knobs. Only new designs of the space are children, so no evaluation and no place in a generation is spent on others.
+knobs. Only new designs of the space are children, so no evaluation and no place in a generation is spent on others. Where
+too few are, the next children take the nearest layouts that the space has.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +17,17 @@ from simulator.table import Booleans, Floats, Integers
 from studies.knobs import Knobs
 from studies.tuning import Tuning
 
-if TYPE_CHECKING:
-    from pymoo.core.population import Population
-
 MOST_TRIES = 10
 """Times that pairs are drawn for a generation that is not full yet, each time with more mutations."""
 CHILDREN_PER_PLACE = 2
-"""Children that are made for each place of a generation; many are twins, or no designs."""
+"""Children that are made for each place of a generation that is free; many are twins, or no designs."""
 EXCHANGE_PROBABILITY = 0.5
 """Of a knob to take part in a crossover."""
 
 
 @final
 class Mating:
-    """Makes children for pymoo, which calls `do`; remembers all of them."""
+    """Makes children and remembers all of them."""
 
     def __init__(self, knobs: Knobs, start: Integers, tuning: Tuning) -> None:
         """Prepares.
@@ -42,35 +40,28 @@ class Mating:
         self._knobs = knobs
         self._tuning = tuning
         self._known = np.unique(knobs.design_codes(start))
-        self.children = start
-        """Index rows `(n, k)` of the last generation."""
 
-    def do(
-        self,
-        problem: object,
-        parents: Population,
-        num_children: int,
-        *,
-        random_state: np.random.Generator,
-        **others: object,
-    ) -> Population:
-        """Returns new designs, fewer than wanted where they are hard to find."""
-        from pymoo.core.population import Population
+    def children(self, parents: Integers, num_children: int, random: np.random.Generator) -> Integers:
+        """Returns new designs `(n, k)`, fewer than wanted where they are hard to find.
 
-        del problem, others
-        rows, is_better = np.asarray(parents.get("X"), dtype=np.int64), _Order(parents)
-        parts = [rows[:0]]
+        Args:
+            parents: index rows `(m, k)`, the best first.
+            num_children: how many are wanted.
+            random: draws parents, crossovers and mutations.
+        """
+        parts = [parents[:0]]
         for number in range(1, MOST_TRIES + 1):
             missing = num_children - sum(map(len, parts))
             if missing == 0:
                 break
             mothers, fathers = (
-                is_better.winners(CHILDREN_PER_PLACE * num_children, random_state) for _ in range(2)
+                _winners(len(parents), CHILDREN_PER_PLACE * missing, random) for _ in range(2)
             )
-            children = self._varied(rows[mothers], rows[fathers], number, random_state)
+            children = self._varied(parents[mothers], parents[fathers], number, random)
+            if number > 1:
+                children = self._knobs.nearest(children)
             parts.append(self._remembered(self._new(children)[:missing]))
-        self.children = np.concatenate(parts)
-        return Population.new("X", self.children)
+        return np.concatenate(parts)
 
     def _varied(
         self, mothers: Integers, fathers: Integers, num_mutations: int, random: np.random.Generator
@@ -83,10 +74,11 @@ class Mating:
         return np.asarray(np.clip(np.rint(children), 0, largest).astype(np.int64))
 
     def _new(self, rows: Integers) -> Integers:
-        """Rows that are designs of the space and were no children before, each once; remembers them."""
+        """Rows that are designs of the space and were no children before, each once."""
         codes, first = np.unique(self._knobs.design_codes(rows), return_index=True)
         place = np.minimum(np.searchsorted(self._known, codes), len(self._known) - 1)
-        return self._knobs.designs(rows[np.sort(first[self._known[place] != codes])])[0]
+        new = rows[np.sort(first[self._known[place] != codes])]
+        return np.asarray(new[self._knobs.are_designs(new)])
 
     def _remembered(self, rows: Integers) -> Integers:
         codes = np.sort(self._knobs.design_codes(rows))
@@ -94,24 +86,9 @@ class Mating:
         return rows
 
 
-class _Order:
-    """Who wins a tournament: the one that breaks limits less, then the better front, then the less crowded place."""
-
-    def __init__(self, parents: Population) -> None:
-        broken = np.asarray(parents.get("CV"), dtype=np.float64)[:, 0]
-        ranks, crowding = (_numbers(parents, name) for name in ("rank", "crowding"))
-        self._place: NDArray[np.intp] = np.argsort(np.lexsort((-crowding, ranks, broken)))
-
-    def winners(self, size: int, random: np.random.Generator) -> NDArray[np.intp]:
-        """Rows `(size,)` that won against another one drawn at random."""
-        first, second = random.integers(0, len(self._place), (2, size))
-        return np.asarray(np.where(self._place[first] <= self._place[second], first, second), dtype=np.intp)
-
-
-def _numbers(parents: Population, name: str) -> Floats:
-    """What survival has noted; nothing for a population that has not been through it."""
-    values = [0.0 if value is None else value for value in parents.get(name, to_numpy=False)]
-    return np.array(values, dtype=np.float64)
+def _winners(num_parents: int, size: int, random: np.random.Generator) -> NDArray[np.intp]:
+    """Places `(size,)` of parents that won against another one drawn at random; the best one has the first place."""
+    return np.asarray(random.integers(0, num_parents, (2, size)).min(axis=0), dtype=np.intp)
 
 
 def _crossed(mothers: Integers, fathers: Integers, tuning: Tuning, random: np.random.Generator) -> Floats:

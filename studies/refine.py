@@ -1,4 +1,7 @@
-"""Can the continuous knobs of a front design be set better? Optuna tunes checkpoint interval and power cap.
+"""Can a front design be run better? Optuna tunes checkpoint scheme and interval, spare nodes and power cap.
+
+Only what the search of the job allows is tried; the layout stays. The interval depends on the scheme, so each scheme has its
+own, around the one that the simulator expects to lose least. A design itself is its study's first trial and costs nothing.
 
 One Optuna study per design, all of them asked and told together, so that a round is one batch for the simulator.
 """
@@ -6,14 +9,19 @@ One Optuna study per design, all of them asked and told together, so that a roun
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
 from constraints.evaluation import Evaluation
+from constraints.layout import can_save_by
+from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.search_options import LOWEST_POWER_CAP
+from simulator.simulate import simulate
 from simulator.table import Floats
 from studies.algorithm import Results, SearchAlgorithm
 
@@ -25,7 +33,7 @@ MAX_DESIGNS = 40
 INTERVAL_FACTOR = 4.0
 """The interval is searched between the best expected one divided and multiplied by this."""
 CAP_STEP = 0.05
-"""Power caps are set in steps of this share of the TDP."""
+"""Power caps are set in steps of about this share of the TDP."""
 PENALTY = 10.0
 """Loss per share by which limits are exceeded."""
 
@@ -45,8 +53,12 @@ class Refinement(SearchAlgorithm):
             seed: of everything random.
         """
         rows = np.unique(np.linspace(0, len(front) - 1, MAX_DESIGNS).astype(np.intp))
+        designs = front.take(rows)
+        spares = sufficient_spare_nodes(job, designs.plans).tolist()
+        intervals = _intervals_s(job, designs.plans)
         self._tuners = [
-            _Tuner(job, front.take(np.array([row])), seed + number) for number, row in enumerate(rows)
+            _Tuner(job, designs.take(np.array([row])), spares[row], intervals[row], seed + row)
+            for row in range(len(designs))
         ]
         self._none = front.plans.take(slice(0))
         self._num_left = job.search.num_refinements
@@ -72,35 +84,66 @@ class Refinement(SearchAlgorithm):
 class _Tuner:
     """The Optuna study of one front design."""
 
-    def __init__(self, job: Job, start: Evaluation, seed: int) -> None:
+    def __init__(
+        self, job: Job, start: Evaluation, most_spares: int, intervals_s: Mapping[str, float], seed: int
+    ) -> None:
+        """Begins with what the design comes to as it is.
+
+        Args:
+            job: the job.
+            start: the design, one row.
+            most_spares: spare nodes that suffice for it.
+            intervals_s: best expected interval between saves, by each scheme that it can have.
+            seed: of the sampler.
+        """
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._start = start
         self._job = job
-        self._interval_s = float(start.outcomes.run.checkpoint_interval_s[0])
-        caps = job.search.power_caps or (LOWEST_POWER_CAP, 1.0)
-        self._caps = min(caps), max(caps)
+        own = CheckpointScheme.from_code(int(start.plans.checkpoint_scheme[0])).value
+        self._intervals_s = {**intervals_s, own: float(start.outcomes.run.checkpoint_interval_s[0])}
+        spares = int(start.plans.num_spare_nodes[0])
+        self._spares = (0, max(spares, most_spares)) if len(job.search.with_spares) == 2 else (spares, spares)
+        self._caps = _caps(job, float(start.plans.power_cap_fraction[0]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # experimental features announce themselves
             sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=6)
         self._study = optuna.create_study(direction="minimize", sampler=sampler)
         self._trial: optuna.Trial | None = None
+        self._study.enqueue_trial(self._as_it_is())
+        self.ask()
+        self.tell(start.objectives(job)[0], 0.0)
 
     def ask(self) -> PlanTable:
         """Returns the next design to try, one row."""
-        self._trial = self._study.ask()
-        columns = dict(self._start.plans.columns())
-        if self._start.plans.checkpoint_scheme[0] != CheckpointScheme.NONE.code:
-            low, high = self._interval_s / INTERVAL_FACTOR, self._interval_s * INTERVAL_FACTOR
-            columns["checkpoint_interval_s"] = np.array(
-                [self._trial.suggest_float("interval_s", low, high, log=True)]
-            )
-        if self._caps[0] < self._caps[1]:
-            columns["power_cap_fraction"] = np.array(
-                [self._trial.suggest_float("power_cap", *self._caps, step=CAP_STEP)]
-            )
-        return PlanTable(**columns)  # type: ignore[arg-type]
+        self._trial = trial = self._study.ask()
+        scheme = trial.suggest_categorical("scheme", list(self._intervals_s))
+        best_s = self._intervals_s[scheme]
+        interval_s = np.nan
+        if scheme != CheckpointScheme.NONE.value:
+            low, high = best_s / INTERVAL_FACTOR, best_s * INTERVAL_FACTOR
+            interval_s = trial.suggest_float(f"interval_s of {scheme}", low, high, log=True)
+        return replace(
+            self._start.plans,
+            checkpoint_scheme=np.array([CheckpointScheme(scheme).code]),
+            checkpoint_interval_s=np.array([interval_s]),
+            num_spare_nodes=np.array([trial.suggest_int("num_spare_nodes", *self._spares)]),
+            power_cap_fraction=self._caps[[trial.suggest_int("power_cap", 0, len(self._caps) - 1)]],
+        )
+
+    def _as_it_is(self) -> dict[str, float | str]:
+        """The design as a trial."""
+        plans = self._start.plans
+        scheme = CheckpointScheme.from_code(int(plans.checkpoint_scheme[0])).value
+        trial: dict[str, float | str] = {
+            "scheme": scheme,
+            "num_spare_nodes": int(plans.num_spare_nodes[0]),
+            "power_cap": int(np.searchsorted(self._caps, plans.power_cap_fraction[0])),
+        }
+        if scheme != CheckpointScheme.NONE.value:
+            trial[f"interval_s of {scheme}"] = self._intervals_s[scheme]
+        return trial
 
     def tell(self, values: Floats, excess: float) -> None:
         """Reports what the design came to: mean logarithm of its objectives relative to the start, plus what it breaks.
@@ -119,3 +162,26 @@ class _Tuner:
 def _mean_log(ratios: Floats, weights: Floats) -> float:
     bounded = np.clip(np.nan_to_num(ratios, nan=1.0, posinf=1e6), 1e-6, 1e6)
     return float(np.average(np.log(bounded), weights=weights))
+
+
+def _intervals_s(job: Job, plans: PlanTable) -> list[dict[str, float]]:
+    """Best expected interval of every design, `(n,)`, by each scheme that the job allows and its layout can have."""
+    intervals: list[dict[str, float]] = [{} for _ in range(len(plans))]
+    for scheme in job.search.checkpoint_schemes:
+        rows = np.flatnonzero(can_save_by(job, plans, scheme))
+        if len(rows) == 0:
+            continue
+        as_simulated = {"checkpoint_interval_s": np.full(len(rows), np.nan)}
+        schemes = {"checkpoint_scheme": np.full(len(rows), scheme.code)}
+        best_s = simulate(job, replace(plans.take(rows), **schemes, **as_simulated)).run.checkpoint_interval_s
+        for row, interval_s in zip(rows.tolist(), best_s.tolist(), strict=True):
+            intervals[row][scheme.value] = interval_s
+    return intervals
+
+
+def _caps(job: Job, cap: float) -> Floats:
+    """The power caps to choose from, in steps between those that the job allows, and that of the design itself."""
+    allowed = job.search.power_caps or (LOWEST_POWER_CAP, 1.0)
+    low, high = min(allowed), max(allowed)
+    num_steps = max(1, round((high - low) / CAP_STEP))
+    return np.unique([*np.round(np.linspace(low, high, num_steps + 1), 4), cap])

@@ -1,0 +1,89 @@
+"""What does Optuna change about a design of the front? Only what the job lets it, and never the layout."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from constraints.evaluation import Evaluation, evaluate
+from constraints.layout import is_valid_layout
+from constraints.space import pruned_space
+from simulator.interruptions import sufficient_spare_nodes
+from simulator.job import Job
+from simulator.plan import LAYOUT_COLUMNS, CheckpointScheme, PlanTable
+from studies.algorithm import Results
+from studies.refine import INTERVAL_FACTOR, Refinement
+from tests.studies.study_jobs import small_job
+
+SYNC, ASYNC = CheckpointScheme.SYNC_SHARDED, CheckpointScheme.ASYNC
+
+
+def some_designs(job: Job) -> Evaluation:
+    return evaluate(job, pruned_space(job).designs().take(slice(0, None, 40)).take(slice(0, 12)))
+
+
+def refined(job: Job, front: Evaluation, seed: int = 3) -> tuple[list[PlanTable], list[Results]]:
+    """What is suggested and what it comes to, round by round."""
+    search = Refinement(job, front, seed)
+    plans, results = [], []
+    while len(suggested := search.suggest()):
+        found = evaluate(job, suggested)
+        plans.append(suggested)
+        results.append(Results(values=found.objectives(job), excess=found.excess.total))
+        search.update(results[-1])
+    return plans, results
+
+
+def test_schemes_and_spares_that_the_job_allows_are_tried_and_no_others() -> None:
+    job = small_job(num_refinements=30, checkpoint_schemes=[SYNC.value, ASYNC.value])
+    front = some_designs(job)
+    tried = PlanTable.concatenate(refined(job, front)[0])
+    assert set(tried.checkpoint_scheme.tolist()) == {SYNC.code, ASYNC.code}
+    assert (tried.num_spare_nodes >= 0).all()
+    assert (tried.num_spare_nodes <= np.tile(sufficient_spare_nodes(job, front.plans), 30)).all()
+    assert is_valid_layout(job, tried).all()
+
+
+@pytest.mark.parametrize("with_spares", [True, False])
+def test_the_number_of_spares_stays_where_the_job_leaves_no_choice(with_spares: bool) -> None:
+    job = small_job(num_refinements=5, with_spares=[with_spares])
+    front = some_designs(job)
+    for plans in refined(job, front)[0]:
+        np.testing.assert_array_equal(plans.num_spare_nodes, front.plans.num_spare_nodes)
+
+
+def test_the_scheme_and_the_cap_stay_where_the_job_names_one() -> None:
+    job = small_job(num_refinements=5, checkpoint_schemes=[SYNC.value], power_caps=[0.87])
+    for plans in refined(job, some_designs(job))[0]:
+        assert (plans.checkpoint_scheme == SYNC.code).all()
+        np.testing.assert_allclose(plans.power_cap_fraction, 0.87, rtol=1e-12)
+
+
+def test_layouts_stay_and_intervals_lie_around_the_best_expected_one() -> None:
+    job = small_job(num_refinements=8, checkpoint_schemes=[SYNC.value])
+    front = some_designs(job)
+    best_s = front.outcomes.run.checkpoint_interval_s
+    for plans in refined(job, front)[0]:
+        factor = plans.checkpoint_interval_s / best_s
+        assert ((factor >= 1 / INTERVAL_FACTOR) & (factor <= INTERVAL_FACTOR)).all()
+        for name in set(LAYOUT_COLUMNS) - {"power_cap_fraction"}:
+            np.testing.assert_array_equal(getattr(plans, name), getattr(front.plans, name))
+
+
+def test_the_same_seed_tries_the_same() -> None:
+    job = small_job(num_refinements=6)
+    front = some_designs(job)
+    first, second = (PlanTable.concatenate(refined(job, front)[0]) for _ in range(2))
+    np.testing.assert_array_equal(first.checkpoint_interval_s, second.checkpoint_interval_s)
+    np.testing.assert_array_equal(first.num_spare_nodes, second.num_spare_nodes)
+
+
+def test_a_scheme_that_loses_less_is_found() -> None:
+    # Saves that training waits for cost the most; those in the background hide behind it (CheckFreq, FAST 2021).
+    job = small_job(num_refinements=25, checkpoint_schemes=[SYNC.value, ASYNC.value])
+    designs = some_designs(job)
+    slow = designs.take(designs.plans.checkpoint_scheme == SYNC.code).take(slice(0, 1))
+    plans, results = refined(job, slow)
+    best = int(np.argmin([result.values[0, 0] for result in results]))
+    assert plans[best].checkpoint_scheme[0] == ASYNC.code
+    assert results[best].values[0, 0] < slow.objectives(job)[0, 0]
