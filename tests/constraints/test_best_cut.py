@@ -23,8 +23,17 @@ from tests.support import H100_RENTED, job_with
 ROUNDING = 1e-9
 """Steps in sums of another order."""
 MANY_H100 = {**H100_RENTED, "num_gpus": {"min": 8, "max": 20_000}}
-DEEP = {"num_layers": 10, "hidden_size": 2048, "num_heads": 16, "num_kv_heads": 8, "ffn_hidden_size": 8192}
-SMALL = {"name": "ten layers", "vocabulary_size": 128_000, **DEEP}
+SMALL = {
+    "name": "ten layers",
+    "num_layers": 10,
+    "hidden_size": 2048,
+    "num_heads": 16,
+    "num_kv_heads": 8,
+    "head_dim": 128,
+    "ffn_hidden_size": 8192,
+    "is_gated": True,
+    "vocabulary_size": 128_000,
+}
 GEMMA_2_9B = {
     "name": "Gemma 2 9B",
     "num_layers": 42,
@@ -32,9 +41,10 @@ GEMMA_2_9B = {
     "num_heads": 16,
     "num_kv_heads": 8,
     "head_dim": 256,
+    "is_gated": True,
     "ffn_hidden_size": 14_336,
     "vocabulary_size": 256_128,
-    "tied_embeddings": True,
+    "has_tied_embeddings": True,
 }
 """arXiv 2408.00118, table 1; the width of one of its two equal input matrices."""
 
