@@ -26,8 +26,10 @@ from simulator.offer_table import OfferTable
 from simulator.plan import Plan, PlanTable
 from simulator.table import Integers
 
+MOST_CUTS = 100_000
+"""Cuts that the proof may simulate,"""
 MOST_PASSES = 2e8
-"""Passes of micro-batches through chunks that the proof may simulate: about a second."""
+"""and passes of micro-batches through their stages: some seconds."""
 FEW_CHUNKS = 16
 """Up to as many chunks a layer may move from any to any; in longer pipelines to the neighbours."""
 MOST_ROUNDS = 100
@@ -188,7 +190,8 @@ class _Search:
             schedule=self._plan.pipeline_schedule,
             step_s=float(self.best.step_time_s[0]) if self.fits else np.inf,
         )
-        if fast.count * 2.0 * m * self._plan.pipeline_parallel > MOST_PASSES:
+        num_passes = fast.count * 2.0 * m * self._plan.pipeline_parallel
+        if fast.count > MOST_CUTS or num_passes > MOST_PASSES:
             return False
         if fast.count:
             self.try_all(fast.listed())
