@@ -64,7 +64,7 @@ class LayerCut(Record):
     is_proven: bool
     """Whether every cut that could be better was simulated; where `best` is null, whether every cut was."""
     is_balance_proven: bool
-    """Whether the cut with the fastest slowest stage, at which the search began, is proven to have it."""
+    """Whether the fastest slowest stage, by the costs of single layers, is proven; the search began at a cut that has it."""
     num_simulated: int
     """Simulations of cuts that were compared."""
     setting: str | None

@@ -85,7 +85,7 @@ def _notes(found: LayerCut) -> Iterator[str]:
             f"Not proven: there are too many cuts to simulate all; {human.count(found.num_simulated)} were, moving layers one "
             "by one."
         )
-    if found.best and not found.is_balance_proven:
+    if found.best and not (found.is_proven or found.is_balance_proven):
         yield "Nor is it proven that no other cut has a faster slowest stage."
     if found.setting and not _is_present(found):
         yield (
