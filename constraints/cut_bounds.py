@@ -1,4 +1,4 @@
-"""Which cuts of the layers could be as fast as a given step? All of them, counted first and then listed.
+"""Which cuts of the layers could fit and be as fast as a given step? All of them, counted first and then listed.
 
 With one chunk on a stage, what comes before stage r is the layers up to its first one, however they are cut, so that whether
 stage r may hold the layers from a to b is known from r, a and b alone. With m micro-batches, T = F + B the two passes of the
@@ -10,7 +10,7 @@ stage and S those of the whole model,
 
 The last: before its first backward pass, which waits for the first micro-batch to pass the whole model and to come back, the
 stage does min(p - r, m) of its m forward passes (Narayanan et al., arXiv 2104.04473, section 2.2.1). Bounds leave out sends,
-replica traffic and the optimizer.
+replica traffic and the optimizer. Nor may the layers of a stage hold more than is left beside the least that a stage needs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class FastCuts:
-    """The cuts of one plan that could be as fast as some step."""
+    """The cuts of one plan that could fit the memory and be as fast as some step."""
 
     is_allowed: Booleans
     """`(p, L + 1, L + 1)` whether a stage may hold the layers from one place to another."""
@@ -57,7 +57,7 @@ class FastCuts:
 
 
 def fast_cuts(costs: PlanCosts, *, num_micro_batches: int, schedule: Schedule, step_s: float) -> FastCuts:
-    """Returns the cuts with one chunk on a stage whose bound is not above a step.
+    """Returns the cuts with one chunk on a stage whose bounds are neither above a step nor above the memory.
 
     The first and the last stage may hold no layer; every other one holds one or more.
 
@@ -74,8 +74,8 @@ def fast_cuts(costs: PlanCosts, *, num_micro_batches: int, schedule: Schedule, s
     num_endings[-1, -1] = 1.0
     for stage in reversed(range(num_stages)):
         least = 0 if stage in (0, num_stages - 1) else 1
-        bound_s = _bound_s(costs, stage, num_micro_batches, schedule)
-        is_allowed[stage] = (num_layers >= least) & (bound_s <= step_s * (1.0 + SLACK))
+        is_fast = _bound_s(costs, stage, num_micro_batches, schedule) <= step_s * (1.0 + SLACK)
+        is_allowed[stage] = (num_layers >= least) & is_fast & _may_fit(costs, stage)
         num_endings[stage] = is_allowed[stage] @ num_endings[stage + 1]
     return FastCuts(is_allowed=is_allowed, num_endings=num_endings)
 
@@ -96,6 +96,15 @@ def _bound_s(costs: PlanCosts, stage: int, num_micro_batches: int, schedule: Sch
     own_forward_s = forward_s - forward_s[:, None] + ends_s  # at most
     num_first = min(num_stages - stage, m)
     return np.asarray(np.maximum(bound_s, all_s + (m - 1) * own_s - (num_first - 1) * own_forward_s))
+
+
+def _may_fit(costs: PlanCosts, stage: int) -> Booleans:
+    """Whether a stage could hold the layers from one place to another, `(L + 1, L + 1)`; none at all it always could."""
+    layers = costs.layers
+    bytes_ = _sums(layers.layer_bytes + costs.num_held[stage] * layers.activation_bytes)
+    free_bytes = float(costs.most_free_bytes[stage])
+    held_bytes = bytes_ - bytes_[:, None]
+    return np.asarray((held_bytes <= free_bytes + SLACK * abs(bytes_[-1])) | (held_bytes == 0.0))
 
 
 def _sums(values: Floats) -> Floats:

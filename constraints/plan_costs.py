@@ -35,6 +35,8 @@ class PlanCosts:
     """`(C,)` micro-batches that each chunk holds at once."""
     capacity_bytes: float
     """Memory of an accelerator, less what every stage has besides layers."""
+    most_free_bytes: Floats
+    """`(p,)` memory that each stage has for layers at most, whatever their kinds."""
     turns_back: bool
     """Whether the second chunks go back from the last stage to the first (ZB-V)."""
 
@@ -47,6 +49,7 @@ def plan_costs(job: Job, plan: Plan) -> PlanCosts:
     dense = dense_layer(rank)
     expert = expert_layer(rank) if is_expert.any() else dense
     first, last = bytes_.chunk_stages[0], bytes_.chunk_stages[-1]
+    memory_bytes = float(OfferTable.from_job(job).memory_bytes[plan.offer])
     return PlanCosts(
         layers=LayerCosts(
             layer_s=np.where(is_expert, _both_s(expert), _both_s(dense)),
@@ -59,7 +62,8 @@ def plan_costs(job: Job, plan: Plan) -> PlanCosts:
         ),
         layer_forward_s=np.where(is_expert, expert.forward_s[0], dense.forward_s[0]),
         num_held=bytes_.num_held[bytes_.chunk_stages],
-        capacity_bytes=max(0.0, float(OfferTable.from_job(job).memory_bytes[plan.offer]) - bytes_.common),
+        capacity_bytes=max(0.0, memory_bytes - bytes_.common),
+        most_free_bytes=memory_bytes - bytes_.least_besides,
         turns_back=plan.pipeline_schedule is Schedule.ZB_V,
     )
 
@@ -82,6 +86,8 @@ class _Bytes:
     """The same with routed experts; those of a dense layer where there are none."""
     besides: Floats
     """`(p,)` all else: ends of the model, the layer at work, buffers, framework."""
+    least_besides: Floats
+    """`(p,)` the same on a stage that has only the kind of layer that needs less at work."""
 
     @classmethod
     def of(cls, job: Job, plans: PlanTable) -> _Bytes:
@@ -90,16 +96,21 @@ class _Bytes:
         dense = _of_a_layer(job, plans, 1, 0)
         expert = _of_a_layer(job, plans, 0, 1) if model.num_expert_layers else dense
         ones = min(1, model.num_dense_layers), min(1, model.num_expert_layers)
-        lines = [
-            v * count * (states + held * kept)
-            for count, (states, kept) in zip(ones, (dense, expert), strict=True)
-        ]
+        kinds = [kind for kind in ((ones[0], 0), (0, ones[1])) if any(kind)]
+
+        def besides(num_dense: int, num_expert: int) -> Floats:
+            dense_line, expert_line = (v * (states + held * kept) for states, kept in (dense, expert))
+            return (
+                _memory(job, plans, num_dense, num_expert) - num_dense * dense_line - num_expert * expert_line
+            )
+
         return cls(
             chunk_stages=_chunks(job, plans, *ones).stages[0],
             num_held=held,
             dense=dense,
             expert=expert,
-            besides=_memory(job, plans, *ones) - lines[0] - lines[1],
+            besides=besides(*ones),
+            least_besides=np.min([besides(*kind) for kind in kinds], axis=0),
         )
 
     @property

@@ -109,9 +109,23 @@ def test_where_no_cut_fits_that_is_proven() -> None:
     assert (found.layers, found.is_proven) == (None, True)
 
 
+@pytest.mark.parametrize("model", [SMALL, "deepseek-v2-lite"], ids=["dense", "experts"])
+@pytest.mark.parametrize("fields", PLANS[:5], ids=str)
+def test_no_cut_that_fits_is_left_out(fields: Mapping[str, object], model: object) -> None:
+    job, plan = job_of(model), plan_of(**{**fields, "pipeline": 3})
+    tried = simulate_cuts(job, plan, np.array(list(every_cut(job.workload.model.num_layers, 3))))
+    for memory_bytes in np.quantile(tried.peak_memory_bytes, [0.0, 0.1, 0.5]).tolist():
+        costs = plan_costs(with_memory(job, memory_bytes), plan)
+        fast = fast_cuts(costs, num_micro_batches=8, schedule=plan.pipeline_schedule, step_s=np.inf)
+        listed = set(map(tuple, fast.listed().tolist()))
+        fits = tried.layers[tried.peak_memory_bytes <= memory_bytes]
+        assert set(map(tuple, fits.tolist())) <= listed
+        assert len(listed) < len(tried)
+
+
 @pytest.mark.parametrize("fields", PLANS[:5], ids=str)
 def test_no_simulated_step_is_below_its_bound(fields: Mapping[str, object]) -> None:
-    job, plan = job_of(SMALL), plan_of(**fields)
+    job, plan = with_memory(job_of(SMALL), 1e15), plan_of(**fields)  # so that all cuts fit
     costs = plan_costs(job, plan)
     tried = simulate_cuts(job, plan, np.array(list(every_cut(10, plan.pipeline_parallel))))
     for layers, step_s in zip(tried.layers, tried.step_time_s.tolist(), strict=True):
