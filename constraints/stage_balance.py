@@ -13,7 +13,7 @@ Of the cuts with the fastest slowest stage the one with the least full fullest s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from constraints.feasibility import exact_solver
 from simulator.errors import InputError, Problem
-from simulator.table import Booleans, Floats
+from simulator.table import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,15 +66,18 @@ class StageBalance:
     """Time of the slowest stage for one micro-batch."""
     stage_bytes: tuple[float, ...]
     """Memory of each stage, `(P,)`."""
+    is_proven: bool = False
+    """Whether it is proven that no cut that fits has a faster slowest stage."""
 
 
 def balanced_stages(
     costs: LayerCosts,
     *,
     num_stages: int,
-    num_held: Sequence[int],
+    num_held: Sequence[float],
     capacity_bytes: float,
     virtual_chunks: int = 1,
+    turns_back: bool = False,
 ) -> StageBalance | None:
     """Returns the cut whose slowest stage is fastest; `None` where no cut fits the memory.
 
@@ -87,6 +90,7 @@ def balanced_stages(
         num_held: `(C,)` micro-batches that each chunk holds at once; 1F1B: PP - stage.
         capacity_bytes: memory of each stage for what `costs` counts.
         virtual_chunks: VPP, chunks of each stage.
+        turns_back: whether, of two chunks on each stage, the second ones go back from the last stage to the first (ZB-V).
 
     Raises:
         InputError: counts do not fit each other, or a cost is negative or not finite.
@@ -102,15 +106,27 @@ def balanced_stages(
     chunk_s = _of_chunks(costs.layer_s, len(held), (costs.embedding_s, costs.output_s))
     layer_bytes = costs.layer_bytes + held[:, None] * costs.activation_bytes
     chunk_bytes = _of_chunks(layer_bytes, len(held), (costs.embedding_bytes, costs.output_bytes))
-    search = _by_programme if virtual_chunks == 1 else _by_solver
-    layers = search(chunk_s, chunk_bytes, num_stages, capacity_bytes)
-    return None if layers is None else balance_of(costs, layers, num_stages, num_held)
+    if virtual_chunks == 1:
+        layers, is_proven = _by_programme(chunk_s, chunk_bytes, num_stages, capacity_bytes), True
+    else:
+        stages = _stages(len(held), num_stages, turns_back=turns_back)
+        layers, is_proven = _by_solver(chunk_s, chunk_bytes, stages, capacity_bytes)
+    if layers is None:
+        return None
+    return replace(
+        balance_of(costs, layers, num_stages, num_held, turns_back=turns_back), is_proven=is_proven
+    )
 
 
 def balance_of(
-    costs: LayerCosts, layers: Sequence[int], num_stages: int, num_held: Sequence[int]
+    costs: LayerCosts,
+    layers: Sequence[int],
+    num_stages: int,
+    num_held: Sequence[float],
+    *,
+    turns_back: bool = False,
 ) -> StageBalance:
-    """Returns what comes of a given cut into `(C,)` layers."""
+    """Returns what comes of a given cut into `(C,)` layers; nothing is proven of it."""
     ends = np.cumsum([0, *layers])
     chunk_s = np.diff(_before(costs.layer_s)[ends])
     held = np.asarray(num_held, dtype=np.float64)
@@ -123,7 +139,7 @@ def balance_of(
     ):
         ends_of[0] += first
         ends_of[-1] += last
-    stages = np.arange(len(layers)) % num_stages
+    stages = _stages(len(layers), num_stages, turns_back=turns_back)
     return StageBalance(
         layers=tuple(int(count) for count in layers),
         slowest_s=float(np.bincount(stages, weights=chunk_s).max()),
@@ -131,12 +147,18 @@ def balance_of(
     )
 
 
+def _stages(num_chunks: int, num_stages: int, *, turns_back: bool) -> Integers:
+    """The stage of every chunk, `(C,)`."""
+    chunk = np.arange(num_chunks)
+    return np.where(turns_back & (chunk >= num_stages), num_chunks - 1 - chunk, chunk % num_stages)
+
+
 def _before(values: Floats) -> Floats:
     """Sums of the values before each place, and of all, `(L + 1,)`."""
     return np.concatenate([[0.0], np.cumsum(values)])
 
 
-def _check(costs: LayerCosts, num_stages: int, virtual_chunks: int, num_held: Sequence[int]) -> None:
+def _check(costs: LayerCosts, num_stages: int, virtual_chunks: int, num_held: Sequence[float]) -> None:
     """Raises with everything that does not fit."""
     problems = []
     num_layers, num_chunks = len(costs.layer_s), num_stages * virtual_chunks
@@ -227,8 +249,17 @@ def _least_largest(sums: list[Floats], is_allowed: list[Booleans]) -> tuple[floa
     return float(largest[-1]), layers[::-1]
 
 
-def _by_solver(times: _Chunks, held: _Chunks, num_stages: int, capacity_bytes: float) -> list[int] | None:
-    """The best cut into chunks that stages hold several of, by CP-SAT, in parts of `STEPS`."""
+def _by_solver(
+    times: _Chunks, held: _Chunks, stages: Integers, capacity_bytes: float
+) -> tuple[list[int] | None, bool]:
+    """The best cut into chunks that stages hold several of, by CP-SAT in parts of `STEPS`, and whether that is proven.
+
+    Args:
+        times: what chunks take.
+        held: what chunks hold.
+        stages: the stage of every chunk, `(C,)`.
+        capacity_bytes: memory of each stage.
+    """
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -240,21 +271,21 @@ def _by_solver(times: _Chunks, held: _Chunks, num_stages: int, capacity_bytes: f
         model.add(last - first >= (0 if chunk in (0, num_chunks - 1) else 1))
     runs = _runs(times, held)
     parts = [_parts_of_runs(model, end, runs) for end in ends]
-    slowest = _largest_sum(model, parts, runs, times, num_stages, np.inf)
-    fullest = _largest_sum(model, parts, runs, held, num_stages, capacity_bytes)
+    slowest = _largest_sum(model, parts, runs, times, stages, np.inf)
+    fullest = _largest_sum(model, parts, runs, held, stages, capacity_bytes)
     solver = exact_solver()
     solver.parameters.max_deterministic_time = EFFORT
     model.minimize(slowest)
     if (status := solver.solve(model)) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None
+        return None, status == cp_model.INFEASIBLE
     layers = [solver.value(last) - solver.value(first) for first, last in pairwise(ends)]
     if status == cp_model.FEASIBLE:  # not proven, so that there is nothing to hold on to
-        return layers
+        return layers, False
     model.add(slowest <= solver.value(slowest))
     model.minimize(fullest)
     if solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         layers = [solver.value(last) - solver.value(first) for first, last in pairwise(ends)]
-    return layers
+    return layers, True
 
 
 def _runs(*quantities: _Chunks) -> list[int]:
@@ -281,7 +312,7 @@ def _largest_sum(
     parts: list[list[cp_model.LinearExpr]],
     runs: list[int],
     quantity: _Chunks,
-    num_stages: int,
+    stages: Integers,
     at_most: float,
 ) -> cp_model.IntVar:
     """The largest sum of any stage, in parts of all that chunks could add up.
@@ -291,7 +322,7 @@ def _largest_sum(
         parts: layers of each run before each end, `(C + 1)` lists.
         runs: first layers of the runs.
         quantity: what chunks add up.
-        num_stages: stages that the chunks are dealt out to.
+        stages: the stage of every chunk, `(C,)`.
         at_most: no sum may be larger.
     """
     most = float(quantity.before[:, -1].max() + quantity.extra.sum())
@@ -302,8 +333,8 @@ def _largest_sum(
         layers = sum(w * (b - a) for w, a, b in zip(weights, before, after, strict=True))
         chunks.append(layers + round(quantity.extra[chunk] / step))
     largest = model.new_int_var(0, 2 * STEPS, "largest sum")
-    for stage in range(num_stages):
-        model.add(largest >= sum(chunks[stage::num_stages]))
+    for stage in np.unique(stages):
+        model.add(largest >= sum(chunks[chunk] for chunk in np.flatnonzero(stages == stage)))
     if at_most < most:
         model.add(largest <= round(at_most / step) + runs[-1] + len(chunks))  # what rounding adds up to
     return largest

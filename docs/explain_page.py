@@ -19,12 +19,15 @@ Every rule that a design must keep has a name, a formula, a unit, a source and a
 capplan explain
 capplan explain memory
 capplan explain examples/bloom-176b.yaml --plan tp=4,pp=12,dp=8,mbs=2
+capplan explain examples/bloom-176b.yaml --plan tp=4,pp=12,dp=8,mbs=2,recompute=full --balance
 capplan explain examples/bloom-176b.yaml --fewest-gpus
 ```
 
 - Without arguments: all constraints. With a name: that one in full.
 - A job with `--plan`: every constraint with the plan's value, the limit, what is left of it, and whether it holds. A plan
   that breaks some is an answer like any other (exit code 0).
+- `--plan` with `--balance`: the cut of the layers into stages with the shortest step that fits the memory, beside the present
+  one ([how to](how-to/uneven-stages.md)).
 - A job alone: how many designs each constraint removes, and which limits bind: without which of them the least time, cost
   or carbon of all designs that keep the others would be smaller, and by how much. These least values are exact, since
   layouts are simulated in the order of their bounds until none can win. Where no design is left, the proof and the smallest

@@ -35,6 +35,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/how-to/power-cap.md",
             "docs/how-to/own-prices.md",
             "docs/how-to/checkpoint-schemes.md",
+            "docs/how-to/uneven-stages.md",
             "docs/how-to/script.md",
             "docs/how-to/tracking-server.md",
         ),

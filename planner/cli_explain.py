@@ -39,6 +39,11 @@ INFEASIBLE = 3
     metavar="KEY=VALUE,...|FILE",
     help="Check this plan of the job, such as accelerator=h100-sxm5-80gb,tp=8,pp=4,dp=16.",
 )
+@click.option(
+    "--balance",
+    is_flag=True,
+    help="Find the cut of the plan's layers into stages with the shortest step, and compare the present one.",
+)
 @click.option("--fewest-gpus", is_flag=True, help="Also find the smallest cluster that keeps every limit.")
 @click.option(
     "--simulate-up-to",
@@ -52,6 +57,7 @@ def explain(
     *,
     subject: str | None,
     plan: str | None,
+    balance: bool,
     fewest_gpus: bool,
     simulate_up_to: int | None,
     overrides: tuple[str, ...],
@@ -60,6 +66,7 @@ def explain(
     """List all constraints, explain the constraint NAME, or say what constraints do to the designs of JOB.yaml.
 
     With a job and --plan: every constraint with the plan's value, the limit, what is left of it, and whether it holds.
+    With --balance, too: how many layers each pipeline stage should hold, and what that gains.
     With a job alone: how many designs each constraint removes, which limits bind, and why none is left where none is.
 
     Exit codes: 0 an answer; 3 proven that no design keeps the limits; 2 broken input.
@@ -68,14 +75,17 @@ def explain(
 
     _check_installation()
     if subject is None or not _is_job(subject):
-        _refuse_options_of_jobs(plan, overrides, fewest_gpus or simulate_up_to is not None)
+        _refuse_options_of_jobs(plan, overrides, fewest_gpus or balance or simulate_up_to is not None)
         return _explain_constraints(subject, as_json=as_json)
     if plan is not None:
         if fewest_gpus or simulate_up_to is not None:
             raise click.UsageError(
                 "--fewest-gpus and --simulate-up-to are about all designs: leave --plan out"
             )
-        return _explain_plan(subject, overrides, plan, as_json=as_json)
+        answer = _cut_layers if balance else _explain_plan
+        return answer(subject, overrides, plan, as_json=as_json)
+    if balance:
+        raise click.UsageError("--balance cuts the layers of one plan: give --plan, too")
     return _explain_space(subject, overrides, simulate_up_to, with_fewest=fewest_gpus, as_json=as_json)
 
 
@@ -85,7 +95,7 @@ def _is_job(subject: str) -> bool:
 
 def _refuse_options_of_jobs(plan: str | None, overrides: tuple[str, ...], has_others: bool) -> None:
     if plan is not None or overrides or has_others:
-        raise click.UsageError("--plan, --set, --fewest-gpus and --simulate-up-to need JOB.yaml")
+        raise click.UsageError("--plan, --set, --balance, --fewest-gpus and --simulate-up-to need JOB.yaml")
 
 
 def _explain_constraints(name: str | None, *, as_json: bool) -> int:
@@ -112,6 +122,19 @@ def _explain_plan(job: str, overrides: tuple[str, ...], plan: str, *, as_json: b
     with _quiet_libraries():
         explained = explain_plan(load_job(job, overrides), read_plan(plan))
     _print(explained, lambda console: show_plan(explained, console), as_json=as_json)
+    return 0
+
+
+def _cut_layers(job: str, overrides: tuple[str, ...], plan: str, *, as_json: bool) -> int:
+    from planner.cli import _quiet_libraries
+    from planner.job_file import load_job
+    from planner.layer_cut import cut_layers
+    from planner.layer_cut_view import show_layer_cut
+    from planner.plan_input import read_plan
+
+    with _quiet_libraries():
+        found = cut_layers(load_job(job, overrides), read_plan(plan))
+    _print(found, lambda console: show_layer_cut(found, console), as_json=as_json)
     return 0
 
 

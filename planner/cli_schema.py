@@ -15,6 +15,7 @@ SCHEMA_NAMES = (
     "simulate",
     "timeline",
     "compare",
+    "balance",
     "goodput",
     "sweep",
     "validate",

@@ -10,6 +10,7 @@ from planner.calibration_answer import CalibrationAnswer
 from planner.compare import Comparison
 from planner.goodput import Goodput
 from planner.json_forms import CatalogAnswer, SweepAnswer, ValidationAnswer
+from planner.layer_cut import LayerCut
 from planner.one_design import SimulatedDesign
 from planner.recommendation import Recommendation
 from planner.schema_job import DIALECT, job_file_schema
@@ -22,6 +23,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "simulate": SimulatedDesign,
     "timeline": TimelineAnswer,
     "compare": Comparison,
+    "balance": LayerCut,
     "goodput": Goodput,
     "sweep": SweepAnswer,
     "validate": ValidationAnswer,
@@ -31,7 +33,8 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "study-front": StudyFront,
     "study-list": StudyList,
 }
-"""What each command prints with `--json`; `answer` is that of recommend, study run and study resume."""
+"""What each command prints with `--json`; `answer` is that of recommend, study run and study resume, `balance` that of
+explain --balance."""
 NAMES = (JOB, *ANSWERS)
 
 

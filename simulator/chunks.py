@@ -109,8 +109,14 @@ def split_layers(model: ModelShape, plans: PlanTable, stage_layers: StageLayers 
     """Returns the layers of every chunk; the batch's largest number of chunks sets the number of columns."""
     num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
     chunk = np.arange(num_chunks.max(initial=1))
-    count = num_chunks[:, None]
-    layers = _layers(model.num_layers, chunk, count, stage_layers)
+    layers = _layers(model.num_layers, chunk, num_chunks[:, None], stage_layers)
+    return chunks_of(model, plans, layers, has_any_order=isinstance(stage_layers, tuple))
+
+
+def chunks_of(model: ModelShape, plans: PlanTable, layers: Integers, *, has_any_order: bool = True) -> Chunks:
+    """Returns chunks with so many layers, `(n, C)`; 0 in columns past a design's own number of chunks."""
+    num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
+    chunk, count = np.arange(layers.shape[1]), num_chunks[:, None]
     first_layer = np.cumsum(layers, axis=1) - layers
     dense = np.clip(model.num_dense_layers - first_layer, 0, layers).astype(np.float64)
     return Chunks(
@@ -121,7 +127,7 @@ def split_layers(model: ModelShape, plans: PlanTable, stage_layers: StageLayers 
         num_expert_layers=layers - dense,
         is_first=np.broadcast_to(chunk == 0, layers.shape),
         is_last=chunk == count - 1,
-        has_any_order=isinstance(stage_layers, tuple),
+        has_any_order=has_any_order,
     )
 
 

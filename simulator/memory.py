@@ -113,9 +113,14 @@ def memory_by_stage(workload: Workload, plan: Plan) -> MemoryTable:
     """Returns the components of every pipeline stage of one plan, a row each from the first stage to the last."""
     num_stages = plan.pipeline_parallel
     plans = PlanTable.from_plans([plan]).take(np.zeros(num_stages, dtype=np.intp))
-    chunks = split_layers(workload.model, plans)
+    chunks = split_layers(workload.model, plans, workload.stage_layers)
+    return memory_of_stage(workload, plans, chunks, np.arange(num_stages))
+
+
+def memory_of_stage(workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> MemoryTable:
+    """Returns the components of one stage, `(n,)`, of each plan."""
     weights = chunk_weights(workload.model, plans, chunks)
-    return _stage_memory(workload, plans, _Stage.of(plans, chunks, weights, np.arange(num_stages)))
+    return _stage_memory(workload, plans, _Stage.of(plans, chunks, weights, stage))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,6 +59,8 @@ NO_MODEL = {
     "constraints.removal": "size of a batch",
     "constraints.layout_model.REACH": "how far a search looks",
     "constraints.stage_balance": "rounding, effort of a solver",
+    "constraints.best_cut": "rounding, effort of a search",
+    "constraints.cut_bounds": "rounding",
 }
 """Modules and constants that are not of the model, and why."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from constraints import stage_balance
 from constraints.stage_balance import LayerCosts, StageBalance, balance_of, balanced_stages
 from simulator.errors import InputError
 from simulator.table import Floats
@@ -80,7 +82,8 @@ def test_no_cut_that_fits_the_memory_has_a_faster_slowest_stage(
         return
     assert max(found.stage_bytes) <= capacity + slack
     assert all(found.slowest_s <= slowest_s + slack for slowest_s in surely_fit)
-    assert found in cuts
+    assert replace(found, is_proven=False) in cuts
+    assert found.is_proven
 
 
 def fastest_by_programme(costs: LayerCosts, num_stages: int) -> float:
@@ -151,7 +154,28 @@ def test_of_equally_fast_cuts_the_one_with_the_least_full_stage_is_taken() -> No
     costs = costs_of(ones, activation_bytes=ones)
     found = balanced_stages(costs, num_stages=2, num_held=[2, 1], capacity_bytes=100.0)
     # Three layers on one stage are as slow on either; the first holds two micro-batches of each of its layers.
-    assert found == StageBalance(layers=(2, 3), slowest_s=3.0, stage_bytes=(6.0, 6.0))
+    assert found == StageBalance(layers=(2, 3), slowest_s=3.0, stage_bytes=(6.0, 6.0), is_proven=True)
+
+
+def test_a_cut_at_which_the_solver_had_to_stop_is_not_called_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = costs_of(np.random.default_rng(0).uniform(0.5, 2.0, 40), output_s=2.5)
+    monkeypatch.setattr(stage_balance, "EFFORT", 0.1)
+    found = balanced_stages(costs, num_stages=4, num_held=[1] * 12, capacity_bytes=1e9, virtual_chunks=3)
+    assert found is not None
+    assert sum(found.layers) == 40
+    assert not found.is_proven
+
+
+def test_two_chunks_that_turn_back_share_stages_from_both_ends() -> None:
+    # Chunks 0 and 3 on the first stage, 1 and 2 on the second one: embedding and output are on the same stage.
+    costs = costs_of(np.ones(8), embedding_s=1.0, output_s=3.0)
+    found = balanced_stages(
+        costs, num_stages=2, num_held=[1] * 4, capacity_bytes=1e9, virtual_chunks=2, turns_back=True
+    )
+    assert found is not None
+    assert found.layers[0] + found.layers[3] == 2
+    assert found.layers[1] + found.layers[2] == 6
+    assert found.slowest_s == pytest.approx(6.0)  # a half of 8 + 1 + 3
 
 
 @pytest.mark.parametrize(

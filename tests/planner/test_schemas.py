@@ -117,6 +117,7 @@ def outputs(folder: Path) -> dict[str, list[str]]:
         "simulate": ["simulate", BLOOM, "--plan", PLAN],
         "timeline": ["timeline", BLOOM, "--plan", PLAN],
         "compare": ["compare", side, f"{BLOOM}@tp=8,pp=6,dp=8,mbs=2,recompute=full"],
+        "balance": ["explain", BLOOM, "--plan", PLAN, "--balance"],
         "goodput": ["goodput", "--mtbf-s", "10980", "--stall-s", "5", "--replications", "20"],
         "sweep": ["sweep", str(sweep)],
         "validate": ["validate"],

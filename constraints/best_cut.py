@@ -1,0 +1,211 @@
+"""Which cut of the layers makes a plan's step shortest, and is that proven?
+
+1. `constraints.stage_balance` finds the cut whose slowest stage is fastest, from the costs of the plan's layers.
+2. From it and from the workload's own cuts, layers move one by one from stage to stage as long as the simulated step becomes
+   shorter, or, where nothing fits yet, the fullest stage emptier.
+3. With one chunk on a stage, all cuts whose bound is not above the step that was found (`constraints.cut_bounds`) are
+   simulated, if they are few enough: then no cut that fits the memory has a shorter simulated step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+
+from constraints.cut_bounds import fast_cuts
+from constraints.plan_costs import PlanCosts, plan_costs
+from constraints.stage_balance import balanced_stages
+from simulator.chunks import can_cut, split_layers
+from simulator.cuts import CutTable, micro_batches_of, simulate_cuts
+from simulator.errors import InputError, Problem
+from simulator.job import Job
+from simulator.model import StageLayers
+from simulator.offer_table import OfferTable
+from simulator.plan import Plan, PlanTable
+from simulator.table import Integers
+
+MOST_CUTS = 100_000
+"""Cuts that the proof may simulate,"""
+MOST_PASSES = 2e8
+"""and passes of micro-batches through their stages: some seconds."""
+FEW_CHUNKS = 16
+"""Up to as many chunks a layer may move from any to any; in longer pipelines to the neighbours."""
+MOST_ROUNDS = 100
+"""Moves of one layer; the simulated step gets shorter with each."""
+SAME_DIGITS = 9
+"""Steps are the same where their ratio is 1 to as many places: sums in another order differ by less."""
+MOST_PLACES = 100_000_000
+"""Stages x layers^2 that are weighed against each other; 64 stages of 1,000 layers are less."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestCut:
+    """The fastest cut that was found."""
+
+    layers: tuple[int, ...] | None
+    """Layers of every chunk, `(C,)`; `None` where no cut was found that fits the memory."""
+    is_proven: bool
+    """Whether no cut that fits the memory has a shorter simulated step, of those whose inner chunks have layers."""
+    is_balance_proven: bool
+    """Whether the fastest slowest stage, which the search began at, is proven."""
+    num_simulated: int
+    """Cuts that were simulated, some of them more than once."""
+
+
+def best_cut(job: Job, plan: Plan) -> BestCut:
+    """Returns the fastest cut of a plan's layers that fits the memory.
+
+    Args:
+        job: the question; cuts that its workload asks for are no limit.
+        plan: a plan that keeps the rules of layouts, but perhaps that on how layers are cut.
+
+    Raises:
+        InputError: the plan has one stage, more chunks than layers and ends, or too many of both to be weighed.
+    """
+    _check(job, plan)
+    costs = plan_costs(job, plan)
+    balance = balanced_stages(
+        costs.layers,
+        num_stages=plan.pipeline_parallel,
+        num_held=costs.num_held.tolist(),
+        capacity_bytes=costs.capacity_bytes,
+        virtual_chunks=plan.virtual_pipeline,
+        turns_back=costs.turns_back,
+    )
+    starts = [*own_cuts(job, plan), *([balance.layers] if balance else [])]
+    search = _Search(job, plan)
+    search.try_all(np.array(starts or [_spread(job, plan)], dtype=np.int64))
+    search.descend()
+    is_proven = plan.virtual_pipeline == 1 and search.prove(costs)
+    return BestCut(
+        layers=tuple(search.layers.tolist()) if search.fits else None,
+        is_proven=is_proven,
+        is_balance_proven=balance is not None and balance.is_proven,
+        num_simulated=search.num_simulated,
+    )
+
+
+def own_cuts(job: Job, plan: Plan) -> list[tuple[int, ...]]:
+    """Returns the cut that the job's workload makes of a plan, then others that it could ask for by a word."""
+    plans = PlanTable.from_plans([plan])
+    wishes: list[StageLayers] = [job.workload.stage_layers, None, "balanced"]
+    cuts = [
+        split_layers(job.workload.model, plans, wish).num_layers[0]
+        for wish in wishes
+        if can_cut(job.workload.model, wish, plans.pipeline_parallel, plans.virtual_pipeline)[0]
+    ]
+    return [tuple(int(count) for count in cut) for cut in cuts]
+
+
+def present_cut(job: Job, plan: Plan) -> tuple[int, ...] | None:
+    """Returns the cut that the job's workload makes of a plan; `None` where it cannot be cut so."""
+    plans = PlanTable.from_plans([plan])
+    wish = job.workload.stage_layers
+    if not can_cut(job.workload.model, wish, plans.pipeline_parallel, plans.virtual_pipeline)[0]:
+        return None
+    return own_cuts(job, plan)[0]
+
+
+def _spread(job: Job, plan: Plan) -> tuple[int, ...]:
+    """Layers that are dealt out one by one, where there is no other cut to begin with."""
+    num_chunks = plan.pipeline_parallel * plan.virtual_pipeline
+    inner = np.ones(num_chunks, dtype=np.int64)
+    inner[[0, -1]] = 0
+    more = job.workload.model.num_layers - int(inner.sum())
+    return tuple((inner + more // num_chunks + (np.arange(num_chunks) < more % num_chunks)).tolist())
+
+
+def _check(job: Job, plan: Plan) -> None:
+    num_chunks = plan.pipeline_parallel * plan.virtual_pipeline
+    num_layers = job.workload.model.num_layers
+    problems = []
+    if plan.pipeline_parallel < 2:
+        rule = "must be at least 2: one stage holds all layers, and there is nothing to cut"
+        problems.append(Problem(path="pipeline_parallel", value=str(plan.pipeline_parallel), rule=rule))
+    if num_chunks > num_layers + 2:
+        rule = f"must be at most the layers ({num_layers}) and the two ends of the model; take fewer stages"
+        path = "pipeline_parallel x virtual_pipeline"
+        problems.append(Problem(path=path, value=str(num_chunks), rule=rule))
+    elif num_chunks * (num_layers + 1) ** 2 > MOST_PLACES:
+        rule = (
+            f"are too many stages and layers to be weighed; chunks x layers^2 must be at most {MOST_PLACES:,}"
+        )
+        problems.append(Problem(path="num_layers", value=f"{num_layers} on {num_chunks}", rule=rule))
+    if problems:
+        raise InputError(problems, "best_cut")
+
+
+class _Search:
+    """The best cut of those that were simulated: one that fits the memory, then the shorter step, then the emptier stage."""
+
+    def __init__(self, job: Job, plan: Plan) -> None:
+        self._job, self._plan = job, plan
+        self._capacity_bytes = float(OfferTable.from_job(job).memory_bytes[plan.offer])
+        self._best: CutTable | None = None
+        self.num_simulated = 0
+
+    @property
+    def best(self) -> CutTable:
+        assert self._best is not None, "a cut is tried first"
+        return self._best
+
+    @property
+    def layers(self) -> Integers:
+        """Of the best cut, `(C,)`."""
+        return np.asarray(self.best.layers[0])
+
+    @property
+    def fits(self) -> bool:
+        """Whether any cut fits the memory."""
+        return bool(self.best.peak_memory_bytes[0] <= self._capacity_bytes)
+
+    def try_all(self, layers: Integers) -> bool:
+        """Simulates cuts, `(n, C)`, and returns whether one of them is better than the best so far."""
+        tried = simulate_cuts(self._job, self._plan, layers)
+        self.num_simulated += len(layers)
+        together = tried if self._best is None else CutTable.concatenate([self._best, tried])
+        excess = np.maximum(0.0, together.peak_memory_bytes - self._capacity_bytes)
+        ratio = np.round(together.step_time_s / together.step_time_s.min(), SAME_DIGITS)
+        # Stable, so that among equals the first stays.
+        row = int(np.lexsort((together.peak_memory_bytes, ratio, excess))[0])
+        is_better = self._best is not None and row > 0
+        self._best = together.take(slice(row, row + 1))
+        return is_better
+
+    def descend(self) -> None:
+        """Moves layers one by one as long as that makes the best cut better."""
+        for _ in range(MOST_ROUNDS):
+            moved = _moves(self.layers)
+            if not len(moved) or not self.try_all(moved):
+                return
+
+    def prove(self, costs: PlanCosts) -> bool:
+        """Simulates every cut that could be better, and returns whether there were few enough of them."""
+        m = micro_batches_of(self._job, self._plan)
+        fast = fast_cuts(
+            costs,
+            num_micro_batches=m,
+            schedule=self._plan.pipeline_schedule,
+            step_s=float(self.best.step_time_s[0]) if self.fits else np.inf,
+        )
+        num_passes = fast.count * 2.0 * m * self._plan.pipeline_parallel
+        if fast.count > MOST_CUTS or num_passes > MOST_PASSES:
+            return False
+        if fast.count:
+            self.try_all(fast.listed())
+        return True
+
+
+def _moves(layers: Integers) -> Integers:
+    """Cuts in which one layer stands on another chunk, `(n, C)`; inner chunks keep one or more."""
+    num_chunks = len(layers)
+    pairs = np.array(list(permutations(range(num_chunks), 2)))
+    if num_chunks > FEW_CHUNKS:
+        pairs = pairs[np.abs(pairs[:, 0] - pairs[:, 1]) == 1]
+    steps = np.eye(num_chunks, dtype=np.int64)
+    moved = layers + steps[pairs[:, 1]] - steps[pairs[:, 0]]
+    least = np.ones(num_chunks, dtype=np.int64)
+    least[[0, -1]] = 0
+    return np.asarray(moved[(moved >= np.minimum(least, layers)).all(axis=1)])

@@ -1,0 +1,112 @@
+"""Which cuts of the layers could fit and be as fast as a given step? All of them, counted first and then listed.
+
+With one chunk on a stage, what comes before stage r is the layers up to its first one, however they are cut, so that whether
+stage r may hold the layers from a to b is known from r, a and b alone. With m micro-batches, T = F + B the two passes of the
+stage and S those of the whole model,
+
+    step >= m T + (passes of the layers before the stage)                          any schedule that waits for weight gradients
+    step >= m T + (forward passes of the layers before the stage)                  zero bubble
+    step >= S + (m - 1) T - (min(p - r, m) - 1) F                                  1F1B
+
+The last: before its first backward pass, which waits for the first micro-batch to pass the whole model and to come back, the
+stage does min(p - r, m) of its m forward passes (Narayanan et al., arXiv 2104.04473, section 2.2.1). Bounds leave out sends,
+replica traffic and the optimizer. Nor may the layers of a stage hold more than is left beside the least that a stage needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from constraints.plan_costs import PlanCosts
+from simulator.plan import Schedule
+from simulator.table import Booleans, Floats, Integers
+
+SLACK = 1e-9
+"""Share by which sums in another order may differ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastCuts:
+    """The cuts of one plan that could fit the memory and be as fast as some step."""
+
+    is_allowed: Booleans
+    """`(p, L + 1, L + 1)` whether a stage may hold the layers from one place to another."""
+    num_endings: Floats
+    """`(p + 1, L + 1)` ways to cut what follows a place into the stages that are left."""
+
+    @property
+    def count(self) -> float:
+        """How many there are; not exact above 2^53."""
+        return float(self.num_endings[0, 0])
+
+    def listed(self) -> Integers:
+        """Returns all of them, `(count, p)`; ask for `count` before."""
+        return np.array(list(self._from(0, 0)), dtype=np.int64).reshape(-1, len(self.is_allowed))
+
+    def _from(self, stage: int, start: int) -> Iterator[tuple[int, ...]]:
+        if stage == len(self.is_allowed):
+            yield ()
+            return
+        ends = np.flatnonzero(self.is_allowed[stage, start] & (self.num_endings[stage + 1] > 0))
+        for end in ends.tolist():
+            for rest in self._from(stage + 1, end):
+                yield end - start, *rest
+
+
+def fast_cuts(costs: PlanCosts, *, num_micro_batches: int, schedule: Schedule, step_s: float) -> FastCuts:
+    """Returns the cuts with one chunk on a stage whose bounds are neither above a step nor above the memory.
+
+    The first and the last stage may hold no layer; every other one holds one or more.
+
+    Args:
+        costs: of the layers; one chunk on each of p stages.
+        num_micro_batches: m.
+        schedule: of the pipeline.
+        step_s: what the bounds are compared with.
+    """
+    num_stages, num_places = len(costs.num_held), len(costs.layers.layer_s) + 1
+    num_layers = np.arange(num_places) - np.arange(num_places)[:, None]
+    is_allowed = np.zeros((num_stages, num_places, num_places), dtype=np.bool_)
+    num_endings = np.zeros((num_stages + 1, num_places))
+    num_endings[-1, -1] = 1.0
+    for stage in reversed(range(num_stages)):
+        least = 0 if stage in (0, num_stages - 1) else 1
+        is_fast = _bound_s(costs, stage, num_micro_batches, schedule) <= step_s * (1.0 + SLACK)
+        is_allowed[stage] = (num_layers >= least) & is_fast & _may_fit(costs, stage)
+        num_endings[stage] = is_allowed[stage] @ num_endings[stage + 1]
+    return FastCuts(is_allowed=is_allowed, num_endings=num_endings)
+
+
+def _bound_s(costs: PlanCosts, stage: int, num_micro_batches: int, schedule: Schedule) -> Floats:
+    """The least step in which a stage has the layers from one place to another, `(L + 1, L + 1)`."""
+    layers, num_stages, m = costs.layers, len(costs.num_held), num_micro_batches
+    passes_s, forward_s = _sums(layers.layer_s), _sums(costs.layer_forward_s)
+    ends_s = (stage == 0) * layers.embedding_s + (stage == num_stages - 1) * layers.output_s
+    own_s = passes_s - passes_s[:, None] + ends_s
+    if schedule in (Schedule.ZB_H1, Schedule.ZB_V):
+        return np.asarray(m * own_s + forward_s[:, None])
+    before_s = passes_s[:, None] + (stage > 0) * layers.embedding_s
+    bound_s = np.asarray(m * own_s + before_s)
+    if schedule is not Schedule.ONE_F_ONE_B:
+        return bound_s
+    all_s = passes_s[-1] + layers.embedding_s + layers.output_s
+    own_forward_s = forward_s - forward_s[:, None] + ends_s  # at most
+    num_first = min(num_stages - stage, m)
+    return np.asarray(np.maximum(bound_s, all_s + (m - 1) * own_s - (num_first - 1) * own_forward_s))
+
+
+def _may_fit(costs: PlanCosts, stage: int) -> Booleans:
+    """Whether a stage could hold the layers from one place to another, `(L + 1, L + 1)`; none at all it always could."""
+    layers = costs.layers
+    bytes_ = _sums(layers.layer_bytes + costs.num_held[stage] * layers.activation_bytes)
+    free_bytes = float(costs.most_free_bytes[stage])
+    held_bytes = bytes_ - bytes_[:, None]
+    return np.asarray((held_bytes <= free_bytes + SLACK * abs(bytes_[-1])) | (held_bytes == 0.0))
+
+
+def _sums(values: Floats) -> Floats:
+    """Sums of the values before each place, and of all, `(L + 1,)`."""
+    return np.concatenate([[0.0], np.cumsum(values)])

@@ -1,0 +1,161 @@
+"""What does each layer of a plan take and hold? The costs for `constraints.stage_balance`, as the simulator counts them.
+
+Times are those of `simulator.layer_costs`. What replicas gather and reduce in every micro-batch under ZeRO-2 and ZeRO-3 is
+left out, since it shows only where it is longer than the passes that hide it. Bytes are read off the simulator's memory of a
+stage: what one layer more adds to it, and what is there besides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from constraints.stage_balance import LayerCosts
+from simulator.activations import in_flight_chunks, stage_activations
+from simulator.chunks import Chunks, chunks_of
+from simulator.job import Job
+from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
+from simulator.memory import RESERVED_FRACTION, memory_of_stage
+from simulator.offer_table import OfferTable
+from simulator.plan import Plan, PlanTable, Schedule
+from simulator.rank import Rank
+from simulator.table import Floats, Integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanCosts:
+    """The costs of a plan's layers, and the pipeline that they are cut for."""
+
+    layers: LayerCosts
+    """What every layer takes, and what the ends of the model take beyond what every stage does."""
+    layer_forward_s: Floats
+    """`(L,)` what of `layers.layer_s` is the forward pass."""
+    num_held: Floats
+    """`(C,)` micro-batches that each chunk holds at once."""
+    capacity_bytes: float
+    """Memory of an accelerator, less what every stage has besides layers."""
+    most_free_bytes: Floats
+    """`(p,)` memory that each stage has for layers at most, whatever their kinds."""
+    turns_back: bool
+    """Whether the second chunks go back from the last stage to the first (ZB-V)."""
+
+
+def plan_costs(job: Job, plan: Plan) -> PlanCosts:
+    """Returns the costs of the layers of a plan that can run."""
+    plans = PlanTable.from_plans([plan]).take(np.zeros(plan.pipeline_parallel, dtype=np.intp))
+    rank, bytes_ = Rank.of(job, plans), _Bytes.of(job, plans)
+    is_expert = np.arange(job.workload.model.num_layers) >= job.workload.model.num_dense_layers
+    dense = dense_layer(rank)
+    expert = expert_layer(rank) if is_expert.any() else dense
+    first, last = bytes_.chunk_stages[0], bytes_.chunk_stages[-1]
+    memory_bytes = float(OfferTable.from_job(job).memory_bytes[plan.offer])
+    return PlanCosts(
+        layers=LayerCosts(
+            layer_s=np.where(is_expert, _both_s(expert), _both_s(dense)),
+            embedding_s=_both_s(embedding(rank)),
+            output_s=_both_s(output_layer(rank)),
+            layer_bytes=np.where(is_expert, bytes_.expert[0], bytes_.dense[0]),
+            activation_bytes=np.where(is_expert, bytes_.expert[1], bytes_.dense[1]),
+            embedding_bytes=float(bytes_.beyond[first]),
+            output_bytes=float(bytes_.beyond[last]) if last != first else 0.0,
+        ),
+        layer_forward_s=np.where(is_expert, expert.forward_s[0], dense.forward_s[0]),
+        num_held=bytes_.num_held[bytes_.chunk_stages],
+        capacity_bytes=max(0.0, memory_bytes - bytes_.common),
+        most_free_bytes=memory_bytes - bytes_.least_besides,
+        turns_back=plan.pipeline_schedule is Schedule.ZB_V,
+    )
+
+
+def _both_s(part: PartTimes) -> float:
+    return float(part.forward_s[0] + part.backward_s[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Bytes:
+    """What the stages of a plan hold, as straight lines over their numbers of layers."""
+
+    chunk_stages: Integers
+    """`(C,)` the stage of every chunk."""
+    num_held: Floats
+    """`(p,)` micro-batches that each chunk of a stage holds."""
+    dense: tuple[float, float]
+    """States of one dense layer, and its activations of one micro-batch."""
+    expert: tuple[float, float]
+    """The same with routed experts; those of a dense layer where there are none."""
+    besides: Floats
+    """`(p,)` all else: ends of the model, the layer at work, buffers, framework."""
+    least_besides: Floats
+    """`(p,)` the same on a stage that has only the kind of layer that needs less at work."""
+
+    @classmethod
+    def of(cls, job: Job, plans: PlanTable) -> _Bytes:
+        model, v = job.workload.model, int(plans.virtual_pipeline[0])
+        held = in_flight_chunks(job.workload, plans, np.arange(len(plans))) / v
+        dense = _of_a_layer(job, plans, 1, 0)
+        expert = _of_a_layer(job, plans, 0, 1) if model.num_expert_layers else dense
+        ones = min(1, model.num_dense_layers), min(1, model.num_expert_layers)
+        kinds = [kind for kind in ((ones[0], 0), (0, ones[1])) if any(kind)]
+
+        def besides(num_dense: int, num_expert: int) -> Floats:
+            dense_line, expert_line = (v * (states + held * kept) for states, kept in (dense, expert))
+            return (
+                _memory(job, plans, num_dense, num_expert) - num_dense * dense_line - num_expert * expert_line
+            )
+
+        return cls(
+            chunk_stages=_chunks(job, plans, *ones).stages[0],
+            num_held=held,
+            dense=dense,
+            expert=expert,
+            besides=besides(*ones),
+            least_besides=np.min([besides(*kind) for kind in kinds], axis=0),
+        )
+
+    @property
+    def common(self) -> float:
+        """What a stage without an end of the model has; the lesser end where there is no such stage."""
+        is_inner = ~np.isin(np.arange(len(self.besides)), self.chunk_stages[[0, -1]])
+        return float(self.besides[is_inner].max() if is_inner.any() else self.besides.min())
+
+    @property
+    def beyond(self) -> Floats:
+        """`(p,)` what a stage has beyond that."""
+        return np.maximum(0.0, self.besides - self.common)
+
+
+def _of_a_layer(job: Job, plans: PlanTable, dense: int, expert: int) -> tuple[float, float]:
+    """States of a layer of either kind, and its activations of one micro-batch, with what fragmentation adds."""
+    stage, v = np.arange(len(plans)), float(plans.virtual_pipeline[0])
+    more = (_memory(job, plans, 2 * dense, 2 * expert) - _memory(job, plans, dense, expert))[0] / v
+    held = in_flight_chunks(job.workload, plans, stage)[0] / v
+    one, two = (
+        stage_activations(
+            job.workload,
+            plans,
+            stage=stage,
+            dense_layers=np.full(len(plans), float(count * dense)),
+            expert_layers=np.full(len(plans), float(count * expert)),
+        ).kept_bytes[0]
+        for count in (1, 2)
+    )
+    kept = float(two - one) / held / (1.0 - RESERVED_FRACTION)
+    return max(0.0, float(more) - held * kept), kept
+
+
+def _memory(job: Job, plans: PlanTable, dense: int, expert: int) -> Floats:
+    """Memory of every stage, `(p,)`, if each of its chunks had so many layers of each kind."""
+    chunks = _chunks(job, plans, dense, expert)
+    return memory_of_stage(job.workload, plans, chunks, np.arange(len(plans))).peak_bytes
+
+
+def _chunks(job: Job, plans: PlanTable, dense: int, expert: int) -> Chunks:
+    num_chunks = int(plans.pipeline_parallel[0] * plans.virtual_pipeline[0])
+    shape = len(plans), num_chunks
+    chunks = chunks_of(job.workload.model, plans, np.ones(shape, dtype=np.int64))
+    return replace(
+        chunks,
+        num_dense_layers=np.full(shape, float(dense)),
+        num_expert_layers=np.full(shape, float(expert)),
+    )

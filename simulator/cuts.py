@@ -1,0 +1,93 @@
+"""What would a plan's step and memory be if its layers were cut otherwise? Many cuts of one plan as a batch.
+
+A cut has the layers of every pipeline chunk in model order, as `workload.stage_layers` lists them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.activations import num_micro_batches
+from simulator.chunks import chunks_of
+from simulator.job import Job
+from simulator.memory import memory_of_stage, peak_memory
+from simulator.plan import Plan, PlanTable
+from simulator.rank import Rank
+from simulator.simulate import LAYOUTS_PER_BLOCK
+from simulator.step import simulate_step, step_parts
+from simulator.table import Floats, Integers, Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutTable(Table):
+    """Cuts of one plan's layers, and what comes of them."""
+
+    layers: Integers
+    """`(n, C)` layers of every chunk."""
+    step_time_s: Floats
+    """`(n,)` one optimizer step."""
+    peak_memory_bytes: Floats
+    """`(n,)` memory of the fullest stage."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageFigures(Table):
+    """The stages of one plan, `(p,)`."""
+
+    num_layers: Integers
+    """Layers of all chunks of a stage."""
+    micro_batch_s: Floats
+    """Forward and backward pass of one micro-batch, exposed collectives included."""
+    memory_bytes: Floats
+    """Memory of one rank of the stage."""
+
+
+def simulate_cuts(job: Job, plan: Plan, layers: Integers) -> CutTable:
+    """Returns what comes of cuts, `(n, C)`, each as if the workload's `stage_layers` listed it.
+
+    Args:
+        job: the job; its own `stage_layers` do not count.
+        plan: a plan with C chunks that keeps all other rules of layouts.
+        layers: layers of every chunk; each row adds up to those of the model.
+    """
+    blocks = [
+        _simulated(job, plan, layers[start : start + LAYOUTS_PER_BLOCK])
+        for start in range(0, max(1, len(layers)), LAYOUTS_PER_BLOCK)
+    ]
+    return CutTable.concatenate(blocks)
+
+
+def _simulated(job: Job, plan: Plan, layers: Integers) -> CutTable:
+    plans = _repeated(plan, len(layers))
+    chunks = chunks_of(job.workload.model, plans, layers)
+    return CutTable(
+        layers=layers,
+        step_time_s=simulate_step(Rank.of(job, plans), chunks).step_time_s,
+        peak_memory_bytes=peak_memory(job.workload, plans, chunks).peak_bytes,
+    )
+
+
+def stage_figures(job: Job, plan: Plan, layers: Integers) -> StageFigures:
+    """Returns what every stage does and holds under one cut, `(C,)`."""
+    num_stages = plan.pipeline_parallel
+    plans = _repeated(plan, num_stages)
+    chunks = chunks_of(job.workload.model, plans, np.tile(layers, (num_stages, 1)))
+    pipeline = step_parts(Rank.of(job, plans), chunks).pipeline
+    passes_s = np.asarray(pipeline["chunk_forward_s"]) + np.asarray(pipeline["chunk_backward_s"])
+    stages = chunks.stages[0]
+    return StageFigures(
+        num_layers=np.bincount(stages, weights=layers, minlength=num_stages).astype(np.int64),
+        micro_batch_s=np.array([passes_s[0, stages == stage].sum() for stage in range(num_stages)]),
+        memory_bytes=memory_of_stage(job.workload, plans, chunks, np.arange(num_stages)).peak_bytes,
+    )
+
+
+def micro_batches_of(job: Job, plan: Plan) -> int:
+    """Returns the micro-batches of one replica in one step."""
+    return int(num_micro_batches(job.workload, _repeated(plan, 1))[0])
+
+
+def _repeated(plan: Plan, count: int) -> PlanTable:
+    return PlanTable.from_plans([plan]).take(np.zeros(count, dtype=np.intp))
