@@ -19,7 +19,7 @@ from planner.report_data import (
     Range,
     RangesFigure,
 )
-from planner.report_html import Html, joined, percent, tag
+from planner.report_html import Html, joined, percent, tag, unbroken
 from planner.report_tables import figure_table
 from planner.report_units import log_ticks, text, tick_text, ticks
 from planner.sensitivity_view import ends_text
@@ -38,8 +38,8 @@ def show_figure(figure: Figure) -> Html:
         "figure",
         tag(
             "figcaption",
-            tag("h3", figure.title, id=heading),
-            tag("p", figure.note, class_="note") if figure.note else None,
+            tag("h3", unbroken(figure.title), id=heading),
+            tag("p", unbroken(figure.note), class_="note") if figure.note else None,
         ),
         tag("div", _picture(figure), class_=f"picture {figure.kind}", aria_hidden="true"),
         figure_table(figure),
@@ -179,7 +179,7 @@ def _range_row(figure: RangesFigure, each: Range, low: float, high: float) -> Ht
         class_="row-label",
     )
     middle = tag("span", class_="middle", style=f"left:{percent(mid)}")
-    note = tag("p", each.note, class_="row-note") if each.marks else None
+    note = tag("p", unbroken(each.note), class_="row-note") if each.marks else None
     return tag("div", label, tag("div", *boxes, middle, *marks, class_="track thin"), note, class_="row")
 
 
