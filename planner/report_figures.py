@@ -282,7 +282,7 @@ def _lines(figure: LinesFigure) -> Html:
         tag("div", _tick_row(columns), class_="outside"),
         tag("p", figure.x_label, class_="axis-name"),
         _legend({line.label: row for row, line in enumerate(figure.lines)}),
-        tag("p", tag("span", class_="symbol recommended"), chosen.label, class_="note"),
+        tag("p", tag("span", class_="symbol recommended"), unbroken(chosen.label), class_="note"),
     )
 
 

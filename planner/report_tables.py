@@ -14,7 +14,7 @@ from planner.report_data import (
     Quantity,
     RangesFigure,
 )
-from planner.report_html import Html, tag
+from planner.report_html import Html, tag, unbroken
 from planner.report_units import text
 
 
@@ -43,7 +43,7 @@ def table(caption: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -
 def _cells(heading: Sequence[str], cells: Sequence[str]) -> Iterator[Html]:
     """The cells of a row, each with its column's name for screens on which the heading does not stand above it."""
     for name, cell in zip(heading, cells, strict=False):
-        yield tag("td", cell, data_label=name)
+        yield tag("td", cell if isinstance(cell, Html) else unbroken(cell), data_label=name)
 
 
 def number(value: float | None, shown: str, path: str) -> Html:
