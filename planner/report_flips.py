@@ -7,7 +7,6 @@ further out, so that the price at which another design wins is known.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Final
@@ -89,19 +88,20 @@ class _Choice:
     @property
     def tried(self) -> str:
         """How many designs there are beside the recommended one, in words."""
-        num_front = sum(design.design_id is not None for design in self.designs[1:])
-        beside = Counter(design.plan.offer for design in self.designs if design.design_id is None)
+        others = self.designs[1:]
+        num_front = sum(design.design_id is not None for design in others)
+        num_offers = len({design.plan.offer for design in self.designs})
         return (
-            f"{human.count(num_front)} other designs of the front, and {human.count(beside.total())} beside it, the "
-            f"fastest of several sizes of {len(beside)} of {len(self.job.offers)} offers"
+            f"other designs of the front ({human.count(num_front)}), and beside it the fastest of several sizes "
+            f"({human.count(len(others) - num_front)}), on {num_offers} of {len(self.job.offers)} offers"
         )
 
     def _without_winners(self) -> _Choice:
         """Leaves out what is better already, which a search that was cut short can miss: no input would flip to it."""
         evaluation = judge(self.job, self.plans, outcomes_of(self.job, self.plans, self.steps, self.memory))
-        isnt_known = np.array([design.design_id is None for design in self.designs])
+        is_beside = np.array([design.design_id is None for design in self.designs])
         keep = np.ones(len(self.designs), dtype=np.bool_)
-        for row in np.flatnonzero(isnt_known & evaluation.is_feasible):
+        for row in np.flatnonzero(is_beside & evaluation.is_feasible):
             pair = evaluation.take(np.array([0, row]))
             keep[row] = not np.isfinite(pair.objectives(self.job)).all() or chosen_row(self.job, pair) == 0
         return replace(

@@ -178,7 +178,7 @@ def test_rent_flips_the_choice_where_the_product_of_objectives_or_the_budget_say
     fields = [OBJECTIVE_FIELDS[objective][0] for objective in job_.objectives]
 
     def product(design: Design) -> float:
-        return math.prod(getattr(design, field) for field in fields)
+        return float(math.prod(getattr(design, field) for field in fields))
 
     others = [design for design in report.answer.front if design.plan.offer != best.plan.offer]
     assert others
