@@ -86,6 +86,17 @@ class Line(Record):
     """The x after which the curve is hardly worth following; null where that lies beyond its end."""
 
 
+class LinePoint(Record):
+    """A design beside the curves."""
+
+    x: float
+    """Where it lies across."""
+    y: float
+    """Where it lies up."""
+    label: str
+    """Which one it is."""
+
+
 class Figured(Record):
     """What all figures have."""
 
@@ -145,6 +156,8 @@ class LinesFigure(Figured):
     """Unit of the vertical axis."""
     lines: tuple[Line, ...]
     """The curves."""
+    chosen: LinePoint
+    """The recommended design."""
 
 
 class FrontPoint(Record):

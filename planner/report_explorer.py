@@ -48,7 +48,15 @@ def _stage(report: Report, figure: FrontFigure) -> Html:
             tag("h3", figure.title, id="front-title"),
             tag("p", f"{figure.note} {drawn}", class_="note", id="front-note"),
         ),
-        tag("div", _controls(), _scatter(), _legend(), _details(), _parallel(), class_="scripted"),
+        tag(
+            "div",
+            _controls(),
+            _scatter(),
+            _legend(report, figure),
+            _details(),
+            _parallel(),
+            class_="scripted",
+        ),
         tag("noscript", tag("p", "The picture needs JavaScript; the table below has all of its designs.")),
         id="front",
         role="group",
@@ -94,14 +102,22 @@ def _scatter() -> Html:
     )
 
 
-def _legend() -> Html:
-    keys = {
+def _legend(report: Report, figure: FrontFigure) -> Html:
+    names = {
         "recommended": "recommended",
         "tied": "cannot be told from it",
         "front": "on the front",
         "beaten": "beaten by another",
         "broken": "breaks a limit",
     }
+    roles = {point.role for point in figure.points}
+    answer, num_others = report.answer, report.designs.num_drawn - len(report.answer.front)
+    is_drawn = {
+        **{role: role in roles for role in ("recommended", "tied", "front")},
+        "beaten": num_others > 0 and answer.num_feasible > len(answer.front),
+        "broken": num_others > 0 and answer.num_evaluated > answer.num_feasible,
+    }
+    keys = {key: name for key, name in names.items() if is_drawn[key]}
     return tag(
         "ul",
         *(tag("li", tag("span", class_=f"symbol {key}"), name) for key, name in keys.items()),

@@ -19,7 +19,7 @@ from planner.report_data import (
     Range,
     RangesFigure,
 )
-from planner.report_html import Html, joined, percent, tag
+from planner.report_html import Html, joined, percent, tag, unbroken
 from planner.report_tables import figure_table
 from planner.report_units import log_ticks, text, tick_text, ticks
 from planner.sensitivity_view import ends_text
@@ -38,8 +38,8 @@ def show_figure(figure: Figure) -> Html:
         "figure",
         tag(
             "figcaption",
-            tag("h3", figure.title, id=heading),
-            tag("p", figure.note, class_="note") if figure.note else None,
+            tag("h3", unbroken(figure.title), id=heading),
+            tag("p", unbroken(figure.note), class_="note") if figure.note else None,
         ),
         tag("div", _picture(figure), class_=f"picture {figure.kind}", aria_hidden="true"),
         figure_table(figure),
@@ -127,19 +127,12 @@ def _axis(low: float, high: float, quantity: Quantity) -> Html:
 
 
 def _tick_row(places: Sequence[tuple[float, str]]) -> Html:
-    """Labels below a picture; those at its ends stay inside it."""
+    """Labels centred below their places; a stroke shows the place, and pictures leave room for those at their ends."""
     return tag(
         "div",
-        *(tag("span", label, class_=_side(place), style=f"left:{percent(place)}") for place, label in places),
+        *(tag("span", label, class_="centred", style=f"left:{percent(place)}") for place, label in places),
         class_="axis",
     )
-
-
-def _side(place: float) -> str:
-    """To which side of its place a label goes."""
-    if place < 0.08:
-        return "begins"
-    return "ends" if place > 0.92 else "centred"
 
 
 def _ranges(figure: RangesFigure) -> Html:
@@ -148,7 +141,11 @@ def _ranges(figure: RangesFigure) -> Html:
     margin = 0.02 * (high - low) or 1.0
     low, high = low - margin, high + margin
     rows = [_range_row(figure, each, low, high) for each in figure.ranges]
-    keys = [("input at its low end", "low"), ("input at its high end", "high")]
+    drawn = {
+        "low": any(each.at_low != figure.mid for each in figure.ranges),
+        "high": any(each.at_high != figure.mid for each in figure.ranges),
+    }
+    keys = [(f"input at its {kind} end", kind) for kind, is_drawn in drawn.items() if is_drawn]
     legend = tag(
         "ul",
         *(tag("li", tag("span", class_=f"swatch {kind}"), label) for label, kind in keys),
@@ -178,12 +175,17 @@ def _range_row(figure: RangesFigure, each: Range, low: float, high: float) -> Ht
     label = tag(
         "div",
         tag("span", each.label),
-        tag("span", ends_text(each.low_text, each.high_text), class_="total"),
+        tag("span", _ends(each), class_="total"),
         class_="row-label",
     )
     middle = tag("span", class_="middle", style=f"left:{percent(mid)}")
-    note = tag("p", each.note, class_="row-note") if each.marks else None
+    note = tag("p", unbroken(each.note), class_="row-note") if each.marks else None
     return tag("div", label, tag("div", *boxes, middle, *marks, class_="track thin"), note, class_="row")
+
+
+def _ends(each: Range) -> str:
+    """The ends of a range; one value where there is no range."""
+    return each.low_text if each.low_text == each.high_text else ends_text(each.low_text, each.high_text)
 
 
 def _histogram(figure: HistogramFigure) -> Html:
@@ -229,8 +231,9 @@ def _marks(places: Sequence[tuple[float, str]]) -> tuple[Html, list[Html]]:
 
 
 def _lines(figure: LinesFigure) -> Html:
-    x_low, x_high = _bounds([value for line in figure.lines for value in line.x])
-    y_low, y_high = _bounds([value for line in figure.lines for value in line.y])
+    chosen = figure.chosen
+    x_low, x_high = _bounds([chosen.x, *(value for line in figure.lines for value in line.x)])
+    y_low, y_high = _bounds([chosen.y, *(value for line in figure.lines for value in line.y)])
 
     def across(value: float) -> float:
         return math.log(value / x_low) / math.log(x_high / x_low)
@@ -264,15 +267,22 @@ def _lines(figure: LinesFigure) -> Html:
         tag("span", tag("span", label), class_="ruler", style=f"top:{percent(place)}")
         for place, label in levels
     ]
+    diamond = tag(
+        "span",
+        class_="dot chosen-dot",
+        style=f"left:{percent(across(chosen.x))};top:{percent(down(chosen.y))}",
+        title=chosen.label,
+    )
     marks = [line.mark for line in figure.lines if line.mark]
     rows, verticals = _marks([(across(mark.value), mark.label) for mark in marks])
     columns = [(across(value), human.count(value)) for value in _sizes(x_low, x_high)]
     return joined(
-        rows if marks else None,
-        tag("div", *rulers, drawing, *dots, *verticals, class_="field"),
-        _tick_row(columns),
+        tag("div", rows, class_="outside") if marks else None,
+        tag("div", *rulers, drawing, *dots, diamond, *verticals, class_="field outside"),
+        tag("div", _tick_row(columns), class_="outside"),
         tag("p", figure.x_label, class_="axis-name"),
         _legend({line.label: row for row, line in enumerate(figure.lines)}),
+        tag("p", tag("span", class_="symbol recommended"), unbroken(chosen.label), class_="note"),
     )
 
 

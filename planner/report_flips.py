@@ -1,7 +1,8 @@
 """Which input, changed by how much, turns the recommendation into another one? Each input moves alone over its range.
 
-The designs of the front are judged again under every change, and the compromise among them is chosen anew. What the
-model cannot tell from the recommended design does not count as another one. Designs beside the front are not tried.
+The rivals are judged again under every change, and the compromise among them is chosen anew. What the model cannot tell
+from the recommended design does not count as another one. A price that is one quote has no range of its own; it is tried
+further out, so that the price at which another design wins is known.
 """
 
 from __future__ import annotations
@@ -15,11 +16,9 @@ import numpy as np
 from constraints.evaluation import Evaluation, judge
 from planner import human
 from planner.choice import chosen_row
-from planner.design_view import layout
-from planner.input_uncertainty import MOST_RIVALS
 from planner.recommendation import Design, Recommendation
-from planner.report_breakdowns import shown_name
 from planner.report_data import Mark, Range, RangesFigure
+from planner.report_rivals import Rival, offers_tried, rivals
 from planner.report_units import text
 from planner.sensitivity_view import input_text, input_words
 from planner.uncertain_inputs import STEP_TIME, Lever, uncertain_inputs
@@ -30,24 +29,33 @@ from simulator.plan import PlanTable
 from simulator.simulate import outcomes_of, steps_and_memory
 from simulator.step import StepTable
 
-NUM_HALVINGS: Final = 7
-"""How often the stretch in which the choice changes is halved: the mark is then right to 1/128 of the way."""
+NUM_HALVINGS: Final = 10
+"""How often the stretch in which the choice changes is halved: the mark is then right to 1/1024 of the way."""
 MOVES_STEPS: Final = ("network bandwidth of a node",)
 """Inputs on which the steps depend, so that these are simulated anew."""
 OWN_OFFER: Final = "offers["
 """How the names of inputs begin that belong to one offer, such as its price."""
+QUOTE_FACTORS: Final = (0.25, 4.0)
+"""How far a price without a range is tried."""
+SAME_FRACTION: Final = 1e-9
+"""Changes of an objective by less are rounding."""
 
 
 def flips(job: Job, answer: Recommendation, best: Design, accuracy: Accuracy) -> RangesFigure:
     """Returns the range of every input as shares of its middle, marked where the recommendation changes."""
     choice = _Choice.of(job, answer, best, accuracy.mean_absolute_error_fraction)
-    ranges = [_range(choice, label, lever) for label, lever in _levers(job, choice, accuracy)]
+    ranges = [
+        _range(choice, label, lever)
+        for label, lever in _levers(job, best, accuracy)
+        if choice.is_moved_by(lever)
+    ]
     return RangesFigure(
         name="flips",
         title=_title([found for found in ranges if found.marks]),
         note=(
-            "Each input alone, from the low to the high end of its range, as a change from the value that was used. "
-            f"A mark is where another of {len(choice.designs)} designs of the front becomes the best compromise."
+            "Each input alone, from the low to the high end of its range, as a change from the value that was used; a "
+            "price without a range from a quarter to four times. A mark is where another design becomes the best "
+            f"compromise. Tried: {choice.tried}. Inputs that move no objective and break no limit are left out."
         ),
         quantity="change",
         mid=0.0,
@@ -60,7 +68,7 @@ class _Choice:
     """The designs among which a changed job chooses, the recommended one first, with their simulated steps."""
 
     job: Job
-    designs: tuple[Design, ...]
+    designs: tuple[Rival, ...]
     plans: PlanTable
     steps: StepTable
     memory: MemoryTable
@@ -68,25 +76,57 @@ class _Choice:
 
     @classmethod
     def of(cls, job: Job, answer: Recommendation, best: Design, error_fraction: float) -> _Choice:
-        """Takes the recommended design and at most `MOST_RIVALS` others of the front, evenly spread."""
-        others = [design for design in answer.front if design.design_id != best.design_id]
-        rows = np.unique(np.linspace(0, len(others) - 1, min(len(others), MOST_RIVALS)).astype(np.intp))
-        designs = (best, *(others[row] for row in rows))
+        """Takes the rivals of the recommended design, and simulates their steps."""
+        designs = rivals(job, answer, best)
         plans = PlanTable.from_plans([design.plan for design in designs])
         steps, memory = steps_and_memory(job, plans)
-        return cls(
-            job=job,
-            designs=designs,
-            plans=plans,
-            steps=steps,
-            memory=memory,
-            error_fraction=error_fraction,
+        every = cls(
+            job=job, designs=designs, plans=plans, steps=steps, memory=memory, error_fraction=error_fraction
+        )
+        return every._without_winners()
+
+    @property
+    def tried(self) -> str:
+        """How many designs there are beside the recommended one, in words."""
+        others = self.designs[1:]
+        num_front = sum(design.design_id is not None for design in others)
+        num_offers = len({design.plan.offer for design in self.designs})
+        return (
+            f"other designs of the front ({human.count(num_front)}), and beside it the fastest of several sizes "
+            f"({human.count(len(others) - num_front)}), on {num_offers} of {len(self.job.offers)} offers"
         )
 
-    def under(self, lever: Lever, value: float) -> Design | None:
+    def _without_winners(self) -> _Choice:
+        """Leaves out what is better already, which a search that was cut short can miss: no input would flip to it."""
+        evaluation = judge(self.job, self.plans, outcomes_of(self.job, self.plans, self.steps, self.memory))
+        is_beside = np.array([design.design_id is None for design in self.designs])
+        keep = np.ones(len(self.designs), dtype=np.bool_)
+        for row in np.flatnonzero(is_beside & evaluation.is_feasible):
+            pair = evaluation.take(np.array([0, row]))
+            keep[row] = not np.isfinite(pair.objectives(self.job)).all() or chosen_row(self.job, pair) == 0
+        return replace(
+            self,
+            designs=tuple(design for design, is_kept in zip(self.designs, keep, strict=True) if is_kept),
+            plans=self.plans.take(keep),
+            steps=self.steps.take(keep),
+            memory=self.memory.take(keep),
+        )
+
+    def is_moved_by(self, lever: Lever) -> bool:
+        """Whether an input moves an objective of any design, or decides what keeps the limits."""
+        ends = [self._judged(lever, value) for value in (lever.input.mid, *_ends(lever))]
+        (job, middle), others = ends[0], ends[1:]
+        values = middle.objectives(job)
+        return any(
+            not np.allclose(values, other.objectives(job), rtol=SAME_FRACTION, atol=0.0, equal_nan=True)
+            or not np.array_equal(middle.is_feasible, other.is_feasible)
+            for _, other in others
+        )
+
+    def under(self, lever: Lever, value: float) -> Rival | None:
         """Returns the design that is chosen instead of the recommended one; that one itself where it stays.
 
-        None where no design of the front keeps the limits any more.
+        None where no rival keeps the limits any more.
         """
         job, evaluation = self._judged(lever, value)
         rows = np.flatnonzero(evaluation.is_feasible & np.isfinite(evaluation.objectives(job)).all(axis=1))
@@ -123,36 +163,53 @@ class _Choice:
         return bool((np.abs(values[chosen] - values[0]) <= self.error_fraction * values[0]).all())
 
 
-def _levers(job: Job, choice: _Choice, accuracy: Accuracy) -> Iterator[tuple[str, Lever]]:
-    """Yields the inputs of the recommended design, and those that belong to the offers of its rivals, with their names."""
-    own = choice.designs[0]
-    whose = {design.plan.offer: _offer_words(choice, design) for design in reversed(choice.designs)}
-    for offer in sorted(whose, key=lambda offer: offer != own.plan.offer):
+def _levers(job: Job, best: Design, accuracy: Accuracy) -> Iterator[tuple[str, Lever]]:
+    """Yields the inputs of the recommended design, and those that belong to the other offers, with their names."""
+    own, offers = best.plan.offer, offers_tried(job, best)
+    for offer in offers:
         for lever in uncertain_inputs(job, offer, accuracy):
-            belongs = lever.input.name.startswith(OWN_OFFER)
-            if lever.input.mid > 0 and (belongs or offer == own.plan.offer):
-                words = input_words(lever.input.name)
-                yield (f"{words} of {whose[offer]}" if belongs and len(whose) > 1 else words), lever
+            is_price = lever.input.name.startswith(OWN_OFFER)
+            belongs = is_price or lever.changes_offer_only
+            if lever.input.mid > 0 and (belongs or offer == own):
+                whose = f"{' of ' if is_price else ', '}{_offer_words(job, offer)}"
+                yield input_words(lever.input.name) + (whose if belongs and len(offers) > 1 else ""), lever
 
 
-def _offer_words(choice: _Choice, design: Design) -> str:
-    """Returns the accelerator of a design, with its region where the same one is to be had in several."""
-    offers = {(other.accelerator, other.plan.offer) for other in choice.designs}
-    is_alone = sum(accelerator == design.accelerator for accelerator, _ in offers) == 1
-    return design.accelerator if is_alone or not design.region else f"{design.accelerator} in {design.region}"
+def _offer_words(job: Job, offer: int) -> str:
+    """Returns the accelerator of an offer, with its region and its number where the same one is to be had again."""
+    name, region = job.offers[offer].accelerator.id, job.site_of(job.offers[offer]).region
+    alike = [other for other in job.offers if other.accelerator.id == name]
+    if len(alike) == 1:
+        return name
+    is_alone = sum(job.site_of(other).region == region for other in alike) == 1
+    return f"{name} in {region}" if is_alone else f"{name} in {region} (offer {offer + 1})"
+
+
+def _is_quote(lever: Lever) -> bool:
+    """Whether an input is one price without a range."""
+    return lever.input.name.startswith(OWN_OFFER) and lever.input.low == lever.input.high
+
+
+def _ends(lever: Lever) -> list[float]:
+    """How far an input is tried to both sides."""
+    found = lever.input
+    if _is_quote(lever):
+        return [factor * found.mid for factor in QUOTE_FACTORS]
+    return [end for end in (found.low, found.high) if end != found.mid]
 
 
 def _range(choice: _Choice, label: str, lever: Lever) -> Range:
-    low, mid, high = lever.input.low, lever.input.mid, lever.input.high
-    found = [_flip(choice, lever, end) for end in (low, high) if end != mid]
+    mid = lever.input.mid
+    found = [_flip(choice, lever, end) for end in _ends(lever)]
     marks = [mark for mark, _ in filter(None, found)]
     notes = [note for _, note in filter(None, found)]
+    low, high = lever.input.low, lever.input.high
     return Range(
         label=label,
         low_text=input_text(lever.input, low),
         high_text=input_text(lever.input, high),
-        at_low=low / mid - 1.0,
-        at_high=high / mid - 1.0,
+        at_low=min([low / mid - 1.0, *(mark.value for mark in marks)]),
+        at_high=max([high / mid - 1.0, *(mark.value for mark in marks)]),
         marks=tuple(marks),
         note="; ".join(notes) or lever.input.why,
     )
@@ -168,7 +225,7 @@ def _flip(choice: _Choice, lever: Lever, end: float) -> tuple[Mark, str] | None:
         half = 0.5 * (same + other)
         same, other = (half, other) if choice.under(lever, half) == best else (same, half)
     chosen = choice.under(lever, other)
-    becomes = _words(chosen) if chosen else "no design of the front keeps the limits"
+    becomes = chosen.words if chosen else "no design that was tried keeps the limits"
     if broken := choice.broken(lever, other):
         becomes += f", since the recommended one breaks {', '.join(human.words(name) for name in broken)}"
     change = other / mid - 1.0
@@ -177,14 +234,9 @@ def _flip(choice: _Choice, lever: Lever, end: float) -> tuple[Mark, str] | None:
     return Mark(value=change, label=where), f"{where}: {becomes}"
 
 
-def _words(chosen: Design) -> str:
-    """Returns a design in words."""
-    return f"design {chosen.design_id}, {shown_name(chosen)}, {layout(chosen.plan)}"
-
-
 def _title(flipping: list[Range]) -> str:
     if not flipping:
-        return "No input within its range changes the recommendation"
+        return "None of the changes that were tried changes the recommendation"
     nearest = min(flipping, key=_nearest)
     mark = min(nearest.marks, key=lambda mark: abs(mark.value))
     count = "One input" if len(flipping) == 1 else f"{len(flipping)} inputs"

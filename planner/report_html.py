@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Final, final
 
+UNIT: Final = re.compile(r"(?<=\d) (?=%|(?:days|years|h|min|s|[kMGT]?Wh?|USD|[kMB]|GiB|GB/s|k?t|kg)\b)")
+"""The space between a number and what it counts."""
 VOID: Final = ("br", "input", "meta")
 """Elements without an end."""
 
@@ -42,6 +45,11 @@ def joined(*children: str | None) -> Html:
             child if isinstance(child, Html) else escape(child) for child in children if child is not None
         )
     )
+
+
+def unbroken(text: str) -> str:
+    """Returns text in which no line ends between a number and its unit or sign."""
+    return UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def percent(fraction: float) -> str:

@@ -171,6 +171,8 @@ def _draw_lines(axes: Axes, figure: LinesFigure) -> None:
                 xycoords=("data", "axes fraction"),
                 textcoords="offset points",
             )
+    chosen = figure.chosen
+    axes.plot(chosen.x, chosen.y, "D", markersize=7.0, color=WARM, label=chosen.label)
     axes.set_xlabel(figure.x_label)
     axes.grid(visible=True, which="major", color="#dfe2e7", linewidth=0.7)
     _place_ticks(axes.xaxis, [2.0**power for power in range(21)], "count")

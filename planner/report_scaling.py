@@ -1,4 +1,4 @@
-"""How much faster are more accelerators, and where do they stop paying? The fastest layouts around the recommended size."""
+"""How much faster are more accelerators, and where do they stop paying? The fastest layouts over the sizes of an offer."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import numpy as np
 
 from planner import human
 from planner.recommendation import Design, Recommendation
-from planner.report_data import Line, LinesFigure, Mark
+from planner.report_breakdowns import shown_name
+from planner.report_data import Line, LinePoint, LinesFigure, Mark, Quantity
+from planner.report_rivals import sizes_of
 from planner.report_units import text
 from planner.sweep import fastest_at
 from simulator.job import Job
 from simulator.units import DAY
 
-FACTORS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Sizes that are simulated, as multiples of the recommended one."""
+MOST_SIZES: Final = 10
+"""Sizes of each accelerator that are simulated."""
 MOST_CURVES: Final = 3
 """Accelerators of the front that are compared."""
 LEAST_SIZES: Final = 3
@@ -46,7 +48,7 @@ def scaling(job: Job, answer: Recommendation, best: Design) -> list[LinesFigure]
     """Returns time and cost against the number of accelerators; none where too few sizes can be laid out."""
     offers = {design.accelerator: design.plan.offer for design in (*reversed(answer.front), best)}
     names = [best.accelerator, *(name for name in offers if name != best.accelerator)]
-    found = [_curve(_alike(job, best), offers[name], best.plan.num_gpus) for name in names[:MOST_CURVES]]
+    found = [_curve(_alike(job, best), offers[name], best) for name in names[:MOST_CURVES]]
     curves = [curve for curve in found if len(curve.num_gpus) >= LEAST_SIZES]
     if not curves:
         return []
@@ -55,20 +57,26 @@ def scaling(job: Job, answer: Recommendation, best: Design) -> list[LinesFigure]
             name="scaling",
             title=_title(curves[0]),
             note=(
-                "Time to train with the fastest layout of every size at the recommended ZeRO stage, whatever the limits "
-                "say. Marked: the size from which twice the accelerators are less than 1.41 times as fast."
+                "Time to train with the fastest layout of every size that may be taken, at the recommended ZeRO stage, "
+                "whatever the limits say, as long as more are faster. Diamond: the recommended design. Dashed: the "
+                "size from which twice the accelerators are less than 1.41 times as fast."
             ),
             x_label="accelerators",
             quantity="days",
             lines=tuple(_line(curve, curve.days) for curve in curves),
+            chosen=_chosen(best, best.time_to_train_days, "days"),
         ),
         LinesFigure(
             name="scaling-cost",
             title=_cost_title(curves),
-            note="Cost of the same runs.",
+            note=(
+                "Cost of the same runs. The recommended design may cost less than the fastest layout of its size, since "
+                "it is the best compromise of all layouts."
+            ),
             x_label="accelerators",
             quantity="usd",
             lines=tuple(_line(curve, curve.cost_usd) for curve in curves),
+            chosen=_chosen(best, best.cost_usd, "usd"),
         ),
     ]
 
@@ -79,10 +87,10 @@ def _alike(job: Job, best: Design) -> Job:
     return job.model_copy(update={"search": job.search.model_copy(update=chosen)})
 
 
-def _curve(job: Job, offer: int, num_gpus: int) -> _Curve:
-    """The runs of one offer around a size; what cannot be laid out, or never ends, is left out."""
+def _curve(job: Job, offer: int, best: Design) -> _Curve:
+    """The runs of one offer at its sizes; what cannot be laid out, or never ends, is left out."""
     alone = job.model_copy(update={"offers": (job.offers[offer],)})
-    sizes = sorted({max(1, round(num_gpus * factor)) for factor in FACTORS})
+    sizes = sizes_of(job, offer, best.plan.num_gpus, MOST_SIZES)
     runs = [(float(size), fastest_at(alone, size)) for size in sizes]
     known = [
         (size, float(run.scores.time_to_train_s[0]) / DAY, float(run.scores.cost_usd[0]))
@@ -116,6 +124,12 @@ def _line(curve: _Curve, values: tuple[float, ...]) -> Line:
     return Line(label=curve.accelerator, x=curve.num_gpus, y=values, mark=mark)
 
 
+def _chosen(best: Design, value: float, quantity: Quantity) -> LinePoint:
+    """The recommended design, which need not be the fastest layout of its size."""
+    label = f"recommended: {shown_name(best)}, {text(value, quantity)}"
+    return LinePoint(x=float(best.plan.num_gpus), y=value, label=label)
+
+
 def _title(curve: _Curve) -> str:
     end = curve.end_of_gain
     if end is None:
@@ -128,5 +142,6 @@ def _cost_title(curves: list[_Curve]) -> str:
     row = int(np.argmin(cheapest.cost_usd))
     size = human.count(cheapest.num_gpus[row])
     return (
-        f"Of these sizes {size} {cheapest.accelerator} is the cheapest, {text(cheapest.cost_usd[row], 'usd')}"
+        f"Among the fastest layouts that of {size} {cheapest.accelerator} costs least, "
+        f"{text(cheapest.cost_usd[row], 'usd')}"
     )

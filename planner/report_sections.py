@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from planner import human
+from planner.comparisons import InputUncertainty
+from planner.comparisons_view import intervals
 from planner.design_view import configuration, layout
 from planner.recommendation import Design, Infeasibility, Recommendation, Spread
 from planner.report_data import Quantity, Report
-from planner.report_html import Html, joined, tag
+from planner.report_html import Html, joined, tag, unbroken
 from planner.report_tables import number, table
 from planner.report_units import text
 
@@ -60,14 +62,14 @@ def _key_figures(answer: Recommendation, best: Design) -> Html:
 
 def _card(name: str, field: str, quantity: Quantity, best: Design, spread: Spread | None) -> Html:
     value: float = getattr(best, field)
-    about = None
+    about = tag("dd", "mean", class_="note") if spread else None
     if spread and spread.p5 is not None and spread.p95 is not None:
         place = f"answer.uncertainty.{field}"
         low, high = (
             number(end, text(end, quantity), f"{place}.{name}")
             for name, end in (("p5", spread.p5), ("p95", spread.p95))
         )
-        about = tag("dd", low, " to ", high, " in 9 of 10 runs", class_="note")
+        about = tag("dd", "mean; ", low, " to ", high, " in 9 of 10 runs", class_="note")
     return tag(
         "div",
         tag("dt", name),
@@ -86,7 +88,9 @@ def _with_small_unit(shown: str) -> Html:
 def _sentences(title: str, sentences: Sequence[str], class_: str | None = None) -> Html | None:
     if not sentences:
         return None
-    return joined(tag("h3", title), tag("ul", *(tag("li", each) for each in sentences), class_=class_))
+    return joined(
+        tag("h3", title), tag("ul", *(tag("li", unbroken(each)) for each in sentences), class_=class_)
+    )
 
 
 def _configuration(best: Design) -> Html:
@@ -133,14 +137,37 @@ def _draws(answer: Recommendation) -> Html | None:
         for row, ordering in enumerate(unsure.orderings)
     ]
     drawn = (
-        f"Prices, grids, power and the making of hardware were drawn {human.count(unsure.num_draws)} times from their "
-        "ranges. No design of the front beats the recommended one in everything in "
+        f"Times of steps, failures, prices, grids, power and the making of hardware were drawn "
+        f"{human.count(unsure.num_draws)} times from their ranges. No design of the front beats the recommended one in "
+        "everything in "
     )
     return joined(
-        tag("h3", "When prices, grids and footprints are not what they seem"),
+        tag("h3", "When times, failures, prices, grids and footprints are not what they seem"),
         tag("p", drawn, share, " of the draws."),
-        tag("ul", *holds) if holds else None,
+        tag("ul", *_kept(unsure), *holds),
+        table(
+            "Nine of ten draws lie within",
+            ["figure", "range", "moved most by"],
+            [list(row) for row in intervals(unsure)],
+        ),
     )
+
+
+def _kept(unsure: InputUncertainty) -> Iterator[Html]:
+    """Yields in how many draws the limits are kept and the choice is the same."""
+    for field, words in (
+        ("recommended_fraction", " recommend the same design."),
+        ("within_deadline_fraction", " keep the deadline."),
+        ("within_budget_fraction", " keep the budget."),
+    ):
+        value: float | None = getattr(unsure, field)
+        if value is not None:
+            yield tag(
+                "li",
+                number(value, human.percent(value), f"answer.input_uncertainty.{field}"),
+                " of them",
+                words,
+            )
 
 
 def _what_if(answer: Recommendation) -> Html | None:
@@ -197,7 +224,8 @@ def inputs(report: Report) -> Html:
     legend = tag(
         "p",
         "Verified: read in the cited source. Partial: second-hand, or sources disagree. Estimate: derived by a stated "
-        "rule. Keys of sources are explained in docs/catalog-sources.md.",
+        "rule. Job: written in the job file. Default: capplan's. Range: not one figure but two ends, tried above. Keys of "
+        "sources are explained in docs/catalog-sources.md.",
         class_="note",
     )
     return joined(legend, *_input_groups(report))

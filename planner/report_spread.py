@@ -9,7 +9,7 @@ import numpy as np
 
 from constraints.evaluation import Evaluation
 from planner import human
-from planner.recommendation import Recommendation, Spread
+from planner.recommendation import Design, Recommendation, Spread
 from planner.report_data import HistogramFigure, Mark, Quantity
 from planner.report_units import text
 from planner.uncertainty import replayed
@@ -36,7 +36,6 @@ def spreads(job: Job, answer: Recommendation, chosen: Evaluation) -> list[Histog
     if not (np.isfinite(wall_s).all() and np.isfinite(cost_usd).all()):
         return []
     finish, cost = uncertainty.time_to_train_days, uncertainty.cost_usd
-    prices = f"{human.dollars(best.cost_low_usd)} to {human.dollars(best.cost_high_usd)}"
     return [
         _histogram(
             "finish",
@@ -49,12 +48,22 @@ def spreads(job: Job, answer: Recommendation, chosen: Evaluation) -> list[Histog
         _histogram(
             "cost-spread",
             f"19 of 20 runs cost at most {text(cost.p95, 'usd')}",
-            f"At the middle price; the price of the hardware alone takes the cost from {prices}.",
+            _prices(best),
             "usd",
             cost_usd,
             _marks(cost, {"budget": job.limits.budget_usd}, "usd"),
         ),
     ]
+
+
+def _prices(best: Design) -> str:
+    """How far the price of the hardware alone takes the cost; nothing where there is one price."""
+    low, high = human.dollars(best.cost_low_usd), human.dollars(best.cost_high_usd)
+    return (
+        ""
+        if low == high
+        else f"At the middle price; the price of the hardware alone takes the cost from {low} to {high}."
+    )
 
 
 def _histogram(
@@ -72,7 +81,7 @@ def _histogram(
     return HistogramFigure(
         name=name,
         title=title,
-        note=f"{replays} {note}{told}",
+        note=f"{f'{replays} {note}'.rstrip()}{told}",
         quantity=quantity,
         edges=tuple(edges.tolist()),
         counts=tuple(counts.tolist()),

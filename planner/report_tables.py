@@ -14,7 +14,7 @@ from planner.report_data import (
     Quantity,
     RangesFigure,
 )
-from planner.report_html import Html, tag
+from planner.report_html import Html, tag, unbroken
 from planner.report_units import text
 
 
@@ -30,14 +30,20 @@ def figure_table(figure: Figure) -> Html:
 
 
 def table(caption: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
-    """Returns a table that scrolls by itself where it is too wide; the first cell of a row is its heading."""
+    """Returns a table whose rows are stacked on narrow screens; the first cell of a row is its heading."""
     head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in heading)))
     body = tag(
         "tbody",
-        *(tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:])) for row in rows),
+        *(tag("tr", tag("th", row[0], scope="row"), *_cells(heading[1:], row[1:])) for row in rows),
     )
     whole = tag("table", tag("caption", caption), head, body)
     return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def _cells(heading: Sequence[str], cells: Sequence[str]) -> Iterator[Html]:
+    """The cells of a row, each with its column's name for screens on which the heading does not stand above it."""
+    for name, cell in zip(heading, cells, strict=False):
+        yield tag("td", cell if isinstance(cell, Html) else unbroken(cell), data_label=name)
 
 
 def number(value: float | None, shown: str, path: str) -> Html:
@@ -52,8 +58,7 @@ def _number(value: float | None, quantity: Quantity, path: str) -> Html:
 def _content(figure: Figure) -> tuple[Sequence[str], list[Sequence[str]]]:
     match figure:
         case BarsFigure():
-            labels = list(dict.fromkeys(part.label for bar in figure.bars for part in bar.parts))
-            return ["", *labels], list(_bar_rows(figure, labels))
+            return _bar_content(figure)
         case RangesFigure():
             return ["input", "low", "at low", "high", "at high", "where from"], list(_range_rows(figure))
         case HistogramFigure():
@@ -69,13 +74,22 @@ def _place(figure: Figure) -> str:
     return f"figures.{figure.name}"
 
 
-def _bar_rows(figure: BarsFigure, labels: Sequence[str]) -> Iterator[Sequence[str]]:
-    for row, bar in enumerate(figure.bars):
-        cells = {
-            part.label: _number(part.value, figure.quantity, f"{_place(figure)}.bars.{row}.parts.{k}.value")
-            for k, part in enumerate(bar.parts)
-        }
-        yield [bar.label, *(cells.get(label, "") for label in labels)]
+def _bar_content(figure: BarsFigure) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """A row for each part and a column for each bar; the other way about where there are more bars than parts."""
+    bars = [bar.label for bar in figure.bars]
+    parts = list(dict.fromkeys(part.label for bar in figure.bars for part in bar.parts))
+    cells = {
+        (part.label, row): _number(
+            part.value, figure.quantity, f"{_place(figure)}.bars.{row}.parts.{k}.value"
+        )
+        for row, bar in enumerate(figure.bars)
+        for k, part in enumerate(bar.parts)
+    }
+    if len(bars) > len(parts):
+        return ["", *parts], [
+            [bar, *(cells.get((part, row), "") for part in parts)] for row, bar in enumerate(bars)
+        ]
+    return ["", *bars], [[part, *(cells.get((part, row), "") for row in range(len(bars)))] for part in parts]
 
 
 def _range_rows(figure: RangesFigure) -> Iterator[Sequence[str]]:

@@ -19,7 +19,7 @@ FORMATS: Final[Mapping[Quantity, Callable[[float], str]]] = {
     "days": human.days,
     "w": human.power,
     "fraction": human.percent,
-    "change": lambda value: f"{value:+.0%}" if value else "0 %",
+    "change": lambda value: f"{100.0 * value:+.0f} %" if value else "0 %",
     "count": human.count,
 }
 UNITS: Final[Mapping[Quantity, str]] = {

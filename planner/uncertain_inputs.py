@@ -83,7 +83,7 @@ def _step_time(job: Job, accuracy: Accuracy) -> Lever:
 
 def _price(job: Job, offer: int) -> Lever:
     name = "rent_usd_per_gpu_hour" if job.offers[offer].rent_usd_per_gpu_hour else "purchase_usd_per_node"
-    unit = "USD/h" if name.startswith("rent") else "USD"
+    unit = "USD/GPU-hour" if name.startswith("rent") else "USD"
     price: Estimate = getattr(job.offers[offer], name)
     change = setting("offers", offer, name, "mid")
     why = "the range of the job's price"
@@ -137,6 +137,7 @@ def _of_reliability(job: Job) -> Iterator[Lever]:
         "failure_rate",
         reliability.failures_per_1000_node_days,
         setting("reliability", "failures_per_1000_node_days"),
+        unit="per 1,000 node-days",
     )
     times = tuple(name for name in type(reliability.restart).model_fields if name.endswith("_s"))
     yield _factor_lever(job, "restart times", "restart_time", scaling(("reliability", "restart"), times))

@@ -61,12 +61,12 @@ function drawScale(context, paint, key, y, width) {
   label(context, paint, paint.ink, metric.name, isBeside ? 0 : SIDE, isBeside ? y + 4 : y - 8, "left");
 }
 
+// Lines would run through the text, so that it stands on a piece of paper.
 function label(context, paint, colour, text, x, y, align) {
+  const { width } = context.measureText(text);
+  context.fillStyle = paint.paper;
+  context.fillRect(align === "right" ? x - width - 3 : x - 3, y - 12, width + 6, 16);
   context.textAlign = align;
-  context.lineWidth = 4;
-  context.lineJoin = "round";
-  context.strokeStyle = paint.paper;
-  context.strokeText(text, x, y);
   context.fillStyle = colour;
   context.fillText(text, x, y);
 }

@@ -22,6 +22,17 @@ function sayReady() {
   document.documentElement.dataset.ready = "true";
 }
 
+// Paper cannot be opened; browsers without ::details-content need this, and get back what was closed.
+let opened = [];
+window.addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("details:not([open])")];
+  for (const details of opened) details.open = true;
+});
+window.addEventListener("afterprint", () => {
+  for (const details of opened) details.open = false;
+  opened = [];
+});
+
 document.documentElement.classList.add("has-script");
 byId("save-job").addEventListener("click", saveJob);
 if (!answer.front.length) {

@@ -18,7 +18,7 @@ function fitted(canvas, width, height) {
 
 const font = "13px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
 const scatter = byId("scatter"), tip = byId("tip");
-const margin = { left: 70, right: 16, top: 26, bottom: 44 };
+const margin = { left: 70, right: 36, top: 26, bottom: 44 };
 const plot = { width: 0, height: 0, x: null, y: null, cells: null };
 const px = new Float32Array(cloud.rows), py = new Float32Array(cloud.rows);
 
@@ -72,7 +72,7 @@ function drawAxes(context, paint, width, height) {
   for (const value of ticks(plot.x, Math.max(2, Math.floor((right - margin.left) / 95)))) {
     const x = Math.round(plot.x.place(value)) + 0.5;
     context.beginPath(); context.moveTo(x, margin.top); context.lineTo(x, bottom); context.stroke();
-    context.fillText(tickText(state.x, value), Math.min(x, width - 34), bottom + 17);
+    context.fillText(tickText(state.x, value), x, bottom + 17);
   }
   context.textAlign = "right";
   for (const value of ticks(plot.y, Math.max(2, Math.floor((bottom - margin.top) / 45)))) {
@@ -105,10 +105,15 @@ function symbol(context, paint, design, x, y) {
 
 function errorBar(context, design, key, axis, from, across) {
   if (!metrics[key].hasError || !(design.error > 0)) return;
-  const ends = errorEnds(design, key, 1).map(axis.place);
+  // On a wide logarithmic axis a bar would hide below its symbol, so that it has ends, as wide as the symbol.
+  const ends = errorEnds(design, key, 1).map(axis.place), cap = 7;
   context.beginPath();
-  if (across) { context.moveTo(ends[0], from); context.lineTo(ends[1], from); }
-  else { context.moveTo(from, ends[0]); context.lineTo(from, ends[1]); }
+  const line = (along, one, other) => {
+    if (across) { context.moveTo(along[0], one); context.lineTo(along[1], other); }
+    else { context.moveTo(one, along[0]); context.lineTo(other, along[1]); }
+  };
+  line(ends, from, from);
+  for (const end of ends) line([end, end], from - cap, from + cap);
   context.stroke();
 }
 
@@ -118,13 +123,13 @@ function drawFront(context, paint) {
   for (const design of sorted) {
     const x = plot.x.place(design.values[state.x]), y = plot.y.place(design.values[state.y]);
     context.globalAlpha = isWithin(design.values) ? 1 : 0.15;
+    symbol(context, paint, design, x, y);
     if (byId("show-errors").checked) {
       context.strokeStyle = design.role === "front" ? paint.accent : paint.warm;
       context.lineWidth = 1.2;
       errorBar(context, design, state.x, plot.x, y, true);
       errorBar(context, design, state.y, plot.y, x, false);
     }
-    symbol(context, paint, design, x, y);
   }
   context.globalAlpha = 1;
 }

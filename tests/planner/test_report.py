@@ -16,22 +16,27 @@ import numpy as np
 import pytest
 from mlflow import MlflowClient
 
+from constraints.evaluation import evaluate
 from planner.answer import recommend
 from planner.cli import main
-from planner.recommendation import Design
+from planner.recommendation import Design, Recommendation
 from planner.report_breakdowns import OBJECTIVE_FIELDS
-from planner.report_build import DrawnReport, build_report
+from planner.report_build import DrawnReport
 from planner.report_data import BarsFigure, HistogramFigure, LinesFigure, RangesFigure, Report
 from planner.report_designs import EXCESS_NAMES, METRICS, packed
 from planner.report_files import write_page, write_pictures
+from planner.report_flips import flips
 from planner.report_html import tag
 from planner.report_page import page
 from planner.report_sources import report_of_folder
 from planner.report_units import log_ticks, text, tick_text, ticks
 from planner.study_reports import export_designs
 from planner.sweep import Sweep, run_sweep
+from planner.uncertainty import accuracy_of
+from simulator.accuracy import Accuracy
 from simulator.errors import InputError, StudyError
-from simulator.job import Limits
+from simulator.job import Estimate, GpuRange, Job, Limits, Objective
+from simulator.plan import PlanTable
 from studies.design_log import read_designs
 from studies.progress import Progress
 from studies.store import StudyStore
@@ -173,7 +178,7 @@ def test_rent_flips_the_choice_where_the_product_of_objectives_or_the_budget_say
     fields = [OBJECTIVE_FIELDS[objective][0] for objective in job_.objectives]
 
     def product(design: Design) -> float:
-        return math.prod(getattr(design, field) for field in fields)
+        return float(math.prod(getattr(design, field) for field in fields))
 
     others = [design for design in report.answer.front if design.plan.offer != best.plan.offer]
     assert others
@@ -186,8 +191,8 @@ def test_rent_flips_the_choice_where_the_product_of_objectives_or_the_budget_say
     rent = next(each for each in ranges.ranges if each.label == f"rent of {best.accelerator}")
     assert rent.at_high is not None
     (mark,) = rent.marks
-    # The stretch from the middle to the high end is halved seven times.
-    assert mark.value == pytest.approx(expected - 1.0, abs=rent.at_high / 2**7)
+    # The stretch from the middle to the high end is halved ten times.
+    assert mark.value == pytest.approx(expected - 1.0, abs=rent.at_high / 2**10)
     assert mark.value >= expected - 1.0
     assert ("since the recommended one breaks budget" in rent.note) == (
         expected == job_.limits.budget_usd / best.cost_usd
@@ -198,13 +203,58 @@ def test_nothing_flips_where_one_design_is_best_in_everything() -> None:
     report = drawn().report
     best = best_of(report)
     alone = report.answer.model_copy(update={"front": (best,)})
-    unlimited = report.job.model_copy(update={"limits": Limits()})
-    flips = next(
-        each for each in build_report(unlimited, alone, drawn().cloud).report.figures if each.name == "flips"
+    own = report.job.offers[best.plan.offer]
+    size = GpuRange(min=best.plan.num_gpus, max=best.plan.num_gpus)
+    assert best.plan.offer == 0
+    offers = (own.model_copy(update={"num_gpus": size}),)
+    unlimited = report.job.model_copy(update={"limits": Limits(), "offers": offers})
+    found = flips_of(unlimited, alone)
+    assert all(not each.marks for each in found.ranges)
+    assert found.title == "None of the changes that were tried changes the recommendation"
+    # The cluster is rented, so that what an owner pays moves nothing.
+    assert not {"building", "maintenance", "cost of capital"} & {each.label for each in found.ranges}
+
+
+def flips_of(job_: Job, answer: Recommendation) -> RangesFigure:
+    assert answer.recommendation is not None
+    return flips(job_, answer, answer.recommendation, accuracy_of_best(job_, answer.recommendation))
+
+
+def accuracy_of_best(job_: Job, best: Design) -> Accuracy:
+    return accuracy_of(job_, evaluate(job_, PlanTable.from_plans([best.plan])))
+
+
+def rented(job_: Job, *, h100: float, a100: float) -> Job:
+    """The job with one quote for each accelerator, for cost alone and without limits."""
+    prices = [Estimate(low=price, mid=price, high=price) for price in (h100, a100)]
+    offers = tuple(
+        offer.model_copy(update={"rent_usd_per_gpu_hour": price})
+        for offer, price in zip(job_.offers, prices, strict=True)
     )
-    assert isinstance(flips, RangesFigure)
-    assert all(not each.marks for each in flips.ranges)
-    assert flips.title == "No input within its range changes the recommendation"
+    return job_.model_copy(update={"offers": offers, "objectives": (Objective.COST,), "limits": Limits()})
+
+
+def test_a_quote_is_searched_beyond_itself_for_offers_that_are_not_on_the_front() -> None:
+    """Rent is all of the cost: the other offer wins when the ratio of rents is the ratio of the hours of both."""
+    cheap = recommend(rented(job(), h100=1.0, a100=0.9), seed=1, tracking=False, with_report=False)
+    best = best_of_answer(cheap)
+    assert {design.accelerator for design in cheap.front} == {best.accelerator} == {"h100-sxm5-80gb"}
+    found = flips_of(rented(job(), h100=1.0, a100=0.9), cheap)
+    own, other = (
+        next(each for each in found.ranges if each.label == f"rent of {name}")
+        for name in ("h100-sxm5-80gb", "a100-sxm4-80gb")
+    )
+    (mark,), (beyond,) = own.marks, other.marks
+    assert mark.value > 0 > beyond.value
+    # What leaves the ratio of both rents at the flip the same: 1 + mark = 1 / (1 + beyond), to the halvings.
+    assert (1.0 + mark.value) * (1.0 + beyond.value) == pytest.approx(1.0, abs=0.02)
+    assert "a100-sxm4-80gb" in own.note
+    assert "beside the front" in own.note
+
+
+def best_of_answer(answer: Recommendation) -> Design:
+    assert answer.recommendation is not None
+    return answer.recommendation
 
 
 def test_scaling_is_what_a_sweep_finds_and_falls_with_every_size() -> None:

@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from planner import human
 from planner.answer import recommend
 from planner.report_files import write_page
+from planner.report_front import front_figure
 from simulator.job import Limits
 from studies.design_log import read_designs
 from tests.planner.report_studies import NOON, answered, drawn, job
@@ -52,6 +53,32 @@ OVERLAPS = """() => {
   return pairs;
 }"""
 """Texts that lie on each other; lines of text may touch by their leading."""
+SCROLLS = """() => [...document.querySelectorAll(".scroll")]
+  .filter((element) => element.scrollWidth > element.clientWidth + 1)
+  .map((element) => element.getAttribute("aria-label"))"""
+"""Tables of which a part lies beyond their right end."""
+TEXT_ON_MARKS = """() => {
+  const found = [];
+  for (const picture of document.querySelectorAll(".picture")) {
+    const marks = [...picture.querySelectorAll(".dot, .bin, .reach, .part, .flip, .limit, .field .mark")];
+    const boxes = marks.map((mark) => mark.getBoundingClientRect());
+    for (const text of picture.querySelectorAll(".axis span, .ruler span, .row-label span, .mark-row span, .row-note")) {
+      const one = text.getBoundingClientRect();
+      for (const other of boxes) {
+        const across = Math.min(one.right, other.right) - Math.max(one.left, other.left);
+        const down = Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top);
+        if (across > 1 && down > 2) found.push(`${picture.parentElement.id}: ${text.textContent}`);
+      }
+    }
+  }
+  return found;
+}"""
+"""Labels that lie on bars, dots and lines of their picture."""
+MISPLACED = """() => [...document.querySelectorAll(".axis span")].filter((label) => {
+  const axis = label.parentElement.getBoundingClientRect(), box = label.getBoundingClientRect();
+  return Math.abs((box.left + box.right) / 2 - axis.left - parseFloat(label.style.left) / 100 * axis.width) > 1;
+}).map((label) => label.textContent)"""
+"""Labels of axes that do not stand centred below the place that they name."""
 CUT_OFF = """() => [...document.querySelectorAll("body *")].filter((element) => {
   if (element.closest(".scroll, pre, .skip, script, style") || !element.checkVisibility()) return false;
   const box = element.getBoundingClientRect();
@@ -260,6 +287,10 @@ def test_nothing_overlaps_or_is_cut_off(browser: Browser, width: int, scheme: st
         assert page.evaluate(CUT_OFF) == []
         assert page.evaluate("document.documentElement.scrollWidth") == width
         page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        assert page.evaluate(OVERLAPS) == []
+        assert page.evaluate(TEXT_ON_MARKS) == []
+        assert page.evaluate(MISPLACED) == []
+        assert page.evaluate(SCROLLS) == []
         assert page.evaluate(CUT_OFF) == []
         assert page.evaluate("document.documentElement.scrollWidth") == width
 
@@ -289,12 +320,32 @@ def test_on_paper_there_is_no_navigation_and_no_dark(browser: Browser) -> None:
         assert page.locator("#cost").is_visible()
 
 
+@pytest.mark.parametrize("script", [True, False])
+def test_on_paper_everything_is_open_and_closes_again(browser: Browser, *, script: bool) -> None:
+    with opened(browser, script=script) as page:
+        table = page.locator("#cost table")
+        assert table.is_hidden()
+        page.emulate_media(media="print")
+        assert table.is_visible()
+        assert page.locator("#s-inputs table").last.is_visible()
+        page.emulate_media(media="screen")
+        assert table.is_hidden()
+
+
 def test_without_a_script_all_figures_but_the_front_are_there(browser: Browser) -> None:
     with opened(browser, script=False) as page:
         assert page.locator("#cost .track").first.is_visible()
         assert page.locator("#front .controls").is_hidden()
         assert "needs JavaScript" in page.locator("noscript").inner_text()
         assert page.locator("#front-table").is_visible()
+
+
+def test_the_legend_of_the_front_names_what_is_drawn(browser: Browser) -> None:
+    roles = {point.role for point in front_figure(drawn().report.answer, drawn().report.errors).points}
+    with opened(browser) as page:
+        shown = page.locator("#front .legend").inner_text()
+        assert ("cannot be told from it" in shown) == ("tied" in roles)
+        assert "recommended" in shown
 
 
 def test_the_job_can_be_saved_from_the_page(browser: Browser, tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_the_view_shows_five_inputs_a_result_and_leaves_out_what_does_not_matter
     out = capsys.readouterr().out
     section = out.partition("What moves the cost of ")[2].partition("\n\n")[0].splitlines()[1:]
     assert len(section) == 5
-    assert section[0].split()[:5] == ["rent", "2.4", "to", "4.5", "USD/h"]
+    assert section[0].split()[:5] == ["rent", "2.4", "to", "4.5", "USD/GPU-hour"]
     moving = out.partition("What moves")[2]
     assert "price of electricity" not in moving
     assert "building" not in moving
