@@ -16,6 +16,8 @@ SCHEMA_NAMES = (
     "timeline",
     "compare",
     "goodput",
+    "explain",
+    "purchase",
     "sweep",
     "validate",
     "calibrate",

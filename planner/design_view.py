@@ -92,11 +92,12 @@ def figures(
             uncertainty.time_to_train_days, human.days, uncertainty.deadline_probability, "deadline"
         )
         cost_note = _sureness(uncertainty.cost_usd, human.dollars, uncertainty.budget_probability, "budget")
-    prices = f"{human.dollars(design.cost_low_usd)} to {human.dollars(design.cost_high_usd)} by the price of the hardware"
     step = f"{human.duration(design.step_time_s)}, {human.duration(design.iteration_time_s)} with stragglers"
     yield "time to train", human.days(design.time_to_train_days), time_note
     yield "cost", human.dollars(design.cost_usd), cost_note
-    yield "", "", prices
+    low, high = human.dollars(design.cost_low_usd), human.dollars(design.cost_high_usd)
+    if low != high:
+        yield "", "", f"{low} to {high} by the price of the hardware"
     yield "energy", human.energy(design.energy_kwh), f"peak power {human.power(design.peak_power_w)}"
     yield from powers(design)
     yield "carbon", human.carbon(design.carbon_kgco2e), scope

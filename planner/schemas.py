@@ -8,9 +8,11 @@ from pydantic import BaseModel
 
 from planner.calibration_answer import CalibrationAnswer
 from planner.compare import Comparison
+from planner.explanation import Explanation
 from planner.goodput import Goodput
 from planner.json_forms import CatalogAnswer, SweepAnswer, ValidationAnswer
 from planner.one_design import SimulatedDesign
+from planner.purchase_plan import PurchasePlan
 from planner.recommendation import Recommendation
 from planner.schema_job import DIALECT, job_file_schema
 from planner.study_reports import StudyFront, StudyList, StudyStatus
@@ -23,6 +25,8 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "timeline": TimelineAnswer,
     "compare": Comparison,
     "goodput": Goodput,
+    "explain": Explanation,
+    "purchase": PurchasePlan,
     "sweep": SweepAnswer,
     "validate": ValidationAnswer,
     "calibrate": CalibrationAnswer,

@@ -172,12 +172,26 @@ def test_the_json_is_the_run_in_numbers_and_reads_back(
     assert run.seconds["straggler_s"] > 0.0
     assert run.seconds["evaluation_s"] == 0.0  # these jobs have none
     assert set(design.run_seconds) <= set(run.seconds)
+    check_buckets(answer, design.step_seconds)
     assert sum(stop.lost_work_s for stop in run.stops) == pytest.approx(run.seconds["lost_work_s"], rel=1e-6)
     away_s = (
         run.seconds["restart_s"] + run.seconds["replacement_wait_s"] + run.seconds["checkpoint_restore_s"]
     )
     assert sum(stop.away_s for stop in run.stops) == pytest.approx(away_s, rel=1e-9)
     assert [stop.at_s for stop in run.stops] == sorted(stop.at_s for stop in run.stops)
+
+
+def check_buckets(answer: TimelineAnswer, reported: dict[str, float]) -> None:
+    """The mean stage agrees with the breakdown to a microsecond: passes, the optimizer, and all else together."""
+    assert answer.step is not None
+    stages = answer.step.stages
+    busy_s = sum(stage.busy_s for stage in stages) / len(stages)
+    optimizer_s = sum(stage.optimizer_s for stage in stages) / len(stages)
+    else_s = sum(stage.exposed_communication_s + stage.bubble_s for stage in stages) / len(stages)
+    named = ("compute_s", "optimizer_s")
+    assert busy_s == pytest.approx(reported["compute_s"], abs=1e-6)
+    assert optimizer_s == pytest.approx(reported["optimizer_s"], abs=1e-6)
+    assert else_s == pytest.approx(sum(s for name, s in reported.items() if name not in named), abs=1e-6)
 
 
 def test_evaluations_of_a_run_are_slowed_down_as_much_as_its_steps(

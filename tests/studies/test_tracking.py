@@ -240,11 +240,22 @@ def test_a_relative_address_means_the_same_from_every_folder(
     assert resolve_tracking_uri("sqlite:///:memory:") == "sqlite:///:memory:"
 
 
+def test_the_store_of_the_working_folder_needs_no_address(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(uri) as tracker:
+        monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        tracker._tracking_uri = resolve_tracking_uri(None)
+        assert tracker.open_command == "capplan ui"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///other.db")
+        assert tracker.open_command.startswith("capplan ui --tracking-uri sqlite:///")
+
+
 @pytest.mark.parametrize(
     ("address", "command"),
     [
-        ("sqlite:////a b/mlflow.db", "mlflow ui --backend-store-uri 'sqlite:////a b/mlflow.db'"),
-        ("postgresql://ada:secret@host/db", "mlflow ui --backend-store-uri 'postgresql://ada:***@host/db'"),
+        ("sqlite:////a b/mlflow.db", "capplan ui --tracking-uri 'sqlite:////a b/mlflow.db'"),
+        ("postgresql://ada:secret@host/db", "capplan ui --tracking-uri 'postgresql://ada:***@host/db'"),
         (
             "https://ada:secret@host/mlflow/",
             "python -m webbrowser 'https://host/mlflow/#/experiments/1'",
