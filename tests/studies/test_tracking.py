@@ -241,14 +241,17 @@ def test_a_relative_address_means_the_same_from_every_folder(
 
 
 def test_the_store_of_the_working_folder_needs_no_address(
-    uri: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with opened(uri) as tracker:
-        monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        tracker._tracking_uri = resolve_tracking_uri(None)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    file = tmp_path / "capplan-studies" / "mlflow.db"
+    file.parent.mkdir()
+    file.write_bytes(empty_store.read_bytes())
+    with opened(f"sqlite:///{file}") as tracker:
         assert tracker.open_command == "capplan ui"
         monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///other.db")
-        assert tracker.open_command.startswith("capplan ui --tracking-uri sqlite:///")
+        assert tracker.open_command == f"capplan ui --tracking-uri sqlite:///{file}"
 
 
 @pytest.mark.parametrize(
