@@ -34,10 +34,12 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/how-to/deadline.md",
             "docs/how-to/power-cap.md",
             "docs/how-to/own-prices.md",
+            "docs/calibrate.md",
             "docs/how-to/checkpoint-schemes.md",
             "docs/how-to/uneven-stages.md",
             "docs/how-to/script.md",
             "docs/how-to/tracking-server.md",
+            "docs/many-machines.md",
         ),
     ),
     (
@@ -49,6 +51,9 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/sweep.md",
             "docs/studies.md",
             "docs/compare.md",
+            "docs/report.md",
+            "docs/constraints.md",
+            "docs/purchase.md",
             "docs/exit-codes.md",
         ),
     ),
@@ -72,7 +77,8 @@ header p, .frame { max-width: 82rem; margin: 0 auto; padding: 0.7rem 1rem; }
 .frame main { grid-column: 2; grid-row: 1; max-width: 52rem; margin: 0; padding: 0 0 4rem; }
 header p { display: flex; justify-content: space-between; } header .pages { display: none; }
 nav.site { grid-column: 1; grid-row: 1; position: sticky; top: 0;
-  max-height: 100vh; overflow-y: auto; padding-top: 0.6rem; font-size: 0.92rem; }
+  max-height: 100vh; overflow-y: auto; overscroll-behavior: contain; scrollbar-gutter: stable; padding: 0.6rem 0 1.5rem;
+  font-size: 0.92rem; }
 nav.site h2 { margin: 1rem 0 0.2rem; font-size: 0.8rem; color: var(--soft);
   text-transform: uppercase; letter-spacing: 0.05em; }
 nav.site ul { margin: 0; padding: 0; list-style: none; } nav.site a { display: block; padding: 0.15rem 0; }
@@ -82,6 +88,11 @@ nav.site a[aria-current] { color: var(--ink); font-weight: 650; text-decoration:
 img { max-width: 100%; height: auto; background: #fff; } blockquote { margin-left: 0; color: var(--soft); }
 @media (max-width: 52rem) { .frame { display: block; } nav.site { position: static; max-height: none; }
   header .pages { display: inline; } }
+@media (max-width: 34rem) { main .wide table, main .wide tbody, main .wide tr, main .wide td { display: block; }
+  main .wide thead { position: absolute; left: -99rem; }
+  main .wide tr { padding: 0.5rem 0; border-bottom: 1px solid var(--line); }
+  main .wide td { padding: 0.1rem 0; border: 0; overflow-wrap: anywhere; } main .wide td:empty { display: none; }
+  main .wide td[data-head]::before { content: attr(data-head) ": "; color: var(--soft); } }
 @media print { nav.site, header, .around { display: none; } .frame { display: block; } }
 """
 LINKS = ("href", "src")
@@ -193,8 +204,27 @@ def _rendered(text: str, found: Page, output: Path) -> str:
             token.attrSet("id", anchor(tokens[position + 1].content, used))
         for inner in token.children or ():
             _relink(inner, found, output)
+    _name_cells(tokens)
     html: str = parser.renderer.render(tokens, parser.options, {})
     return html.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
+
+
+def _name_cells(tokens: list[Token]) -> None:
+    """Gives the cells of tables the head of their column, which stands before them where columns are stacked."""
+    heads: list[str] = []
+    column = 0
+    for position, token in enumerate(tokens):
+        match token.type:
+            case "thead_open":
+                heads = []
+            case "tr_open":
+                column = 0
+            case "th_open":
+                heads.append(tokens[position + 1].content.replace("`", ""))
+            case "td_open":
+                if column and heads[column]:
+                    token.attrSet("data-head", heads[column])
+                column += 1
 
 
 def anchor(heading: str, used: dict[str, int]) -> str:

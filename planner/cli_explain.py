@@ -5,7 +5,6 @@ Only click is imported here; everything heavier waits until the command runs, as
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli_help import examples
-from planner.cli_options import json_option, set_option
+from planner.cli_options import json_option, progress_options, set_option
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from planner.explanation import PlanExplanation, SpaceExplanation
+    from planner.layer_cut import LayerCut
     from simulator.record import Record
 
 JOB_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
@@ -53,6 +54,7 @@ INFEASIBLE = 3
 )
 @set_option
 @json_option
+@progress_options
 def explain(
     *,
     subject: str | None,
@@ -62,6 +64,7 @@ def explain(
     simulate_up_to: int | None,
     overrides: tuple[str, ...],
     as_json: bool,
+    quiet: bool,
 ) -> int:
     """List all constraints, explain the constraint NAME, or say what constraints do to the designs of JOB.yaml.
 
@@ -72,6 +75,7 @@ def explain(
     Exit codes: 0 an answer; 3 proven that no design keeps the limits; 2 broken input.
     """
     from planner.cli import _check_installation
+    from planner.cli_output import working
 
     _check_installation()
     if subject is None or not _is_job(subject):
@@ -82,11 +86,21 @@ def explain(
             raise click.UsageError(
                 "--fewest-gpus and --simulate-up-to are about all designs: leave --plan out"
             )
-        answer = _cut_layers if balance else _explain_plan
-        return answer(subject, overrides, plan, as_json=as_json)
+        if balance:
+            with working("cutting the layers", is_shown=not quiet):
+                found = _cut(subject, overrides, plan)
+            _print_cut(found, as_json=as_json)
+            return 0
+        with working("checking the plan", is_shown=not quiet):
+            checked = _plan(subject, overrides, plan)
+        _print_plan(checked, as_json=as_json)
+        return 0
     if balance:
         raise click.UsageError("--balance cuts the layers of one plan: give --plan, too")
-    return _explain_space(subject, overrides, simulate_up_to, with_fewest=fewest_gpus, as_json=as_json)
+    with working("counting what the constraints remove", is_shown=not quiet):
+        explained = _space(subject, overrides, simulate_up_to, with_fewest=fewest_gpus)
+    _print_space(explained, as_json=as_json)
+    return INFEASIBLE if explained.infeasibility else 0
 
 
 def _is_job(subject: str) -> bool:
@@ -102,58 +116,67 @@ def _explain_constraints(name: str | None, *, as_json: bool) -> int:
     from planner.cli import _rendered, _write
     from planner.explain import constraint_texts
     from planner.explain_view import show_constraints
+    from planner.explanation import ConstraintList
 
     texts = constraint_texts(name)
     if as_json:
-        content = [text.model_dump() for text in texts]
-        _write(json.dumps(content if name is None else content[0], indent=2) + "\n")
+        _write(ConstraintList(constraints=tuple(texts)).model_dump_json(indent=2) + "\n")
     else:
         _write(_rendered(lambda console: show_constraints(texts, console)))
     return 0
 
 
-def _explain_plan(job: str, overrides: tuple[str, ...], plan: str, *, as_json: bool) -> int:
+def _plan(job: str, overrides: tuple[str, ...], plan: str) -> PlanExplanation:
     from planner.cli import _quiet_libraries
     from planner.explain import explain_plan
-    from planner.explain_view import show_plan
     from planner.job_file import load_job
     from planner.plan_input import read_plan
 
     with _quiet_libraries():
-        explained = explain_plan(load_job(job, overrides), read_plan(plan))
-    _print(explained, lambda console: show_plan(explained, console), as_json=as_json)
-    return 0
+        return explain_plan(load_job(job, overrides), read_plan(plan))
 
 
-def _cut_layers(job: str, overrides: tuple[str, ...], plan: str, *, as_json: bool) -> int:
+def _cut(job: str, overrides: tuple[str, ...], plan: str) -> LayerCut:
     from planner.cli import _quiet_libraries
     from planner.job_file import load_job
     from planner.layer_cut import cut_layers
-    from planner.layer_cut_view import show_layer_cut
     from planner.plan_input import read_plan
 
     with _quiet_libraries():
-        found = cut_layers(load_job(job, overrides), read_plan(plan))
+        return cut_layers(load_job(job, overrides), read_plan(plan))
+
+
+def _print_cut(found: LayerCut, *, as_json: bool) -> None:
+    from planner.layer_cut_view import show_layer_cut
+
     _print(found, lambda console: show_layer_cut(found, console), as_json=as_json)
-    return 0
 
 
-def _explain_space(
-    job: str, overrides: tuple[str, ...], simulate_up_to: int | None, *, with_fewest: bool, as_json: bool
-) -> int:
+def _print_plan(checked: PlanExplanation, *, as_json: bool) -> None:
+    from planner.explain_view import show_plan
+
+    _print(checked, lambda console: show_plan(checked, console), as_json=as_json)
+
+
+def _space(
+    job: str, overrides: tuple[str, ...], simulate_up_to: int | None, *, with_fewest: bool
+) -> SpaceExplanation:
     from planner.cli import _quiet_libraries
     from planner.explain import SIMULATED_DESIGNS, explain_space
-    from planner.explain_view import show_space
     from planner.job_file import load_job
 
     with _quiet_libraries():
-        explained = explain_space(
+        return explain_space(
             load_job(job, overrides),
             simulate_up_to=SIMULATED_DESIGNS if simulate_up_to is None else simulate_up_to,
             with_fewest=with_fewest,
         )
+
+
+def _print_space(explained: SpaceExplanation, *, as_json: bool) -> None:
+    from planner.explain_view import show_space
+
     _print(explained, lambda console: show_space(explained, console), as_json=as_json)
-    return INFEASIBLE if explained.infeasibility else 0
 
 
 def _print(answer: Record, show: Callable[[Console], None], *, as_json: bool) -> None:

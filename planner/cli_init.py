@@ -16,9 +16,10 @@ from planner.cli_help import examples
 
 if TYPE_CHECKING:
     from planner.init_job import Answers, Question
+    from simulator.errors import Problem
 
 OPTIONS = {
-    "model": ("NAME", "What is trained: a name of `capplan catalog models`."),
+    "model": ("NAME|FILE", "What is trained: a name of `capplan catalog models`, or a config.json."),
     "tokens": ("NUMBER", "Tokens of the whole run, such as 2T."),
     "sequence-length": ("NUMBER", "Tokens of one sequence."),
     "batch-tokens": ("NUMBER", "Tokens of one optimizer step, such as 4M."),
@@ -47,6 +48,7 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     epilog=examples(
         "capplan init",
         "capplan init llama.yaml --model llama-3.1-70b --tokens 2T --budget 2.5M --yes",
+        "capplan init own.yaml --model model/config.json --tokens 500B --yes",
         "capplan init big.yaml --accelerators h100-sxm5-80gb,b200-sxm-180gb --gpus 512-4096 --yes",
     ),
 )
@@ -60,8 +62,8 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def init(*, file: Path, yes: bool, force: bool, no_schema: bool, **given: str | None) -> None:
     """Write a commented job file; FILE is job.yaml if not given.
 
-    Asks on a terminal for what no option gives, and checks every answer. The JSON Schema is written beside the file, for
-    editors that complete and check it.
+    Asks on a terminal for what no option gives, and checks every answer; elsewhere --yes is needed. The JSON
+    Schema is written beside the file, for editors that complete and check it.
 
     Exit codes: 0 written; 2 an answer breaks a rule, or FILE exists; 130 interrupted, and nothing is written.
     """
@@ -73,24 +75,51 @@ def init(*, file: Path, yes: bool, force: bool, no_schema: bool, **given: str | 
     from planner.yaml_text import parse_text
 
     _check_place(file, force=force)
-    is_asking = sys.stdin.isatty() and not yes
+    options = {question.name: given[question.name.replace("-", "_")] for question in QUESTIONS}
+    is_asking = not yes and None in options.values()
+    if is_asking and not sys.stdin.isatty():
+        raise click.UsageError(
+            "there is no terminal to ask on: add --yes to take the default for what is not given"
+        )
+    _check_options(options, is_asking=is_asking)
     answers: dict[str, str] = {}
     for question in QUESTIONS:
-        text = given[question.name.replace("-", "_")]
-        answers[question.name] = _answered(question, text, answers, is_asking=is_asking)
+        answers[question.name] = _answered(question, options[question.name], answers, is_asking=is_asking)
     text = job_text(answers, file=str(file), schema="" if no_schema else SCHEMA_FILE)
     document = parse_text(text, source=str(file))
     assert isinstance(document, Mapping)
-    parse_job(document, source=str(file))
+    parse_job(document, folder=file.parent, source=str(file))
     _write_job(file, text, force=force)
     schema = None if no_schema else _write_schema(file.with_name(SCHEMA_FILE))
     beside = f", and {schema} for editors" if schema else ""
     click.echo(f"{file} is written{beside}. Next: capplan recommend {file}")
 
 
+def _check_options(options: Mapping[str, str | None], *, is_asking: bool) -> None:
+    """Raises `InputError` with every rule that what was typed breaks, before anything is asked."""
+    from planner.init_job import QUESTIONS
+    from simulator.errors import InputError
+
+    answers: dict[str, str] = {}
+    problems: dict[str, Problem] = {}
+    for question in QUESTIONS:
+        text = options[question.name]
+        default = question.default(answers)
+        answers[question.name] = default
+        is_later = is_asking and (text is None or options.get(question.needs, "") is None)
+        if is_later or question.needs in problems:
+            continue
+        try:
+            answers[question.name] = question.checked(default if text is None else text, answers)
+        except ValueError as error:
+            problems[question.name] = _option_problem(question, text, error)
+    if problems:
+        raise InputError(list(problems.values()))
+
+
 def _answered(question: Question, text: str | None, answers: Answers, *, is_asking: bool) -> str:
     """Returns a checked answer: the given one, the one that is typed, or the default."""
-    from simulator.errors import InputError, Problem
+    from simulator.errors import InputError
 
     def checked(typed: str) -> str:
         try:
@@ -98,18 +127,21 @@ def _answered(question: Question, text: str | None, answers: Answers, *, is_aski
         except ValueError as error:
             raise click.UsageError(f"{typed!r} {error}") from None
 
-    if text is None and is_asking:
-        default = question.default(answers)
-        return str(
-            click.prompt(
-                question.text, default=default, show_default=bool(default), value_proc=checked, err=True
-            )
-        )
-    try:
-        return question.checked(question.default(answers) if text is None else text, answers)
-    except ValueError as error:
-        problem = Problem(path=f"--{question.name}", value=repr(text) if text else "", rule=str(error))
-        raise InputError([problem]) from None
+    default = question.default(answers)
+    if text is not None or not is_asking:
+        try:
+            return question.checked(default if text is None else text, answers)
+        except ValueError as error:
+            raise InputError([_option_problem(question, text, error)]) from None
+    return str(
+        click.prompt(question.text, default=default, show_default=bool(default), value_proc=checked, err=True)
+    )
+
+
+def _option_problem(question: Question, text: str | None, error: ValueError) -> Problem:
+    from simulator.errors import Problem
+
+    return Problem(path=f"--{question.name}", value=repr(text) if text else "", rule=str(error))
 
 
 def _check_place(file: Path, *, force: bool) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from planner.cli_help import examples
-from planner.cli_options import json_option, seed_option
+from planner.cli_options import json_option, progress_options, seed_option
 
 INFEASIBLE, FAILED = 3, 1
 
@@ -30,7 +30,8 @@ INFEASIBLE, FAILED = 3, 1
     help="Deterministic seconds of the solver for the plan; 20 if not given.",
 )
 @json_option
-def purchase(*, fleet: Path, seed: int, effort: float | None, as_json: bool) -> int:
+@progress_options
+def purchase(*, fleet: Path, seed: int, effort: float | None, as_json: bool, quiet: bool) -> int:
     """Choose what to buy, reserve and rent for the jobs of FLEET.yaml, and when each of them runs on what.
 
     The plan costs least within the horizon, subject to all deadlines, deliveries, the site's power and the money there is;
@@ -39,13 +40,14 @@ def purchase(*, fleet: Path, seed: int, effort: float | None, as_json: bool) -> 
     Exit codes: 0 a plan; 3 proven that there is none; 2 broken input; 1 none found with this effort.
     """
     from planner.cli import _check_installation, _quiet_libraries, _rendered, _write
+    from planner.cli_output import working
 
     _check_installation()
     from planner.fleet import load_fleet
     from planner.purchase import EFFORT, plan_purchase
     from planner.purchase_view import show_purchase
 
-    with _quiet_libraries():
+    with _quiet_libraries(), working("planning the purchases", is_shown=not quiet):
         asked = load_fleet(fleet)
         plan = plan_purchase(
             asked, seed=seed, folder=fleet.parent, effort=EFFORT if effort is None else effort

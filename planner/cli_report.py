@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli_help import examples
+from planner.cli_options import progress_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +61,7 @@ FORMATS = ("html", "png", "svg", "json")
     metavar="DIR",
     help="Folder of the studies.",
 )
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@progress_options
 def report(
     *, study: str, output: Path | None, kind: str, names: tuple[str, ...], folder: Path, quiet: bool
 ) -> None:
@@ -69,6 +70,8 @@ def report(
     The page holds the recommendation with its reasons, the front to explore, where money, energy and time go, how
     sure that is and what would change it, every input with its source, and how to get the same answer again. It is
     one file that opens in any browser without a network.
+
+    Exit codes: 0 written; 2 FOLDER holds no answer, or a wrong option or target; 1 no such study, or it has not ended.
     """
     if names and kind not in ("png", "svg"):
         raise click.UsageError("--figure goes with --format png or svg: give one of them")

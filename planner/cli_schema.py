@@ -17,6 +17,8 @@ SCHEMA_NAMES = (
     "compare",
     "balance",
     "goodput",
+    "explain",
+    "purchase",
     "sweep",
     "validate",
     "calibrate",

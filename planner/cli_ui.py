@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import click
@@ -37,31 +39,41 @@ def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
     It listens on 127.0.0.1 only, so that nobody but users of this machine reaches it, and runs until Ctrl-C. A store
     that is a server shows itself: its address is printed, and nothing is started.
 
+    The address is that of the runs of the experiment that was changed last.
+
     Exit codes: 0 stopped by Ctrl-C; 1 it does not start, or stopped by itself; 2 there is no such store.
     """
     from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries
 
     _check_installation()
-    from planner.tracking_page import is_server, store_to_show, tracking_page
+    from planner.tracking_page import is_server, newest_experiment, runs_page, store_to_show, tracking_page
     from studies.mlflow_session import without_password
 
-    with quiet_libraries():
-        uri = store_to_show(tracking_uri)
-    if is_server(uri):
-        _tell(without_password(uri), as_json=as_json)
-        return 0
     signal.signal(signal.SIGTERM, _interrupt)
-    click.echo("Starting MLflow, which takes some seconds; Ctrl-C stops it.", err=True)
-    with tracking_page(uri, port) as (address, process):
-        _tell(address, as_json=as_json)
-        try:
-            process.wait()
-        except KeyboardInterrupt:
-            click.echo("Stopped.", err=True)
+    with _ended_by_ctrl_c():
+        with quiet_libraries():
+            uri = store_to_show(tracking_uri)
+            experiment = newest_experiment(uri)
+        if is_server(uri):
+            _tell(runs_page(without_password(uri), experiment), as_json=as_json)
             return 0
-    click.echo("Error: MLflow has stopped by itself", err=True)
-    return 1
+        click.echo("Starting MLflow, which takes some seconds; Ctrl-C stops it.", err=True)
+        with tracking_page(uri, port) as (address, process):
+            _tell(runs_page(address, experiment), as_json=as_json)
+            process.wait()
+        click.echo("Error: MLflow has stopped by itself", err=True)
+        return 1
+    return 0
+
+
+@contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """Ctrl-C is how the interface is stopped, also while it starts."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("Stopped.", err=True)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

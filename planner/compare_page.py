@@ -8,6 +8,7 @@ from pathlib import Path
 
 from planner.compare import FIGURES, Comparison, Explanation
 from planner.compare_view import EXPLAINED, SHOWN_METRICS, explanation_rows, figure_rows, letters
+from planner.compare_words import name_words, value_words
 from planner.human import words
 from planner.page_frame import page, table
 from simulator.errors import InputError, Problem
@@ -15,11 +16,19 @@ from simulator.errors import InputError, Problem
 MARK = "<!-- capplan compare -->"
 """In every page, so that only these are replaced."""
 
+STYLE = """\
+@media (max-width: 34rem) { table, tbody, tr { display: block; } thead { position: absolute; left: -99rem; }
+  tr { padding: 0.5rem 0; border-bottom: 1px solid var(--line); } td, td.number { display: block; padding: 0.1rem 0; border: 0;
+  text-align: left; white-space: normal; overflow-wrap: anywhere; } td:empty { display: none; }
+  td[data-head]::before { content: attr(data-head) ": "; color: var(--soft); } td:first-child { font-weight: 600; } }
+"""
+"""On a phone the columns of a table stand below each other, each with its head."""
+
 
 def comparison_page(found: Comparison) -> str:
     """Returns the whole page."""
     body = "\n".join(_sections(found))
-    return page(f"Comparison: {' and '.join(found.sides)}", f"{MARK}\n<main>\n{body}\n</main>")
+    return page(f"Comparison: {' and '.join(found.sides)}", f"{MARK}\n<main>\n{body}\n</main>", style=STYLE)
 
 
 def check_page_file(path: Path) -> None:
@@ -41,14 +50,22 @@ def _sections(found: Comparison) -> Iterator[str]:
     yield table(("", "what"), zip(sides, found.sides, strict=True))
     yield "<h2>Inputs that differ</h2>"
     rows = [
-        (row.input, *row.values, "choice only" if row.decides_choice_only else "") for row in found.inputs
+        (
+            name_words(row.input),
+            *(value_words(row.input, value) for value in row.values),
+            "choice only" if row.decides_choice_only else "",
+        )
+        for row in found.inputs
     ]
     told = "Those marked as choice only decide which design is chosen, and change no figure of a design."
     yield f'<p class="note">{told}</p>' if rows else "<p>All inputs are the same.</p>"
     if rows:
         yield table(("input", *sides, ""), rows)
     yield "<h2>Designs</h2>"
-    decisions = [(words(row.decision), *(value or "-" for value in row.values)) for row in found.decisions]
+    decisions = [
+        (name_words(row.decision), *(value_words(row.decision, value) for value in row.values))
+        for row in found.decisions
+    ]
     yield table(("decision", *sides), decisions)
     yield "<h2>Figures</h2>"
     yield table(("figure", *sides), figure_rows(found, SHOWN_METRICS), numbers_from=1)
@@ -79,6 +96,6 @@ def _explained(found: Comparison, explanation: Explanation, letter: str) -> Iter
     yield "</details>"
     for cause in explanation.causes:
         if cause.note:
-            yield f"<p>{escape(cause.input)}: {escape(cause.note)}</p>"
+            yield f"<p>{escape(name_words(cause.input))}: {escape(cause.note)}</p>"
     for note in explanation.notes:
         yield f"<p>{escape(note)}</p>"

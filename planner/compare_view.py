@@ -11,6 +11,7 @@ from rich.text import Text
 
 from planner import human
 from planner.compare import Comparison, Explanation, MetricRow, Metrics
+from planner.compare_words import name_words, value_words
 from planner.figure_units import change_text, figure_text
 from planner.text_blocks import sentences, title
 
@@ -50,7 +51,12 @@ def show_comparison(found: Comparison, console: Console) -> None:
     if found.inputs:
         title(console, "inputs that differ")
         rows = [
-            (row.input, *row.values, "choice only" if row.decides_choice_only else "") for row in found.inputs
+            (
+                name_words(row.input),
+                *(value_words(row.input, value) for value in row.values),
+                "choice only" if row.decides_choice_only else "",
+            )
+            for row in found.inputs
         ]
         _table(console, ("input", *sides, ""), rows)
         if any(row.decides_choice_only for row in found.inputs):
@@ -75,7 +81,8 @@ def _decisions(found: Comparison) -> Iterator[tuple[str, ...]]:
     alike = [row.decision for row in found.decisions if row.is_same]
     for row in found.decisions:
         if not row.is_same:
-            yield human.words(row.decision), *(value or "-" for value in row.values)
+            values = (value_words(row.decision, value) for value in row.values)
+            yield name_words(row.decision), *values
     if alike:
         yield f"the same: {len(alike)} of {len(found.decisions)}", *("" for _ in found.sides)
 
@@ -86,7 +93,7 @@ def figure_rows(found: Comparison, names: Sequence[str]) -> Iterator[tuple[str, 
         if row.metric in names:
             first = row.values[0]
             yield (
-                human.words(row.metric.removesuffix("_fraction")),
+                name_words(row.metric),
                 *(
                     _figure(row.metric, value, first if index else None)
                     for index, value in enumerate(row.values)
@@ -121,7 +128,7 @@ def _is_seen(effects: Metrics, base: Metrics, names: Sequence[str]) -> bool:
 
 
 def _effects(cause: str, effects: Metrics, names: Sequence[str]) -> tuple[str, ...]:
-    return (cause, *(change_text(name, effects.get(name, 0.0)) for name in names))
+    return (name_words(cause), *(change_text(name, effects.get(name, 0.0)) for name in names))
 
 
 def _show_explanation(
@@ -130,7 +137,7 @@ def _show_explanation(
     title(console, f"what makes {letter} differ from A")
     heads = [human.words(name) for name in EXPLAINED]
     _table(console, ("cause", *heads), explanation_rows(explanation, metrics, EXPLAINED), from_right=1)
-    notes = [f"{cause.input}: {cause.note}" for cause in explanation.causes if cause.note]
+    notes = [f"{name_words(cause.input)}: {cause.note}" for cause in explanation.causes if cause.note]
     sentences(console, [*notes, *explanation.notes])
 
 

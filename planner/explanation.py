@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import RootModel
+
 from planner.recommendation import Design, Infeasibility
 from planner.violations import Figures
 from simulator.plan import Plan
@@ -36,6 +38,15 @@ class ConstraintText(Record):
     """What to change where it is broken."""
 
 
+class ConstraintList(Record):
+    """The constraints that there are, or the one that was asked for."""
+
+    schema_version: Literal[1] = 1
+    """Version of this form."""
+    constraints: tuple[ConstraintText, ...]
+    """In the order of their checks."""
+
+
 class Check(Record):
     """What one constraint says about one plan."""
 
@@ -60,6 +71,8 @@ class Check(Record):
 class PlanExplanation(Record):
     """Every constraint of a job against one plan."""
 
+    schema_version: Literal[1] = 1
+    """Version of this form."""
     job: str
     """Name of the job."""
     plan: Plan
@@ -113,6 +126,8 @@ class FewestAccelerators(Record):
 class SpaceExplanation(Record):
     """What the constraints of a job leave of its designs."""
 
+    schema_version: Literal[1] = 1
+    """Version of this form."""
     job: str
     """Name of the job."""
     num_tried: int
@@ -131,3 +146,7 @@ class SpaceExplanation(Record):
     """The smallest cluster; null where it was not asked for, or where no design keeps the limits."""
     infeasibility: Infeasibility | None
     """Why no design keeps the limits, and what would help; null where some design does."""
+
+
+class Explanation(RootModel[ConstraintList | PlanExplanation | SpaceExplanation]):
+    """What `capplan explain --json` prints: constraints without a job; one plan of a job; all its designs."""

@@ -9,8 +9,10 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from planner.human import short, typed
+from planner.init_model import is_config, model_shape, model_value
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.errors import CatalogError
@@ -22,6 +24,8 @@ TOKENS_PER_PARAMETER = 20.0
 LARGEST_RANGE = 1_000_000
 """As `simulator.job.GpuRange` allows."""
 NEAREST = 3
+LEAST_INSIDE = 3
+"""Letters from which on a name is looked for inside others."""
 _NUMBER = re.compile(r"([0-9.]+(?:e[+-]?[0-9]+)?)\s*([kmbgt]?)", re.IGNORECASE)
 
 Answers = Mapping[str, str]
@@ -40,36 +44,45 @@ class Question:
     """What holds when nothing is answered, given the answers before."""
     checked: Callable[[str, Answers], str]
     """Returns an answer, given those before, as the file has it; raises `ValueError` with the rule that it breaks."""
+    needs: str = ""
+    """Name of the answer without which this one cannot be checked."""
 
 
-def number(text: str) -> float:
-    """Returns `2T` as 2e12; raises `ValueError` for what is no positive number."""
+def number(text: str, example: str = "5e11, 500B or 2T") -> float:
+    """Returns `2T` as 2e12; raises `ValueError` for what is no positive number, with an example of one."""
     match = _NUMBER.fullmatch(text.replace(",", "").replace("_", "").strip().removeprefix("$"))
     try:
         value = float(match[1]) * SUFFIXES.get(match[2].lower(), 1.0) if match else 0.0
     except ValueError:
         value = 0.0
     if not 0.0 < value < 1e30:
-        raise ValueError("must be a positive number, such as 5e11, 500B or 2T")
+        raise ValueError(f"must be a positive number, such as {example}")
     return value
 
 
-def _amount(text: str, _: Answers) -> str:
-    return typed(number(text))
+def _amount(example: str) -> Callable[[str, Answers], str]:
+    return lambda text, _: typed(number(text, example))
 
 
-def _optional(text: str, _: Answers) -> str:
-    return typed(number(text)) if text.strip() and text.strip().lower() != "none" else ""
+def _optional(example: str) -> Callable[[str, Answers], str]:
+    def checked(text: str, _: Answers) -> str:
+        return typed(number(text, f"{example}; empty for none")) if _is_given(text) else ""
+
+    return checked
+
+
+def _is_given(text: str) -> bool:
+    return text.strip().lower() not in ("", "none")
 
 
 def _whole(text: str, _: Answers) -> str:
-    return str(_count(text))
+    return str(_count(text, "8192"))
 
 
-def _count(text: str) -> int:
-    value = number(text)
+def _count(text: str, example: str) -> int:
+    value = number(text, example)
     if value != int(value):
-        raise ValueError("must be a whole number")
+        raise ValueError(f"must be a whole number, such as {example}")
     return int(value)
 
 
@@ -84,16 +97,34 @@ def _known(kind: Kind) -> Callable[[str, Answers], str]:
 
 
 def _unknown(name: str, known: Sequence[str], kind: Kind) -> str:
-    inside = [each for each in known if name and name in each]
-    near = inside[:NEAREST] or difflib.get_close_matches(name, known, NEAREST) or list(known[:NEAREST])
-    return f"is not in the catalogue; nearest: {', '.join(near)} (all: capplan catalog {kind.value})"
+    near = _alike(name, known)
+    proposed = f"nearest: {', '.join(near)}; " if near else ""
+    return f"is not in the catalogue; {proposed}all: capplan catalog {kind.value}"
 
 
-def _accelerators(text: str, answers: Answers) -> str:
-    check = _known(Kind.ACCELERATORS)
-    names = list(dict.fromkeys(check(name, answers) for name in text.split(",") if name.strip()))
+def _alike(name: str, known: Sequence[str]) -> Sequence[str]:
+    """Returns the names that begin so, else hold it, else look like it; a letter or two stand in names of anything."""
+    begun = [each for each in known if name and each.startswith(name)]
+    inside = [each for each in known if len(name) >= LEAST_INSIDE and name in each]
+    return (begun or inside or difflib.get_close_matches(name, known, NEAREST))[:NEAREST]
+
+
+def _model(text: str, answers: Answers) -> str:
+    """A name of the catalogue, or the path of a file that holds a model's shape."""
+    if not is_config(text.strip()):
+        return _known(Kind.MODELS)(text, answers)
+    model_shape(text.strip())
+    return text.strip()
+
+
+def _accelerators(text: str, _: Answers) -> str:
+    names = list(dict.fromkeys(name.strip().lower() for name in text.split(",") if name.strip()))
     if not names:
         raise ValueError("needs at least one accelerator, such as h100-sxm5-80gb")
+    known = catalog.names(Kind.ACCELERATORS)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError("; ".join(f"{name} {_unknown(name, known, Kind.ACCELERATORS)}" for name in unknown))
     return ", ".join(names)
 
 
@@ -105,7 +136,7 @@ def _rents(text: str, answers: Answers) -> str:
         raise ValueError(f"is needed: the catalogue has no rent of {', '.join(unknown)}")
     if len(parts) not in (0, 1, len(names)):
         raise ValueError(f"must be one number, or one for each of {', '.join(names)}")
-    return ", ".join(typed(number(part)) for part in parts)
+    return ", ".join(typed(number(part, "2.5")) for part in parts)
 
 
 def _has_rent(name: str) -> bool:
@@ -117,10 +148,14 @@ def _has_rent(name: str) -> bool:
 
 
 def _range(text: str, _: Answers) -> str:
-    values = [_count(end) for end in re.split(r"\s*(?:-|to|\.\.)\s*", text.strip().lower())]
+    rule = f"must be a range such as 64-1024: whole numbers from 1 to {LARGEST_RANGE:,}, the smaller number first"
+    try:
+        values = [_count(end, "64") for end in re.split(r"\s*(?:-|to|\.\.)\s*", text.strip().lower())]
+    except ValueError:
+        raise ValueError(rule) from None
     least, most = values[0], values[-1]
     if len(values) > 2 or least > most or most > LARGEST_RANGE:
-        raise ValueError("must be a range such as 64-1024, the smaller number first")
+        raise ValueError(rule)
     return f"{least}-{most}"
 
 
@@ -133,7 +168,7 @@ def _objectives(text: str, _: Answers) -> str:
 
 
 def _tokens(answers: Answers) -> str:
-    parameters = catalog.model(answers["model"]).num_active_parameters
+    parameters = model_shape(answers["model"]).num_active_parameters
     return short(float(f"{TOKENS_PER_PARAMETER * parameters:.1g}")).replace(" ", "").replace("G", "B")
 
 
@@ -144,14 +179,17 @@ def _always(value: str) -> Callable[[Answers], str]:
 QUESTIONS = (
     Question(
         name="model",
-        text="Which model is trained? (a name of `capplan catalog models`)",
+        text="Which model is trained? (a name of `capplan catalog models`, or the path of a config.json)",
         default=_always("llama-3.1-8b"),
-        checked=_known(Kind.MODELS),
+        checked=_model,
     ),
-    Question(name="tokens", text="On how many tokens?", default=_tokens, checked=_amount),
+    Question(name="tokens", text="On how many tokens?", default=_tokens, checked=_amount("5e11, 500B or 2T")),
     Question(name="sequence-length", text="Tokens of one sequence?", default=_always("8192"), checked=_whole),
     Question(
-        name="batch-tokens", text="Tokens of one optimizer step?", default=_always("4M"), checked=_amount
+        name="batch-tokens",
+        text="Tokens of one optimizer step?",
+        default=_always("4M"),
+        checked=_amount("4M or 4e6"),
     ),
     Question(
         name="accelerators",
@@ -167,6 +205,7 @@ QUESTIONS = (
         text="Rent in USD per GPU-hour, one number or one for each? (empty: the catalogue's)",
         default=_always(""),
         checked=_rents,
+        needs="accelerators",
     ),
     Question(
         name="site",
@@ -174,15 +213,23 @@ QUESTIONS = (
         default=_always("us-iowa"),
         checked=_known(Kind.SITES),
     ),
-    Question(name="budget", text="Budget in USD? (empty: none)", default=_always(""), checked=_optional),
     Question(
-        name="deadline-days", text="Deadline in days? (empty: none)", default=_always(""), checked=_optional
+        name="budget",
+        text="Budget in USD? (empty: none)",
+        default=_always(""),
+        checked=_optional("2.5M or 2.5e6"),
+    ),
+    Question(
+        name="deadline-days",
+        text="Deadline in days? (empty: none)",
+        default=_always(""),
+        checked=_optional("45"),
     ),
     Question(
         name="power-w",
         text="Power of the site in watts? (empty: no limit)",
         default=_always(""),
-        checked=_optional,
+        checked=_optional("3M or 3e6"),
     ),
     Question(
         name="objectives",
@@ -215,7 +262,11 @@ def job_text(answers: Answers, *, file: str, schema: str) -> str:
     ]
     lines = [
         "workload:",
-        _line("  model", answers["model"], "capplan catalog models; or {config: path/to/config.json}"),
+        _line(
+            "  model",
+            model_value(answers["model"], Path(file)),
+            "capplan catalog models; or {config: path/to/config.json}",
+        ),
         _line("  tokens", answers["tokens"], "of the whole run"),
         _line("  sequence_length", answers["sequence-length"], "tokens"),
         _line(

@@ -59,6 +59,8 @@ def table(
 
     def cell(tag: str, index: int, text: str) -> str:
         kind = ' class="number"' if numbers_from and index >= numbers_from else ""
+        if tag == "td" and index and heads[index]:
+            kind += f' data-head="{escape(heads[index])}"'
         return f"<{tag}{kind}>{escape(text)}</{tag}>"
 
     lines = [list(row) for row in rows]

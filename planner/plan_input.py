@@ -28,6 +28,8 @@ SHORT_FORMS = {
     "ep": "expert_parallel",
     "dp": "data_parallel",
     "mbs": "micro_batch_size",
+    "micro_batch": "micro_batch_size",
+    "micro-batch": "micro_batch_size",
 }
 FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 LARGEST_COUNT = 10_000_000

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from studies.progress import Report
 
 
+_WIDE = 110
+"""Columns from which on a terminal has room for a bar."""
+_BAR_COLUMNS = 20
+_FIGURE_COLUMNS = 46
+"""Most that the wheel, `600123/600123`, the rate and both times take, with the blanks between all columns."""
+_LEAST_WORDS = 8
 _LEAST_RATE = 10.0
 """Slower work is told in pieces a second with digits behind the point."""
 
@@ -50,23 +56,33 @@ class _RemainingColumn(ProgressColumn):
         return Text("" if left_s is None else f"{human.duration(max(1.0, left_s))} left")
 
 
+def shortened(text: str, width: int) -> str:
+    """Returns a text of so many columns at most, with an ellipsis where something is left out."""
+    return text if len(text) <= width else f"{text[: max(0, width - 1)].rstrip()}…"
+
+
 @contextmanager
 def progress_line(console: Console | None = None) -> Iterator[Report]:
     """Yields what the search reports to; the line stands on stderr unless another console is given."""
+    console = console or Console(stderr=True)
+    is_wide = console.width >= _WIDE
+    bar = (BarColumn(bar_width=_BAR_COLUMNS),) if is_wide else ()
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
+        *bar,
         MofNCompleteColumn(),
         _RateColumn(),
         TimeElapsedColumn(),
         _RemainingColumn(),
         TextColumn("{task.fields[best]}"),
     )
+    # Left alone, rich would cut every column alike: words give way, figures stay whole.
+    room = console.width - _FIGURE_COLUMNS - (_BAR_COLUMNS + 1 if is_wide else 0)
     # Left alone, rich would catch stdout, which belongs to the answer.
     with Progress(
         *columns,
-        console=console or Console(stderr=True),
+        console=console,
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,
@@ -82,10 +98,10 @@ def progress_line(console: Console | None = None) -> Iterator[Report]:
                 progress.reset(task)
             progress.update(
                 task,
-                description=escape(moment.stage),
+                description=escape(shortened(moment.stage, max(_LEAST_WORDS, room - 1 - len(moment.best)))),
                 completed=moment.num_done,
                 total=moment.num_total,
-                best=escape(moment.best),
+                best=escape(moment.best if room - 1 - len(moment.best) >= _LEAST_WORDS else ""),
             )
 
         yield report

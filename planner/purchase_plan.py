@@ -79,6 +79,8 @@ class BindingRule(Record):
 class PurchasePlan(Record):
     """What to buy, reserve and rent for several jobs, and when they run."""
 
+    schema_version: Literal[1] = 1
+    """Version of this form."""
     capplan_version: str
     """Version that planned."""
     catalog_hash: str

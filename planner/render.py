@@ -29,6 +29,8 @@ MAX_FRONT_ROWS = 20
 """Designs of the front that are shown; files and JSON hold all of them."""
 
 _INDENT = 2
+_WIDE = 100
+"""Columns from which on a terminal has room for two blanks between the columns of the front."""
 _FRONT_MARKS = "* recommended; ~ cannot be told from it; < least of an objective"
 
 
@@ -149,7 +151,8 @@ def _show_front(answer: Recommendation, console: Console) -> None:
     objectives = ", ".join(human.words(name) for name in answer.objectives)
     title(console, f"Pareto front ({human.count(len(answer.front))} designs; {objectives})")
     shown = _front_rows(answer)
-    table = _table(*_front_headings(answer), gap=1 if has_several_sites(answer) else 2)
+    is_narrow = has_several_sites(answer) or console.width < _WIDE
+    table = _table(*_front_headings(answer), gap=1 if is_narrow else 2)
     for design in shown:
         table.add_row(*(Text(cell) for cell in _front_cells(answer, design)))
     console.print(Padding(table, (0, 0, 0, _INDENT)))
@@ -244,10 +247,14 @@ def _command(console: Console, command: str) -> None:
 
 _TO_THE_RIGHT = {"design", "GPUs", "time", "cost", "energy", "carbon", "MFU", "before simulation", "after"}
 
+_NAMES = {"accelerator", "site"}
+
 
 def _table(*headings: str, gap: int = 2) -> Table:
     table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
     for heading in headings:
         is_number = heading in _TO_THE_RIGHT
-        table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number)
+        # A name that is cut could be another one: on narrow terminals the layout wraps between its degrees instead.
+        is_whole = is_number or heading in _NAMES
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_whole)
     return table

@@ -11,7 +11,7 @@ from planner.output import ANSWER_FILE, JOB_FILE
 from planner.recommendation import Recommendation
 from planner.report_build import DrawnReport, build_report
 from planner.report_designs import cloud_of_study, cloud_of_table
-from simulator.errors import StudyError
+from simulator.errors import InputError, Problem, StudyError
 from simulator.job import Job
 from studies.journal import Journal
 from studies.progress import Report as Told
@@ -39,13 +39,18 @@ def report_of_folder(folder: Path, progress: Told = ignore) -> DrawnReport:
     """Returns the report of what `capplan recommend --output` wrote; `progress` as above.
 
     Raises:
-        StudyError: a file is missing or not of this version.
+        InputError: a file is missing or not of this version.
     """
     try:
         job = Job.model_validate_json((folder / JOB_FILE).read_bytes())
         answer = Recommendation.model_validate_json((folder / ANSWER_FILE).read_bytes())
     except OSError as error:
-        raise StudyError(f"{folder} holds no answer of `capplan recommend --output`: {error}") from error
-    except ValidationError as error:
-        raise StudyError(f"{folder} holds an answer of another version: {error}") from error
+        rule = f"holds no answer of `capplan recommend --output`: {error.strerror}, {error.filename}"
+        raise _problem(folder, rule) from None
+    except ValidationError:
+        raise _problem(folder, "holds no answer of this version of capplan: answer the job anew") from None
     return build_report(job, answer, cloud_of_table(folder / DESIGN_TABLE), progress)
+
+
+def _problem(folder: Path, rule: str) -> InputError:
+    return InputError([Problem(path="FOLDER", value=str(folder), rule=rule)])

@@ -8,10 +8,12 @@ from pydantic import BaseModel
 
 from planner.calibration_answer import CalibrationAnswer
 from planner.compare import Comparison
+from planner.explanation import Explanation
 from planner.goodput import Goodput
 from planner.json_forms import CatalogAnswer, SweepAnswer, ValidationAnswer
 from planner.layer_cut import LayerCut
 from planner.one_design import SimulatedDesign
+from planner.purchase_plan import PurchasePlan
 from planner.recommendation import Recommendation
 from planner.schema_job import DIALECT, job_file_schema
 from planner.study_reports import StudyFront, StudyList, StudyStatus
@@ -25,6 +27,8 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "compare": Comparison,
     "balance": LayerCut,
     "goodput": Goodput,
+    "explain": Explanation,
+    "purchase": PurchasePlan,
     "sweep": SweepAnswer,
     "validate": ValidationAnswer,
     "calibrate": CalibrationAnswer,

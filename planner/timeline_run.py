@@ -12,8 +12,7 @@ from simulator.record import Record
 from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind, RunEvents, RunTimeline
 from simulator.table import Floats
 
-LEDGER_NAMES = (
-    "productive_s",
+STOPPED_NAMES = (
     "checkpoint_stall_s",
     "checkpoint_tax_s",
     "backpressure_wait_s",
@@ -23,7 +22,7 @@ LEDGER_NAMES = (
     "replacement_wait_s",
     "checkpoint_restore_s",
 )
-"""Columns of `simulator.run_events.RunReplications` that sum to its wall time."""
+"""Columns of `simulator.run_events.RunReplications` that sum to its wall time, together with the work that counts."""
 
 
 class Stop(Record):
@@ -47,7 +46,7 @@ class RunSummary(Record):
     wall_time_s: float
     """From the first start to the end of the last step."""
     seconds: dict[str, float]
-    """What they are spent on; sums to `wall_time_s`. `productive_s` holds stragglers and evaluations here."""
+    """What they are spent on, by the names of a design's `run_seconds`; sums to `wall_time_s`."""
     num_saves: int | None
     """Saves that were begun; null where they are too many to be listed."""
     num_lost_saves: int | None
@@ -104,8 +103,9 @@ def summary_of_run(run: RunTimeline) -> RunSummary:
 def _seconds(run: RunTimeline) -> dict[str, float]:
     events = run.events
     is_start = events.kind == RunEventKind.INITIALIZATION.code
-    parts = {name: float(getattr(run.ledger, name)[0, 0]) for name in LEDGER_NAMES}
-    return {**parts, "initialization_s": float((events.end_s - events.start_s)[is_start].sum())}
+    work = {"productive_s": run.steps_s, "straggler_s": run.straggler_s, "evaluation_s": run.evaluation_s}
+    stopped = {name: float(getattr(run.ledger, name)[0, 0]) for name in STOPPED_NAMES}
+    return {**work, **stopped, "initialization_s": float((events.end_s - events.start_s)[is_start].sum())}
 
 
 def _stops(events: RunEvents) -> tuple[Stop, ...]:

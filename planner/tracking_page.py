@@ -56,6 +56,20 @@ def store_to_show(tracking_uri: str | None) -> str:
     return uri
 
 
+def newest_experiment(uri: str) -> str | None:
+    """Returns the number of the experiment that was changed last; nothing where there is none but MLflow's own, empty one."""
+    with mlflow_at(uri):
+        from mlflow import MlflowClient
+
+        found = MlflowClient(uri).search_experiments(max_results=1, order_by=["last_update_time DESC"])
+        return str(found[0].experiment_id) if found else None
+
+
+def runs_page(address: str, experiment: str | None) -> str:
+    """Returns where an interface shows the runs of an experiment."""
+    return address if experiment is None else f"{address.rstrip('/')}/#/experiments/{experiment}/runs"
+
+
 def is_server(uri: str) -> bool:
     """Returns whether a store is a server that shows itself."""
     return uri.startswith(("http://", "https://"))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.errors import InputError, Problem
+from simulator.evaluation import evaluation_time_s
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
 from simulator.record import Choice
@@ -86,6 +87,12 @@ class RunTimeline:
     """From the first start to the end of the last step."""
     work_s: float
     """Training that counts, stragglers and evaluations included."""
+    steps_s: float
+    """Steps that count, at the speed without stragglers."""
+    straggler_s: float
+    """What stragglers add to the steps that count in this run."""
+    evaluation_s: float
+    """Evaluations of the model, stragglers included."""
     has_saves: bool
     """Whether saves are among the events; not so where they are too many."""
     events: RunEvents
@@ -116,11 +123,19 @@ def run_timeline(job: Job, plan: Plan, *, seed: int = 0, replication: int = 0) -
     if not wall_s < FOREVER_S:
         raise _problem("never ends", replication)
     log, has_saves = _logged(columns, seed, replication)
+    work_s = float(ledger.productive_s[0, 0])
+    steps_s = job.workload.num_steps * float(outcomes.steps.step_time_s[0])
+    unhindered_evaluation_s = float(evaluation_time_s(job, outcomes.steps)[0])
+    # The slow-down of this run is the same for its steps and its evaluations.
+    evaluation_s = work_s * unhindered_evaluation_s / (steps_s + unhindered_evaluation_s)
     return RunTimeline(
         seed=seed,
         replication=replication,
         wall_time_s=start_s + wall_s,
-        work_s=float(ledger.productive_s[0, 0]),
+        work_s=work_s,
+        steps_s=steps_s,
+        straggler_s=work_s - evaluation_s - steps_s,
+        evaluation_s=evaluation_s,
         has_saves=has_saves,
         events=_events(log, wall_s, start_s),
         ledger=ledger,

@@ -208,7 +208,9 @@ class StudyTracker:
             host = parts.netloc.rpartition("@")[2]  # the browser asks for user and password itself
             address = f"{parts.scheme}://{host}{parts.path.rstrip('/')}/{page}"
             return f"python -m webbrowser {shlex.quote(address)}"
-        return f"mlflow ui --backend-store-uri {shlex.quote(without_password(self._tracking_uri))}"
+        if TRACKING_URI_VARIABLE not in os.environ and self._tracking_uri == resolve_tracking_uri(None):
+            return "capplan ui"
+        return f"capplan ui --tracking-uri {shlex.quote(without_password(self._tracking_uri))}"
 
     def log_generation(self, step: int, metrics: Mapping[str, float]) -> None:
         """Adds a point to each metric's curve; points travel together, at the latest with `finish`.

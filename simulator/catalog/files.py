@@ -115,6 +115,11 @@ def current_entries(file_name: str) -> Entries:
     }
 
 
+def is_own(file_name: str, name: str) -> bool:
+    """Returns whether the user brings figures of an entry along."""
+    return name in _overlay.get({}).get(file_name, {})
+
+
 def _merged(shipped: tuple[Figure, ...], own: tuple[Figure, ...], replaces_all: bool) -> tuple[Figure, ...]:
     """Own figures in the place of shipped ones of the same quantity; of prices, which have many, in the place of all."""
     replaced = {figure.quantity for figure in own}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from simulator.catalog.files import Figure
+from simulator.catalog.files import PRICE_LIST, Figure, is_own
 from simulator.catalog.lookup import Kind, figures, require_known
 from simulator.errors import CatalogError, Problem
 from simulator.job import Estimate
@@ -48,7 +48,8 @@ def rent(
 
     With three vendors or more, `low`, `mid` and `high` are the 5th, 50th and 95th percentile over the
     cheapest price of each vendor, commitments included. With fewer, `mid` and `high` are the median and
-    highest price on demand, and `low` is the lowest commitment, or the lowest price less the usual discount. Of one
+    highest price on demand, and `low` is the lowest commitment, or the lowest price less the usual discount; a price
+    list of the user's own has no discounts that it does not name: one price is `low`, `mid` and `high`. Of one
     kind of contract they are the lowest, the median and the highest price; a single spot price, which has no spread of its
     own and changes by the hour, has that of all rents of the accelerator.
 
@@ -69,7 +70,9 @@ def rent(
     if contract != "planned":
         low, mid, high = _range_of_contract(quotes)
     else:
-        low, mid, high = _range_of_vendors(quotes) if len(vendors) >= FEW_VENDORS else _range_of_few(quotes)
+        discount = 0.0 if is_own(PRICE_LIST, accelerator_name) else COMMITMENT_DISCOUNT_FRACTION
+        is_broad = len(vendors) >= FEW_VENDORS
+        low, mid, high = _range_of_vendors(quotes) if is_broad else _range_of_few(quotes, discount)
     return _estimate(low, mid, high), _source_text(quotes)
 
 
@@ -85,11 +88,11 @@ def _range_of_vendors(quotes: Quotes) -> tuple[float, float, float]:
     return float(low), float(mid), float(high)
 
 
-def _range_of_few(quotes: Quotes) -> tuple[float, float, float]:
+def _range_of_few(quotes: Quotes, discount_fraction: float) -> tuple[float, float, float]:
     on_demand = [_usd(quote) for (_, quantity), quote in quotes.items() if quantity not in COMMITTED]
     committed = [_usd(quote) for (_, quantity), quote in quotes.items() if quantity in COMMITTED]
     prices = on_demand or committed
-    low = min(committed) if committed else min(prices) * (1.0 - COMMITMENT_DISCOUNT_FRACTION)
+    low = min(committed) if committed else min(prices) * (1.0 - discount_fraction)
     return low, float(np.median(prices)), max(prices)
 
 

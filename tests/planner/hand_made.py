@@ -137,7 +137,7 @@ def recommended(num_front: int = 3) -> Recommendation:
             run_name="llama",
             num_designs=4321,
             num_design_runs=210,
-            open_with="mlflow ui --backend-store-uri sqlite:///capplan-studies/mlflow.db",
+            open_with="capplan ui",
             run_id="feed",
         ),
         warnings=("No price of an optic is known.",),

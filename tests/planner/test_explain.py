@@ -185,7 +185,8 @@ def test_all_constraints_are_listed_with_their_sentences(capsys: pytest.CaptureF
 
 def test_one_constraint_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", "feed_forward", "--json"]) == 0
-    text = json.loads(capsys.readouterr().out)
+    answer = json.loads(capsys.readouterr().out)
+    (text,) = answer["constraints"]
     assert (text["formula"], text["kind"]) == ("t | ffn_hidden_size", "layout")
     assert cli.main(["explain", "feed_forward"]) == 0
     assert "arXiv 1909.08053" in capsys.readouterr().out

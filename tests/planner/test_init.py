@@ -21,6 +21,16 @@ from simulator.catalog import Kind, names
 from tests.json_schema import problems
 
 ROOT = Path(cli.__file__).parent.parent
+OWN_MODEL = {
+    "model_type": "llama",
+    "hidden_size": 1024,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "intermediate_size": 4096,
+    "vocab_size": 32000,
+    "max_position_embeddings": 8192,
+}
 
 
 def init(folder: Path, *arguments: str) -> Path:
@@ -92,12 +102,17 @@ def test_every_model_of_the_catalogue_gets_a_job_that_loads(model: str, tmp_path
         (["--tokens", "many"], "must be a positive number, such as 5e11, 500B or 2T"),
         (["--tokens", "-5"], "must be a positive number"),
         (["--tokens", "1e999"], "must be a positive number"),
-        (["--sequence-length", "10.5"], "must be a whole number"),
+        (["--sequence-length", "10.5"], "must be a whole number, such as 8192"),
+        (["--model", "nowhere/config.json"], "--model = 'nowhere/config.json': "),
         (["--accelerators", "h100"], "nearest: h100-"),
         (["--accelerators", ","], "needs at least one accelerator"),
         (["--accelerators", "gaudi2"], "--rent: is needed: the catalogue has no rent of gaudi2"),
         (["--rent", "1,2,3"], "must be one number, or one for each of h100-sxm5-80gb"),
-        (["--gpus", "512-64"], "must be a range such as 64-1024, the smaller number first"),
+        (["--gpus", "512-64"], "must be a range such as 64-1024"),
+        (["--gpus", "0-5"], "whole numbers from 1 to 1,000,000, the smaller number first"),
+        (["--deadline-days", "0"], "must be a positive number, such as 45; empty for none"),
+        (["--power-w", "-1"], "must be a positive number, such as 3M or 3e6; empty for none"),
+        (["--site", "xx"], "is not in the catalogue; all: capplan catalog sites"),
         (["--gpus", "9e9"], "must be a range"),
         (["--site", "atlantis"], "is not in the catalogue"),
         (["--objectives", "speed"], "must be one or more of time_to_train, cost, energy, carbon"),
@@ -112,6 +127,42 @@ def test_a_broken_answer_is_named_and_nothing_is_written(
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = ("--model", "llama-3.1-80b", "--accelerators", "h100,b200-sxm-180gb,v900", "--site", "xx")
+    assert cli.main(["init", str(tmp_path / "job.yaml"), "--yes", *wrong, "--rent", "1,2,3"]) == 2
+    err = capsys.readouterr().err
+    assert "3 problems" in err  # how many rents there should be is not known without the accelerators
+    assert all(part in err for part in ("'llama-3.1-80b'", "h100 is not", "v900 is not", "'xx'"))
+
+
+def test_a_model_may_be_an_own_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps(OWN_MODEL), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["init", "jobs/own.yaml", "--yes", "--model", "model/config.json"]) == 0
+    job = load_job(tmp_path / "jobs" / "own.yaml")
+    assert (job.workload.model.name, job.workload.model.num_layers) == ("model", 2)
+    # Embedding and output 2 x 32,000 x 1,024, two layers of 4 x 1,024^2 + 3 x 1,024 x 4,096: 99 million parameters, and
+    # twenty tokens for each, to one digit.
+    assert job.workload.tokens == 2e9
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({**OWN_MODEL, "num_attention_heads": None}), encoding="utf-8")
+    assert cli.main(["init", str(tmp_path / "job.yaml"), "--yes", "--model", str(config)]) == 2
+    assert "num_attention_heads" in capsys.readouterr().err
+
+
+def test_without_a_terminal_nothing_is_taken_for_granted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["init", str(tmp_path / "job.yaml"), "--model", "llama-3.1-8b"]) == 2
+    assert "add --yes to take the default" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

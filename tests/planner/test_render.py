@@ -63,7 +63,7 @@ def test_the_first_line_is_the_recommendation_itself() -> None:
         "budget cost above budget_usd = 2e6 1,234 56",
         "No price of an optic is known.",
         "Run llama of experiment capplan holds 4,321 designs, 210 with a run of their own.",
-        "mlflow ui --backend-store-uri sqlite:///capplan-studies/mlflow.db",
+        "capplan ui",
         "answer/front.csv",
     ],
 )
@@ -147,7 +147,7 @@ def test_an_interrupted_search_says_so_first() -> None:
 
 @pytest.mark.parametrize("answer", [recommended(100), infeasible(), interrupted()])
 def test_text_fits_100_columns_but_commands_are_never_broken(answer: Recommendation) -> None:
-    long_command = f"mlflow ui --backend-store-uri sqlite:///{'folder/' * 20}mlflow.db"
+    long_command = f"capplan ui --tracking-uri sqlite:///{'folder/' * 20}mlflow.db"
     assert answer.mlflow is not None
     record = answer.mlflow.model_copy(update={"open_with": long_command})
     text = text_of(answer.model_copy(update={"mlflow": record}))
@@ -157,7 +157,7 @@ def test_text_fits_100_columns_but_commands_are_never_broken(answer: Recommendat
 
 def test_a_narrow_terminal_gets_every_word_too() -> None:
     text = text_of(recommended(), width=60)
-    assert max(len(line.rstrip()) for line in text.splitlines() if "mlflow ui" not in line) <= 60
+    assert max(len(line.rstrip()) for line in text.splitlines() if "capplan ui" not in line) <= 60
 
 
 def test_plain_output_has_no_escape_codes_and_no_drawn_lines() -> None:

@@ -490,7 +490,7 @@ def test_what_cannot_be_reported_says_so(tmp_path: Path, capsys: pytest.CaptureF
     for words, code, told in (
         ([path.stem, "--store", str(tmp_path)], 1, "has not ended: resume it, then report it"),
         (["nothing", "--store", str(tmp_path)], 1, "there is no such study"),
-        ([str(tmp_path)], 1, "holds no answer of `capplan recommend --output`"),
+        ([str(tmp_path)], 2, "holds no answer of `capplan recommend --output`"),
         ([str(answered()), "--figure", "cost"], 2, "--figure goes with --format png or svg"),
         (
             [str(answered()), "--format", "png", "--figure", "cots", "--output", str(tmp_path)],

@@ -21,6 +21,7 @@ from tests.support import H100_RENTED
 ROOT = Path(cli.__file__).parent.parent
 JOBS = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.stem != "fleet")  # jobs, not fleets
 BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
+FLEET = str(ROOT / "examples" / "fleet.yaml")
 STEPS = str(ROOT / "examples" / "calibration" / "steps.csv")
 PLAN = "tp=4,pp=12,dp=8,mbs=2,recompute=full"
 
@@ -119,6 +120,8 @@ def outputs(folder: Path) -> dict[str, list[str]]:
         "compare": ["compare", side, f"{BLOOM}@tp=8,pp=6,dp=8,mbs=2,recompute=full"],
         "balance": ["explain", BLOOM, "--plan", PLAN, "--balance"],
         "goodput": ["goodput", "--mtbf-s", "10980", "--stall-s", "5", "--replications", "20"],
+        "explain": ["explain", BLOOM, "--plan", PLAN],
+        "purchase": ["purchase", FLEET, "--effort", "1"],
         "sweep": ["sweep", str(sweep)],
         "validate": ["validate"],
         "calibrate": ["calibrate", "--measured", STEPS, "--quiet"],
@@ -165,6 +168,17 @@ def test_what_a_command_prints_keeps_its_schema_and_reads_back(
     assert printed["schema_version"] == 1
     again = ANSWERS[name].model_validate(printed).model_dump(mode="json", exclude_none=name == "catalog")
     assert again == printed
+
+
+@pytest.mark.parametrize("arguments", [["explain"], ["explain", "memory"]])
+def test_constraints_without_a_job_keep_the_schema_of_explain(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*arguments, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    schema = schema_of("explain")
+    assert list(problems(printed, schema, schema)) == []
+    assert printed["schema_version"] == 1
 
 
 @pytest.mark.parametrize("name", NAMES)

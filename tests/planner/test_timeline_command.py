@@ -166,12 +166,56 @@ def test_the_json_is_the_run_in_numbers_and_reads_back(
     run = answer.run
     assert (answer.seed, run.replication) == (2, 7)
     assert sum(run.seconds.values()) == pytest.approx(run.wall_time_s, rel=1e-12)
+    design = simulate_plan(load_job(job), read_plan(plan), with_sensitivities=False).design
+    assert design is not None
+    assert run.seconds["productive_s"] == pytest.approx(design.run_seconds["productive_s"], rel=1e-12)
+    assert run.seconds["straggler_s"] > 0.0
+    assert run.seconds["evaluation_s"] == 0.0  # these jobs have none
+    assert set(design.run_seconds) <= set(run.seconds)
+    check_buckets(answer, design.step_seconds)
     assert sum(stop.lost_work_s for stop in run.stops) == pytest.approx(run.seconds["lost_work_s"], rel=1e-6)
     away_s = (
         run.seconds["restart_s"] + run.seconds["replacement_wait_s"] + run.seconds["checkpoint_restore_s"]
     )
     assert sum(stop.away_s for stop in run.stops) == pytest.approx(away_s, rel=1e-9)
     assert [stop.at_s for stop in run.stops] == sorted(stop.at_s for stop in run.stops)
+
+
+def check_buckets(answer: TimelineAnswer, reported: dict[str, float]) -> None:
+    """The mean stage agrees with the breakdown to a microsecond: passes, the optimizer, and all else together."""
+    assert answer.step is not None
+    stages = answer.step.stages
+    busy_s = sum(stage.busy_s for stage in stages) / len(stages)
+    optimizer_s = sum(stage.optimizer_s for stage in stages) / len(stages)
+    else_s = sum(stage.exposed_communication_s + stage.bubble_s for stage in stages) / len(stages)
+    named = ("compute_s", "optimizer_s")
+    assert busy_s == pytest.approx(reported["compute_s"], abs=1e-6)
+    assert optimizer_s == pytest.approx(reported["optimizer_s"], abs=1e-6)
+    assert else_s == pytest.approx(sum(s for name, s in reported.items() if name not in named), abs=1e-6)
+
+
+def test_evaluations_of_a_run_are_slowed_down_as_much_as_its_steps(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    evaluated = (
+        "--set",
+        "workload.evaluation_every_steps=100",
+        "--set",
+        "workload.evaluation_sequences=2048",
+    )
+    assert cli.main(["timeline", BLOOM, "--plan", BLOOM_PLAN, "--json", *evaluated]) == 0
+    seconds = TimelineAnswer.model_validate(json.loads(capsys.readouterr().out)).run.seconds
+    job = load_job(BLOOM, evaluated[1::2])
+    design = simulate_plan(job, read_plan(BLOOM_PLAN), with_sensitivities=False).design
+    assert design is not None
+    parts = design.step_seconds
+    step_s = design.step_time_s
+    # A third of a step without its optimizer and gradients, for 2,048 of its sequences each hundred steps.
+    passes_s = (step_s - parts["optimizer_s"] - parts["gradient_sync_s"]) / 3.0
+    share = passes_s * 2048 / job.workload.global_batch_size / 100 / step_s
+    slow_down = 1.0 + seconds["straggler_s"] / seconds["productive_s"]
+    assert slow_down > 1.0
+    assert seconds["evaluation_s"] == pytest.approx(seconds["productive_s"] * slow_down * share, rel=1e-9)
 
 
 def test_the_terminal_shows_the_step_the_run_and_the_costliest_interruptions(
@@ -185,6 +229,7 @@ def test_the_terminal_shows_the_step_the_run_and_the_costliest_interruptions(
     (heading,) = [line for line in lines if line.startswith("One run from start to end (replay 0, seed 0)")]
     num_stops = int(heading.rpartition(",")[2].split()[0])
     (counts,) = [line for line in lines if line.startswith("  interruptions")]
+    assert any(line.split()[0] == "stragglers" for line in lines if line.strip())
     drawn, total = counts[18:90], int(counts[90:])
     assert sum(int(sign) for sign in drawn if sign != " ") == total == num_stops
     assert max(len(line) for line in lines) <= cli.WIDTH

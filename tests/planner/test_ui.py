@@ -54,6 +54,10 @@ def running(
         process.kill()
 
 
+def root_of(address: str) -> str:
+    return address.partition("/#/")[0]
+
+
 def get(address: str, body: dict[str, object] | None = None) -> str:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(address, data, {"Content-Type": "application/json"})  # noqa: S310  (loopback)
@@ -78,24 +82,26 @@ def listening(port: int) -> set[str]:
 
 def test_the_page_answers_and_is_that_of_mlflow(running: tuple[subprocess.Popen[str], str]) -> None:
     _, address = running
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", address)
-    assert "<title>MLflow</title>" in get(address)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#/experiments/\d+/runs", address)
+    assert "<title>MLflow</title>" in get(root_of(address))
 
 
 def test_the_studies_of_the_store_are_there(running: tuple[subprocess.Popen[str], str]) -> None:
-    _, address = running
+    _, page = running
+    address = root_of(page)
     found = json.loads(get(f"{address}/api/2.0/mlflow/experiments/search", {"max_results": 10}))
     names = {each["name"]: each["experiment_id"] for each in found["experiments"]}
     runs = json.loads(
         get(f"{address}/api/2.0/mlflow/runs/search", {"experiment_ids": [names["budget"]], "max_results": 50})
     )
+    assert page.endswith(f"/#/experiments/{names['budget']}/runs")
     assert "shown" in {run["info"]["run_name"] for run in runs["runs"]}
 
 
 def test_nothing_listens_but_on_loopback(running: tuple[subprocess.Popen[str], str]) -> None:
     _, address = running
     # 127.0.0.1, its bytes from the last to the first.
-    assert listening(int(address.rpartition(":")[2])) == {"0100007F"}
+    assert listening(int(root_of(address).rpartition(":")[2])) == {"0100007F"}
 
 
 def test_ctrl_c_stops_it_and_all_that_it_has_started(running: tuple[subprocess.Popen[str], str]) -> None:
@@ -104,7 +110,20 @@ def test_ctrl_c_stops_it_and_all_that_it_has_started(running: tuple[subprocess.P
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert errors.splitlines()[-1] == "Stopped."
-    assert listening(int(address.rpartition(":")[2])) == set()
+    assert listening(int(root_of(address).rpartition(":")[2])) == set()
+
+
+def test_ctrl_c_while_it_starts_is_no_failure(
+    tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    file = tmp_path / "mlflow.db"
+    file.write_bytes(empty_store.read_bytes())
+    monkeypatch.setattr("planner.tracking_page._wait_until_it_answers", interrupted)
+    assert cli.main(["ui", "--tracking-uri", f"sqlite:///{file}"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "Stopped."
 
 
 def test_a_store_that_is_not_there_is_named_with_the_way_out(

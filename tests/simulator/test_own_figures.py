@@ -41,9 +41,17 @@ def test_a_price_list_stands_alone(tmp_path: Path) -> None:
     path = written(tmp_path, f"rents,{H100},on_demand,1.50,USD/GPU-hour,our contract,2026-11,verified")
     with overlaid(read_own_figures([path])):
         rent, source = catalog.rent(H100)
-    assert rent.mid == rent.high == 1.5
+    assert rent.low == rent.mid == rent.high == 1.5
     assert "1 price" in source
     assert catalog.rent(H100)[0].mid != 1.5
+
+
+def test_several_own_prices_are_a_range_without_discounts_that_nobody_gave(tmp_path: Path) -> None:
+    row = f"rents,{H100},{{}},{{}},USD/GPU-hour,our contract,2026-11,verified"
+    path = written(tmp_path, row.format("on_demand", 3.0), row.format("reserved_1y", 2.0))
+    with overlaid(read_own_figures([path])):
+        rent, _ = catalog.rent(H100)
+    assert (rent.low, rent.mid, rent.high) == (2.0, 3.0, 3.0)
 
 
 def test_a_new_region_needs_every_figure_that_a_site_requires(tmp_path: Path) -> None:

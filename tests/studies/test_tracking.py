@@ -240,11 +240,25 @@ def test_a_relative_address_means_the_same_from_every_folder(
     assert resolve_tracking_uri("sqlite:///:memory:") == "sqlite:///:memory:"
 
 
+def test_the_store_of_the_working_folder_needs_no_address(
+    tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    file = tmp_path / "capplan-studies" / "mlflow.db"
+    file.parent.mkdir()
+    file.write_bytes(empty_store.read_bytes())
+    with opened(f"sqlite:///{file}") as tracker:
+        assert tracker.open_command == "capplan ui"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///other.db")
+        assert tracker.open_command == f"capplan ui --tracking-uri sqlite:///{file}"
+
+
 @pytest.mark.parametrize(
     ("address", "command"),
     [
-        ("sqlite:////a b/mlflow.db", "mlflow ui --backend-store-uri 'sqlite:////a b/mlflow.db'"),
-        ("postgresql://ada:secret@host/db", "mlflow ui --backend-store-uri 'postgresql://ada:***@host/db'"),
+        ("sqlite:////a b/mlflow.db", "capplan ui --tracking-uri 'sqlite:////a b/mlflow.db'"),
+        ("postgresql://ada:secret@host/db", "capplan ui --tracking-uri 'postgresql://ada:***@host/db'"),
         (
             "https://ada:secret@host/mlflow/",
             "python -m webbrowser 'https://host/mlflow/#/experiments/1'",

@@ -1,0 +1,63 @@
+"""How does a person read the names and values of a comparison? In words, and with their units."""
+
+from __future__ import annotations
+
+import re
+
+from planner import human
+from planner.figure_units import figure_text
+
+_NAMES = {
+    "mfu_fraction": "MFU",
+    "num_failures": "failures to expect",
+    "num_gpus": "GPUs",
+    "num_spare_nodes": "spare nodes",
+    "num_nodes": "nodes",
+    "zero_stage": "ZeRO stage",
+    "micro_batch_size": "sequences of a micro-batch",
+}
+"""Names whose own words say too little."""
+_FIGURES = ("_days", "_usd", "_kwh", "_kgco2e", "_bytes", "_fraction", "_w", "_s")
+_NOT_FIGURES = ("_per_s", "_node_days")
+"""Ends of names whose numbers are shown with a prefix and a unit, and those among them that are rates."""
+_RATES = {
+    "_bytes_per_s": "bytes/s",
+    "_usd_per_gpu_hour": "USD/GPU-hour",
+    "_usd_per_node": "USD/node",
+    "_usd_per_kwh": "USD/kWh",
+    "_kgco2e_per_kwh": "kg CO2e/kWh",
+    "_fraction_per_year": "a year, as a share",
+    "_per_1000_node_days": "in 1,000 node-days",
+}
+_OFFER = re.compile(r"offers\[(?P<name>[^\]]+)\](?:\.(?P<field>.+))?")
+
+
+def name_words(name: str) -> str:
+    """Returns a field in words: `price of h100-sxm5-80gb` for `offers[h100-sxm5-80gb].price`."""
+    if offer := _OFFER.fullmatch(name):
+        return (
+            f"{name_words(offer['field'])} of {offer['name']}"
+            if offer["field"]
+            else f"offer of {offer['name']}"
+        )
+    *records, field = name.split(".")
+    rate = next((end for end in _RATES if field.endswith(end)), "")
+    plain = _NAMES.get(field) or human.words(field.removesuffix(rate).removesuffix("_fraction"))
+    return ": ".join([*(human.words(record) for record in records), plain])
+
+
+def value_words(name: str, value: str | None) -> str:
+    """Returns a value with its unit: `2.06 min` for 123.5362 of `checkpoint_interval_s`; a dash for nothing."""
+    if value is None:
+        return "-"
+    if not value[:1].isdigit():
+        return value
+    for end, unit in _RATES.items():
+        if name.endswith(end):
+            return f"{value} {unit}"
+    if name.endswith(_FIGURES) and not name.endswith(_NOT_FIGURES):
+        try:
+            return figure_text(name, float(value))
+        except ValueError:
+            return value
+    return value

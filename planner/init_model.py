@@ -1,0 +1,49 @@
+"""Which model does an answer of `capplan init` mean? A name of the catalogue, or an own `config.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from os.path import relpath
+from pathlib import Path
+
+from planner.yaml_text import read_document
+from simulator import catalog
+from simulator.errors import InputError
+from simulator.huggingface import shape_from_config
+from simulator.model import ModelShape
+
+_SUFFIX = ".json"
+
+
+def is_config(text: str) -> bool:
+    """Returns whether an answer is the path of a file: names of the catalogue have neither a slash nor this suffix."""
+    return "/" in text or text.lower().endswith(_SUFFIX)
+
+
+def model_shape(text: str) -> ModelShape:
+    """Returns the shape of a model of the catalogue or of a `config.json`.
+
+    Raises:
+        ValueError: the file cannot be read, or is no configuration of a model that capplan knows; with all reasons.
+    """
+    if not is_config(text):
+        return catalog.model(text)
+    if not text.isprintable():
+        raise ValueError("must be a path of printable signs only")
+    try:
+        document = read_document(Path(text))
+        if isinstance(document, Mapping):
+            return shape_from_config(document, Path(text).stem)
+    except InputError as error:
+        raise ValueError("; ".join(str(problem) for problem in error.problems)) from None
+    raise ValueError("must be a config.json, which holds one mapping")
+
+
+def model_value(text: str, file: Path) -> str:
+    """Returns the model as a job file has it; the path of a configuration starts at the folder of that file."""
+    if not is_config(text):
+        return text
+    path = Path(text)
+    place = path if path.is_absolute() else relpath(path, file.parent)
+    return f"{{config: {json.dumps(str(place), ensure_ascii=False)}}}"
