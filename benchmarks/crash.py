@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from planner import Job, load_job
-from planner.durable import ANSWER, resume_study
+from planner.durable import resume_study
+from planner.study_facts import ANSWER
 from studies.journal import Journal
 from studies.plan_keys import Keys
 from studies.store import StudyStore
