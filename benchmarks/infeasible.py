@@ -26,9 +26,9 @@ from planner.recommendation import Infeasibility
 from simulator.job import Job
 from simulator.table import Booleans, Floats
 
-LARGEST_SHARE = 0.25
+LARGEST_SHARE = 0.6
 """Limits are drawn from what the best designs reach, up to this share of all designs for each limit alone."""
-HARD_FRACTION = 0.05
+HARD_FRACTION = 0.02
 """Share of limits that are drawn below what any design reaches."""
 HARDEST = 0.5
 """These are at least this multiple of the least value."""
