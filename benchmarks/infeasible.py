@@ -2,8 +2,9 @@
 
     python -m benchmarks.infeasible --jobs 200
 
-For each job: no design keeps the limits; the limits that are named cannot be kept together, and when a change of one of them
-is proposed, leaving any one out resolves the conflict; every proposed change works, and a single one is the smallest that does.
+Limits are drawn from what designs reach, so that most jobs have limits that can be kept each alone and clash together. For
+each job: no design keeps the limits; no design keeps a conflict that is named, and leaving any one limit out of it resolves
+it; every proposed change works, and none of its values can be lowered alone.
 """
 
 from __future__ import annotations
@@ -25,8 +26,12 @@ from planner.recommendation import Infeasibility
 from simulator.job import Job
 from simulator.table import Booleans, Floats
 
-LOWEST, HIGHEST = 0.5, 1.6
-"""Limits are drawn between these multiples of the least value that any design reaches."""
+LARGEST_SHARE = 0.6
+"""Limits are drawn from what the best designs reach, up to this share of all designs for each limit alone."""
+HARD_FRACTION = 0.02
+"""Share of limits that are drawn below what any design reaches."""
+HARDEST = 0.5
+"""These are at least this multiple of the least value."""
 NEXT_DIGIT = 1.1e-3
 """A proposal is rounded up to four digits, so that this share less is below the least value."""
 OFFER_RANGE = {"min": 16, "max": 64}
@@ -74,37 +79,48 @@ def all_designs(job: Job, space: Space) -> Truth:
 def impossible_limits(truth: Truth, random: np.random.Generator) -> Limits:
     """Draws limits until no design keeps them."""
     while True:
-        chosen = random.random(len(LIMIT_NAMES)) < 0.6
-        limits = {
-            name: float(truth.values[name][truth.is_possible].min() * random.uniform(LOWEST, HIGHEST))
-            for name, is_chosen in zip(LIMIT_NAMES, chosen, strict=True)
-            if is_chosen
-        }
+        chosen = [name for name in LIMIT_NAMES if random.random() < 0.5]
+        limits = {name: _limit(truth.values[name][truth.is_possible], random) for name in chosen}
         if "num_gpus" in limits:
-            limits["num_gpus"] = max(1, int(limits["num_gpus"]))
+            limits["num_gpus"] = max(1.0, float(int(limits["num_gpus"])))
         if limits and not truth.can_keep(limits):
             return limits
+
+
+def _limit(values: Floats, random: np.random.Generator) -> float:
+    """A limit that some designs reach, or in some cases none."""
+    if random.random() < HARD_FRACTION:
+        return float(values.min() * random.uniform(HARDEST, 1.0))
+    return float(np.quantile(values, random.uniform(0.0, LARGEST_SHARE)) * (1.0 + NEXT_DIGIT))
 
 
 def faults(truth: Truth, limits: Limits, answer: object) -> list[str]:
     """Returns what is not true of an explanation."""
     if not isinstance(answer, Infeasibility):
         return ["a design was found that does not exist"]
-    conflict = {name: limits[name] for name in answer.conflict}
-    found = ["the limits named can be kept together"] if truth.can_keep(conflict) else []
-    singles = [relaxation for relaxation in answer.relaxations if len(relaxation.limits) == 1]
-    if singles:
-        without = [{other: conflict[other] for other in conflict if other != name} for name in conflict]
-        found += ["a limit named is not needed for the conflict"] * (not all(map(truth.can_keep, without)))
+    found = [] if answer.conflicts else ["no conflict is named"]
+    for names in answer.conflicts:
+        conflict = {name: limits[name] for name in names}
+        if truth.can_keep(conflict):
+            found.append("the limits of a conflict can be kept together")
+        if not all(truth.can_keep(_without(conflict, name)) for name in names):
+            found.append("a limit named is not needed for its conflict")
     for relaxation in answer.relaxations:
-        if not truth.can_keep({**limits, **relaxation.limits}):
+        relaxed = {**limits, **relaxation.limits}
+        if not truth.can_keep(relaxed):
             found.append("a proposed change does not help")
-    for relaxation in singles:
-        ((name, value),) = relaxation.limits.items()
-        lower = value - 1.0 if name == "num_gpus" else value * (1.0 - NEXT_DIGIT)
-        if truth.can_keep({**limits, name: lower}):
+        if any(truth.can_keep({**relaxed, name: _less(name, relaxed[name])}) for name in relaxation.limits):
             found.append("a smaller change would help")
     return found if answer.relaxations else [*found, "no change is proposed"]
+
+
+def _without(limits: Limits, left_out: str) -> Limits:
+    return {name: limit for name, limit in limits.items() if name != left_out}
+
+
+def _less(name: str, value: float) -> float:
+    """The next smaller value that a proposal could have had."""
+    return value - 1.0 if name == "num_gpus" else value * (1.0 - NEXT_DIGIT)
 
 
 def main() -> None:
@@ -116,7 +132,8 @@ def main() -> None:
     random = np.random.default_rng(arguments.seed)
     job = parse_job(JOB)
     truth = all_designs(job, pruned_space(job))
-    seconds, num_wrong, num_joint = [], 0, 0
+    seconds: list[float] = []
+    num_wrong = num_single = num_clashing = 0
     for number in range(arguments.jobs):
         limits = impossible_limits(truth, random)
         limited = with_limits(job, limits)
@@ -124,13 +141,15 @@ def main() -> None:
         answer = explain(limited, pruned_space(limited))
         seconds.append(time.perf_counter() - started_s)
         if isinstance(answer, Infeasibility):
-            num_joint += any(len(relaxation.limits) > 1 for relaxation in answer.relaxations)
+            num_single += any(len(relaxation.limits) == 1 for relaxation in answer.relaxations)
+            num_clashing += any(len(conflict) > 1 for conflict in answer.conflicts)
         if wrong := faults(truth, limits, answer):
             num_wrong += 1
             print(f"job {number}: {limits}: {'; '.join(wrong)}")
     print(
         f"{arguments.jobs} jobs without a design among {len(truth.is_possible):,}: {num_wrong} explanations wrong; "
-        f"{num_joint} with limits that have to give way together; {median(seconds):.2f} s each"
+        f"{num_single} that one limit can resolve, {num_clashing} with limits that only clash together; "
+        f"{median(seconds):.2f} s each"
     )
 
 

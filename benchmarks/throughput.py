@@ -31,7 +31,7 @@ from constraints.evaluation import evaluate
 from constraints.space import pruned_space
 from planner.job_file import parse_job
 from simulator.job import Job
-from simulator.plan import Plan, PlanTable
+from simulator.plan import Plan, PlanTable, distinct_layouts
 
 NUM_DESIGNS = 8_192
 NUM_REPETITIONS = 3
@@ -95,10 +95,14 @@ def rates(job: Job) -> Figures:
     """Returns designs per second on one core and on two."""
     designs = feasible_designs(job, one_per_layout=False)
     layouts = feasible_designs(job, one_per_layout=True)
+    num_distinct = len(distinct_layouts(designs)[0])
+    designs_s = cpu_seconds(lambda: evaluate(job, designs))
     return {
         "num_designs": len(designs),
+        "num_distinct_layouts_of_designs": num_distinct,
         "num_layouts": len(layouts),
-        "designs_per_cpu_s": len(designs) / cpu_seconds(lambda: evaluate(job, designs)),
+        "designs_per_cpu_s": len(designs) / designs_s,
+        "distinct_layouts_of_designs_per_cpu_s": num_distinct / designs_s,
         "layouts_per_cpu_s": len(layouts) / cpu_seconds(lambda: evaluate(job, layouts)),
         "designs_per_s_on_two_cores": rate_on_two_cores(job, designs),
         "latency_ms": latency_s(job, designs) * 1e3,

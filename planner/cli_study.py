@@ -64,7 +64,8 @@ _scheduler = click.option(
 def study() -> None:
     """Studies with a journal: whatever kills one, nothing that was simulated is lost, and it can go on.
 
-    NAME is the name of a study as `list` shows it, the start of its hash, or the path of its file.
+    NAME is the name of a study as `list` shows it, its hash or the first four digits or more of it, or the path of its
+    file.
 
     Exit codes: as `capplan recommend`; 1 also for a study that cannot be read or written.
     """
@@ -299,20 +300,32 @@ def merge(*, names: tuple[str, ...], into: str, folder: Path) -> None:
 @_store
 @_tracking_uri
 @_experiment
-def sync(*, names: tuple[str, ...], folder: Path, tracking_uri: str | None, experiment: str) -> None:
-    """Deliver the named studies, or all that have ended, to MLflow; what it has already is left as it is."""
+def sync(*, names: tuple[str, ...], folder: Path, tracking_uri: str | None, experiment: str) -> int:
+    """Deliver the named studies, or all that have ended, to MLflow; what it has already is left as it is.
+
+    A study that cannot be delivered is named with the reason, the others are delivered all the same; the exit code is 1
+    then.
+    """
     _prepare()
     from planner.cli import _quiet_libraries
     from planner.delivery import deliver
     from planner.study_reports import list_studies
+    from simulator.errors import CapplanError
     from studies.store import StudyStore
 
     store = StudyStore(folder)
     ended = [state.name for state in list_studies(store) if state.state in ("recommended", "infeasible")]
+    num_failed = 0
     for name in names or ended:
-        with _quiet_libraries():
-            delivery = deliver(store.find(name), tracking_uri=tracking_uri, experiment=experiment)
-        click.echo(f"{name}: {'delivered' if delivery.is_new else 'was there already'}")
+        try:
+            with _quiet_libraries():
+                delivery = deliver(store.find(name), tracking_uri=tracking_uri, experiment=experiment)
+        except (CapplanError, OSError) as error:
+            num_failed += 1
+            click.echo(f"{name}: {error}", err=True)
+        else:
+            click.echo(f"{name}: {'delivered' if delivery.is_new else 'was there already'}")
+    return 1 if num_failed else 0
 
 
 def _search(

@@ -15,11 +15,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from planner.answer import recommend
-from planner.durable import ANSWER, job_of, stored_answer
 from planner.job_file import load_job
 from planner.output import ANSWER_FILE, JOB_FILE
 from planner.plan_input import plan_of, read_plan
 from planner.recommendation import Design, Recommendation
+from planner.study_facts import ANSWER, job_of, stored_answer
 from planner.violations import AVAILABILITY, degrees_violation, layout_violations
 from simulator.errors import InputError, Problem
 from simulator.job import Job

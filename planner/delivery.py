@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.durable import ANSWER, DELIVERED_TO, MERGED_FROM, job_of, stored_answer
 from planner.recommendation import MlflowRecord
 from planner.sending import Target, sending
+from planner.study_facts import ANSWER, DELIVERED_TO, MERGED_FROM, job_of, stored_answer
 from simulator.errors import StudyError
 from studies.journal import Journal
 from studies.store import only_runner
@@ -42,11 +42,21 @@ def deliver(path: Path, *, tracking_uri: str | None = None, experiment: str = "c
             raise StudyError(f"study {path.stem} was merged from others: deliver these")
         if ANSWER not in facts:
             raise StudyError(f"study {path.stem} has not ended: resume it, then deliver it")
-        places = facts.get(DELIVERED_TO, "").splitlines()
-        if target.place in places:
-            return Delivery(is_new=False, record=None)
-        record = _sent(journal, facts, target)
-        journal.note({DELIVERED_TO: "\n".join([*places, target.place])})
+        return delivered(journal, facts, target)
+
+
+def delivered(journal: Journal, facts: dict[str, str], target: Target) -> Delivery:
+    """Hands a study that has its answer to MLflow, unless that has all of it; nobody else may be running the study.
+
+    Raises:
+        StudyError: the study cannot be read.
+        TrackingError: the store cannot be used; try again later.
+    """
+    places = facts.get(DELIVERED_TO, "").splitlines()
+    if target.place in places:
+        return Delivery(is_new=False, record=None)
+    record = _sent(journal, facts, target)
+    journal.note({DELIVERED_TO: "\n".join([*places, target.place])})
     return Delivery(is_new=True, record=record)
 
 

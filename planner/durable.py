@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Literal
 
 from planner.answer import Clock, checked_job, search_and_answer, utc_now
+from planner.delivery import delivered
 from planner.recommendation import Recommendation
 from planner.sending import Target, telling
-from simulator.errors import StudyError
+from planner.study_facts import ANSWER, DELIVERED_TO, KEEP, MERGED_FROM, STATUS, job_of, stored_answer
+from simulator.errors import StudyError, TrackingError
 from simulator.job import Job
 from studies.engine import Engine, ThisProcess
 from studies.evaluator import JournaledSimulation
@@ -27,12 +29,6 @@ from studies.store import StudyStore, only_runner
 
 EngineFor = Callable[[Job], Engine]
 Keep = Literal["all", "front"]
-KEEP = "keep"
-"""Fact of a journal: which designs the study keeps."""
-ANSWER, STATUS, MERGED_FROM = "answer", "status", "merged_from"
-"""Facts of a journal that are written when a study has ended."""
-DELIVERED_TO = "delivered_to"
-"""Fact of a journal: the stores that have the study, one place a line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +105,9 @@ def resume_study(
     engine_for: EngineFor = ThisProcess,
     target: Target | None = None,
 ) -> StudyAnswer:
-    """Goes on with a study until it is answered or stopped; one that is answered gives its answer again.
+    """Goes on with a study until it is answered or stopped.
+
+    One that is answered gives its answer again, and MLflow what it lacks of the study.
 
     Args:
         path: the study's file.
@@ -128,8 +126,7 @@ def resume_study(
     with only_runner(path), Journal.open(path) as journal:
         facts = journal.facts
         if ANSWER in facts:
-            counts = Counts(num_read_back=journal.num_designs, num_reused=0, num_simulated=0)
-            return StudyAnswer(path=path, answer=stored_answer(facts), counts=counts)
+            return _answered(journal, facts, target)
         job, seed = job_of(facts), int(facts["seed"])
         _check_resumable(path, facts, job, seed)
         evaluator = JournaledSimulation(job, journal, store.known_designs(path), engine_for(job))
@@ -158,14 +155,16 @@ def resume_study(
     return StudyAnswer(path=path, answer=answer, counts=counts, tracking_failure=told.failure)
 
 
-def job_of(facts: dict[str, str]) -> Job:
-    """Returns the job of a study from the facts of its journal."""
-    return Job.model_validate_json(facts["job"])
-
-
-def stored_answer(facts: dict[str, str]) -> Recommendation:
-    """Returns the answer of a study that has ended from the facts of its journal."""
-    return Recommendation.model_validate_json(facts[ANSWER])
+def _answered(journal: Journal, facts: dict[str, str], target: Target | None) -> StudyAnswer:
+    """The answer of a study that has ended; what killed it may have kept MLflow from the end of it."""
+    answer, failure = stored_answer(facts), ""
+    if target is not None:
+        try:
+            answer = answer.model_copy(update={"mlflow": delivered(journal, facts, target).record})
+        except (TrackingError, OSError) as error:  # OSError: not even a temporary folder can be made
+            failure = str(error)
+    counts = Counts(num_read_back=journal.num_designs, num_reused=0, num_simulated=0)
+    return StudyAnswer(path=journal.path, answer=answer, counts=counts, tracking_failure=failure)
 
 
 def _check_resumable(path: Path, facts: dict[str, str], job: Job, seed: int) -> None:

@@ -102,8 +102,11 @@ def _is_kept(least: LeastValue, limits: Mapping[str, float]) -> bool:
 
 def _one_conflict(case: _Case, helpful: list[LeastValue]) -> Infeasibility:
     """There are limits of which any one is enough to give way: proposes to change each of them alone."""
+    conflict = _minimal_conflict(case, tuple(case.limits))
     return Infeasibility(
-        conflict=_minimal_conflict(case, tuple(case.limits)),
+        conflict=conflict,
+        conflicts=(conflict,),
+        resolutions=(_resolution(case, conflict),),
         reasons=tuple(_reason(case, value) for value in helpful),
         proof=_proof(case),
         relaxations=tuple(
@@ -153,10 +156,12 @@ def _several_conflicts(case: _Case) -> Infeasibility:
     changes = {
         name: float(reached[name][0]) for name in case.limits if getattr(nearest.excess, name)[0] > 0.0
     }
-    conflicts = _separate_conflicts(case)
+    conflicts = _all_conflicts(case)
     together = " and ".join(f"{name} = {human.figure(value)}" for name, value in changes.items())
     return Infeasibility(
-        conflict=tuple(name for conflict in conflicts for name in conflict),
+        conflict=tuple(name for name in case.limits if any(name in conflict for conflict in conflicts)),
+        conflicts=conflicts,
+        resolutions=tuple(_resolution(case, conflict) for conflict in conflicts),
         reasons=(
             *(_conflict_reason(case, conflict) for conflict in conflicts),
             f"the nearest design reaches {together}",
@@ -171,21 +176,43 @@ def _several_conflicts(case: _Case) -> Infeasibility:
     )
 
 
-def _separate_conflicts(case: _Case) -> list[tuple[str, ...]]:
-    """Minimal conflicts without a limit in common, until the limits that are left can be kept together."""
+def _all_conflicts(case: _Case) -> tuple[tuple[str, ...], ...]:
+    """All minimal conflicts, in the order of the limits.
+
+    Reiter's tree of hitting sets (Artificial Intelligence 32, 1987): any conflict that is not known yet lies among the
+    limits that are left when one limit of each known conflict is taken away.
+    """
+    places = {name: place for place, name in enumerate(case.limits)}
     conflicts: list[tuple[str, ...]] = []
-    rest = tuple(case.limits)
-    while rest and not case.least.can_keep(rest) and not case.least.was_stopped:
-        conflicts.append(_minimal_conflict(case, rest))
-        rest = tuple(name for name in rest if name not in conflicts[-1])
-    return conflicts
+    without: list[frozenset[str]] = [frozenset()]
+    for removed in without:  # grows meanwhile
+        conflict = next((known for known in conflicts if removed.isdisjoint(known)), ())
+        if not conflict and (conflict := _conflict_without(case, removed)):
+            conflicts.append(conflict)
+        without += [more for name in conflict if (more := removed | {name}) not in without]
+    return tuple(sorted(conflicts, key=lambda conflict: [places[name] for name in conflict]))
+
+
+def _conflict_without(case: _Case, removed: frozenset[str]) -> tuple[str, ...]:
+    """A minimal conflict of the limits that are not removed; empty for none, or where the search was stopped."""
+    rest = tuple(name for name in case.limits if name not in removed)
+    is_kept = not rest or case.least.can_keep(rest) or case.least.was_stopped
+    return () if is_kept else _minimal_conflict(case, rest)
+
+
+def _resolution(case: _Case, conflict: tuple[str, ...]) -> dict[str, float]:
+    """For each limit of a conflict the smallest value at which the others of that conflict can be kept."""
+    least = {name: case.least.of(name, set(conflict) - {name}) for name in conflict}
+    return {name: value.proposed_limit for name, value in least.items() if value is not None}
 
 
 def _conflict_reason(case: _Case, conflict: tuple[str, ...]) -> str:
-    least = case.least.of(conflict[0], ())
-    if len(conflict) > 1 or least is None:
-        return f"no design keeps {case.shown(conflict)} together"
-    return f"{case.shown(conflict)} cannot be met: the least of all designs is {human.figure(least.value)}"
+    ends = " or ".join(
+        f"{name} = {human.figure(value)}" for name, value in _resolution(case, conflict).items()
+    )
+    if len(conflict) > 1:
+        return f"no design keeps {case.shown(conflict)} together; {ends} would end this conflict"
+    return f"{case.shown(conflict)} cannot be met by any design; {ends} would end this conflict"
 
 
 def _proof(case: _Case) -> str:

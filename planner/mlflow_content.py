@@ -16,12 +16,8 @@ RUN_STATUS: dict[Status, RunStatus] = {
 
 
 def result_metrics(answer: Recommendation) -> dict[str, float]:
-    """What MLflow's table of studies shows and sorts by."""
-    metrics = {
-        "num_evaluated": float(answer.num_evaluated),
-        "num_feasible": float(answer.num_feasible),
-        "num_front": float(len(answer.front)),
-    }
+    """What MLflow's table of studies shows and sorts by, beside the ends of the curves."""
+    metrics = {"num_distinct": float(len(answer.front))}
     if answer.best is None:
         return metrics
     names = (
@@ -48,8 +44,17 @@ def asked_params(job: Job, seed: int) -> dict[str, str]:
         "objectives": ", ".join(job.objectives),
         "site": job.site.region,
         **{f"limit_{name}": f"{value:g}" for name, value in job.limits if value is not None},
+        **{f"search_{name}": _setting(value) for name, value in job.search},
+        "search_generation_size": str(job.search.generation_size),
     }
     return {name: value[:MAX_PARAM_CHARACTERS] for name, value in asked.items()}
+
+
+def _setting(value: object) -> str:
+    """A setting of the search as text; what the job leaves to the default is called so."""
+    if value is None:
+        return "default"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def inputs_profile(job: Job) -> dict[str, object]:

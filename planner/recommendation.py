@@ -159,9 +159,14 @@ class Infeasibility(Record):
     """Why no design can satisfy the limits."""
 
     conflict: tuple[str, ...]
-    """Limits that no design keeps together, while without any one of them some design keeps the others. Where several
-    such conflicts have no limit in common, the limits of all of them, one conflict after another. Rules of layouts,
-    `memory`, `host_memory` or `progress` where no limit is at fault."""
+    """Limits at fault: where changing one limit helps, those of one conflict, else those of all `conflicts`. Rules of
+    layouts, `memory`, `host_memory` or `progress` where no limit is at fault."""
+    conflicts: tuple[tuple[str, ...], ...] = ()
+    """Minimal conflicts: limits that no design keeps together, while without any one of them some design keeps the others
+    of that conflict. One where changing one limit helps, all where none does; none where no limit is at fault."""
+    resolutions: tuple[dict[str, float], ...] = ()
+    """For each conflict the smallest value of each of its limits that ends this conflict while its others stay; another
+    conflict may remain, so that only `relaxations` are sure to help."""
     reasons: tuple[str, ...]
     """The same in sentences."""
     proof: str

@@ -117,7 +117,7 @@ def _conflict_text(infeasibility: Infeasibility) -> str:
     if len(infeasibility.conflict) == 1:
         return f"At fault: {limits} alone."
     if any(len(relaxation.limits) > 1 for relaxation in infeasibility.relaxations):
-        return f"At fault: {limits}, which have to give way together."
+        return f"At fault: {limits}. Changing one of them alone is not enough."
     return f"In conflict: {limits}. When one of them gives way, the others can be kept."
 
 

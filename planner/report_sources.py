@@ -6,11 +6,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from planner.durable import ANSWER, MERGED_FROM, job_of, stored_answer
 from planner.output import ANSWER_FILE, JOB_FILE
 from planner.recommendation import Recommendation
 from planner.report_build import DrawnReport, build_report
 from planner.report_designs import cloud_of_study, cloud_of_table
+from planner.study_facts import ANSWER, MERGED_FROM, job_of, stored_answer
 from simulator.errors import InputError, Problem, StudyError
 from simulator.job import Job
 from studies.journal import Journal

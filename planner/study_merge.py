@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.durable import MERGED_FROM, STATUS, job_of
+from planner.study_facts import MERGED_FROM, STATUS, job_of
 from simulator.errors import StudyError
 from simulator.job import Job
 from studies.identity import hash_of
@@ -53,8 +53,8 @@ def merge_studies(paths: Sequence[Path], target: Path, created_at: datetime) -> 
             "study_hash": hash_of(sorted(facts["study_hash"] for facts in all_facts)),
         }
         facts = {name: value for name, value in all_facts[0].items() if name in IDENTITY}
-        into = stack.enter_context(Journal.create(target, {**facts, **merged}))
-        return _copied(journals, into)
+        with Journal.draft(target, {**facts, **merged}) as into:
+            return _copied(journals, into)
 
 
 def _copied(journals: Sequence[Journal], into: Journal) -> int:

@@ -13,8 +13,8 @@ from pydantic import Field
 
 from planner.answer import distinct_front
 from planner.designs import designs_of
-from planner.durable import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of
 from planner.recommendation import Design
+from planner.study_facts import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of
 from simulator.errors import StudyError
 from simulator.record import Record
 from studies.archive import Archive
@@ -69,7 +69,9 @@ class StudyStatus(StudyState):
     num_feasible: int
     """Designs that keep every limit."""
     num_front: int
-    """Feasible designs that no other one beats."""
+    """Feasible designs that no other one beats; as many have the tag `front` in MLflow."""
+    num_distinct: int
+    """Those of them that are left when designs that differ by less than 0.1 % are shown as one."""
     hypervolume_fraction: float = Field(ge=0, le=1)
     """Share of the box between zero and the worst values of the first front that the front dominates."""
     stages: dict[str, int]
@@ -89,8 +91,11 @@ class StudyFront(Record):
     """What it is the front of."""
     objectives: tuple[str, ...]
     """What was made small."""
+    num_front: int
+    """Feasible designs that no other one beats."""
     front: tuple[Design, ...]
-    """The designs, by rising first objective."""
+    """Those of them that are left when designs that differ by less than 0.1 % are shown as one, by rising first
+    objective."""
 
 
 def list_studies(store: StudyStore) -> list[StudyState]:
@@ -138,6 +143,7 @@ def status_of(path: Path) -> StudyStatus:
                 **_state(journal),
                 "num_feasible": archive.num_feasible,
                 "num_front": len(archive.ids),
+                "num_distinct": len(distinct_front(job, archive)[1]),
                 "hypervolume_fraction": archive.hypervolume(),
                 "stages": stages,
                 "simulation_hash": facts["simulation_hash"],
@@ -157,6 +163,7 @@ def front_of(path: Path) -> StudyFront:
         return StudyFront(
             study=StudyState.model_validate(_state(journal)),
             objectives=tuple(objective.value for objective in job.objectives),
+            num_front=len(archive.ids),
             front=() if front is None else designs_of(job, front, ids),
         )
 

@@ -62,7 +62,7 @@ def show_status(study: StudyStatus, console: Console) -> None:
         ("begun", study.created_at),
         ("searched", human.duration(study.elapsed_s)),
         ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} keep all limits"),
-        ("front", f"{human.count(study.num_front)} designs"),
+        ("front", f"{human.count(study.num_front)} designs{_alike(study.num_front, study.num_distinct)}"),
         ("hypervolume", human.percent(study.hypervolume_fraction)),
         ("in MLflow", ", ".join(study.delivered_to) or f"no; `capplan study sync {study.name}` delivers it"),
         ("simulations", f"hash {study.simulation_hash}: shared with studies of the same hash"),
@@ -84,6 +84,8 @@ def show_front(found: StudyFront, console: Console) -> None:
     for design in found.front:
         _add_row(table, *_cells(design))
     console.print(Padding(table, (0, 0, 0, 2)))
+    if alike := _alike(found.num_front, len(found.front)):
+        console.print(Text(f"No other design beats {human.count(found.num_front)} designs{alike}."))
 
 
 def show_counts(name: str, counts: Counts, console: Console) -> None:
@@ -96,6 +98,13 @@ def show_counts(name: str, counts: Counts, console: Console) -> None:
     ]
     sentences(console, [f"Designs of {name}:"])
     grid(console, rows)
+
+
+def _alike(num_front: int, num_distinct: int) -> str:
+    """Why a front is shown with fewer designs than it has."""
+    if num_front == num_distinct:
+        return ""
+    return f", shown as {human.count(num_distinct)}: those that differ by less than 0.1 % are shown as one"
 
 
 def _cells(design: Design) -> tuple[str, ...]:

@@ -51,8 +51,7 @@ class Archive:
         if self.front is None:
             return 0.0
         values = self.front.objectives(self._job)
-        if self._reference is None:
-            self._reference = 1.1 * values.max(axis=0)
+        assert self._reference is not None, "the first front sets it"
         return hypervolume(values / self._reference, np.ones(values.shape[1]))
 
     def _merge(self, front: Evaluation, ids: Integers) -> None:
@@ -63,4 +62,6 @@ class Archive:
             ids = np.concatenate([self.ids, ids])
             rows = front_rows(front.objectives(self._job))
             front, ids = front.take(rows), ids[rows]
+        if self._reference is None:
+            self._reference = 1.1 * front.objectives(self._job).max(axis=0)
         self.front, self.ids = front, ids

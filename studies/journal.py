@@ -81,30 +81,42 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path, facts: Mapping[str, str]) -> Self:
-        """Makes the file of a new study, whole or not at all.
+        """Makes the file of a new study, whole or not at all; raises as `draft` does."""
+        with cls.draft(path, facts):
+            pass
+        return cls.open(path)
+
+    @classmethod
+    @contextmanager
+    def draft(cls, path: Path, facts: Mapping[str, str]) -> Iterator[Self]:
+        """Inside it a new study is written beside its place, where it stands afterwards; an error leaves nothing.
 
         Raises:
             StudyError: there is one already, or the folder cannot be written to.
         """
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         with _failures(path):
+            if path.exists():
+                raise _there_already(path)
             path.parent.mkdir(parents=True, exist_ok=True)
             draft.unlink(missing_ok=True)
-            connection = sqlite3.connect(draft, isolation_level=None)
-            try:
-                connection.executescript(f"BEGIN;{_TABLES}")
-                rows = {"format": FORMAT, **facts}.items()
-                connection.executemany("INSERT INTO facts VALUES (?, ?)", rows)
-                connection.execute("COMMIT")
-            finally:
-                connection.close()
-            try:
-                path.hardlink_to(draft)
-            except FileExistsError:
-                raise StudyError(f"study {path} is there already and is never overwritten") from None
-            finally:
-                draft.unlink()
-        return cls.open(path)
+        try:
+            with _failures(path):
+                connection = sqlite3.connect(draft, isolation_level=None)
+            with cls(path, connection) as journal:
+                with _failures(path):
+                    connection.executescript(f"BEGIN;{_TABLES}")
+                    rows = {"format": FORMAT, **facts}.items()
+                    connection.executemany("INSERT INTO facts VALUES (?, ?)", rows)
+                    connection.execute("COMMIT")
+                yield journal
+            with _failures(path):
+                try:
+                    path.hardlink_to(draft)
+                except FileExistsError:  # somebody was quicker
+                    raise _there_already(path) from None
+        finally:
+            draft.unlink(missing_ok=True)
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -243,6 +255,10 @@ class Journal:
                 self._connection.execute("ROLLBACK")
 
 
+def _there_already(path: Path) -> StudyError:
+    return StudyError(f"study {path} is there already and is never overwritten")
+
+
 def _connected(path: Path, *, is_for_writing: bool) -> sqlite3.Connection:
     """Opens the file of a study and looks whether it is one."""
     if not path.is_file():
@@ -283,10 +299,22 @@ def _failures(path: Path) -> Iterator[None]:
     except sqlite3.IntegrityError as error:
         raise StudyError(f"study {path} is being run by another process: let only one go on") from error
     except (sqlite3.Error, OSError) as error:
+        if _is_damage(error):
+            raise StudyError(
+                f"study {path}: the file is damaged, cut short, or no study ({error}): take it from a backup, or move it "
+                "away and run the job as a new study"
+            ) from error
         raise StudyError(
             f"study {path}: {error}; what was written before is kept: see that there is space and the right to "
             "write, then resume"
         ) from error
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether a file is not what SQLite has written; an empty one lacks even the tables."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    is_damaged = code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return is_damaged or code == sqlite3.SQLITE_IOERR_SHORT_READ or "no such table" in str(error)
 
 
 def _checksum(number: int, stage: str, elapsed_s: float, keys: bytes, payload: bytes) -> bytes:

@@ -129,7 +129,7 @@ class Recording:
             for path in pictures:
                 self._tracker.log_artifact(path, PICTURE_FOLDER)
             self._log_design_runs(self._tracker, marks, recorded_names)
-            self._tracker.finish(status, metrics)
+            self._tracker.finish(status, metrics if self._generation else self._counts() | metrics)
         except TrackingError as error:
             self.failure = str(error)
         else:
@@ -173,11 +173,8 @@ class Recording:
 
     def _track_generation(self, tracker: StudyTracker) -> None:
         archive = self.archive
-        metrics = {
-            "num_evaluated": float(archive.num_evaluated),
-            "num_feasible": float(archive.num_feasible),
+        metrics = self._counts() | {
             "feasible_fraction": archive.num_feasible / max(1, archive.num_evaluated),
-            "num_front": float(len(archive.ids)),
             "hypervolume": archive.hypervolume(),
         }
         if (elapsed_s := tracker.elapsed_s) > 0.0:
@@ -192,6 +189,14 @@ class Recording:
             self.failure = str(error)
         else:
             self.failure = self._loss if not self._unsent else self.failure
+
+    def _counts(self) -> dict[str, float]:
+        """How many designs there are; a study that evaluates none has no curve that would end in them."""
+        return {
+            "num_evaluated": float(self.archive.num_evaluated),
+            "num_feasible": float(self.archive.num_feasible),
+            "num_front": float(len(self.archive.ids)),
+        }
 
     def _log_design_runs(self, tracker: StudyTracker, marks: Marks, recorded_names: Collection[str]) -> None:
         archive = self.archive

@@ -23,6 +23,8 @@ DEFAULT_FOLDER: Final = Path("capplan-studies")
 SUFFIX: Final = ".study"
 NUM_SHOWN_DIGITS: Final = 8
 """Digits of the hash in a study's name."""
+NUM_LEAST_DIGITS: Final = 4
+"""Digits of its hash by which a study can be called: fewer are a slip of the hand."""
 LONGEST_NAME: Final = 60
 """Characters of the job's name in that of its study: file names have limits."""
 
@@ -90,7 +92,7 @@ class StudyStore:
         return sorted(self.folder.glob(f"*{SUFFIX}"))
 
     def find(self, name: str) -> Path:
-        """Returns the file of a study by its name, the start of its hash, or the path of its file.
+        """Returns the file of a study by its name, its hash or at least the first digits of it, or the path of its file.
 
         Raises:
             StudyError: no study, or more than one, is called so.
@@ -98,9 +100,9 @@ class StudyStore:
         if name.endswith(SUFFIX) and Path(name).is_file():
             return Path(name)
         paths = self.paths()
-        found = [path for path in paths if path.stem == name] or [
-            path for path in paths if name and path.stem.rpartition("-")[2].startswith(name)
-        ]
+        found = [path for path in paths if path.stem == name]
+        if not found and len(name) >= NUM_LEAST_DIGITS:
+            found = [path for path in paths if (_fact(path, "study_hash") or "").startswith(name)]
         if len(found) == 1:
             return found[0]
         known = ", ".join(path.stem for path in found or paths) or "none"

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
-from itertools import count
+from itertools import combinations, count
 
 import numpy as np
 import pytest
@@ -137,6 +137,9 @@ def test_independent_conflicts_are_all_named_and_changed_together() -> None:
     }
     answer = explained(limits)
     assert answer.conflict == ("budget_usd", "power_w")
+    assert answer.conflicts == (("budget_usd",), ("power_w",))
+    for name, resolution in zip(answer.conflict, answer.resolutions, strict=True):
+        assert resolution == {name: pytest.approx(least(name), rel=1e-3)}  # four digits
     assert [set(relaxation.limits) for relaxation in answer.relaxations] == [{"budget_usd", "power_w"}]
     assert [reason.partition(" = ")[0] for reason in answer.reasons[:2]] == ["budget_usd", "power_w"]
     assert "the nearest design reaches" in answer.reasons[-1]
@@ -149,6 +152,32 @@ def test_a_clash_beside_an_impossible_limit_is_named_with_it() -> None:
     assert set(answer.conflict) == set(limits)
     assert any("deadline_days" in reason and "together" in reason for reason in answer.reasons)
     assert_relaxations_work_and_are_the_least(limits, answer)
+
+
+def kept_by(limits: Mapping[str, float], names: Collection[str]) -> Booleans:
+    """Which designs keep some of the limits, by trying all of them."""
+    _, values, possible = every_design()
+    return possible & np.all([values[name] <= limits[name] for name in names] or [possible], axis=0)
+
+
+def assert_conflicts_are_minimal(limits: Mapping[str, float], answer: Infeasibility) -> None:
+    """Compares the conflicts with all subsets of the limits, and what ends each with all designs."""
+    minimal = {
+        frozenset(names)
+        for size in range(1, len(limits) + 1)
+        for names in combinations(limits, size)
+        if not kept_by(limits, names).any()
+        and all(kept_by(limits, fewer).any() for fewer in combinations(names, size - 1))
+    }
+    named = set(map(frozenset, answer.conflicts))
+    is_joint = any(len(relaxation.limits) > 1 for relaxation in answer.relaxations)
+    assert named == minimal if is_joint else len(named & minimal) == len(named) == 1
+    assert set(answer.conflict) == {name for conflict in named for name in conflict}
+    for conflict, resolution in zip(answer.conflicts, answer.resolutions, strict=True):
+        assert tuple(resolution) == conflict
+        for name, value in resolution.items():
+            kept = kept_by(limits, set(conflict) - {name})
+            assert value == pytest.approx(every_design()[1][name][kept].min(), rel=1e-3)  # four digits
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -178,6 +207,7 @@ def test_the_conflict_is_one_and_leaving_a_limit_of_it_out_resolves_it(seed: int
         return
     assert isinstance(answer, Infeasibility)
     assert not can_keep(answer.conflict)
+    assert_conflicts_are_minimal(limits, answer)
     helpful = {name for name in limits if can_keep(tuple(other for other in limits if other != name))}
     if helpful:
         assert {name for relaxation in answer.relaxations for name in relaxation.limits} == helpful

@@ -132,7 +132,7 @@ def test_fronts_around_the_limit_are_shown_with_the_recommended_design(num_front
 def test_an_infeasible_job_gets_conflict_reasons_proof_and_a_command_to_try() -> None:
     text = text_of(infeasible())
     assert text.splitlines()[0] == "No design keeps all limits"
-    assert "At fault: budget_usd and deadline_days, which have to give way together." in text
+    assert "At fault: budget_usd and deadline_days. Changing one of them alone is not enough." in text
     assert "The cheapest design in time costs more than the budget." in text
     assert "Proof: CP-SAT over 240 layouts" in text
     command = "capplan recommend job.yaml --set limits.budget_usd=1.850e6 --set limits.num_gpus=1024"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,15 +14,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mlflow import MlflowClient
+from mlflow.entities import Run
 
+from constraints.evaluation import judge
 from planner.delivery import deliver
-from planner.durable import ANSWER, StudyAnswer, resume_study, run_study_of
+from planner.durable import StudyAnswer, resume_study, run_study_of
+from planner.mlflow_content import asked_params, result_metrics
 from planner.recommendation import MlflowRecord, Recommendation
 from planner.sending import Sending, Target
+from planner.study_facts import ANSWER, DELIVERED_TO
 from planner.study_merge import merge_studies
 from planner.study_reports import export_designs, front_of, list_studies, state_of, status_of
 from simulator.errors import StudyError, TrackingError
 from simulator.job import Job, Limits
+from simulator.search_options import Search
 from studies import design_parts, identity
 from studies.design_log import read_designs
 from studies.journal import Journal
@@ -228,6 +234,67 @@ def test_merged_studies_hold_each_design_once_and_the_front_of_all(tmp_path: Pat
         deliver(target, tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
 
 
+def test_a_merge_that_fails_leaves_nothing_where_the_new_study_was_to_be(tmp_path: Path) -> None:
+    first, second = (run(tmp_path, seed=seed, should_stop=stop_after(2)).path for seed in (1, 2))
+    with sqlite3.connect(second) as database:
+        database.execute("UPDATE batches SET checksum = x'00' WHERE number = 1")
+    database.close()
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(StudyError, match="batch 1 is damaged"):
+        merge_studies([first, second], tmp_path / "both.study", NOW)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_study_is_called_by_its_hash_or_the_start_of_it(tmp_path: Path) -> None:
+    path = run(tmp_path, should_stop=stop_after(0)).path
+    with Journal.read(path) as journal:
+        whole_hash = journal.facts["study_hash"]
+    store = StudyStore(tmp_path)
+    for length in (4, 7, 8, 9, len(whole_hash)):
+        assert store.find(whole_hash[:length]) == path
+    for name in (whole_hash[:3], f"{whole_hash}0", ""):
+        with pytest.raises(StudyError, match="there is no such study"):
+            store.find(name)
+
+
+@pytest.mark.parametrize("num_bytes", [0, 50, 5000])
+def test_a_file_that_was_cut_short_is_called_damaged_and_not_a_lack_of_space(
+    tmp_path: Path, num_bytes: int
+) -> None:
+    path = run(tmp_path, should_stop=stop_after(2)).path
+    path.write_bytes(path.read_bytes()[:num_bytes])
+    with pytest.raises(StudyError, match="damaged, cut short, or no study") as raised:
+        status_of(path)
+    assert "space" not in str(raised.value)
+
+
+def test_sync_delivers_what_it_can_and_names_every_study_that_it_cannot(
+    tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main
+
+    stopped = run(tmp_path, should_stop=stop_after(1), seed=2).path.stem
+    ended = run(tmp_path, job=job_of().model_copy(update={"limits": Limits(budget_usd=1.0)})).path.stem
+    names = [stopped, "nobody", ended]
+    assert main(["study", "sync", *names, "--store", str(tmp_path), "--tracking-uri", uri]) == 1
+    told = capsys.readouterr()
+    assert told.out == f"{ended}: delivered\n"
+    assert f"{stopped}: study {stopped} has not ended" in told.err
+    assert "nobody: study 'nobody': there is no such study" in told.err
+
+
+def test_mlflow_shows_every_setting_of_the_search_as_a_parameter() -> None:
+    job = job_of(checkpoint_schemes=["async"])
+    params = asked_params(job, 1)
+    assert {name for name in params if name.startswith("search_")} == {
+        *(f"search_{name}" for name in Search.model_fields),
+        "search_generation_size",
+    }
+    assert (params["search_algorithm"], params["search_max_evaluations"]) == ("nsga2", str(EVALUATIONS))
+    assert (params["search_population_size"], params["search_tensor_parallel"]) == ("12", "1, 2")
+    assert (params["search_max_seconds"], params["search_checkpoint_schemes"]) == ("default", "async")
+
+
 def test_studies_of_other_limits_do_not_add_up(tmp_path: Path, whole: StudyAnswer) -> None:
     other = run(tmp_path, job=job_of().model_copy(update={"limits": Limits(budget_usd=1e9)}))
     with pytest.raises(StudyError, match="differ in limits: merge studies of one job"):
@@ -236,7 +303,7 @@ def test_studies_of_other_limits_do_not_add_up(tmp_path: Path, whole: StudyAnswe
         merge_studies([whole.path, whole.path], tmp_path / "both.study", NOW)
 
 
-def runs_of(uri: str) -> tuple[list[object], dict[str, dict[str, str]]]:
+def runs_of(uri: str) -> tuple[list[Run], dict[str, dict[str, str]]]:
     """The studies in a store, and the tags of the designs' runs by name."""
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name("capplan")
@@ -246,6 +313,23 @@ def runs_of(uri: str) -> tuple[list[object], dict[str, dict[str, str]]]:
     tags = {str(run.info.run_name): dict(run.data.tags) for run in children}
     assert len(tags) == len(children), "a design has two runs"
     return [run for run in runs if run not in children], tags
+
+
+def test_status_and_mlflow_say_the_same_of_the_front(
+    tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planner.answer.SAME_WITHIN_FRACTION", 0.05)
+    study = run(tmp_path)
+    deliver(study.path, tracking_uri=uri)
+    (parent,), tags = runs_of(uri)
+    status = status_of(study.path)
+    assert status.hypervolume_fraction == parent.data.metrics["hypervolume"]
+    assert status.num_front == parent.data.metrics["num_front"]
+    assert status.num_front == sum(tag["front"] == "1" for tag in tags.values())
+    assert status.num_distinct == parent.data.metrics["num_distinct"] == len(study.answer.front)
+    assert status.num_distinct < status.num_front  # so that the two numbers are told apart here
+    found = front_of(study.path)
+    assert (found.num_front, len(found.front)) == (status.num_front, status.num_distinct)
 
 
 def test_a_delivery_brings_each_design_once_and_marks_the_recommended_one(tmp_path: Path, uri: str) -> None:
@@ -283,6 +367,40 @@ _FINISH = Sending.finish
 def _finish_and_fail(study: Sending, answer: Recommendation) -> MlflowRecord:
     _FINISH(study, answer)
     raise TrackingError("MLflow store x: gone")
+
+
+def test_resuming_a_study_whose_end_mlflow_has_not_heard_of_delivers_it(tmp_path: Path, uri: str) -> None:
+    target = Target(tracking_uri=uri)
+    with pytest.MonkeyPatch.context() as killed:
+        # As SIGKILL right behind the journalled answer leaves it: the run is open, the journal knows of no delivery.
+        killed.setattr(Sending, "finish", _stop_before_the_end)
+        study = run_study_of(job_of(), seed=1, store=StudyStore(tmp_path), target=target, clock=lambda: NOW)
+    client = MlflowClient(tracking_uri=uri)
+    assert [run.info.status for run in client.search_runs(["1"])] == ["RUNNING"]
+    with Journal.read(study.path) as journal:
+        assert ANSWER in journal.facts
+        assert DELIVERED_TO not in journal.facts
+    resumed = resume_study(study.path, target=target)
+    parents, tags = runs_of(uri)
+    assert [client.get_run(parent.info.run_id).info.status for parent in parents] == ["FINISHED"]
+    assert len(tags) == study.answer.num_evaluated
+    assert resumed.answer.mlflow is not None
+    assert state_of(study.path).delivered_to == (target.place,)
+    assert resume_study(study.path, target=target).answer.mlflow is None  # nothing was left to deliver
+
+
+def test_resuming_an_answered_study_without_its_store_gives_the_answer_and_the_reason(
+    tmp_path: Path, whole: StudyAnswer
+) -> None:
+    (tmp_path / "mlflow.db").mkdir()
+    resumed = resume_study(whole.path, target=Target(tracking_uri=f"sqlite:///{tmp_path}/mlflow.db"))
+    assert "mlflow.db" in resumed.tracking_failure
+    assert_equal(resumed, whole)
+
+
+def _stop_before_the_end(study: Sending, answer: Recommendation) -> None:
+    del answer
+    study.tracker.leave()
 
 
 def test_mlflow_is_told_of_a_study_while_it_runs_and_sync_finds_nothing_left_to_do(
@@ -331,15 +449,31 @@ def test_one_filter_gives_the_front_and_another_one_what_cannot_be_told_from_the
     def found(condition: str) -> set[str]:
         return {str(run.info.run_name) for run in client.search_runs(["1"], condition, max_results=5000)}
 
-    archive = front_of(study.path)
-    front = found("tags.front = '1'")
-    assert {f"design {design.design_id}" for design in archive.front} <= front <= found("tags.rank = '1'")
+    values, names = objectives_of_feasible_designs(study.path)
+    beats = (values[:, None, :] <= values[None, :, :]).all(axis=2) & (
+        values[:, None, :] < values[None, :, :]
+    ).any(axis=2)
+    assert found("tags.front = '1'") == found("tags.rank = '1'") == set(names[~beats.any(axis=0)])
     assert len(found("tags.rank = '2'")) > 0
     assert study.answer.uncertainty is not None
     tied = {f"design {number}" for number in study.answer.uncertainty.tied_designs}
     assert found("tags.tied = '1'") == tied
     infeasible = study.answer.num_evaluated - study.answer.num_feasible
     assert len(found("tags.rank = 'none'")) == len(found("tags.feasible = '0'")) == infeasible
+
+
+def objectives_of_feasible_designs(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """What every feasible design of a study is worth `(n, k)`, and the names of their runs `(n,)`."""
+    job, first = job_of(), 0
+    values, names = [], []
+    with Journal.read(path) as journal:
+        for batch in journal.batches():
+            evaluation = judge(job, batch.plans, batch.outcomes)
+            rows = np.flatnonzero(evaluation.is_feasible)
+            values.append(evaluation.objectives(job)[rows])
+            names += [f"design {first + row}" for row in rows.tolist()]
+            first += len(evaluation)
+    return np.concatenate(values), np.array(names)
 
 
 def test_a_study_that_is_sent_again_from_its_middle_has_every_point_once(tmp_path: Path, uri: str) -> None:
@@ -360,9 +494,26 @@ def test_a_study_that_is_sent_again_from_its_middle_has_every_point_once(tmp_pat
     assert resumed.answer.mlflow.run_id == killed.info.run_id
     with Journal.read(resumed.path) as journal:
         num_batches = journal.num_batches
-    for name in ("feasible_fraction", "designs_per_s"):
-        steps = [point.step for point in client.get_metric_history(killed.info.run_id, name)]
-        assert sorted(steps) == list(range(num_batches))
+    curves = {
+        "num_evaluated",
+        "num_feasible",
+        "feasible_fraction",
+        "num_front",
+        "hypervolume",
+        "designs_per_s",
+    }
+    curves |= {"best_time_to_train_s", "best_cost_usd", "best_carbon_kgco2e"}
+    results = {
+        "num_distinct",
+        *(name for name in result_metrics(resumed.answer) if name.startswith("recommended_")),
+    }
+    histories = {
+        name: [point.step for point in client.get_metric_history(killed.info.run_id, name)]
+        for name in client.get_run(killed.info.run_id).data.metrics
+    }
+    assert histories.keys() == curves | results
+    for name, steps in histories.items():
+        assert sorted(steps) == ([num_batches - 1] if name in results else list(range(num_batches))), name
 
 
 def test_a_store_that_is_away_costs_nothing_but_the_delivery(

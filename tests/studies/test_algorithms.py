@@ -126,6 +126,12 @@ class TestOptunaNsga2(AlgorithmContract):
         return begun(Algorithm.OPTUNA_NSGA2, space, seed)
 
 
+@pytest.mark.skipif(find_spec("torch") is None, reason="optuna_gp needs PyTorch")
+class TestOptunaGp(AlgorithmContract):
+    def begin(self, space: Space, seed: int) -> SearchAlgorithm:
+        return begun(Algorithm.OPTUNA_GP, space, seed)
+
+
 class TestScreening(AlgorithmContract):
     def begin(self, space: Space, seed: int) -> SearchAlgorithm:
         return screening(space, seed)
