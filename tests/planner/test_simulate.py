@@ -10,6 +10,7 @@ import pytest
 import planner
 from planner import cli, load_job, recommend, simulate_plan
 from planner.one_design import SimulatedDesign
+from planner.plan_input import plan_of, read_plan
 from planner.violations import Violation
 from simulator.errors import InputError
 from simulator.plan import CheckpointScheme, Plan, Recompute
@@ -362,3 +363,9 @@ def test_people_read_the_verdict_what_is_broken_and_where_everything_goes(
 def test_the_names_for_programs_are_imported_at_their_first_use() -> None:
     assert planner.simulate_plan is simulate_plan
     assert planner.SimulatedDesign is SimulatedDesign
+
+
+@pytest.mark.parametrize("key", ["micro_batch", "micro-batch", "micro_batch_size"])
+def test_the_micro_batch_has_more_than_one_name(key: str) -> None:
+    plan, _ = plan_of(load_job(BLOOM), read_plan(f"tp=4,pp=12,dp=8,{key}=2"))
+    assert plan.micro_batch_size == 2
