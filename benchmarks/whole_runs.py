@@ -37,8 +37,8 @@ failures are the rate that they are given. *Cold* leaves all of that out: model,
 constants are those of a fit without the publisher's steps (`planner/data/held_out_constants.csv`), and failures, saves and
 stragglers are those of a typical fleet. The cold prediction is the one by which accuracy is judged.
 
-What still is an input that nobody published for every run: spare nodes, 32 for Llama 3.1 405B, on a cluster with more nodes than
-it used, and none for the others; Llama's storage and its chunks a stage. Spares matter: by the rule that searches use
+What still is an input that nobody published for every run: spare nodes, 32 for Llama 3.1 405B, on a cluster with more nodes
+than it used, and none for the others; Llama's storage and its chunks a stage. Spares matter: by the rule that searches use
 (`simulator.interruptions`), 4 for BLOOM and 13 for MT-NLG, these two come out at -9.6 % and -18.6 %, and Llama without any at
 +38.4 %. The share of compute that the fleet of Llama 3 loses to slow members was written with its figures in view.
 """
@@ -79,8 +79,8 @@ def validation_section() -> str:
         "## Whole runs, predicted cold\n",
         "Our step time, our goodput and our power for every published run whose layout is known, beside LLMCarbon's prediction",
         "from the same figures; [whole-runs.md](whole-runs.md) has more, and why the others are not predicted. *Cold* has seen",
-        "nothing of a run but model, tokens, layout, spares and hardware: its publisher's steps are not in the fit. It is what the",
-        "runs are judged by; *shipped* has seen what the second table says.\n",
+        "nothing of a run but model, tokens, layout, spares and hardware: its publisher's steps are not in the fit. It is what",
+        "the runs are judged by; *shipped* has seen what the second table says.\n",
         f"{hours_table()}\n",
         f"{llmcarbon_text()}\n",
         f"{seen_table()}\n",
