@@ -177,6 +177,7 @@ def main() -> None:
                 raise SystemExit(f"DIFFERENT in MLflow after {kills} kills: {sorted(map(str, wrong))[:10]}")
             if with_mlflow and len(told_to_mlflow(path)) != len(told):
                 raise SystemExit(f"TWICE in MLflow after {kills} kills")
+            print(f"study {num_studies}: {kills} kills, all equal", flush=True)
     print(f"{num_kills} kills in {num_studies} studies: no design lost, none twice, all answers identical")
 
 
