@@ -569,7 +569,7 @@ def test_a_store_that_is_away_costs_nothing_but_the_delivery(
 def test_designs_that_a_search_no_longer_asks_for_are_an_error_not_a_mixture(tmp_path: Path) -> None:
     path = run(tmp_path, should_stop=stop_after(2)).path
     with Journal.open(path) as journal:
-        other = job_of(population_size=13)
+        other = job_of(max_evaluations=2 * EVALUATIONS)
         journal.note({"job": other.model_dump_json(), "code_hash": identity.Identity.of(other, 1).code})
     with pytest.raises(StudyError, match="now asks for other designs in batch 0"):
         resume_study(path)
