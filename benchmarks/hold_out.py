@@ -15,8 +15,10 @@ from pathlib import Path
 import click
 import numpy as np
 
-from benchmarks.fit_training import SUSTAINED, UNKNOWNS, Unknown, damped, plane, weights_of
-from benchmarks.training_steps import MeasuredSteps, read_steps
+from benchmarks.fit_training import SUSTAINED, UNKNOWNS, Unknown, constants_of, prior, weights_of
+from benchmarks.training_steps import log_errors, read_steps, sources_of
+from planner.calibration_fitting import Plane, damped
+from planner.calibration_steps import MeasuredSteps
 from simulator.table import Floats
 from simulator.training import TrainingConstants, training_constants
 
@@ -40,12 +42,14 @@ def _value(constants: TrainingConstants, unknown: Unknown) -> float:
 
 def held_out_rows(steps: MeasuredSteps) -> Iterator[tuple[str, ...]]:
     """Yields every constant of the fit without each publisher."""
-    weights, sources = weights_of(steps.sources), steps.sources
-    line = plane(steps, np.log(unknowns_of(training_constants())))
+    sources, expected = sources_of(steps), prior()
+    weights = weights_of(sources)
+    shipped = np.log(unknowns_of(training_constants()))
+    line = Plane.of(lambda logs: log_errors(steps, constants_of(np.exp(logs))), shipped, expected)
     for publisher in PUBLISHERS:
         is_out = sources == publisher
         assert is_out.any(), f"{publisher} has published steps of the fit"
-        values = np.exp(damped(line, np.where(is_out, 0.0, weights)))
+        values = np.exp(damped(line, np.where(is_out, 0.0, weights), expected))
         for unknown, value in zip(UNKNOWNS, values.tolist(), strict=True):
             yield publisher, str(is_out.sum()), unknown.applies_to, unknown.name, f"{value:.6g}"
 

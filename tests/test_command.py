@@ -45,8 +45,8 @@ def designs_in_mlflow(folder: Path, answer: dict[str, dict[str, str]]) -> int:
         experiment = client.get_experiment_by_name(answer["mlflow"]["experiment"])
         assert experiment is not None
         (study,) = client.search_runs([experiment.experiment_id], "params.job != ''", max_results=10)
-        file = client.download_artifacts(study.info.run_id, "designs.parquet", str(folder))
-    return len(read_designs(Path(file))["design_id"])
+        parts = client.download_artifacts(study.info.run_id, "designs", str(folder))
+    return len(read_designs(Path(parts))["design_id"])
 
 
 def test_an_interrupt_leaves_every_evaluated_design_in_mlflow_and_in_the_output(tmp_path: Path) -> None:

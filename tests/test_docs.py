@@ -51,6 +51,7 @@ NO_MODEL = {
     "constraints.space.MOST_IN_MEMORY": "size of a batch",
     "simulator.hourly": "length of a year and of a profile",
     "simulator.catalog.own": "size of a file",
+    "simulator.catalog.own_rules": "what is taken for a mistake in a file",
     "simulator.simulate": "size of a batch",
     "simulator.units": "units",
     "constraints.bounds": "rounding",
