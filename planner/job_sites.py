@@ -12,7 +12,7 @@ from planner.short_forms import Fields, found, lengthen
 from simulator import catalog
 from simulator.errors import InputError
 from simulator.hardware import Site
-from simulator.hourly import HourlyProfile, synthetic_profile
+from simulator.hourly import MOST_KGCO2E_PER_KWH, MOST_USD_PER_KWH, HourlyProfile, synthetic_profile
 from simulator.traces import GRID_TRACE, PRICE_TRACE, TraceUnit, read_trace
 
 PROFILES: Mapping[str, TraceUnit] = {"grid_profile": GRID_TRACE, "electricity_profile": PRICE_TRACE}
@@ -22,6 +22,11 @@ MEAN_OF: Mapping[str, str] = {
     "electricity_profile": "electricity_usd_per_kwh",
 }
 """The flat figure that each profile replaces."""
+PLAUSIBLE: Mapping[str, float] = {
+    "grid_profile": MOST_KGCO2E_PER_KWH,
+    "electricity_profile": MOST_USD_PER_KWH,
+}
+"""The largest value of each profile."""
 SAME_MEAN_FRACTION = 0.01
 """A flat figure that is the mean of the profile, but for rounding, contradicts nothing."""
 REQUIRED = tuple(name for name, field in Site.model_fields.items() if field.is_required())
@@ -57,7 +62,8 @@ def _meet_mean(site: Fields, field: str, here: Location, findings: Findings) -> 
         return
     mean, given = math.fsum(per_hour) / len(per_hour), site.get(mean_field)
     if given is None:
-        site[mean_field] = mean
+        if mean <= PLAUSIBLE[field]:  # else the profile itself is refused, by its own name
+            site[mean_field] = mean
     elif isinstance(given, (int, float)) and not math.isclose(given, mean, rel_tol=SAME_MEAN_FRACTION):
         rule = f"is replaced by {field}, whose mean is {mean:.4g}; leave one of the two out"
         findings.add((*here, mean_field), given, rule)
