@@ -21,6 +21,7 @@ from planner.compare_inputs import (
 )
 from planner.compare_sides import Side
 from planner.designs import design_at
+from planner.output import SINGLE_FIGURES
 from planner.recommendation import Design
 from planner.violations import AVAILABILITY, layout_violations, limit_violations
 from simulator.errors import InputError, Problem
@@ -30,22 +31,6 @@ from simulator.record import Record
 
 RECORDED_TOLERANCE = 1e-3
 """Answers whose recorded figures are farther off than that were given by another version or catalogue."""
-FIGURES = (
-    "time_to_train_days",
-    "cost_usd",
-    "cost_low_usd",
-    "cost_high_usd",
-    "energy_kwh",
-    "carbon_kgco2e",
-    "peak_power_w",
-    "step_time_s",
-    "iteration_time_s",
-    "mfu_fraction",
-    "goodput_fraction",
-    "num_failures",
-    "peak_memory_bytes",
-)
-"""Figures of a design that are single numbers; those of its parts follow with a point in their names."""
 _PARTS = (
     "memory_bytes",
     "step_seconds",
@@ -175,7 +160,7 @@ def _design(job: Job, plan: Plan) -> Design:
 
 def metrics_of(design: Design) -> Metrics:
     """Returns every figure of a design by its name; parts have a point in theirs."""
-    figures = {name: float(getattr(design, name)) for name in FIGURES}
+    figures = {name: float(getattr(design, name)) for name in SINGLE_FIGURES}
     for name in _PARTS:
         parts: dict[str, float | None] = getattr(design, name)
         figures |= {f"{name}.{part}": float(value) for part, value in parts.items() if value is not None}
@@ -226,7 +211,7 @@ def _warnings(sides: Sequence[Side], designs: Sequence[Design | None]) -> list[s
         if design is None or side.recorded is None:
             continue
         now, then = metrics_of(design), metrics_of(side.recorded)
-        if any(abs(now[name] - then[name]) > RECORDED_TOLERANCE * abs(then[name]) for name in FIGURES):
+        if any(abs(now[name] - then[name]) > RECORDED_TOLERANCE * abs(then[name]) for name in SINGLE_FIGURES):
             notes.append(
                 f"{side.name} was answered by another version or catalogue; its figures here are those of this one."
             )

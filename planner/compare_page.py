@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
-from planner.compare import FIGURES, Comparison, Explanation
+from planner.compare import Comparison, Explanation
 from planner.compare_view import EXPLAINED, SHOWN_METRICS, explanation_rows, figure_rows, letters
 from planner.compare_words import name_words, value_words
 from planner.human import words
+from planner.output import SINGLE_FIGURES
 from planner.page_frame import page, table
 from simulator.errors import InputError, Problem
 
@@ -89,7 +90,7 @@ def _explained(found: Comparison, explanation: Explanation, letter: str) -> Iter
     heads = [words(name) for name in EXPLAINED]
     rows = explanation_rows(explanation, found.metrics, EXPLAINED)
     yield table(("cause", *heads), rows, numbers_from=1, has_sum=True)
-    others = [name for name in FIGURES if name not in EXPLAINED]
+    others = [name for name in SINGLE_FIGURES if name not in EXPLAINED]
     yield "<details><summary>Other figures</summary>"
     more = explanation_rows(explanation, found.metrics, others)
     yield table(("cause", *(words(name) for name in others)), more, numbers_from=1, has_sum=True)

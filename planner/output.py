@@ -16,11 +16,7 @@ ANSWER_FILE = "recommendation.json"
 JOB_FILE = "job.json"
 FRONT_FILE = "front"
 
-FRONT_FIGURES = (
-    "design_id",
-    "accelerator",
-    "node",
-    "num_nodes",
+SINGLE_FIGURES = (
     "time_to_train_days",
     "cost_usd",
     "cost_low_usd",
@@ -34,8 +30,9 @@ FRONT_FIGURES = (
     "goodput_fraction",
     "num_failures",
     "peak_memory_bytes",
-    "memory_capacity_bytes",
 )
+"""Figures of a design that are single numbers."""
+FRONT_FIGURES = ("design_id", "accelerator", "node", "num_nodes", *SINGLE_FIGURES, "memory_capacity_bytes")
 
 
 def make_output_folder(folder: Path) -> None:

@@ -14,10 +14,10 @@ from enum import StrEnum
 
 import numpy as np
 
-from simulator.deep.play_kernel import NONE, State, Tasks, run
+from simulator.deep.play_kernel import State, Tasks, run
 from simulator.deep.routing import Paths
 from simulator.deep.sharing import new_sharing
-from simulator.deep.tasks import TaskGraph
+from simulator.deep.tasks import NONE, TaskGraph
 from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
 from simulator.table import Floats, Integers

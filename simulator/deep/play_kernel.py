@@ -15,9 +15,9 @@ import numpy as np
 from simulator.compiled import compiled_uncounted
 from simulator.deep.heap import first_item, first_key, pop, push, set_key
 from simulator.deep.sharing import Sharing, fill, touch
+from simulator.deep.tasks import NONE
 from simulator.table import Booleans, Floats, Integers
 
-NONE = -1
 SAME_TIME_FRACTION = 1e-12
 """Events whose times differ by less, relative to the clock, happen at the same moment."""
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from planner import cli, recommend, simulate_plan
-from planner.compare import FIGURES, Comparison, compare
+from planner.compare import Comparison, compare
 from planner.compare_inputs import differences
 from planner.compare_sides import Side, read_side
 from planner.durable import run_study_of
+from planner.output import SINGLE_FIGURES
 from planner.plan_input import plan_of
 from simulator.errors import InputError, StudyError
 from simulator.job import Job
@@ -64,7 +65,7 @@ def test_causes_interaction_and_design_sum_to_the_difference_of_every_figure(nam
     first, second, plan = CASES[name]
     found = compare([side(first), side(second, plan)])
     (explained,) = found.explanations
-    for metric in FIGURES:
+    for metric in SINGLE_FIGURES:
         before, after = values_of(found, metric)
         parts = [*(cause.effects for cause in explained.causes), explained.interaction, explained.design]
         total = sum(part.get(metric, 0.0) for part in parts)
@@ -93,7 +94,7 @@ def test_figures_are_those_of_the_simulation_of_each_plan() -> None:
     for position, job in enumerate((first, second)):
         design = simulate_plan(job, PLAN, with_sensitivities=False).design
         assert design is not None
-        for metric in FIGURES:
+        for metric in SINGLE_FIGURES:
             assert values_of(found, metric)[position] == getattr(design, metric)
 
 
@@ -226,7 +227,7 @@ class TestCommand:
         assert cli.main(["compare", *self.SIDES, "--json"]) == 0
         found = Comparison.model_validate(json.loads(capsys.readouterr().out))
         assert found.sides == self.SIDES
-        assert {row.metric for row in found.metrics} >= set(FIGURES)
+        assert {row.metric for row in found.metrics} >= set(SINGLE_FIGURES)
         assert found.schema_version == 1
 
     def test_the_terminal_shows_sides_designs_figures_and_causes(
