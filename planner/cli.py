@@ -48,8 +48,6 @@ OK, FAILED, BROKEN_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES = {"recommended": OK, "infeasible": INFEASIBLE, "interrupted": INTERRUPTED}
 
 FRONT_FORMATS = ("csv", "parquet")
-_progress, _quiet_libraries, _rendered, _write = progress, quiet_libraries, rendered, write
-"""As other modules of the command line import them."""
 
 CATALOG_KINDS = ("accelerators", "nodes", "fabrics", "models", "sites", "rents", "factors")
 """The members of `simulator.catalog.Kind`, which is too heavy to be imported for `--help`."""

@@ -113,36 +113,36 @@ def _refuse_options_of_jobs(plan: str | None, overrides: tuple[str, ...], has_ot
 
 
 def _explain_constraints(name: str | None, *, as_json: bool) -> int:
-    from planner.cli import _rendered, _write
+    from planner.cli_output import rendered, write
     from planner.explain import constraint_texts
     from planner.explain_view import show_constraints
     from planner.explanation import ConstraintList
 
     texts = constraint_texts(name)
     if as_json:
-        _write(ConstraintList(constraints=tuple(texts)).model_dump_json(indent=2) + "\n")
+        write(ConstraintList(constraints=tuple(texts)).model_dump_json(indent=2) + "\n")
     else:
-        _write(_rendered(lambda console: show_constraints(texts, console)))
+        write(rendered(lambda console: show_constraints(texts, console)))
     return 0
 
 
 def _plan(job: str, overrides: tuple[str, ...], plan: str) -> PlanExplanation:
-    from planner.cli import _quiet_libraries
+    from planner.cli_output import quiet_libraries
     from planner.explain import explain_plan
     from planner.job_file import load_job
     from planner.plan_input import read_plan
 
-    with _quiet_libraries():
+    with quiet_libraries():
         return explain_plan(load_job(job, overrides), read_plan(plan))
 
 
 def _cut(job: str, overrides: tuple[str, ...], plan: str) -> LayerCut:
-    from planner.cli import _quiet_libraries
+    from planner.cli_output import quiet_libraries
     from planner.job_file import load_job
     from planner.layer_cut import cut_layers
     from planner.plan_input import read_plan
 
-    with _quiet_libraries():
+    with quiet_libraries():
         return cut_layers(load_job(job, overrides), read_plan(plan))
 
 
@@ -161,11 +161,11 @@ def _print_plan(checked: PlanExplanation, *, as_json: bool) -> None:
 def _space(
     job: str, overrides: tuple[str, ...], simulate_up_to: int | None, *, with_fewest: bool
 ) -> SpaceExplanation:
-    from planner.cli import _quiet_libraries
+    from planner.cli_output import quiet_libraries
     from planner.explain import SIMULATED_DESIGNS, explain_space
     from planner.job_file import load_job
 
-    with _quiet_libraries():
+    with quiet_libraries():
         return explain_space(
             load_job(job, overrides),
             simulate_up_to=SIMULATED_DESIGNS if simulate_up_to is None else simulate_up_to,
@@ -180,6 +180,6 @@ def _print_space(explained: SpaceExplanation, *, as_json: bool) -> None:
 
 
 def _print(answer: Record, show: Callable[[Console], None], *, as_json: bool) -> None:
-    from planner.cli import _rendered, _write
+    from planner.cli_output import rendered, write
 
-    _write(answer.model_dump_json(indent=2) + "\n" if as_json else _rendered(show))
+    write(answer.model_dump_json(indent=2) + "\n" if as_json else rendered(show))

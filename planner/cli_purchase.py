@@ -39,21 +39,21 @@ def purchase(*, fleet: Path, seed: int, effort: float | None, as_json: bool, qui
 
     Exit codes: 0 a plan; 3 proven that there is none; 2 broken input; 1 none found with this effort.
     """
-    from planner.cli import _check_installation, _quiet_libraries, _rendered, _write
-    from planner.cli_output import working
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries, rendered, working, write
 
     _check_installation()
     from planner.fleet import load_fleet
     from planner.purchase import EFFORT, plan_purchase
     from planner.purchase_view import show_purchase
 
-    with _quiet_libraries(), working("planning the purchases", is_shown=not quiet):
+    with quiet_libraries(), working("planning the purchases", is_shown=not quiet):
         asked = load_fleet(fleet)
         plan = plan_purchase(
             asked, seed=seed, folder=fleet.parent, effort=EFFORT if effort is None else effort
         )
     if as_json:
-        _write(plan.model_dump_json(indent=2) + "\n")
+        write(plan.model_dump_json(indent=2) + "\n")
     else:
-        _write(_rendered(lambda console: show_purchase(plan, console)))
+        write(rendered(lambda console: show_purchase(plan, console)))
     return {"infeasible": INFEASIBLE, "unknown": FAILED}.get(plan.status, 0)

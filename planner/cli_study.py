@@ -198,14 +198,14 @@ def resume(
 def status(*, name: str, folder: Path, as_json: bool) -> None:
     """Say how far the study NAME is and what it has found; it may be running."""
     _prepare()
-    from planner.cli import _rendered, _write
+    from planner.cli_output import rendered, write
     from planner.study_reports import status_of
     from planner.study_view import show_status
     from studies.store import StudyStore
 
     found = status_of(StudyStore(folder).find(name))
-    text = _rendered(lambda console: show_status(found, console))
-    _write(found.model_dump_json(indent=2) + "\n" if as_json else text)
+    text = rendered(lambda console: show_status(found, console))
+    write(found.model_dump_json(indent=2) + "\n" if as_json else text)
 
 
 @study.command(
@@ -218,16 +218,16 @@ def status(*, name: str, folder: Path, as_json: bool) -> None:
 def list_(*, folder: Path, as_json: bool) -> None:
     """List the studies of the folder with their states."""
     _prepare()
-    from planner.cli import _rendered, _write
+    from planner.cli_output import rendered, write
     from planner.study_reports import StudyList, list_studies
     from planner.study_view import show_list
     from studies.store import StudyStore
 
     found = list_studies(StudyStore(folder))
     if as_json:
-        _write(StudyList(studies=tuple(found)).model_dump_json(indent=2) + "\n")
+        write(StudyList(studies=tuple(found)).model_dump_json(indent=2) + "\n")
     else:
-        _write(_rendered(lambda console: show_list(found, console)))
+        write(rendered(lambda console: show_list(found, console)))
 
 
 @study.command(
@@ -239,16 +239,16 @@ def list_(*, folder: Path, as_json: bool) -> None:
 def front(*, name: str, folder: Path, as_json: bool) -> None:
     """Show the Pareto front of the study NAME; it may be running."""
     _prepare()
-    from planner.cli import _rendered, _write
+    from planner.cli_output import rendered, write
     from planner.study_reports import front_of
     from planner.study_view import show_front
     from studies.store import StudyStore
 
     found = front_of(StudyStore(folder).find(name))
     if as_json:
-        _write(found.model_dump_json(indent=2) + "\n")
+        write(found.model_dump_json(indent=2) + "\n")
     else:
-        _write(_rendered(lambda console: show_front(found, console)))
+        write(rendered(lambda console: show_front(found, console)))
 
 
 @study.command(
@@ -307,7 +307,7 @@ def sync(*, names: tuple[str, ...], folder: Path, tracking_uri: str | None, expe
     then.
     """
     _prepare()
-    from planner.cli import _quiet_libraries
+    from planner.cli_output import quiet_libraries
     from planner.delivery import deliver
     from planner.study_reports import list_studies
     from simulator.errors import CapplanError
@@ -318,7 +318,7 @@ def sync(*, names: tuple[str, ...], folder: Path, tracking_uri: str | None, expe
     num_failed = 0
     for name in names or ended:
         try:
-            with _quiet_libraries():
+            with quiet_libraries():
                 delivery = deliver(store.find(name), tracking_uri=tracking_uri, experiment=experiment)
         except (CapplanError, OSError) as error:
             num_failed += 1
@@ -337,22 +337,23 @@ def _search(
 ) -> int:
     """Searches and prints the answer."""
     _prepare()
-    from planner.cli import EXIT_CODES, _progress, _quiet_libraries, _rendered, _write
+    from planner.cli import EXIT_CODES
+    from planner.cli_output import progress, quiet_libraries, rendered, write
     from planner.interrupt import stop_on_interrupt
     from planner.output import answer_json
     from planner.render import show
     from planner.study_view import show_counts
     from studies.store import StudyStore
 
-    with _quiet_libraries(), stop_on_interrupt() as should_stop, _progress(is_shown=not quiet) as report:
+    with quiet_libraries(), stop_on_interrupt() as should_stop, progress(is_shown=not quiet) as report:
         found = start(StudyStore(folder), report, should_stop)
     if found.tracking_failure:
         click.echo(f"{found.tracking_failure}\nDeliver later: capplan study sync {found.path.stem}", err=True)
     if as_json:
-        _write(answer_json(found.answer))
+        write(answer_json(found.answer))
     else:
-        _write(_rendered(lambda console: show(found.answer, console)))
-        _write(_rendered(lambda console: show_counts(found.path.stem, found.counts, console)))
+        write(rendered(lambda console: show(found.answer, console)))
+        write(rendered(lambda console: show_counts(found.path.stem, found.counts, console)))
     return EXIT_CODES[found.answer.status]
 
 
