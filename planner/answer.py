@@ -20,7 +20,7 @@ from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.designs import designs_of
 from planner.infeasible import explain
 from planner.input_uncertainty import input_uncertainty_of
-from planner.mlflow_content import RUN_STATUS, asked_params, inputs_profile, record_of, result_metrics
+from planner.mlflow_content import asked_params, finish, inputs_profile, record_of
 from planner.output import FrontFormat, make_output_folder, write_answer, write_job
 from planner.problems import Findings
 from planner.reasons import cautions, rejections, scope_text, why_chosen
@@ -137,20 +137,12 @@ def recommend(
         pictures = []
         if drawn is not None:
             files.append(write_page(drawn, folder / PAGE_FILE))
-            if tracker is not None:
-                pictures = write_pictures(drawn, scratch / PICTURE_FOLDER, "png")
-        recording.finish(
-            RUN_STATUS[answer.status],
-            result_metrics(answer),
-            files,
-            pictures=pictures,
-            recommended_id=answer.recommendation.design_id if answer.recommendation else None,
-            tied_ids=answer.uncertainty.tied_designs if answer.uncertainty else (),
-        )
+            pictures = write_pictures(drawn, scratch / PICTURE_FOLDER, "png") if tracker else []
+        finish(recording, answer, files, pictures)
         answer = _with_record(answer, recording, tracker, scratch if output is None else None)
         if output is not None:
             write_answer(answer, folder, front_format)
-            if drawn is not None:
+            if drawn is not None:  # again, now that it is known where the study is recorded
                 write_page(drawn.answering(answer), folder / PAGE_FILE)
         return answer
 

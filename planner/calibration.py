@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from planner.calibration_answer import CalibrationAnswer, Held, RowFit
 from planner.calibration_fitting import Plane, damped, log_deviations, settled
 from planner.calibration_residuals import residuals_of
-from planner.calibration_rows import MOST_NAMED, usable_rows
+from planner.calibration_rows import MOST_NAMED, UsableRows, usable_rows
 from planner.calibration_steps import MeasuredSteps
 from planner.calibration_unknowns import MEASUREMENT_SCATTER, Unknown, prior_of, unknowns_of
 from planner.human import percent
@@ -69,18 +69,7 @@ def calibrate(
     rows = usable_rows(path, accelerator)
     steps = rows.steps
     tell("simulating with published constants")
-    draft = Calibration(
-        source=path.name[:200],
-        source_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-        date=date or _day_of(path),
-        num_rows=rows.num_rows,
-        num_configurations=len(steps.rows),
-        num_left_out=rows.num_left_out,
-        error_before_fraction=0.0,
-        error_after_fraction=0.0,
-        error_left_out_fraction=0.0,
-        constants=(),
-    )
+    draft = _draft(path, rows, date)
     all_unknowns = unknowns_of(steps.rows)
     published = _published_plane(steps, draft, all_unknowns)
     is_told, held = _told_apart(published, all_unknowns)
@@ -107,6 +96,22 @@ def calibrate(
         held=held,
         rows=_row_fits(steps, before, after, left_out),
         warnings=(*rows.warnings, *_on_errors(steps, calibration, left_out)),
+    )
+
+
+def _draft(path: Path, rows: UsableRows, date: str | None) -> Calibration:
+    """A calibration that changes nothing yet, with what it will rest on."""
+    return Calibration(
+        source=path.name[:200],
+        source_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        date=date or _day_of(path),
+        num_rows=rows.num_rows,
+        num_configurations=len(rows.steps.rows),
+        num_left_out=rows.num_left_out,
+        error_before_fraction=0.0,
+        error_after_fraction=0.0,
+        error_left_out_fraction=0.0,
+        constants=(),
     )
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
 from planner.recommendation import MlflowRecord, Recommendation, Status
 from simulator.job import Job
 from studies.mlflow_session import MAX_PARAM_CHARACTERS, without_password
+from studies.recording import Recording
 from studies.tracking import RunStatus, StudyTracker
 
 RUN_STATUS: dict[Status, RunStatus] = {
@@ -13,6 +17,25 @@ RUN_STATUS: dict[Status, RunStatus] = {
     "interrupted": "KILLED",
 }
 """How MLflow calls the end of a study."""
+
+
+def finish(
+    recording: Recording,
+    answer: Recommendation,
+    files: list[Path],
+    pictures: Sequence[Path],
+    recorded_names: Collection[str] = (),
+) -> None:
+    """Completes the record of a study with its answer; arguments and errors as of `Recording.finish`."""
+    recording.finish(
+        RUN_STATUS[answer.status],
+        result_metrics(answer),
+        files,
+        pictures=pictures,
+        recommended_id=answer.recommendation.design_id if answer.recommendation else None,
+        tied_ids=answer.uncertainty.tied_designs if answer.uncertainty else (),
+        recorded_names=recorded_names,
+    )
 
 
 def result_metrics(answer: Recommendation) -> dict[str, float]:

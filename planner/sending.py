@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from planner.mlflow_content import RUN_STATUS, asked_params, inputs_profile, record_of, result_metrics
+from planner.mlflow_content import asked_params, finish, inputs_profile, record_of
 from planner.output import write_answer, write_job
 from planner.recommendation import MlflowRecord, Recommendation
 from planner.report_build import build_report
@@ -75,15 +75,7 @@ class Sending:
             pictures = write_pictures(drawn, self.folder / PICTURE_FOLDER, "png")
         except OSError as error:
             raise TrackingError(f"the files for MLflow cannot be written: {error}") from error
-        self.recording.finish(
-            RUN_STATUS[answer.status],
-            result_metrics(answer),
-            files,
-            pictures=pictures,
-            recommended_id=answer.recommendation.design_id if answer.recommendation else None,
-            tied_ids=answer.uncertainty.tied_designs if answer.uncertainty else (),
-            recorded_names=finished_children(self.tracker),
-        )
+        finish(self.recording, answer, files, pictures, finished_children(self.tracker))
         if self.recording.failure:
             raise TrackingError(self.recording.failure)
         return record_of(self.tracker, self.recording.num_designs, self.recording.num_design_runs)
