@@ -162,6 +162,14 @@ UNKNOWNS = (
         "fraction",
         "expected 0.8 %, an estimate",
     ),
+    _software(
+        "sibling_ring_fraction",
+        0.5,
+        0.4,
+        (0.1, 1.0, 1.0),
+        "fraction",
+        "expected 0.5, an estimate: two rings that choose the same card have half of it each",
+    ),
 )
 
 

@@ -82,6 +82,9 @@ class LinkConstants(Table):
     """Collectives through the fabric."""
     inter_point_to_point_fraction: Floats
     """One sender, one receiver in another domain."""
+    sibling_ring_fraction: Floats
+    """Speed of rings with several members in a domain, but not all of it, relative to rings that hold all of it: sibling
+    rings pass through the same network cards."""
 
 
 def link_constants(
@@ -91,6 +94,7 @@ def link_constants(
     intra_bytes_per_s: Numbers,
     inter_bytes_per_s_per_gpu: Numbers,
     gpus_per_domain: Numbers,
+    sibling_ring_fraction: Numbers = 1.0,
 ) -> LinkConstants:
     """Returns the constants of `(n,)` clusters.
 
@@ -100,6 +104,7 @@ def link_constants(
         intra_bytes_per_s: Scale-up bandwidth of one accelerator, per direction.
         inter_bytes_per_s_per_gpu: Network bandwidth of a node over its accelerators, per direction.
         gpus_per_domain: Accelerators in one scale-up domain.
+        sibling_ring_fraction: As in `LinkConstants`; 1 for groups that are alone on their nodes.
     """
     table = _fitted_constants()
     records = [
@@ -113,6 +118,7 @@ def link_constants(
             np.asarray(inter_bytes_per_s_per_gpu, dtype=float), shape
         ),
         "gpus_per_domain": np.broadcast_to(np.asarray(gpus_per_domain, dtype=float), shape),
+        "sibling_ring_fraction": np.broadcast_to(np.asarray(sibling_ring_fraction, dtype=float), shape),
     }
     fitted = {
         name: np.array([record[name] for record in records])
@@ -268,10 +274,13 @@ def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Float
     """Returns bytes/s of a ring or tree through the fabric.
 
     It enters and leaves a domain over the network cards of all members there, so g members carry g shares;
-    sibling groups of the same domain use the other shares. The scale-up link caps the sum.
+    sibling groups of the same domain use the other shares. A member that is alone uses its own card and a whole
+    domain all cards, but rings of some members choose the same cards as their siblings. The scale-up link caps the sum.
     """
-    fabric_rate = links.inter_bytes_per_s_per_gpu * links.inter_fraction * members
     has_neighbours = np.asarray(members) > 1
+    has_siblings = has_neighbours & (np.asarray(members) < links.gpus_per_domain)
+    shared = np.where(has_siblings, links.sibling_ring_fraction, 1.0)
+    fabric_rate = links.inter_bytes_per_s_per_gpu * links.inter_fraction * shared * members
     return np.where(
         has_neighbours, np.minimum(_intra_rate(fraction, members, links), fabric_rate), fabric_rate
     )

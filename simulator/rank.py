@@ -54,7 +54,7 @@ class Rank:
             plans=plans,
             offers=offers,
             kernels=_kernels(job).take(plans.offer * len(Precision) + plans.precision),
-            links=_links(job, table).take(plans.offer),
+            links=_links(job, table, training).take(plans.offer),
             training=training,
             sustained_fraction=_sustained(job, training)[plans.offer * len(Precision) + plans.precision]
             / training.slowest_of(plans.num_gpus),
@@ -156,7 +156,7 @@ def _kernels(job: Job) -> KernelConstants:
     return calibrated_kernels(published, job.calibration, chips, formats)
 
 
-def _links(job: Job, table: OfferTable) -> LinkConstants:
+def _links(job: Job, table: OfferTable, training: TrainingConstants) -> LinkConstants:
     """Constants of every offer, one row each."""
     published = link_constants(
         [offer.accelerator.family for offer in job.offers],
@@ -164,5 +164,6 @@ def _links(job: Job, table: OfferTable) -> LinkConstants:
         intra_bytes_per_s=table.scale_up_bytes_per_s,
         inter_bytes_per_s_per_gpu=table.network_bytes_per_s,
         gpus_per_domain=table.link_domain_size.astype(np.float64),
+        sibling_ring_fraction=training.sibling_ring_fraction,
     )
     return calibrated_links(published, job.calibration, [offer.accelerator for offer in job.offers])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Protocol
@@ -195,6 +196,17 @@ def test_huge_messages_through_the_fabric_move_the_ring_volume_over_the_cards_of
     time_s = collective(num_bytes=1e14, group_size=size, members_per_domain=members, links=links)
     rate = 50e9 * links.inter_fraction[0] * members
     assert time_s[0] == pytest.approx(trips * (size - 1) / size * 1e14 / rate, rel=0.01)
+
+
+@pytest.mark.parametrize(("members", "ratio"), [(1.0, 1.0), (2.0, 0.5), (4.0, 0.5), (8.0, 1.0)])
+def test_only_rings_of_some_members_of_a_node_share_its_cards_with_siblings(
+    members: float, ratio: float
+) -> None:
+    alone = cluster()
+    shared = replace(alone, sibling_ring_fraction=np.array([0.5]))
+    group = {"num_bytes": 1e14, "group_size": 64.0, "members_per_domain": members}
+    slowed = all_gather_s(**group, links=alone)[0] / all_gather_s(**group, links=shared)[0]
+    assert slowed == pytest.approx(ratio, rel=0.01)
 
 
 def test_huge_messages_inside_a_node_move_the_ring_volume_over_its_links() -> None:
