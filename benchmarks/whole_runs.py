@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from planner.whole_run_inputs_page import habit_text, inputs_table, mt_nlg_text, rules_table
 from planner.whole_runs_page import (
     arithmetic_table,
     energy_table,
@@ -31,18 +32,22 @@ PAGE_HEAD = """\
 Written by `python -m benchmarks.whole_runs --write`; `planner/data/published_runs.csv` holds what was published, with sources.
 Step time, goodput and power are the simulator's.
 
-*Shipped* is what capplan says of a run with its constants as they are and with everything that was published of it as input.
-Something of most runs is in those: published steps of theirs are among those on which the constants are fitted, or their own
-failures are the rate that they are given. *Cold* leaves all of that out: model, tokens, layout and hardware are given, the
-constants are those of a fit without the publisher's steps (`planner/data/held_out_constants.csv`), and failures, saves and
-stragglers are those of a typical fleet. The cold prediction is the one by which accuracy is judged.
-
-What still is an input that nobody published for every run: spare nodes, 32 for Llama 3.1 405B, on a cluster with more nodes
-than it used, and none for the others; Llama's storage and its chunks a stage. Spares matter: by the rule that searches use
-(`simulator.interruptions`), 4 for BLOOM and 13 for MT-NLG, these two come out at -9.6 % and -18.6 %, and Llama without any at
-+38.4 %. The share of compute that the fleet of Llama 3 loses to slow members was written with its figures in view.
+*Shipped* is what capplan says of a run with its constants as they are and with what was published of the run itself: its
+failures, saves, storage and nodes in reserve; published steps of most runs are among those on which the constants are fitted.
+*Cold* leaves all of that out: given are model, work, layout, hardware and the framework's name, the constants are those of a
+fit without the publisher's steps (`planner/data/held_out_constants.csv`), and everything else follows the rules below, which
+are the same for every run. The cold prediction is the one by which accuracy is judged.
 """
 ENERGY_NOTE = "W per GPU hold its share of host, fans, fabric and supplies, without cooling.\n"
+RULES_NOTE = """\
+Spares matter: without any, every failed node costs the wait for another one, two hours (arXiv 2412.12636). The rule gives BLOOM
+the 4 nodes that it had in reserve. How many of its cluster's GPUs stood by for Llama 3.1 is not published. How much of the
+slow-down by stragglers a step has waited for already was settled with Llama 3's figures in view; that rule is the same for all,
+too.
+"""
+INPUTS_NOTE = """\
+*Published* and *assumed* inputs are given to both predictions, those *published of the run itself* to the shipped one alone.
+"""
 ARITHMETIC_NOTE = """\
 GPU-hours x rated power (x PUE where the source says so). Agreeing with them confirms no model of energy. The hours of OPT are
 arithmetic themselves, 992 GPUs x 34 days, and so are those of GPT-3, 10,000 GPUs x 14.8 days; its 330 W are the mean power of
@@ -57,6 +62,11 @@ def page() -> str:
         "## GPU-hours\n",
         f"{hours_table()}\n",
         f"{llmcarbon_text()}\n",
+        "## MT-NLG\n",
+        f"{mt_nlg_text()}\n",
+        "## The rules\n",
+        f"{rules_table()}\n",
+        f"{RULES_NOTE}\n{habit_text()}\n",
         "## What of each run the shipped prediction has seen\n",
         f"{seen_table()}\n",
         "## Energy\n",
@@ -69,6 +79,9 @@ def page() -> str:
         f"{arithmetic_table()}\n",
         "## Published runs that are not predicted\n",
         f"{left_out_table()}\n",
+        "## Every input\n",
+        INPUTS_NOTE,
+        f"{inputs_table()}\n",
     ]
     return "\n".join(parts)
 
@@ -79,8 +92,9 @@ def validation_section() -> str:
         "## Whole runs, predicted cold\n",
         "Our step time, our goodput and our power for every published run whose layout is known, beside LLMCarbon's prediction",
         "from the same figures; [whole-runs.md](whole-runs.md) has more, and why the others are not predicted. *Cold* has seen",
-        "nothing of a run but model, tokens, layout, spares and hardware: its publisher's steps are not in the fit. It is what",
-        "the runs are judged by; *shipped* has seen what the second table says.\n",
+        "nothing of a run but model, work, layout, framework and hardware: its publisher's steps are not in the fit, and the",
+        "rest follows rules that are the same for every run. It is what the runs are judged by; *shipped* has seen what the",
+        "second table says. The published hours of MT-NLG are an estimate.\n",
         f"{hours_table()}\n",
         f"{llmcarbon_text()}\n",
         f"{seen_table()}\n",

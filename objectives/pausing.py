@@ -3,6 +3,9 @@
 A run pauses in the dearest hours of a profile. Before a pause it saves and waits until the save is committed; after it
 the framework starts and loads. Cheap checkpoints make this cheap. Meanwhile the accelerators idle, and their rent and
 their share of the making go on. A pause that leaves less room than its own overhead adds nothing but waiting.
+
+Accelerators are taken when a run first starts. A run that would begin in an hour to stand still in waits before its first
+start, as one that starts later does: the wait takes time, and neither rent nor power nor a share of the making.
 """
 
 from __future__ import annotations
@@ -34,7 +37,10 @@ class PausedTable(Table):
     """Paused runs, `(n,)`."""
 
     wall_s: Floats
-    """From the first start to the end, pauses included; infinite where no stretch between pauses is long enough."""
+    """From now to the end, the wait for the first start and pauses included; infinite where no stretch between pauses is long
+    enough."""
+    waited_s: Floats
+    """Of that, before the first start."""
     num_pauses: Floats
     energy_j: Floats
     cost_usd: Floats
@@ -75,10 +81,11 @@ def _paused(job: Job, plan: PlanTable, outcome: Outcomes, pause: Pause, usage: U
     wall_s, num_pauses = calendar.elapsed(float(usage.wall_s[0]))
     power = phase_power(job, plan, OfferTable.from_job(job).take(plan.offer))
     overhead_s = num_pauses * calendar.overhead_s
-    still_s = max(0.0, wall_s - float(usage.wall_s[0]) - overhead_s)
+    held_s = wall_s - calendar.waited_s
+    still_s = max(0.0, held_s - float(usage.wall_s[0]) - overhead_s)
     working_j = usage.energy_j + overhead_s * (power.stalled_w + power.spares_w)
     idle_j = still_s * (power.idle_w + power.spares_w)
-    held = replace(usage, wall_s=np.array([wall_s]), energy_j=working_j + idle_j)
+    held = replace(usage, wall_s=np.array([held_s]), energy_j=working_j + idle_j)
     grid = calendar.means(site.grid_profile, site.grid_kgco2e_per_kwh, wall_s)
     tariff = calendar.means(site.electricity_profile, site.electricity_usd_per_kwh, wall_s)
     parts = cost_parts(job, plan, held)
@@ -87,7 +94,8 @@ def _paused(job: Job, plan: PlanTable, outcome: Outcomes, pause: Pause, usage: U
     operational = _at_means(grid, working_j, idle_j)
     made = total(embodied_parts(job, plan, held)) + replacement_kgco2e(job, plan, outcome.run)
     return PausedTable(
-        wall_s=held.wall_s,
+        wall_s=np.array([wall_s]),
+        waited_s=np.array([calendar.waited_s]),
         num_pauses=np.array([num_pauses]),
         energy_j=held.energy_j,
         cost_usd=total(parts),
@@ -117,8 +125,18 @@ class _Calendar:
         is_working[order[len(values) - num_still :]] = False
         return cls(is_working=is_working, overhead_s=overhead_s)
 
+    @property
+    def num_waited(self) -> int:
+        """Hours before the first one that is worked in."""
+        return int(np.argmax(self.is_working))
+
+    @property
+    def waited_s(self) -> float:
+        """Time before the first start."""
+        return self.num_waited * HOUR
+
     def elapsed(self, work_s: float) -> tuple[float, float]:
-        """Returns how long a run takes that works so long, and how often it pauses."""
+        """Returns how long a run takes that works so long, the wait for its first start included, and how often it pauses."""
         if self.is_working.all() or not np.isfinite(work_s):
             return work_s, 0.0
         starts, ends = self._stretches()
@@ -144,7 +162,7 @@ class _Calendar:
         return np.flatnonzero(edges == 1).astype(np.float64), np.flatnonzero(edges == -1).astype(np.float64)
 
     def means(self, profile: HourlyProfile | None, flat: float, wall_s: float) -> tuple[float, float]:
-        """Returns the mean of a profile over the time worked in and over the rest, until an end within some hour."""
+        """Returns the mean of a profile over the time worked in and over the pauses, until an end within some hour."""
         if profile is None or not np.isfinite(wall_s):
             return flat, flat
         # After so many hours the calendar and the profile meet again as they met at first.
@@ -154,6 +172,7 @@ class _Calendar:
         values = np.array(profile.per_hour)[hours % len(profile.per_hour)]
         is_working = self.is_working[hours % len(self.is_working)]
         lasting = _lasting_hours(hours, wall_s)
+        lasting[: self.num_waited] -= 1.0
         means = [_mean(values[rows], lasting[rows], flat) for rows in (is_working, ~is_working)]
         return means[0], means[1]
 

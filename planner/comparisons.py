@@ -145,6 +145,7 @@ class WhatIfCase(Record):
     case: str
     """What is otherwise."""
     time_to_train_days: float | None = None
+    """With the wait for a later start, which takes nothing else."""
     cost_usd: float | None = None
     energy_kwh: float | None = None
     carbon_kgco2e: float | None = None

@@ -23,7 +23,7 @@ from objectives.scores import Usage, total
 from planner import human
 from planner.comparisons import WhatIfCase
 from planner.grid_conventions import grid_convention, unlike_grids
-from planner.what_if_case import case_of, paused_case
+from planner.what_if_case import case_of, hours_to_spare, paused_case
 from simulator.hardware import Site
 from simulator.hourly import HourlyProfile
 from simulator.job import Estimate, Job, Limits
@@ -90,17 +90,27 @@ def _later_starts(job: Job, chosen: Evaluation) -> Iterator[WhatIfCase]:
     within = job.what_if.start_within_hours
     for by in ("carbon", "price") if within else ():
         profile = _profile(job, chosen, by)
-        if profile is None or within is None:
-            continue
-        hour, mean, now = best_start(profile, float(chosen.scores.time_to_train_s[0]), within)
-        if mean >= now * (1.0 - WORTH_WAITING_FRACTION):
-            wait = f"waiting up to {human.duration(within * HOUR)} saves less than"
-            note = f"{wait} {human.percent(WORTH_WAITING_FRACTION)} of its mean: start at once"
-            yield case_of(f"start later for {by}", chosen, chosen, note)
-            continue
-        moved = evaluate(_starting_at(job, chosen, hour), chosen.plans)
-        note = f"{human.percent(mean / now - 1.0)} in its mean"
-        yield case_of(f"start {human.duration(hour * HOUR)} later for {by}", chosen, moved, note)
+        if profile is not None and within is not None:
+            yield _later_start(job, chosen, by, profile, within)
+
+
+def _later_start(job: Job, chosen: Evaluation, by: str, profile: HourlyProfile, within: int) -> WhatIfCase:
+    """The best start that keeps the deadline; the wait takes time, and nothing is held or drawn in it."""
+    spare = hours_to_spare(job, chosen)
+    latest = within if spare is None else min(within, spare)
+    why = ", the latest that keeps the deadline," if latest < within else ""
+    if latest == 0:
+        return case_of(f"start later for {by}", chosen, chosen, "no later start keeps the deadline")
+    hour, mean, now = best_start(profile, float(chosen.scores.time_to_train_s[0]), latest)
+    if mean >= now * (1.0 - WORTH_WAITING_FRACTION):
+        wait = f"waiting up to {human.duration(latest * HOUR)}{why} saves less than"
+        note = f"{wait} {human.percent(WORTH_WAITING_FRACTION)} of its mean: start at once"
+        return case_of(f"start later for {by}", chosen, chosen, note)
+    moved = evaluate(_starting_at(job, chosen, hour), chosen.plans)
+    name = f"start {human.duration(hour * HOUR)} later for {by}"
+    return case_of(
+        name, chosen, moved, f"{human.percent(mean / now - 1.0)} in its mean", waited_s=hour * HOUR
+    )
 
 
 def _starting_at(job: Job, chosen: Evaluation, hour: int) -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,23 +11,48 @@ from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable, excess_over, limited_quantities
 from objectives.pausing import PausedTable, paused_runs
 from objectives.usage import Usage
+from planner import human
 from planner.comparisons import WhatIfCase
 from simulator.job import Job
 from simulator.options import Pause
 from simulator.table import Floats
-from simulator.units import DAY, JOULES_PER_KWH
+from simulator.units import DAY, HOUR, JOULES_PER_KWH
 
 
-def case_of(name: str, chosen: Evaluation, part: Evaluation, note: str = "") -> WhatIfCase:
-    """Returns a case in which another evaluation, one row, takes the place of the recommended design."""
+def case_of(
+    name: str,
+    chosen: Evaluation,
+    part: Evaluation,
+    note: str = "",
+    *,
+    waited_s: float = 0.0,
+) -> WhatIfCase:
+    """Returns a case in which another evaluation, one row, takes the place of the recommended design.
+
+    Args:
+        name: what is otherwise.
+        chosen: the recommended design.
+        part: the other evaluation.
+        note: what it takes.
+        waited_s: before it starts; such a wait keeps the deadline.
+    """
     scores = part.scores
     figures = (
-        scores.time_to_train_s / DAY,
+        (scores.time_to_train_s + waited_s) / DAY,
         scores.cost_usd,
         scores.energy_j / JOULES_PER_KWH,
         scores.carbon_kgco2e,
     )
     return _case(name, chosen, figures, part.excess, note)
+
+
+def hours_to_spare(job: Job, chosen: Evaluation) -> int | None:
+    """Returns how many whole hours the start may wait until the deadline is missed; `None` without a deadline."""
+    if job.limits.deadline_days is None:
+        return None
+    needed = limited_quantities(job, chosen.plans, chosen.scores, chosen.outcomes)["deadline_days"]
+    spare_s = (job.limits.deadline_days - float(needed[0])) * DAY
+    return max(0, math.floor(spare_s / HOUR))
 
 
 def paused_case(name: str, job: Job, chosen: Evaluation, pause: Pause) -> WhatIfCase:
@@ -41,7 +67,12 @@ def paused_case(name: str, job: Job, chosen: Evaluation, pause: Pause) -> WhatIf
         paused.carbon_kgco2e,
     )
     excess = _excess_of_pauses(job, chosen, pause, paused)
-    return _case(name, chosen, figures, excess, f"{paused.num_pauses[0]:,.0f} pauses")
+    return _case(name, chosen, figures, excess, _note_of(paused))
+
+
+def _note_of(paused: PausedTable) -> str:
+    waited_s, pauses = float(paused.waited_s[0]), f"{paused.num_pauses[0]:,.0f} pauses"
+    return f"{pauses}, and a start {human.duration(waited_s)} later" if waited_s else pauses
 
 
 def _excess_of_pauses(job: Job, chosen: Evaluation, pause: Pause, paused: PausedTable) -> ExcessTable:

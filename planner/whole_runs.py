@@ -16,9 +16,8 @@ from importlib import resources
 
 from objectives.baselines import llmcarbon_cold_efficiency, nameplate_energy_j
 from planner.held_out import constants_without, evaluate_with
-from planner.job_file import parse_job
-from planner.plan_input import plan_of
-from planner.whole_run_jobs import KNOWN_RUNS, KnownRun
+from planner.known_run import KnownRun
+from planner.whole_run_jobs import KNOWN_RUNS
 from simulator.catalog import accelerator
 from simulator.hardware import Precision
 from simulator.job import Job
@@ -142,8 +141,8 @@ def predicted(run: KnownRun, published: PublishedRun) -> Prediction:
     """Returns one run with our predictions, with and without what it told us, and LLMCarbon's."""
     return Prediction(
         published=published,
-        shipped=_simulated(run, published, training_constants()),
-        cold=_simulated(run.without_the_run(), published, constants_without(run.publisher), is_cold=True),
+        shipped=simulated(run, published, training_constants()),
+        cold=simulated(run.without_the_run(), published, constants_without(run.publisher), is_cold=True),
         llmcarbon=_llmcarbon(run, published),
         own_figures=run.own_figures,
         in_their_place=run.in_their_place,
@@ -151,13 +150,21 @@ def predicted(run: KnownRun, published: PublishedRun) -> Prediction:
     )
 
 
-def _simulated(
+def simulated(
     run: KnownRun, published: PublishedRun, constants: TrainingConstants, *, is_cold: bool = False
 ) -> Simulated:
-    job = parse_job(run.job)
+    """Returns what the simulator says of a run.
+
+    Args:
+        run: the run with the inputs that are to be used.
+        published: what was published of it.
+        constants: of training steps.
+        is_cold: whether computation draws what other runs' meters say.
+    """
+    job = run.job()
     if is_cold and run.unseen_compute_power_fraction is not None:
         job = _drawing(job, run.unseen_compute_power_fraction)
-    plan, _ = plan_of(job, run.plan)
+    plan = run.plan(job)
     result = evaluate_with(job, PlanTable.from_plans([plan]), constants)
     wall_s, energy_j = float(result.scores.time_to_train_s[0]), float(result.scores.energy_j[0])
     return Simulated(
@@ -179,8 +186,8 @@ def _drawing(job: Job, compute_power_fraction: float) -> Job:
 
 def _llmcarbon(run: KnownRun, published: PublishedRun) -> LlmCarbon:
     """LLMCarbon's regression over 16-bit runs gives a share of the peak; the peak is that of the run's own format."""
-    job, chip = parse_job(run.job), accelerator(published.accelerator)
-    plan, _ = plan_of(job, run.plan)
+    job, chip = run.job(), accelerator(published.accelerator)
+    plan = run.plan(job)
     sixteen_bit, own = (chip.peak_flop_per_s(form) for form in (Precision.BF16, plan.precision))
     assert sixteen_bit is not None, "every compared accelerator has 16-bit products"
     assert own is not None, "every run computes in a format of its accelerator"

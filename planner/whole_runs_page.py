@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from objectives.baselines import nameplate_energy_j
 from planner import human
+from planner.whole_run_jobs import MLPERF_STEPS, MLPERF_WORK_STEPS
 from planner.whole_runs import (
     Prediction,
     PublishedRun,
@@ -20,9 +21,6 @@ from simulator.units import JOULES_PER_MWH, KILO
 
 METERED_RUN = "run-093"
 METERED_STEP_S = 10.6256
-METERED_S = 3412.0
-MLPERF_STEPS = 288
-"""Steps to the target in the submissions of this size to v3.0 and v3.1; the run of 3,412 s holds its evaluations, too."""
 METERED_NODE_W = 6849.0
 """Mean AC power of a node over the run: MLPerf Training v4.0, power measurement, 64 nodes."""
 GPUS_PER_NODE = 8
@@ -124,7 +122,7 @@ def llmcarbon_text() -> str:
     known, sixteen_bit_hours = run.published, run.llmcarbon.sixteen_bit_gpu_hours
     assert known.energy_mwh is not None, "the run was metered"
     energy_mwh = nameplate_energy_j(sixteen_bit_hours, known.rated_w) / JOULES_PER_MWH
-    steps_alone = MLPERF_STEPS / (METERED_S / METERED_STEP_S)
+    steps_alone = MLPERF_STEPS / MLPERF_WORK_STEPS
     errors = [energy_mwh * share / known.energy_mwh - 1.0 for share in (1.0, steps_alone)]
     hours_error = off(sixteen_bit_hours / known.gpu_hours - 1.0)
     return f"""\

@@ -148,7 +148,8 @@ class WhatIf(Record):
     pauses: tuple[Pause, ...] = ()
     """Ways to stop on dear or dirty hours."""
     start_within_hours: PositiveInt | None = Field(default=None, le=8760)
-    """How many hours the start may wait for a cleaner or cheaper time; left out: it does not wait."""
+    """How many hours the start may wait for a cleaner or cheaper time, as far as the deadline allows; left out: it does not
+    wait. Waiting takes time and nothing else: what runs later is rented, powered and worn later."""
     power_caps: tuple[float, ...] = ()
     """Power limits of the accelerators, as shares of their TDP."""
     rents_usd_per_gpu_hour: tuple[PositiveFloat, ...] = Field(default=(), max_length=10)

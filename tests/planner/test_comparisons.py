@@ -365,6 +365,58 @@ class TestCases:
         assert case.carbon_kgco2e is not None
         assert case.carbon_kgco2e <= chosen_of(job).scores.carbon_kgco2e[0]
 
+    def test_waiting_for_the_first_start_is_the_same_in_a_pause_and_in_a_later_start(self) -> None:
+        # A day of dirty hours, then clean ones for longer than the run takes: both can only wait for the first clean one.
+        days = math.ceil(float(chosen_of(job_with(H100_RENTED)).scores.time_to_train_s[0]) / 86_400) + 1
+        profile = {"region": "us-iowa", "grid_profile": [0.5] * 24 + [0.1] * 24 * days}
+        asked = {
+            "pauses": [{"by": "carbon", "hours_fraction": 1.0001 / (days + 1)}],
+            "start_within_hours": 24,
+        }
+        for offer in (H100_RENTED, H100_BOUGHT):
+            job = job_with(offer, site=profile, what_if=asked)
+            paused, later = case_of(job, "pause"), case_of(job, "start")
+            assert paused.note == "0 pauses, and a start 1.00 days later"
+            assert later.case == "start 1.00 days later for carbon"
+            for field in ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e"):
+                assert getattr(paused, field) == pytest.approx(getattr(later, field), rel=1e-9), field
+            # Nothing is held before it starts: only time passes.
+            assert later.time_change_days == pytest.approx(1.0)
+            assert later.cost_change_usd == pytest.approx(0.0, abs=1e-6)
+            assert later.energy_change_kwh == pytest.approx(0.0, abs=1e-6)
+            free = chosen_of(job).scores
+            assert later.carbon_kgco2e is not None
+            at_once_kg = float(free.carbon_kgco2e[0] - free.operational_kgco2e[0])
+            clean_kg = 0.1 * float(free.energy_j[0]) / 3.6e6
+            assert later.carbon_kgco2e == pytest.approx(at_once_kg + clean_kg)
+
+    def test_a_later_start_keeps_the_deadline(self) -> None:
+        # Every hour of the first days is cleaner than the one before, so that the latest start is the best.
+        profile = {"region": "us-iowa", "grid_profile": [0.6 - 0.001 * hour for hour in range(480)]}
+        asked = {"start_within_hours": 100}
+        days = float(chosen_of(job_with(H100_RENTED)).scores.time_to_train_s[0]) / 86_400
+        assert days < 480 / 24 - 100 / 24
+        for slack_hours, expected in ((200.5, 100), (30.5, 30), (1.5, 1)):
+            limits = {"deadline_days": days + slack_hours / 24}
+            case = case_of(job_with(H100_RENTED, site=profile, what_if=asked, limits=limits), "start")
+            assert case.time_change_days == pytest.approx(expected / 24), slack_hours
+            assert case.limits_broken == {}
+        limits = {"deadline_days": days + 0.5 / 24}
+        case = case_of(job_with(H100_RENTED, site=profile, what_if=asked, limits=limits), "start")
+        assert case.note == "no later start keeps the deadline"
+        assert case.time_change_days == 0.0
+
+    def test_a_later_start_keeps_the_deadline_with_the_wanted_probability(self) -> None:
+        profile = {"region": "us-iowa", "grid_profile": [0.6 - 0.001 * hour for hour in range(480)]}
+        free = chosen_of(job_with(H100_RENTED))
+        days = float(free.scores.time_to_train_s[0]) / 86_400
+        waits = []
+        for probability in (None, 0.99):
+            limits = {"deadline_days": 2.5 * days, "deadline_probability": probability}
+            job = job_with(H100_RENTED, site=profile, what_if={"start_within_hours": 8000}, limits=limits)
+            waits.append(case_of(job, "start").time_change_days or 0.0)
+        assert 0.0 < waits[1] < waits[0] <= 1.5 * days
+
     def test_a_cap_trades_time_for_energy(self) -> None:
         job = job_with(H100_RENTED, what_if={"power_caps": [0.7]})
         case, free = case_of(job, "power cap 70.0 %"), chosen_of(job).scores

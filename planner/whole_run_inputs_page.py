@@ -1,0 +1,86 @@
+"""What were whole runs predicted from? The rules that hold for all of them, every single input, and what hangs on a habit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from planner.held_out import constants_without
+from planner.known_run import RULES, Input, KnownRun, Origin
+from planner.whole_run_jobs import KNOWN_RUNS
+from planner.whole_runs import Simulated, published_runs, simulated
+from planner.whole_runs_page import off, table
+
+MT_NLG = "run-030"
+MT_NLG_STEPS_S = {8: 60.1, 10: 50.2, 12: 44.4}
+"""Seconds of a step by the number of replicas, as measured (arXiv 2201.11990, section 2)."""
+_GPUS_OF_A_REPLICA = 280
+
+
+def rules_table() -> str:
+    """Returns what holds for every run alike."""
+    return table(("what", "the rule, for every run"), ([name, rule] for name, rule in RULES.items()))
+
+
+def inputs_table() -> str:
+    """Returns all inputs of all runs, with their origin."""
+    return table(("run", "input", "value", "origin", "source"), _input_lines())
+
+
+def _input_lines() -> Iterator[list[str]]:
+    for run in KNOWN_RUNS:
+        name = published_runs()[run.row].model
+        for each in run.inputs:
+            yield [name, f"`{each.field}`", _written(each.value), str(each.origin), each.source]
+
+
+def _written(value: object) -> str:
+    return "none" if value is None else f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+
+def habit_text() -> str:
+    """Returns what one habit does, which was looked up because steps of the runs' publishers came out too fast."""
+    runs = [run for run in KNOWN_RUNS if run.framework == "Megatron-DeepSpeed"]
+    changes = " and ".join(
+        f"{published_runs()[run.row].model} at {off(_cold(_not_waiting(run)).hours_error_fraction)}"
+        for run in runs
+    )
+    return f"""\
+One habit is less cold than the rest: that the hosts of Megatron-DeepSpeed of 2021-22 wait for every kernel. The script of BLOOM
+asks for it (`CUDA_LAUNCH_BLOCKING=1`); for MT-NLG it is assumed; and it was looked up because the steps of both were simulated
+too fast. With a host of that time that does not wait, the cold predictions are {changes}."""
+
+
+def mt_nlg_text() -> str:
+    """Returns the steps of MT-NLG that were measured, beside the cold ones."""
+    (run,) = (run for run in KNOWN_RUNS if run.row == MT_NLG)
+    lines = (_step_cells(run, replicas, known_s) for replicas, known_s in MT_NLG_STEPS_S.items())
+    head = ("GPUs", "measured step", "our cold step", "off")
+    return f"""\
+Nobody has published how long MT-NLG trained, nor on how many GPUs. The hours are Epoch AI's arithmetic: the operations of the
+run, those computed twice included, over all 4,480 GPUs of its machine at 30.2 % of their peak. They know of no failure, and
+agreeing with them confirms little. What was measured are steps on fewer GPUs:
+
+{table(head, lines)}"""
+
+
+def _step_cells(run: KnownRun, replicas: int, known_s: float) -> list[str]:
+    num_gpus = _GPUS_OF_A_REPLICA * replicas
+    step_s = _cold(_with(run, {"plan.dp": replicas, "offer.num_gpus": num_gpus})).step_s
+    return [f"{num_gpus:,}", f"{known_s:.1f} s", f"{step_s:.1f} s", off(step_s / known_s - 1.0)]
+
+
+def _not_waiting(run: KnownRun) -> KnownRun:
+    return _with(run, {"workload.kernel_launch": "eager-2022"})
+
+
+def _with(run: KnownRun, values: dict[str, object]) -> KnownRun:
+    others = (
+        Input(field=field, value=value, origin=Origin.ASSUMED, source="") for field, value in values.items()
+    )
+    return replace(run, inputs=(*run.inputs, *others))
+
+
+def _cold(run: KnownRun) -> Simulated:
+    constants = constants_without(run.publisher)
+    return simulated(run.without_the_run(), published_runs()[run.row], constants, is_cold=True)
