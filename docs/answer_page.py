@@ -65,14 +65,14 @@ cannot run, so its `design` is null and `violations` says why, with the nearest 
 The picture has one row for each stage and time from left to right. Of a step with many micro-batches it shows the
 beginning and the end, where stages wait for each other, and says how much is left out between them. Beside each row
 stands what the stage spends the step on: `busy` with forwards and backwards, communication that nothing hides, and
-waiting for other stages. The picture and `timeline` in the JSON come from the same compiled kernel as the step time, and
-the parts of every stage sum to it. A stage that waits for inputs of other stages is in a bubble; one that has them and
-still waits, for parameters, sends or gradients, waits for communication. The
-[breakdown of the step](answer.md#design) asks differently how much shorter the step were without the traffic of the
-replicas, so that a few per cent stand there under `gradient_sync_s` and here under the bubble, or the other way round.
+waiting for other stages. The picture and `timeline` in the JSON come from the same compiled kernel as the step time. The
+parts of every stage sum to it, and their mean over the stages is the [breakdown of the step](answer.md#design), bucket by
+bucket. Traffic of the replicas counts by how much longer the step is for it, whichever stage it holds up first: a wait
+for parameters that a later wait for other stages makes up for is part of the bubble.
 
-`--timeline FILE.json` writes every event of the step, with chunk, micro-batch and the communication that nothing hides in
-it, for <https://ui.perfetto.dev> or chrome://tracing: one row for each stage, and one for its traffic in the background.
+`--timeline FILE.json` writes every event and every wait of the step, with chunk, micro-batch and the communication that
+nothing hides in it, for <https://ui.perfetto.dev> or chrome://tracing: one row for each stage, and one for its traffic
+in the background.
 An older timeline is replaced; any other file is left alone (exit code 2).
 
 ## What drives the result

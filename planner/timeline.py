@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.pipeline_timeline import EventKind, StepTimeline
+from simulator.pipeline_timeline import StepTimeline
 from simulator.record import Record
+from simulator.step_events import EventKind
 
 
 class StageTime(Record):
-    """One step by what one stage spends it on; the four parts sum to the step time."""
+    """One step by what one stage spends it on; the parts sum to it.
+
+    The mean over all stages is `step_seconds` of the design.
+    """
 
     stage: int
     """Number of the stage, from 0; the first holds the embedding, the last the output layer."""
-    busy_s: float
+    compute_s: float
     """Forwards and backwards, recomputation included, exposed communication not."""
-    exposed_communication_s: float
-    """Collectives, sends, parameters and gradients that nothing hides."""
-    bubble_s: float
-    """Waiting for other stages."""
+    tensor_comm_s: float
+    """Collectives of tensor and context parallelism that nothing hides."""
+    expert_comm_s: float
+    """All-to-alls of expert parallelism that nothing hides."""
+    shard_comm_s: float
+    """Gathers and reductions of ZeRO-2 and ZeRO-3 in every micro-batch that nothing hides."""
+    pipeline_send_s: float
+    """Sends to the neighbouring stages, as far as they hold the stage up."""
+    gradient_sync_s: float
+    """Waits for parameters and gradients that nothing hides and no later wait makes up for; the same for all stages."""
+    pipeline_bubble_s: float
+    """Waits for other stages."""
     optimizer_s: float
     """Update of the weights."""
 

@@ -58,7 +58,7 @@ class RunSummary(Record):
 class TimelineAnswer(Record):
     """One step and one run of a plan, with their times."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     """Of this form; it rises when a field goes or changes its meaning."""
     capplan_version: str
     """Version that simulated."""

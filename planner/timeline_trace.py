@@ -1,6 +1,6 @@
 """Which entries of a trace draw a step and a run? Events in the Trace Event Format, times in microseconds.
 
-    process 0   one row for each stage: forwards, backwards, and what keeps the stage from them
+    process 0   one row for each stage: forwards, backwards, and everything that keeps the stage from them
     process 1   the traffic of the replicas, hidden or not, one row for each stage; sends that block nobody are pairs
     process 2   one run: training and what stops it in one row, saves on their way in another, as pairs
 
@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner import human
-from simulator.pipeline_timeline import ALL, EventKind, StepTimeline
+from simulator.pipeline_timeline import StepTimeline
 from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind, RunTimeline
+from simulator.step_events import ALL, EXPOSED_NAMES, PASSES, EventKind
 from simulator.units import MICROSECOND
 
 STAGES, NETWORK, RUN = 0, 1, 2
@@ -73,8 +74,8 @@ def _step_event(number: int, event: dict[str, float]) -> Iterator[Entry]:
     if is_background and kind is EventKind.SEND:
         yield from _pair(entry, number, event, arguments)
         return
-    if not is_background:
-        arguments |= {"exposed_communication_us": _us(event["communication_s"])}
+    if kind in PASSES:
+        arguments |= {f"{name.removesuffix('_s')}_us": _us(event[name]) for name in EXPOSED_NAMES}
     yield _span(entry, event, arguments)
 
 

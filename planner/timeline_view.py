@@ -15,7 +15,8 @@ from rich.text import Text
 
 from planner import human
 from planner.text_blocks import sentences, title
-from simulator.pipeline_timeline import EventKind, StepEvents, StepTimeline
+from simulator.pipeline_timeline import StepTimeline
+from simulator.step_events import ALL, EventKind, StepEvents
 from simulator.table import Floats, Integers
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ GAP = " ... "
 WHOLE_FRACTION = 0.9
 """A step whose beginning and end are more than that is shown as a whole."""
 
-_IDLE = "."
 _LETTERS = {
     EventKind.FORWARD: "F",
     EventKind.BACKWARD: "B",
@@ -40,20 +40,27 @@ _LETTERS = {
     EventKind.PARAMETER_GATHER: "p",
     EventKind.GRADIENT_SYNC: "g",
     EventKind.OPTIMIZER: "o",
+    EventKind.BUBBLE: ".",
 }
-_ALPHABET = _IDLE + "".join(letter + letter.lower() for letter in _LETTERS.values())
-"""Idle first, then each kind twice: for even and for odd micro-batches."""
+_ALPHABET = "".join(_LETTERS[kind] + _LETTERS[kind].lower() for kind in EventKind)
+"""Each kind twice, in the order of their codes: for even and for odd micro-batches."""
+_WORDS = {EventKind.BUBBLE: "waiting for other stages"}
 _STYLES = {
     "F": "cyan",
     "B": "green",
+    "W": "green",
     "o": "magenta",
     "s": "yellow",
     "p": "yellow",
     "g": "yellow",
-    _IDLE: "dim",
+    ".": "dim",
 }
-_SHARES = ("busy_s", "exposed_communication_s", "bubble_s")
-_SHARE_HEADS = ("busy", "comm", "wait")
+_SHARES = {
+    "busy": ("compute_s",),
+    "comm": ("tensor_comm_s", "expert_comm_s", "shard_comm_s", "pipeline_send_s", "gradient_sync_s"),
+    "wait": ("pipeline_bubble_s",),
+}
+"""What stands beside a row; the optimizer, which takes next to nothing, does not."""
 _INDENT, _LABEL_WIDTH, _SHARE_WIDTH = 2, 6, 6
 _MARGINS = _INDENT + _LABEL_WIDTH + len(_SHARES) * _SHARE_WIDTH
 
@@ -124,7 +131,7 @@ def _row(timeline: StepTimeline, stage: int) -> StepEvents:
 def _heading(picture: _Picture) -> Text:
     """Returns the times at the ends of the windows, and the heads of the shares."""
     times = GAP.replace(".", " ").join(_ends(window) for window in picture.windows)
-    heads = "".join(head.rjust(_SHARE_WIDTH) for head in _SHARE_HEADS)
+    heads = "".join(head.rjust(_SHARE_WIDTH) for head in _SHARES)
     return Text(f"{'':{_INDENT}}{'stage':{_LABEL_WIDTH}}{times}{heads}", style="dim")
 
 
@@ -152,8 +159,8 @@ def _stage_line(picture: _Picture, stage: int) -> Text:
         line.append(GAP if index else "", style="dim")
         for letter in _letters(_row(timeline, stage), window, tells_apart=picture.tells_apart):
             line.append(letter, style=_STYLES.get(letter) or _STYLES[letter.upper()])
-    for name in _SHARES:
-        share = float(getattr(timeline.stages, name)[stage]) / timeline.step_time_s
+    for names in _SHARES.values():
+        share = sum(float(getattr(timeline.stages, name)[stage]) for name in names) / timeline.step_time_s
         line.append(f"{share * 100:.0f} %".rjust(_SHARE_WIDTH))
     return line
 
@@ -174,17 +181,21 @@ def _moments_s(window: _Window) -> Floats:
 def _seen_at(own: StepEvents, moments_s: Floats, *, tells_apart: bool) -> Integers:
     """Returns the position in `_ALPHABET` of what happens at each moment."""
     event = np.searchsorted(own.start_s, moments_s, side="right") - 1
-    is_odd = tells_apart & (own.micro_batch[event] % 2 == 1)
-    code = 1 + 2 * own.kind[event] + is_odd
-    return np.where((event >= 0) & (moments_s < own.end_s[event]), code, 0)
+    is_odd = tells_apart & (own.micro_batch[event] != ALL) & (own.micro_batch[event] % 2 == 1)
+    codes: Integers = 2 * own.kind[event] + is_odd
+    return codes
 
 
 def _legend(picture: _Picture) -> Iterator[str]:
     timeline = picture.timeline
     kinds = timeline.events.kind[~timeline.events.is_background]
-    words = [f"{_LETTERS[kind]} {human.words(kind.value)}" for kind in EventKind if kind.code in kinds]
+    words = [
+        f"{_LETTERS[kind]} {_WORDS.get(kind, human.words(kind.value))}"
+        for kind in EventKind
+        if kind.code in kinds
+    ]
     turns = "; capitals and small letters: every other micro-batch" if picture.tells_apart else ""
-    yield f"{', '.join(words)}, {_IDLE} waiting for other stages{turns}."
+    yield f"{', '.join(words)}{turns}."
     window = picture.windows[0]
     letter = human.duration((window.end_s - window.start_s) / window.num_columns)
     yield f"One letter is {letter}, and stands for what takes most of it."

@@ -1,8 +1,8 @@
 """What does every stage of the pipeline do, and when? One step of one plan event by event, and where its seconds go.
 
 The pipeline is that of `simulator.step`, played by the kernel of `simulator.pipeline`. Around its forwards and backwards
-stands what else holds a stage up: sends that block, parameters and gradients that nothing hides, and the optimizer. A
-stage that waits for inputs of other stages is in a bubble; one that has them and still waits, waits for communication.
+stands what else holds a stage up: sends that block, waits (`simulator.pipeline_waits`), gradients that nothing hides,
+and the optimizer. Every second of every stage has its event, and the mean stage is the reported breakdown.
 """
 
 from __future__ import annotations
@@ -10,71 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.chunks import split_layers
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.pipeline import PipelineTimeline, pipeline_timeline
 from simulator.pipeline_kernel import streamed_end_s
+from simulator.pipeline_waits import StageWork, waits_of
 from simulator.plan import Plan, PlanTable
 from simulator.rank import Rank
-from simulator.record import Choice
-from simulator.step import StepParts, step_parts
-from simulator.table import Booleans, Floats, Integers, Table
+from simulator.step import ExposedTimes, StepParts, step_parts
+from simulator.step_events import PASSES, EventKind, StageSeconds, StepEvents, events_of, stage_seconds
+from simulator.table import Booleans, Floats, Integers
 
 MOST_OPERATIONS = 200_000
 """Forwards and backwards of the longest step that is written out event by event; as a trace that is about 70 MB."""
-ALL = -1
-"""Chunk and micro-batch of events that concern all of them."""
-
-
-class EventKind(Choice):
-    """What happens."""
-
-    FORWARD = "forward"
-    BACKWARD = "backward"
-    SEND = "send"
-    """An activation or a gradient travels to a neighbouring stage."""
-    PARAMETER_GATHER = "parameter_gather"
-    """Weights are gathered from the replicas."""
-    GRADIENT_SYNC = "gradient_sync"
-    """Gradients are reduced over the replicas; those of a tied embedding between first and last stage."""
-    OPTIMIZER = "optimizer"
-    WEIGHT_GRADIENT = "weight_gradient"
-    """The part of a backward that ZB-H1 and ZB-V do later."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepEvents(Table):
-    """Events of one step, `(k,)`; those of one stage never overlap, but for the ones in the background."""
-
-    kind: Integers
-    """Codes of `EventKind`."""
-    stage: Integers
-    chunk: Integers
-    """Position of the chunk in the model, or `ALL`."""
-    micro_batch: Integers
-    """Number of the micro-batch, or `ALL`."""
-    start_s: Floats
-    end_s: Floats
-    communication_s: Floats
-    """How much of it is communication that nothing hides."""
-    is_background: Booleans
-    """Whether the stage works on meanwhile."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageSeconds(Table):
-    """One step by what each stage spends it on, `(p,)`; the columns sum to the step time."""
-
-    busy_s: Floats
-    """Forwards and backwards, recomputation included, exposed communication not."""
-    exposed_communication_s: Floats
-    """Collectives, blocking sends, parameters and gradients that nothing hides."""
-    bubble_s: Floats
-    """Waiting for other stages."""
-    optimizer_s: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +57,7 @@ def step_timeline(job: Job, plan: Plan) -> StepTimeline:
     )
     step = _Step.of(parts)
     step_time_s = step.last_s + step.tied_s + step.optimizer_s
-    parts_of_step = (step.operations(), step.sends(), *step.replica_traffic(), step.tied(), step.optimizer())
+    parts_of_step = (step.operations(), step.sends(), step.waits(), step.background(), step.ends())
     events = StepEvents.concatenate(parts_of_step)
     return StepTimeline(
         num_stages=step.num_stages,
@@ -115,45 +65,31 @@ def step_timeline(job: Job, plan: Plan) -> StepTimeline:
         num_micro_batches=step.num_micro_batches,
         step_time_s=step_time_s,
         events=events.take(np.lexsort((events.end_s, events.start_s, events.is_background, events.stage))),
-        stages=_stage_seconds(events, step.num_stages, step_time_s),
-    )
-
-
-def _stage_seconds(events: StepEvents, num_stages: int, step_time_s: float) -> StageSeconds:
-    own = events.take(~events.is_background)
-
-    def per_stage(seconds: Floats) -> Floats:
-        return np.asarray(np.bincount(own.stage, seconds, num_stages), dtype=np.float64)
-
-    is_optimizer = own.kind == EventKind.OPTIMIZER.code
-    working_s = own.end_s - own.start_s - own.communication_s
-    occupied_s = per_stage(own.end_s - own.start_s)
-    return StageSeconds(
-        busy_s=per_stage(np.where(is_optimizer, 0.0, working_s)),
-        exposed_communication_s=per_stage(own.communication_s),
-        bubble_s=np.maximum(0.0, step_time_s - occupied_s),  # rounding must not make it negative
-        optimizer_s=per_stage(np.where(is_optimizer, working_s, 0.0)),
+        stages=stage_seconds(events, step.num_stages),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Step:
-    """The played pipeline of one design, and the numbers around it; C chunks."""
+    """The played pipeline of one design, k operations of C chunks, and the numbers around it."""
 
     played: PipelineTimeline
+    direction: Integers
+    """`(k,)`: the position in `PASSES` of each operation."""
+    start_s: Floats
+    """`(k,)`: when it begins to compute, with everything there."""
+    delay_s: Floats
+    """`(k,)`: by how much the traffic of the replicas makes its end later."""
     num_stages: int
     num_micro_batches: int
     stages: Integers
     """`(C,)`: the stage of each chunk."""
     send_s: float
     send_blocks_sender: bool
-    num_overlap_buckets: int
-    compute_s: Floats
-    """`(3, C)`: forward, backward and weight gradient of one micro-batch without exposed communication."""
-    gather_s: Floats
-    """`(C,)`: gathering the parameters of a chunk."""
+    exposed_s: dict[str, Floats]
+    """`(3, C)`: exposed communication of one micro-batch by name, direction and chunk."""
     gathered_s: Floats
-    """`(C, 2)`: when that begins and ends."""
+    """`(C, 2)`: when gathering the parameters of a chunk begins and ends."""
     synced_s: Floats
     """`(C, 2)`: when the reduction of a chunk's gradients begins and ends."""
     tied_s: float
@@ -167,22 +103,24 @@ class _Step:
         num_chunks = num_stages * int(row["num_chunks_per_stage"])
         _refuse_too_many(2 * num_chunks * num_micro_batches)
         played = pipeline_timeline(**parts.pipeline)
-        num_buckets = int(row["num_overlap_buckets"])
+        direction = _directions(played)
         stages = np.zeros(num_chunks, dtype=np.int64)
         stages[played.chunk] = played.stage
+        gradients_s = _last_gradients_s(played, num_chunks)
         gather_s, sync_s = row["parameter_gather_s"][:num_chunks], row["gradient_sync_s"][:num_chunks]
         return cls(
             played=played,
+            direction=direction,
+            start_s=played.end_s - _durations_s(row, direction)[direction, played.chunk],
+            delay_s=_delays_s(parts, played),
             num_stages=num_stages,
             num_micro_batches=num_micro_batches,
             stages=stages,
             send_s=float(row["send_s"]) if num_stages > 1 else 0.0,
             send_blocks_sender=bool(row["send_blocks_sender"]),
-            num_overlap_buckets=num_buckets,
-            compute_s=_compute_s(parts, played)[:, :num_chunks],
-            gather_s=gather_s,
+            exposed_s=_exposed_s(parts.forward, parts.backward),
             gathered_s=_gathered_s(gather_s, stages),
-            synced_s=_synced_s(_last_gradients_s(played, num_chunks), sync_s, stages, num_buckets),
+            synced_s=_synced_s(gradients_s, sync_s, stages, int(row["num_overlap_buckets"])),
             tied_s=float(parts.tied_gradient_s[0]),
             optimizer_s=float(parts.optimizer_s[0]),
         )
@@ -200,26 +138,23 @@ class _Step:
     def operations(self) -> StepEvents:
         """Forwards and backwards, and weight gradients where they are operations of their own."""
         ops = self.played
-        duration_s = ops.end_s - ops.start_s
-        direction = np.where(ops.is_weight_gradient, 2, ops.is_backward.astype(np.int64))
-        compute_s = self.compute_s[direction, ops.chunk]
-        codes = [kind.code for kind in (EventKind.FORWARD, EventKind.BACKWARD, EventKind.WEIGHT_GRADIENT)]
-        kinds = np.array(codes)[direction]
-        return _events(
-            kinds,
+        codes = np.array([kind.code for kind in PASSES])
+        exposed_s = {name: column[self.direction, ops.chunk] for name, column in self.exposed_s.items()}
+        return events_of(
+            codes[self.direction],
             ops.stage,
-            ops.start_s,
+            self.start_s,
             ops.end_s,
             chunk=ops.chunk,
             micro_batch=ops.micro_batch,
-            communication_s=np.maximum(0.0, duration_s - compute_s),
+            exposed_s=exposed_s,
         )
 
     def sends(self) -> StepEvents:
         """Transfers of activations and gradients; the stage stands still for them if they block."""
         ops = self.played
-        rows = np.flatnonzero(self._sends() & (self.send_s > 0.0))
-        return _events(
+        rows = np.flatnonzero(self._sends())
+        return events_of(
             EventKind.SEND.code,
             ops.stage[rows],
             ops.end_s[rows],
@@ -237,64 +172,47 @@ class _Step:
         sends = np.where(ops.is_backward, leaves_backward[ops.chunk], leaves_forward[ops.chunk])
         return np.asarray(sends & ~ops.is_weight_gradient)
 
-    def replica_traffic(self) -> tuple[StepEvents, ...]:
-        """Parameters and gradients: what holds the stages up, and in the background all of it."""
+    def waits(self) -> StepEvents:
+        """What the stages wait for until all backwards have ended."""
+        ops = self.played
+        free_s = ops.end_s + np.where(self._sends() & self.send_blocks_sender, self.send_s, 0.0)
+        last_s = float(ops.end_s.max())
+        last_delay_s = last_s - float((ops.end_s - self.delay_s).max())
+        waits = []
+        for stage in range(self.num_stages):
+            own = ops.stage == stage
+            work = StageWork(
+                start_s=self.start_s[own], end_s=ops.end_s[own], free_s=free_s[own], delay_s=self.delay_s[own]
+            )
+            waits.append(waits_of(stage, work, last_s, last_delay_s))
+        return StepEvents.concatenate(waits)
+
+    def background(self) -> StepEvents:
+        """All traffic of the replicas, hidden or not: parameters and gradients, chunk by chunk."""
         chunk = np.arange(self.num_chunks)
-        stage = self.stages
         gather, sync = EventKind.PARAMETER_GATHER.code, EventKind.GRADIENT_SYNC.code
-        return (
-            self._exposed_gathers(),
-            self._exposed_syncs(),
-            _events(gather, stage, *self.gathered_s.T, chunk=chunk, is_background=True),
-            _events(sync, stage, *self.synced_s.T, chunk=chunk, is_background=True),
+        return StepEvents.concatenate(
+            [
+                events_of(gather, self.stages, *self.gathered_s.T, chunk=chunk, is_background=True),
+                events_of(sync, self.stages, *self.synced_s.T, chunk=chunk, is_background=True),
+            ]
         )
 
-    def _exposed_gathers(self) -> StepEvents:
-        """From a first forward's inputs to its first piece of parameters."""
-        ops = self.played
-        is_first = (ops.micro_batch == 0) & _is_forward(ops) & (self.gather_s[ops.chunk] > 0.0)
-        rows = np.flatnonzero(is_first)
-        ready_s = np.minimum(self._inputs_ready_s()[rows], ops.start_s[rows])
-        # Without overlap a stage gathers everything at once, before it looks at any input.
-        kind = EventKind.PARAMETER_GATHER.code
-        return _events(kind, ops.stage[rows], ready_s, ops.start_s[rows], chunk=ops.chunk[rows])
+    def ends(self) -> StepEvents:
+        """What all stages end with: the last gradients, those of a tied embedding, and the update of the weights.
 
-    def _inputs_ready_s(self) -> Floats:
-        """When the stage was free and the activation there, for every forward, `(k,)`; of no meaning for backwards."""
-        ops = self.played
-        is_blocked = self._sends() & self.send_blocks_sender
-        free_s = np.where(is_blocked, ops.end_s + self.send_s, ops.end_s)
-        is_first_of_stage = np.diff(ops.stage, prepend=-1) != 0
-        free_s = np.where(is_first_of_stage, 0.0, np.roll(free_s, 1))
-        forward_end_s = np.zeros((self.num_chunks, self.num_micro_batches))
-        forwards = _is_forward(ops)
-        forward_end_s[ops.chunk[forwards], ops.micro_batch[forwards]] = ops.end_s[forwards]
-        is_sent = np.diff(self.stages, prepend=self.stages[0]) != 0
-        arrival_s = (
-            forward_end_s[ops.chunk - 1, ops.micro_batch] + np.where(is_sent, self.send_s, 0.0)[ops.chunk]
-        )
-        return np.maximum(free_s, np.where(ops.chunk > 0, arrival_s, 0.0))
-
-    def _exposed_syncs(self) -> StepEvents:
-        """From the last backward of a stage, and its send, to the end of its last reduction."""
-        stage = np.arange(self.num_stages)
-        backward_end_s = _latest_s(_last_gradients_s(self.played, self.num_chunks)[:, 1], self.stages)
-        is_blocked = (stage > 0) & self.send_blocks_sender
-        start_s = backward_end_s + np.where(is_blocked, self.send_s, 0.0)
-        end_s = _latest_s(self.synced_s[:, 1], self.stages)
-        return _events(EventKind.GRADIENT_SYNC.code, stage, start_s, np.maximum(start_s, end_s))
-
-    def tied(self) -> StepEvents:
-        """All-reduce of a tied embedding's gradient; the stages between first and last wait for it."""
-        ends = np.array([0, self.num_stages - 1])
-        return _events(EventKind.GRADIENT_SYNC.code, ends, self.last_s, self.last_s + self.tied_s)
-
-    def optimizer(self) -> StepEvents:
-        """Update of the weights by all stages."""
-        start_s = self.last_s + self.tied_s
+        All of them wait for the slowest reduction, and those between the ends of the model for the tied embedding.
+        """
         stages = np.arange(self.num_stages)
-        end_s = start_s + self.optimizer_s
-        return _events(EventKind.OPTIMIZER.code, stages, start_s, end_s, communication_s=0.0)
+        backwards_end_s, tied_end_s = float(self.played.end_s.max()), self.last_s + self.tied_s
+        sync, optimizer = EventKind.GRADIENT_SYNC.code, EventKind.OPTIMIZER.code
+        return StepEvents.concatenate(
+            [
+                events_of(sync, stages, backwards_end_s, self.last_s),
+                events_of(sync, stages, self.last_s, tied_end_s),
+                events_of(optimizer, stages, tied_end_s, tied_end_s + self.optimizer_s),
+            ]
+        )
 
 
 def _refuse_too_many(num_operations: int) -> None:
@@ -303,45 +221,39 @@ def _refuse_too_many(num_operations: int) -> None:
         raise InputError([Problem(path="timeline", value="", rule=rule)])
 
 
-def _events(
-    kind: npt.ArrayLike,
-    stage: Integers,
-    start_s: npt.ArrayLike,
-    end_s: npt.ArrayLike,
-    *,
-    chunk: npt.ArrayLike = ALL,
-    micro_batch: npt.ArrayLike = ALL,
-    communication_s: npt.ArrayLike | None = None,
-    is_background: bool = False,
-) -> StepEvents:
-    """Returns the events that take any time; those without a share of communication are communication."""
-    columns = [np.broadcast_to(column, len(stage)) for column in (start_s, end_s)]
-    starts_s, ends_s = (np.asarray(column, dtype=np.float64) for column in columns)
-    shares_s = ends_s - starts_s if communication_s is None else communication_s
-    events = StepEvents(
-        kind=np.broadcast_to(np.asarray(kind, dtype=np.int64), len(stage)),
-        stage=stage,
-        chunk=np.broadcast_to(np.asarray(chunk, dtype=np.int64), len(stage)),
-        micro_batch=np.broadcast_to(np.asarray(micro_batch, dtype=np.int64), len(stage)),
-        start_s=starts_s,
-        end_s=ends_s,
-        communication_s=np.broadcast_to(np.asarray(shares_s, dtype=np.float64), len(stage)),
-        is_background=np.full(len(stage), is_background),
-    )
-    return events.take(ends_s > starts_s)
+def _directions(played: PipelineTimeline) -> Integers:
+    """Returns the position in `PASSES` of every operation, `(k,)`."""
+    return np.where(played.is_weight_gradient, 2, played.is_backward.astype(np.int64))
 
 
-def _is_forward(played: PipelineTimeline) -> Booleans:
-    return np.asarray(~played.is_backward & ~played.is_weight_gradient)
+def _durations_s(row: dict[str, Floats], direction: Integers) -> Floats:
+    """Returns how long one micro-batch takes in every chunk, `(3, C)` by direction."""
+    backward_s = row["chunk_backward_s"]
+    weight_s = row["chunk_weight_gradient_s"] if (direction == 2).any() else np.zeros_like(backward_s)
+    return np.stack([row["chunk_forward_s"], backward_s - weight_s, weight_s])
 
 
-def _compute_s(parts: StepParts, played: PipelineTimeline) -> Floats:
-    """Forward, backward and weight gradient of one micro-batch without exposed communication, `(3, C)`."""
-    backward_s = parts.backward_compute_s[0]
-    has_weight_gradients = played.is_weight_gradient.any()
-    weight_s = np.asarray(parts.pipeline.get("chunk_weight_gradient_s", np.zeros((1, 1))))[0]
-    weight_s = weight_s * has_weight_gradients + np.zeros_like(backward_s)
-    return np.stack([parts.forward_compute_s[0], backward_s - weight_s, weight_s])
+def _exposed_s(forward: ExposedTimes, backward: ExposedTimes) -> dict[str, Floats]:
+    """Returns the exposed communication of the only row by name, each `(3, C)`; weight gradients have none."""
+    return {
+        name: np.stack([there[0], back[0], np.zeros_like(back[0])])
+        for (name, there), back in zip(forward.columns().items(), backward.columns().values(), strict=True)
+    }
+
+
+def _delays_s(parts: StepParts, played: PipelineTimeline) -> Floats:
+    """Returns by how much gathered parameters make the end of every operation later, `(k,)`; reductions delay none."""
+    columns = parts.pipeline.copy()
+    columns["parameter_gather_s"] = np.zeros_like(columns["parameter_gather_s"])
+    undelayed = pipeline_timeline(**columns)
+    delays_s = np.empty(len(played.stage))
+    delays_s[_by_name(played)] = played.end_s[_by_name(played)] - undelayed.end_s[_by_name(undelayed)]
+    return delays_s
+
+
+def _by_name(played: PipelineTimeline) -> Integers:
+    """Returns the order of the operations by chunk, micro-batch and direction, which is the same whenever they run."""
+    return np.lexsort((_directions(played), played.micro_batch, played.chunk))
 
 
 def _last_gradients_s(played: PipelineTimeline, num_chunks: int) -> Floats:

@@ -55,9 +55,10 @@ class StepTable(Table):
     pipeline_send_s: Floats
     """Time in which sends between stages block."""
     gradient_sync_s: Floats
-    """Exposed synchronisation of gradients and parameters between replicas."""
+    """Exposed synchronisation of gradients and parameters between replicas: by how much the step is longer for it,
+    whichever stage it holds up first."""
     pipeline_bubble_s: Floats
-    """Waiting for other stages."""
+    """Waiting for other stages, as long as without that synchronisation."""
     optimizer_s: Floats
     """Optimizer step."""
 
@@ -92,15 +93,24 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExposedTimes(Table):
+    """Exposed communication of one micro-batch in every chunk, one way, `(n, C)`, named as in `StepTable`."""
+
+    tensor_comm_s: Floats
+    expert_comm_s: Floats
+    shard_comm_s: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepParts:
     """What one step is played from, one row for each design: the pipeline, and what comes behind it."""
 
     pipeline: PipelineColumns
     """What `simulator.pipeline` plays."""
-    forward_compute_s: Floats
-    """`(n, C)` share of `chunk_forward_s` that is not exposed communication."""
-    backward_compute_s: Floats
-    """`(n, C)` the same backward."""
+    forward: ExposedTimes
+    """Shares of `chunk_forward_s`."""
+    backward: ExposedTimes
+    """Shares of `chunk_backward_s`."""
     tied_gradient_s: Floats
     """`(n,)` all-reduce of a tied embedding between first and last stage."""
     optimizer_s: Floats
@@ -115,8 +125,8 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
     shard_forward_s, shard_backward_s = _shard_collectives(rank, parts, forward_s, backward_s)
     return StepParts(
         pipeline=_columns(rank, parts, weights, forward_s + shard_forward_s, backward_s + shard_backward_s),
-        forward_compute_s=parts.per_chunk("forward_compute_s"),
-        backward_compute_s=parts.per_chunk("backward_compute_s"),
+        forward=parts.exposed("forward", shard_forward_s),
+        backward=parts.exposed("backward", shard_backward_s),
         tied_gradient_s=tied_gradient_s(rank),
         optimizer_s=_optimizer_s(rank, chunks, weights),
     )
@@ -172,6 +182,14 @@ class _Parts:
     def per_chunk(self, name: str) -> Floats:
         """Sum of one time over the parts of every chunk, `(n, C)`."""
         return self.weighted([getattr(times, name) for times in self.times])
+
+    def exposed(self, direction: str, shard_comm_s: Floats) -> ExposedTimes:
+        """Exposed communication of every chunk, forward or backward, with its shard collectives `(n, C)`."""
+        return ExposedTimes(
+            tensor_comm_s=self.per_chunk(f"{direction}_tensor_comm_s"),
+            expert_comm_s=self.per_chunk(f"{direction}_expert_comm_s"),
+            shard_comm_s=shard_comm_s,
+        )
 
     def weight_gradients(self, rank: Rank) -> Floats:
         """What zero-bubble schedules compute later of the backward of every chunk, `(n, C)`; 0 under other schedules.

@@ -27,7 +27,7 @@ LARGE = str(EXAMPLES / "llama-3.1-405b.yaml")
 DEEP = "tp=1,pp=63,dp=128"
 FEW = "tp=8,pp=4,dp=256,mbs=2"
 """Four micro-batches on four stages."""
-KINDS = {"forward", "backward", "send", "parameter_gather", "gradient_sync", "optimizer"}
+KINDS = {"forward", "backward", "send", "parameter_gather", "gradient_sync", "optimizer", "bubble"}
 
 
 def step_of(job_file: str, plan: str) -> StepTimeline:
@@ -77,7 +77,7 @@ class TestPicture:
         for stage, row in enumerate(rows_of(picture(step, width=180))):
             idle = row.count(".") / len(row)
             # One letter in a hundred and fifty, and half of one at every edge of about twenty.
-            assert idle == pytest.approx(step.stages.bubble_s[stage] / step.step_time_s, abs=0.07)
+            assert idle == pytest.approx(step.stages.pipeline_bubble_s[stage] / step.step_time_s, abs=0.07)
 
     @pytest.mark.parametrize(("job", "plan"), [(BLOOM, BLOOM_PLAN), (LLAMA, INTERLEAVED)])
     def test_of_a_long_step_beginning_and_end_are_shown_and_the_rest_is_counted(
@@ -115,12 +115,19 @@ class TestPicture:
         lines = stage_lines(picture(step))
         for stage, line in zip(answer.timeline.stages, lines, strict=True):
             shares = [float(word) for word in line[-18:].replace("%", "").split()]
-            parts_s = (stage.busy_s, stage.exposed_communication_s, stage.bubble_s)
+            shown_s = answer.timeline.step_time_s - stage.optimizer_s
+            communication_s = shown_s - stage.compute_s - stage.pipeline_bubble_s
+            parts_s = (stage.compute_s, communication_s, stage.pipeline_bubble_s)
             assert shares == [round(part_s / answer.timeline.step_time_s * 100) for part_s in parts_s]
 
     def test_only_what_happens_is_explained(self) -> None:
         text = " ".join(picture(step_of(LLAMA, "offer=0,tp=8,dp=32,zero_stage=3")))
-        assert "F forward, B backward, o optimizer, . waiting for other stages" in text
+        assert "F forward, B backward, o optimizer; capitals and small letters" in text
+
+    def test_late_weight_gradients_have_a_letter_of_their_own(self) -> None:
+        lines = picture(step_of(BLOOM, "tp=8,pp=4,dp=12,pipeline_schedule=zb_h1"))
+        assert "W weight gradient" in " ".join(lines)
+        assert all("W" in row or "w" in row for row in rows_of(lines))
 
 
 class TestAnswer:
@@ -136,7 +143,7 @@ class TestAnswer:
         # 2,048 sequences over 8 replicas, two at a time.
         assert (timeline.num_stages, timeline.num_micro_batches) == (12, 128)
         for stage in timeline.stages:
-            parts_s = (stage.busy_s, stage.exposed_communication_s, stage.bubble_s, stage.optimizer_s)
+            parts_s = stage.model_dump(exclude={"stage"}).values()
             assert sum(parts_s) == pytest.approx(timeline.step_time_s, rel=1e-9)
         assert 0 < timeline.warm_up_s < timeline.cool_down_s < timeline.step_time_s
 

@@ -9,12 +9,14 @@ from simulator.chunks import split_layers
 from simulator.errors import InputError
 from simulator.job import Job
 from simulator.pipeline import PipelineTimes, play_pipelines
-from simulator.pipeline_timeline import ALL, EventKind, StepEvents, StepTimeline, step_timeline
+from simulator.pipeline_timeline import StepTimeline, step_timeline
+from simulator.pipeline_waits import StageWork, waits_of
 from simulator.plan import Plan, PlanTable, Recompute, Schedule
 from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.step import StepTable, step_parts
-from tests.simulator.builders import gpt, job_of, plan_of, training
+from simulator.step_events import ALL, EventKind, StageSeconds, StepEvents
+from tests.simulator.builders import gpt, job_of, plan_of, rented, training
 
 ROUNDING = 1e-9
 """Sums of thousands of durations, relative to the step."""
@@ -24,6 +26,8 @@ WITHOUT_OVERLAP = WITH_OVERLAP.model_copy(
     update={"workload": WITH_OVERLAP.workload.model_copy(update={"overlaps_gradient_sync": False})}
 )
 TIED = job_of(training(gpt(has_tied_embeddings=True), num_steps=100))
+ROUTED = job_of(training("mixtral-8x7b", num_steps=100))
+SLOW = job_of(training(num_steps=100), rented("a100-sxm4-80gb"))
 CASES = {
     "one stage": (WITH_OVERLAP, plan_of(tensor=2, data=64)),
     "one stage that gathers and reduces in every micro-batch": (WITH_OVERLAP, plan_of(data=128, zero=3)),
@@ -47,6 +51,10 @@ CASES = {
         TIED,
         plan_of(pipeline=4, virtual=2, data=16, micro_batch=2, schedule=Schedule.ZB_V),
     ),
+    "routed experts": (ROUTED, plan_of(pipeline=2, data=32, expert=8, zero=1)),
+    "shards gathered in every micro-batch of a pipeline": (SLOW, plan_of(pipeline=2, data=64, zero=3)),
+    "shards reduced in every micro-batch": (SLOW, plan_of(pipeline=4, virtual=2, data=32, zero=2)),
+    "parameters that come piece by piece": (SLOW, plan_of(pipeline=4, data=64)),
     "tied embeddings": (TIED, plan_of(pipeline=4, data=16, micro_batch=2)),
 }
 
@@ -89,28 +97,47 @@ def test_every_stage_accounts_for_the_whole_step(case: tuple[Job, Plan]) -> None
     assert parts.sum(axis=0) == pytest.approx(timeline.step_time_s, rel=ROUNDING)
 
 
-def test_on_average_stages_work_as_long_as_the_step_table_says(case: tuple[Job, Plan]) -> None:
+def test_the_mean_stage_is_the_breakdown_bucket_by_bucket(case: tuple[Job, Plan]) -> None:
     stages, step = timeline_of(case).stages, step_of(case)
-    assert stages.busy_s.mean() == pytest.approx(step.compute_s[0], rel=ROUNDING)
-    assert stages.optimizer_s.mean() == pytest.approx(step.optimizer_s[0], rel=ROUNDING)
+    means_s = {name: getattr(stages, name).mean() for name in stages.names()}
+    reported_s = {name: getattr(step, name)[0] for name in stages.names()}
+    assert means_s == pytest.approx(reported_s, abs=ROUNDING * step.step_time_s[0])
+
+
+def test_the_breakdown_has_no_other_buckets() -> None:
+    assert (*StageSeconds.names(), "step_time_s") == (*StepTable.names()[1:], StepTable.names()[0])
+
+
+def test_the_cases_fill_every_bucket() -> None:
+    steps = [step_of(case) for case in CASES.values()]
+    for bucket in StageSeconds.names():
+        assert max(getattr(step, bucket)[0] for step in steps) > 0.0
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("one stage")])
 def test_a_single_stage_never_waits_for_another_one(name: str) -> None:
     stages, step = timeline_of(CASES[name]).stages, step_of(CASES[name])
     exposed_s = step.step_time_s - step.compute_s - step.optimizer_s
-    assert stages.bubble_s[0] == pytest.approx(0.0, abs=ROUNDING)
+    assert stages.pipeline_bubble_s[0] == 0.0
+    communication_s = (
+        stages.tensor_comm_s[0]
+        + stages.shard_comm_s[0]
+        + stages.pipeline_send_s[0]
+        + stages.gradient_sync_s[0]
+    )
     # A difference of large numbers.
-    assert stages.exposed_communication_s[0] == pytest.approx(exposed_s[0], rel=1e-6)
+    assert communication_s == pytest.approx(exposed_s[0], rel=1e-6)
 
 
-def test_a_stage_does_one_thing_at_a_time(case: tuple[Job, Plan]) -> None:
+def test_a_stage_does_one_thing_at_a_time_and_every_moment_has_a_name(case: tuple[Job, Plan]) -> None:
     timeline = timeline_of(case)
+    rounding_s = ROUNDING * timeline.step_time_s
     for stage in range(timeline.num_stages):
         events = timeline.events
         own = events.take((events.stage == stage) & ~events.is_background)
-        gaps_s = own.start_s[1:] - own.end_s[:-1]
-        assert gaps_s.min() >= -ROUNDING * timeline.step_time_s
+        assert own.start_s[0] == 0.0
+        assert own.start_s[1:] == pytest.approx(own.end_s[:-1], abs=rounding_s)
+        assert own.end_s[-1] == pytest.approx(timeline.step_time_s, abs=rounding_s)
 
 
 def test_every_micro_batch_passes_every_chunk_once_each_way(case: tuple[Job, Plan]) -> None:
@@ -174,12 +201,60 @@ def test_interleaved_sends_travel_in_the_background() -> None:
     assert len(of_kind(timeline.events, EventKind.SEND, background=True)) == 2 * 15 * 32
 
 
-def test_a_tied_embedding_is_reduced_between_first_and_last_stage_only() -> None:
-    timeline = timeline_of(CASES["tied embeddings"])
-    syncs = of_kind(timeline.events, EventKind.GRADIENT_SYNC)
-    optimizer_start_s = of_kind(timeline.events, EventKind.OPTIMIZER).start_s.min()
-    last = syncs.take(np.isclose(syncs.end_s, optimizer_start_s, rtol=ROUNDING) & (syncs.chunk == ALL))
-    assert sorted(set(last.stage.tolist())) == [0, 3]
+def test_every_stage_waits_for_the_gradient_of_a_tied_embedding() -> None:
+    tied, untied = (timeline_of(case) for case in (CASES["tied embeddings"], CASES["one after another"]))
+    for timeline in (tied, untied):
+        syncs = of_kind(timeline.events, EventKind.GRADIENT_SYNC)
+        optimizer_start_s = of_kind(timeline.events, EventKind.OPTIMIZER).start_s.min()
+        last = syncs.take(np.isclose(syncs.end_s, optimizer_start_s, rtol=ROUNDING) & (syncs.chunk == ALL))
+        # The reduction over the replicas, and behind it that of the embedding.
+        assert sorted(set(last.stage.tolist())) == [0, 1, 2, 3]
+    num_syncs = [len(of_kind(timeline.events, EventKind.GRADIENT_SYNC)) for timeline in (tied, untied)]
+    assert num_syncs == [8, 4]
+
+
+def test_waits_for_parameters_are_what_the_step_is_longer_for_them() -> None:
+    """Two stages, one micro-batch, every pass takes a second; nothing begins before the parameters are there."""
+    for gather_s in (0.5, 3.0):
+        waits = [
+            waits_of(0, work([gather_s, gather_s + 3.0], 1.0, gather_s), gather_s + 4.0, gather_s),
+            waits_of(1, work([gather_s + 1.0, gather_s + 2.0], 1.0, gather_s), gather_s + 4.0, gather_s),
+        ]
+        for events in waits:
+            assert seconds_of(events, EventKind.PARAMETER_GATHER) == pytest.approx(gather_s)
+            # Each stage waits for the two passes of the other one.
+            assert seconds_of(events, EventKind.BUBBLE) == pytest.approx(2.0)
+
+
+def test_a_delay_that_a_later_bubble_makes_up_for_is_a_bubble() -> None:
+    # The first operation begins 2 s late; the second would have begun at 5 s anyway, and begins at 5.5 s.
+    late = StageWork(
+        start_s=np.array([2.0, 5.5]),
+        end_s=np.array([3.0, 6.5]),
+        free_s=np.array([3.0, 6.5]),
+        delay_s=np.array([2.0, 0.5]),
+    )
+    events = waits_of(0, late, 7.5, 1.5)
+    spans = sorted(zip(events.start_s.tolist(), events.end_s.tolist(), events.kind.tolist(), strict=True))
+    gather, bubble = EventKind.PARAMETER_GATHER.code, EventKind.BUBBLE.code
+    # Half a second lasts from the beginning, and another one comes in behind the last operation.
+    assert spans == [
+        (0.0, 0.5, gather),
+        (0.5, 2.0, bubble),
+        (3.0, 5.5, bubble),
+        (6.5, 7.5, gather),
+    ]
+
+
+def work(start_s: list[float], duration_s: float, delay_s: float) -> StageWork:
+    starts_s = np.array(start_s)
+    ends_s = starts_s + duration_s
+    return StageWork(start_s=starts_s, end_s=ends_s, free_s=ends_s, delay_s=np.full(len(start_s), delay_s))
+
+
+def seconds_of(events: StepEvents, kind: EventKind) -> float:
+    own = events.take(events.kind == kind.code)
+    return float((own.end_s - own.start_s).sum())
 
 
 def test_a_step_of_too_many_operations_is_refused() -> None:
