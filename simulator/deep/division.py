@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simulator.deep.trace import NO_LAYER, Category, OperatorTrace, Phase
+from simulator.deep.trace import NO_LAYER, NO_OPERATOR, Category, OperatorTrace, Phase
 from simulator.table import Floats, Integers
 
 
@@ -22,7 +22,8 @@ def with_batch(trace: OperatorTrace, num_samples: float) -> OperatorTrace:
     """
     ratio = num_samples / trace.batch_size
     is_activation = trace.tensors.is_a(Category.ACTIVATION)
-    touched = trace.inputs.sums(is_activation * 1.0) + trace.outputs.sums(is_activation * 1.0)
+    counted = is_activation.astype(np.float64)
+    touched = trace.inputs.sums(counted) + trace.outputs.sums(counted)
     grows = (touched > 0) & ~trace.is_in(Phase.OPTIMIZER)
     tensors = replace(trace.tensors, num_bytes=np.where(is_activation, ratio, 1.0) * trace.tensors.num_bytes)
     return replace(trace, tensors=tensors, duration_s=np.where(grows, ratio, 1.0) * trace.duration_s)
@@ -80,6 +81,30 @@ def boundary_bytes(trace: OperatorTrace, stage: Integers) -> Floats:
         last = np.flatnonzero(of_operator == cut)[-1]
         crossing[cut] = tensors.num_bytes[trace.outputs.of(last)].sum()
     return crossing
+
+
+def shared_bytes(trace: OperatorTrace) -> Floats:
+    """Returns what accelerators that share an operator by columns of its weight hand each other after it, `(n,)`.
+
+    Forward it is what the operator makes, which each of them has a part of. Backward it is the gradient of what the
+    forward operator read, which each of them has a share in; what the step is fed needs no gradient.
+    """
+    num_bytes = trace.tensors.num_bytes * trace.tensors.is_a(Category.ACTIVATION)
+    made = np.zeros(len(num_bytes), dtype=np.bool_)
+    made[trace.outputs.values] = True
+    gathered, summed = trace.outputs.sums(num_bytes), trace.inputs.sums(num_bytes * made)
+    mate = trace.forward_of
+    backward = np.where(mate == NO_OPERATOR, 0.0, summed[mate])
+    return np.where(trace.can_split, np.where(trace.is_in(Phase.FORWARD), gathered, backward), 0.0)
+
+
+def local_parameter_bytes(trace: OperatorTrace, tensor_parallel: int) -> Floats:
+    """Returns what one accelerator has of each tensor, `(m,)`: a part of what operators that are split read."""
+    reader = trace.inputs.rows
+    is_read = trace.can_split[reader] & trace.is_in(Phase.FORWARD)[reader]
+    is_split = np.zeros(len(trace.tensors.names), dtype=np.bool_)
+    is_split[trace.inputs.values[is_read]] = True
+    return np.where(is_split, 1.0 / tensor_parallel, 1.0) * trace.tensors.num_bytes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,12 +21,20 @@ from functools import cached_property
 import numpy as np
 
 from simulator.deep.collectives import Collectives
-from simulator.deep.division import Bucket, boundary_bytes, buckets, stages, with_batch
+from simulator.deep.division import (
+    Bucket,
+    boundary_bytes,
+    buckets,
+    local_parameter_bytes,
+    shared_bytes,
+    stages,
+    with_batch,
+)
 from simulator.deep.parallelism import GradientSync, Parallelism, stage_order
 from simulator.deep.routing import Paths, Router
 from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
-from simulator.deep.trace import NO_OPERATOR, Category, OperatorTrace, Phase
+from simulator.deep.trace import OperatorTrace, Phase
 from simulator.errors import InputError, Problem
 from simulator.table import Floats, Integers
 
@@ -139,33 +147,17 @@ class _Step:
     @cached_property
     def duration_s(self) -> Floats:
         """`(n,)` on one of the accelerators that share an operator."""
-        return np.where(self.trace.can_split, self._split, 1.0) * self.trace.duration_s
-
-    @cached_property
-    def _split(self) -> float:
-        return 1.0 / self.parallelism.tensor_parallel
+        split = 1.0 / self.parallelism.tensor_parallel
+        return np.where(self.trace.can_split, split, 1.0) * self.trace.duration_s
 
     @cached_property
     def parameter_bytes(self) -> Floats:
-        """`(m,)` of each parameter on one accelerator: operators that are split have a part of theirs."""
-        trace = self.trace
-        reads = trace.can_split[trace.inputs.rows] & trace.is_in(Phase.FORWARD)[trace.inputs.rows]
-        is_split = np.zeros(len(trace.tensors.names), dtype=np.bool_)
-        is_split[trace.inputs.values[reads]] = True
-        return np.where(is_split, self._split, 1.0) * trace.tensors.num_bytes
+        return local_parameter_bytes(self.trace, self.parallelism.tensor_parallel)
 
     @cached_property
     def shared_bytes(self) -> Floats:
-        """`(n,)` what accelerators that share an operator hand each other after it, 0 for most."""
-        trace, is_activation = self.trace, self.trace.tensors.is_a(Category.ACTIVATION)
-        made = np.zeros(len(is_activation), dtype=np.bool_)
-        made[trace.outputs.values] = True  # what the step is fed needs no gradient
-        num_bytes = trace.tensors.num_bytes * is_activation
-        gathered, reduced = trace.outputs.sums(num_bytes), trace.inputs.sums(num_bytes * made)
-        mate = trace.forward_of
-        backward = np.where(mate == NO_OPERATOR, 0.0, reduced[mate])
-        shared = np.where(trace.is_in(Phase.FORWARD), gathered, backward)
-        return np.where(trace.can_split & (self.parallelism.tensor_parallel > 1), shared, 0.0)
+        is_shared = self.parallelism.tensor_parallel > 1
+        return shared_bytes(self.trace) if is_shared else np.zeros(len(self.trace))
 
     def _new_gates(self) -> Integers:
         """Joins that wait for what a stage is sent, `(stages, micro-batches, replicas, parts)`."""
