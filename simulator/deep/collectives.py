@@ -47,32 +47,40 @@ class Collectives:
 
     def ring_reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds a reduce-scatter around a ring; `num_bytes` is the whole buffer of a rank."""
-        return self._around(ranks, num_bytes, len(ranks) - 1, after, "reduce-scatter")
+        return self._around(ranks, num_bytes, ranks.shape[-1] - 1, after, "reduce-scatter")
 
     def ring_all_gather(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-gather around a ring; `num_bytes` is the buffer that every rank has in the end."""
-        return self._around(ranks, num_bytes, len(ranks) - 1, after, "all-gather")
+        return self._around(ranks, num_bytes, ranks.shape[-1] - 1, after, "all-gather")
 
     def ring_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce around a ring: a reduce-scatter and an all-gather."""
-        return self._around(ranks, num_bytes, 2 * (len(ranks) - 1), after, "all-reduce")
+        return self._around(ranks, num_bytes, 2 * (ranks.shape[-1] - 1), after, "all-reduce")
 
     def _around(
         self, ranks: Integers, num_bytes: float, num_steps: int, after: Integers, label: str
     ) -> Integers:
-        """Adds steps in which every rank sends a part to the next one, and passes on what it received."""
-        if len(ranks) == 1:
+        """Adds steps in which every rank sends a part to the next one, and passes on what it received.
+
+        Ranks `(..., n)` are rings of n that all run at once.
+        """
+        if ranks.shape[-1] == 1:
             return after
-        path = self.router.paths(ranks, np.roll(ranks, -1))
-        latency_s = self.step_s + self.router.latency_s(path)
-        part = num_bytes / len(ranks)
-        received, sent = after, np.full(len(ranks), NONE)
-        for _ in range(num_steps):
-            sent = self.graph.add(
-                label, duration_s=latency_s, num_bytes=part, path=path, after=[received, sent]
-            )
-            received = self._synchronised(np.roll(sent, 1))
-        return received
+        path = self.router.paths(ranks, np.roll(ranks, -1, axis=-1)).reshape(ranks.shape)
+        every_step = np.broadcast_to(path, (num_steps, *ranks.shape))
+        sent = self.graph.add(
+            label,
+            duration_s=self.step_s + self.router.latency_s(path),
+            num_bytes=num_bytes / ranks.shape[-1],
+            path=every_step,
+        ).reshape(every_step.shape)
+        received = np.roll(sent, 1, axis=-1)
+        if self.has_barriers:
+            received = self._joined(received)
+        self.graph.add_edges(after, sent[0])
+        self.graph.add_edges(sent[:-1], sent[1:])
+        self.graph.add_edges(received[:-1], sent[1:])
+        return np.asarray(received[-1])
 
     def halving_doubling_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce by recursive halving and doubling.
@@ -162,25 +170,13 @@ class Collectives:
 
         Each rank reduces a share inside its node, adds it up with its counterparts in other nodes, and hands it back.
         """
-        inside = np.stack(
-            [
-                self.ring_reduce_scatter(group, num_bytes, before)
-                for group, before in zip(groups, after, strict=True)
-            ]
-        )
-        share = num_bytes / groups.shape[1]
-        across = np.stack(
-            [
-                self.ring_all_reduce(rail, share, before)
-                for rail, before in zip(groups.T, inside.T, strict=True)
-            ]
-        ).T
-        return np.stack(
-            [
-                self.ring_all_gather(group, num_bytes, before)
-                for group, before in zip(groups, across, strict=True)
-            ]
-        )
+        inside = self.ring_reduce_scatter(groups, num_bytes, after)
+        across = self.ring_all_reduce(groups.T, num_bytes / groups.shape[1], inside.T).T
+        return self.ring_all_gather(groups, num_bytes, across)
+
+    def _joined(self, steps: Integers) -> Integers:
+        """Lets all ranks of `(steps, ...)` go on when the last of them has got to the end of a step."""
+        return np.array([self._synchronised(step.ravel()).reshape(step.shape) for step in steps])
 
     def _synchronised(self, tasks: Integers) -> Integers:
         if not self.has_barriers:

@@ -72,9 +72,15 @@ class TaskGraphBuilder:
         self.num_resources += count
         return np.arange(first, first + count)
 
+    def names(self, labels: Sequence[str]) -> Integers:
+        """Returns what stands for labels in `add`, `(k,)`."""
+        return np.array(
+            [self._labels.setdefault(label, len(self._labels)) for label in labels], dtype=np.int64
+        )
+
     def add(
         self,
-        label: str,
+        label: str | Integers,
         *,
         duration_s: ArrayLike = 0.0,
         num_bytes: ArrayLike = 0.0,
@@ -85,20 +91,20 @@ class TaskGraphBuilder:
         """Adds tasks; the columns broadcast against each other and against each array of predecessors.
 
         Args:
-            label: what all of them are called.
+            label: what all of them are called, or numbers of `names`, one for each.
             duration_s: time on the resource, or latency of a flow.
             num_bytes: what flows move.
             path: numbers of a `Router`.
             resource: numbers of `add_resources`.
             after: predecessors, each an array that broadcasts to the tasks; `NONE` stands for no predecessor.
         """
-        columns = np.broadcast_arrays(duration_s, num_bytes, path, resource, *after)
+        named = self.names([label]) if isinstance(label, str) else label
+        columns = np.broadcast_arrays(duration_s, num_bytes, path, resource, named, *after)
         size = columns[0].size
         numbers = np.arange(self._num_tasks, self._num_tasks + size)
         duration, moved = (column.ravel().astype(np.float64) for column in columns[:2])
-        way, place, *before = (column.ravel().astype(np.int64) for column in columns[2:])
-        named = np.full(size, self._labels.setdefault(label, len(self._labels)))
-        self._columns.append((duration, moved, way, place, named))
+        way, place, called, *before = (column.ravel().astype(np.int64) for column in columns[2:])
+        self._columns.append((duration, moved, way, place, called))
         self._num_tasks += size
         for predecessors in before:
             self.add_edges(predecessors, numbers)

@@ -1,0 +1,130 @@
+"""How fast is the deep depth, beside TrioSim and ASTRA-sim, and does an event cost the same on a large network?
+
+    python -m benchmarks.deep FOLDER
+
+FOLDER is `sample_trace/trace2-h100-bs128` of github.com/sarchlab/triosim (commit 3fb3c06), with `vgg13` and `resnet50`.
+The times of TrioSim (the same commit) and of ASTRA-sim 2 (commit 4f387bc, analytical network) were measured on a machine
+with two cores; they are those of the whole program, ours those of building and playing the graph in a warm process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from simulator.deep.collectives import Collectives
+from simulator.deep.extrapolate import extrapolate
+from simulator.deep.parallelism import Parallelism
+from simulator.deep.play import play
+from simulator.deep.routing import Router
+from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.deep.topologies import cluster, ring, switch
+from simulator.deep.topology import Topology
+from simulator.deep.trace import OperatorTrace
+from simulator.deep.triosim import TrioSimCase, triosim_step
+from simulator.deep.triosim_files import read_triosim
+from simulator.units import GIB, MIB
+
+NUM_RUNS = 5
+TRIOSIM_S = {
+    ("vgg13", "dp"): {8: "0.03", 32: "0.32", 64: "1.0"},
+    ("vgg13", "ddp"): {8: "0.16", 32: "1.9", 64: "8.4"},
+    ("vgg13", "tp"): {8: "0.25", 32: "3.8", 64: "33.8"},
+    ("vgg13", "pp"): {8: "0.02"},
+    ("resnet50", "dp"): {8: "0.34", 32: "1.8", 64: "6.0"},
+    ("resnet50", "ddp"): {8: "2.2", 32: "37.3", 64: "> 200"},
+    ("resnet50", "tp"): {8: "1.6", 32: "49.6", 64: "> 200"},
+    ("resnet50", "pp"): {8: "0.07"},
+}
+"""Wall seconds of TrioSim."""
+ASTRA_S = {64: "0.03 / 0.04", 256: "0.33 / 0.54", 1024: "6.5 / 13.7"}
+"""Wall seconds of ASTRA-sim for a ring all-reduce of 1 GiB, without and with congestion."""
+NODES = (8, 32, 128, 512)
+
+
+def best_s(run: Callable[[], tuple[float, int]]) -> tuple[float, float, int]:
+    """Returns the shortest wall time of some runs, the simulated time, and the number of tasks."""
+    simulated_s, num_tasks = run()
+    seconds = []
+    for _ in range(NUM_RUNS):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds), simulated_s, num_tasks
+
+
+def as_triosim(trace: OperatorTrace, case: str, num_gpus: int) -> tuple[float, int]:
+    """Plays a step under TrioSim's rules; returns its time and its number of tasks."""
+    step = triosim_step(trace, TrioSimCase(case), num_gpus=num_gpus)
+    return play(step.graph, step.topology, step.paths).makespan_s, len(step.graph)
+
+
+def by_default(trace: OperatorTrace, parallelism: Parallelism) -> tuple[float, int]:
+    """Plays a step under our own rules on a ring; returns its time and its number of tasks."""
+    made = extrapolate(trace, parallelism, ring(parallelism.num_gpus, 130e9, 1e-6))
+    return play(made.graph, made.topology, made.paths).makespan_s, len(made.graph)
+
+
+def all_reduce(topology: Topology, num_bytes: float, num_at_once: int = 1) -> tuple[float, int]:
+    """Plays all-reduces over all accelerators, at once; returns their time and the number of tasks."""
+    graph, router = TaskGraphBuilder(), Router(topology)
+    ranks = np.arange(topology.num_ranks)
+    for _ in range(num_at_once):
+        Collectives(graph=graph, router=router).ring_all_reduce(ranks, num_bytes, np.full(len(ranks), NONE))
+    built = graph.build()
+    return play(built, topology, router.table()).makespan_s, len(built)
+
+
+def pods(num_nodes: int) -> Topology:
+    """Returns nodes of eight accelerators with a card each, on rails."""
+    return cluster(
+        num_nodes,
+        8,
+        scale_up_bytes_per_s=450e9,
+        scale_up_latency_s=5e-7,
+        card_bytes_per_s=50e9,
+        fabric_latency_s=2e-6,
+    )
+
+
+def main() -> None:
+    """Prints the three tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    print("| step | GPUs | simulated ms | tasks | s | TrioSim s |\n| --- | --- | --- | --- | --- | --- |")
+    traces = {name: read_triosim(folder / name) for name in ("vgg13", "resnet50")}
+    for (model, case), theirs in TRIOSIM_S.items():
+        for num_gpus, seconds in theirs.items():
+            wall, simulated, tasks = best_s(lambda: as_triosim(traces[model], case, num_gpus))  # noqa: B023
+            print(
+                f"| {model} {case} | {num_gpus} | {simulated * 1e3:.3f} | {tasks:,} | {wall:.3f} | {seconds} |"
+            )
+    for name, trace in traces.items():
+        for degree in ("data_parallel", "tensor_parallel"):
+            parallelism = Parallelism(**{degree: 64})
+            wall, simulated, tasks = best_s(lambda: by_default(trace, parallelism))  # noqa: B023
+            print(f"| {name} {degree}, our rules | 64 | {simulated * 1e3:.3f} | {tasks:,} | {wall:.3f} | - |")
+    print(
+        "\n| ring all-reduce of 1 GiB | ranks | simulated ms | s | ASTRA-sim s |\n| --- | --- | --- | --- | --- |"
+    )
+    for num_ranks, seconds in ASTRA_S.items():
+        topology = switch(num_ranks, 400e9, 9.3625e-7)
+        for at_once in (1, 2):
+            wall, simulated, _ = best_s(lambda: all_reduce(topology, GIB, at_once))  # noqa: B023
+            note = seconds if at_once == 1 else "-"
+            print(f"| {at_once} at once | {num_ranks} | {simulated * 1e3:.2f} | {wall:.3f} | {note} |")
+    print("\n| network | accelerators | links | tasks | us a task |\n| --- | --- | --- | --- | --- |")
+    for num_nodes in NODES:
+        topology = pods(num_nodes)
+        wall, _, tasks = best_s(lambda: all_reduce(topology, 64 * MIB))  # noqa: B023
+        row = f"{topology.num_ranks:,} | {topology.num_links:,} | {tasks:,} | {wall / tasks * 1e6:.3f}"
+        print(f"| cluster on rails | {row} |")
+
+
+if __name__ == "__main__":
+    main()

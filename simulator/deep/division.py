@@ -1,0 +1,144 @@
+"""Which part of a trace does each accelerator do? Other batches, stages of equal time, buckets of gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from simulator.deep.trace import NO_LAYER, NO_OPERATOR, Category, OperatorTrace, Phase
+from simulator.table import Floats, Integers
+
+
+def with_batch(trace: OperatorTrace, num_samples: float) -> OperatorTrace:
+    """Returns a trace as it would be with another batch.
+
+    Activations and the time of operators that touch any grow with the batch. Parameters, their gradients and the
+    optimizer do not: TrioSim scales them all. A batch that leaves the accelerator half idle takes longer than this.
+
+    Args:
+        trace: measured.
+        num_samples: of the new step; a part of one, too, for micro-batches.
+    """
+    ratio = num_samples / trace.batch_size
+    is_activation = trace.tensors.is_a(Category.ACTIVATION)
+    counted = is_activation.astype(np.float64)
+    touched = trace.inputs.sums(counted) + trace.outputs.sums(counted)
+    grows = (touched > 0) & ~trace.is_in(Phase.OPTIMIZER)
+    tensors = replace(trace.tensors, num_bytes=np.where(is_activation, ratio, 1.0) * trace.tensors.num_bytes)
+    return replace(trace, tensors=tensors, duration_s=np.where(grows, ratio, 1.0) * trace.duration_s)
+
+
+def stages(trace: OperatorTrace, num_stages: int) -> Integers:
+    """Returns the stage of each layer, `(num_layers,)`: runs of layers whose slowest takes the least time.
+
+    Of the divisions that are equally good it takes the one whose first stages are longest.
+    """
+    seconds = np.zeros(trace.num_layers)
+    has_layer = trace.layer != NO_LAYER
+    np.add.at(seconds, trace.layer[has_layer], trace.duration_s[has_layer])
+    limit_s = _least_limit(seconds, num_stages)
+    stage, used_s, current = np.zeros(len(seconds), dtype=np.int64), 0.0, 0
+    for layer, layer_s in enumerate(seconds.tolist()):
+        num_left = num_stages - 1 - current
+        if layer and num_left and (used_s + layer_s > limit_s or len(seconds) - layer <= num_left):
+            current, used_s = current + 1, 0.0
+        stage[layer] = current
+        used_s += layer_s
+    return stage
+
+
+def _least_limit(seconds: Floats, num_stages: int) -> float:
+    """The least time that the slowest of so many runs can take: dynamic programming over where the last run begins."""
+    total = np.concatenate([[0.0], np.cumsum(seconds)])
+    best = total.copy()
+    for _ in range(num_stages - 1):
+        best = np.array(
+            [np.maximum(best[: end + 1], total[end] - total[: end + 1]).min() for end in range(len(total))]
+        )
+    return float(best[-1]) * (1.0 + 1e-12)
+
+
+def boundary_bytes(trace: OperatorTrace, stage: Integers) -> Floats:
+    """Returns the bytes of activations that cross the boundary after each stage but the last, `(num_stages - 1,)`.
+
+    What is made before the boundary and read behind it, views of the same storage once. A trace whose tensors do not
+    meet at a boundary (a view under a new name) sends what the last operator before it makes.
+    """
+    num_boundaries = int(stage[-1])
+    is_forward = trace.is_in(Phase.FORWARD)
+    of_operator = np.where(is_forward, stage[np.maximum(trace.layer, 0)], -1)
+    tensors = trace.tensors
+    size = int(tensors.storage.max(initial=-1)) + 1
+    made, read, num_bytes = np.full(size, np.inf), np.full(size, -1), np.zeros(size)
+    is_activation = tensors.is_a(Category.ACTIVATION)
+    for lists, column, combine in ((trace.outputs, made, np.minimum), (trace.inputs, read, np.maximum)):
+        counts = is_forward[lists.rows] & is_activation[lists.values]
+        combine.at(column, tensors.storage[lists.values[counts]], of_operator[lists.rows[counts]])
+    np.maximum.at(num_bytes, tensors.storage[is_activation], tensors.num_bytes[is_activation])
+    crossing = np.array([num_bytes[(made <= cut) & (read > cut)].sum() for cut in range(num_boundaries)])
+    for cut in np.flatnonzero(crossing == 0.0).tolist():
+        last = np.flatnonzero(of_operator == cut)[-1]
+        crossing[cut] = tensors.num_bytes[trace.outputs.of(last)].sum()
+    return crossing
+
+
+def shared_bytes(trace: OperatorTrace) -> Floats:
+    """Returns what accelerators that share an operator by columns of its weight hand each other after it, `(n,)`.
+
+    Forward it is what the operator makes, which each of them has a part of. Backward it is the gradient of what the
+    forward operator read, which each of them has a share in; what the step is fed needs no gradient.
+    """
+    num_bytes = trace.tensors.num_bytes * trace.tensors.is_a(Category.ACTIVATION)
+    made = np.zeros(len(num_bytes), dtype=np.bool_)
+    made[trace.outputs.values] = True
+    gathered, summed = trace.outputs.sums(num_bytes), trace.inputs.sums(num_bytes * made)
+    mate = trace.forward_of
+    backward = np.where(mate == NO_OPERATOR, 0.0, summed[mate])
+    return np.where(trace.can_split, np.where(trace.is_in(Phase.FORWARD), gathered, backward), 0.0)
+
+
+def local_parameter_bytes(trace: OperatorTrace, tensor_parallel: int) -> Floats:
+    """Returns what one accelerator has of each tensor, `(m,)`: a part of what operators that are split read."""
+    reader = trace.inputs.rows
+    is_read = trace.can_split[reader] & trace.is_in(Phase.FORWARD)[reader]
+    is_split = np.zeros(len(trace.tensors.names), dtype=np.bool_)
+    is_split[trace.inputs.values[is_read]] = True
+    return np.where(is_split, 1.0 / tensor_parallel, 1.0) * trace.tensors.num_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucket:
+    """Gradients that replicas add up together."""
+
+    num_bytes: float
+    ready: int
+    """The operator after which the last of them is complete."""
+
+
+def buckets(
+    parameters: Integers, num_bytes: Floats, ready: Integers, first_bucket_bytes: float, bucket_bytes: float
+) -> list[Bucket]:
+    """Returns the buckets of PyTorch's DistributedDataParallel, in the order in which they are sent.
+
+    Parameters are taken in the order in which their gradients are complete; a bucket is closed when it has reached
+    its size, so that it may exceed it by one parameter (`compute_bucket_assignment_by_size`).
+
+    Args:
+        parameters: tensors in that order.
+        num_bytes: `(m,)` of all tensors.
+        ready: `(m,)` operators that complete the gradients.
+        first_bucket_bytes: size of the first bucket.
+        bucket_bytes: size of the others.
+    """
+    found: list[Bucket] = []
+    limit, held, last = first_bucket_bytes, 0.0, -1
+    for parameter in parameters.tolist():
+        held += float(num_bytes[parameter])
+        last = int(ready[parameter])
+        if held >= limit:
+            found.append(Bucket(num_bytes=held, ready=last))
+            limit, held = bucket_bytes, 0.0
+    if held:
+        found.append(Bucket(num_bytes=held, ready=last))
+    return found

@@ -1,0 +1,110 @@
+"""How is an operator trace kept? As one JSON file: the tensors, and the operators in the order in which they ran."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from simulator.deep.trace import Category, Lists, OperatorTrace, Phase
+from simulator.deep.trace_build import MOST_PROBLEMS, OperatorRecord, TensorRecord, build_trace
+from simulator.deep.trace_text import broken, problems_of, read_text
+from simulator.errors import InputError
+from simulator.record import Record
+
+MOST_SAMPLES = 10**9
+
+
+class TraceRecord(Record):
+    """A whole trace, as it stands in a file."""
+
+    format: Literal["capplan-operator-trace-1"] = "capplan-operator-trace-1"
+    """What the file is."""
+    name: str = Field(min_length=1, max_length=200)
+    batch_size: int = Field(ge=1, le=MOST_SAMPLES)
+    """Samples of the step."""
+    tensors: tuple[TensorRecord, ...]
+    operators: tuple[OperatorRecord, ...]
+    """In the order in which they ran."""
+
+
+def read_trace_file(path: Path) -> OperatorTrace:
+    """Returns the trace in a JSON file.
+
+    Raises:
+        InputError: the file cannot be read, is no JSON, or breaks the form; names the field and the rule.
+    """
+    text = read_text(path)
+    try:
+        record = TraceRecord.model_validate_json(text)
+    except ValidationError as error:
+        raise InputError(problems_of(error, "")[:MOST_PROBLEMS], source=str(path)) from error
+    try:
+        return build_trace(record.name, record.batch_size, record.tensors, record.operators)
+    except InputError as error:
+        raise InputError(list(error.problems), source=str(path)) from error
+
+
+def is_trace_file(path: Path) -> bool:
+    """Returns whether a file says of itself that it is one of ours."""
+    try:
+        head = path.read_bytes()[:200]
+    except OSError:
+        return False
+    return b'"capplan-operator-trace' in head
+
+
+def write_trace_file(trace: OperatorTrace, path: Path) -> None:
+    """Writes a trace; `read_trace_file` gives the same one back.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    record = trace_record(trace).model_dump(mode="json", exclude_none=True)
+    heads = [f'"{field}": {json.dumps(record[field])}' for field in ("format", "name", "batch_size")]
+    lists = [f'"{field}": {_one_a_line(record[field])}' for field in ("tensors", "operators")]
+    try:
+        path.write_text("{" + ",\n".join([*heads, *lists]) + "}\n", encoding="utf-8")
+    except OSError as error:
+        raise broken(path, "", "", f"cannot be written: {error.strerror or error}") from error
+
+
+def _one_a_line(rows: list[object]) -> str:
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    return f"[\n{lines}\n]"
+
+
+def trace_record(trace: OperatorTrace) -> TraceRecord:
+    """Returns a trace as it stands in a file."""
+    tensors = trace.tensors
+    rows = zip(tensors.names, tensors.num_bytes, tensors.category, tensors.storage, strict=True)
+    return TraceRecord(
+        name=trace.name,
+        batch_size=trace.batch_size,
+        tensors=tuple(
+            TensorRecord(
+                id=name,
+                num_bytes=float(size),
+                category=Category.from_code(int(category)),
+                storage=str(storage),
+            )
+            for name, size, category, storage in rows
+        ),
+        operators=tuple(_operator_record(trace, row) for row in range(len(trace))),
+    )
+
+
+def _operator_record(trace: OperatorTrace, row: int) -> OperatorRecord:
+    def names(lists: Lists) -> tuple[str, ...]:
+        return tuple(trace.tensors.names[number] for number in lists.of(row).tolist())
+
+    return OperatorRecord(
+        name=trace.names[row],
+        phase=Phase.from_code(int(trace.phase[row])),
+        duration_s=float(trace.duration_s[row]),
+        can_split=bool(trace.can_split[row]),
+        inputs=names(trace.inputs),
+        outputs=names(trace.outputs),
+    )

@@ -1,0 +1,65 @@
+"""How is text read that somebody else wrote? Whole, as UTF-8, and not if it is too large: one error for all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from simulator.errors import InputError, Problem
+
+MOST_FILE_BYTES = 512_000_000
+"""Larger files are refused before they fill the memory."""
+_SHOWN = 60
+
+
+def read_bytes(path: Path) -> bytes:
+    """Returns what a file holds.
+
+    Raises:
+        InputError: the file is no file, cannot be read, or is larger than `MOST_FILE_BYTES`.
+    """
+    try:
+        if not path.is_file():
+            rule = "is a folder: name a file in it" if path.is_dir() else "does not exist"
+            raise broken(path, "", "", rule)
+        if path.stat().st_size > MOST_FILE_BYTES:
+            raise broken(path, "", "", f"is larger than {MOST_FILE_BYTES / 1e6:g} MB: cut it to one step")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        raise broken(path, "", "", f"cannot be read: {type(error).__name__}") from error
+
+
+def read_text(path: Path) -> str:
+    """Returns the text of a file; raises `InputError` as `read_bytes` does, or where it is not UTF-8."""
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise broken(path, f"byte {error.start}", "", "is no UTF-8: save the file as UTF-8") from error
+
+
+def broken(path: Path, place: str, value: object, rule: str) -> InputError:
+    """Returns the error for one place of a file."""
+    return InputError([Problem(path=place, value=shown(value), rule=rule)], source=str(path))
+
+
+def shown(value: object) -> str:
+    """Returns a value on one short line of printable characters; nothing for empty text."""
+    if value is None or (isinstance(value, str) and not value):
+        return ""
+    if isinstance(value, int) and abs(value) >= 10**_SHOWN:  # Python refuses to print more than 4,300 digits
+        return f"a whole number of about 2**{value.bit_length()}"
+    text = value if isinstance(value, str) and value.isprintable() else repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def problems_of(error: ValidationError, place: str) -> list[Problem]:
+    """Returns what pydantic found in one record, each with the place of its field."""
+    return [
+        Problem(
+            path=".".join([place, *(str(step) for step in detail["loc"])]).strip("."),
+            value="" if detail["type"] == "missing" else shown(detail["input"]),
+            rule=detail["msg"][:1].lower() + detail["msg"][1:],
+        )
+        for detail in error.errors(include_url=False)
+    ]

@@ -1,0 +1,243 @@
+"""What does a folder of TrioSim's tracer say? Its `trace.csv` and `tensor.csv` as an operator trace.
+
+    trace.csv    one operator a row: tensors read and made, `[4; 6; 8]`, microseconds, stage, whether tensors are split
+    tensor.csv   one use of a tensor a row: elements, bytes of each, what it is used as, storage
+
+The format of Li et al., TrioSim: A Lightweight Simulator for Large-Scale DNN Workloads on Multi-GPU Systems (ISCA 2025).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from simulator.deep.trace import Category, OperatorTrace, Phase
+from simulator.deep.trace_build import MOST_PROBLEMS, OperatorRecord, TensorRecord, build_trace
+from simulator.deep.trace_text import broken, problems_of, read_text, shown
+from simulator.errors import InputError, Problem
+from simulator.units import MICROSECOND
+
+OPERATORS_FILE, TENSORS_FILE = "trace.csv", "tensor.csv"
+DEFAULT_BATCH_SIZE = 128
+"""Of the traces that TrioSim ships; the files do not say it."""
+MOST_CELL_CHARACTERS = 10_000_000
+"""A list of tensors in one cell may be long: an optimizer reads them all."""
+
+_TIME = "Operator_cudatimenooverlap"
+"""Sum over the kernels of an operator: the column that TrioSim's own loader reads."""
+_LISTS = ("Operator_input", "Operator_output")
+_OPERATOR_COLUMNS = ("OperatorID", "OperatorName", *_LISTS, _TIME, "stage", "tpflag")
+_TENSOR_COLUMNS = ("TensorID", "TensorNumElement", "TensorEachByte", "TensorType", "TensorStorgeid")
+_PARAMETERS = ("weight", "bias")
+_STATES = ("running_mean", "running_var")
+_NO_STORAGE = "0"
+"""Of tensors that do not exist: gradients that nobody asked for."""
+
+Row = Mapping[str, str]
+_Record = TypeVar("_Record")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """Rows of one file, and the line at which each stands."""
+
+    path: Path
+    rows: list[Row]
+    lines: list[int]
+
+    def place(self, row: int) -> str:
+        return f"{self.path.name}, line {self.lines[row]}"
+
+    def records(self, read: Callable[[Row], _Record]) -> list[_Record]:
+        """Reads every row; raises one `InputError` with the problems of all rows."""
+        found, problems = [], []
+        for number, row in enumerate(self.rows):
+            try:
+                found.append(read(row))
+            except ValidationError as error:
+                problems += problems_of(error, self.place(number))
+            except _BrokenCellError as error:
+                problems.append(
+                    Problem(
+                        path=f"{self.place(number)}.{error.column}", value=shown(error.value), rule=error.rule
+                    )
+                )
+            if len(problems) >= MOST_PROBLEMS:
+                break
+        if problems:
+            raise InputError(problems, source=str(self.path))
+        return found
+
+
+class _BrokenCellError(ValueError):
+    def __init__(self, column: str, value: str, rule: str) -> None:
+        super().__init__(rule)
+        self.column, self.value, self.rule = column, value, rule
+
+
+def read_triosim(folder: Path, *, batch_size: int = DEFAULT_BATCH_SIZE) -> OperatorTrace:
+    """Returns the trace in a folder of TrioSim's.
+
+    Args:
+        folder: with `trace.csv` and `tensor.csv`.
+        batch_size: samples of the step, which the files do not say.
+
+    Raises:
+        InputError: a file is missing or broken; names file, line, field and rule.
+    """
+    operator_file = _read(folder / OPERATORS_FILE, _OPERATOR_COLUMNS)
+    tensor_file = _read(folder / TENSORS_FILE, _TENSOR_COLUMNS)
+    _refuse_disorder(operator_file)
+    operators = operator_file.records(_operator)
+    uses = tensor_file.records(_tensor_use)
+    tensors, lines = _tensors(uses, operators, tensor_file)
+    return build_trace(
+        folder.resolve().name,
+        batch_size,
+        tensors,
+        operators,
+        tensor_place=lambda row: tensor_file.place(lines[row]),
+        operator_place=operator_file.place,
+    )
+
+
+def _read(path: Path, columns: tuple[str, ...]) -> _File:
+    csv.field_size_limit(MOST_CELL_CHARACTERS)
+    reader = csv.reader(read_text(path).splitlines(), skipinitialspace=True, strict=True)
+    rows: list[Row] = []
+    lines: list[int] = []
+    try:
+        heading = next(reader, [])
+        missing = [column for column in columns if column not in heading]
+        if missing:
+            raise broken(path, "line 1", ",".join(heading), f"lacks the columns {', '.join(missing)}")
+        for cells in reader:
+            if not cells:
+                continue
+            if len(cells) != len(heading):
+                rule = f"has {len(cells)} cells where the heading has {len(heading)}: is the file cut off?"
+                raise broken(path, f"line {reader.line_num}", ",".join(cells), rule)
+            rows.append(dict(zip(heading, cells, strict=True)))
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise broken(path, f"line {reader.line_num}", "", f"is no CSV: {error}") from error
+    if not rows:
+        raise broken(path, "", "", "has no rows below its heading")
+    return _File(path=path, rows=rows, lines=lines)
+
+
+def _refuse_disorder(file: _File) -> None:
+    """Operators are numbered in the order in which they ran, so that none is there twice."""
+    last = 0
+    for number, row in enumerate(file.rows):
+        cell = row["OperatorID"].strip()
+        place = f"line {file.lines[number]}.OperatorID"
+        current = int(cell) if cell.isascii() and cell.isdigit() and len(cell) < 19 else 0
+        if current <= last:
+            rule = f"must be a whole number above {last}, that of the operator before: is one there twice?"
+            raise broken(file.path, place, cell, rule)
+        last = current
+
+
+def _operator(row: Row) -> OperatorRecord:
+    return OperatorRecord(
+        name=row["OperatorName"],
+        phase=_phase(row["stage"]),
+        duration_s=_number(row, _TIME) * MICROSECOND,
+        can_split=row["tpflag"].strip() == "1",
+        inputs=_names(row[_LISTS[0]]),
+        outputs=_names(row[_LISTS[1]]),
+    )
+
+
+def _phase(text: str) -> Phase:
+    try:
+        return Phase(text.strip())
+    except ValueError:
+        rule = f"must be {', '.join(Phase)}"
+        raise _BrokenCellError("stage", text, rule) from None
+
+
+def _number(row: Row, column: str) -> float:
+    try:
+        return float(row[column])
+    except ValueError:
+        raise _BrokenCellError(column, row[column], "must be a number") from None
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Names in a list such as `[4; 6; 8]` or `['4'; '6']`."""
+    cells = (cell.strip().strip("'") for cell in text.strip().strip("[]").split(";"))
+    return tuple(cell for cell in cells if cell)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Use:
+    name: str
+    num_bytes: float
+    kind: str
+    storage: str
+
+
+def _tensor_use(row: Row) -> _Use:
+    num_bytes = _number(row, "TensorNumElement") * _number(row, "TensorEachByte")
+    kind = row["TensorType"].strip().partition("=")[0]
+    return _Use(
+        name=row["TensorID"].strip(), num_bytes=num_bytes, kind=kind, storage=row["TensorStorgeid"].strip()
+    )
+
+
+def _tensors(
+    uses: list[_Use], operators: list[OperatorRecord], file: _File
+) -> tuple[list[TensorRecord], list[int]]:
+    """One record for each tensor, and the row of its first use, from all uses; they must agree on its size."""
+    first: dict[str, int] = {}
+    kinds: dict[str, set[str]] = {}
+    for row, use in enumerate(uses):
+        known = uses[first.setdefault(use.name, row)]
+        if known.num_bytes != use.num_bytes:
+            rule = f"has {use.num_bytes:.15g} bytes here, {known.num_bytes:.15g} at {file.place(first[use.name])}"
+            raise broken(file.path, f"line {file.lines[row]}.TensorID", use.name, rule)
+        kinds.setdefault(use.name, set()).add(use.kind)
+    categories = _categories(uses, operators, first, kinds)
+    rows = list(first.values())
+
+    def record(row: int) -> TensorRecord:
+        use = uses[row]
+        storage = None if use.storage in ("", _NO_STORAGE) else use.storage
+        return TensorRecord(
+            id=use.name, num_bytes=use.num_bytes, category=categories[use.name], storage=storage
+        )
+
+    places = iter(rows)
+    only_first = _File(
+        path=file.path, rows=[file.rows[row] for row in rows], lines=[file.lines[row] for row in rows]
+    )
+    return only_first.records(lambda _: record(next(places))), rows
+
+
+def _categories(
+    uses: list[_Use], operators: list[OperatorRecord], first: dict[str, int], kinds: dict[str, set[str]]
+) -> dict[str, Category]:
+    """What each tensor holds, from what it is called and from who reads it."""
+    forward = {name for record in operators if record.phase is Phase.FORWARD for name in record.inputs}
+    kept = {name for record in operators if record.phase is Phase.OPTIMIZER for name in record.inputs}
+    made = {name for record in operators if record.phase is Phase.BACKWARD for name in record.outputs}
+    kept_storages = {uses[first[name]].storage for name in kept if name in first} - {_NO_STORAGE}
+    categories = {}
+    for name, row in first.items():
+        if name in forward and kinds[name].intersection(_PARAMETERS):
+            category = Category.PARAMETER
+        elif kinds[name].intersection(_STATES):
+            category = Category.STATE
+        elif name in made and uses[row].storage in kept_storages:
+            category = Category.GRADIENT
+        else:
+            category = Category.STATE if name in kept - made else Category.ACTIVATION
+        categories[name] = category
+    return categories

@@ -1,0 +1,298 @@
+"""Does a step on many accelerators take what can be worked out by hand from the step on one?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simulator.deep.division import boundary_bytes, buckets, stages, with_batch
+from simulator.deep.extrapolate import Extrapolation, extrapolate
+from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder, stage_order
+from simulator.deep.play import play
+from simulator.deep.tasks import NONE
+from simulator.deep.topologies import ring, switch
+from simulator.deep.trace import Category, OperatorTrace, Phase
+from simulator.deep.trace_build import OperatorRecord, TensorRecord, build_trace
+from simulator.deep.triosim_files import read_triosim
+from simulator.errors import InputError
+from simulator.units import MIB
+from tests.simulator.deep.traces import unpack, write_small
+
+BANDWIDTH = 1e6
+"""So slow that the 1,632 bytes of the small trace's gradients take milliseconds."""
+FORWARD, BACKWARD, OPTIMIZER = 3.15e-3, 5.15e-3, 0.5e-3
+PARAMETER_BYTES = 1632.0
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> OperatorTrace:
+    return read_triosim(write_small(tmp_path / "small"), batch_size=16)
+
+
+def makespan_s(made: Extrapolation) -> float:
+    return play(made.graph, made.topology, made.paths).makespan_s
+
+
+def on_ring(trace: OperatorTrace, parallelism: Parallelism, bandwidth: float = BANDWIDTH) -> float:
+    return makespan_s(extrapolate(trace, parallelism, ring(parallelism.num_gpus, bandwidth, 0.0)))
+
+
+def even(num_layers: int, forward_s: float, backward_s: float) -> OperatorTrace:
+    """Layers of equal time and size, without an optimizer."""
+    tensors = [TensorRecord(id="a-1", num_bytes=8.0)]
+    forward, backward = [], []
+    for layer in range(num_layers):
+        tensors.append(TensorRecord(id=f"w{layer}", num_bytes=100.0, category=Category.PARAMETER))
+        tensors += [TensorRecord(id=f"{kind}{layer}", num_bytes=8.0) for kind in ("a", "g")]
+        inputs = (f"a{layer - 1}", f"w{layer}")
+        forward.append(
+            OperatorRecord(
+                name="linear",
+                phase=Phase.FORWARD,
+                duration_s=forward_s,
+                inputs=inputs,
+                outputs=(f"a{layer}",),
+                can_split=True,
+            )
+        )
+        backward.append(
+            OperatorRecord(
+                name="back",
+                phase=Phase.BACKWARD,
+                duration_s=backward_s,
+                inputs=inputs,
+                outputs=(f"g{layer}",),
+                can_split=True,
+            )
+        )
+    return build_trace("even", 4, tensors, [*forward, *reversed(backward)])
+
+
+class TestDataParallel:
+    def test_one_accelerator_takes_what_was_measured(self, small: OperatorTrace) -> None:
+        assert on_ring(small, Parallelism()) == pytest.approx(FORWARD + BACKWARD + OPTIMIZER)
+
+    def test_gradients_at_the_end_are_added_to_the_step(self, small: OperatorTrace) -> None:
+        summed = 2 * 3 / 4 * PARAMETER_BYTES / BANDWIDTH
+        parallelism = Parallelism(data_parallel=4, sync=GradientSync.AT_THE_END)
+        assert on_ring(small, parallelism) == pytest.approx(FORWARD + BACKWARD + summed + OPTIMIZER)
+
+    def test_buckets_are_sent_while_the_backward_pass_runs(self, small: OperatorTrace) -> None:
+        # Weight 2 (1,024 bytes) alone at 7.2 ms; bias 2 and weight 1 (576) at 8.3 ms, when it is done; bias 1 (32).
+        parallelism = Parallelism(data_parallel=4, first_bucket_bytes=1000.0, bucket_bytes=100.0)
+        first = 7.2e-3 + 1.5 * 1024 / BANDWIDTH
+        assert first > FORWARD + BACKWARD
+        expected = first + 1.5 * (576 + 32) / BANDWIDTH + OPTIMIZER
+        assert on_ring(small, parallelism) == pytest.approx(expected)
+
+    def test_what_is_sent_in_time_costs_nothing(self, small: OperatorTrace) -> None:
+        parallelism = Parallelism(data_parallel=4, first_bucket_bytes=1000.0)
+        last = 1.5 * (PARAMETER_BYTES - 1024) / (2 * BANDWIDTH)
+        assert on_ring(small, parallelism, 2 * BANDWIDTH) == pytest.approx(
+            FORWARD + BACKWARD + last + OPTIMIZER
+        )
+
+    def test_a_slow_accelerator_holds_up_all(self, small: OperatorTrace) -> None:
+        made = extrapolate(
+            small,
+            Parallelism(data_parallel=4, sync=GradientSync.AT_THE_END),
+            ring(4, BANDWIDTH, 0.0),
+            speed=np.array([1.0, 0.5, 1.0, 1.0]),
+        )
+        ends = play(made.graph, made.topology, made.paths).end_s
+        # The others have waited for its part until the last step of the ring, and then do the optimizer at full speed.
+        summed = 1.5 * PARAMETER_BYTES / BANDWIDTH
+        assert ends.max() == pytest.approx(2 * (FORWARD + BACKWARD) + summed + 2 * OPTIMIZER)
+
+    def test_buckets_of_vgg13(self, tmp_path: Path) -> None:
+        # Last layer first, weight and bias: 4,096,000 + 1,000; 16,777,216 + 4,096; 102,760,448 + 4,096; convolutions of
+        # 2,359,296 + 512, ... A bucket is closed by the parameter that fills it: 1 MiB, then 25 MiB (6,553,600 numbers).
+        trace = read_triosim(unpack("vgg13", tmp_path))
+        found = buckets(trace.parameters, trace.tensors.num_bytes, trace.gradient_ready, MIB, 25 * MIB)
+        assert [bucket.num_bytes / 4 for bucket in found] == [
+            4_096_000,
+            1_000 + 16_777_216,
+            4_096 + 102_760_448,
+            4_096 + 2 * (2_359_296 + 512) + 2_359_296,
+            133_047_848 - 4_096_000 - 16_777_216 - 1_000 - 102_764_544 - 4_096 - 3 * 2_359_296 - 2 * 512,
+        ]
+        assert found[0].ready == trace.gradient_ready[trace.parameters[0]]
+
+
+class TestBatch:
+    def test_a_new_batch_scales_the_work_and_not_the_weights(self, small: OperatorTrace) -> None:
+        made = extrapolate(
+            small,
+            Parallelism(data_parallel=4, sync=GradientSync.AT_THE_END),
+            ring(4, BANDWIDTH, 0.0),
+            batch_size=48,
+        )
+        summed = 1.5 * PARAMETER_BYTES / BANDWIDTH
+        assert makespan_s(made) == pytest.approx(3 * (FORWARD + BACKWARD) + summed + OPTIMIZER)
+
+    def test_tensors_keep_their_size_unless_they_are_activations(self, small: OperatorTrace) -> None:
+        larger = with_batch(small, 32)
+        ratio = larger.tensors.num_bytes / np.maximum(small.tensors.num_bytes, 1.0)
+        is_activation = small.tensors.is_a(Category.ACTIVATION) & (small.tensors.num_bytes > 0)
+        assert (ratio[is_activation] == 2.0).all()
+        assert (ratio[~small.tensors.is_a(Category.ACTIVATION)] == 1.0).all()
+
+
+class TestTensorParallel:
+    def test_what_is_split_takes_a_part_and_is_gathered(self, small: OperatorTrace) -> None:
+        # Gathered: 512 and 1,024 bytes in one step of a half each; added up: the gradient of the 512 in two steps of a
+        # half. The first layer reads what the step is fed, which needs no gradient.
+        compute = (FORWARD + BACKWARD) - 8.0e-3 / 2
+        traffic = ((512 + 1024) / 2 + 512) / BANDWIDTH
+        assert on_ring(small, Parallelism(tensor_parallel=2)) == pytest.approx(
+            compute + traffic + OPTIMIZER / 2
+        )
+
+    def test_gradients_of_parts_are_added_up_over_replicas(self, small: OperatorTrace) -> None:
+        both = Parallelism(tensor_parallel=2, data_parallel=2, sync=GradientSync.AT_THE_END)
+        made = extrapolate(small, both, switch(4, BANDWIDTH, 0.0))
+        alone = on_ring(small, Parallelism(tensor_parallel=2))
+        assert makespan_s(made) == pytest.approx(alone + PARAMETER_BYTES / 2 / BANDWIDTH)
+
+
+class TestPipeline:
+    def test_stages_take_equal_time(self) -> None:
+        assert stages(even(6, 1e-3, 2e-3), 3).tolist() == [0, 0, 1, 1, 2, 2]
+
+    def test_stages_are_cut_by_time_and_not_by_count(self, tmp_path: Path) -> None:
+        trace = read_triosim(unpack("vgg13", tmp_path))
+        cut = stages(trace, 4)
+        seconds = np.bincount(cut[trace.layer[:70]], weights=trace.duration_s[:70])
+        layers = np.bincount(trace.layer[:70], weights=trace.duration_s[:70])
+        best = min(
+            max(part.sum() for part in np.split(layers, [one, two, three]))
+            for one in range(1, 11)
+            for two in range(one + 1, 12)
+            for three in range(two + 1, 13)
+        )
+        assert seconds.max() == pytest.approx(best)
+
+    def test_activations_go_forward_and_gradients_come_back(self, small: OperatorTrace) -> None:
+        # Weight 1 and its bias are 544 of 1,632 bytes; the first stage ends last.
+        expected = FORWARD + BACKWARD + 2 * 512 / BANDWIDTH + OPTIMIZER * 544 / PARAMETER_BYTES
+        assert on_ring(small, Parallelism(pipeline_parallel=2)) == pytest.approx(expected)
+
+    def test_what_is_read_two_stages_later_crosses_two_boundaries(self) -> None:
+        names = ("a", "b", "c")
+        weights = [TensorRecord(id=f"w{name}", num_bytes=1.0, category=Category.PARAMETER) for name in names]
+        tensors = [*weights, *(TensorRecord(id=name, num_bytes=10.0) for name in ("x", *names))]
+        reads = (("x", "wa"), ("a", "wb"), ("a", "b", "wc"))
+        operators = [
+            OperatorRecord(name=name, phase=Phase.FORWARD, duration_s=1.0, inputs=read, outputs=(name,))
+            for name, read in zip(names, reads, strict=True)
+        ]
+        trace = build_trace("residual", 1, tensors, operators)
+        assert boundary_bytes(trace, np.arange(3)).tolist() == [10.0, 20.0]
+
+    @pytest.mark.parametrize("order", PipelineOrder)
+    @pytest.mark.parametrize(
+        ("num_stages", "num_microbatches"), [(1, 3), (2, 1), (2, 4), (4, 4), (4, 9), (8, 3)]
+    )
+    def test_the_bubble_is_one_stage_less(
+        self, order: PipelineOrder, num_stages: int, num_microbatches: int
+    ) -> None:
+        # (m + p - 1) (f + b), for one micro-batch on one stage (Huang et al. 2019).
+        parallelism = Parallelism(
+            pipeline_parallel=num_stages, num_microbatches=num_microbatches, order=order
+        )
+        took_s = on_ring(even(8, 1e-3, 2e-3), parallelism, 1e15)
+        part = 3e-3 * 8 / num_stages / num_microbatches
+        assert took_s == pytest.approx((num_microbatches + num_stages - 1) * part, rel=1e-6)
+
+    @pytest.mark.parametrize("num_microbatches", [1, 2, 7])
+    @pytest.mark.parametrize("order", PipelineOrder)
+    def test_every_stage_does_every_pass_once(self, order: PipelineOrder, num_microbatches: int) -> None:
+        for stage in range(4):
+            turns = stage_order(order, stage, 4, num_microbatches)
+            assert sorted(turns) == [
+                (is_forward, number) for is_forward in (False, True) for number in range(num_microbatches)
+            ]
+
+    def test_few_micro_batches_are_held_at_a_time(self) -> None:
+        def most_held(order: PipelineOrder, stage: int) -> int:
+            steps = [1 if is_forward else -1 for is_forward, _ in stage_order(order, stage, 4, 16)]
+            return int(np.cumsum(steps).max())
+
+        assert [most_held(PipelineOrder.ONE_F_ONE_B, stage) for stage in range(4)] == [4, 3, 2, 1]
+        assert most_held(PipelineOrder.GPIPE, 0) == 16
+
+
+class TestHybrids:
+    @pytest.mark.parametrize("order", PipelineOrder)
+    @pytest.mark.parametrize(
+        ("replicas", "parts", "num_stages"), [(2, 2, 2), (1, 4, 2), (3, 1, 4), (2, 3, 1)]
+    )
+    def test_work_and_traffic_are_conserved(
+        self, order: PipelineOrder, replicas: int, parts: int, num_stages: int
+    ) -> None:
+        trace = even(8, 1e-3, 2e-3)
+        parallelism = Parallelism(
+            data_parallel=replicas,
+            tensor_parallel=parts,
+            pipeline_parallel=num_stages,
+            num_microbatches=4,
+            order=order,
+        )
+        made = extrapolate(trace, parallelism, switch(parallelism.num_gpus, 1e9, 1e-6))
+        graph = made.graph
+        # Every replica does the whole batch: what is split adds up again.
+        assert graph.duration_s[graph.resource != NONE].sum() == pytest.approx(24e-3 * replicas)
+        moved = {
+            name: graph.num_bytes[graph.label == number].sum() for number, name in enumerate(graph.labels)
+        }
+        ring_bytes = 2 * (replicas - 1) * 8 * 100.0  # for all parts and stages together
+        backward = 2 * (parts - 1) * 7 * 8.0 * replicas
+        assert moved.get("all-reduce", 0.0) == pytest.approx(ring_bytes + backward)
+        assert moved.get("all-gather", 0.0) == pytest.approx((parts - 1) * 8 * 8.0 * replicas)
+        assert moved.get("send", 0.0) == pytest.approx(2 * (num_stages - 1) * 8.0 * replicas * parts)
+
+
+class TestBroken:
+    @pytest.mark.parametrize(
+        ("parallelism", "message"),
+        [
+            (
+                Parallelism(pipeline_parallel=3),
+                "pipeline_parallel = 3: must be at most 2, the layers of 'small'",
+            ),
+            (Parallelism(data_parallel=0), "data_parallel = 0: must be between 1 and 65,536"),
+            (
+                Parallelism(data_parallel=5),
+                "num_gpus = 5: must be at most 4, the accelerators of network 'ring'",
+            ),
+            (
+                Parallelism(num_microbatches=17),
+                "batch_size = 16: must be at least 17, the number of micro-batches",
+            ),
+            (Parallelism(bucket_bytes=0.0), r"bucket_bytes = 0\.0: must be above 0"),
+            (
+                Parallelism(data_parallel=65_536, tensor_parallel=2),
+                "num_gpus = 131072: must be at most 65,536",
+            ),
+        ],
+    )
+    def test_impossible_divisions_are_refused(
+        self, small: OperatorTrace, parallelism: Parallelism, message: str
+    ) -> None:
+        with pytest.raises(InputError, match=message):
+            extrapolate(small, parallelism, ring(4, BANDWIDTH, 0.0), batch_size=16)
+
+    def test_a_trace_without_operators_that_split_is_refused(self) -> None:
+        trace = build_trace(
+            "plain", 1, [], [OperatorRecord(name="relu", phase=Phase.FORWARD, duration_s=1.0)]
+        )
+        with pytest.raises(InputError, match="tensor_parallel = 2: must be 1: no operator of 'plain' can be"):
+            extrapolate(trace, Parallelism(tensor_parallel=2), ring(2, BANDWIDTH, 0.0))
+
+    def test_a_forward_pass_alone_is_played(self) -> None:
+        trace = build_trace(
+            "plain", 1, [], [OperatorRecord(name="relu", phase=Phase.FORWARD, duration_s=1.0)]
+        )
+        assert on_ring(trace, Parallelism(data_parallel=2)) == 1.0

@@ -1,0 +1,206 @@
+"""Are traces read as they are meant, and broken ones refused with the place and the rule?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simulator.deep.trace import NO_LAYER, NO_OPERATOR, Category, OperatorTrace, Phase
+from simulator.deep.trace_file import is_trace_file, read_trace_file, trace_record, write_trace_file
+from simulator.deep.triosim_files import read_triosim
+from simulator.errors import InputError
+from tests.simulator.deep.fuzz import mutations, num_refused
+from tests.simulator.deep.traces import OPERATORS, TENSORS, unpack, write_small
+
+NUM_MUTATIONS = 300
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> OperatorTrace:
+    return read_triosim(write_small(tmp_path / "small"), batch_size=16)
+
+
+def named(trace: OperatorTrace, category: Category) -> set[str]:
+    return {trace.tensors.names[row] for row in np.flatnonzero(trace.tensors.is_a(category))}
+
+
+class TestTrioSim:
+    def test_operators_have_their_phase_and_time(self, small: OperatorTrace) -> None:
+        seconds = {phase: small.duration_s[small.is_in(phase)].sum() for phase in Phase}
+        assert seconds == pytest.approx(
+            {Phase.FORWARD: 3.15e-3, Phase.BACKWARD: 5.15e-3, Phase.OPTIMIZER: 0.5e-3}
+        )
+        assert small.name == "small"
+        assert np.flatnonzero(small.can_split).tolist() == [0, 2, 5, 7]
+
+    def test_tensors_have_their_bytes_and_category(self, small: OperatorTrace) -> None:
+        assert named(small, Category.PARAMETER) == {"w1", "b1", "w2", "b2"}
+        assert named(small, Category.GRADIENT) == {"dw1", "db1", "dw2", "db2"}
+        assert named(small, Category.STATE) == {"m", "v"}
+        assert small.parameter_bytes == 4 * (128 + 8 + 256 + 16)
+
+    def test_layers_begin_with_operators_that_have_parameters(self, small: OperatorTrace) -> None:
+        assert small.layer.tolist() == [0, 0, 1, 1, 1, 1, 0, 0, NO_LAYER]
+        assert small.num_layers == 2
+
+    def test_backward_operators_are_matched_through_views_of_the_weight(self, small: OperatorTrace) -> None:
+        assert small.forward_of[[5, 7]].tolist() == [2, 0]
+        assert (small.forward_of[[0, 4, 6, 8]] == NO_OPERATOR).all()
+
+    def test_gradients_are_ready_last_layer_first_and_biases_with_their_weights(
+        self, small: OperatorTrace
+    ) -> None:
+        ready = {small.tensors.names[row]: int(small.gradient_ready[row]) for row in small.parameters}
+        assert list(ready.items()) == [("w2", 5), ("b2", 5), ("w1", 7), ("b1", 7)]
+
+    def test_the_traces_that_triosim_ships(self, tmp_path: Path) -> None:
+        # Sums of their columns, and the parameters of the models as torchvision counts them: 133,047,848 and 25,557,032.
+        vgg, resnet = (read_triosim(unpack(name, tmp_path)) for name in ("vgg13", "resnet50"))
+        assert vgg.single_device_s == pytest.approx(94.038e-3)
+        assert resnet.single_device_s == pytest.approx(70.723e-3)
+        assert vgg.parameter_bytes == 4 * 133_047_848
+        assert resnet.parameter_bytes == 4 * 25_557_032
+        assert (vgg.num_layers, resnet.num_layers) == (13, 107)
+
+
+class TestBrokenTrioSim:
+    @pytest.mark.parametrize(
+        ("old", "new", "message"),
+        [
+            (",1010,1000,", ",1010,-1,", r"trace\.csv, line 2\.duration_s = -1e-06: input should be greater"),
+            (",1010,1000,", ",1010,nan,", r"trace\.csv, line 2\.duration_s = nan: input should be"),
+            (
+                ",1010,1000,",
+                ",1010,1e300,",
+                r"trace\.csv, line 2\.duration_s = .*less than or equal to 1000000",
+            ),
+            (",1010,1000,", ",1010,soon,", r"line 2\.Operator_cudatimenooverlap = soon: must be a number"),
+            ("\n2,aten", "\n1,aten", r"line 3\.OperatorID = 1: must be a whole number above 1"),
+            ("\n2,aten", "\n²,aten", r"line 3\.OperatorID = ²: must be a whole number above 1"),
+            ("[x; w1; b1]", "[x; w9; b1]", r"trace\.csv, line 2\.inputs = w9: is no tensor of the trace"),
+            (
+                "[x; w1; b1]",
+                "[y; w1; b1]",
+                r"line 2\.inputs = y: is made only later, by aten::linear at trace",
+            ),
+            (",0,forward,1\n2", ",0,sideways,1\n2", r"line 2\.stage = sideways: must be forward, backward"),
+            ("1,aten::linear", "1,", r"trace\.csv, line 2\.name: string should have at least 1 character"),
+            ("stage", "stadium", r"trace\.csv.*line 1 = .*lacks the columns stage"),
+            ("forward", "backward", r"needs at least one in the forward phase"),
+        ],
+    )
+    def test_a_broken_operator_is_named_with_its_line_and_rule(
+        self, tmp_path: Path, old: str, new: str, message: str
+    ) -> None:
+        with pytest.raises(InputError, match=f"(?s){message}"):
+            read_triosim(write_small(tmp_path / "bad", operators=OPERATORS.replace(old, new)))
+
+    @pytest.mark.parametrize(
+        ("old", "new", "message"),
+        [
+            ("64,4,input,s1", "64,-4,input,s1", r"tensor\.csv, line 2\.num_bytes = -256\.0: input should be"),
+            ("64,4,input,s1", "inf,4,input,s1", r"tensor\.csv, line 2\.num_bytes = inf: input should be"),
+            ("64,4,input,s1", "many,4,input,s1", r"line 2\.TensorNumElement = many: must be a number"),
+            ("5,h,", "5,b1,", r"line 7\.TensorID = b1: has 512 bytes here, 32 at tensor\.csv, line 5"),
+            (
+                ",4,input,s1,0",
+                ",4",
+                r"line 2 = .*: has 5 cells where the heading has 8: is the file cut off\?",
+            ),
+            ('"[16, 4]"', '"[16, 4]', r"tensor\.csv.*(is no CSV|where the heading has)"),
+        ],
+    )
+    def test_a_broken_tensor_is_named_with_its_line_and_rule(
+        self, tmp_path: Path, old: str, new: str, message: str
+    ) -> None:
+        with pytest.raises(InputError, match=f"(?s){message}"):
+            read_triosim(write_small(tmp_path / "bad", tensors=TENSORS.replace(old, new)))
+
+    def test_all_broken_rows_are_told_at_once(self, tmp_path: Path) -> None:
+        broken = (
+            OPERATORS.replace("1010,1000", "1010,x")
+            .replace("2000,2000", "2000,y")
+            .replace("500,500", "500,z")
+        )
+        with pytest.raises(InputError) as caught:
+            read_triosim(write_small(tmp_path / "bad", operators=broken))
+        assert len(caught.value.problems) == 3
+
+    @pytest.mark.parametrize("text", ["", "\n", "OperatorID\n"])
+    def test_a_file_without_rows_is_refused(self, tmp_path: Path, text: str) -> None:
+        with pytest.raises(InputError, match=r"(?s)trace\.csv.*lacks the columns"):
+            read_triosim(write_small(tmp_path / "bad", operators=text))
+
+    def test_a_heading_alone_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match=r"(?s)trace\.csv.*has no rows below its heading"):
+            read_triosim(write_small(tmp_path / "bad", operators=OPERATORS.splitlines()[0]))
+
+    def test_a_wrong_encoding_is_refused(self, tmp_path: Path) -> None:
+        folder = write_small(tmp_path / "bad")
+        (folder / "trace.csv").write_bytes(OPERATORS.encode("utf-16"))
+        with pytest.raises(InputError, match=r"(?s)trace\.csv.*byte 0: is no UTF-8"):
+            read_triosim(folder)
+
+    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match=r"(?s)trace\.csv.*does not exist"):
+            read_triosim(tmp_path)
+
+    def test_a_huge_file_is_refused_before_it_is_read(self, tmp_path: Path) -> None:
+        folder = write_small(tmp_path / "bad")
+        with (folder / "trace.csv").open("r+b") as file:
+            file.truncate(600_000_000)  # a hole: takes no room on the disk
+        with pytest.raises(InputError, match="is larger than 512 MB: cut it to one step"):
+            read_triosim(folder)
+
+    @pytest.mark.parametrize("name", ["trace.csv", "tensor.csv"])
+    def test_mutated_files_are_read_or_refused(self, tmp_path: Path, name: str) -> None:
+        folder = write_small(tmp_path / "mutated")
+        file = folder / name
+        refused = 0
+        for content in mutations(file.read_bytes(), NUM_MUTATIONS):
+            file.write_bytes(content)
+            refused += num_refused(lambda: read_triosim(folder))
+        assert NUM_MUTATIONS / 2 < refused < NUM_MUTATIONS
+
+
+class TestOwnFile:
+    def test_what_is_written_is_read_back(self, small: OperatorTrace, tmp_path: Path) -> None:
+        path = tmp_path / "small.json"
+        write_trace_file(small, path)
+        assert is_trace_file(path)
+        assert trace_record(read_trace_file(path)) == trace_record(small)
+
+    @pytest.mark.parametrize(
+        ("old", "new", "message"),
+        [
+            (
+                '"duration_s": 0.001',
+                '"duration_s": -1',
+                r"operators\.0\.duration_s = -1: input should be greater",
+            ),
+            ('"duration_s": 0.001', '"duration_s": NaN', r"duration_s|invalid JSON"),
+            ('"batch_size": 16', '"batch_size": 0', r"batch_size = 0: input should be greater"),
+            ('"id": "w1"', '"id": "x"', r"tensors\[0\]\.id = x: stands there twice, again at tensors\[1\]"),
+            ('"phase": "forward"', '"phase": "sideways"', r"operators\.0\.phase = sideways: input should be"),
+            ('"name": "small"', '"nom": "small"', r"name: field required"),
+        ],
+    )
+    def test_a_broken_field_is_named_with_its_rule(
+        self, small: OperatorTrace, tmp_path: Path, old: str, new: str, message: str
+    ) -> None:
+        path = tmp_path / "small.json"
+        write_trace_file(small, path)
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+        with pytest.raises(InputError, match=f"(?s){message}"):
+            read_trace_file(path)
+
+    def test_mutated_files_are_read_or_refused(self, small: OperatorTrace, tmp_path: Path) -> None:
+        path = tmp_path / "small.json"
+        write_trace_file(small, path)
+        refused = 0
+        for content in mutations(path.read_bytes(), NUM_MUTATIONS):
+            path.write_bytes(content)
+            refused += num_refused(lambda: read_trace_file(path))
+        assert NUM_MUTATIONS / 2 < refused < NUM_MUTATIONS
