@@ -65,7 +65,7 @@ class Knobs:
         """Returns the knobs of a space."""
         job = space.job
         values: dict[str, NDArray[np.generic]] = {
-            name: np.unique(getattr(space.layouts, name)) for name in LAYOUT_KNOBS
+            name: _distinct(getattr(space.layouts, name)) for name in LAYOUT_KNOBS
         }
         values["checkpoint_scheme"] = np.array([scheme.code for scheme in job.search.checkpoint_schemes])
         values["with_spares"] = np.array(job.search.with_spares, dtype=np.int64)
@@ -136,11 +136,8 @@ class Knobs:
 
     def nearest(self, indices: Integers) -> Integers:
         """Returns index rows `(n, k)` whose layouts the space has: of the others the next ones in the order of the knobs."""
-        codes = self.codes[self._places(indices)[0]]
-        nearest = indices.copy()
-        for column in range(len(LAYOUT_KNOBS) - 1, -1, -1):
-            codes, nearest[:, column] = np.divmod(codes, len(self.values[LAYOUT_KNOBS[column]]))
-        return nearest
+        layouts = self._layout_rows_by_code[self._places(indices)[0]]
+        return np.concatenate([layouts, indices[:, len(LAYOUT_KNOBS) :]], axis=1)
 
     def rejection(self, indices: Integers, plans: PlanTable) -> Floats:
         """Returns how far index rows are from a design of the space, `(n,)`; 0 is one.
@@ -159,6 +156,15 @@ class Knobs:
         return place, np.asarray(self.codes[place] == codes)
 
     @cached_property
+    def _layout_rows_by_code(self) -> NDArray[np.int32]:
+        """Indices of the layouts of the space in the order of `codes`, `(n, len(LAYOUT_KNOBS))`."""
+        indices = np.empty((len(self.codes), len(LAYOUT_KNOBS)), dtype=np.int32)
+        rest = self.codes
+        for column in range(len(LAYOUT_KNOBS) - 1, -1, -1):
+            rest, indices[:, column] = np.divmod(rest, len(self.values[LAYOUT_KNOBS[column]]))
+        return indices
+
+    @cached_property
     def _can_save(self) -> Booleans:
         """Which layouts of the space can save by which schemes of the job, `(n, s)`."""
         schemes = self.job.search.checkpoint_schemes
@@ -168,6 +174,13 @@ class Knobs:
     def _spares(self) -> Integers:
         """Spare nodes that suffice for the layouts of the space, `(n,)`."""
         return sufficient_spare_nodes(self.job, self.layouts)
+
+
+def _distinct(column: NDArray[np.generic]) -> NDArray[np.generic]:
+    """The values of a column in rising order; counts and codes are small numbers, which need not be sorted."""
+    if column.dtype.kind != "i" or len(column) == 0:
+        return np.unique(column)
+    return np.flatnonzero(np.bincount(column.astype(np.intp, copy=False)))
 
 
 def _layout_indices(values: Mapping[str, NDArray[np.generic]], layouts: PlanTable) -> Integers:
