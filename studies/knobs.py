@@ -21,6 +21,7 @@ from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.table import Booleans, Floats, Integers
+from studies.repair import repaired
 
 LAYOUT_KNOBS = (
     "offer",
@@ -135,8 +136,8 @@ class Knobs:
         return is_known & self._can_save[self.rows[place], indices[:, len(LAYOUT_KNOBS)]]
 
     def nearest(self, indices: Integers) -> Integers:
-        """Returns index rows `(n, k)` whose layouts the space has: of the others the next ones in the order of the knobs."""
-        layouts = self._layout_rows_by_code[self._places(indices)[0]]
+        """Returns index rows `(n, k)` whose layouts the space has, of the others the nearest ones (`studies.repair`)."""
+        layouts = repaired(indices[:, : len(LAYOUT_KNOBS)], self.codes, self._worths)
         return np.concatenate([layouts, indices[:, len(LAYOUT_KNOBS) :]], axis=1)
 
     def rejection(self, indices: Integers, plans: PlanTable) -> Floats:
@@ -156,13 +157,10 @@ class Knobs:
         return place, np.asarray(self.codes[place] == codes)
 
     @cached_property
-    def _layout_rows_by_code(self) -> NDArray[np.int32]:
-        """Indices of the layouts of the space in the order of `codes`, `(n, len(LAYOUT_KNOBS))`."""
-        indices = np.empty((len(self.codes), len(LAYOUT_KNOBS)), dtype=np.int32)
-        rest = self.codes
-        for column in range(len(LAYOUT_KNOBS) - 1, -1, -1):
-            rest, indices[:, column] = np.divmod(rest, len(self.values[LAYOUT_KNOBS[column]]))
-        return indices
+    def _worths(self) -> Integers:
+        """What a unit of the index of each knob of a layout adds to its code, `(len(LAYOUT_KNOBS),)`."""
+        sizes = np.array([len(self.values[name]) for name in LAYOUT_KNOBS], dtype=np.int64)
+        return np.append(np.cumprod(sizes[:0:-1])[::-1], 1)
 
     @cached_property
     def _can_save(self) -> Booleans:
