@@ -21,6 +21,7 @@ from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.table import Booleans, Floats, Integers
+from studies.repair import repaired
 
 LAYOUT_KNOBS = (
     "offer",
@@ -65,7 +66,7 @@ class Knobs:
         """Returns the knobs of a space."""
         job = space.job
         values: dict[str, NDArray[np.generic]] = {
-            name: np.unique(getattr(space.layouts, name)) for name in LAYOUT_KNOBS
+            name: _distinct(getattr(space.layouts, name)) for name in LAYOUT_KNOBS
         }
         values["checkpoint_scheme"] = np.array([scheme.code for scheme in job.search.checkpoint_schemes])
         values["with_spares"] = np.array(job.search.with_spares, dtype=np.int64)
@@ -135,12 +136,9 @@ class Knobs:
         return is_known & self._can_save[self.rows[place], indices[:, len(LAYOUT_KNOBS)]]
 
     def nearest(self, indices: Integers) -> Integers:
-        """Returns index rows `(n, k)` whose layouts the space has: of the others the next ones in the order of the knobs."""
-        codes = self.codes[self._places(indices)[0]]
-        nearest = indices.copy()
-        for column in range(len(LAYOUT_KNOBS) - 1, -1, -1):
-            codes, nearest[:, column] = np.divmod(codes, len(self.values[LAYOUT_KNOBS[column]]))
-        return nearest
+        """Returns index rows `(n, k)` whose layouts the space has, of the others the nearest ones (`studies.repair`)."""
+        layouts = repaired(indices[:, : len(LAYOUT_KNOBS)], self.codes, self._worths)
+        return np.concatenate([layouts, indices[:, len(LAYOUT_KNOBS) :]], axis=1)
 
     def rejection(self, indices: Integers, plans: PlanTable) -> Floats:
         """Returns how far index rows are from a design of the space, `(n,)`; 0 is one.
@@ -159,6 +157,12 @@ class Knobs:
         return place, np.asarray(self.codes[place] == codes)
 
     @cached_property
+    def _worths(self) -> Integers:
+        """What a unit of the index of each knob of a layout adds to its code, `(len(LAYOUT_KNOBS),)`."""
+        sizes = np.array([len(self.values[name]) for name in LAYOUT_KNOBS], dtype=np.int64)
+        return np.append(np.cumprod(sizes[:0:-1])[::-1], 1)
+
+    @cached_property
     def _can_save(self) -> Booleans:
         """Which layouts of the space can save by which schemes of the job, `(n, s)`."""
         schemes = self.job.search.checkpoint_schemes
@@ -168,6 +172,13 @@ class Knobs:
     def _spares(self) -> Integers:
         """Spare nodes that suffice for the layouts of the space, `(n,)`."""
         return sufficient_spare_nodes(self.job, self.layouts)
+
+
+def _distinct(column: NDArray[np.generic]) -> NDArray[np.generic]:
+    """The values of a column in rising order; counts and codes are small numbers, which need not be sorted."""
+    if column.dtype.kind != "i" or len(column) == 0:
+        return np.unique(column)
+    return np.flatnonzero(np.bincount(column.astype(np.intp, copy=False)))
 
 
 def _layout_indices(values: Mapping[str, NDArray[np.generic]], layouts: PlanTable) -> Integers:

@@ -13,16 +13,15 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.table import Booleans, Floats, Integers
+from simulator.table import Integers
 from studies.knobs import Knobs
 from studies.tuning import Tuning
+from studies.variation import Spread, num_draws, varied
 
 MOST_TRIES = 10
 """Times that pairs are drawn for a generation that is not full yet, each time with more mutations."""
 CHILDREN_PER_PLACE = 2
 """Children that are made for each place of a generation that is free; many are twins, or no designs."""
-EXCHANGE_PROBABILITY = 0.5
-"""Of a knob to take part in a crossover."""
 
 
 @final
@@ -67,11 +66,15 @@ class Mating:
         self, mothers: Integers, fathers: Integers, num_mutations: int, random: np.random.Generator
     ) -> Integers:
         """Children `(n, k)` of as many pairs, with so many mutations each on average."""
-        largest = self._knobs.largest
-        children = _crossed(mothers, fathers, self._tuning, random)
-        children = np.clip(children, 0, largest)
-        children = _mutated(children, largest, num_mutations, self._tuning.mutation_eta, random)
-        return np.asarray(np.clip(np.rint(children), 0, largest).astype(np.int64))
+        largest, tuning = self._knobs.largest, self._tuning
+        spread = Spread(
+            crossover_probability=tuning.crossover_probability,
+            crossover_eta=tuning.crossover_eta,
+            mutation_probability=min(1.0, num_mutations / max(1, int((largest > 0).sum()))),
+            mutation_eta=tuning.mutation_eta,
+        )
+        draws = random.random((len(mothers), num_draws(len(largest))))
+        return varied(mothers, fathers, largest, spread, draws)
 
     def _new(self, rows: Integers) -> Integers:
         """Rows that are designs of the space and were no children before, each once."""
@@ -89,27 +92,3 @@ class Mating:
 def _winners(num_parents: int, size: int, random: np.random.Generator) -> NDArray[np.intp]:
     """Places `(size,)` of parents that won against another one drawn at random; the best one has the first place."""
     return np.asarray(random.integers(0, num_parents, (2, size)).min(axis=0), dtype=np.intp)
-
-
-def _crossed(mothers: Integers, fathers: Integers, tuning: Tuning, random: np.random.Generator) -> Floats:
-    """One child `(n, k)` of each pair, on the line through its parents."""
-    drawn = random.random(mothers.shape)
-    power = 1.0 / (tuning.crossover_eta + 1.0)
-    spread = np.where(drawn <= 0.5, 2.0 * drawn, 0.5 / (1.0 - drawn)) ** power
-    is_crossed: Booleans = random.random((len(mothers), 1)) < tuning.crossover_probability
-    is_crossed = is_crossed & (random.random(mothers.shape) < EXCHANGE_PROBABILITY)
-    child = 0.5 * ((1.0 + spread) * mothers + (1.0 - spread) * fathers)
-    return np.where(is_crossed, child, mothers)
-
-
-def _mutated(
-    rows: Floats, largest: Integers, num_mutations: int, eta: float, random: np.random.Generator
-) -> Floats:
-    """Rows `(n, k)` of which each changes in about so many of the knobs that can change."""
-    can_change = largest > 0
-    probability = num_mutations / max(1, int(can_change.sum()))
-    drawn = random.random(rows.shape)
-    power = 1.0 / (eta + 1.0)
-    step = np.where(drawn < 0.5, (2.0 * drawn) ** power - 1.0, 1.0 - (2.0 * (1.0 - drawn)) ** power)
-    is_changed = can_change & (random.random(rows.shape) < probability)
-    return np.where(is_changed, rows + step * largest, rows)

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from simulator.table import Floats, Integers
 from studies.mating import Mating
 
+Ranks = NDArray[np.intp]
+
 
 @final
 class Nsga2:
@@ -69,17 +71,36 @@ def rows_by_merit(values: Floats, broken: Floats) -> NDArray[np.intp]:
     crowding = np.zeros(len(values))
     if len(feasible):
         ranks[feasible] = pareto_rank(values[feasible])
-        crowding[feasible] = _crowding(values[feasible], ranks[feasible])
+        crowding[feasible] = crowding_distances(values[feasible], ranks[feasible])
     return np.asarray(np.lexsort((-crowding, ranks, broken)))
 
 
-def _crowding(values: Floats, ranks: NDArray[np.intp]) -> Floats:
-    """How far the neighbours of each row on its front are, `(n,)`; infinite at the ends of the front."""
-    from pymoo.operators.survival.rank_and_crowding.metrics import get_crowding_function
+def crowding_distances(values: Floats, ranks: Ranks) -> Floats:
+    """Returns how far the neighbours of each row on its front are, `(n,)`; infinite at the ends of the front.
 
-    measure = get_crowding_function("cd")
-    order = np.argsort(ranks, kind="stable")
-    crowding = np.zeros(len(values))
-    for front in np.split(order, np.flatnonzero(np.diff(ranks[order])) + 1):
-        crowding[front] = measure.do(values[front])
-    return crowding
+    The crowding distance of Deb et al.: by each objective the distance from the neighbour before to the one behind, as a
+    share of what the front spans, on average over the objectives. All fronts are measured together, for late populations
+    have hundreds.
+
+    Args:
+        values: objectives, `(n, k)`.
+        ranks: number of the front of each row, `(n,)`.
+    """
+    distances = np.zeros(len(values))
+    for column in values.T:
+        order = np.lexsort((column, ranks))
+        distances[order] += _gaps(column[order], ranks[order])
+    sizes = np.bincount(ranks)
+    return np.where(sizes[ranks] <= 2, np.inf, distances / values.shape[1])
+
+
+def _gaps(values: Floats, ranks: Ranks) -> Floats:
+    """Sum of the distances to both neighbours of values that rise within each front, `(n,)`, as shares of its span."""
+    is_first = np.diff(ranks, prepend=-1) != 0
+    first, front = np.flatnonzero(is_first), np.cumsum(is_first) - 1
+    last = np.append(first[1:], len(values)) - 1
+    spans = (values[last] - values[first])[front]
+    before = np.where(is_first, np.inf, np.diff(values, prepend=values[0]))
+    behind = np.append(before[1:], np.inf)
+    widths = np.where(spans > 0.0, spans, 1.0)
+    return np.where(spans > 0.0, before / widths + behind / widths, 0.0)  # a front of one value has no ends

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from moocore import pareto_rank
 from pymoo.core.population import Population
 from pymoo.core.problem import Problem
 from pymoo.operators.survival.rank_and_crowding import RankAndCrowding
+from pymoo.operators.survival.rank_and_crowding.metrics import get_crowding_function
 
 from constraints.space import pruned_space
 from studies.knobs import LAYOUT_KNOBS, Knobs
 from studies.mating import Mating
-from studies.nsga2 import rows_by_merit
+from studies.nsga2 import crowding_distances, rows_by_merit
 from studies.plan_keys import plan_keys
 from studies.starts import first_rows
 from studies.tuning import DEFAULT
+from studies.variation import Spread, num_draws, varied
 from tests.studies.study_jobs import small_job
 
 NUM_DESIGNS, NUM_SURVIVORS = 200, 90
@@ -40,6 +43,32 @@ def test_the_same_designs_live_on_as_in_pymoo(num_objectives: int, share_broken:
     assert sorted(values[alive].tolist()) == survivors_by_pymoo(values, broken)
 
 
+@pytest.mark.parametrize("num_objectives", [2, 3, 4])
+@pytest.mark.parametrize("num_designs", [1, 2, 3, 300])
+@pytest.mark.parametrize(
+    "num_decimals", [0, 1, 9]
+)  # with few decimals there are twins, and fronts of one value
+def test_designs_of_all_fronts_are_as_far_from_their_neighbours_as_in_pymoo(
+    num_objectives: int, num_designs: int, num_decimals: int
+) -> None:
+    values = np.random.default_rng(1).random((num_designs, num_objectives)).round(num_decimals)
+    ranks = np.asarray(pareto_rank(values))
+    by_pymoo, measure = np.zeros(num_designs), get_crowding_function("cd")
+    for rank in range(ranks.max() + 1):
+        with np.errstate(invalid="ignore"):  # pymoo divides infinity by nothing
+            by_pymoo[ranks == rank] = measure.do(values[ranks == rank])
+    np.testing.assert_array_equal(crowding_distances(values, ranks), by_pymoo)
+
+
+def test_the_crowding_of_a_design_is_the_mean_side_of_the_box_between_its_neighbours() -> None:
+    values = np.array([[0.0, 4.0], [1.0, 2.0], [3.0, 1.0], [4.0, 0.0]])
+    inner = [
+        (3 / 4 + 3 / 4) / 2,
+        (3 / 4 + 2 / 4) / 2,
+    ]  # by hand: distances along both axes, of a front 4 wide and high
+    assert crowding_distances(values, np.zeros(4, dtype=np.intp)).tolist() == [np.inf, *inner, np.inf]
+
+
 def test_designs_that_break_no_limit_come_before_all_others_and_these_by_how_much_they_break() -> None:
     values = np.array([[1.0, 1.0], [9.0, 9.0], [5.0, 5.0], [0.0, 0.0]])
     assert rows_by_merit(values, np.array([0.2, 0.0, 0.0, 0.1])).tolist() == [2, 1, 3, 0]
@@ -56,6 +85,45 @@ def test_children_are_new_designs_of_the_space_each_once() -> None:
     assert len(kept) == len(rows)
     assert len(np.unique(rows, axis=0)) == len(rows)
     assert np.isin(plan_keys(plans), plan_keys(space.designs())).all()
+
+
+COPIES = Spread(crossover_probability=0.0, crossover_eta=3.0, mutation_probability=0.0, mutation_eta=3.0)
+NUM_PAIRS = 40_000
+
+
+def children_of(mother: int, father: int, spread: Spread) -> np.ndarray:
+    """Children of one pair of a knob with 1,001 values, beside a knob with one."""
+    mothers, fathers = (np.tile([[place, 0]], (NUM_PAIRS, 1)) for place in (mother, father))
+    draws = np.random.default_rng(3).random((NUM_PAIRS, num_draws(2)))
+    children = varied(mothers, fathers, np.array([1_000, 0]), spread, draws)
+    assert (children[:, 1] == 0).all()
+    return children[:, 0]
+
+
+def test_children_without_crossover_and_mutation_are_their_mothers() -> None:
+    assert (children_of(300, 700, COPIES) == 300).all()
+
+
+def test_half_of_the_knobs_are_crossed_and_their_children_lie_around_both_parents() -> None:
+    children = children_of(300, 700, COPIES._replace(crossover_probability=1.0))
+    crossed = children[children != 300]
+    # A spread of exactly 1 is the mother, and rounding takes a few more to her.
+    assert len(crossed) / NUM_PAIRS == pytest.approx(0.5, abs=0.02)
+    # Deb and Agrawal: half of the children lie between the parents. The half on her side lies about the mother.
+    assert np.mean((crossed > 300) & (crossed <= 700)) == pytest.approx(0.5, abs=0.02)
+    # P(spread <= b) = b^(eta + 1) / 2 between the parents; 0.5 (1 + b) 300 + 0.5 (1 - b) 700 = 400 at b = 0.5.
+    assert np.mean((crossed > 400) & (crossed <= 700)) == pytest.approx(0.5 * 0.5**4, abs=0.005)
+
+
+def test_mutations_are_as_likely_as_asked_and_as_long_as_their_distribution_says() -> None:
+    children = children_of(500, 500, COPIES._replace(mutation_probability=0.25))
+    mutated = children[children != 500]
+    assert len(mutated) / NUM_PAIRS == pytest.approx(0.25, abs=0.02)
+    # Deb and Goyal: P(|step| > s) = (1 - s)^(eta + 1); steps are shares of 1,000 values.
+    longer = np.mean(np.abs(mutated - 500) > 200)
+    assert longer == pytest.approx(0.8**4, abs=0.02)
+    assert children.min() >= 0
+    assert children.max() <= 1_000
 
 
 def test_the_nearest_layout_of_a_row_is_in_the_space_and_that_of_a_design_is_its_own() -> None:
