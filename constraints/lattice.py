@@ -229,11 +229,12 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     recompute = [r for r in search.recompute if not (r is Recompute.SELECTIVE and is_idle)]
     choices = np.array(
         [
-            (r.code, stage, precision.code, schedule.code)
+            (r.code, stage, precision.code, schedule.code, is_hybrid)
             for r in recompute or search.recompute
             for stage in search.zero_stages
             for precision in job.workload.precisions
             for schedule in search.pipeline_schedules
+            for is_hybrid in search.hybrid_sharding
         ],
         dtype=np.int64,
     )
@@ -254,11 +255,23 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
         micro_batch_size=b,
         recompute=chosen[:, 0],
         zero_stage=chosen[:, 1],
+        shard_ranks=np.where(chosen[:, 4] == 1, np.maximum(1, _node_ranks(job)[offer] // t), 0),
         precision=chosen[:, 2],
         checkpoint_scheme=np.full(len(offer), search.checkpoint_schemes[0].code),
         checkpoint_interval_s=np.full(len(offer), np.nan),
         power_cap_fraction=np.ones(len(offer)),
     )
-    # With one replica there is nothing to shard: all stages are the first of them.
-    has_replicas = table.data_parallel * table.context_parallel > 1
-    return table.take(has_replicas | (table.zero_stage == search.zero_stages[0]))
+    return table.take(_shards_something(job, table))
+
+
+def _shards_something(job: Job, table: PlanTable) -> Booleans:
+    """Whether a layout is one of its own, `(n,)`: without replicas all stages are one, and so are groups that hold all."""
+    replicas = table.data_parallel * table.context_parallel
+    is_own = (replicas > 1) | (table.zero_stage == job.search.zero_stages[0])
+    has_groups = (table.zero_stage > 0) & (table.shard_ranks < replicas)
+    return np.asarray(is_own & ((table.shard_ranks == 0) | has_groups))
+
+
+def _node_ranks(job: Job) -> Integers:
+    """Accelerators of a node of each offer."""
+    return np.array([offer.node.num_accelerators for offer in job.offers], dtype=np.int64)

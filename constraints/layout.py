@@ -14,7 +14,14 @@ import numpy as np
 from simulator.chunks import can_cut
 from simulator.job import Job
 from simulator.offer_table import OfferTable
-from simulator.plan import CheckpointScheme, PlanTable, Recompute, Schedule, splits_backward
+from simulator.plan import (
+    CheckpointScheme,
+    PlanTable,
+    Recompute,
+    Schedule,
+    shard_group,
+    splits_backward,
+)
 from simulator.table import Booleans, Floats, Integers
 
 
@@ -113,14 +120,32 @@ def _number_format(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     return np.isnan(peak).astype(np.float64)
 
 
+def _shard_groups(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    """Groups hold whole replicas, and as many whole shares of the experts or the other way round."""
+    z, is_hybrid = plans.shard_ranks, plans.shard_ranks > 0
+    if not is_hybrid.any():
+        return np.zeros(len(plans))
+    replicas, c = plans.data_parallel * plans.context_parallel, plans.context_parallel
+    ranks = np.where(is_hybrid, z * plans.tensor_parallel, plans.expert_parallel)
+    small, large = np.minimum(ranks, plans.expert_parallel), np.maximum(ranks, plans.expert_parallel)
+    group = np.where(is_hybrid, z, replicas)
+    unsplit = np.where(plans.zero_stage == 0, 1.0, 0.0) + np.where(z > replicas, z / replicas, 0.0)
+    excess = unsplit + _remainder(z, c) + _remainder(replicas, group) + _remainder(large, small)
+    return np.where(is_hybrid, excess, 0.0)
+
+
 def _peer_memory(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     has_peers = plans.num_gpus > (job.checkpointing.peer_copies - 1) * offers.gpus_per_node
     return _broken_by(plans, ~has_peers, CheckpointScheme.IN_MEMORY_PEER, CheckpointScheme.TIERED)
 
 
 def _live_replica(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    """From ZeRO-1 on every replica holds optimizer states that no other one has (Rajbhandari et al., SC 2020)."""
-    has_replica = (plans.data_parallel >= 2) & (plans.zero_stage == 0)
+    """From ZeRO-1 on every replica holds optimizer states that no other one has (Rajbhandari et al., SC 2020).
+
+    Under hybrid sharding each shard group has a whole copy.
+    """
+    copy_ranks = np.where(plans.zero_stage == 0, plans.context_parallel, shard_group(plans))
+    has_replica = plans.data_parallel * plans.context_parallel >= 2 * copy_ranks
     return _broken_by(plans, ~has_replica, CheckpointScheme.JUST_IN_TIME, CheckpointScheme.REPLICA_FT)
 
 
@@ -153,8 +178,8 @@ SCHEME_RULES = (
     ),
     LayoutRule(
         name="live_replica",
-        sentence="checkpoint_scheme just_in_time or replica_ft needs another replica with the same state: data_parallel of 2 "
-        "or more and zero_stage 0",
+        sentence="checkpoint_scheme just_in_time or replica_ft needs another copy of the same state: data_parallel of 2 or "
+        "more and zero_stage 0, or shard_ranks of at most half of data_parallel x context_parallel",
         excess=_live_replica,
     ),
     LayoutRule(
@@ -226,6 +251,12 @@ LAYOUT_RULES = (
         name="number_format",
         sentence="the accelerator must have the number format; in 16 bits V100 has only fp16",
         excess=_number_format,
+    ),
+    LayoutRule(
+        name="shard_groups",
+        sentence="shard_ranks must be a multiple of context_parallel and divide data_parallel x context_parallel, needs "
+        "zero_stage 1 or more, and with experts shard_ranks x tensor_parallel and expert_parallel must divide one another",
+        excess=_shard_groups,
     ),
     *SCHEME_RULES,
 )

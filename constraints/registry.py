@@ -2,7 +2,8 @@
 
 Layouts, limits, answers and purchase plans name constraints by these names and by no others. Letters as in docs/model.md:
 t, p, v, c, e, D are tensor, pipeline, virtual-pipeline, context, expert and data parallelism, N the accelerators, b the
-sequences of a micro-batch, B those of a step, s the tokens of a sequence, L the layers; x | y: x divides y.
+sequences of a micro-batch, B those of a step, s the tokens of a sequence, L the layers; x | y: x divides y. The ranks of a
+shard group, `shard_ranks`, are z.
 """
 
 from __future__ import annotations
@@ -115,15 +116,20 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "catalogue, accelerators",
         "workload.precisions, or another accelerator",
     ),
+    "shard_groups": _about(
+        "c | z, z | D c and zero_stage >= 1, where z is given; with experts z t | e or e | z t",
+        "HSDP: Zhao et al., arXiv 2304.11277, section 3.2.2: every shard group has a whole copy",
+        "shard_ranks, data_parallel or context_parallel",
+    ),
     "peer_memory": _about(
         "N > (peer_copies - 1) x accelerators of a node",
         "Gemini (Wang et al., SOSP 2023): copies lie on different nodes",
         "checkpoint_scheme, checkpointing.peer_copies, or more nodes",
     ),
     "live_replica": _about(
-        "D >= 2 and zero_stage = 0",
-        f"{ZERO}: from stage 1 on no two replicas hold the same optimizer states",
-        "checkpoint_scheme, data_parallel or zero_stage",
+        "D >= 2 and zero_stage = 0, or D c >= 2 z",
+        f"{ZERO}: from stage 1 on no two replicas of a shard group hold the same optimizer states",
+        "checkpoint_scheme, data_parallel, zero_stage or shard_ranks",
     ),
     "gradient_mirror": _about(
         "D >= 2 and zero_stage <= 2",

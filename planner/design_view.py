@@ -76,7 +76,11 @@ def configuration(design: Design) -> Iterator[tuple[str, str]]:
         yield "site", design.region
     yield "parallelism", _parallelism(plan)
     yield "micro-batch", _plural(plan.micro_batch_size, "sequence")
-    yield "recomputation", f"{plan.recompute.value}; ZeRO stage {plan.zero_stage}; {plan.precision.value}"
+    groups = f" in groups of {plan.shard_ranks}" if plan.shard_ranks else ""
+    yield (
+        "recomputation",
+        f"{plan.recompute.value}; ZeRO stage {plan.zero_stage}{groups}; {plan.precision.value}",
+    )
     yield "checkpoints", _checkpoints(design)
     if plan.power_cap_fraction < _NO_POWER_CAP:
         yield "power cap", f"{human.percent(plan.power_cap_fraction)} of the accelerators' limit"

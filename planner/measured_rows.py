@@ -261,6 +261,7 @@ class _Translation:
             "recompute": recompute,
             "selective_recompute": habits.selective_recompute,
             "zero_stage": self._default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage,
+            "shard_ranks": self._shard_ranks(layout),
             "attention": habits.attention,
             "kernel_launch": habits.kernel_launch,
             "has_fused_operators": habits.has_fused_operators,
@@ -274,6 +275,17 @@ class _Translation:
             "keeps_stage_outputs": habits.keeps_stage_outputs,
             **self._expert_habits(layout),
         }
+
+    def _shard_ranks(self, layout: dict[str, int]) -> int | None:
+        """Returns the ranks of a shard group where not all replicas are one: as written, or those of a node."""
+        text = self._text("zero_stage_or_fsdp").lower()
+        replicas = layout["data_parallel"] * layout["context_parallel"]
+        written = re.search(r"shard[ _=]*(\d+)", text)
+        if written is None and not re.search("hsdp|hybrid", text):
+            return None
+        node_ranks = int(str(self._hardware()["num_accelerators"])) // layout["tensor_parallel"]
+        ranks = int(written[1]) if written else self._default("shard_ranks", node_ranks)
+        return ranks if 0 < ranks < replicas else None
 
     def _expert_habits(self, layout: dict[str, int]) -> dict[str, object]:
         """How tokens travel to their experts, and whether anything hides it: as the notes say, or the framework's habit."""
@@ -348,7 +360,7 @@ def _zero_stage(written: str) -> int | None:
     text = written.lower()
     if digit := re.search(r"zero[- _]?(\d)", text) or re.fullmatch(r"([0-3])", text):
         return min(3, int(digit[1]))
-    if re.search("fsdp|full_shard|hsdp", text):
+    if re.search("fsdp|full_shard|hsdp|hybrid", text):
         return 3
     if re.search("distributed|dist[- _]opt", text):
         return 1

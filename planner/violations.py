@@ -34,6 +34,7 @@ _KNOBS = {
     "batch": "data_parallel",
     "sequence": "context_parallel",
     "experts": "expert_parallel",
+    "shard_groups": "shard_ranks",
 }
 """Which count to change so that a rule is kept."""
 _LIMITED = {
@@ -129,7 +130,8 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
         },
         "server_memory": {"checkpointing.num_servers": job.checkpointing.num_servers or 0},
     }
-    return {name: getattr(plan, name) for name in _PLAN_FIGURES[name]} | of_job.get(name, {})
+    of_plan: Figures = {each: getattr(plan, each) for each in _PLAN_FIGURES[name]}
+    return {each: figure for each, figure in of_plan.items() if figure is not None} | of_job.get(name, {})
 
 
 _PLAN_FIGURES = {
@@ -145,8 +147,9 @@ _PLAN_FIGURES = {
     "sequence": ("context_parallel", "tensor_parallel"),
     "experts": ("expert_parallel", "tensor_parallel", "context_parallel", "data_parallel"),
     "number_format": ("precision",),
+    "shard_groups": ("shard_ranks", "context_parallel", "data_parallel"),
     "peer_memory": ("checkpoint_scheme", "num_gpus"),
-    "live_replica": ("checkpoint_scheme", "data_parallel", "zero_stage"),
+    "live_replica": ("checkpoint_scheme", "data_parallel", "zero_stage", "shard_ranks"),
     "gradient_mirror": ("checkpoint_scheme", "data_parallel", "zero_stage"),
     "server_memory": ("checkpoint_scheme",),
 }

@@ -18,7 +18,7 @@ def just_in_time(saves: Saves) -> Costs:
     hand_over_s = saves.options.just_in_time_s
     if hand_over_s is not None:
         return _live_replica(saves, np.full(len(saves.designs), hand_over_s + _restart_s(saves)))
-    sizes = saves.sizes_of_one_writer()
+    sizes = saves.sizes_of_one_copy()
     save_s = saves.options.fixed_stall_s + sizes.copy_s + sizes.store_s
     return _live_replica(saves, save_s + sizes.read_s + _restart_s(saves))
 
@@ -26,12 +26,12 @@ def just_in_time(saves: Saves) -> Costs:
 def replica_ft(saves: Saves) -> Costs:
     """The other replicas go on after a quorum, and the failed one comes back beside them (torchft, FT-HSDP).
 
-    Of D replicas one is missing for R_rep: capacity of R_rep / D of the whole job is lost. At the rate a of failures the
-    number of replicas that are missing is Poisson with mean a R_rep; a failure that meets D - 1 of them takes the last one,
-    and all go back to a save.
+    Of D replicas (under hybrid sharding, of D shard groups) one is missing for R_rep: capacity of R_rep / D of the whole
+    job is lost. At the rate a of failures the number of replicas that are missing is Poisson with mean a R_rep; a failure
+    that meets D - 1 of them takes the last one, and all go back to a save.
     """
     quorum_s = np.full(len(saves.designs), saves.options.quorum_stall_s)
-    replicas, recovery_s = saves.designs.data_parallel, _replica_recovery_s(saves)
+    replicas, recovery_s = saves.designs.num_copies, _replica_recovery_s(saves)
     num_missing = saves.reliability.failures_per_s(saves.designs.num_gpus) * recovery_s
     is_any_left = 1.0 - pdtrc(np.maximum(0.0, replicas - 2.0), num_missing)
     live = _live_replica(saves, quorum_s)
@@ -59,12 +59,11 @@ def _live_replica(saves: Saves, live_restart_s: Floats) -> Costs:
 
 
 def _outlasts(saves: Saves, lost_ranks: Integers) -> Booleans:
-    """From ZeRO-1 on no replica holds the optimizer states of another one, so that none can stand in for it."""
+    """From ZeRO-1 on no replica holds the states of another one: only shard groups can stand in for each other."""
     designs = saves.designs
-    is_left = replicas_outlast(
-        data_parallel=designs.data_parallel, replica_ranks=designs.replica_ranks, lost_ranks=lost_ranks
+    return replicas_outlast(
+        num_copies=designs.num_copies, copy_ranks=designs.copy_ranks, lost_ranks=lost_ranks
     )
-    return np.asarray(is_left & (designs.zero_stage == 0))
 
 
 def _restart_s(saves: Saves) -> float:

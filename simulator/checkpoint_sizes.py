@@ -13,9 +13,9 @@ from simulator.hardware import Storage
 from simulator.job import Job
 from simulator.memory import WEIGHT_BYTES
 from simulator.offer_table import OfferTable
-from simulator.plan import PlanTable
+from simulator.plan import PlanTable, shard_group
 from simulator.reliability import Reliability
-from simulator.table import Booleans, Floats, Integers, Table
+from simulator.table import Floats, Integers, Table
 
 Rows = NDArray[np.intp] | slice
 
@@ -25,11 +25,12 @@ class Designs(Table):
     """What saves depend on of the designs of one scheme, `(n,)`."""
 
     num_gpus: Integers
-    data_parallel: Integers
-    replica_ranks: Integers
-    """Ranks that share one stage of one replica, t c."""
     replicas: Integers
     """Ranks that hold the same weights, D c."""
+    num_copies: Integers
+    """Whole copies of the state: D without sharding, otherwise one in every shard group."""
+    copy_ranks: Integers
+    """Ranks of one stage that hold one of them together: t c without sharding, otherwise t z."""
     zero_stage: Integers
     num_spare_nodes: Integers
     gpus_per_node: Integers
@@ -44,12 +45,14 @@ class Designs(Table):
         cls, plans: PlanTable, offers: OfferTable, step_time_s: Floats, optimizer_s: Floats, rows: Rows
     ) -> Self:
         """Returns the designs in some rows of all plans; `offers` holds one row per plan."""
-        context, data = plans.context_parallel[rows], plans.data_parallel[rows]
+        replicas = plans.data_parallel[rows] * plans.context_parallel[rows]
+        is_whole = plans.zero_stage[rows] == 0
+        ranks = np.where(is_whole, plans.context_parallel[rows], shard_group(plans)[rows])
         return cls(
             num_gpus=plans.num_gpus[rows],
-            data_parallel=data,
-            replica_ranks=plans.tensor_parallel[rows] * context,
-            replicas=data * context,
+            replicas=replicas,
+            num_copies=replicas // ranks,
+            copy_ranks=plans.tensor_parallel[rows] * ranks,
             zero_stage=plans.zero_stage[rows],
             num_spare_nodes=plans.num_spare_nodes[rows],
             gpus_per_node=offers.gpus_per_node[rows],
@@ -94,24 +97,32 @@ class Saves:
 
     def sizes(self) -> SaveSizes:
         """Returns the sizes where all ranks write that hold something of their own, or everything is written."""
-        is_sharded = self.designs.zero_stage >= 1
-        all_write = is_sharded if self.options.is_deduplicated else np.ones_like(is_sharded)
-        return SaveSizes.of(self, _total_bytes(self), all_write)
+        if self.options.is_deduplicated:
+            return self.sizes_of_one_copy()
+        return SaveSizes.of(self, _total_bytes(self), self.designs.num_gpus.astype(np.float64))
+
+    def sizes_of_one_copy(self) -> SaveSizes:
+        """Returns the sizes where the ranks that hold one copy of the state together write it."""
+        num_same = np.where(self.designs.zero_stage == 0, self.designs.replicas, self.designs.num_copies)
+        return SaveSizes.of(self, self._unique_bytes, self.designs.num_gpus / num_same)
 
     def sizes_of_one_writer(self) -> SaveSizes:
         """Returns the sizes where the ranks of one replica write everything, whatever the others hold."""
-        unique_bytes = np.full(len(self.designs), self.options.bytes_per_parameter * self.num_parameters)
-        return SaveSizes.of(self, unique_bytes, np.zeros(len(self.designs), dtype=np.bool_))
+        return SaveSizes.of(self, self._unique_bytes, self.designs.num_gpus / self.designs.replicas)
+
+    @property
+    def _unique_bytes(self) -> Floats:
+        """The state without repetitions, `(n,)`."""
+        return np.full(len(self.designs), self.options.bytes_per_parameter * self.num_parameters)
 
 
 def _total_bytes(saves: Saves) -> Floats:
-    """Bytes of one save: without deduplication every replica adds what ZeRO does not split, `(n,)`."""
-    full_bytes, zero_stage = saves.options.bytes_per_parameter, saves.designs.zero_stage
-    if saves.options.is_deduplicated:
-        return np.full(len(zero_stage), full_bytes * saves.num_parameters)
+    """Bytes of one save without deduplication, `(n,)`: every rank adds what is not split, every shard group all of it."""
+    designs, full_bytes = saves.designs, saves.options.bytes_per_parameter
     weights = min(WEIGHT_BYTES, full_bytes)
-    repeated = np.select([zero_stage == 0, zero_stage < 3], [full_bytes, weights], 0.0)
-    return np.asarray((full_bytes + (saves.designs.replicas - 1) * repeated) * saves.num_parameters)
+    repeated = np.select([designs.zero_stage == 0, designs.zero_stage < 3], [full_bytes, weights], 0.0)
+    split = (designs.num_copies - 1) * (full_bytes - repeated)
+    return np.asarray((full_bytes + (designs.replicas - 1) * repeated + split) * saves.num_parameters)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,10 +142,9 @@ class SaveSizes(Table):
     """From the file system."""
 
     @classmethod
-    def of(cls, saves: Saves, total_bytes: Floats, all_write: Booleans) -> Self:
-        """Returns the sizes; where not all ranks write, those of one replica do."""
+    def of(cls, saves: Saves, total_bytes: Floats, writers: Floats) -> Self:
+        """Returns the sizes where so many ranks write, `(n,)`."""
         designs, storage = saves.designs, saves.storage
-        writers = designs.num_gpus / np.where(all_write, 1, designs.replicas)
         gpu_bytes = total_bytes / writers
         node_bytes = total_bytes / np.maximum(1.0, writers / designs.gpus_per_node)
         return cls(

@@ -44,11 +44,11 @@ def _holder_sets(nodes: Floats, num_copies: int, placement: PeerPlacement) -> Fl
 
 
 def replicas_outlast(
-    *, data_parallel: npt.ArrayLike, replica_ranks: npt.ArrayLike, lost_ranks: npt.ArrayLike
+    *, num_copies: npt.ArrayLike, copy_ranks: npt.ArrayLike, lost_ranks: npt.ArrayLike
 ) -> Booleans:
     """Returns where a whole copy of every stage is left when neighbouring ranks are lost, `(n,)`.
 
-    The D replicas of a stage are neighbours, t c ranks each: what is lost must fit beside one of them.
+    The copies of a stage are neighbours, t c ranks each, or t z in shard groups: what is lost must fit beside one of them.
     """
-    others = (np.asarray(data_parallel) - 1) * np.asarray(replica_ranks)
+    others = (np.asarray(num_copies) - 1) * np.asarray(copy_ranks)
     return np.asarray((others > 0) & (others >= np.asarray(lost_ranks)))

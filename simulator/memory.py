@@ -17,7 +17,7 @@ from simulator.activations import micro_batch_tokens, num_micro_batches, stage_a
 from simulator.chunks import Chunks, ChunkWeights, chunk_weights, split_layers
 from simulator.job import Workload
 from simulator.model import ModelShape
-from simulator.plan import Plan, PlanTable
+from simulator.plan import Plan, PlanTable, routed_shard_group, shard_group
 from simulator.table import Floats, Integers, Table, total
 from simulator.units import GIGA
 
@@ -191,15 +191,12 @@ class _StateBytes:
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, stage: _Stage) -> _StateBytes:
-        replicas = (plans.data_parallel * plans.context_parallel).astype(np.float64)
-        expert_replicas = replicas * plans.tensor_parallel / plans.expert_parallel
+        ranks, expert_ranks = shard_group(plans), routed_shard_group(plans)
 
         def held(bytes_per_weight: float, zero_stage: int) -> Floats:
             is_split = plans.zero_stage >= zero_stage
-            shared = stage.shared_weights / np.where(is_split, replicas, 1.0)
-            return bytes_per_weight * (
-                shared + stage.routed_weights / np.where(is_split, expert_replicas, 1.0)
-            )
+            shared = stage.shared_weights / np.where(is_split, ranks, 1.0)
+            return bytes_per_weight * (shared + stage.routed_weights / np.where(is_split, expert_ranks, 1.0))
 
         # Fully sharded weights have the format of their gradients, and those in 32 bits are their own master copy.
         is_its_own_master = (plans.zero_stage >= 3) & (workload.gradient_bytes >= FULL_GRADIENT_BYTES)

@@ -138,6 +138,8 @@ class Plan(Record):
     """Activation recomputation."""
     zero_stage: int = Field(default=1, ge=0, le=3)
     """What the replicas shard: 0 nothing, 1 optimizer states (distributed optimizer), 2 gradients too, 3 weights too."""
+    shard_ranks: PositiveInt | None = None
+    """Ranks of DP x CP that share one copy of what is sharded (hybrid sharding, HSDP); left out: all of them."""
     precision: Precision = Precision.BF16
     """Number format of the matrix products."""
     checkpoint_scheme: CheckpointScheme = CheckpointScheme.ASYNC
@@ -173,13 +175,14 @@ LAYOUT_COLUMNS = (
     "zero_stage",
     "precision",
     "power_cap_fraction",
+    "shard_ranks",
 )
 """The columns of a plan on which its step and its memory depend."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanTable(Table):
-    """Many designs: the fields of `Plan` as columns `(n,)`; choices as codes, no interval as NaN."""
+    """Many designs: the fields of `Plan` as columns `(n,)`; choices as codes, no interval as NaN, no `shard_ranks` as 0."""
 
     offer: Integers
     num_gpus: Integers
@@ -194,6 +197,7 @@ class PlanTable(Table):
     micro_batch_size: Integers
     recompute: Integers
     zero_stage: Integers
+    shard_ranks: Integers
     precision: Integers
     checkpoint_scheme: Integers
     checkpoint_interval_s: Floats
@@ -212,6 +216,7 @@ class PlanTable(Table):
             values[name] = _CHOICES[name].from_code(value) if name in _CHOICES else value
         interval = self.checkpoint_interval_s[row].item()
         values["checkpoint_interval_s"] = None if np.isnan(interval) else interval
+        values |= {name: values[name] or None for name in _COUNTS_OR_NONE}
         return Plan.model_validate(values)
 
 
@@ -221,6 +226,18 @@ def distinct_layouts(plans: PlanTable) -> tuple[NDArray[np.intp], NDArray[np.int
     packed = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1])))[:, 0]
     _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
     return first, inverse
+
+
+def shard_group(plans: PlanTable) -> Integers:
+    """Returns how many ranks share one copy of what ZeRO shards, `(n,)`: `shard_ranks`, or all D c."""
+    replicas = plans.data_parallel * plans.context_parallel
+    return np.where(plans.shard_ranks > 0, plans.shard_ranks, replicas)
+
+
+def routed_shard_group(plans: PlanTable) -> Floats:
+    """Returns the same for the weights of routed experts, `(n,)`: z t / e, and 1 where experts span several groups."""
+    ranks = shard_group(plans) * plans.tensor_parallel / plans.expert_parallel
+    return np.where(plans.shard_ranks > 0, np.maximum(1.0, np.floor(ranks)), ranks)
 
 
 def has_split_ends(plans: PlanTable) -> NDArray[np.bool_]:
@@ -240,9 +257,13 @@ _CHOICES: dict[str, type[Choice]] = {
     "checkpoint_scheme": CheckpointScheme,
 }
 _FLOAT_COLUMNS = ("checkpoint_interval_s", "power_cap_fraction")
+_COUNTS_OR_NONE = ("shard_ranks",)
+"""Counts that may be left out; their columns have 0 there."""
 
 
 def _column(values: Sequence[object], name: str) -> NDArray[Any]:
+    if name in _COUNTS_OR_NONE:
+        values = [value or 0 for value in values]
     dtype = np.float64 if name in _FLOAT_COLUMNS else np.int64
     return np.array([_to_number(value) for value in values], dtype=dtype)
 

@@ -10,6 +10,10 @@ replicas, t ranks apart; those of routed experts have d c t / e, e ranks apart.
                                                                  after each group (`memory.reduced_fraction`)
     3            -                                               reduce-scatter of gradients, gather of weights forward
                                                                  and backward
+
+Under hybrid sharding (HSDP; Zhao et al., arXiv 2304.11277, section 3.2.2) all of this runs inside groups of z neighbouring
+ranks, each of which has a whole copy. Once per step the shares of a gradient are summed up between the copies, t z ranks
+apart, by an all-reduce of 1/z of it.
 """
 
 from __future__ import annotations
@@ -23,14 +27,14 @@ from simulator.chunks import ChunkWeights
 from simulator.layer_collectives import members_in_domain
 from simulator.memory import WEIGHT_BYTES, reduced_fraction
 from simulator.network import LinkConstants, all_gather_s, all_reduce_s, reduce_scatter_s
-from simulator.plan import has_split_ends
+from simulator.plan import has_split_ends, routed_shard_group, shard_group
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaGroup:
-    """Ranks that hold the same weights; every column is `(n, 1)`, as weights are `(n, k)` with k parts of a model."""
+    """Ranks that exchange parts of the same weights; every column is `(n, 1)`, as weights are `(n, k)` with k parts."""
 
     size: Floats
     """Ranks."""
@@ -43,17 +47,27 @@ class ReplicaGroup:
 
     @classmethod
     def of_shared(cls, rank: Rank) -> Self:
-        """Returns the replicas of the weights that every token meets."""
-        return cls._of(
-            rank, rank.plans.tensor_parallel, rank.plans.data_parallel * rank.plans.context_parallel
-        )
+        """Returns the ranks that share one copy of the weights that every token meets."""
+        return cls._of(rank, rank.plans.tensor_parallel, shard_group(rank.plans))
 
     @classmethod
     def of_routed(cls, rank: Rank) -> Self:
-        """Returns the replicas of the weights of routed experts."""
-        plans = rank.plans
+        """Returns the ranks that share one copy of the weights of routed experts."""
+        return cls._of(rank, rank.plans.expert_parallel, routed_shard_group(rank.plans).astype(np.int64))
+
+    @classmethod
+    def of_shared_copies(cls, rank: Rank) -> Self:
+        """Returns the ranks that hold the same share of the former, one of each copy."""
+        plans, ranks = rank.plans, shard_group(rank.plans)
+        num_copies = plans.data_parallel * plans.context_parallel // ranks
+        return cls._of(rank, plans.tensor_parallel * ranks, num_copies)
+
+    @classmethod
+    def of_routed_copies(cls, rank: Rank) -> Self:
+        """Returns the ranks that hold the same share of the latter."""
+        plans, ranks = rank.plans, routed_shard_group(rank.plans).astype(np.int64)
         num_ranks = plans.data_parallel * plans.context_parallel * plans.tensor_parallel
-        return cls._of(rank, plans.expert_parallel, num_ranks // plans.expert_parallel)
+        return cls._of(rank, plans.expert_parallel * ranks, num_ranks // (plans.expert_parallel * ranks))
 
     @classmethod
     def _of(cls, rank: Rank, stride: Integers, size: Integers) -> Self:
@@ -116,11 +130,19 @@ class ReplicaTraffic:
         reduced = np.where(
             plans.zero_stage == 2, reduced_fraction(rank.workload, plans), plans.zero_stage == 3
         )
-        traffic = cls._in(ReplicaGroup.of_shared(rank), zero_stage, shared, reduced[:, None])
+        is_hybrid = bool(plans.shard_ranks.any())
+        shards = ReplicaGroup.of_shared(rank)
+        traffic = cls._in(shards, zero_stage, shared, reduced[:, None])
+        if is_hybrid:
+            traffic += cls._between(ReplicaGroup.of_shared_copies(rank), zero_stage, shared / shards.size)
         if rank.workload.model.experts is None:
             return traffic
         routed = weights.routed / plans.expert_parallel[:, None]
-        return traffic + cls._in(ReplicaGroup.of_routed(rank), zero_stage, routed, reduced[:, None])
+        shards = ReplicaGroup.of_routed(rank)
+        traffic += cls._in(shards, zero_stage, routed, reduced[:, None])
+        if is_hybrid:
+            traffic += cls._between(ReplicaGroup.of_routed_copies(rank), zero_stage, routed / shards.size)
+        return traffic
 
     @classmethod
     def _in(cls, group: ReplicaGroup, zero_stage: Integers, weights: Floats, reduced: Floats) -> Self:
@@ -133,6 +155,13 @@ class ReplicaTraffic:
             forward_s=again_s,
             backward_s=reduced * scatter_s + again_s,
         )
+
+    @classmethod
+    def _between(cls, copies: ReplicaGroup, zero_stage: Integers, weights: Floats) -> Self:
+        """Traffic between the copies of hybrid sharding, of which a rank has a share of the weights."""
+        none_s = np.zeros_like(weights)
+        gradient_s = np.where(zero_stage > 0, copies.all_reduce_s(weights), 0.0)
+        return cls(gradient_s=gradient_s, parameter_s=none_s, forward_s=none_s, backward_s=none_s)
 
     def __add__(self, other: Self) -> Self:
         return type(self)(
@@ -147,11 +176,10 @@ def tied_gradient_s(rank: Rank) -> Floats:
     """Returns the all-reduce of the tied embedding's gradient between first and last stage, `(n,)`.
 
     It follows the reduction between the replicas and hides behind nothing (Megatron-LM, `finalize_model_grads`;
-    DeepSpeed, `_exec_reduce_tied_grads`). From ZeRO-2 on each replica has only its share of the gradient.
+    DeepSpeed, `_exec_reduce_tied_grads`). From ZeRO-2 on each rank has only its share of the gradient.
     """
     plans = rank.plans
-    replicas = plans.data_parallel * plans.context_parallel
-    shares = plans.tensor_parallel * np.where(plans.zero_stage >= 2, replicas, 1)
+    shares = plans.tensor_parallel * np.where(plans.zero_stage >= 2, shard_group(plans), 1)
     is_one_domain = plans.num_gpus <= rank.offers.link_domain_size
     reduced_s = all_reduce_s(
         num_bytes=rank.workload.model.tied_parameters * rank.workload.wire_bytes / shares,

@@ -74,6 +74,9 @@ class Search(Record):
     """Allowed activation recomputation."""
     zero_stages: tuple[int, ...] = (1, 2, 3)
     """Allowed ZeRO stages."""
+    hybrid_sharding: tuple[bool, ...] = (False,)
+    """Whether what ZeRO shards is shared by the ranks of a node only, each node having a copy (HSDP), or by all replicas;
+    `[false, true]` tries both."""
     checkpoint_schemes: tuple[CheckpointScheme, ...] = (
         CheckpointScheme.SYNC_SHARDED,
         CheckpointScheme.ASYNC,

@@ -39,6 +39,8 @@ LAYOUT_KNOBS = (
     "power_cap_fraction",
 )
 """Knobs whose values are those that occur among the layouts of the space."""
+OPTIONAL_KNOBS = ("shard_ranks",)
+"""Knobs of layouts that count only where the space has several values of them."""
 RUN_KNOBS = ("checkpoint_scheme", "with_spares")
 """Knobs that the job lists."""
 
@@ -54,6 +56,8 @@ class Knobs:
 
     job: Job
     values: dict[str, NDArray[np.generic]]
+    fixed: dict[str, int]
+    """The value of every optional knob that does not count."""
     codes: Integers
     """One number for each layout of the space, rising, `(n,)`."""
     rows: NDArray[np.intp]
@@ -66,13 +70,26 @@ class Knobs:
         """Returns the knobs of a space."""
         job = space.job
         values: dict[str, NDArray[np.generic]] = {
-            name: _distinct(getattr(space.layouts, name)) for name in LAYOUT_KNOBS
+            name: _distinct(getattr(space.layouts, name)) for name in (*LAYOUT_KNOBS, *OPTIONAL_KNOBS)
         }
+        fixed = {name: values.pop(name) for name in OPTIONAL_KNOBS if len(values[name]) <= 1}
         values["checkpoint_scheme"] = np.array([scheme.code for scheme in job.search.checkpoint_schemes])
         values["with_spares"] = np.array(job.search.with_spares, dtype=np.int64)
-        codes = _codes(values, _layout_indices(values, space.layouts))
+        codes = _codes(_layout_indices(values, space.layouts), _of_layouts(values))
         rows = np.argsort(codes, kind="stable")
-        return cls(job=job, values=values, codes=codes[rows], rows=rows, layouts=space.layouts)
+        return cls(
+            job=job,
+            values=values,
+            fixed={name: int(value.sum()) for name, value in fixed.items()},  # 0 in a space without layouts
+            codes=codes[rows],
+            rows=rows,
+            layouts=space.layouts,
+        )
+
+    @property
+    def num_layout_knobs(self) -> int:
+        """Knobs before those of the run."""
+        return len(self.values) - len(RUN_KNOBS)
 
     @property
     def largest(self) -> Integers:
@@ -90,13 +107,14 @@ class Knobs:
 
     def layout_rows(self, plans: PlanTable) -> NDArray[np.intp]:
         """Returns the rows of the layouts of designs in the table of the space, `(n,)`; all of them are there."""
-        codes = _codes(self.values, _layout_indices(self.values, plans))
+        codes = _codes(_layout_indices(self.values, plans), _of_layouts(self.values))
         return np.asarray(self.rows[np.searchsorted(self.codes, codes)])
 
     def decode(self, indices: Integers) -> PlanTable:
         """Returns the designs `(n,)` of index rows; data parallelism is rounded down where it is not whole."""
         chosen = {name: values[indices[:, k]] for k, (name, values) in enumerate(self.values.items())}
         counts = {name: column.astype(np.int64) for name, column in chosen.items() if name not in NO_COLUMN}
+        counts |= {name: np.full(len(indices), value) for name, value in self.fixed.items()}
         split = counts["tensor_parallel"] * counts["pipeline_parallel"] * counts["context_parallel"]
         plans = PlanTable(
             **counts,
@@ -116,12 +134,12 @@ class Knobs:
 
     def design_codes(self, indices: Integers) -> Integers:
         """Returns index rows `(n, k)` as one number each, `(n,)`."""
-        return _codes(self.values, indices, self.values)
+        return _codes(indices, self.values.values())
 
     def designs(self, indices: Integers) -> tuple[Integers, PlanTable]:
         """Returns those of index rows `(n, k)` that are designs of the space, and the designs."""
         indices = indices[self.are_designs(indices)]
-        schemes, with_spares = indices[:, len(LAYOUT_KNOBS)], indices[:, len(LAYOUT_KNOBS) + 1]
+        schemes, with_spares = indices[:, self.num_layout_knobs], indices[:, self.num_layout_knobs + 1]
         rows = self.rows[self._places(indices)[0]]
         plans = replace(
             self.layouts.take(rows),
@@ -133,12 +151,13 @@ class Knobs:
     def are_designs(self, indices: Integers) -> Booleans:
         """Returns which index rows `(n, k)` are designs of the space, `(n,)`."""
         place, is_known = self._places(indices)
-        return is_known & self._can_save[self.rows[place], indices[:, len(LAYOUT_KNOBS)]]
+        return is_known & self._can_save[self.rows[place], indices[:, self.num_layout_knobs]]
 
     def nearest(self, indices: Integers) -> Integers:
         """Returns index rows `(n, k)` whose layouts the space has, of the others the nearest ones (`studies.repair`)."""
-        layouts = repaired(indices[:, : len(LAYOUT_KNOBS)], self.codes, self._worths)
-        return np.concatenate([layouts, indices[:, len(LAYOUT_KNOBS) :]], axis=1)
+        count = self.num_layout_knobs
+        layouts = repaired(indices[:, :count], self.codes, self._worths)
+        return np.concatenate([layouts, indices[:, count:]], axis=1)
 
     def rejection(self, indices: Integers, plans: PlanTable) -> Floats:
         """Returns how far index rows are from a design of the space, `(n,)`; 0 is one.
@@ -152,14 +171,14 @@ class Knobs:
 
     def _places(self, indices: Integers) -> tuple[NDArray[np.intp], Booleans]:
         """Places in `codes` of the layouts of index rows or of the next ones, and whether they are there, `(n,)` each."""
-        codes = _codes(self.values, indices)
+        codes = _codes(indices, _of_layouts(self.values))
         place = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
         return place, np.asarray(self.codes[place] == codes)
 
     @cached_property
     def _worths(self) -> Integers:
-        """What a unit of the index of each knob of a layout adds to its code, `(len(LAYOUT_KNOBS),)`."""
-        sizes = np.array([len(self.values[name]) for name in LAYOUT_KNOBS], dtype=np.int64)
+        """What a unit of the index of each knob of a layout adds to its code, `(num_layout_knobs,)`."""
+        sizes = np.array([len(each) for each in _of_layouts(self.values)], dtype=np.int64)
         return np.append(np.cumprod(sizes[:0:-1])[::-1], 1)
 
     @cached_property
@@ -182,16 +201,20 @@ def _distinct(column: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def _layout_indices(values: Mapping[str, NDArray[np.generic]], layouts: PlanTable) -> Integers:
-    """Indices of the knobs of layouts that occur in the space, `(n, len(LAYOUT_KNOBS))`."""
-    columns = [np.searchsorted(values[name], getattr(layouts, name)) for name in LAYOUT_KNOBS]
+    """Indices of the knobs of layouts that occur in the space, `(n, k)` without those of the run."""
+    names = [name for name in values if name not in RUN_KNOBS]
+    columns = [np.searchsorted(values[name], getattr(layouts, name)) for name in names]
     return np.column_stack(columns).astype(np.int64)
 
 
-def _codes(
-    values: Mapping[str, NDArray[np.generic]], indices: Integers, names: Iterable[str] = LAYOUT_KNOBS
-) -> Integers:
+def _of_layouts(values: Mapping[str, NDArray[np.generic]]) -> list[NDArray[np.generic]]:
+    """Values of the knobs of layouts."""
+    return [each for name, each in values.items() if name not in RUN_KNOBS]
+
+
+def _codes(indices: Integers, values: Iterable[NDArray[np.generic]]) -> Integers:
     """Index rows `(n, k)` as one number each: digits of a number whose places have as many values as the knobs."""
     codes = np.zeros(len(indices), dtype=np.int64)
-    for column, name in enumerate(names):
-        codes = codes * len(values[name]) + indices[:, column]
+    for column, each in enumerate(values):
+        codes = codes * len(each) + indices[:, column]
     return codes

@@ -273,3 +273,30 @@ def test_one_node_has_no_peer_to_copy_to() -> None:
 )
 def test_divisors_come_in_rising_order(number: int, expected: list[int]) -> None:
     assert divisors(number) == expected
+
+
+def test_groups_of_a_node_are_tried_where_they_are_asked_for_and_are_not_the_whole() -> None:
+    search = {"recompute": ["none"], "zero_stages": [0, 1], **DEGREES}
+    plain, both = (
+        enumerate_layouts(tiny_job(**search, hybrid_sharding=tried)) for tried in ([False], [False, True])
+    )
+    hybrid = both.take(both.shard_ranks > 0)
+    assert len(both) - len(hybrid) == len(plain)
+    # Eight accelerators a node: 8 / t neighbours, which must hold whole replicas and leave others beside them.
+    for t, c, d, z, stage in zip(
+        hybrid.tensor_parallel,
+        hybrid.context_parallel,
+        hybrid.data_parallel,
+        hybrid.shard_ranks,
+        hybrid.zero_stage,
+        strict=True,
+    ):
+        assert (z, stage) == (8 // t, 1)
+        assert (z % c, d * c % z) == (0, 0)
+        assert z < d * c
+    keys = {(8 // t, c, d) for t, _, _, c, _, d, _ in rows_of(plain.take(plain.zero_stage == 1))}
+    wanted = {(z, c, d) for z, c, d in keys if z % c == 0 and d * c % z == 0 and z < d * c}
+    assert {
+        (z, c, d)
+        for z, c, d in zip(hybrid.shard_ranks, hybrid.context_parallel, hybrid.data_parallel, strict=True)
+    } == wanted

@@ -197,6 +197,18 @@ class TestRows:
         assert not isinstance(row, Unmodelled)
         assert step_s(row) == pytest.approx(step_s(shipped("kort-0001")), rel=1e-12)
 
+    # Two nodes of eight; a group of all ranks is no hybrid.
+    @pytest.mark.parametrize(
+        ("sharding", "ranks"),
+        [("HSDP", "8"), ("FSDP HYBRID_SHARD", "8"), ("megatron-fsdp shard 4", "4"), ("FSDP shard 16", "")],
+    )
+    def test_hybrid_sharding_has_groups_as_written_or_of_a_node(
+        self, tmp_path: Path, sharding: str, ranks: str
+    ) -> None:
+        row = only_row(tmp_path, n_gpus=16, zero_stage_or_fsdp=sharding)
+        assert (row["zero_stage"], row["shard_ranks"]) == ("3", ranks)
+        assert step_s(row) > 0
+
     def test_a_name_of_the_catalogue_fills_the_shape(self, tmp_path: Path) -> None:
         row = only_row(tmp_path)
         # Llama 3 paper, arXiv 2407.21783, Table 3.

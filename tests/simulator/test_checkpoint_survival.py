@@ -101,7 +101,7 @@ def test_nobody_outlasts_the_loss_of_all_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data_parallel", "replica_ranks", "lost_ranks", "expected"),
+    ("num_copies", "copy_ranks", "lost_ranks", "expected"),
     [
         (1, 8, 1, False),  # one replica has no other
         (2, 8, 8, True),  # two nodes, one lost
@@ -112,9 +112,7 @@ def test_nobody_outlasts_the_loss_of_all_nodes() -> None:
     ],
 )
 def test_a_replica_is_left_where_the_lost_ranks_fit_beside_it(
-    data_parallel: int, replica_ranks: int, lost_ranks: int, *, expected: bool
+    num_copies: int, copy_ranks: int, lost_ranks: int, *, expected: bool
 ) -> None:
-    outlasts = replicas_outlast(
-        data_parallel=data_parallel, replica_ranks=replica_ranks, lost_ranks=lost_ranks
-    )
+    outlasts = replicas_outlast(num_copies=num_copies, copy_ranks=copy_ranks, lost_ranks=lost_ranks)
     assert bool(outlasts) is expected

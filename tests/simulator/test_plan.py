@@ -27,6 +27,7 @@ def plans(draw: st.DrawFn) -> Plan:
         micro_batch=draw(degrees),
         recompute=draw(st.sampled_from(Recompute)),
         zero=draw(st.integers(0, 3)),
+        shards=draw(st.none() | degrees),
         precision=draw(st.sampled_from(Precision)),
         scheme=draw(st.sampled_from(CheckpointScheme)),
         spares=draw(st.integers(0, 99)),

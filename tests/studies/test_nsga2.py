@@ -139,9 +139,18 @@ def test_the_nearest_layout_of_a_row_is_in_the_space_and_that_of_a_design_is_its
     np.testing.assert_array_equal(knobs.nearest(designs), designs)
 
 
-def test_decoded_designs_are_those_that_the_space_lists() -> None:
-    space = pruned_space(small_job())
+@pytest.mark.parametrize("tried", [[False], [False, True]])
+def test_decoded_designs_are_those_that_the_space_lists(tried: list[bool]) -> None:
+    space = pruned_space(small_job(hybrid_sharding=tried))
     knobs, designs = Knobs.of(space), space.designs()
     rows, decoded = knobs.designs(knobs.encode(designs))
     assert len(rows) == len(designs)
     np.testing.assert_array_equal(plan_keys(decoded), plan_keys(designs))
+
+
+def test_a_decision_that_is_the_same_everywhere_is_no_knob() -> None:
+    knobs, more = (
+        Knobs.of(pruned_space(small_job(hybrid_sharding=tried))) for tried in ([False], [False, True])
+    )
+    assert set(more.values) - set(knobs.values) == {"shard_ranks"}
+    assert knobs.fixed["shard_ranks"] == 0
