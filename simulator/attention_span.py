@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import Field
 
 from simulator.documents import Documents, slowest_replica, spread_of_work
 from simulator.record import Record
@@ -30,9 +30,9 @@ WINDOW_EDGE_TOKENS = 64.0
 class SlidingWindow(Record):
     """Attention of layers that look back only so far."""
 
-    window_tokens: PositiveInt
+    window_tokens: int = Field(gt=0, le=10**12)
     """Tokens that a token of such a layer sees, itself included."""
-    full_every: PositiveInt | None = None
+    full_every: int | None = Field(default=None, gt=0, le=10_000)
     """The last of each so many layers sees everything (Gemma 2 and gpt-oss: 2, Gemma 3: 6); left out: none does."""
     is_chunked: bool = False
     """Whether the window moves in steps of its size (Llama 4) instead of with each token."""

@@ -7,10 +7,10 @@ that got the longer documents are waited for. Nomenclature as in `simulator.mode
 from __future__ import annotations
 
 from functools import cache
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from simulator.record import Record
 from simulator.table import Floats, Integers
@@ -24,15 +24,15 @@ LONGEST_OVER_MEAN = 40.0
 class Documents(Record):
     """What is packed into the sequences: documents that do not attend to each other."""
 
-    mean_tokens: PositiveFloat | None = None
+    mean_tokens: float | None = Field(default=None, ge=1, le=1e12)
     """Mean length of a document, where lengths follow an exponential distribution; or give `lengths_tokens`."""
-    lengths_tokens: tuple[PositiveInt, ...] = Field(default=(), max_length=1000)
+    lengths_tokens: tuple[Annotated[int, Field(gt=0, le=10**12)], ...] = Field(default=(), max_length=1000)
     """Lengths that occur, in tokens: a histogram; or give `mean_tokens`. A document longer than a sequence is cut."""
-    frequencies: tuple[PositiveFloat, ...] = ()
+    frequencies: tuple[Annotated[float, Field(ge=1e-12, le=1e12)], ...] = ()
     """How often each of `lengths_tokens` occurs, in any unit; left out: all equally often."""
-    filled_fraction: float = Field(default=1.0, gt=0, le=1)
+    filled_fraction: float = Field(default=1.0, ge=0.001, le=1)
     """Tokens of documents over tokens of a sequence; the rest is padding, which is computed and trains nothing."""
-    imbalance: float | None = Field(default=None, ge=1)
+    imbalance: float | None = Field(default=None, ge=1, le=1e6)
     """Work in attention of the replica that has most over that of the average one. 1: documents are dealt out so that
     all have the same (WLB-LLM, arXiv 2503.17924); left out: what chance makes of the lengths."""
 

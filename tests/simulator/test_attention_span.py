@@ -159,8 +159,8 @@ def test_a_window_takes_about_what_was_measured(
     assert time_s[0] * 1e3 == pytest.approx(measured_ms, rel=0.33)
 
 
-def layer_s(workload: Workload, **degrees: int) -> Floats:
-    rank = Rank.of(job_of(workload), table_of(plan_of(**degrees)))
+def layer_s(workload: Workload, *, micro_batch: int = 1) -> Floats:
+    rank = Rank.of(job_of(workload), table_of(plan_of(micro_batch=micro_batch)))
     layer = expert_layer(rank) if workload.model.experts else dense_layer(rank)
     return np.array([layer.forward_s[0], layer.backward_s[0]])
 
@@ -259,7 +259,9 @@ class TestReplicas:
         ({"mean_tokens": 1.0, "lengths_tokens": (1,)}, "documents need either mean_tokens or lengths_tokens"),
         ({"lengths_tokens": (1, 2), "frequencies": (1.0,)}, r"frequencies \(1\) must be as many as .*\(2\)"),
         ({"lengths_tokens": (0,)}, "greater than 0"),
-        ({"mean_tokens": 1.0, "filled_fraction": 0.0}, "greater than 0"),
+        ({"lengths_tokens": (10**400,)}, "less than or equal to 1000000000000"),
+        ({"mean_tokens": 0.5}, "greater than or equal to 1"),
+        ({"mean_tokens": 1.0, "filled_fraction": 0.0}, r"greater than or equal to 0\.001"),
         ({"mean_tokens": 1.0, "imbalance": 0.9}, "greater than or equal to 1"),
     ],
 )
