@@ -48,7 +48,7 @@ def metrics(job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) 
     """Returns the figures of merit of simulated designs."""
     workload = job.workload
     million_tokens = workload.tokens / 1e6
-    flop = workload.tokens * workload.model.model_flop_per_token(workload.sequence_length)
+    flop = workload.tokens * workload.model_flop_per_token
     both = rent_or_own(job, plans, Usage.of(outcomes))
     return MetricTable(
         usd_per_million_tokens=scores.cost_usd / million_tokens,

@@ -12,12 +12,18 @@ from dataclasses import dataclass, replace
 from pydantic import ValidationError
 
 from simulator.errors import InputError, Problem
+from simulator.huggingface_reader import LAYER_KEYS, Config, ConfigReader
+from simulator.huggingface_windows import (
+    Window,
+    alternating_window,
+    gemma_3_window,
+    llama_4_chunks,
+    qwen_window,
+    window_everywhere,
+)
 from simulator.model import ModelShape
 
-Config = Mapping[str, object]
-
 HIDDEN_KEYS = ("hidden_size", "n_embd", "n_embed")
-LAYER_KEYS = ("num_hidden_layers", "n_layer")
 HEAD_KEYS = ("num_attention_heads", "n_head")
 OPT_POSITION_OFFSET = 2
 """OPT's table of positions has two rows before the first position."""
@@ -36,7 +42,7 @@ def shape_from_config(config: Config, name: str, path: str = "") -> ModelShape:
     Raises:
         InputError: The `model_type` is unknown, or keys are missing or unusable; all of them are named.
     """
-    reader = _Reader(config, path)
+    reader = ConfigReader(config, path)
     family = FAMILIES.get(reader.model_type)
     if family is None:
         reader.report("model_type", f"must be one of the known families: {', '.join(FAMILIES)}")
@@ -52,56 +58,6 @@ def shape_from_config(config: Config, name: str, path: str = "") -> ModelShape:
         raise InputError(_problems(error, path)) from error
 
 
-class _Reader:
-    """Reads one configuration and collects what is wrong with it."""
-
-    def __init__(self, config: Config, path: str) -> None:
-        self.config = config
-        self.problems: list[Problem] = []
-        self._prefix = f"{path}." if path else ""
-        self.model_type = str(config.get("model_type", ""))
-
-    def report(self, key: str, rule: str) -> None:
-        """Adds a problem of a key, unless the same one is there already."""
-        value = self.config.get(key)
-        shown = "" if value is None else repr(value)[:60]
-        problem = Problem(path=self._prefix + key, value=shown, rule=rule)
-        if problem not in self.problems:
-            self.problems.append(problem)
-
-    def has(self, key: str) -> bool:
-        """Whether a key stands there with a value."""
-        return self.config.get(key) is not None
-
-    def whole(self, *keys: str, default: int | None = None) -> int:
-        """Returns the whole number under the first key that has one; a placeholder after a problem."""
-        key = next((key for key in keys if self.has(key)), None)
-        if key is None:
-            if default is None:
-                other = f" (or {', '.join(keys[1:])})" if keys[1:] else ""
-                self.report(keys[0], f"is missing{other}; a config.json of {self.model_type} has it")
-            return 1 if default is None else default
-        value = self.config[key]
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            self.report(key, "must be a whole number of at least 0")
-            return 1
-        return value
-
-    def truth(self, key: str, *, default: bool) -> bool:
-        """Returns the truth value under a key."""
-        value = self.config.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            self.report(key, "must be true or false")
-        return bool(value)
-
-    def require(self, key: str, expected: object, meaning: str) -> None:
-        """Reports a key that is set to anything but the one value that a `ModelShape` can express."""
-        if self.has(key) and self.config[key] != expected:
-            self.report(key, f"must be {expected!r}: {meaning} cannot be described")
-
-
 Counts = dict[str, int]
 """Fields of a domain type by name, not yet validated."""
 
@@ -114,19 +70,21 @@ class Family:
     """Whether its feed-forward block has a gate."""
     is_tied: bool = False
     """Whether embeddings are tied when the file does not say."""
-    num_kv_heads: Callable[[_Reader], int | None]
+    num_kv_heads: Callable[[ConfigReader], int | None]
     """Returns the key-value heads; `None`: as many as attention heads."""
-    ffn_hidden_size: Callable[[_Reader], int | None]
+    ffn_hidden_size: Callable[[ConfigReader], int | None]
     """Returns the feed-forward size of the dense layers; `None`: four times the hidden size."""
-    num_positions: Callable[[_Reader], int] | None = None
+    num_positions: Callable[[ConfigReader], int] | None = None
     """Returns the rows of a learned position embedding; left out where positions are not learned."""
-    experts: Callable[[_Reader], Counts] | None = None
+    experts: Callable[[ConfigReader], Counts] | None = None
     """Returns the fields of `MixtureOfExperts`; left out for dense families."""
-    latent_attention: Callable[[_Reader], Counts] | None = None
+    latent_attention: Callable[[ConfigReader], Counts] | None = None
     """Returns the fields of `LatentAttention`; left out for ordinary or grouped-query attention."""
+    sliding_window: Callable[[ConfigReader], Window | None] | None = None
+    """Returns the fields of `SlidingWindow`, if the file has one; left out where tokens see all before them."""
 
 
-def _numbers(reader: _Reader, family: Family) -> dict[str, object]:
+def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
     """Returns the fields of a `ModelShape` that are numbers; problems stay in the reader."""
     hidden, heads = reader.whole(*HIDDEN_KEYS), reader.whole(*HEAD_KEYS)
     kv_heads, ffn = family.num_kv_heads(reader), family.ffn_hidden_size(reader)
@@ -146,10 +104,11 @@ def _numbers(reader: _Reader, family: Family) -> dict[str, object]:
         "num_learned_positions": family.num_positions(reader) if family.num_positions else 0,
         "experts": family.experts(reader) if family.experts else None,
         "latent_attention": latent,
+        "sliding_window": family.sliding_window(reader) if family.sliding_window else None,
     }
 
 
-def _head_dim(reader: _Reader, hidden: int, heads: int) -> int:
+def _head_dim(reader: ConfigReader, hidden: int, heads: int) -> int:
     if reader.has("head_dim") or reader.has("kv_channels"):
         return reader.whole("head_dim", "kv_channels")
     if heads == 0 or hidden % heads:
@@ -158,42 +117,42 @@ def _head_dim(reader: _Reader, hidden: int, heads: int) -> int:
     return hidden // heads
 
 
-def _all_heads(_: _Reader) -> None:
+def _all_heads(_: ConfigReader) -> None:
     return None
 
 
-def _grouped_heads(reader: _Reader) -> int | None:
+def _grouped_heads(reader: ConfigReader) -> int | None:
     return reader.whole("num_key_value_heads") if reader.has("num_key_value_heads") else None
 
 
-def _falcon_heads(reader: _Reader) -> int | None:
+def _falcon_heads(reader: ConfigReader) -> int | None:
     if reader.truth("new_decoder_architecture", default=False):
         return reader.whole("num_kv_heads")
     return 1 if reader.truth("multi_query", default=True) else None
 
 
-def _intermediate(reader: _Reader) -> int:
+def _intermediate(reader: ConfigReader) -> int:
     return reader.whole("intermediate_size")
 
 
-def _opt_ffn(reader: _Reader) -> int:
+def _opt_ffn(reader: ConfigReader) -> int:
     return reader.whole("ffn_dim")
 
 
-def _optional_ffn(reader: _Reader) -> int | None:
+def _optional_ffn(reader: ConfigReader) -> int | None:
     is_given = reader.has("ffn_hidden_size") or reader.has("n_inner")
     return reader.whole("ffn_hidden_size", "n_inner") if is_given else None
 
 
-def _gpt2_positions(reader: _Reader) -> int:
+def _gpt2_positions(reader: ConfigReader) -> int:
     return reader.whole("n_positions")
 
 
-def _opt_positions(reader: _Reader) -> int:
+def _opt_positions(reader: ConfigReader) -> int:
     return reader.whole("max_position_embeddings") + OPT_POSITION_OFFSET
 
 
-def _local_experts(reader: _Reader) -> Counts:
+def _local_experts(reader: ConfigReader) -> Counts:
     """Mixtral, Grok and gpt-oss: every layer routes, and an expert has the feed-forward size of the file."""
     return _experts(
         reader,
@@ -202,7 +161,14 @@ def _local_experts(reader: _Reader) -> Counts:
     )
 
 
-def _qwen_experts(reader: _Reader) -> Counts:
+def _llama_4_experts(reader: ConfigReader) -> Counts:
+    """Llama 4 Scout: every layer routes, beside a shared expert of the same size (Maverick has dense layers in between)."""
+    reader.require("interleave_moe_layer_step", 1, "dense layers in between")
+    ffn = reader.whole("intermediate_size")
+    return _experts(reader, num_experts=reader.whole("num_local_experts"), ffn=ffn, shared_ffn=ffn)
+
+
+def _qwen_experts(reader: ConfigReader) -> Counts:
     reader.require("decoder_sparse_step", 1, "dense layers in between")
     dense = reader.config.get("mlp_only_layers") or []
     leading = len(dense) if isinstance(dense, list) else 0
@@ -217,7 +183,7 @@ def _qwen_experts(reader: _Reader) -> Counts:
     )
 
 
-def _deepseek_experts(reader: _Reader) -> Counts:
+def _deepseek_experts(reader: ConfigReader) -> Counts:
     reader.require("moe_layer_freq", 1, "dense layers in between")
     ffn = reader.whole("moe_intermediate_size")
     return _experts(
@@ -230,7 +196,7 @@ def _deepseek_experts(reader: _Reader) -> Counts:
 
 
 def _experts(
-    reader: _Reader, *, num_experts: int, ffn: int, shared_ffn: int = 0, num_dense_layers: int = 0
+    reader: ConfigReader, *, num_experts: int, ffn: int, shared_ffn: int = 0, num_dense_layers: int = 0
 ) -> Counts:
     return {
         "num_experts": num_experts,
@@ -241,7 +207,7 @@ def _experts(
     }
 
 
-def _deepseek_attention(reader: _Reader) -> Counts:
+def _deepseek_attention(reader: ConfigReader) -> Counts:
     return {
         "query_rank": reader.whole("q_lora_rank", default=0),
         "key_value_rank": reader.whole("kv_lora_rank"),
@@ -264,10 +230,13 @@ def _problems(error: ValidationError, path: str) -> list[Problem]:
 
 
 _LLAMA = Family(num_kv_heads=_grouped_heads, ffn_hidden_size=_intermediate)
+_MISTRAL = replace(_LLAMA, sliding_window=window_everywhere)
+_QWEN = replace(_LLAMA, sliding_window=qwen_window)
 _GEMMA = replace(_LLAMA, is_tied=True)
 _PLAIN = replace(_LLAMA, is_gated=False)
-_MIXTRAL = replace(_LLAMA, experts=_local_experts)
-_QWEN_MOE = replace(_LLAMA, experts=_qwen_experts)
+_MIXTRAL = replace(_MISTRAL, experts=_local_experts)
+_LLAMA_4 = replace(_LLAMA, experts=_llama_4_experts, sliding_window=llama_4_chunks)
+_QWEN_MOE = replace(_QWEN, experts=_qwen_experts)
 _DEEPSEEK_MOE = replace(_LLAMA, experts=_deepseek_experts)
 _DEEPSEEK = replace(_DEEPSEEK_MOE, num_kv_heads=_all_heads, latent_attention=_deepseek_attention)
 _GPT2 = Family(
@@ -282,14 +251,16 @@ _BLOOM = replace(_GPT2, num_positions=None)
 
 FAMILIES: Mapping[str, Family] = {
     "llama": _LLAMA,
-    "mistral": _LLAMA,
-    "qwen2": _LLAMA,
-    "qwen3": _LLAMA,
+    "mistral": _MISTRAL,
+    "qwen2": _QWEN,
+    "qwen3": _QWEN,
     "olmo2": _LLAMA,
     "gemma": _GEMMA,
-    "gemma2": _GEMMA,
+    "gemma2": replace(_GEMMA, sliding_window=alternating_window),
+    "gemma3_text": replace(_GEMMA, sliding_window=gemma_3_window),
     "mixtral": _MIXTRAL,
-    "gpt_oss": _MIXTRAL,
+    "llama4_text": _LLAMA_4,
+    "gpt_oss": replace(_MIXTRAL, sliding_window=alternating_window),
     "grok-1": replace(_MIXTRAL, is_tied=True),
     "qwen2_moe": _QWEN_MOE,
     "qwen3_moe": _QWEN_MOE,

@@ -9,18 +9,12 @@ micro-batch on one rank.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypedDict
 
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
-from simulator.compute import (
-    ALIGNED_ELEMENTS,
-    KernelConstants,
-    attention_time_s,
-    unfused_attention_time_s,
-    with_first_flash,
-)
+from simulator.attention_costs import attention_core_s, projections_s
+from simulator.compute import ALIGNED_ELEMENTS
 from simulator.hardware import Precision
 from simulator.host_time import BACKWARD_RATIO, NUM_FORWARD_KERNELS, host_waits_s
 from simulator.layer_collectives import (
@@ -44,8 +38,6 @@ NUM_CASTS = 2.0
 """Tensors that grouped products cast to 8 bits in each direction: the inputs, or the gradients, of both."""
 NUM_CAST_KERNELS = 3.0
 """Kernels that cast the tokens of one expert: largest value, scale, and the cast to both layouts (Transformer Engine)."""
-MERGE_PASSES = 3.0
-"""Two reads and a write for every partial result of ring attention (TransformerEngine, `context_parallel.py`)."""
 LOSS_BYTES_PER_LOGIT = 16.0, 16.0
 """Softmax cross entropy, forward and backward: four passes over fp32 logits each."""
 SEPARATE_LOSS_BYTES_PER_LOGIT = 42.0, 14.0
@@ -121,7 +113,7 @@ def _recomputed_s(rank: Rank, forward_s: Floats, core_s: Floats) -> Floats:
 
 def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floats]:
     """Forward, backward without recomputation, and the forward of the attention core alone."""
-    projections, core = _projections(rank), _attention_core(rank)
+    projections, core = projections_s(rank), attention_core_s(rank)
     ffn = _expert_ffn(rank) if is_expert else _dense_ffn(rank)
     ratio = 1.0 if rank.workload.has_fused_operators else rank.training.separate_operators_ratio
     moved_s = rank.memory_bound_s(ratio * _moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
@@ -141,101 +133,6 @@ def _layer_collectives(
     block_backward_s = beside_products(rank, block_backward_s, backward_s / blocks)
     ring_forward_s, ring_backward_s = context_ring_s(rank, core_s)
     return blocks * block_forward_s + ring_forward_s, blocks * block_backward_s + ring_backward_s
-
-
-def _projections(rank: Rank) -> Directions:
-    """Products before and after the attention core."""
-    times_s = [rank.gemm_s(rank.tokens, n, k) for n, k in attention_products(rank)]
-    return total(forward_s for forward_s, _ in times_s), total(backward_s for _, backward_s in times_s)
-
-
-def attention_products(rank: Rank) -> list[tuple[Floats, Floats]]:
-    """Output and inner sizes of the projections on one rank; low-rank parts are not split by tensor parallelism."""
-    model, t = rank.workload.model, rank.plans.tensor_parallel
-    h = np.full(len(t), float(model.hidden_size))
-    qk_dim, value_dim = model.attention_dims
-    if model.latent_attention is None:
-        kv_heads = np.maximum(1.0, model.num_kv_heads / t)
-        return [
-            (qk_dim * model.num_heads / t + 2.0 * qk_dim * kv_heads, h),
-            (h, model.num_heads * value_dim / t),
-        ]
-    mla = model.latent_attention
-    query_width = model.num_heads * qk_dim / t
-    query = (
-        [(np.full_like(h, mla.query_rank), h), (query_width, np.full_like(h, mla.query_rank))]
-        if mla.query_rank
-        else [(query_width, h)]
-    )
-    down = np.full_like(h, mla.key_value_rank + mla.rope_head_dim)
-    up = model.num_heads * (mla.nope_head_dim + value_dim) / t
-    return [
-        *query,
-        (down, h),
-        (up, np.full_like(h, mla.key_value_rank)),
-        (h, model.num_heads * value_dim / t),
-    ]
-
-
-def _attention_core(rank: Rank) -> Directions:
-    """Scores, softmax and the product with the values, in 16 bits whatever the products around it use."""
-    model = rank.workload.model
-    shape: _CoreShape = {
-        "tokens": rank.tokens,
-        "sequence_length": float(rank.workload.sequence_length),
-        "num_heads": model.num_heads / rank.plans.tensor_parallel,
-        "head_dim": sum(model.attention_dims) / 2.0,
-        "bf16_flop_per_s": rank.offers.peak_flop_per_s[:, Precision.FP16.code],  # as bf16, which not all have
-        "constants": _attention_constants(rank),
-    }
-    if rank.workload.attention != "unfused":
-        steps = rank.plans.context_parallel.astype(np.float64)  # of the ring, a kernel each
-        forward_merge_s, backward_merge_s = _ring_merges(rank, steps)
-        return (
-            attention_time_s(**shape, num_kernels=steps) + forward_merge_s,
-            attention_time_s(**shape, num_kernels=steps, backward=True) + backward_merge_s,
-        )
-    memory: _CoreMemory = {
-        "bytes_per_element": ACTIVATION_BYTES,
-        "memory_bytes_per_s": rank.offers.memory_bytes_per_s,
-    }
-    return (
-        unfused_attention_time_s(**shape, **memory),
-        unfused_attention_time_s(**shape, **memory, backward=True),
-    )
-
-
-def _ring_merges(rank: Rank, steps: Floats) -> Directions:
-    """Sums over the steps of a ring: outputs forward, gradients of queries, keys and values backward."""
-    model, t = rank.workload.model, rank.plans.tensor_parallel
-    query_bytes = MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * model.num_heads * model.head_dim / t
-    kv_heads = np.maximum(1.0, model.num_kv_heads / t)
-    kv_bytes = 2.0 * MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * kv_heads * model.head_dim
-    merges = np.where(steps > 1.0, steps, 0.0)
-    return (
-        rank.memory_bound_s(merges * query_bytes, 0.0),
-        rank.memory_bound_s(merges * (query_bytes + kv_bytes), 0.0),
-    )
-
-
-def _attention_constants(rank: Rank) -> KernelConstants:
-    if rank.workload.attention == "flash-1":
-        return with_first_flash(rank.kernels, rank.training.first_flash_fraction)
-    return rank.kernels
-
-
-class _CoreShape(TypedDict):
-    tokens: Floats
-    sequence_length: float
-    num_heads: Floats
-    head_dim: float
-    bf16_flop_per_s: Floats
-    constants: KernelConstants
-
-
-class _CoreMemory(TypedDict):
-    bytes_per_element: float
-    memory_bytes_per_s: Floats
 
 
 def _dense_ffn(rank: Rank) -> tuple[Floats, Floats]:

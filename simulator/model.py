@@ -13,6 +13,8 @@ from typing import Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
+from simulator.attention_span import SequenceShape, SlidingWindow
+from simulator.documents import Documents
 from simulator.record import Record
 
 AttentionKernel = Literal["flash", "flash-1", "unfused"]
@@ -100,6 +102,8 @@ class ModelShape(Record):
     """Routed experts; left out for a dense model."""
     latent_attention: LatentAttention | None = None
     """Multi-head latent attention; left out for ordinary or grouped-query attention."""
+    sliding_window: SlidingWindow | None = None
+    """How far back some or all layers look; left out: every token sees all before it."""
     source: str = "user"
     """Where the shape comes from."""
 
@@ -201,19 +205,31 @@ class ModelShape(Record):
         idle = self.experts.num_experts - self.experts.experts_per_token
         return self.num_parameters - self.num_expert_layers * idle * self.expert_parameters
 
-    def model_flop_per_token(self, sequence_length: int, *, is_causal: bool = True) -> float:
+    def model_flop_per_token(
+        self, sequence_length: int, *, is_causal: bool = True, documents: Documents | None = None
+    ) -> float:
         """Floating-point operations that training needs per token, without any recomputation.
 
         Six per weight that takes part in a matrix product (Kaplan et al. 2020, arXiv 2001.08361), plus
-        attention scores and their product with the values: 12 L a d s, half of it when causal masking is
-        counted (PaLM, arXiv 2204.02311, appendix B). The input embedding is a look-up and counts nothing, nor
-        do the norms.
+        attention scores and their product with the values: 12 L a d s, half of it when masks are counted (PaLM,
+        arXiv 2204.02311, appendix B), with what a token sees in the place of s where windows or packed documents shorten
+        it. The input embedding is a look-up and counts nothing, nor do the norms.
         """
         looked_up = self.embedding_parameters - self.tied_parameters
         matrix_weights = self.num_active_parameters - looked_up - self.norm_parameters
         qk_dim, value_dim = self.attention_dims
-        attention = 6.0 * self.num_layers * self.num_heads * (qk_dim + value_dim) * sequence_length
+        span = self.sequence_shape(sequence_length, documents).mean_span if is_causal else sequence_length
+        attention = 6.0 * self.num_layers * self.num_heads * (qk_dim + value_dim) * span
         return 6.0 * matrix_weights + attention * (0.5 if is_causal else 1.0)
+
+    def sequence_shape(self, sequence_length: int, documents: Documents | None = None) -> SequenceShape:
+        """Returns what a sequence of so many tokens, or one packed with documents, looks like to attention."""
+        return SequenceShape(
+            tokens=sequence_length,
+            num_layers=self.num_layers,
+            window=self.sliding_window,
+            documents=documents,
+        )
 
     @property
     def attention_dims(self) -> tuple[int, int]:

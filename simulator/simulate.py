@@ -189,7 +189,7 @@ def _summary(
     energy: EnergyTable,
 ) -> SummaryTable:
     workload = job.workload
-    flop = workload.model.model_flop_per_token(workload.sequence_length) * workload.tokens_per_step
+    flop = workload.model_flop_per_token * workload.tokens_per_step
     flop_per_s = flop / (steps.step_time_s * plans.num_gpus)
     peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
     return SummaryTable(

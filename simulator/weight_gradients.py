@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.layer_costs import attention_products, unaligned_slowdown
+from simulator.attention_costs import attention_products
+from simulator.layer_costs import unaligned_slowdown
 from simulator.rank import Rank
 from simulator.table import Floats, total
 

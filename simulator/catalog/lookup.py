@@ -201,8 +201,8 @@ def _model_figures(name: str) -> tuple[Figure, ...]:
     """Returns the numbers of a shape, its own parameter counts and the published ones."""
     entry, shape = model_document()[name], model(name)
     numbers = shape.model_dump(exclude={"name", "source"}, exclude_none=True)
-    parts = (numbers.pop("experts", {}), numbers.pop("latent_attention", {}))
-    flat = {**numbers, **parts[0], **parts[1]}
+    parts = [numbers.pop(name, {}) for name in ("experts", "latent_attention", "sliding_window")]
+    flat = {name: value for part in (numbers, *parts) for name, value in part.items()}
     counts = {"num_parameters": shape.num_parameters, "num_active_parameters": shape.num_active_parameters}
     published = {quantity: entry[quantity] for quantity in _PUBLISHED if quantity in entry}
     return (

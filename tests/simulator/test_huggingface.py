@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import catalog
+from simulator.attention_span import SlidingWindow
 from simulator.errors import InputError
 from simulator.huggingface import FAMILIES, shape_from_config
 
@@ -180,7 +181,46 @@ GPT_OSS_120B = {
     "num_hidden_layers": 36,
     "num_key_value_heads": 8,
     "num_local_experts": 128,
+    "layer_types": ["sliding_attention", "full_attention"] * 18,
+    "sliding_window": 128,
     "vocab_size": 201088,
+}
+MISTRAL_7B = {
+    "model_type": "mistral",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "sliding_window": 4096,
+    "tie_word_embeddings": False,
+    "vocab_size": 32000,
+}
+GEMMA_3_27B = {
+    "model_type": "gemma3_text",
+    "head_dim": 128,
+    "hidden_size": 5376,
+    "intermediate_size": 21504,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 62,
+    "num_key_value_heads": 16,
+    "sliding_window": 1024,
+    "vocab_size": 262208,
+}
+LLAMA_4_SCOUT = {
+    "model_type": "llama4_text",
+    "attention_chunk_size": 8192,
+    "head_dim": 128,
+    "hidden_size": 5120,
+    "interleave_moe_layer_step": 1,
+    "intermediate_size": 8192,
+    "num_attention_heads": 40,
+    "num_experts_per_tok": 1,
+    "num_hidden_layers": 48,
+    "num_key_value_heads": 8,
+    "num_local_experts": 16,
+    "tie_word_embeddings": False,
+    "vocab_size": 202048,
 }
 GEMMA_2_27B = {
     "model_type": "gemma2",
@@ -211,6 +251,13 @@ PUBLISHED = [
     (GROK_1, 314e9, 0.01),
     (GPT_OSS_120B, 116.83e9, 0.002),
     (GEMMA_2_27B, 27_227_128_320, 0.002),
+    (MISTRAL_7B, 7_241_732_096, 1e-6),
+    (
+        GEMMA_3_27B,
+        27_009_346_304,
+        0.002,
+    ),  # the text part: 27,432,406,640 less 423,060,336 of the vision tower
+    (LLAMA_4_SCOUT, 109e9, 0.02),  # with the images' part
 ]
 
 
@@ -237,6 +284,8 @@ def test_a_published_config_has_the_published_number_of_parameters(
         (BLOOM, "bloom-176b"),
         (OPT_66B, "opt-66b"),
         (GROK_1, "grok-1"),
+        (GPT_OSS_120B, "gpt-oss-120b"),
+        (MISTRAL_7B, "mistral-7b"),
     ],
 )
 def test_a_config_gives_the_shape_that_the_catalogue_has(config: dict[str, object], name: str) -> None:
@@ -315,6 +364,51 @@ def test_an_unusable_value_is_named_with_its_rule(change: dict[str, object], mes
     ],
 )
 def test_experts_that_a_shape_cannot_express_are_refused(config: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        shape_from_config(config, "broken")
+
+
+@pytest.mark.parametrize(
+    ("config", "window"),
+    [
+        (MISTRAL_7B, SlidingWindow(window_tokens=4096)),  # arXiv 2310.06825
+        (MISTRAL_7B | {"sliding_window": None}, None),  # as from version 0.2 on
+        (GPT_OSS_120B, SlidingWindow(window_tokens=128, full_every=2)),  # arXiv 2508.10925
+        (
+            GEMMA_2_27B | {"sliding_window": 4096},
+            SlidingWindow(window_tokens=4096, full_every=2),
+        ),  # arXiv 2408.00118
+        (GEMMA_3_27B, SlidingWindow(window_tokens=1024, full_every=6)),  # arXiv 2503.19786
+        (GEMMA_3_27B | {"sliding_window_pattern": 5}, SlidingWindow(window_tokens=1024, full_every=5)),
+        (LLAMA_4_SCOUT, SlidingWindow(window_tokens=8192, full_every=4, is_chunked=True)),
+        (QWEN2_5_7B | {"sliding_window": 131072, "use_sliding_window": False}, None),
+        (QWEN2_5_7B | {"sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 28}, None),
+        (
+            QWEN2_5_7B | {"sliding_window": 4096, "use_sliding_window": True},
+            SlidingWindow(window_tokens=4096),
+        ),
+        (GPT_OSS_120B | {"layer_types": ["full_attention"] * 36}, None),
+        (GPT_OSS_120B | {"layer_types": ["sliding_attention"] * 36}, SlidingWindow(window_tokens=128)),
+    ],
+)
+def test_a_window_is_that_of_the_published_file(
+    config: dict[str, object], window: SlidingWindow | None
+) -> None:
+    assert shape_from_config(config, "a model").sliding_window == window
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (GPT_OSS_120B | {"layer_types": ["full_attention", "sliding_attention"] * 18}, "layer_types"),
+        (GPT_OSS_120B | {"layer_types": ["sliding_attention"] * 7}, "layer_types"),
+        (GPT_OSS_120B | {"layer_types": "sliding_attention"}, "layer_types"),
+        (MISTRAL_7B | {"sliding_window": 0}, r"sliding_window.window_tokens = 0"),
+        (QWEN2_5_7B | {"use_sliding_window": True, "max_window_layers": 7}, "max_window_layers = 7"),
+        (LLAMA_4_SCOUT | {"interleave_moe_layer_step": 2}, "interleave_moe_layer_step = 2"),
+    ],
+)
+def test_windows_that_a_shape_cannot_express_are_refused(config: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         shape_from_config(config, "broken")
 

@@ -1,0 +1,148 @@
+"""How long does attention take on one rank? Its projections, and the core between them.
+
+The core is a fused kernel, or separate ones, over what a token sees (`simulator.attention_span`). Nomenclature as in
+`simulator.model`; t and c are the tensor- and context-parallel degrees.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import numpy as np
+
+from simulator.activations import ACTIVATION_BYTES
+from simulator.attention_span import layer_spans
+from simulator.compute import (
+    KernelConstants,
+    attention_time_s,
+    unfused_attention_time_s,
+    with_first_flash,
+)
+from simulator.hardware import Precision
+from simulator.layer_collectives import Directions
+from simulator.rank import Rank
+from simulator.table import Floats, total
+
+MERGE_PASSES = 3.0
+"""Two reads and a write for every partial result of ring attention (TransformerEngine, `context_parallel.py`)."""
+
+
+def projections_s(rank: Rank) -> Directions:
+    """Returns the products before and after the attention core."""
+    times_s = [rank.gemm_s(rank.tokens, n, k) for n, k in attention_products(rank)]
+    return total(forward_s for forward_s, _ in times_s), total(backward_s for _, backward_s in times_s)
+
+
+def attention_products(rank: Rank) -> list[tuple[Floats, Floats]]:
+    """Returns output and inner sizes of the projections on one rank; low-rank parts are not split by tensor parallelism."""
+    model, t = rank.workload.model, rank.plans.tensor_parallel
+    h = np.full(len(t), float(model.hidden_size))
+    qk_dim, value_dim = model.attention_dims
+    if model.latent_attention is None:
+        kv_heads = np.maximum(1.0, model.num_kv_heads / t)
+        return [
+            (qk_dim * model.num_heads / t + 2.0 * qk_dim * kv_heads, h),
+            (h, model.num_heads * value_dim / t),
+        ]
+    mla = model.latent_attention
+    query_width = model.num_heads * qk_dim / t
+    query = (
+        [(np.full_like(h, mla.query_rank), h), (query_width, np.full_like(h, mla.query_rank))]
+        if mla.query_rank
+        else [(query_width, h)]
+    )
+    down = np.full_like(h, mla.key_value_rank + mla.rope_head_dim)
+    up = model.num_heads * (mla.nope_head_dim + value_dim) / t
+    return [
+        *query,
+        (down, h),
+        (up, np.full_like(h, mla.key_value_rank)),
+        (h, model.num_heads * value_dim / t),
+    ]
+
+
+def attention_core_s(rank: Rank) -> Directions:
+    """Returns scores, softmax and the product with the values, in 16 bits whatever the products around it use.
+
+    The mean over the layers, of which some may look back less far than others; of packed documents, on the replica that
+    has most to do. Separate kernels compute what masks hide.
+    """
+    if rank.workload.attention == "unfused":
+        return _unfused_core(rank)
+    steps = rank.plans.context_parallel.astype(np.float64)  # of the ring, a kernel each
+    forward_s, backward_s = (
+        total(
+            span.share
+            * attention_time_s(
+                **_core_shape(rank, span.kernel_tokens), num_kernels=steps, backward=is_backward
+            )
+            for span in layer_spans(rank.workload.sequence_shape)
+        )
+        for is_backward in (False, True)
+    )
+    imbalance, (forward_merge_s, backward_merge_s) = _document_imbalance(rank), _ring_merges(rank, steps)
+    return imbalance * forward_s + forward_merge_s, imbalance * backward_s + backward_merge_s
+
+
+def _unfused_core(rank: Rank) -> Directions:
+    shape, memory_rate = (
+        _core_shape(rank, float(rank.workload.sequence_length)),
+        rank.offers.memory_bytes_per_s,
+    )
+    forward_s, backward_s = (
+        unfused_attention_time_s(
+            **shape,
+            bytes_per_element=ACTIVATION_BYTES,
+            memory_bytes_per_s=memory_rate,
+            backward=is_backward,
+        )
+        for is_backward in (False, True)
+    )
+    return forward_s, backward_s
+
+
+def _core_shape(rank: Rank, span: float) -> _CoreShape:
+    """What the core computes on one rank where a token sees as much as in a plain sequence of `span` tokens."""
+    model = rank.workload.model
+    return {
+        "tokens": rank.tokens,
+        "sequence_length": span,
+        "num_heads": model.num_heads / rank.plans.tensor_parallel,
+        "head_dim": sum(model.attention_dims) / 2.0,
+        "bf16_flop_per_s": rank.offers.peak_flop_per_s[:, Precision.FP16.code],  # as bf16, which not all have
+        "constants": _attention_constants(rank),
+    }
+
+
+def _document_imbalance(rank: Rank) -> Floats:
+    """Work in attention of the slowest replica over that of the average one."""
+    replicas = rank.plans.data_parallel
+    return rank.workload.sequence_shape.imbalance(replicas, rank.workload.global_batch_size // replicas)
+
+
+def _ring_merges(rank: Rank, steps: Floats) -> Directions:
+    """Sums over the steps of a ring: outputs forward, gradients of queries, keys and values backward."""
+    model, t = rank.workload.model, rank.plans.tensor_parallel
+    query_bytes = MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * model.num_heads * model.head_dim / t
+    kv_heads = np.maximum(1.0, model.num_kv_heads / t)
+    kv_bytes = 2.0 * MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * kv_heads * model.head_dim
+    merges = np.where(steps > 1.0, steps, 0.0)
+    return (
+        rank.memory_bound_s(merges * query_bytes, 0.0),
+        rank.memory_bound_s(merges * (query_bytes + kv_bytes), 0.0),
+    )
+
+
+def _attention_constants(rank: Rank) -> KernelConstants:
+    if rank.workload.attention == "flash-1":
+        return with_first_flash(rank.kernels, rank.training.first_flash_fraction)
+    return rank.kernels
+
+
+class _CoreShape(TypedDict):
+    tokens: Floats
+    sequence_length: float
+    num_heads: Floats
+    head_dim: float
+    bf16_flop_per_s: Floats
+    constants: KernelConstants
