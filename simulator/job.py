@@ -17,10 +17,22 @@ from simulator.model import (
     SelectiveRecompute,
     StageLayers,
 )
-from simulator.options import CarbonScope, InputFactors, Operation, WhatIf
+from simulator.options import (
+    MOST_PURCHASE_USD_PER_NODE,
+    MOST_RENT_USD_PER_GPU_HOUR,
+    CarbonScope,
+    InputFactors,
+    Operation,
+    WhatIf,
+)
 from simulator.record import Choice, Record
 from simulator.reliability import Reliability
 from simulator.search_options import LOWEST_POWER_CAP, Search
+
+MOST_COMMITMENT_DAYS = 3_660.0
+"""Ten years: longer than any rent is agreed for."""
+MOST_STAFF_USD_PER_YEAR = 1e9
+"""Several thousand people."""
 
 
 class Workload(Record):
@@ -180,9 +192,9 @@ class Offer(Record):
     """Nodes that share a rack and its power; left out: as usual for the node."""
     price_source: str = "user"
     """Where the price comes from."""
-    commitment_days: NonNegativeFloat = 0.0
+    commitment_days: float = Field(default=0.0, ge=0, le=MOST_COMMITMENT_DAYS)
     """Days for which rent is paid even where the run ends earlier; 0: on demand."""
-    interruptions_per_1000_node_days: NonNegativeFloat = 0.0
+    interruptions_per_1000_node_days: float = Field(default=0.0, ge=0, le=10_000)
     """How often the landlord takes nodes back, as with spot prices; each time the run restarts without that node."""
     other_rent_usd_per_gpu_hour: Estimate | None = None
     """Rent with which the report compares a purchase; left out: the catalogue's, where it has one."""
@@ -190,6 +202,19 @@ class Offer(Record):
     """Price of a node with which the report compares a rent; left out: the catalogue's, where it has one."""
     site: Site | None = None
     """Where these accelerators stand; left out: the job's site."""
+
+    @model_validator(mode="after")
+    def _prices_are_plausible(self) -> Self:
+        """A price of another unit, such as cents or that of a rack, is no range that somebody might pay."""
+        for own, most, unit in (
+            ("rent_usd_per_gpu_hour", MOST_RENT_USD_PER_GPU_HOUR, "USD for one accelerator and one hour"),
+            ("purchase_usd_per_node", MOST_PURCHASE_USD_PER_NODE, "USD for one node"),
+        ):
+            for name in (own, f"other_{own}"):
+                price: Estimate | None = getattr(self, name)
+                if price and price.high > most:
+                    raise ValueError(f"{name} ({price.high:g}) must be at most {most:,.0f}: it is in {unit}")
+        return self
 
     @model_validator(mode="after")
     def _has_one_price_and_the_right_node(self) -> Self:
@@ -224,7 +249,7 @@ class Ownership(Record):
     """How nodes lose their value; everything else, which nobody buys second-hand, loses it in equal parts over its life."""
     economic_loss_per_year: float = Field(default=0.32, gt=0, le=5)
     """Rate at which the value of nodes decays under `economic` depreciation (Epoch AI: 0.14 orders of magnitude a year)."""
-    age_years: NonNegativeFloat = 0.0
+    age_years: float = Field(default=0.0, ge=0, le=100)
     """Age of the nodes at the start of the run, under `economic` depreciation."""
     residual_fraction: float = Field(default=0.0, ge=0, lt=1)
     """Share of the nodes' price that a sale returns at the end of their life, under `straight_line` depreciation; nothing
@@ -237,7 +262,7 @@ class Ownership(Record):
     """Weighted average cost of capital, as an annuity."""
     maintenance_fraction_per_year: float = Field(default=0.05, ge=0, le=1)
     """Maintenance and staff as a share of the purchase price (5-8 % are usual)."""
-    staff_usd_per_year: NonNegativeFloat = 0.0
+    staff_usd_per_year: float = Field(default=0.0, ge=0, le=MOST_STAFF_USD_PER_YEAR)
     """People who run the cluster, where `maintenance_fraction_per_year` does not hold them."""
     replaced_gpus_per_node_failure: float = Field(default=0.5, ge=0, le=100)
     """Accelerators that one failure of a node destroys: at most 148 faulty GPUs and 72 faulty memories in 419 failures
