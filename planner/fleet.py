@@ -15,6 +15,7 @@ from planner.plain import plain_copy
 from planner.problems import Findings, shown
 from planner.yaml_text import read_document
 from simulator.errors import InputError, Problem
+from simulator.options import MOST_PURCHASE_USD_PER_NODE, MOST_RENT_USD_PER_GPU_HOUR
 from simulator.record import Record
 
 MOST_DAYS = 3660.0
@@ -24,7 +25,7 @@ MOST_DAYS = 3660.0
 class Buy(Record):
     """Nodes that can be bought."""
 
-    usd_per_node: PositiveFloat
+    usd_per_node: float = Field(gt=0, le=MOST_PURCHASE_USD_PER_NODE)
     """Price of a node, network and installation not included."""
     max_nodes: PositiveInt = Field(le=100_000)
     """Nodes that can be had in all."""
@@ -39,7 +40,7 @@ class Buy(Record):
 class Reserve(Record):
     """Nodes that can be rented for a term, used or not."""
 
-    usd_per_gpu_hour: PositiveFloat
+    usd_per_gpu_hour: float = Field(gt=0, le=MOST_RENT_USD_PER_GPU_HOUR)
     """Rent for every hour of the term, power included."""
     max_nodes: PositiveInt = Field(le=100_000)
     """Nodes that can be had in all."""
@@ -56,7 +57,7 @@ class Reserve(Record):
 class Rent(Record):
     """Nodes that can be rented while a job runs."""
 
-    usd_per_gpu_hour: PositiveFloat
+    usd_per_gpu_hour: float = Field(gt=0, le=MOST_RENT_USD_PER_GPU_HOUR)
     """Rent, power included."""
     max_nodes: PositiveInt = Field(le=100_000)
     """Nodes that can be had at once."""

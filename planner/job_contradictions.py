@@ -23,8 +23,10 @@ def contradictory_options(job: Job) -> Iterator[Problem]:
     yield from _of_sites(job)
     yield from _of_scope(job)
     yield from _of_caps(job)
+    yield from _of_repeats(job)
     yield from _of_pauses(job)
     yield from _of_start(job)
+    yield from _of_what_changes_nothing(job)
     yield from _of_refresh(job)
 
 
@@ -108,11 +110,49 @@ def _needed_profile(job: Job, by: str) -> str | None:
     )
 
 
+def _of_repeats(job: Job) -> Iterator[Problem]:
+    """A case that is asked for twice gives the same answer twice."""
+    for field in ("pauses", "power_caps", "rents_usd_per_gpu_hour", "purchases_usd_per_node", "sites"):
+        cases = getattr(job.what_if, field)
+        for index, case in enumerate(cases):
+            if case in cases[:index]:
+                told = (
+                    f"{case:g}" if isinstance(case, float) else case.region if field == "sites" else case.by
+                )
+                rule = f"is what_if.{field}[{cases.index(case)}] again; leave one of them out"
+                yield Problem(path=f"what_if.{field}[{index}]", value=told, rule=rule)
+
+
 def _of_pauses(job: Job) -> Iterator[Problem]:
     for index, pause in enumerate(job.what_if.pauses):
+        path = f"what_if.pauses[{index}]"
         if needed := _needed_profile(job, pause.by):
             rule = f"needs {needed}: without one all hours are alike"
-            yield Problem(path=f"what_if.pauses[{index}].by", value=pause.by, rule=rule)
+            yield Problem(path=f"{path}.by", value=pause.by, rule=rule)
+        elif (longest := _longest_profile(job, pause.by)) * pause.hours_fraction < 1.0:
+            rule = (
+                f"is less than one of the {longest} hours of the profile, so that nothing pauses; "
+                f"take {math.ceil(1e4 / longest) / 1e4:g} or more"
+            )
+            yield Problem(path=f"{path}.hours_fraction", value=f"{pause.hours_fraction:g}", rule=rule)
+
+
+def _longest_profile(job: Job, by: str) -> int:
+    """Returns the hours of the longest profile by which a run could pause."""
+    field = "grid_profile" if by == "carbon" else "electricity_profile"
+    profiles = (getattr(job.site_of(offer), field) for offer in job.offers)
+    return max(len(profile.per_hour) for profile in profiles if profile is not None)
+
+
+def _of_what_changes_nothing(job: Job) -> Iterator[Problem]:
+    """A cap where nothing is capped, or a site where everything stands already."""
+    if 1.0 in job.what_if.power_caps and set(job.power_caps) == {1.0}:
+        rule = "is what every design runs at, since no power cap is searched; leave it out"
+        yield Problem(path="what_if.power_caps", value="1", rule=rule)
+    for index, site in enumerate(job.what_if.sites):
+        if all(job.site_of(offer) == site for offer in job.offers):
+            rule = "is where all designs stand already, with the same figures; leave it out"
+            yield Problem(path=f"what_if.sites[{index}]", value=site.region, rule=rule)
 
 
 def _of_start(job: Job) -> Iterator[Problem]:

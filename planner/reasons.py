@@ -11,6 +11,7 @@ from planner.calibration_notes import calibration_notes
 from planner.grid_conventions import grid_convention, unlike_grids
 from planner.recommendation import Rejection, Uncertainty
 from planner.uncertainty import calibrated_accuracy
+from planner.unused_fields import unused_notes
 from simulator.accuracy import step_time_error
 from simulator.job import Job, Objective
 from simulator.units import DAY, JOULES_PER_KWH
@@ -255,6 +256,7 @@ def cautions(
     notes += _unequal_errors(job)
     notes += calibration_notes(job)
     notes += unlike_grids([*map(job.site_of, job.offers), *job.what_if.sites])
+    notes += unused_notes(job)
     if job.workload.model.experts is not None:
         notes.append(
             "Step times of mixtures of experts are hardly validated (docs/validation.md): five configurations of two "

@@ -19,11 +19,21 @@ from simulator.model import (
     SelectiveRecompute,
     StageLayers,
 )
-from simulator.options import CarbonScope, InputFactors, Operation, WhatIf
+from simulator.options import (
+    MOST_PURCHASE_USD_PER_NODE,
+    MOST_RENT_USD_PER_GPU_HOUR,
+    CarbonScope,
+    InputFactors,
+    Operation,
+    WhatIf,
+)
 from simulator.ownership import Ownership
 from simulator.record import Choice, Record
 from simulator.reliability import Reliability
 from simulator.search_options import LOWEST_POWER_CAP, Search
+
+MOST_COMMITMENT_DAYS = 3_660.0
+"""Ten years: longer than any rent is agreed for."""
 
 
 class Workload(Record):
@@ -196,9 +206,9 @@ class Offer(Record):
     """Nodes that share a rack and its power; left out: as usual for the node."""
     price_source: str = "user"
     """Where the price comes from."""
-    commitment_days: NonNegativeFloat = 0.0
+    commitment_days: float = Field(default=0.0, ge=0, le=MOST_COMMITMENT_DAYS)
     """Days for which rent is paid even where the run ends earlier; 0: on demand."""
-    interruptions_per_1000_node_days: NonNegativeFloat = 0.0
+    interruptions_per_1000_node_days: float = Field(default=0.0, ge=0, le=10_000)
     """How often the landlord takes nodes back, as with spot prices; each time the run restarts without that node."""
     other_rent_usd_per_gpu_hour: Estimate | None = None
     """Rent with which the report compares a purchase; left out: the catalogue's, where it has one."""
@@ -206,6 +216,19 @@ class Offer(Record):
     """Price of a node with which the report compares a rent; left out: the catalogue's, where it has one."""
     site: Site | None = None
     """Where these accelerators stand; left out: the job's site."""
+
+    @model_validator(mode="after")
+    def _prices_are_plausible(self) -> Self:
+        """A price of another unit, such as cents or that of a rack, is no range that somebody might pay."""
+        for own, most, unit in (
+            ("rent_usd_per_gpu_hour", MOST_RENT_USD_PER_GPU_HOUR, "USD for one accelerator and one hour"),
+            ("purchase_usd_per_node", MOST_PURCHASE_USD_PER_NODE, "USD for one node"),
+        ):
+            for name in (own, f"other_{own}"):
+                price: Estimate | None = getattr(self, name)
+                if price and price.high > most:
+                    raise ValueError(f"{name} ({price.high:g}) must be at most {most:,.0f}: it is in {unit}")
+        return self
 
     @model_validator(mode="after")
     def _has_one_price_and_the_right_node(self) -> Self:

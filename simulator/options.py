@@ -5,12 +5,17 @@ Every field has a default with which a job behaves as if it had not been said.
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from simulator.hardware import Site
 from simulator.record import Record
+
+MOST_RENT_USD_PER_GPU_HOUR = 1_000.0
+"""Some fifty times the dearest accelerator of the catalogue."""
+MOST_PURCHASE_USD_PER_NODE = 1e8
+"""Some hundred times the dearest node of the catalogue."""
 
 
 class CarbonScope(Record):
@@ -142,21 +147,25 @@ class Pause(Record):
     """Share of the hours, the dearest ones, in which the run stands still."""
 
 
+_Rent = Annotated[float, Field(gt=0, le=MOST_RENT_USD_PER_GPU_HOUR)]
+_NodePrice = Annotated[float, Field(gt=0, le=MOST_PURCHASE_USD_PER_NODE)]
+
+
 class WhatIf(Record):
     """What the answer compares the recommended design with; nothing of it changes the recommendation."""
 
-    pauses: tuple[Pause, ...] = ()
+    pauses: tuple[Pause, ...] = Field(default=(), max_length=10)
     """Ways to stop on dear or dirty hours."""
     start_within_hours: PositiveInt | None = Field(default=None, le=8760)
     """How many hours the start may wait for a cleaner or cheaper time, as far as the deadline allows; left out: it does not
     wait. Waiting takes time and nothing else: what runs later is rented, powered and worn later."""
-    power_caps: tuple[float, ...] = ()
+    power_caps: tuple[float, ...] = Field(default=(), max_length=10)
     """Power limits of the accelerators, as shares of their TDP."""
-    rents_usd_per_gpu_hour: tuple[PositiveFloat, ...] = Field(default=(), max_length=10)
+    rents_usd_per_gpu_hour: tuple[_Rent, ...] = Field(default=(), max_length=10)
     """Rents of the recommended offer at which the whole question is asked again, which takes as long each time."""
-    purchases_usd_per_node: tuple[PositiveFloat, ...] = Field(default=(), max_length=10)
+    purchases_usd_per_node: tuple[_NodePrice, ...] = Field(default=(), max_length=10)
     """Prices of a node of the recommended offer, bought, at which it is asked again."""
-    sites: tuple[Site, ...] = ()
+    sites: tuple[Site, ...] = Field(default=(), max_length=100)
     """Sites at which the same design is placed."""
     refresh_from: str | None = None
     """Catalogue name of accelerators that are owned already, and on offer: after how many calendar months does replacing

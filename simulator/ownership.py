@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field
 
 from simulator.record import Choice, Record
+
+MOST_STAFF_USD_PER_YEAR = 1e9
+"""Several thousand people."""
 
 
 class Depreciation(Choice):
@@ -29,7 +32,7 @@ class Ownership(Record):
     """How nodes lose their value; everything else, which nobody buys second-hand, loses it in equal parts over its life."""
     economic_loss_per_year: float = Field(default=0.32, gt=0, le=5)
     """Rate at which the value of nodes decays under `economic` depreciation (Epoch AI: 0.14 orders of magnitude a year)."""
-    age_years: NonNegativeFloat = 0.0
+    age_years: float = Field(default=0.0, ge=0, le=100)
     """Age of the nodes at the start of the run, under `economic` depreciation."""
     residual_fraction: float = Field(default=0.0, ge=0, lt=1)
     """Share of the nodes' price that a sale returns at the end of their life, under `straight_line` depreciation; nothing
@@ -42,7 +45,7 @@ class Ownership(Record):
     """Weighted average cost of capital, as an annuity."""
     maintenance_fraction_per_year: float = Field(default=0.05, ge=0, le=1)
     """Maintenance and staff as a share of the purchase price (5-8 % are usual)."""
-    staff_usd_per_year: NonNegativeFloat = 0.0
+    staff_usd_per_year: float = Field(default=0.0, ge=0, le=MOST_STAFF_USD_PER_YEAR)
     """People who run the cluster, where `maintenance_fraction_per_year` does not hold them."""
     replaced_gpus_per_node_failure: float = Field(default=0.5, ge=0, le=100)
     """Accelerators that one failure of a node destroys: at most 148 faulty GPUs and 72 faulty memories in 419 failures

@@ -158,7 +158,7 @@ def test_doubling_a_price_doubles_its_share_and_no_other(scale: float) -> None:
     for field, name in (("rent_usd_per_gpu_hour", "rent_usd"), ("purchase_usd_per_node", "capital_usd")):
         offer = H100_RENTED if name == "rent_usd" else H100_BOUGHT
         job, other = (
-            job_with({**offer, field: factor * 1000.0}, fabric={"port_usd": 0.0}) for factor in (1.0, scale)
+            job_with({**offer, field: factor * 100.0}, fabric={"port_usd": 0.0}) for factor in (1.0, scale)
         )
         before, after = (cost_parts(case, PLANS, usage()) for case in (job, other))
         changed = {name, "maintenance_usd"} if name == "capital_usd" else {name}

@@ -187,3 +187,90 @@ def test_all_contradictions_are_reported_at_once() -> None:
         "offers[0].commitment_days",
         "ownership.age_years",
     ]
+
+
+class TestWhatIsAskedInVain:
+    @pytest.mark.parametrize(
+        ("asked", "message"),
+        [
+            ({"power_caps": [0.6, 0.8, 0.6]}, r"power_caps\[2\] = 0\.6: is what_if\.power_caps\[0\] again"),
+            ({"rents_usd_per_gpu_hour": [2, 2.0]}, r"rents_usd_per_gpu_hour\[1\] = 2: is .*\[0\] again"),
+            (
+                {"purchases_usd_per_node": [3e5, 3e5]},
+                r"purchases_usd_per_node\[1\] = 300000: is .*\[0\] again",
+            ),
+            ({"sites": ["norway", "norway"]}, r"sites\[1\] = norway: is what_if\.sites\[0\] again"),
+            (
+                {"pauses": [{"by": "carbon", "hours_fraction": 0.5}] * 2},
+                r"pauses\[1\] = carbon: is what_if\.pauses\[0\] again; leave one of them out",
+            ),
+            (
+                {"pauses": [{"by": "carbon", "hours_fraction": 1e-6}]},
+                r"hours_fraction = 1e-06: is less than one of the 8760 hours of the profile.*take 0\.0002 or more",
+            ),
+            ({"power_caps": [1.0]}, r"power_caps = 1: is what every design runs at, since no power cap is"),
+        ],
+    )
+    def test_a_case_that_is_there_already_is_refused(self, asked: dict[str, object], message: str) -> None:
+        refused(message, site=HOURLY, what_if=asked)
+
+    def test_the_site_of_all_designs_is_no_other_site(self) -> None:
+        message = r"what_if\.sites\[0\] = us-iowa: is where all designs stand already"
+        refused(message, what_if={"sites": ["us-iowa"]})
+        # The same name with another figure is another question.
+        dearer = {"region": "us-iowa", "electricity_usd_per_kwh": 0.2}
+        assert job_with(H100_RENTED, what_if={"sites": [dearer]}).what_if.sites
+        # And a site of some designs is another one for the rest.
+        assert job_with(
+            H100_RENTED, {**A100_RENTED, "site": "norway"}, what_if={"sites": ["us-iowa"]}
+        ).what_if.sites
+
+    def test_no_cap_is_a_case_where_caps_are_searched(self) -> None:
+        caps = {"power_caps": [0.7, 1.0]}
+        assert job_with(H100_RENTED, search=caps, what_if={"power_caps": [1.0]}).what_if.power_caps == (1.0,)
+
+
+class TestImplausibleFigures:
+    @pytest.mark.parametrize(
+        ("offer", "message"),
+        [
+            (
+                {**H100_RENTED, "rent_usd_per_gpu_hour": 250_000},
+                r"rent_usd_per_gpu_hour \(250000\) must be at most 1,000: .* one accelerator and one hour",
+            ),
+            (
+                {**H100_RENTED, "rent_usd_per_gpu_hour": {"low": 2, "mid": 3, "high": 4000}},
+                r"rent_usd_per_gpu_hour \(4000\) must be at most 1,000",
+            ),
+            (
+                {**H100_BOUGHT, "purchase_usd_per_node": 3e11},
+                r"purchase_usd_per_node \(3e\+11\) must be at most 100,000,000: it is in USD for one node",
+            ),
+            ({**H100_BOUGHT, "other_rent_usd_per_gpu_hour": 1e6}, r"other_rent_usd_per_gpu_hour \(1e\+06\)"),
+            ({**H100_RENTED, "other_purchase_usd_per_node": 1e9}, r"other_purchase_usd_per_node \(1e\+09\)"),
+            (
+                {**H100_RENTED, "interruptions_per_1000_node_days": 1e6},
+                r"per_1000_node_days = .*at most 10000",
+            ),
+            ({**H100_RENTED, "commitment_days": 1e6}, r"commitment_days = .*at most 3660"),
+        ],
+    )
+    def test_offers_have_prices_that_somebody_might_pay(self, offer: dict[str, object], message: str) -> None:
+        refused(message, offer)
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"ownership": {"staff_usd_per_year": 1e12}}, r"staff_usd_per_year = .*at most 1000000000"),
+            (
+                {"what_if": {"rents_usd_per_gpu_hour": [2, 5000]}},
+                r"rents_usd_per_gpu_hour\[1\].*at most 1000",
+            ),
+            (
+                {"what_if": {"purchases_usd_per_node": [1e9]}},
+                r"purchases_usd_per_node\[0\].*at most 100000000",
+            ),
+        ],
+    )
+    def test_so_have_owners_and_cases(self, fields: dict[str, object], message: str) -> None:
+        refused(message, **fields)
