@@ -163,6 +163,24 @@ def test_pointing_at_a_design_of_the_front_shows_that_design(browser: Browser) -
             assert f"carbon {human.carbon(design.carbon_kgco2e)}" in shown
 
 
+def test_designs_of_the_front_lie_where_their_figures_are_on_both_axes(browser: Browser) -> None:
+    """Places are straight in the figures, or in their logarithms, to a pixel; across they rise, up they fall."""
+    front = drawn().report.answer.front
+    with opened(browser) as page:
+        for is_log in (True, False):
+            page.locator("#log-scale").set_checked(is_log)
+            page.locator("#axis-y").select_option("carbon_kgco2e")
+            places = [place_of(page, design.design_id) for design in front]
+            fields = ("time_to_train_days", "carbon_kgco2e")
+            for axis, (field, sign) in enumerate(zip(fields, (1.0, -1.0), strict=True)):
+                values = np.array([getattr(design, field) for design in front])
+                numbers = np.log(values) if is_log else values
+                pixels = np.array([place[axis] for place in places])
+                slope, offset = np.polyfit(numbers, pixels, 1)
+                assert slope * sign > 0.0
+                np.testing.assert_allclose(slope * numbers + offset, pixels, atol=1.0)
+
+
 def test_pointing_at_another_design_shows_its_figures_and_the_limit_that_it_breaks(browser: Browser) -> None:
     table = read_designs(answered() / "designs.parquet")
     on_front = {design.design_id for design in drawn().report.answer.front}
