@@ -44,7 +44,7 @@ from simulator.plan import PlanTable
 from studies.design_log import read_designs
 from studies.progress import Progress
 from studies.store import StudyStore
-from tests.planner.report_studies import NOON, answered, drawn, job
+from tests.planner.report_studies import NOON, answered, drawn, job, large
 
 ADDRESS = re.compile(r"""(?:https?:|src\s*=\s*["'](?!data:)|@import|[^a-z]url\()""", re.IGNORECASE)
 """How a page asks for something outside of itself."""
@@ -552,26 +552,7 @@ def test_a_search_that_was_stopped_says_so_in_its_page() -> None:
 def test_a_page_of_a_hundred_thousand_designs_and_a_thousand_on_the_front_stays_below_five_megabytes() -> (
     None
 ):
-    report, rng = drawn().report, np.random.default_rng(1)
-    best, num_designs = best_of(report), 100_000
-    front = tuple(
-        best.model_copy(update={"design_id": number, "cost_usd": 1e5 + number}) for number in range(1_000)
-    )
-    answer = report.answer.model_copy(update={"front": front, "recommendation": front[0]})
-    errors = {design.design_id: 0.02 for design in front}
-    few = drawn().cloud
-    rows = rng.integers(0, len(few), num_designs)
-    noise = rng.lognormal(0.0, 0.3, num_designs)
-    # Real designs with figures that have nothing in common, which is the worst case for compression.
-    cloud = replace(
-        few.take(rows),
-        design_id=np.arange(num_designs),
-        numbers={
-            name: column[rows] * (noise if name in METRICS else 1.0) for name, column in few.numbers.items()
-        },
-    )
-    large = DrawnReport(report=report.model_copy(update={"answer": answer, "errors": errors}), cloud=cloud)
-    assert len(page(large).encode()) < 5e6
+    assert len(page(large(100_000, 1_000)).encode()) < 5e6
 
 
 def test_a_report_of_an_older_version_may_be_replaced(tmp_path: Path) -> None:

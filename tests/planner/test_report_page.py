@@ -19,7 +19,7 @@ from planner.report_files import write_page
 from planner.report_front import front_figure
 from simulator.job import Limits
 from studies.design_log import read_designs
-from tests.planner.report_studies import NOON, answered, drawn, job
+from tests.planner.report_studies import NOON, answered, drawn, job, large
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
@@ -431,3 +431,26 @@ def test_long_names_and_large_numbers_neither_overlap_nor_are_cut_off(
         assert page.evaluate(OVERLAPS) == []
         assert page.evaluate(CUT_OFF) == []
         assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_a_page_of_a_hundred_thousand_designs_opens_shows_and_redraws(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """How quickly is a matter of `benchmarks.report_page`; here it is without errors and requests."""
+    shown = large(100_000, 1_000)
+    file = write_page(shown, tmp_path / "large.html")
+    assert file.stat().st_size < 5e6
+    design = shown.report.answer.front[500]
+    with opened(browser, file=file) as page:
+        page.mouse.move(*place_of(page, design.design_id))
+        pointed = int(page.locator("#tip").get_attribute("data-design") or -1)
+        # Neighbours lie a tenth of a per cent apart, some of them below one pixel.
+        assert abs(pointed - design.design_id) <= 10
+        before = picture(page, "cloud")
+        page.locator("#axis-y").select_option("carbon_kgco2e")
+        assert picture(page, "cloud") != before
+        page.get_by_text("Type the filters").click()
+        page.locator("#high-cost_usd").fill(repr(design.cost_usd))
+        page.locator("#high-cost_usd").press("Enter")
+        kept = page.locator("#num-kept").inner_text()
+        assert kept.endswith("500 of them on the front.")
