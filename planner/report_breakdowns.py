@@ -23,6 +23,8 @@ OBJECTIVE_FIELDS: Final[Mapping[Objective, tuple[str, Quantity]]] = {
     Objective.CARBON: ("carbon_kgco2e", "kgco2e"),
 }
 """Field of a design and its unit by objective; the other objectives are risks and percentiles, which designs do not hold."""
+ROUNDING: Final = 1e-12
+"""Smaller parts, as shares of the whole, are rounding and count as none."""
 MOST_STAGES: Final = 16
 """Longer pipelines are shown by some of their stages: the middle ones resemble each other."""
 
@@ -85,13 +87,13 @@ def _compared(
     scope: str = "",
 ) -> BarsFigure:
     """A bar for each design, its parts in the order of the recommended design's largest ones."""
-    by_design = [(label, dict(getattr(design, field))) for label, design in shown]
+    by_design = [(label, _without_rounding(getattr(design, field))) for label, design in shown]
     order = sorted(by_design[0][1], key=lambda part: -by_design[0][1][part])
     used = [part for part in order if any(parts[part] > 0 for _, parts in by_design)]
     bars = [
         Bar(
             label=label,
-            parts=tuple(Part(label=part_words(part), value=max(0.0, parts[part])) for part in used),
+            parts=tuple(Part(label=part_words(part), value=parts[part]) for part in used),
         )
         for label, parts in by_design
     ]
@@ -100,6 +102,12 @@ def _compared(
     return BarsFigure(
         name=name, title=title, note=f"{note}." if note else "", quantity=quantity, bars=tuple(bars)
     )
+
+
+def _without_rounding(parts: Mapping[str, float]) -> dict[str, float]:
+    """Returns the parts, 0 for those that are what is left when nearly equal numbers are subtracted."""
+    whole = sum(parts.values())
+    return {name: value if value > ROUNDING * whole else 0.0 for name, value in parts.items()}
 
 
 def _largest(of_what: str, parts: Mapping[str, float], quantity: Quantity) -> str:

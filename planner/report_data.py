@@ -14,8 +14,10 @@ from planner.recommendation import Recommendation
 from simulator.job import Job
 from simulator.record import Record
 
-SCHEMA: Final = "capplan report 1"
-"""Another number means other fields."""
+FAMILY: Final = "capplan report "
+"""Every report says that it is one,"""
+SCHEMA: Final = "capplan report 2"
+"""and which fields it has: another number means other fields. 2: curves have the recommended design beside them."""
 
 Quantity = Literal["usd", "kwh", "kgco2e", "bytes", "s", "days", "w", "fraction", "change", "count"]
 """Unit of the numbers of a figure; `change` is a share with its sign."""
@@ -249,7 +251,7 @@ class DesignCounts(Record):
 class Report(Record):
     """Everything that a report shows, less the cloud of designs behind the front."""
 
-    format: Literal["capplan report 1"] = SCHEMA
+    format: Literal["capplan report 2"] = SCHEMA
     """Which fields to expect."""
     answer: Recommendation
     """The answer, as `capplan recommend --json` prints it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from planner.report_build import DrawnReport
-from planner.report_data import SCHEMA
+from planner.report_data import FAMILY
 from planner.report_page import page
 from planner.report_plots import PictureFormat, save_picture
 from simulator.errors import InputError, Problem
@@ -86,7 +86,7 @@ def _broken_rule(path: Path) -> str:
 
 def _is_report(path: Path) -> bool:
     with path.open(encoding="utf-8", errors="replace") as file:
-        return SCHEMA in file.read(HEAD_CHARACTERS)
+        return FAMILY in file.read(HEAD_CHARACTERS)
 
 
 def _write(path: Path, text: str) -> Path:

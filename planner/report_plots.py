@@ -25,6 +25,7 @@ from planner.sensitivity_view import ends_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.figure import Figure as Canvas
 
 PictureFormat = Literal["png", "svg"]
 WIDTH_IN: Final = 7.5
@@ -60,16 +61,22 @@ def save_picture(figure: Figure, cloud: DesignCloud, path: Path) -> None:
         path: a file that ends with `.png` or `.svg`; it is replaced.
     """
     import matplotlib as mpl
-    from matplotlib.figure import Figure as Canvas
 
     with mpl.rc_context(STYLE):
-        canvas = Canvas(figsize=(WIDTH_IN, _height_in(figure)), layout="constrained")
-        axes = canvas.add_subplot()
-        title = textwrap.fill(figure.title, TITLE_CHARACTERS)
-        canvas.suptitle(title, x=0.01, horizontalalignment="left", fontsize=10.5, fontweight="bold")
-        _draw(axes, figure, cloud)
         is_svg = path.suffix == ".svg"
-        canvas.savefig(path, dpi=DOTS_PER_INCH, metadata={"Date": None} if is_svg else {"Software": None})
+        metadata = {"Date": None} if is_svg else {"Software": None}
+        drawing(figure, cloud).savefig(path, dpi=DOTS_PER_INCH, metadata=metadata)
+
+
+def drawing(figure: Figure, cloud: DesignCloud) -> Canvas:
+    """Returns what `save_picture` saves, drawn with the settings of matplotlib that there are."""
+    from matplotlib.figure import Figure as NewCanvas
+
+    canvas = NewCanvas(figsize=(WIDTH_IN, _height_in(figure)), layout="constrained")
+    title = textwrap.fill(figure.title, TITLE_CHARACTERS)
+    canvas.suptitle(title, x=0.01, horizontalalignment="left", fontsize=10.5, fontweight="bold")
+    _draw(canvas.add_subplot(), figure, cloud)
+    return canvas
 
 
 def _height_in(figure: Figure) -> float:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
+
+from pydantic import ValidationError
 
 from planner.recommendation import Recommendation
+from simulator.errors import StudyError
 from simulator.job import Job
+from simulator.record import Record
 
 KEEP = "keep"
 """Which designs the study keeps."""
@@ -15,11 +20,26 @@ DELIVERED_TO = "delivered_to"
 """The MLflow stores that have the whole study, one place a line."""
 
 
+_Written = TypeVar("_Written", bound=Record)
+
+
 def job_of(facts: Mapping[str, str]) -> Job:
-    """Returns the job of a study from the facts of its journal."""
-    return Job.model_validate_json(facts["job"])
+    """Returns the job of a study from the facts of its journal; raises `StudyError` where another version wrote it."""
+    return _read(Job, facts["job"], "job")
 
 
 def stored_answer(facts: Mapping[str, str]) -> Recommendation:
-    """Returns the answer of a study that has ended from the facts of its journal."""
-    return Recommendation.model_validate_json(facts[ANSWER])
+    """Returns the answer of a study that has ended from the facts of its journal; raises as `job_of` does."""
+    return _read(Recommendation, facts[ANSWER], "answer")
+
+
+def _read(kind: type[_Written], written: str, what: str) -> _Written:
+    try:
+        return kind.model_validate_json(written)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place, rule = ".".join(map(str, first["loc"])), first["msg"]
+        raise StudyError(
+            f"the {what} of this study was written by another version of capplan ({place}: {rule}): read it with that "
+            "version, or study the job anew"
+        ) from None

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import functools
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
 from planner.answer import recommend
 from planner.report_build import DrawnReport
+from planner.report_data import DesignCounts
+from planner.report_designs import METRICS
+from planner.report_front import front_figure
 from planner.report_sources import report_of_folder
 from simulator.job import Estimate, Job, Limits
 from tests.studies.study_jobs import small_job
@@ -45,3 +51,38 @@ def answered() -> Path:
 def drawn() -> DrawnReport:
     """The report of that answer."""
     return report_of_folder(answered())
+
+
+def large(num_designs: int, num_front: int) -> DrawnReport:
+    """A report of many designs: real ones, with figures that have nothing in common, the worst case for compression.
+
+    The designs of its front cost less one after the other, and take longer.
+    """
+    report, few = drawn().report, drawn().cloud
+    best = report.answer.recommendation
+    assert best is not None
+    front = tuple(
+        best.model_copy(
+            update={
+                "design_id": number,
+                "cost_usd": best.cost_usd * 1.001**-number,
+                "time_to_train_days": best.time_to_train_days * 1.001**number,
+            }
+        )
+        for number in range(num_front)
+    )
+    answer = report.answer.model_copy(update={"front": front, "recommendation": front[0]})
+    errors = {design.design_id: 0.02 for design in front}
+    rng = np.random.default_rng(1)
+    rows, noise = rng.integers(0, len(few), num_designs), rng.lognormal(0.0, 0.3, num_designs)
+    numbers = {
+        name: column[rows] * (noise if name in METRICS else 1.0) for name, column in few.numbers.items()
+    }
+    update = {
+        "answer": answer,
+        "errors": errors,
+        "figures": (front_figure(answer, errors), *report.figures[1:]),
+        "designs": DesignCounts(num_designs=num_designs, num_drawn=num_designs),
+    }
+    cloud = replace(few.take(rows), design_id=np.arange(num_designs), numbers=numbers)
+    return DrawnReport(report=report.model_copy(update=update), cloud=cloud)

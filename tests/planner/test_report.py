@@ -7,6 +7,9 @@ import gzip
 import json
 import math
 import re
+import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -15,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mlflow import MlflowClient
+from mlflow.entities import Run
 
 from constraints.evaluation import evaluate
 from planner.answer import recommend
@@ -22,7 +26,7 @@ from planner.cli import main
 from planner.recommendation import Design, Recommendation
 from planner.report_breakdowns import OBJECTIVE_FIELDS
 from planner.report_build import DrawnReport
-from planner.report_data import BarsFigure, HistogramFigure, LinesFigure, RangesFigure, Report
+from planner.report_data import LinesFigure, RangesFigure, Report
 from planner.report_designs import EXCESS_NAMES, METRICS, packed
 from planner.report_files import write_page, write_pictures
 from planner.report_flips import flips
@@ -40,7 +44,7 @@ from simulator.plan import PlanTable
 from studies.design_log import read_designs
 from studies.progress import Progress
 from studies.store import StudyStore
-from tests.planner.report_studies import NOON, answered, drawn, job
+from tests.planner.report_studies import NOON, answered, drawn, job, large
 
 ADDRESS = re.compile(r"""(?:https?:|src\s*=\s*["'](?!data:)|@import|[^a-z]url\()""", re.IGNORECASE)
 """How a page asks for something outside of itself."""
@@ -116,59 +120,6 @@ def test_the_record_in_the_page_holds_the_answer_as_the_json_has_it() -> None:
 def test_the_page_that_recommend_writes_is_that_of_the_command_report(tmp_path: Path) -> None:
     assert main(["report", str(answered()), "--output", str(tmp_path / "again.html")]) == 0
     assert (tmp_path / "again.html").read_bytes() == (answered() / "report.html").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("name", "field"),
-    [
-        ("cost", "cost_parts_usd"),
-        ("energy", "energy_parts_kwh"),
-        ("carbon", "carbon_parts_kgco2e"),
-        ("run", "run_seconds"),
-        ("step", "step_seconds"),
-    ],
-)
-def test_parts_of_every_bar_are_those_of_its_design(name: str, field: str) -> None:
-    bars = figure(name)
-    assert isinstance(bars, BarsFigure)
-    answer = drawn().report.answer
-    expected = [
-        sorted(v for v in getattr(d, field).values() if v > 0)
-        for d in (best_of(drawn().report), *answer.front)
-    ]
-    for bar in bars.bars:
-        assert sorted(part.value for part in bar.parts if part.value > 0) in expected
-    assert sum(part.value for part in bars.bars[0].parts) == pytest.approx(sum(expected[0]))
-
-
-def test_the_fullest_stage_holds_what_the_answer_says_of_the_most_loaded_accelerator() -> None:
-    memory = figure("memory")
-    assert isinstance(memory, BarsFigure)
-    best = best_of(drawn().report)
-    fullest = max(memory.bars, key=lambda bar: sum(part.value for part in bar.parts))
-    assert sorted(part.value for part in fullest.parts if part.value) == pytest.approx(
-        sorted(value for value in best.memory_bytes.values() if value)
-    )
-    assert {bar.capacity for bar in memory.bars} == {best.memory_capacity_bytes}
-
-
-def test_histograms_hold_every_replay_and_mark_the_percentiles_of_the_answer() -> None:
-    uncertainty = drawn().report.answer.uncertainty
-    assert uncertainty is not None
-    for name, spread in (("finish", uncertainty.time_to_train_days), ("cost-spread", uncertainty.cost_usd)):
-        bins = figure(name)
-        assert isinstance(bins, HistogramFigure)
-        assert sum(bins.counts) + bins.num_beyond == uncertainty.num_replays
-        assert spread.p50 is not None
-        below = sum(
-            count for count, end in zip(bins.counts, bins.edges[1:], strict=True) if end <= spread.p50
-        )
-        up_to = sum(
-            count for count, start in zip(bins.counts, bins.edges, strict=False) if start <= spread.p50
-        )
-        assert below <= uncertainty.num_replays / 2 <= up_to
-        marked = [mark.value for mark in bins.marks]
-        assert marked[:3] == [spread.p5, spread.p50, spread.p95]
 
 
 def test_rent_flips_the_choice_where_the_product_of_objectives_or_the_budget_says() -> None:
@@ -343,21 +294,69 @@ def test_a_study_and_its_folder_give_the_same_figures(
     assert export_designs(path, tmp_path / "all.parquet") == written.designs.num_designs
 
 
+NOT_IN_THE_ANSWER = {"hypervolume", "designs_per_s"}
+"""What MLflow shows of a search beside its answer."""
+
+
 def test_mlflow_holds_the_same_figures_as_page_and_json(tmp_path: Path, uri: str) -> None:
     answer = recommend(job(), seed=1, tracking_uri=uri, output=tmp_path / "out", clock=lambda: NOON)
     client = MlflowClient(tracking_uri=uri)
     run = client.get_run(answer.mlflow_run_id)
-    best = answer.recommendation
-    assert best is not None
-    metrics = {name: value for name, value in run.data.metrics.items() if name.startswith("recommended_")}
-    assert len(metrics) == 6
-    assert metrics == {name: getattr(best, name.removeprefix("recommended_")) for name in metrics}
+    metrics = run.data.metrics
+    assert {name: metrics[name] for name in metrics.keys() - NOT_IN_THE_ANSWER} == study_metrics(answer)
+    check_design_runs(client, run, answer, read_designs(tmp_path / "out" / "designs.parquet"))
     logged = Page(Path(client.download_artifacts(run.info.run_id, "report.html", str(tmp_path))).read_text())
     assert Report.model_validate_json(logged.record()).figures == drawn().report.figures
-    names = {Path(file.path).name for file in client.list_artifacts(run.info.run_id, "figures")}
-    assert names == {f"{each.name}.png" for each in drawn().report.figures}
+    pictures = Path(client.download_artifacts(run.info.run_id, "figures", str(tmp_path)))
+    drawn_again = write_pictures(drawn(), tmp_path / "again", "png")
+    assert {path.name for path in pictures.iterdir()} == {path.name for path in drawn_again}
+    assert all((pictures / path.name).read_bytes() == path.read_bytes() for path in drawn_again)
     written = Page((tmp_path / "out" / "report.html").read_text())
     assert json.loads(written.record())["answer"] == json.loads(answer.model_dump_json())
+
+
+def study_metrics(answer: Recommendation) -> dict[str, float]:
+    """All metrics of a study's run that its answer knows."""
+    best, front = answer.recommendation, answer.front
+    assert best is not None
+    fields = (
+        "time_to_train_days",
+        "cost_usd",
+        "energy_kwh",
+        "carbon_kgco2e",
+        "mfu_fraction",
+        "goodput_fraction",
+    )
+    return {
+        "num_evaluated": answer.num_evaluated,
+        "num_feasible": answer.num_feasible,
+        "feasible_fraction": answer.num_feasible / answer.num_evaluated,
+        "num_front": len(front),
+        "num_distinct": len(front),
+        "best_time_to_train_s": pytest.approx(min(design.time_to_train_days for design in front) * 86_400.0),
+        "best_cost_usd": min(design.cost_usd for design in front),
+        "best_carbon_kgco2e": min(design.carbon_kgco2e for design in front),
+        **{f"recommended_{name}": getattr(best, name) for name in fields},
+    }
+
+
+def check_design_runs(
+    client: MlflowClient, study: Run, answer: Recommendation, table: dict[str, np.ndarray]
+) -> None:
+    """Every metric of every design is that of the design table, and on the front that of the answer."""
+    of_study = f"tags.mlflow.parentRunId = '{study.info.run_id}'"
+    runs = client.search_runs([study.info.experiment_id], of_study, max_results=1_000)
+    assert len(runs) == len(table["design_id"]) == answer.num_evaluated
+    table["excess"] = sum(column for name, column in table.items() if name.startswith("excess_"))
+    rows = {f"design {number}": row for row, number in enumerate(table["design_id"].tolist())}
+    front = {f"design {design.design_id}": design for design in answer.front}
+    for run in runs:
+        name, metrics = run.info.run_name, run.data.metrics
+        assert metrics == {metric: table[metric][rows[name]] for metric in metrics}
+        assert (run.data.tags["front"] == "1") == (name in front)
+        if name in front:
+            held = {metric: getattr(front[name], metric) for metric in metrics.keys() - {"excess"}}
+            assert held == {metric: metrics[metric] for metric in held}
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
@@ -553,23 +552,76 @@ def test_a_search_that_was_stopped_says_so_in_its_page() -> None:
 def test_a_page_of_a_hundred_thousand_designs_and_a_thousand_on_the_front_stays_below_five_megabytes() -> (
     None
 ):
-    report, rng = drawn().report, np.random.default_rng(1)
-    best, num_designs = best_of(report), 100_000
-    front = tuple(
-        best.model_copy(update={"design_id": number, "cost_usd": 1e5 + number}) for number in range(1_000)
-    )
-    answer = report.answer.model_copy(update={"front": front, "recommendation": front[0]})
-    errors = {design.design_id: 0.02 for design in front}
-    few = drawn().cloud
-    rows = rng.integers(0, len(few), num_designs)
-    noise = rng.lognormal(0.0, 0.3, num_designs)
-    # Real designs with figures that have nothing in common, which is the worst case for compression.
-    cloud = replace(
-        few.take(rows),
-        design_id=np.arange(num_designs),
-        numbers={
-            name: column[rows] * (noise if name in METRICS else 1.0) for name, column in few.numbers.items()
-        },
-    )
-    large = DrawnReport(report=report.model_copy(update={"answer": answer, "errors": errors}), cloud=cloud)
-    assert len(page(large).encode()) < 5e6
+    assert len(page(large(100_000, 1_000)).encode()) < 5e6
+
+
+def test_a_report_of_an_older_version_may_be_replaced(tmp_path: Path) -> None:
+    target = write_page(drawn(), tmp_path / "page.html")
+    text_of_older = target.read_text().replace("capplan report 2", "capplan report 1")
+    target.write_text(text_of_older)
+    write_page(drawn(), target)
+    assert "capplan report 2" in target.read_text()[:2_000]
+
+
+def without(text: str, *names: str) -> str:
+    """JSON that lacks some fields."""
+    return json.dumps({name: value for name, value in json.loads(text).items() if name not in names})
+
+
+@pytest.mark.parametrize(
+    ("file", "field"), [("recommendation.json", "num_feasible"), ("job.json", "workload")]
+)
+def test_a_folder_of_another_version_is_one_clear_error(
+    file: str, field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = tmp_path / "older"
+    shutil.copytree(answered(), older)
+    (older / file).write_text(without((older / file).read_text(), field))
+    assert main(["report", str(older), "--output", str(tmp_path / "page.html")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("holds no answer of this version of capplan: answer the job anew") == 1
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from planner.durable import run_study_of
+
+    store = StudyStore(tmp_path_factory.mktemp("store"))
+    return run_study_of(job(), seed=1, store=store, clock=lambda: NOON).path
+
+
+@pytest.mark.parametrize(
+    ("fact", "field", "commands"),
+    [
+        ("answer", "num_feasible", (["report"], ["study", "resume"], ["study", "sync"])),
+        ("job", "workload", (["report"], ["study", "status"], ["study", "front"], ["study", "sync"])),
+    ],
+)
+def test_a_study_of_another_version_is_one_clear_error(
+    fact: str,
+    field: str,
+    commands: tuple[list[str], ...],
+    study: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    older = tmp_path / study.name
+    shutil.copy(study, older)
+    with closing(sqlite3.connect(older)) as connection, connection:
+        ((written,),) = connection.execute("SELECT value FROM facts WHERE name = ?", (fact,))
+        new = without(written, field)
+        connection.execute("UPDATE facts SET value = ? WHERE name = ?", (new, fact))
+    rule = f"the {fact} of this study was written by another version of capplan ({field}: Field required)"
+    for words in commands:
+        assert main([*words, older.stem, "--store", str(tmp_path)]) == 1
+        assert capsys.readouterr().err.count(rule) == 1, words
+
+
+def test_fields_that_an_older_answer_lacks_and_that_have_a_default_are_filled_in(tmp_path: Path) -> None:
+    older = tmp_path / "older"
+    shutil.copytree(answered(), older)
+    file = older / "recommendation.json"
+    file.write_text(without(file.read_text(), "what_if", "best_of_each", "warnings"))
+    assert report_of_folder(older).report.figures == drawn().report.figures

@@ -19,7 +19,7 @@ from planner.report_files import write_page
 from planner.report_front import front_figure
 from simulator.job import Limits
 from studies.design_log import read_designs
-from tests.planner.report_studies import NOON, answered, drawn, job
+from tests.planner.report_studies import NOON, answered, drawn, job, large
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
@@ -161,6 +161,24 @@ def test_pointing_at_a_design_of_the_front_shows_that_design(browser: Browser) -
             assert f"cost {human.dollars(design.cost_usd)}" in shown
             assert f"time to train {human.days(design.time_to_train_days)}" in shown
             assert f"carbon {human.carbon(design.carbon_kgco2e)}" in shown
+
+
+def test_designs_of_the_front_lie_where_their_figures_are_on_both_axes(browser: Browser) -> None:
+    """Places are straight in the figures, or in their logarithms, to a pixel; across they rise, up they fall."""
+    front = drawn().report.answer.front
+    with opened(browser) as page:
+        for is_log in (True, False):
+            page.locator("#log-scale").set_checked(is_log)
+            page.locator("#axis-y").select_option("carbon_kgco2e")
+            places = [place_of(page, design.design_id) for design in front]
+            fields = ("time_to_train_days", "carbon_kgco2e")
+            for axis, (field, sign) in enumerate(zip(fields, (1.0, -1.0), strict=True)):
+                values = np.array([getattr(design, field) for design in front])
+                numbers = np.log(values) if is_log else values
+                pixels = np.array([place[axis] for place in places])
+                slope, offset = np.polyfit(numbers, pixels, 1)
+                assert slope * sign > 0.0
+                np.testing.assert_allclose(slope * numbers + offset, pixels, atol=1.0)
 
 
 def test_pointing_at_another_design_shows_its_figures_and_the_limit_that_it_breaks(browser: Browser) -> None:
@@ -413,3 +431,26 @@ def test_long_names_and_large_numbers_neither_overlap_nor_are_cut_off(
         assert page.evaluate(OVERLAPS) == []
         assert page.evaluate(CUT_OFF) == []
         assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_a_page_of_a_hundred_thousand_designs_opens_shows_and_redraws(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """How quickly is a matter of `benchmarks.report_page`; here it is without errors and requests."""
+    shown = large(100_000, 1_000)
+    file = write_page(shown, tmp_path / "large.html")
+    assert file.stat().st_size < 5e6
+    design = shown.report.answer.front[500]
+    with opened(browser, file=file) as page:
+        page.mouse.move(*place_of(page, design.design_id))
+        pointed = int(page.locator("#tip").get_attribute("data-design") or -1)
+        # Neighbours lie a tenth of a per cent apart, some of them below one pixel.
+        assert abs(pointed - design.design_id) <= 10
+        before = picture(page, "cloud")
+        page.locator("#axis-y").select_option("carbon_kgco2e")
+        assert picture(page, "cloud") != before
+        page.get_by_text("Type the filters").click()
+        page.locator("#high-cost_usd").fill(repr(design.cost_usd))
+        page.locator("#high-cost_usd").press("Enter")
+        kept = page.locator("#num-kept").inner_text()
+        assert kept.endswith("500 of them on the front.")
