@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from simulator.deep.read import read_operator_trace
 from simulator.deep.trace import NO_LAYER, NO_OPERATOR, Category, OperatorTrace, Phase
 from simulator.deep.trace_file import is_trace_file, read_trace_file, trace_record, write_trace_file
 from simulator.deep.triosim_files import read_triosim
@@ -204,3 +205,18 @@ class TestOwnFile:
             path.write_bytes(content)
             refused += num_refused(lambda: read_trace_file(path))
         assert NUM_MUTATIONS / 2 < refused < NUM_MUTATIONS
+
+
+class TestAnyFormat:
+    def test_folders_and_files_are_told_apart(self, small: OperatorTrace, tmp_path: Path) -> None:
+        write_trace_file(small, tmp_path / "own.json")
+        own = read_operator_trace(tmp_path / "own.json")
+        folder = read_operator_trace(tmp_path / "small", batch_size=16)
+        assert trace_record(own) == trace_record(folder) == trace_record(small)
+
+    def test_what_is_no_trace_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "notes.txt").write_text("nothing", encoding="utf-8")
+        with pytest.raises(InputError, match=r"notes\.txt(?s:.*)is no trace: give a folder with trace\.csv"):
+            read_operator_trace(tmp_path / "notes.txt")
+        with pytest.raises(InputError, match=r"missing(?s:.*)does not exist"):
+            read_operator_trace(tmp_path / "missing")
