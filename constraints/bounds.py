@@ -72,26 +72,32 @@ class BoundTable(Table):
         return np.asarray(self.memory_fraction <= 1.0)
 
 
-def bound(job: Job, layouts: PlanTable) -> BoundTable:
-    """Returns the bounds of layouts, whatever checkpoint scheme, interval and spares of the job they are run with."""
+def bound(job: Job, layouts: PlanTable, under_other_cap: BoundTable | None = None) -> BoundTable:
+    """Returns the bounds of layouts, whatever checkpoint scheme, interval and spares of the job they are run with.
+
+    Args:
+        job: the job.
+        layouts: the layouts, `(n,)`.
+        under_other_cap: bounds of the same layouts under other power caps; they need the same memory, which is then not
+            added up again.
+    """
     # Layouts of like width share a block, because a block is as wide as its widest layout.
     order = np.argsort(layouts.pipeline_parallel * layouts.virtual_pipeline, kind="stable")
     blocks = [
-        _bound_block(job, layouts.take(order[start : start + LAYOUTS_PER_BLOCK]))
-        for start in range(0, max(1, len(order)), LAYOUTS_PER_BLOCK)
+        _bound_block(job, layouts.take(rows), None if under_other_cap is None else under_other_cap.take(rows))
+        for rows in np.split(order, range(LAYOUTS_PER_BLOCK, len(order), LAYOUTS_PER_BLOCK))
     ]
     return BoundTable.concatenate(blocks).take(np.argsort(order, kind="stable"))
 
 
-def _bound_block(job: Job, layouts: PlanTable) -> BoundTable:
+def _bound_block(job: Job, layouts: PlanTable, under_other_cap: BoundTable | None) -> BoundTable:
     offers = OfferTable.from_job(job).take(layouts.offer)
     fewest = replace(layouts, num_spare_nodes=_fewest_spare_nodes(job, layouts))
     levels = power_levels(job, fewest, offers)
     usage = _least_usage(job, fewest, offers, levels.peak_power_w)
     lowered = 1.0 - MARGIN
     return BoundTable(
-        memory_fraction=layout_memory(job, layouts).peak_bytes / offers.memory_bytes,
-        host_memory_fraction=_least_host_memory_bytes(job, layouts, offers) / offers.host_memory_bytes,
+        **_memory_fractions(job, layouts, offers, under_other_cap),
         budget_usd=total(cost_parts(job, fewest, usage, is_bound=True)) * lowered,
         deadline_days=usage.wall_s / DAY * lowered,
         power_w=levels.peak_power_w * lowered,
@@ -100,6 +106,18 @@ def _bound_block(job: Job, layouts: PlanTable) -> BoundTable:
         carbon_kgco2e=total(carbon_parts(job, fewest, usage, is_bound=True)) * lowered,
         energy_j=usage.energy_j * lowered,
     )
+
+
+def _memory_fractions(
+    job: Job, layouts: PlanTable, offers: OfferTable, under_other_cap: BoundTable | None
+) -> dict[str, Floats]:
+    """The columns of a `BoundTable` that no power cap changes."""
+    if under_other_cap is not None:
+        return {name: getattr(under_other_cap, name) for name in ("memory_fraction", "host_memory_fraction")}
+    return {
+        "memory_fraction": layout_memory(job, layouts).peak_bytes / offers.memory_bytes,
+        "host_memory_fraction": _least_host_memory_bytes(job, layouts, offers) / offers.host_memory_bytes,
+    }
 
 
 def kept_by_bounds(job: Job, bounds: BoundTable) -> dict[str, Booleans]:

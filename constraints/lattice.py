@@ -41,6 +41,8 @@ class Degrees:
 class RoughBlock:
     """Ways to split a model from which the layouts of one block follow."""
 
+    number: int
+    """Of its degrees: blocks of one number differ in the power cap alone."""
     degrees: Integers
     """Rows (offer, t, p, v, c, e, d, micro-batch), `(n, 8)`."""
     power_cap_fraction: float
@@ -75,8 +77,8 @@ def candidate_blocks(job: Job) -> Iterator[PlanTable]:
 def rough_blocks(job: Job) -> Iterator[RoughBlock]:
     """Yields what `layouts_in` makes the blocks of `layout_blocks` of; passing over one costs next to nothing."""
     for cap in job.power_caps:
-        for degrees in _degree_blocks(job):
-            yield RoughBlock(degrees=degrees, power_cap_fraction=cap)
+        for number, degrees in enumerate(_degree_blocks(job)):
+            yield RoughBlock(number=number, degrees=degrees, power_cap_fraction=cap)
 
 
 def layouts_in(job: Job, block: RoughBlock) -> PlanTable:

@@ -7,14 +7,21 @@ whenever they are needed, so that the memory does not grow with the number of de
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from constraints.bounds import BoundTable, bound, kept_by_bounds
-from constraints.lattice import cross_run_knobs, layout_blocks, no_layouts, num_run_knobs
+from constraints.lattice import (
+    cross_run_knobs,
+    layout_blocks,
+    layouts_in,
+    no_layouts,
+    num_run_knobs,
+    rough_blocks,
+)
 from constraints.limits import with_limits
 from simulator.job import Job
 from simulator.plan import PlanTable
@@ -135,8 +142,26 @@ def pruned_space(job: Job) -> Space:
 
 
 def _bounded_blocks(job: Job) -> Iterator[Block]:
-    for layouts in layout_blocks(job):
-        yield Block(layouts=layouts, bounds=bound(job, layouts), num_designs=num_run_knobs(job, layouts))
+    """Yields all layouts with their bounds; what power caps leave as it is is found out under the first one."""
+    under_first_cap: dict[int, Block] = {}
+    num_layouts = 0
+    for rough in rough_blocks(job):
+        if rough.number in under_first_cap:
+            yield _capped(job, under_first_cap[rough.number], rough.power_cap_fraction)
+            continue
+        layouts = layouts_in(job, rough)
+        block = Block(layouts=layouts, bounds=bound(job, layouts), num_designs=num_run_knobs(job, layouts))
+        num_layouts += len(layouts)
+        if len(job.power_caps) > 1 and num_layouts <= MOST_IN_MEMORY:
+            under_first_cap[rough.number] = block
+        yield block
+
+
+def _capped(job: Job, block: Block, power_cap_fraction: float) -> Block:
+    """The same layouts under another power cap."""
+    caps = np.full(len(block.layouts), power_cap_fraction)
+    layouts = replace(block.layouts, power_cap_fraction=caps)
+    return replace(block, layouts=layouts, bounds=bound(job, layouts, under_other_cap=block.bounds))
 
 
 def _pruned(job: Job, blocks: Iterable[Block]) -> Space:

@@ -129,7 +129,9 @@ def sufficient_spare_nodes(job: Job, plans: PlanTable) -> Integers:
     # What has no step has no length either; the smaller of the two that is a number keeps its spares finite.
     in_repair = node_losses_within(job, plans, np.fmin(job.reliability.repair_days * DAY, run_s))
     # Below that mean one spare is enough, and the percentile of the continuous distribution would be negative.
-    percentile = pdtrik(SPARE_CONFIDENCE, np.maximum(in_repair, _NO_FAILURE_MEAN))
+    # The percentile takes a microsecond, and clusters of one size share it.
+    means, inverse = np.unique(np.maximum(in_repair, _NO_FAILURE_MEAN), return_inverse=True)
+    percentile = pdtrik(SPARE_CONFIDENCE, means)[inverse]
     spares = np.where(in_repair <= _NO_FAILURE_MEAN, 1.0, np.ceil(percentile + 1.0))
     return np.asarray(np.where(ends_before, 0.0, spares), dtype=np.int64)
 

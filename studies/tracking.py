@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from simulator.errors import StudyError, TrackingError
 from simulator.units import MILLISECOND
+from studies.bulk_points import Point, write_points
 from studies.bulk_runs import BulkOutcome, RunTable, bulk_engine, write_runs
 from studies.experiments import DEFAULT_FOLDER, check_asked, experiment_id, software_tags
 from studies.mlflow_session import (
@@ -42,7 +43,7 @@ DEFAULT_FILE = DEFAULT_FOLDER / "mlflow.db"
 """Below the working folder, when neither the caller nor the environment names a store."""
 
 MAX_WAITING_METRICS = 500
-"""Numbers that wait to be sent together: a call costs about 2 ms, however many it carries."""
+"""Numbers that wait to be sent together: a call costs a few milliseconds, however many it carries."""
 
 MAX_WAITING_S = 5.0
 """How far the interface may lag behind the search."""
@@ -55,8 +56,6 @@ INPUTS_FILE = "job.json"
 
 RunStatus = Literal["FINISHED", "KILLED", "FAILED"]
 Clock = Callable[[], float]
-_Point = tuple[str, float, int, int]
-"""A number on its way to the store: key, value, milliseconds since 1970, step."""
 
 
 @final
@@ -84,7 +83,7 @@ class StudyTracker:
         self._experiment = experiment
         self._tracking_uri = tracking_uri
         self._clock = clock
-        self._waiting: list[_Point] = []
+        self._waiting: list[Point] = []
         self._sent_at_s = clock()
         self._failed_at_s = -math.inf
         self._failure = ""
@@ -325,14 +324,12 @@ class StudyTracker:
             check_key("metric", key)
         now_ms = _milliseconds(self._clock())
         self._last_step = max(self._last_step, step)
-        self._waiting += [(key, float(value), now_ms, step) for key, value in metrics.items()]
+        self._waiting += [Point(key, float(value), now_ms, step) for key, value in metrics.items()]
 
     def _send(self) -> None:
-        # Emptied only afterwards: what is sent a second time MLflow recognises and stores once.
+        # Emptied only afterwards: what is sent a second time is recognised and stored once.
         with self._store():
-            from mlflow.entities import Metric
-
-            self._client.log_batch(self.run_id, [Metric(*point) for point in self._waiting])
+            write_points(self._client, self.run_id, self._waiting)
         self._waiting.clear()
         self._sent_at_s = self._clock()
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from constraints import lattice, space
-from constraints.lattice import enumerate_layouts, layout_blocks
+from constraints.bounds import bound
+from constraints.lattice import enumerate_layouts, layout_blocks, num_run_knobs
 from constraints.space import Space, pruned_space
 from simulator.plan import PlanTable
 from studies.plan_keys import are_same
@@ -50,9 +51,20 @@ def test_a_streamed_space_has_the_same_designs_and_counts(streamed: Space, whole
     assert 0 < whole.num_kept < whole.num_layouts
     np.testing.assert_array_equal(streamed.is_kept, whole.is_kept)
     assert_same(streamed.designs(), whole.designs())
-    np.testing.assert_array_equal(streamed.bounds.budget_usd, whole.bounds.budget_usd)
     np.testing.assert_array_equal(streamed.kept_bounds.power_w, whole.kept_bounds.power_w)
     assert streamed.under({}).num_kept == whole.under({}).num_kept
+
+
+def test_bounds_are_those_of_each_layout_under_its_own_power_cap(whole: Space) -> None:
+    assert (
+        len(np.unique(whole.all_layouts.power_cap_fraction)) == 3
+    )  # blocks of later caps take over what caps leave alone
+    afresh = bound(JOB, whole.all_layouts)
+    for name, column in whole.bounds.columns().items():
+        # Blocks of other widths add the chunks of a layout in another order.
+        np.testing.assert_allclose(column, getattr(afresh, name), rtol=1e-12, err_msg=name)
+    num_designs = [block.num_designs for block in whole.in_memory or ()]
+    np.testing.assert_array_equal(np.concatenate(num_designs), num_run_knobs(JOB, whole.all_layouts))
 
 
 def test_batches_are_the_designs_cut_into_equal_pieces(streamed: Space) -> None:
