@@ -2,28 +2,29 @@
 
     python -m benchmarks.crash --kills 200
 
-Every study is begun, killed by SIGKILL after a random time, resumed, killed again, until it ends. After each kill no design
-that was written down may be missing, and in the end every study must hold the designs of one that was never stopped, in
-the same order, each once, and give its answer to the last byte. With `--with-mlflow` every study is told to an MLflow store
-of its own, which in the end must hold the same run, curves, tags and runs of designs, each once.
+Every study is begun, killed by SIGKILL, resumed, killed again, until it ends: every other time at a random moment, every
+other time while it writes. Half of the studies write many small batches, half of them few large ones. After each kill no
+design that was written down may be missing, and in the end every study must hold the designs of one that was never
+stopped, in the same order, each once, and give its answer to the last byte. With `--with-mlflow` every study is told to an
+MLflow store of its own, which in the end must hold the same run, curves, tags and runs of designs, each once.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.killing import Blow, has_half_a_batch, in_child
 from planner import Job, load_job
 from planner.durable import resume_study
 from planner.sending import Target
@@ -33,13 +34,26 @@ from studies.plan_keys import Keys
 from studies.store import StudyStore
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "llama-3.1-405b.yaml"
-CHANGES = (
-    "search.algorithm=nsga2",
-    "search.max_evaluations=600",
-    "search.population_size=20",
-    "search.num_refinements=5",
-    "limits.deadline_days=null",
-)
+KINDS = {
+    "small batches": (
+        "limits.deadline_days=null",
+        "search.algorithm=nsga2",
+        "search.max_evaluations=600",
+        "search.population_size=20",
+        "search.num_refinements=5",
+    ),
+    "large batches": (
+        "limits.deadline_days=null",
+        "search.algorithm=exhaustive",
+        "search.power_caps=[1.0,0.95,0.9,0.85,0.8,0.75,0.7,0.65]",
+        "search.num_refinements=0",
+    ),
+}
+"""Studies by what they write: batches of tens of designs, and batches of thousands."""
+KILLS_PER_STUDY = 8
+"""About how often a study is killed: each time after the share of its transactions that this leaves, at most."""
+LONGEST_WRITE_S = 0.002
+"""A batch of tens of designs is in the file after a tenth of it, and one of thousands after about all of it."""
 SLOW_TO_IMPORT = (
     "optuna",
     "pymoo.algorithms.moo.nsga2",
@@ -60,28 +74,36 @@ TOLD = (
 """What an MLflow store holds of a study, table by table."""
 BEGUN_AT = datetime(2026, 1, 1, tzinfo=UTC)
 SEED = 3
-DONE = 0
 
 
-def in_child(work: Callable[[], object], time_limit_s: float | None) -> bool:
-    """Runs work in a process of its own, kills that after a time, and returns whether it came to its end."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            work()
-            code = DONE
-        finally:
-            os._exit(code)
-    if time_limit_s is not None:
-        time.sleep(time_limit_s)
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        return False
-    if os.WEXITSTATUS(status) != DONE:
-        raise SystemExit("a study failed by itself: see the traceback above")
-    return True
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What a study gives that is never stopped."""
+
+    job: Job
+    keys: Keys
+    answer: str
+    told: list[tuple[object, ...]]
+    """To MLflow; empty where it is not told."""
+    batch_s: float
+    """Seconds between two batches."""
+    num_batches: int
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What was done to all studies."""
+
+    num_kills: int = 0
+    num_at_writes: int = 0
+    num_half_written: int = 0
+    """Kills that left a batch half written."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.num_kills} kills, {self.num_at_writes} of them at a write, {self.num_half_written} of which left "
+            "half a batch"
+        )
 
 
 def keys_of(path: Path) -> Keys:
@@ -96,12 +118,12 @@ def answer_of(path: Path) -> str:
         return journal.facts[ANSWER]
 
 
-def told_to_mlflow(path: Path) -> list[tuple[object, ...]]:
-    """Returns all that the store beside a study holds of it, but what depends on the clock and on MLflow's random ids."""
+def told_to_mlflow(store: Path) -> list[tuple[object, ...]]:
+    """Returns all that an MLflow store holds of a study, but what depends on the clock and on MLflow's random ids."""
     found: list[tuple[object, ...]] = []
-    with closing(sqlite3.connect(path.parent / STORE_FILE)) as store:
+    with closing(sqlite3.connect(store)) as connection:
         for query in TOLD:
-            found += sorted(store.execute(query))
+            found += sorted(connection.execute(query))
     return found
 
 
@@ -112,31 +134,83 @@ def go_on(path: Path, *, with_mlflow: bool) -> None:
         raise SystemExit(failure)
 
 
-def uninterrupted(job: Job, folder: Path, *, with_mlflow: bool) -> tuple[Path, float]:
-    """Returns a study that was never stopped, and the seconds it took."""
-    path = StudyStore(folder).create(job, SEED, BEGUN_AT)
-    started_s = time.perf_counter()
-    in_child(lambda: go_on(path, with_mlflow=with_mlflow), None)
-    return path, time.perf_counter() - started_s
+def uninterrupted(kind: str, folder: Path, *, with_mlflow: bool) -> Expected:
+    """Returns what a study of a kind gives, from the second of two; the first one may have to compile."""
+    job = load_job(EXAMPLE, KINDS[kind])
+    for name in ("first", "second"):
+        path = StudyStore(folder / name).create(job, SEED, BEGUN_AT)
+        started_s = time.perf_counter()
+        in_child(lambda path=path: go_on(path, with_mlflow=with_mlflow))  # type: ignore[misc]
+        duration_s = time.perf_counter() - started_s
+    with Journal.read(path) as journal:
+        num_batches = journal.num_batches
+    told = told_to_mlflow(path.parent / STORE_FILE) if with_mlflow else []
+    keys = keys_of(path)
+    print(f"{kind}: {len(keys):,} designs, {duration_s:.1f} s, {len(told):,} entries in MLflow", flush=True)
+    return Expected(
+        job=job,
+        keys=keys,
+        answer=answer_of(path),
+        told=told,
+        batch_s=duration_s / num_batches,
+        num_batches=num_batches,
+    )
 
 
-def killed_study(
-    job: Job, folder: Path, draw: np.random.Generator, longest_s: float, max_kills: int, *, with_mlflow: bool
-) -> tuple[Path, int]:
-    """Returns a study that was killed at most so often and then came to its end, and how often it was killed."""
-    path = StudyStore(folder).create(job, SEED, BEGUN_AT)
+def random_blow(expected: Expected, draw: np.random.Generator, *, is_at_write: bool) -> Blow:
+    """Draws a moment: while a transaction is going on, or anywhere between two of them."""
+    most = max(2, expected.num_batches // KILLS_PER_STUDY)
+    return Blow(
+        num_transactions=int(draw.integers(1 if is_at_write else 0, most + 1)),
+        later_s=draw.uniform(0.0, LONGEST_WRITE_S if is_at_write else expected.batch_s),
+    )
+
+
+def kill_until_it_ends(
+    expected: Expected,
+    folder: Path,
+    draw: np.random.Generator,
+    most_kills: int,
+    tally: Tally,
+    *,
+    with_mlflow: bool,
+) -> Path:
+    """Returns a study that was killed at most so often and then came to its end."""
+    path = StudyStore(folder).create(expected.job, SEED, BEGUN_AT)
     written = keys_of(path)
-    num_kills = 0
-    while num_kills < max_kills:
-        if in_child(lambda: go_on(path, with_mlflow=with_mlflow), draw.uniform(0.0, longest_s)):
-            return path, num_kills
-        num_kills += 1
+    for number in range(most_kills):
+        is_at_write = number % 2 == 1
+        blow = random_blow(expected, draw, is_at_write=is_at_write)
+        if in_child(lambda: go_on(path, with_mlflow=with_mlflow), blow):
+            return path
+        tally.num_kills += 1
+        tally.num_at_writes += is_at_write
+        tally.num_half_written += has_half_a_batch(path)  # before anybody tidies it up
         now = keys_of(path)
         if not np.array_equal(now[: len(written)], written):
             raise SystemExit(f"LOST: {len(written)} designs were written, {len(now)} are left")
         written = now
-    in_child(lambda: go_on(path, with_mlflow=with_mlflow), None)
-    return path, num_kills
+    in_child(lambda: go_on(path, with_mlflow=with_mlflow))
+    return path
+
+
+def compare(path: Path, expected: Expected, *, with_mlflow: bool) -> None:
+    """Ends the program where a study does not hold what one holds that was never stopped."""
+    keys = keys_of(path)
+    if not np.array_equal(keys, expected.keys) or len(np.unique(keys)) != len(keys):
+        raise SystemExit(f"DIFFERENT: {len(keys)} designs in {path}")
+    if answer_of(path) != expected.answer:
+        raise SystemExit(f"DIFFERENT: the answer of {path}")
+    if with_mlflow:
+        compare_told(told_to_mlflow(path.parent / STORE_FILE), expected.told)
+
+
+def compare_told(told: list[tuple[object, ...]], expected: list[tuple[object, ...]]) -> None:
+    """Ends the program where an MLflow store does not hold what another one holds, each thing as often."""
+    if wrong := set(told) ^ set(expected):
+        raise SystemExit(f"DIFFERENT in MLflow: {sorted(map(str, wrong))[:10]}")
+    if sorted(map(str, told)) != sorted(map(str, expected)):
+        raise SystemExit("TWICE in MLflow")
 
 
 def main() -> None:
@@ -149,36 +223,20 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     with_mlflow: bool = arguments.with_mlflow
-    draw = np.random.default_rng(arguments.seed)
-    job = load_job(EXAMPLE, CHANGES)
+    draw, tally, num_studies = np.random.default_rng(arguments.seed), Tally(), 0
     for library in (*SLOW_TO_IMPORT, *(["mlflow"] if with_mlflow else [])):  # once, instead of in every child
         import_module(library)
     with tempfile.TemporaryDirectory() as name:
-        expected, duration_s = uninterrupted(job, Path(name) / "whole", with_mlflow=with_mlflow)
-        keys, answer = keys_of(expected), answer_of(expected)
-        told = told_to_mlflow(expected) if with_mlflow else []
-        print(
-            f"uninterrupted: {len(keys)} designs, {duration_s:.1f} s; {len(told):,} entries in MLflow",
-            flush=True,
-        )
-        num_kills = num_studies = 0
-        while num_kills < arguments.kills:
-            folder = Path(name) / f"killed-{num_studies}"
-            path, kills = killed_study(
-                job, folder, draw, 1.2 * duration_s, arguments.kills - num_kills, with_mlflow=with_mlflow
-            )
-            num_kills += kills
+        whole = {kind: uninterrupted(kind, Path(name) / kind, with_mlflow=with_mlflow) for kind in KINDS}
+        for kind in cycle(KINDS):
+            if tally.num_kills >= arguments.kills:
+                break
+            folder, most = Path(name) / f"killed-{num_studies}", arguments.kills - tally.num_kills
+            path = kill_until_it_ends(whole[kind], folder, draw, most, tally, with_mlflow=with_mlflow)
+            compare(path, whole[kind], with_mlflow=with_mlflow)
             num_studies += 1
-            found = keys_of(path)
-            is_equal = np.array_equal(found, keys) and answer_of(path) == answer
-            if not is_equal or len(np.unique(found)) != len(found):
-                raise SystemExit(f"DIFFERENT after {kills} kills: {len(found)} designs in {path}")
-            if with_mlflow and (wrong := set(told_to_mlflow(path)) ^ set(told)):
-                raise SystemExit(f"DIFFERENT in MLflow after {kills} kills: {sorted(map(str, wrong))[:10]}")
-            if with_mlflow and len(told_to_mlflow(path)) != len(told):
-                raise SystemExit(f"TWICE in MLflow after {kills} kills")
-            print(f"study {num_studies}: {kills} kills, all equal", flush=True)
-    print(f"{num_kills} kills in {num_studies} studies: no design lost, none twice, all answers identical")
+            print(f"{num_studies} studies: {tally}", flush=True)
+    print(f"{tally}, in {num_studies} studies: no design lost, none twice, all answers identical")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ a run would come to in which nothing fails, nothing is saved, and steps are as s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,6 +42,8 @@ EXACT_POWERS = (
     "power_range_fraction",
 )
 """Limits on power beside that of the facility; spares alone can add to the first."""
+WHOLE: dict[str, float] = {"memory": 1.0, "host_memory": 1.0}
+"""Shares that a layout may need of memory and of main memory, as `least_needs` names them."""
 MARGIN = 1e-9
 """Share by which bounds are lowered, so that rounding never turns a bound into a rejection."""
 
@@ -126,6 +129,12 @@ def kept_by_bounds(job: Job, bounds: BoundTable) -> dict[str, Booleans]:
         name: excess_over(getattr(job.limits, name), getattr(bounds, name)) == 0.0 for name in LIMIT_NAMES
     }
     return {"memory": bounds.fits_memory, "host_memory": bounds.host_memory_fraction <= 1.0, **limits}
+
+
+def least_needs(bounds: BoundTable, limits: Iterable[str]) -> dict[str, Floats]:
+    """Returns what layouts need at least, `(n,)`: shares of both memories, and the quantities of some limits by their names."""
+    memory = {"memory": bounds.memory_fraction, "host_memory": bounds.host_memory_fraction}
+    return memory | {name: getattr(bounds, name) for name in limits}
 
 
 def _least_host_memory_bytes(job: Job, layouts: PlanTable, offers: OfferTable) -> Floats:

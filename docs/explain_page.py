@@ -36,6 +36,9 @@ capplan explain examples/bloom-176b.yaml --fewest-gpus
   accelerators that the bounds admit, simulation the fewest that do.
 - Where degrees of parallelism contradict each other, so that there is no layout at all, CP-SAT names a minimal set of rules
   at fault and the nearest number of accelerators, and the nearest batch, that have a layout (`constraints.layout_model`).
+- Where there are layouts and none fits the memory, CP-SAT says whether the ranges on offer are to blame: its table has the
+  least that the most loaded stage needs on every number of accelerators. The layout that needs least is named, and the
+  nearest number of accelerators that has one that fits (`constraints.memory_model`).
 
 `--json` prints the same as values; `planner.explain` has `constraint_texts`, `explain_plan` and `explain_space` for
 programs. Letters are those of [the model](model.md#letters).

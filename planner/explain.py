@@ -12,6 +12,7 @@ from dataclasses import asdict
 
 import numpy as np
 
+from constraints.bounds import WHOLE, least_needs
 from constraints.evaluation import Evaluation, evaluate
 from constraints.feasibility import fewest_accelerators
 from constraints.layout import LAYOUT_RULES, layout_excess
@@ -256,9 +257,8 @@ def _binding(job: Job, least: LeastValues) -> tuple[Binding, ...]:
 def _fewest(job: Job, space: Space, least: LeastValues) -> FewestAccelerators | None:
     limits = set_limits(job)
     found = least.of("num_gpus", limits)
-    bounds = space.bounds.take(space.bounds.fits_memory)
-    fitting = space.all_layouts.take(space.bounds.fits_memory)
-    bound = fewest_accelerators(fitting.num_gpus, {name: getattr(bounds, name) for name in limits}, limits)
+    needs = least_needs(space.bounds, limits)
+    bound = fewest_accelerators(space.all_layouts.num_gpus, needs, WHOLE | limits)
     if found is None or bound is None:
         return None
     num_smaller = int((space.layouts.num_gpus < found.value).sum())
@@ -270,7 +270,7 @@ def _fewest(job: Job, space: Space, least: LeastValues) -> FewestAccelerators | 
         bound=bound,
         design=design_at(job, found.design, 0, NO_ID),
         proof=(
-            f"CP-SAT: no layout of fewer than {bound:,} accelerators keeps the limits even at the bounds that no "
-            f"simulation beats{simulated if num_smaller else ''}"
+            f"CP-SAT: no layout of fewer than {bound:,} accelerators fits its memory and keeps the limits even at the "
+            f"bounds that no simulation beats{simulated if num_smaller else ''}"
         ),
     )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
+from constraints.bounds import WHOLE, least_needs
 from constraints.evaluation import Evaluation, evaluate
 from constraints.feasibility import conflicting_limits
 from constraints.lattice import cross_run_knobs
@@ -16,6 +19,7 @@ from constraints.removal import rules_of_schemes
 from constraints.space import Space, pruned_space
 from planner import human
 from planner.designs import design_at
+from planner.no_memory import no_memory
 from planner.reasons import rule_text
 from planner.recommendation import Infeasibility, Relaxation
 from simulator.job import Job
@@ -48,11 +52,17 @@ class _Case:
         return " and ".join(f"{name} = {human.figure(self.limits[name])}" for name in names)
 
     def conflict_at_bounds(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Limits among these that even the bounds of layouts break, proven by CP-SAT; empty for none."""
-        bounds = self.space.bounds.take(self.space.bounds.fits_memory)
+        """Limits among these that even the bounds of possible layouts break, proven by CP-SAT; empty for none."""
+        needs = least_needs(self.space.bounds, names)
+        is_possible = np.all([needs[name] <= whole for name, whole in WHOLE.items()], axis=0)
         return conflicting_limits(
-            {name: getattr(bounds, name) for name in names}, {name: self.limits[name] for name in names}
+            {name: needs[name][is_possible] for name in names}, {name: self.limits[name] for name in names}
         )
+
+    def proven_at_bounds(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The same of all layouts, with memory and main memory where the conflict needs them."""
+        limits = WHOLE | {name: self.limits[name] for name in names}
+        return conflicting_limits(least_needs(self.space.bounds, names), limits)
 
 
 def explain(job: Job, space: Space, *, should_stop: Stop = never_stop) -> Infeasibility | Evaluation:
@@ -64,7 +74,7 @@ def explain(job: Job, space: Space, *, should_stop: Stop = never_stop) -> Infeas
     if len(space.all_layouts) == 0:
         return _no_layout(job)
     if not space.bounds.fits_memory.any():
-        return _no_memory(job, space)
+        return no_memory(job, space.num_layouts)
     fine = _with_fine_caps(job)
     space = space if fine is job else pruned_space(fine)
     case = _Case(job=fine, space=space, limits=set_limits(job), least=LeastValues(space, should_stop))
@@ -222,7 +232,8 @@ def _proof(case: _Case) -> str:
 
 def _argument(case: _Case) -> str:
     num_layouts = len(case.space.all_layouts)
-    if by_bounds := case.conflict_at_bounds(tuple(case.limits)):
+    if limits := case.conflict_at_bounds(tuple(case.limits)):
+        by_bounds = case.proven_at_bounds(limits)
         return (
             f"CP-SAT: no layout of {num_layouts:,} keeps {' and '.join(by_bounds)} even at the bounds that no "
             "simulation beats"
@@ -287,13 +298,3 @@ def _nearest_layout(job: Job) -> list[str]:
     if near.global_batch_size not in (None, batch):
         found.append(f"the nearest batch that has a layout is {near.global_batch_size:,} sequences")
     return found
-
-
-def _no_memory(job: Job, space: Space) -> Infeasibility:
-    reason = (
-        f"{job.workload.model.name} does not fit the memory of the accelerators on offer in any of "
-        f"{len(space.all_layouts):,} layouts; offer more of them or larger ones, or allow more splits (search)"
-    )
-    return Infeasibility(
-        conflict=("memory",), reasons=(reason,), proof="memory of every layout", relaxations=()
-    )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from functools import cache
 from itertools import combinations, count
@@ -270,13 +271,46 @@ def test_schemes_that_no_layout_can_have_are_at_fault_where_degrees_are_not() ->
     assert answer.reasons[0].startswith("no layout can save by replica_ft; allow other")
 
 
+def too_large_for(num_gpus: int) -> Job:
+    return job_with({**H100_RENTED, "num_gpus": num_gpus}, workload={"model": "llama-3.1-405b"})
+
+
 def test_a_model_that_is_too_large_does_not_fit_memory() -> None:
-    job = job_with({**H100_RENTED, "num_gpus": 16}, workload={"model": "llama-3.1-405b"})
+    job = too_large_for(16)
+    answer = explain(job, pruned_space(job))
+    assert isinstance(answer, Infeasibility)
+    assert answer.conflict == ("gpu_range", "memory")
+    assert "does not fit the memory" in answer.reasons[0]
+    assert answer.relaxations == ()
+    # 405e9 parameters x 16 bytes of states over 16 accelerators are 405 GB each, beside activations.
+    (least_gib,) = re.findall(r"needs least takes ([\d.]+) GiB of the 80.0 GiB of 16 h100", answer.reasons[1])
+    assert 405e9 < float(least_gib) * 2**30 < 520e9
+    (nearest,) = re.findall(r"layout that fits: .* of (\d+) h100-sxm5-80gb \(TP", answer.reasons[2])
+    assert len(pruned_space(too_large_for(int(nearest))).layouts) > 0
+    assert all(len(pruned_space(too_large_for(fewer)).layouts) == 0 for fewer in range(24, int(nearest), 8))
+
+
+def test_where_the_listed_splits_never_fit_no_number_of_accelerators_is_proposed() -> None:
+    job = job_with(
+        workload={"model": "llama-3.1-405b"},
+        search={"tensor_parallel": [1], "pipeline_parallel": [1], "zero_stages": [0]},
+    )
     answer = explain(job, pruned_space(job))
     assert isinstance(answer, Infeasibility)
     assert answer.conflict == ("memory",)
-    assert "does not fit the memory" in answer.reasons[0]
-    assert answer.relaxations == ()
+    assert answer.reasons[-1] == "no number of these accelerators has a layout that fits"
+
+
+def test_a_proof_names_memory_where_layouts_that_do_not_fit_would_keep_the_limits() -> None:
+    # Sixteen accelerators draw little enough, but 70 billion parameters with all their states need more of them.
+    job = job_with(workload={"model": "llama-3.1-70b"}, search={"micro_batch_sizes": [1], "zero_stages": [0]})
+    bounds = pruned_space(job).bounds
+    watts = float(bounds.power_w.min())
+    assert watts < float(bounds.power_w[bounds.fits_memory].min())
+    answer = explained({"power_w": watts * 1.001}, job)
+    assert answer.conflict == ("power_w",)
+    assert "keeps memory and power_w even at the bounds" in answer.proof
+    assert "keeps power_w even at the bounds" in explained({"power_w": watts * 0.5}, job).proof
 
 
 def job_with_main_memory(job: Job, host_memory_bytes: float) -> Job:

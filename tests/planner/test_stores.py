@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
 import sqlite3
-import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, final
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
 from mlflow import MlflowClient
 
+from benchmarks.mlflow_server import MlflowServer
 from planner import recommend
 from planner.delivery import deliver
 from planner.durable import StudyAnswer, run_study_of
@@ -37,9 +31,6 @@ from tests.postgres import postgres
 from tests.studies.study_jobs import small_job
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-SETTINGS: Final = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-"""Nothing but the store: MLflow's queue of jobs takes as long to start as everything else."""
-START_TIMEOUT_S: Final = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -113,64 +104,22 @@ def test_a_driver_that_is_missing_is_named_with_the_extra(monkeypatch: pytest.Mo
     assert "secret" not in str(caught.value)
 
 
-@final
-class Server:
-    """An MLflow server in a process group of its own, on one port, over one SQLite file."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.database = folder / "mlflow.db"
-        with closing(socket.create_server(("127.0.0.1", 0))) as free:
-            self._port = free.getsockname()[1]
-        self.uri = f"http://127.0.0.1:{self._port}"
-        self.health = f"{self.uri}/health"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self._port)]
-        stores = ["--backend-store-uri", f"sqlite:///{self.database}", "--workers", "1"]
-        files = ["--artifacts-destination", str(self._folder / "files"), "--serve-artifacts"]
-        with (self._folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, *stores, *files],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={**os.environ, **SETTINGS},
-            )
-        waiting = threading.Event()
-        for _ in range(int(START_TIMEOUT_S / 0.1)):
-            with suppress(URLError, OSError), urlopen(self.health, timeout=1.0):  # noqa: S310 (our own server)
-                return
-            waiting.wait(0.1)
-        raise AssertionError((self._folder / "server.log").read_text())
-
-    def kill(self) -> None:
-        """Ends it and its workers at once."""
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
-
-    def num_children(self) -> int:
-        """Runs of designs that are in its database."""
-        with closing(sqlite3.connect(self.database)) as connection:
-            query = "SELECT count(*) FROM tags WHERE key = 'mlflow.parentRunId'"
-            return int(connection.execute(query).fetchone()[0])
+def num_children(server: MlflowServer) -> int:
+    """Runs of designs that are in a server's database."""
+    with closing(sqlite3.connect(server.database)) as connection:
+        query = "SELECT count(*) FROM tags WHERE key = 'mlflow.parentRunId'"
+        return int(connection.execute(query).fetchone()[0])
 
 
 @pytest.fixture
-def server(tmp_path: Path, uri: str) -> Iterator[Server]:
+def server(tmp_path: Path, uri: str) -> Iterator[MlflowServer]:
     assert uri.endswith("mlflow.db"), "a store that is made already"
-    running = Server(tmp_path)
-    running.start()
-    yield running
-    running.kill()
+    with MlflowServer(tmp_path) as running:
+        yield running
 
 
 def test_a_server_that_is_killed_during_a_study_and_during_a_delivery_has_everything_once_in_the_end(
-    server: Server, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: MlflowServer, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(design_parts, "DESIGNS_PER_PART", 20)
     whole = run(job, tmp_path / "whole")
@@ -195,7 +144,7 @@ def test_a_server_that_is_killed_during_a_study_and_during_a_delivery_has_everyt
 
     delivery = threading.Thread(target=try_to_deliver)
     delivery.start()
-    while server.num_children() < 2 and delivery.is_alive():
+    while num_children(server) < 2 and delivery.is_alive():
         delivery.join(0.01)
     server.kill()
     delivery.join()

@@ -1,0 +1,192 @@
+"""Why does no layout fit the memory, and how many accelerators would have one? The most loaded stage by a table, in CP-SAT.
+
+What the most loaded stage needs follows from all degrees of parallelism at once: weights from t, p and e, optimizer states
+from D and c as well, activations from b and the micro-batches in flight. So the model has it as a table, exact: for every
+offer and number of accelerators, also beyond the range on offer, the layout that needs least. CP-SAT knows only whole
+numbers: a need stands there as its place among all needs, which keeps their order to the last bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from constraints.feasibility import exact_solver
+from constraints.lattice import layouts_in, no_layouts, rough_blocks
+from simulator.job import GpuRange, Job
+from simulator.offer_table import OfferTable
+from simulator.plan import PlanTable
+from simulator.simulate import layout_memory
+from simulator.table import Floats, Integers, Table
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+MEMORY_RULES = ("gpu_range", "memory")
+"""What can contradict each other here, in the order in which reports name it; layouts keep the other rules."""
+MOST_GPUS = 1_000_000
+"""As many as an offer can name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeedTable(Table):
+    """What layouts need of the memory of an accelerator of their most loaded stage, `(n,)`."""
+
+    memory_bytes: Floats
+    memory_fraction: Floats
+    """The same as a share of what the accelerator has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeastMemory:
+    """The layouts that need least, one for every offer and number of accelerators that has a layout at all."""
+
+    layouts: PlanTable
+    needs: NeedTable
+
+    def take(self, rows: Integers) -> LeastMemory:
+        """Returns the chosen rows."""
+        return LeastMemory(layouts=self.layouts.take(rows), needs=self.needs.take(rows))
+
+    def __len__(self) -> int:
+        return len(self.layouts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryFinding:
+    """Whether a model fits, by proof; layouts are tables of one row."""
+
+    conflict: tuple[str, ...]
+    """A minimal set of `MEMORY_RULES` that no layout keeps; empty where some layout on offer fits."""
+    least: LeastMemory | None
+    """The layout on offer that needs the smallest share of its accelerator's memory; `None` where there is no layout."""
+    nearest: LeastMemory | None
+    """One that fits, with as many accelerators as are next to what is on offer; `None` where no number of them helps."""
+
+
+def least_memory(job: Job) -> LeastMemory:
+    """Returns the layouts that need least of the memory, on every number of accelerators up to `MOST_GPUS`."""
+    wide = _with_any_number(job)
+    found = _needs_of(wide, no_layouts(wide))
+    for block in rough_blocks(wide):
+        some = _needs_of(wide, layouts_in(wide, block))
+        found = _least_of_each_number(
+            LeastMemory(
+                layouts=PlanTable.concatenate([found.layouts, some.layouts]),
+                needs=NeedTable.concatenate([found.needs, some.needs]),
+            )
+        )
+    return found
+
+
+def explain_memory(job: Job) -> MemoryFinding:
+    """Returns whether any layout fits the accelerators on offer, what contradicts that, and what comes nearest."""
+    table = least_memory(job)
+    tried = (*((name,) for name in MEMORY_RULES), MEMORY_RULES)  # smaller sets first: the conflict is minimal
+    return MemoryFinding(
+        conflict=next((rules for rules in tried if _Model.of(job, table).best(rules) is None), ()),
+        least=_Model.of(job, table).least_on_offer(),
+        nearest=_Model.of(job, table).nearest_that_fits(),
+    )
+
+
+def _with_any_number(job: Job) -> Job:
+    """The job with accelerators in any number; power caps have nothing to do with memory."""
+    every = GpuRange(min=1, max=MOST_GPUS)
+    offers = tuple(offer.model_copy(update={"num_gpus": every}) for offer in job.offers)
+    search = job.search.model_copy(update={"power_caps": (1.0,)})
+    return job.model_copy(update={"offers": offers, "search": search})
+
+
+def _needs_of(job: Job, layouts: PlanTable) -> LeastMemory:
+    memory_bytes = layout_memory(job, layouts).peak_bytes
+    has_bytes = OfferTable.from_job(job).take(layouts.offer).memory_bytes
+    needs = NeedTable(memory_bytes=memory_bytes, memory_fraction=memory_bytes / has_bytes)
+    return LeastMemory(layouts=layouts, needs=needs)
+
+
+def _least_of_each_number(found: LeastMemory) -> LeastMemory:
+    """Of each offer and number of accelerators the first of the layouts that need least."""
+    found = found.take(np.argsort(found.needs.memory_bytes, kind="stable"))
+    numbers = np.column_stack([found.layouts.offer, found.layouts.num_gpus])
+    return found.take(np.unique(numbers, axis=0, return_index=True)[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Model:
+    """One row of the table, and a literal for every rule; to be solved once."""
+
+    job: Job
+    table: LeastMemory
+    model: cp_model.CpModel
+    row: cp_model.IntVar
+    num_gpus: cp_model.IntVar
+    place: cp_model.IntVar
+    """Of the row's need among all needs."""
+    is_taken: list[cp_model.IntVar]
+    """Whether the row is one of an offer, offer by offer."""
+    keeps: dict[str, cp_model.IntVar]
+
+    @classmethod
+    def of(cls, job: Job, table: LeastMemory) -> _Model:
+        """Returns the model of a job; its table may be empty."""
+        from ortools.sat.python import cp_model
+
+        model = cp_model.CpModel()
+        built = cls(
+            job=job,
+            table=table,
+            model=model,
+            row=model.new_int_var(0, len(table), "row"),
+            num_gpus=model.new_int_var(0, MOST_GPUS, "N"),
+            place=model.new_int_var(0, len(table), "memory"),
+            is_taken=[model.new_bool_var(f"offer {index}") for index in range(len(job.offers))],
+            keeps={name: model.new_bool_var(f"keeps {name}") for name in MEMORY_RULES},
+        )
+        built._add_table()
+        built._add_ranges()
+        return built
+
+    def best(self, rules: tuple[str, ...]) -> LeastMemory | None:
+        """Some row that keeps these rules, the best one where the model has an objective; `None` where none does."""
+        from ortools.sat.python import cp_model
+
+        self.model.add_bool_and([self.keeps[name] for name in rules])
+        solver = exact_solver()
+        if solver.solve(self.model) != cp_model.OPTIMAL:
+            return None
+        return self.table.take(np.array([solver.value(self.row)]))
+
+    def least_on_offer(self) -> LeastMemory | None:
+        """The row within the ranges on offer that needs the smallest share of its accelerator's memory."""
+        self.model.minimize(self.place)
+        return self.best(("gpu_range",))
+
+    def nearest_that_fits(self) -> LeastMemory | None:
+        """A row that fits, of as many accelerators as are next to the range of its offer."""
+        away = self.model.new_int_var(0, MOST_GPUS, "away")
+        for offer, is_taken in zip(self.job.offers, self.is_taken, strict=True):
+            self.model.add(away >= offer.num_gpus.min - self.num_gpus).only_enforce_if(is_taken)
+            self.model.add(away >= self.num_gpus - offer.num_gpus.max).only_enforce_if(is_taken)
+        self.model.minimize(away)
+        return self.best(("memory",))
+
+    def _add_table(self) -> None:
+        """A row has its own number, offer, accelerators and need; those that fit come first among the needs."""
+        fractions, layouts = self.table.needs.memory_fraction, self.table.layouts
+        needs, places = np.unique(fractions, return_inverse=True)
+        offer = self.model.new_int_var(0, len(self.job.offers) - 1, "offer")
+        rows = np.column_stack([np.arange(len(self.table)), layouts.offer, layouts.num_gpus, places])
+        self.model.add_allowed_assignments([self.row, offer, self.num_gpus, self.place], rows.tolist())
+        self.model.add_map_domain(offer, self.is_taken)
+        num_fitting = int(np.searchsorted(needs, 1.0, side="right"))
+        self.model.add(self.place < num_fitting).only_enforce_if(self.keeps["memory"])
+
+    def _add_ranges(self) -> None:
+        """Accelerators within the range of the offer that is taken."""
+        for offer, is_taken in zip(self.job.offers, self.is_taken, strict=True):
+            self.model.add_linear_constraint(
+                self.num_gpus, offer.num_gpus.min, offer.num_gpus.max
+            ).only_enforce_if(is_taken, self.keeps["gpu_range"])

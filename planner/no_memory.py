@@ -1,0 +1,49 @@
+"""Why does a model fit in no layout, and on how many accelerators would it? A proof by CP-SAT, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from constraints.memory_model import LeastMemory, explain_memory
+from planner import human
+from planner.design_view import layout
+from planner.recommendation import Infeasibility
+from simulator.job import Job
+from simulator.memory import memory_by_stage
+
+
+def no_memory(job: Job, num_layouts: int) -> Infeasibility:
+    """Returns the answer for a job whose layouts all need more memory than the accelerators on offer have.
+
+    Args:
+        job: the question.
+        num_layouts: layouts that it has, at least one.
+    """
+    found = explain_memory(job)
+    assert found.least is not None, "a job with layouts has one that needs least"
+    too_large = (
+        f"{job.workload.model.name} does not fit the memory of the accelerators on offer in any of {num_layouts:,} "
+        "layouts; offer more of them or larger ones, or allow more splits (search)"
+    )
+    nearest = "no number of these accelerators has a layout that fits"
+    if found.nearest is not None:
+        nearest = (
+            f"the nearest number of accelerators that has a layout that fits: {_need(job, found.nearest)}"
+        )
+    return Infeasibility(
+        conflict=found.conflict,
+        reasons=(too_large, f"the layout on offer that needs least takes {_need(job, found.least)}", nearest),
+        proof="memory of every layout; CP-SAT over the least that any number of accelerators needs",
+        relaxations=(),
+    )
+
+
+def _need(job: Job, one: LeastMemory) -> str:
+    """What a layout needs, where, and which it is."""
+    plan = one.layouts.plan(0)
+    stage = int(np.argmax(memory_by_stage(job.workload, plan).peak_bytes)) + 1
+    accelerator = job.offers[plan.offer].accelerator
+    return (
+        f"{human.memory(float(one.needs.memory_bytes[0]))} of the {human.memory(accelerator.memory_bytes)} of "
+        f"{plan.num_gpus:,} {accelerator.id} ({layout(plan)}, stage {stage} of {plan.pipeline_parallel})"
+    )
