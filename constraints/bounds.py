@@ -25,6 +25,7 @@ from simulator.checkpoint import checkpoint_costs
 from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.offer_table import OfferTable
+from simulator.offload import offloaded_bytes_per_node
 from simulator.plan import PlanTable
 from simulator.power import phase_power, power_levels
 from simulator.run import first_start_s
@@ -55,7 +56,8 @@ class BoundTable(Table):
     memory_fraction: Floats
     """Memory of the most loaded accelerator as a share of what it has; exact."""
     host_memory_fraction: Floats
-    """Main memory that saves need at least, under any scheme that the layout can have, as a share of what a node has."""
+    """Main memory that offloading, and saves at least, under any scheme that the layout can have, need, as a share of what a
+    node has."""
     budget_usd: Floats
     deadline_days: Floats
     power_w: Floats
@@ -138,7 +140,7 @@ def least_needs(bounds: BoundTable, limits: Iterable[str]) -> dict[str, Floats]:
 
 
 def _least_host_memory_bytes(job: Job, layouts: PlanTable, offers: OfferTable) -> Floats:
-    """Main memory per node that the least demanding checkpoint scheme of each layout needs, `(n,)`.
+    """Main memory per node that offloading and the least demanding checkpoint scheme of each layout need, `(n,)`.
 
     It follows from what is saved and how often at once, so that no step has to be simulated.
     """
@@ -148,7 +150,7 @@ def _least_host_memory_bytes(job: Job, layouts: PlanTable, offers: OfferTable) -
         plans = replace(layouts, checkpoint_scheme=np.full(len(layouts), scheme.code))
         needed = checkpoint_costs(job, plans, offers, any_s, any_s).host_memory_bytes
         least = np.where(can_save_by(job, layouts, scheme), np.minimum(least, needed), least)
-    return least
+    return least + offloaded_bytes_per_node(job, layouts, offers)
 
 
 def _fewest_spare_nodes(job: Job, layouts: PlanTable) -> Integers:

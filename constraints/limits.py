@@ -10,6 +10,7 @@ import numpy as np
 from objectives.scores import ScoreTable, Usage, cost_parts, total
 from simulator.job import Job, Limits
 from simulator.offer_table import OfferTable
+from simulator.offload import offloaded_bytes_per_node
 from simulator.plan import PlanTable
 from simulator.run_spread import wall_time_quantile_s
 from simulator.simulate import Outcomes
@@ -24,7 +25,7 @@ class ExcessTable(Table):
     memory: Floats
     """Memory of the most loaded accelerator over what it has."""
     host_memory: Floats
-    """Main memory that saves under way need over what a node has."""
+    """Main memory that saves under way and offloading need over what a node has."""
     progress: Floats
     """Infinite where failures come faster than work can be saved."""
     budget_usd: Floats
@@ -133,9 +134,10 @@ def check_limits(job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTa
     """Returns by how much each design exceeds each limit."""
     offers = OfferTable.from_job(job).take(plans.offer)
     values = limited_quantities(job, plans, scores, outcomes)
+    host_bytes = outcomes.checkpoints.host_memory_bytes + offloaded_bytes_per_node(job, plans, offers)
     return ExcessTable(
         memory=np.maximum(0.0, outcomes.summary.peak_memory_bytes / offers.memory_bytes - 1.0),
-        host_memory=np.maximum(0.0, outcomes.checkpoints.host_memory_bytes / offers.host_memory_bytes - 1.0),
+        host_memory=np.maximum(0.0, host_bytes / offers.host_memory_bytes - 1.0),
         progress=np.where(outcomes.run.makes_progress, 0.0, np.inf),
         **{name: excess_over(getattr(job.limits, name), value) for name, value in values.items()},
     )

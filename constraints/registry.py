@@ -167,11 +167,11 @@ PHYSICS = (
     Constraint(
         name="host_memory",
         kind="physics",
-        sentence="a node's main memory must hold the saves that are under way",
-        formula="(saves at once) x (bytes of a node's shards and of its peers' copies) <= main memory",
+        sentence="a node's main memory must hold the saves that are under way and what is offloaded to it",
+        formula="(saves at once) x (bytes of a node's shards and of its peers' copies) + offloaded bytes <= main memory",
         unit="B",
-        source="Gemini (Wang et al., SOSP 2023); docs/model.md, Checkpoint schemes",
-        way_out="another checkpoint_scheme, fewer checkpointing.peer_copies, or more nodes",
+        source="Gemini (Wang et al., SOSP 2023); docs/model.md, Checkpoint schemes and Offloading",
+        way_out="another checkpoint_scheme, fewer checkpointing.peer_copies, less offloading, or more nodes",
     ),
     Constraint(
         name="progress",

@@ -18,6 +18,7 @@ _PART_WORDS = {
     "tensor_comm_s": "tensor parallelism",
     "expert_comm_s": "expert parallelism",
     "shard_comm_s": "gathering sharded weights",
+    "host_copy_s": "activations to and from hosts",
     "pipeline_send_s": "pipeline transfers",
     "gradient_sync_s": "gradient synchronisation",
     "productive_s": "steps that count",

@@ -21,6 +21,7 @@ STEP_PARTS = (
     "tensor_comm_s",
     "expert_comm_s",
     "shard_comm_s",
+    "host_copy_s",
     "pipeline_send_s",
     "gradient_sync_s",
     "pipeline_bubble_s",

@@ -11,6 +11,7 @@ FUSED_LOGIT_BYTES = 2
 """A fused loss works in place on 16-bit logits (Transformer Engine)."""
 _FUSED_LOSS = re.compile(r"fused (cross[- ]entropy|loss)", re.IGNORECASE)
 _TOKEN_DROP = re.compile("token-?drop", re.IGNORECASE)
+_OFFLOADED_LAYERS = re.compile(r"offloads? activations of (\d+) layers", re.IGNORECASE)
 _MEMORY_KINDS = (("allocated", "allocated"), ("reserved", "reserved"), ("nvidia-smi|device memory", "device"))
 _DISPATCHERS = (("hybrid-?ep|deep-?ep|flex", "deduplicated"), ("all-?to-?all|dispatcher a2a", "all_to_all"))
 _EXPERT_OVERLAPS = (
@@ -29,6 +30,12 @@ def logit_bytes(notes: str) -> int | None:
 def capacity_factor(notes: str) -> float | None:
     """Returns the capacity of experts where tokens are dropped: what balanced routing fills."""
     return 1.0 if _TOKEN_DROP.search(notes) else None
+
+
+def offloaded_layers(notes: str) -> int:
+    """Returns the layers whose activations wait in main memory."""
+    found = _OFFLOADED_LAYERS.search(notes)
+    return int(found[1]) if found else 0
 
 
 def memory_kind(notes: str) -> str:

@@ -114,7 +114,8 @@ class _Translation:
             unit = PADDED_VOCABULARY * layout["tensor_parallel"]
             shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
         shape["num_layers"] = self._split_layers(shape["num_layers"], layout)
-        sizes = {**shape, **self._experts(shape), **layout, **self._hardware(), **self._habits(layout)}
+        habits = self._habits(layout, shape["num_layers"])
+        sizes = {**shape, **self._experts(shape), **layout, **self._hardware(), **habits}
         cells: dict[str, object] = {
             "row_id": self.row_id,
             "group": self.group,
@@ -250,7 +251,7 @@ class _Translation:
             "network_bytes_per_s": network.node_bytes_per_s or share,
         }
 
-    def _habits(self, layout: dict[str, int]) -> dict[str, object]:
+    def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
         habits, written = self.habits, self._text("sp").lower()
         stage = _zero_stage(self._text("zero_stage_or_fsdp"))
         recompute = self._text("recompute").lower()
@@ -273,8 +274,13 @@ class _Translation:
             "logit_bytes": measured_notes.logit_bytes(self._text("notes")) or habits.logit_bytes,
             "sync_buffer_bytes": habits.sync_buffer_bytes,
             "keeps_stage_outputs": habits.keeps_stage_outputs,
+            "activation_offload_fraction": self._offload_fraction(num_layers),
             **self._expert_habits(layout),
         }
+
+    def _offload_fraction(self, num_layers: int) -> float | None:
+        """Returns the share of the layers that the notes say are offloaded; nothing where they say nothing."""
+        return min(1.0, measured_notes.offloaded_layers(self._text("notes")) / num_layers) or None
 
     def _shard_ranks(self, layout: dict[str, int]) -> int | None:
         """Returns the ranks of a shard group where not all replicas are one: as written, or those of a node."""

@@ -57,7 +57,14 @@ _STYLES = {
 }
 _SHARES = {
     "busy": ("compute_s",),
-    "comm": ("tensor_comm_s", "expert_comm_s", "shard_comm_s", "pipeline_send_s", "gradient_sync_s"),
+    "comm": (
+        "tensor_comm_s",
+        "expert_comm_s",
+        "shard_comm_s",
+        "host_copy_s",
+        "pipeline_send_s",
+        "gradient_sync_s",
+    ),
     "wait": ("pipeline_bubble_s",),
 }
 """What stands beside a row; the optimizer, which takes next to nothing, does not."""

@@ -14,7 +14,8 @@ import numpy as np
 
 from objectives.break_even import node_price_of
 from simulator.hardware import Fabric
-from simulator.job import Depreciation, Job
+from simulator.job import Job
+from simulator.ownership import Depreciation
 from simulator.plan import CheckpointScheme
 from simulator.record import Record
 

@@ -14,6 +14,7 @@ from planner import human
 from planner.reasons import rule_text
 from simulator.job import Job
 from simulator.offer_table import OfferTable
+from simulator.offload import offloaded_bytes_per_node
 from simulator.plan import Plan, PlanTable
 from simulator.record import Record
 
@@ -209,8 +210,10 @@ def physics_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
             "memory_capacity_bytes": float(outcomes.summary.memory_capacity_bytes[0]),
         }
     if name == "host_memory":
+        offers = OfferTable.from_job(job).take(evaluation.plans.offer)
+        offloaded_bytes = offloaded_bytes_per_node(job, evaluation.plans, offers)
         return {
-            "host_memory_bytes": float(outcomes.checkpoints.host_memory_bytes[0]),
+            "host_memory_bytes": float((outcomes.checkpoints.host_memory_bytes + offloaded_bytes)[0]),
             "host_memory_capacity_bytes": job.offers[plan.offer].node.host_memory_bytes,
         }
     figures: Figures = {

@@ -35,7 +35,9 @@ class Activations:
     kept_bytes: Floats
     """What the micro-batches in flight keep."""
     at_work_bytes: Floats
-    """What the layer at work computes again, and the widest gradients in it."""
+    """What the layer at work computes again, and the widest gradients in it; and a layer on its way to or from the host."""
+    on_host_bytes: Floats
+    """What they keep in main memory."""
 
 
 def stage_activations(
@@ -47,11 +49,22 @@ def stage_activations(
     in_flight = in_flight_chunks(workload, plans, stage) / plans.virtual_pipeline
     is_kept = (plans.pipeline_parallel > 1) & workload.keeps_stage_outputs
     sent = np.where(is_kept, plans.virtual_pipeline * _layer_input(workload, plans), 0.0)
-    at_work = np.where(expert_layers > 0, expert.at_work, 0.0)
+    on_host = workload.activation_offload_fraction
+    dense_work, expert_work = (layer.at_work + on_host * layer.kept for layer in (dense, expert))
+    layers = dense_layers * dense.kept + expert_layers * expert.kept
+    at_work = np.where(expert_layers > 0, expert_work, 0.0)
     return Activations(
-        kept_bytes=in_flight * (dense_layers * dense.kept + expert_layers * expert.kept + sent),
-        at_work_bytes=np.maximum(at_work, np.where(dense_layers > 0, dense.at_work, 0.0)),
+        kept_bytes=in_flight * ((1.0 - on_host) * layers + sent),
+        at_work_bytes=np.maximum(at_work, np.where(dense_layers > 0, dense_work, 0.0)),
+        on_host_bytes=in_flight * on_host * layers,
     )
+
+
+def kept_per_layer(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
+    """Returns what a forward pass keeps of one micro-batch in a layer, dense and with experts, bytes `(n,)` each."""
+    dense = _Layer.of(workload, plans, is_expert=False).kept
+    has_experts = workload.model.experts is not None
+    return dense, _Layer.of(workload, plans, is_expert=True).kept if has_experts else dense
 
 
 def micro_batch_tokens(workload: Workload, plans: PlanTable) -> Floats:

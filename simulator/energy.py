@@ -97,7 +97,7 @@ def run_energy(
 
 def _step_energy(job: Job, steps: StepTable, power: PhasePower) -> dict[str, Floats]:
     """Energy of the steps that count; sends and gradient synchronisation last long enough to have a power of their own."""
-    within_layers_s = steps.tensor_comm_s + steps.expert_comm_s + steps.shard_comm_s
+    within_layers_s = steps.tensor_comm_s + steps.expert_comm_s + steps.shard_comm_s + steps.host_copy_s
     compute_j, communication_j = power.busy_energy_j(steps.compute_s, within_layers_s)
     between_layers_s = steps.pipeline_send_s + steps.gradient_sync_s
     num_steps = job.workload.num_steps

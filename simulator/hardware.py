@@ -124,6 +124,8 @@ class Node(Record):
     """Main memory of the node."""
     host_copy_bytes_per_s: PositiveFloat
     """Effective rate from one accelerator to pinned host memory."""
+    host_memory_bytes_per_s: PositiveFloat = 409.6e9
+    """Bandwidth of the main memory of all processors together; left out: two with eight channels of DDR4-3200."""
 
     @model_validator(mode="after")
     def _domain_holds_whole_nodes(self) -> Self:

@@ -81,6 +81,12 @@ class Workload(Record):
     stage_layers: StageLayers = None
     """Layers of every pipeline chunk. `balanced`: embedding and output layer count as a layer each; a list, in model
     order: only pipelines with as many chunks are tried; left out: as even as the layers allow."""
+    activation_offload_fraction: float = Field(default=0.0, ge=0, le=1)
+    """Share of the layers whose activations wait in main memory for their backward pass (Megatron:
+    `cpu_offloading_num_layers` over the layers of a stage; DeepSpeed: `cpu_checkpointing`)."""
+    optimizer_offload_fraction: float = Field(default=0.0, ge=0, le=1)
+    """Share of the optimizer's states that main memory holds and processors update (ZeRO-Offload; Megatron:
+    `optimizer_offload_fraction`)."""
     keeps_stage_outputs: bool = False
     """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
     expert_dispatch: ExpertDispatch = "all_to_all"

@@ -201,11 +201,13 @@ class _StateBytes:
         # Fully sharded weights have the format of their gradients, and those in 32 bits are their own master copy.
         is_its_own_master = (plans.zero_stage >= 3) & (workload.gradient_bytes >= FULL_GRADIENT_BYTES)
         needs_copies = workload.gradient_bytes < FULL_GRADIENT_BYTES
+        on_device = 1.0 - workload.optimizer_offload_fraction
         return cls(
             weights=np.where(is_its_own_master, held(MASTER_BYTES, 3), held(WEIGHT_BYTES, 3)),
             gradients=_gradient_bytes(workload, plans, held),
-            optimizer=held(OPTIMIZER_BYTES, 1) - np.where(is_its_own_master, held(MASTER_BYTES, 3), 0.0),
-            update=held(FULL_GRADIENT_BYTES, 1) if needs_copies else np.zeros(len(plans)),
+            optimizer=on_device
+            * (held(OPTIMIZER_BYTES, 1) - np.where(is_its_own_master, held(MASTER_BYTES, 3), 0.0)),
+            update=on_device * held(FULL_GRADIENT_BYTES, 1) if needs_copies else np.zeros(len(plans)),
         )
 
 

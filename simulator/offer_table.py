@@ -34,6 +34,7 @@ class OfferTable(Table):
     power_supply_efficiency_fraction: Floats
     host_memory_bytes: Floats
     host_copy_bytes_per_s: Floats
+    host_memory_bytes_per_s: Floats
     embodied_gpu_kgco2e: Floats
     embodied_host_kgco2e: Floats
     switch_ports: Integers
@@ -84,6 +85,7 @@ def _row(offer: Offer, site: Site) -> dict[str, float | list[float]]:
         "power_supply_efficiency_fraction": node.power_supply_efficiency_fraction,
         "host_memory_bytes": node.host_memory_bytes,
         "host_copy_bytes_per_s": node.host_copy_bytes_per_s,
+        "host_memory_bytes_per_s": node.host_memory_bytes_per_s,
         "embodied_gpu_kgco2e": chip.embodied_kgco2e,
         "embodied_host_kgco2e": node.embodied_host_kgco2e,
         "switch_ports": fabric.switch_ports,

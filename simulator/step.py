@@ -14,10 +14,11 @@ import numpy as np
 from simulator.activations import ACTIVATION_BYTES, num_micro_batches
 from simulator.chunks import Chunks, ChunkWeights, chunk_weights
 from simulator.compute import memory_bound_time_s
-from simulator.layer_collectives import exposed_s
+from simulator.layer_collectives import Directions, exposed_s
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
 from simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
 from simulator.network import point_to_point_s
+from simulator.offload import activation_copies_s, host_update_s
 from simulator.pipeline import PipelineColumns, play_pipelines
 from simulator.plan import Schedule, splits_backward
 from simulator.rank import Rank
@@ -52,6 +53,8 @@ class StepTable(Table):
     """Exposed all-to-alls of expert parallelism."""
     shard_comm_s: Floats
     """Exposed gathers and reductions of ZeRO-2 and ZeRO-3 in every micro-batch."""
+    host_copy_s: Floats
+    """Exposed copies of activations to main memory and back."""
     pipeline_send_s: Floats
     """Time in which sends between stages block."""
     gradient_sync_s: Floats
@@ -68,10 +71,8 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     parts = _Parts.of(rank, chunks)
     weights = chunk_weights(rank.workload.model, rank.plans, chunks)
     layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-    shards_s = _shard_collectives(rank, parts, *layers_s)
-    times = play_pipelines(
-        **_columns(rank, parts, weights, layers_s[0] + shards_s[0], layers_s[1] + shards_s[1])
-    )
+    shards_s, copies_s = _shard_collectives(rank, parts, *layers_s), _host_copies(rank, parts, *layers_s)
+    times = play_pipelines(**_columns(rank, parts, weights, *_added(layers_s, shards_s, copies_s)))
     stages = rank.plans.pipeline_parallel
     per_gpu = num_micro_batches(rank.workload, rank.plans) / stages
     busy_s, send_s = sum_columns(times.busy_s) / stages, sum_columns(times.send_busy_s) / stages
@@ -85,6 +86,7 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
         tensor_comm_s=parts.total("forward_tensor_comm_s", "backward_tensor_comm_s") * per_gpu,
         expert_comm_s=parts.total("forward_expert_comm_s", "backward_expert_comm_s") * per_gpu,
         shard_comm_s=sum_columns(shards_s[0] + shards_s[1]) * per_gpu,
+        host_copy_s=sum_columns(copies_s[0] + copies_s[1]) * per_gpu,
         pipeline_send_s=send_s,
         gradient_sync_s=times.exposed_sync_s + tied_s,
         pipeline_bubble_s=np.maximum(0.0, waiting_s),  # rounding must not make it negative
@@ -94,11 +96,12 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
 
 @dataclass(frozen=True, kw_only=True)
 class ExposedTimes(Table):
-    """Exposed communication of one micro-batch in every chunk, one way, `(n, C)`, named as in `StepTable`."""
+    """What one micro-batch waits for in every chunk, one way, `(n, C)`, named as in `StepTable`."""
 
     tensor_comm_s: Floats
     expert_comm_s: Floats
     shard_comm_s: Floats
+    host_copy_s: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +124,12 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
     """Returns what `simulate_step` plays the step of each design from."""
     parts = _Parts.of(rank, chunks)
     weights = chunk_weights(rank.workload.model, rank.plans, chunks)
-    forward_s, backward_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-    shard_forward_s, shard_backward_s = _shard_collectives(rank, parts, forward_s, backward_s)
+    layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
+    shards_s, copies_s = _shard_collectives(rank, parts, *layers_s), _host_copies(rank, parts, *layers_s)
     return StepParts(
-        pipeline=_columns(rank, parts, weights, forward_s + shard_forward_s, backward_s + shard_backward_s),
-        forward=parts.exposed("forward", shard_forward_s),
-        backward=parts.exposed("backward", shard_backward_s),
+        pipeline=_columns(rank, parts, weights, *_added(layers_s, shards_s, copies_s)),
+        forward=parts.exposed("forward", shards_s[0], copies_s[0]),
+        backward=parts.exposed("backward", shards_s[1], copies_s[1]),
         tied_gradient_s=tied_gradient_s(rank),
         optimizer_s=_optimizer_s(rank, chunks, weights),
     )
@@ -183,12 +186,13 @@ class _Parts:
         """Sum of one time over the parts of every chunk, `(n, C)`."""
         return self.weighted([getattr(times, name) for times in self.times])
 
-    def exposed(self, direction: str, shard_comm_s: Floats) -> ExposedTimes:
-        """Exposed communication of every chunk, forward or backward, with its shard collectives `(n, C)`."""
+    def exposed(self, direction: str, shard_comm_s: Floats, host_copy_s: Floats) -> ExposedTimes:
+        """What every chunk waits for, forward or backward, with its shard collectives and host copies `(n, C)`."""
         return ExposedTimes(
             tensor_comm_s=self.per_chunk(f"{direction}_tensor_comm_s"),
             expert_comm_s=self.per_chunk(f"{direction}_expert_comm_s"),
             shard_comm_s=shard_comm_s,
+            host_copy_s=host_copy_s,
         )
 
     def weight_gradients(self, rank: Rank) -> Floats:
@@ -223,9 +227,7 @@ class _Parts:
         return total(count * time_s[:, None] for count, time_s in pairs)
 
 
-def _shard_collectives(
-    rank: Rank, parts: _Parts, forward_s: Floats, backward_s: Floats
-) -> tuple[Floats, Floats]:
+def _shard_collectives(rank: Rank, parts: _Parts, forward_s: Floats, backward_s: Floats) -> Directions:
     """Exposed traffic of ZeRO-2 and ZeRO-3 in every chunk and micro-batch, forward and backward, `(n, C)`.
 
     Gradients of a layer are reduced behind the backward pass of the next one; under ZeRO-3 its weights are gathered
@@ -238,6 +240,25 @@ def _shard_collectives(
         exposed_s(parts.weighted(traffic.forward_s.T), forward_s),
         exposed_s(parts.weighted(traffic.backward_s.T), backward_s),
     )
+
+
+def _host_copies(rank: Rank, parts: _Parts, forward_s: Floats, backward_s: Floats) -> Directions:
+    """What copies of activations take longer than the passes of a chunk behind which they travel, `(n, C)`.
+
+    They go through copy engines and take no cores from the passes.
+    """
+    if rank.workload.activation_offload_fraction == 0.0:
+        return np.zeros_like(forward_s), np.zeros_like(backward_s)
+    dense_s, expert_s = activation_copies_s(rank)
+    none_s = np.zeros_like(dense_s)
+    times_s = (dense_s, none_s, none_s, expert_s)[: len(parts.counts)]
+    copies_s = parts.weighted(times_s)
+    return np.maximum(0.0, copies_s - forward_s), np.maximum(0.0, copies_s - backward_s)
+
+
+def _added(*times_s: Directions) -> Directions:
+    """Sums of forward and of backward times."""
+    return total(forward_s for forward_s, _ in times_s), total(backward_s for _, backward_s in times_s)
 
 
 def _sends_block(rank: Rank) -> Booleans:
@@ -264,7 +285,10 @@ def _send_s(rank: Rank) -> Floats:
 
 
 def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
-    """Optimizer over the weights of the fullest stage, of which replicas update a share each from ZeRO-1 on."""
+    """Optimizer over the weights of the fullest stage, of which replicas update a share each from ZeRO-1 on.
+
+    Accelerators and hosts update their shares side by side.
+    """
     is_split = rank.plans.zero_stage >= 1
     shared_shares = rank.plans.tensor_parallel * np.where(
         is_split, ReplicaGroup.of_shared(rank).size[:, 0], 1
@@ -277,9 +301,12 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
         + chunks.on_stage(weights.routed, stage) / routed_shares
         for stage in chunks.unlike_stages()
     ]
-    return memory_bound_time_s(
-        num_bytes=OPTIMIZER_PASS_BYTES * np.max(per_rank, axis=0),
+    most = np.max(per_rank, axis=0)
+    on_device = 1.0 - rank.workload.optimizer_offload_fraction
+    device_s = memory_bound_time_s(
+        num_bytes=OPTIMIZER_PASS_BYTES * on_device * most,
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,
         constants=rank.kernels,
         num_kernels=NUM_OPTIMIZER_KERNELS,
     )
+    return device_s if on_device == 1.0 else np.maximum(device_s, host_update_s(rank, most))

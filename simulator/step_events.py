@@ -39,8 +39,8 @@ class EventKind(Choice):
 
 PASSES = (EventKind.FORWARD, EventKind.BACKWARD, EventKind.WEIGHT_GRADIENT)
 """What computes; by the directions of `simulator.pipeline_turns`."""
-EXPOSED_NAMES = ("tensor_comm_s", "expert_comm_s", "shard_comm_s")
-"""What communication within the passes is for, by the columns of `simulator.step.StepTable`."""
+EXPOSED_NAMES = ("tensor_comm_s", "expert_comm_s", "shard_comm_s", "host_copy_s")
+"""What traffic within the passes is for, by the columns of `simulator.step.StepTable`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +63,8 @@ class StepEvents(Table):
     """The same of expert parallelism."""
     shard_comm_s: Floats
     """The same of ZeRO-2 and ZeRO-3."""
+    host_copy_s: Floats
+    """The same of activations on their way to main memory and back."""
     is_background: Booleans
     """Whether the stage works on meanwhile."""
 
@@ -78,6 +80,7 @@ class StageSeconds(Table):
     tensor_comm_s: Floats
     expert_comm_s: Floats
     shard_comm_s: Floats
+    host_copy_s: Floats
     pipeline_send_s: Floats
     gradient_sync_s: Floats
     pipeline_bubble_s: Floats

@@ -86,7 +86,7 @@ class StragglerDesigns(Table):
         """
         m, p, v = num_micro_batches, plans.pipeline_parallel, plans.virtual_pipeline
         traffic_s = steps.tensor_comm_s + steps.expert_comm_s + steps.shard_comm_s + steps.pipeline_send_s
-        busy_s = steps.compute_s + traffic_s
+        busy_s = steps.compute_s + traffic_s + steps.host_copy_s
         cycles = (busy_s + steps.pipeline_bubble_s) / (busy_s / m)
         others = np.maximum(m - 1.0 / v, 1.0)
         slowest = np.where((p > 1) & (m * v > 1), np.clip((cycles - p / v) / others, 1.0, p), 1.0)

@@ -76,6 +76,7 @@ NODE_FIELDS: Mapping[str, str] = {
     "embodied_host_carbon": "embodied_host_kgco2e",
     "host_memory": "host_memory_bytes",
     "host_copy_bandwidth": "host_copy_bytes_per_s",
+    "host_memory_bandwidth": "host_memory_bytes_per_s",
 }
 FABRIC_FIELDS: Mapping[str, str] = {
     "switch_ports": "switch_ports",

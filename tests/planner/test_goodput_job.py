@@ -189,7 +189,10 @@ def test_a_scheme_that_needs_more_main_memory_than_there_is_has_no_goodput() -> 
     assert {CheckpointScheme.SYNC_SHARDED, CheckpointScheme.NONE} <= usable
     assert not usable & {CheckpointScheme.ASYNC, CheckpointScheme.IN_MEMORY_PEER, CheckpointScheme.TIERED}
     row = scheme_of(found, CheckpointScheme.ASYNC)
-    assert (row.goodput, row.problem) == (None, "saves under way need more main memory than a node has")
+    assert (row.goodput, row.problem) == (
+        None,
+        "saves under way and offloading need more main memory than a node has",
+    )
     assert of_job(found).host_memory_capacity_bytes == 60e9
 
 

@@ -115,7 +115,7 @@ STEPS = {
     "large": (LARGE, "tp=8,pp=16,dp=128,vpp=1,recompute=selective"),
     "large, few micro-batches": (LARGE, "tp=8,pp=4,dp=256,mbs=2"),
 }
-COMMUNICATION = ("tensor_comm", "expert_comm", "shard_comm")
+COMMUNICATION = ("tensor_comm", "expert_comm", "shard_comm", "host_copy")
 BUCKETS = {
     "send": "pipeline_send_s",
     "parameter_gather": "gradient_sync_s",

@@ -209,6 +209,11 @@ class TestRows:
         assert (row["zero_stage"], row["shard_ranks"]) == ("3", ranks)
         assert step_s(row) > 0
 
+    def test_layers_whose_activations_are_offloaded_are_a_share_of_all(self, tmp_path: Path) -> None:
+        row = only_row(tmp_path, notes="recipe CPU-offloads activations of 8 layers (recipe at repo HEAD)")
+        assert float(row["activation_offload_fraction"]) == 8 / 32
+        assert only_row(tmp_path, notes="activation CPU offload False")["activation_offload_fraction"] == ""
+
     def test_a_name_of_the_catalogue_fills_the_shape(self, tmp_path: Path) -> None:
         row = only_row(tmp_path)
         # Llama 3 paper, arXiv 2407.21783, Table 3.

@@ -28,6 +28,10 @@ WITHOUT_OVERLAP = WITH_OVERLAP.model_copy(
 TIED = job_of(training(gpt(has_tied_embeddings=True), num_steps=100))
 ROUTED = job_of(training("mixtral-8x7b", num_steps=100))
 SLOW = job_of(training(num_steps=100), rented("a100-sxm4-80gb"))
+OFFLOADED = job_of(
+    training(num_steps=100).model_copy(update={"activation_offload_fraction": 1.0}),
+    rented().model_copy(update={"node": rented().node.model_copy(update={"host_copy_bytes_per_s": 1e9})}),
+)
 CASES = {
     "one stage": (WITH_OVERLAP, plan_of(tensor=2, data=64)),
     "one stage that gathers and reduces in every micro-batch": (WITH_OVERLAP, plan_of(data=128, zero=3)),
@@ -55,6 +59,7 @@ CASES = {
     "shards gathered in every micro-batch of a pipeline": (SLOW, plan_of(pipeline=2, data=64, zero=3)),
     "shards reduced in every micro-batch": (SLOW, plan_of(pipeline=4, virtual=2, data=32, zero=2)),
     "parameters that come piece by piece": (SLOW, plan_of(pipeline=4, data=64)),
+    "activations on their way to hosts": (OFFLOADED, plan_of(pipeline=4, data=32)),
     "tied embeddings": (TIED, plan_of(pipeline=4, data=16, micro_batch=2)),
 }
 

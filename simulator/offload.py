@@ -1,0 +1,91 @@
+"""What is kept in the main memory of the hosts, and how long do its copies hold training up?
+
+Activations of a share of the layers leave the accelerator behind their forward pass and come back before their backward
+pass (Megatron Core's `cpu_offloading_num_layers`, DeepSpeed's `cpu_checkpointing`). A share of the optimizer's states is
+updated by the processors of the host: gradients travel there, new weights come back (ZeRO-Offload, Ren et al., arXiv
+2101.06840; Megatron Core's `optimizer_cpu_offload`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.activations import kept_per_layer, stage_activations
+from simulator.chunks import Chunks, chunk_weights, split_layers
+from simulator.job import Job, Workload
+from simulator.memory import FULL_GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
+from simulator.offer_table import OfferTable
+from simulator.plan import PlanTable, routed_shard_group, shard_group
+from simulator.rank import Rank
+from simulator.table import Floats
+
+HOST_UPDATE_BYTES = FULL_GRADIENT_BYTES + 2.0 * OPTIMIZER_BYTES + WEIGHT_BYTES
+"""Per weight: the update reads the fp32 gradient, reads and writes the states, and writes the 16-bit weight."""
+HOST_UPDATE_FRACTION = 0.43
+"""Share of the host's memory bandwidth that an update reaches: 10 billion weights in 2.57 s on a DGX-2, whose two processors
+have 256 GB/s, with gradients of 2 bytes (ZeRO-Offload, arXiv 2101.06840, table 4)."""
+
+
+def activation_copies_s(rank: Rank) -> tuple[Floats, Floats]:
+    """Returns the way of one layer's activations of one micro-batch to the host, and as long back, `(n,)` each.
+
+    First a layer with an ordinary feed-forward block, then one with routed experts.
+    """
+    dense_bytes, expert_bytes = kept_per_layer(rank.workload, rank.plans)
+    fraction, rate = rank.workload.activation_offload_fraction, rank.offers.host_copy_bytes_per_s
+    return fraction * dense_bytes / rate, fraction * expert_bytes / rate
+
+
+def host_update_s(rank: Rank, weights: Floats) -> Floats:
+    """Returns how long the hosts take to update a share of the weights `(n,)` that each rank updates.
+
+    Pieces follow each other through three stages, of which the slowest sets the pace: gradients to the host, the update,
+    and weights back. The accelerators of a node share its main memory.
+    """
+    moved = rank.workload.optimizer_offload_fraction * weights
+    rate = rank.offers.host_memory_bytes_per_s * HOST_UPDATE_FRACTION / rank.offers.gpus_per_node
+    copied_s = moved * rank.workload.gradient_bytes / rank.offers.host_copy_bytes_per_s
+    return np.asarray(np.maximum(copied_s, moved * HOST_UPDATE_BYTES / rate))
+
+
+def offloaded_bytes_per_node(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    """Returns the main memory that offloading takes on the fullest node of each design, `(n,)`; `offers` has a row each.
+
+    A node is taken to hold ranks of the fullest stage only.
+    """
+    workload = job.workload
+    if not (workload.activation_offload_fraction or workload.optimizer_offload_fraction):
+        return np.zeros(len(plans))
+    chunks = split_layers(workload.model, plans, workload.stage_layers)
+    per_rank = _activation_bytes(workload, plans, chunks), _state_bytes(workload, plans, chunks)
+    fullest = np.max([kept + states for kept, states in zip(*per_rank, strict=True)], axis=0)
+    return np.asarray(fullest * np.minimum(offers.gpus_per_node, plans.num_gpus))
+
+
+def _activation_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> list[Floats]:
+    """Of one rank of every unlike stage."""
+    return [
+        stage_activations(
+            workload,
+            plans,
+            stage=stage,
+            dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
+            expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
+        ).on_host_bytes
+        for stage in chunks.unlike_stages()
+    ]
+
+
+def _state_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> list[Floats]:
+    """States of the optimizer, and buffers for a gradient in 32 bits and a weight in 16."""
+    weights = chunk_weights(workload.model, plans, chunks)
+    is_split = plans.zero_stage >= 1
+    shared = plans.tensor_parallel * np.where(is_split, shard_group(plans), 1)
+    routed = plans.expert_parallel * np.where(is_split, routed_shard_group(plans), 1.0)
+    per_weight = OPTIMIZER_BYTES + FULL_GRADIENT_BYTES + WEIGHT_BYTES
+    return [
+        workload.optimizer_offload_fraction
+        * per_weight
+        * (chunks.on_stage(weights.shared, stage) / shared + chunks.on_stage(weights.routed, stage) / routed)
+        for stage in chunks.unlike_stages()
+    ]
