@@ -33,6 +33,7 @@ _KNOBS = {
     "schedule": "virtual_pipeline",
     "batch": "data_parallel",
     "sequence": "context_parallel",
+    "context_exchange": "context_parallel",
     "experts": "expert_parallel",
 }
 """Which count to change so that a rule is kept."""
@@ -121,6 +122,11 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
         "interleaving": {"num_microbatches": replica_batch},
         "batch": {"global_batch_size": workload.global_batch_size},
         "sequence": {"sequence_length": workload.sequence_length},
+        "context_exchange": {
+            "context_exchange": workload.context_exchange,
+            "num_heads": model.num_heads,
+            "num_kv_heads": model.num_kv_heads,
+        },
         "experts": {"num_experts": model.experts.num_experts if model.experts else 0},
         "number_format": {"accelerator": offer.accelerator.id},
         "peer_memory": {
@@ -143,6 +149,7 @@ _PLAN_FIGURES = {
     "weight_gradients": ("pipeline_schedule", "recompute", "zero_stage"),
     "batch": ("data_parallel", "micro_batch_size"),
     "sequence": ("context_parallel", "tensor_parallel"),
+    "context_exchange": ("context_parallel", "tensor_parallel"),
     "experts": ("expert_parallel", "tensor_parallel", "context_parallel", "data_parallel"),
     "number_format": ("precision",),
     "peer_memory": ("checkpoint_scheme", "num_gpus"),
