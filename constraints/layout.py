@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.chunks import can_cut
+from simulator.context_exchange import head_ranks
 from simulator.job import Job
+from simulator.model import ModelShape
 from simulator.offer_table import OfferTable
 from simulator.plan import (
     CheckpointScheme,
@@ -53,10 +55,14 @@ def _whole_nodes(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 def _attention_heads(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     t, model = plans.tensor_parallel, job.workload.model
-    # Latent attention expands its keys and values to all heads, so that there are no groups to split.
-    kv_heads = np.full_like(t, model.num_heads if model.latent_attention else model.num_kv_heads)
+    kv_heads = np.full_like(t, _kv_heads(model))
     small, large = np.minimum(t, kv_heads), np.maximum(t, kv_heads)
     return _remainder(model.num_heads, t) + _remainder(large, small)
+
+
+def _kv_heads(model: ModelShape) -> int:
+    """Latent attention expands its keys and values to all heads, so that there are no groups to split."""
+    return model.num_heads if model.latent_attention else model.num_kv_heads
 
 
 def _feed_forward(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -104,6 +110,20 @@ def _sequence(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     c, s = plans.context_parallel, job.workload.sequence_length
     pieces: Integers = np.asarray(np.where(c > 1, 2 * c, 1), dtype=np.int64)
     return _remainder(s, pieces * plans.tensor_parallel if job.workload.has_sequence_parallel else pieces)
+
+
+def _context_exchange(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    """Ranks that exchange heads need whole ones; the kernels of a ring know no windows (Transformer Engine)."""
+    workload, c = job.workload, plans.context_parallel
+    exchanged = head_ranks(workload, plans, offers.link_domain_size)
+    shares, kv_heads = exchanged * plans.tensor_parallel, _kv_heads(workload.model)
+    unequal = _remainder(workload.model.num_heads, shares) + _remainder(kv_heads, shares)
+    is_ring = (c > exchanged) & (workload.context_exchange != "all_gather")
+    has_window = workload.model.sliding_window is not None
+    return np.asarray(
+        np.where(exchanged > 1, unequal + _remainder(c, exchanged), 0.0)
+        + np.where(is_ring & has_window, 1.0, 0.0)
+    )
 
 
 def _experts(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -241,6 +261,12 @@ LAYOUT_RULES = (
         name="sequence",
         sentence="2 x context_parallel (x tensor_parallel under sequence parallelism) must divide sequence_length",
         excess=_sequence,
+    ),
+    LayoutRule(
+        name="context_exchange",
+        sentence="context-parallel ranks that exchange heads (context_exchange all_to_all, or hybrid inside a link domain) "
+        "must divide the num_heads and num_kv_heads of a tensor-parallel rank; with a sliding_window there is no ring",
+        excess=_context_exchange,
     ),
     LayoutRule(
         name="experts",

@@ -27,6 +27,7 @@ DEGREE_RULES = (
     "interleaving",
     "batch",
     "sequence",
+    "context_exchange",
     "experts",
     "number_format",
 )
@@ -200,6 +201,7 @@ class _Model:
         self._add_tensor_rules()
         self._add_pipeline_rules()
         self._add_sequence_rule()
+        self._add_context_rule()
         self._add_expert_rule()
         batch = self.job.workload.global_batch_size
         self.model.add(self.batch == batch).only_enforce_if(self.keeps["batch"])
@@ -265,6 +267,17 @@ class _Model:
         self.model.add_allowed_assignments([self.tensor, self.context, is_kept], rows)
         self.model.add_implication(self.keeps["sequence"], is_kept)
 
+    def _add_context_rule(self) -> None:
+        rows = [
+            (index, t, c, int(_can_exchange(self.job, offer, t, c)))
+            for index, offer in enumerate(self.job.offers)
+            for t in _tensor(self.job)
+            for c in contexts(self.job)
+        ]
+        is_kept = self.model.new_bool_var("sequence is exchanged")
+        self.model.add_allowed_assignments([self.offer, self.tensor, self.context, is_kept], rows)
+        self.model.add_implication(self.keeps["context_exchange"], is_kept)
+
     def _add_expert_rule(self) -> None:
         experts = self.job.workload.model.experts
         if experts is None:
@@ -276,6 +289,19 @@ class _Model:
         remainder = self.model.new_int_var(0, experts.num_experts, "experts left")
         self.model.add_modulo_equality(remainder, experts.num_experts, self.expert)
         self.model.add(remainder == 0).only_enforce_if(self.keeps["experts"])
+
+
+def _can_exchange(job: Job, offer: Offer, tensor: int, context: int) -> bool:
+    """Whether the ranks that exchange heads have whole ones, and no window is in the way of a ring."""
+    workload, model = job.workload, job.workload.model
+    near = min(context, max(1, offer.node.link_domain_size // tensor))
+    exchanged = {"all_to_all": context, "hybrid": near}.get(workload.context_exchange, 1)
+    has_ring = context > exchanged and workload.context_exchange != "all_gather"
+    if has_ring and model.sliding_window:
+        return False
+    kv_heads = model.num_heads if model.latent_attention else model.num_kv_heads
+    splits = model.num_heads % (tensor * exchanged) == 0 and kv_heads % (tensor * exchanged) == 0
+    return exchanged == 1 or (splits and context % exchanged == 0)
 
 
 def _tensor(job: Job) -> list[int]:

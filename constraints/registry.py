@@ -106,6 +106,11 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         f"two pieces a rank balance the causal mask: Llama 3, arXiv 2407.21783, section 3.3.2; t: {SEQUENCE_PARALLEL}",
         "context_parallel, tensor_parallel or workload.sequence_length",
     ),
+    "context_exchange": _about(
+        "u = 1, or t u | heads, t u | KV heads and u | c; with a window u = c unless all_gather",
+        "DeepSpeed Ulysses, arXiv 2309.14509: each of u ranks has a share of the heads; windows: Transformer Engine",
+        "workload.context_exchange, context_parallel or tensor_parallel",
+    ),
     "experts": _about(
         "e | experts and e | t c D; e = 1 for dense models",
         "every rank holds as many experts as any other (GShard, arXiv 2006.16668)",

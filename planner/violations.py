@@ -34,6 +34,7 @@ _KNOBS = {
     "schedule": "virtual_pipeline",
     "batch": "data_parallel",
     "sequence": "context_parallel",
+    "context_exchange": "context_parallel",
     "experts": "expert_parallel",
     "shard_groups": "shard_ranks",
 }
@@ -123,6 +124,11 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
         "interleaving": {"num_microbatches": replica_batch},
         "batch": {"global_batch_size": workload.global_batch_size},
         "sequence": {"sequence_length": workload.sequence_length},
+        "context_exchange": {
+            "context_exchange": workload.context_exchange,
+            "num_heads": model.num_heads,
+            "num_kv_heads": model.num_kv_heads,
+        },
         "experts": {"num_experts": model.experts.num_experts if model.experts else 0},
         "number_format": {"accelerator": offer.accelerator.id},
         "peer_memory": {
@@ -146,6 +152,7 @@ _PLAN_FIGURES = {
     "weight_gradients": ("pipeline_schedule", "recompute", "zero_stage"),
     "batch": ("data_parallel", "micro_batch_size"),
     "sequence": ("context_parallel", "tensor_parallel"),
+    "context_exchange": ("context_parallel", "tensor_parallel"),
     "experts": ("expert_parallel", "tensor_parallel", "context_parallel", "data_parallel"),
     "number_format": ("precision",),
     "shard_groups": ("shard_ranks", "context_parallel", "data_parallel"),

@@ -117,7 +117,17 @@ class _Layer:
         choices = [plans.recompute == choice.code for choice in kept_and_again]
         kept, again = (np.select(choices, values) for values in zip(*kept_and_again.values(), strict=True))
         gradients = tokens * _gradient_width(workload, plans, is_expert=is_expert)
-        return cls(kept=kept, at_work=again + gradients + SCORE_GRADIENT_BYTES * num_scores)
+        gathered = _gathered_keys(workload, plans)
+        return cls(kept=kept, at_work=again + gradients + SCORE_GRADIENT_BYTES * num_scores + gathered)
+
+
+def _gathered_keys(workload: Workload, plans: PlanTable) -> Floats:
+    """Keys and values that context-parallel ranks gather from the others for one layer, and their gradients."""
+    if workload.context_exchange != "all_gather":
+        return np.zeros(len(plans))
+    kv_heads = np.maximum(1.0, workload.model.num_kv_heads / plans.tensor_parallel)
+    others = micro_batch_tokens(workload, plans) * (plans.context_parallel - 1)
+    return np.asarray(2.0 * ACTIVATION_BYTES * others * kv_heads * sum(workload.model.attention_dims))
 
 
 def _layer_input(workload: Workload, plans: PlanTable) -> Floats:

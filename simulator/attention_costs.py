@@ -18,6 +18,7 @@ from simulator.compute import (
     unfused_attention_time_s,
     with_first_flash,
 )
+from simulator.context_exchange import num_core_kernels, ring_steps
 from simulator.hardware import Precision
 from simulator.layer_collectives import Directions
 from simulator.rank import Rank
@@ -69,18 +70,18 @@ def attention_core_s(rank: Rank) -> Directions:
     """
     if rank.workload.attention == "unfused":
         return _unfused_core(rank)
-    steps = rank.plans.context_parallel.astype(np.float64)  # of the ring, a kernel each
+    kernels = num_core_kernels(rank)
     forward_s, backward_s = (
         total(
             span.share
             * attention_time_s(
-                **_core_shape(rank, span.kernel_tokens), num_kernels=steps, backward=is_backward
+                **_core_shape(rank, span.kernel_tokens), num_kernels=kernels, backward=is_backward
             )
             for span in layer_spans(rank.workload.sequence_shape)
         )
         for is_backward in (False, True)
     )
-    imbalance, (forward_merge_s, backward_merge_s) = _document_imbalance(rank), _ring_merges(rank, steps)
+    imbalance, (forward_merge_s, backward_merge_s) = _document_imbalance(rank), _ring_merges(rank)
     return imbalance * forward_s + forward_merge_s, imbalance * backward_s + backward_merge_s
 
 
@@ -120,9 +121,9 @@ def _document_imbalance(rank: Rank) -> Floats:
     return rank.workload.sequence_shape.imbalance(replicas, rank.workload.global_batch_size // replicas)
 
 
-def _ring_merges(rank: Rank, steps: Floats) -> Directions:
+def _ring_merges(rank: Rank) -> Directions:
     """Sums over the steps of a ring: outputs forward, gradients of queries, keys and values backward."""
-    model, t = rank.workload.model, rank.plans.tensor_parallel
+    model, t, steps = rank.workload.model, rank.plans.tensor_parallel, ring_steps(rank)
     query_bytes = MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * model.num_heads * model.head_dim / t
     kv_heads = np.maximum(1.0, model.num_kv_heads / t)
     kv_bytes = 2.0 * MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * kv_heads * model.head_dim

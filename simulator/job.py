@@ -13,6 +13,7 @@ from simulator.documents import Documents
 from simulator.hardware import Accelerator, Fabric, Node, Precision, Site, Storage
 from simulator.model import (
     AttentionKernel,
+    ContextExchange,
     ExpertDispatch,
     KernelLaunch,
     ModelShape,
@@ -89,6 +90,10 @@ class Workload(Record):
     `optimizer_offload_fraction`)."""
     keeps_stage_outputs: bool = False
     """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
+    context_exchange: ContextExchange = "ring"
+    """How context-parallel ranks attend to the whole sequence. `ring`: keys and values go round behind the computation;
+    `all_gather`: they are gathered before it (Llama 3); `all_to_all`: parts of the sequence are exchanged for heads
+    (DeepSpeed Ulysses); `hybrid`: heads inside a link domain, a ring between domains (Megatron-LM's `a2a+p2p`)."""
     expert_dispatch: ExpertDispatch = "all_to_all"
     """How tokens reach their experts. `all_to_all`: every copy travels on its own; `deduplicated`: one copy to each link
     domain and rank where a token is needed (DeepEP, Hybrid-EP)."""

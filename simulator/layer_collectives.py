@@ -1,4 +1,4 @@
-"""How long do the ranks of a layer wait for each other? Tensor, context and expert parallelism, one micro-batch.
+"""How long do the ranks of a layer wait for each other? Tensor and expert parallelism, one micro-batch.
 
 Every result is a pair of seconds `(n,)`, forward and backward, of what computation does not hide. A block is what
 tensor-parallel ranks share out: an attention or feed-forward block, the embedding, the output layer. Collectives
@@ -117,24 +117,6 @@ def _members(rank: Rank) -> Floats:
     return members_in_domain(rank, 1, rank.plans.tensor_parallel)
 
 
-def context_ring_s(rank: Rank, core_s: Floats) -> Directions:
-    """Returns what the ring of keys and values takes longer than the attention core behind which it travels.
-
-    Backward, keys and values go round again, and their gradients with them, behind twice the computation.
-    """
-    model, plans = rank.workload.model, rank.plans
-    context = plans.context_parallel.astype(np.float64)
-    kv_heads = np.maximum(1.0, model.num_kv_heads / plans.tensor_parallel)
-    sequence_bytes = ACTIVATION_BYTES * rank.tokens * context * kv_heads * sum(model.attention_dims)
-    ring_s = all_gather_s(
-        num_bytes=sequence_bytes,
-        group_size=context,
-        members_per_domain=members_in_domain(rank, plans.tensor_parallel, plans.context_parallel),
-        links=rank.links,
-    )
-    return exposed_s(ring_s, core_s), exposed_s(2.0 * ring_s, 2.0 * core_s)
-
-
 def expert_exchange_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> Directions:
     """Returns what dispatch and combine take beyond the computation behind which they hide.
 
@@ -192,6 +174,6 @@ def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:
     return np.asarray(np.maximum(0.0, traffic_s - cover_s) + CORE_SHARE * np.minimum(traffic_s, cover_s))
 
 
-def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers) -> Floats:
+def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers | Floats) -> Floats:
     """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`."""
     return np.asarray(np.clip(rank.offers.link_domain_size // stride, 1, group_size), dtype=np.float64)

@@ -15,13 +15,13 @@ import numpy as np
 from simulator.activations import ACTIVATION_BYTES
 from simulator.attention_costs import attention_core_s, projections_s
 from simulator.compute import ALIGNED_ELEMENTS
+from simulator.context_exchange import context_exchange_s
 from simulator.hardware import Precision
 from simulator.host_time import BACKWARD_RATIO, NUM_FORWARD_KERNELS, host_waits_s
 from simulator.layer_collectives import (
     Directions,
     beside_products,
     block_s,
-    context_ring_s,
     entering_s,
     expert_exchange_s,
     leaving_s,
@@ -131,8 +131,8 @@ def _layer_collectives(
     block_forward_s, block_backward_s = block_s(rank)
     block_forward_s = beside_products(rank, block_forward_s, forward_s / blocks)
     block_backward_s = beside_products(rank, block_backward_s, backward_s / blocks)
-    ring_forward_s, ring_backward_s = context_ring_s(rank, core_s)
-    return blocks * block_forward_s + ring_forward_s, blocks * block_backward_s + ring_backward_s
+    context_forward_s, context_backward_s = context_exchange_s(rank, core_s)
+    return blocks * block_forward_s + context_forward_s, blocks * block_backward_s + context_backward_s
 
 
 def _dense_ffn(rank: Rank) -> tuple[Floats, Floats]:

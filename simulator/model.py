@@ -21,6 +21,9 @@ AttentionKernel = Literal["flash", "flash-1", "unfused"]
 KernelLaunch = Literal["graph", "eager", "eager-2022", "blocking-2022"]
 """`flash`: one fused kernel that never stores the scores; `unfused`: separate kernels that do."""
 
+ContextExchange = Literal["ring", "all_gather", "all_to_all", "hybrid"]
+"""How context-parallel ranks attend to the whole sequence (`simulator.context_exchange`)."""
+
 ExpertDispatch = Literal["all_to_all", "deduplicated"]
 """`all_to_all`: every copy of a token travels on its own; `deduplicated`: one copy crosses the fabric to each link domain
 and reaches each rank where the token is needed (DeepEP, Hybrid-EP)."""

@@ -81,6 +81,7 @@ PUBLISHED = {
             "context_parallel": 16,
         },
         offer=ANY_H100,
+        workload={"context_exchange": "all_gather"},
     ),
     # arXiv 2412.19437, section 3.2: 16 stages, experts over 64 ranks, ZeRO-1; 61 layers.
     "DeepSeek-V3": Published(
@@ -118,6 +119,10 @@ ODD_FFN = {
 }
 ONE_REPLICA = {"num_gpus": 16, "tensor_parallel": 8, "pipeline_parallel": 2}
 TWO_STAGES = {"num_gpus": 16, "pipeline_parallel": 2}
+ULYSSES = {"workload": {"context_exchange": "all_to_all"}}
+# Four ranks of two are eight to 28 heads in four groups.
+HYBRID = {"workload": {"context_exchange": "hybrid", "model": "qwen2.5-7b"}}
+WINDOWED = {"workload": {"model": "mistral-7b"}}
 MIXTRAL = {"workload": {"model": "mixtral-8x7b", "global_batch_size": 192}}
 
 BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
@@ -142,6 +147,10 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("batch", {}, {"num_gpus": 128, "micro_batch_size": 2}),
     ("sequence", {}, {"num_gpus": 24, "context_parallel": 3}),
     ("sequence", {"workload": {"sequence_length": 8190}}, {"num_gpus": 16, "tensor_parallel": 4}),
+    # Eight heads for keys and values on four tensor-parallel ranks are two on each; with windows there is no ring.
+    ("context_exchange", ULYSSES, {"num_gpus": 64, "tensor_parallel": 4, "context_parallel": 4}),
+    ("context_exchange", HYBRID, {"num_gpus": 64, "tensor_parallel": 2, "context_parallel": 4}),
+    ("context_exchange", WINDOWED, {"num_gpus": 16, "context_parallel": 2}),
     ("experts", {}, {"num_gpus": 16, "expert_parallel": 2}),
     ("experts", MIXTRAL, {"num_gpus": 48, "expert_parallel": 3}),
     ("experts", MIXTRAL, {"num_gpus": 16, "pipeline_parallel": 4, "expert_parallel": 8}),
@@ -198,6 +207,27 @@ def test_a_layout_that_breaks_one_rule_is_told_which(
 
 def test_every_rule_is_broken_by_some_test() -> None:
     assert {name for name, _, _ in BREAKING} == {rule.name for rule in LAYOUT_RULES}
+
+
+@pytest.mark.parametrize(
+    ("workload", "layout"),
+    [
+        # Two heads for keys and values on each of four tensor-parallel ranks, two ranks to exchange them.
+        ({"context_exchange": "all_to_all"}, {"num_gpus": 64, "tensor_parallel": 4, "context_parallel": 2}),
+        # Four ranks inside a node of eight, a ring of two between nodes.
+        ({"context_exchange": "hybrid"}, {"num_gpus": 64, "tensor_parallel": 2, "context_parallel": 8}),
+        ({"context_exchange": "all_gather", "model": "mistral-7b"}, {"num_gpus": 64, "context_parallel": 4}),
+        ({"context_exchange": "all_to_all", "model": "mistral-7b"}, {"num_gpus": 64, "context_parallel": 4}),
+        # Latent attention expands keys and values to its 128 heads.
+        (
+            {"context_exchange": "all_to_all", "model": "deepseek-v3"},
+            {"num_gpus": 64, "pipeline_parallel": 8, "context_parallel": 8, "tensor_parallel": 1},
+        ),
+    ],
+)
+def test_whole_heads_can_be_exchanged(workload: Mapping[str, object], layout: Mapping[str, object]) -> None:
+    job = breaking_job({"workload": workload}, layout)
+    assert "context_exchange" not in broken_rules(job, layout)
 
 
 def test_zb_v_needs_no_whole_groups_of_micro_batches() -> None:

@@ -36,8 +36,10 @@ def exactly(num_gpus: int) -> dict[str, object]:
         job_with(workload={"sequence_length": 12_288}, search={"context_parallel": [1, 2, 3, 4]}),
         job_with(workload=MIXTURE, search={"pipeline_parallel": [1, 2], "context_parallel": [1]}),
         job_with(workload={"has_sequence_parallel": False, "sequence_length": 4100}),
+        job_with(workload={"context_exchange": "hybrid", "sequence_length": 65_536}, search={"context_parallel": [2, 8, 16]}),
+        job_with(workload={"model": "mistral-7b", "sequence_length": 65_536}, search={"context_parallel": [1, 2]}),
     ],
-    ids=["default", "two offers", "lists", "context", "experts", "odd sequence"],
+    ids=["default", "two offers", "lists", "context", "experts", "odd sequence", "hybrid", "windows"],
 )  # fmt: skip
 def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> None:
     listed = listed_degrees(job)
@@ -56,6 +58,8 @@ def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> N
         (H100_RENTED, {}, {"pipeline_parallel": [3], "virtual_pipeline": [3]}, ("layers",)),
         # A sequence of 4,099 tokens, a prime, is never split.
         (H100_RENTED, {"sequence_length": 4099}, {"context_parallel": [2]}, ("sequence",)),
+        # Eight heads for keys and values are not dealt out to sixteen ranks.
+        (H100_RENTED, {"context_exchange": "all_to_all"}, {"context_parallel": [16]}, ("context_exchange",)),
         (H100_RENTED, {}, {"pipeline_parallel": [4], "virtual_pipeline": [2], "tensor_parallel": [1]}, ()),
     ],
 )  # fmt: skip

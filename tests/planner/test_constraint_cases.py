@@ -45,6 +45,10 @@ def cases() -> dict[str, Case]:
         "weight_gradients": (job, {"pp": 2, "dp": 8, "pipeline_schedule": "zb_h1", "recompute": "full"}),
         "batch": (job, {"dp": 24}),
         "sequence": (job, {"cp": 3, "dp": 8}),
+        "context_exchange": (
+            job_with(workload={"context_exchange": "all_to_all"}),
+            {"tp": 4, "cp": 4, "dp": 8},
+        ),
         "experts": (job, {"dp": 16, "ep": 2}),
         "number_format": (job_with(A100_RENTED), {"dp": 16, "precision": "fp8"}),
         "shard_groups": (job, {"dp": 16, "shard_ranks": 5}),

@@ -1,0 +1,106 @@
+"""How do context-parallel ranks, each with a part of the sequence, compute attention over the whole of it?
+
+Keys and values go round in a ring behind the computation of the parts that are there already (Liu et al., arXiv
+2310.01889); or all of them are gathered before it (Llama 3, arXiv 2407.21783, section 3.3.2); or ranks exchange parts of
+the sequence for heads, and back (DeepSpeed Ulysses, arXiv 2309.14509); or both: heads inside a link domain, a ring between
+domains (USP, arXiv 2405.07719). With c ranks, of which u exchange heads and c/u form a ring, one rank moves
+
+    ring         (c - 1)/c      x 2 T c max(1, g/t) (d_qk + d_v) bytes behind the core; backward twice that
+    all_gather   the same, before the core; backward once more, and the gradients are scattered
+    all_to_all   (u - 1)/u      x 2 T (a + g) (d_qk + d_v) / t bytes, before and after the core, in each direction
+    hybrid       both, with 1/u of the key-value heads in the ring
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.activations import ACTIVATION_BYTES
+from simulator.job import Workload
+from simulator.layer_collectives import Directions, exposed_s, members_in_domain
+from simulator.network import all_gather_s, all_to_all_s
+from simulator.plan import PlanTable
+from simulator.rank import Rank
+from simulator.table import Floats, Integers, total
+
+GATHERED_KERNELS = 2
+"""Attention kernels after a gather: one for each of the two pieces of the sequence that a rank has."""
+
+
+def head_ranks(workload: Workload, plans: PlanTable, link_domain_size: Integers) -> Integers:
+    """Returns how many context-parallel ranks exchange heads among each other (u), `(n,)`; 1: none."""
+    match workload.context_exchange:
+        case "all_to_all":
+            return plans.context_parallel
+        case "hybrid":
+            near = link_domain_size // plans.tensor_parallel
+            return np.asarray(np.clip(near, 1, plans.context_parallel), dtype=np.int64)
+        case _:
+            return np.ones_like(plans.context_parallel)
+
+
+def ring_steps(rank: Rank) -> Floats:
+    """Returns the steps of the ring, each a kernel whose result is merged with the others, `(n,)`."""
+    if rank.workload.context_exchange == "all_gather":
+        return np.ones(len(rank.plans))
+    return np.asarray(rank.plans.context_parallel / _head_ranks(rank))
+
+
+def num_core_kernels(rank: Rank) -> Floats:
+    """Returns the kernels that share out the core, `(n,)`."""
+    if rank.workload.context_exchange == "all_gather":
+        return np.minimum(rank.plans.context_parallel, GATHERED_KERNELS).astype(np.float64)
+    return ring_steps(rank)
+
+
+def context_exchange_s(rank: Rank, core_s: Floats) -> Directions:
+    """Returns what the exchange takes longer than the attention core, for what of it travels behind that.
+
+    Backward, the core computes twice as long.
+
+    Args:
+        rank: Ranks of the designs.
+        core_s: Forward pass of the core, `(n,)`.
+    """
+    traffic_s = _keys_and_values_s(rank)
+    if rank.workload.context_exchange == "all_gather":
+        return traffic_s, 2.0 * traffic_s
+    forward_s, backward_s = exposed_s(traffic_s, core_s), exposed_s(2.0 * traffic_s, 2.0 * core_s)
+    if rank.workload.context_exchange == "ring":
+        return forward_s, backward_s
+    heads_s = _heads_s(rank)
+    return forward_s + heads_s, backward_s + heads_s
+
+
+def _head_ranks(rank: Rank) -> Integers:
+    return head_ranks(rank.workload, rank.plans, rank.offers.link_domain_size)
+
+
+def _keys_and_values_s(rank: Rank) -> Floats:
+    """Keys and values of the whole sequence, on their way round the ring or gathered."""
+    model, plans, exchanged = rank.workload.model, rank.plans, _head_ranks(rank)
+    kv_heads = np.maximum(1.0, model.num_kv_heads / plans.tensor_parallel) / exchanged
+    whole_tokens = rank.tokens * plans.context_parallel.astype(np.float64)
+    group = plans.context_parallel / exchanged
+    return all_gather_s(
+        num_bytes=ACTIVATION_BYTES * whole_tokens * kv_heads * sum(model.attention_dims),
+        group_size=group,
+        members_per_domain=members_in_domain(rank, plans.tensor_parallel * exchanged, group),
+        links=rank.links,
+    )
+
+
+def _heads_s(rank: Rank) -> Floats:
+    """Parts of the sequence for heads, queries, keys and values in one go, and the output back."""
+    model, t, exchanged = rank.workload.model, rank.plans.tensor_parallel, _head_ranks(rank)
+    qk_dim, value_dim = model.attention_dims
+    entering = model.num_heads * qk_dim + model.num_kv_heads * (qk_dim + value_dim)
+    return total(
+        all_to_all_s(
+            num_bytes=ACTIVATION_BYTES * rank.tokens * width / t,
+            group_size=exchanged.astype(np.float64),
+            members_per_domain=members_in_domain(rank, t, exchanged),
+            links=rank.links,
+        )
+        for width in (entering, model.num_heads * value_dim)
+    )

@@ -1,0 +1,168 @@
+"""Do context-parallel ranks exchange what the published schemes exchange?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.activations import stage_activations
+from simulator.context_exchange import context_exchange_s, head_ranks, num_core_kernels, ring_steps
+from simulator.job import Workload
+from simulator.layer_costs import dense_layer
+from simulator.model import ContextExchange
+from simulator.network import all_gather_s, all_to_all_s
+from simulator.rank import Rank
+from simulator.simulate import simulate
+from simulator.table import Floats
+from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
+
+TOKENS = 131_072
+NOTHING_TO_HIDE_BEHIND = np.array([0.0])
+
+
+def long_training(exchange: ContextExchange, *, num_kv_heads: int = 32) -> Workload:
+    model = gpt(hidden_size=4096, num_heads=32).model_copy(update={"num_kv_heads": num_kv_heads})
+    workload = training(model, sequence_length=TOKENS, global_batch_size=8)
+    return workload.model_copy(update={"context_exchange": exchange})
+
+
+def rank_of(exchange: ContextExchange, *, tensor: int = 1, context: int = 8, num_kv_heads: int = 32) -> Rank:
+    job = job_of(long_training(exchange, num_kv_heads=num_kv_heads))
+    return Rank.of(job, table_of(plan_of(tensor=tensor, context=context)))
+
+
+class TestUlysses:
+    def test_a_rank_sends_what_the_paper_says(self) -> None:
+        rank = rank_of("all_to_all")
+        # arXiv 2309.14509, section 3.2: 3 N h / P values for queries, keys and values, N h / P for the output; 2 bytes each.
+        values = TOKENS * 4096 / 8
+        expected_s = sum(
+            all_to_all_s(
+                num_bytes=2 * count * values, group_size=8.0, members_per_domain=8.0, links=rank.links
+            )
+            for count in (3, 1)
+        )
+        forward_s, backward_s = context_exchange_s(rank, NOTHING_TO_HIDE_BEHIND)
+        assert forward_s == pytest.approx(expected_s)
+        assert backward_s == pytest.approx(expected_s)
+
+    def test_nothing_hides_it(self) -> None:
+        rank = rank_of("all_to_all")
+        shown, behind = (context_exchange_s(rank, np.array([core_s])) for core_s in (0.0, 10.0))
+        assert shown == behind
+
+    def test_traffic_of_a_rank_falls_with_the_ranks_and_that_of_a_ring_does_not(self) -> None:
+        ulysses, ring = (
+            [
+                float(context_exchange_s(rank_of(exchange, context=c), NOTHING_TO_HIDE_BEHIND)[0][0])
+                for c in (2, 8)
+            ]
+            for exchange in ("all_to_all", "ring")
+        )
+        assert ulysses[1] < ulysses[0]
+        assert ring[1] > ring[0]
+
+    def test_whole_heads_are_computed_in_one_kernel_without_merging(self) -> None:
+        ulysses, ring = rank_of("all_to_all"), rank_of("ring")
+        assert (ring_steps(ulysses)[0], num_core_kernels(ulysses)[0]) == (1.0, 1.0)
+        assert (ring_steps(ring)[0], num_core_kernels(ring)[0]) == (8.0, 8.0)
+        assert dense_layer(ulysses).forward_compute_s < dense_layer(ring).forward_compute_s
+
+
+class TestGather:
+    def gathered_s(self, rank: Rank) -> Floats:
+        # Llama 3, arXiv 2407.21783, section 3.3.2: keys and values of the whole sequence, here 8 heads of 128.
+        return all_gather_s(
+            num_bytes=2.0 * TOKENS * 2 * 8 * 128, group_size=8.0, members_per_domain=8.0, links=rank.links
+        )
+
+    def test_keys_and_values_are_gathered_before_the_core(self) -> None:
+        rank = rank_of("all_gather", num_kv_heads=8)
+        forward_s, backward_s = context_exchange_s(rank, np.array([10.0]))
+        assert forward_s == pytest.approx(self.gathered_s(rank))
+        assert backward_s == pytest.approx(2 * forward_s)
+
+    def test_a_ring_hides_what_a_gather_shows(self) -> None:
+        ring, gather = (
+            context_exchange_s(rank_of(exchange, num_kv_heads=8), np.array([10.0]))[0]
+            for exchange in ("ring", "all_gather")
+        )
+        assert ring < gather
+
+    def test_what_is_gathered_takes_memory(self) -> None:
+        held = []
+        exchanges: tuple[ContextExchange, ...] = "ring", "all_gather"
+        for exchange in exchanges:
+            workload = long_training(exchange, num_kv_heads=8)
+            plans, none = table_of(plan_of(context=8)), np.zeros(1)
+            stage = np.zeros(1, dtype=np.int64)
+            activations = stage_activations(
+                workload, plans, stage=stage, dense_layers=none + 1, expert_layers=none
+            )
+            held.append(activations.at_work_bytes[0])
+        # Seven eighths of the keys and values, 2 x 1,024 values a token, and of their gradients, 2 bytes each.
+        assert held[1] - held[0] == pytest.approx(7 / 8 * TOKENS * 2 * 1024 * 2 * 2)
+
+
+class TestHybrid:
+    def test_inside_one_link_domain_it_is_an_exchange_of_heads(self) -> None:
+        hybrid, ulysses = (
+            context_exchange_s(rank_of(exchange), NOTHING_TO_HIDE_BEHIND)
+            for exchange in ("hybrid", "all_to_all")
+        )
+        assert hybrid == ulysses
+
+    def test_where_tensor_parallelism_fills_the_domain_it_is_a_ring(self) -> None:
+        hybrid, ring = (
+            context_exchange_s(rank_of(exchange, tensor=8, context=4), NOTHING_TO_HIDE_BEHIND)
+            for exchange in ("hybrid", "ring")
+        )
+        assert hybrid == ring
+
+    def test_between_domains_goes_a_ring_of_fewer_heads(self) -> None:
+        rank = rank_of("hybrid", context=16)
+        assert head_ranks(rank.workload, rank.plans, rank.offers.link_domain_size)[0] == 8
+        assert ring_steps(rank)[0] == 2.0
+        ring_s = all_gather_s(
+            num_bytes=2.0 * TOKENS * 2 * (32 / 8) * 128,
+            group_size=2.0,
+            members_per_domain=1.0,
+            links=rank.links,
+        )
+        # 3 N h / P and N h / P values inside each node, N being the whole sequence.
+        heads_s = sum(
+            all_to_all_s(
+                num_bytes=2 * count * TOKENS * 4096 / 16,
+                group_size=8.0,
+                members_per_domain=8.0,
+                links=rank.links,
+            )
+            for count in (3, 1)
+        )
+        forward_s, _ = context_exchange_s(rank, NOTHING_TO_HIDE_BEHIND)
+        assert forward_s == pytest.approx(ring_s + heads_s)
+
+    def test_what_crosses_the_fabric_hides_behind_the_core(self) -> None:
+        # USP, arXiv 2405.07719: all-to-all over the fast links, point to point over the slow ones behind computation.
+        hybrid_s, ulysses_s = (
+            context_exchange_s(rank_of(exchange, context=32), np.array([1.0]))[0]
+            for exchange in ("hybrid", "all_to_all")
+        )
+        assert hybrid_s < ulysses_s
+
+
+@given(
+    st.sampled_from(["ring", "all_gather", "all_to_all", "hybrid"]),
+    st.sampled_from([1, 2, 4, 8, 16, 32]),
+    st.sampled_from([1, 2, 4, 8]),
+)
+def test_one_rank_exchanges_nothing_and_more_take_a_finite_time(
+    exchange: ContextExchange, context: int, tensor: int
+) -> None:
+    job = job_of(long_training(exchange))
+    plans = table_of(plan_of(tensor=tensor, context=context))
+    forward_s, backward_s = context_exchange_s(Rank.of(job, plans), NOTHING_TO_HIDE_BEHIND)
+    assert (forward_s[0] > 0) == (backward_s[0] > 0) == (context > 1)
+    assert np.isfinite(simulate(job, plans).steps.step_time_s[0])
