@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.errors import Problem
-from simulator.job import Depreciation, Job, Offer, Ownership
+from simulator.job import Job, Offer
+from simulator.ownership import Depreciation, Ownership
 
 
 def contradictory_options(job: Job) -> Iterator[Problem]:
@@ -145,7 +146,7 @@ def _longest_profile(job: Job, by: str) -> int:
 
 def _of_what_changes_nothing(job: Job) -> Iterator[Problem]:
     """A cap where nothing is capped, or a site where everything stands already."""
-    if 1.0 in job.what_if.power_caps and set(job.power_caps) == {1.0}:
+    if 1.0 in job.what_if.power_caps and not job.may_cap_power:
         rule = "is what every design runs at, since no power cap is searched; leave it out"
         yield Problem(path="what_if.power_caps", value="1", rule=rule)
     for index, site in enumerate(job.what_if.sites):

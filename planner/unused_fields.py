@@ -14,7 +14,8 @@ import numpy as np
 
 from objectives.break_even import node_price_of
 from simulator.hardware import Fabric
-from simulator.job import Depreciation, Job
+from simulator.job import Job
+from simulator.ownership import Depreciation
 from simulator.plan import CheckpointScheme
 from simulator.record import Record
 
@@ -81,10 +82,6 @@ def _factors(*names: str) -> tuple[str, ...]:
 
 def _has_capacity(job: Job) -> bool:
     return job.storage.capacity_bytes > 0.0
-
-
-def _has_cap(job: Job) -> bool:
-    return min((*job.power_caps, *job.what_if.power_caps)) < 1.0
 
 
 def _is_cooled(job: Job) -> bool:
@@ -250,7 +247,11 @@ _RULES = (
         why="nothing is saved",
         paths=_factors("storage_bandwidth"),
     ),
-    _Rule(is_used=_has_cap, why="no power cap below 1 is searched", paths=_factors("cap_slowdown")),
+    _Rule(
+        is_used=lambda job: job.may_cap_power,
+        why="no power cap below 1 is searched",
+        paths=_factors("cap_slowdown"),
+    ),
     _Rule(
         is_used=_is_cooled,
         why="power_usage_effectiveness is 1 everywhere",

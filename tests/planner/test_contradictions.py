@@ -227,7 +227,15 @@ class TestWhatIsAskedInVain:
 
     def test_no_cap_is_a_case_where_caps_are_searched(self) -> None:
         caps = {"power_caps": [0.7, 1.0]}
-        assert job_with(H100_RENTED, search=caps, what_if={"power_caps": [1.0]}).what_if.power_caps == (1.0,)
+        # Refinement tries caps unless the job names those to search.
+        for search in (caps, {"num_refinements": 10}):
+            job = job_with(H100_RENTED, search=search, what_if={"power_caps": [1.0]})
+            assert job.what_if.power_caps == (1.0,)
+        refused(
+            r"power_caps = 1: is what every design runs at",
+            search={"power_caps": [1.0], "num_refinements": 10},
+            what_if={"power_caps": [1.0]},
+        )
 
 
 class TestImplausibleFigures:
