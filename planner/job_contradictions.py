@@ -26,7 +26,6 @@ def contradictory_options(job: Job) -> Iterator[Problem]:
     yield from _of_repeats(job)
     yield from _of_pauses(job)
     yield from _of_start(job)
-    yield from _of_what_changes_nothing(job)
     yield from _of_refresh(job)
 
 
@@ -142,17 +141,6 @@ def _longest_profile(job: Job, by: str) -> int:
     field = "grid_profile" if by == "carbon" else "electricity_profile"
     profiles = (getattr(job.site_of(offer), field) for offer in job.offers)
     return max(len(profile.per_hour) for profile in profiles if profile is not None)
-
-
-def _of_what_changes_nothing(job: Job) -> Iterator[Problem]:
-    """A cap where nothing is capped, or a site where everything stands already."""
-    if 1.0 in job.what_if.power_caps and set(job.power_caps) == {1.0}:
-        rule = "is what every design runs at, since no power cap is searched; leave it out"
-        yield Problem(path="what_if.power_caps", value="1", rule=rule)
-    for index, site in enumerate(job.what_if.sites):
-        if all(job.site_of(offer) == site for offer in job.offers):
-            rule = "is where all designs stand already, with the same figures; leave it out"
-            yield Problem(path=f"what_if.sites[{index}]", value=site.region, rule=rule)
 
 
 def _of_start(job: Job) -> Iterator[Problem]:

@@ -32,9 +32,7 @@ RULES: Mapping[str, str] = {
 """What holds for every run where nothing else is given, by what it is about."""
 _RENT = {"rent_usd_per_gpu_hour": 2.0}
 """Any price will do: neither hours nor energy follow it."""
-_HABITS_OF_WORKLOADS = tuple(
-    field.name for field in fields(Habits) if field.name in Workload.model_fields and field.name != "name"
-)
+_HABITS_OF_WORKLOADS = tuple(field.name for field in fields(Habits) if field.name in Workload.model_fields)
 
 
 class Origin(Choice):

@@ -84,10 +84,6 @@ def _has_capacity(job: Job) -> bool:
     return job.storage.capacity_bytes > 0.0
 
 
-def _has_cap(job: Job) -> bool:
-    return min((*job.power_caps, *job.what_if.power_caps)) < 1.0
-
-
 def _is_cooled(job: Job) -> bool:
     sites = [job.site_of(offer) for offer in job.offers]
     return any(site.power_usage_effectiveness > 1.0 or site.climate is not None for site in sites)
@@ -251,7 +247,11 @@ _RULES = (
         why="nothing is saved",
         paths=_factors("storage_bandwidth"),
     ),
-    _Rule(is_used=_has_cap, why="no power cap below 1 is searched", paths=_factors("cap_slowdown")),
+    _Rule(
+        is_used=lambda job: job.may_cap_power,
+        why="no power cap below 1 is searched",
+        paths=_factors("cap_slowdown"),
+    ),
     _Rule(
         is_used=_is_cooled,
         why="power_usage_effectiveness is 1 everywhere",

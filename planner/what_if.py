@@ -129,8 +129,11 @@ def _at_site(job: Job, **fields: object) -> Job:
 
 
 def _capped(job: Job, chosen: Evaluation, cap: float) -> WhatIfCase:
+    name = f"power cap {human.percent(cap)}"
+    if chosen.plans.power_cap_fraction[0] == cap:
+        return case_of(name, chosen, chosen, "is its cap already")
     plans = replace(chosen.plans, power_cap_fraction=np.array([cap]))
-    return case_of(f"power cap {human.percent(cap)}", chosen, evaluate(job, plans))
+    return case_of(name, chosen, evaluate(job, plans))
 
 
 def _repriced(job: Job, chosen: Evaluation, field: PriceField, usd: float, best: Best) -> WhatIfCase:
@@ -160,6 +163,8 @@ def _recommended_then(job: Job, chosen: Evaluation, then: Evaluation | None) -> 
 
 def _elsewhere(job: Job, chosen: Evaluation, site: Site) -> WhatIfCase:
     here = job.site_of(job.offers[int(chosen.plans.offer[0])])
+    if here == site:
+        return case_of(f"in {site.region}", chosen, chosen, "is where it stands already")
     offers = tuple(offer.model_copy(update={"site": None}) for offer in job.offers)
     moved = job.model_copy(update={"site": site, "offers": offers})
     part = evaluate(moved, chosen.plans)

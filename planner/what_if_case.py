@@ -71,7 +71,8 @@ def paused_case(name: str, job: Job, chosen: Evaluation, pause: Pause) -> WhatIf
 
 
 def _note_of(paused: PausedTable) -> str:
-    waited_s, pauses = float(paused.waited_s[0]), f"{paused.num_pauses[0]:,.0f} pauses"
+    waited_s, num_pauses = float(paused.waited_s[0]), float(paused.num_pauses[0])
+    pauses = "1 pause" if num_pauses == 1.0 else f"{num_pauses:,.0f} pauses"
     return f"{pauses}, and a start {human.duration(waited_s)} later" if waited_s else pauses
 
 

@@ -358,6 +358,12 @@ class Job(Record):
         is_needed = any(limit is not None for limit in (*powers, *changes, limits.carbon_kgco2e))
         return (1.0, 0.8, LOWEST_POWER_CAP) if is_needed else (1.0,)
 
+    @property
+    def may_cap_power(self) -> bool:
+        """Whether a design may have a power cap: of the search, or of refinement, which tries them where none are named."""
+        refines = self.search.power_caps is None and self.search.num_refinements > 0
+        return refines or min(self.power_caps) < 1.0
+
     def site_of(self, offer: Offer) -> Site:
         """Returns where the accelerators of an offer stand."""
         return offer.site or self.site

@@ -1,4 +1,4 @@
-"""What does owning a cluster cost beyond its purchase? Lifetimes, loss of value, capital, maintenance, building."""
+"""What does owning a cluster cost beyond its purchase, how does it lose its value, and over which lives is it shared out?"""
 
 from __future__ import annotations
 

@@ -14,6 +14,8 @@ from benchmarks.whole_runs import END, page, validation_section
 from objectives.input_uncertainty import NUM_DRAWS
 from planner import load_job
 from planner.fleet import load_fleet
+from planner.purchase_rules import WIDER
+from planner.purchase_ways import MOST_SIZES
 from planner.what_if import WORTH_WAITING_FRACTION
 from planner.whole_runs_page import arithmetic_table, metered_text
 from simulator import catalog
@@ -115,6 +117,13 @@ class TestMoneyEnergyAndCarbon:
         for name in catalog.names(Kind.RENTS):
             figures = catalog.figures(Kind.RENTS, name)
             assert sum(figure.quantity == "spot" for figure in figures) <= 1
+
+
+def test_how_far_a_purchase_looks() -> None:
+    words = words_of(ROOT / "docs" / "purchase.md")
+    assert f"for each number of nodes is a candidate, {MOST_SIZES} sizes at most" in words
+    assert WIDER == 10
+    assert "`node_supply` is tried ten times as wide" in words
 
 
 class TestExamples:

@@ -9,21 +9,23 @@ from hypothesis import strategies as st
 
 from constraints.evaluation import evaluate
 from objectives.carbon import carbon_parts, embodied_parts, market_kgco2e, replacement_kgco2e, water_l
-from objectives.scores import EMBODIED_PARTS, ScoreTable
+from objectives.scores import COST_PARTS, ScoreTable
 from objectives.usage import Usage
 from simulator.hourly import HourlyProfile
 from simulator.job import Job
 from simulator.options import CarbonScope
 from simulator.simulate import simulate
+from simulator.table import Floats
 from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with
 
 HOUR, KWH, LIFE_S = 3600.0, 3.6e6, 5 * 0.85 * 8766 * 3600.0
 PLANS = plans_with({"num_gpus": 16, "num_spare_nodes": 1})
+SITE_PUE = 1.25
 SITE = {
     "region": "here",
     "grid_kgco2e_per_kwh": 0.3,
     "electricity_usd_per_kwh": 0.1,
-    "power_usage_effectiveness": 1.25,
+    "power_usage_effectiveness": SITE_PUE,
 }
 
 
@@ -119,30 +121,72 @@ class TestMaking:
         assert CarbonScope().left_out == ("network", "storage", "building")
 
 
-@given(grid=st.floats(0.0, 2.0), pue=st.floats(1.0, 2.0), usd=st.floats(0.0, 1.0))
-def test_moving_a_job_changes_energy_money_and_carbon_of_operation_alone(
-    grid: float, pue: float, usd: float
-) -> None:
-    here = {**SITE, "power_usage_effectiveness": 1.25}
-    there = {
-        "region": "there",
-        "grid_kgco2e_per_kwh": grid,
-        "power_usage_effectiveness": pue,
-        "electricity_usd_per_kwh": usd,
+LITRES = st.none() | st.floats(0.0, 5.0)
+WHEREVER = st.fixed_dictionaries(
+    {
+        "grid_kgco2e_per_kwh": st.floats(0.0, 2.0),
+        "power_usage_effectiveness": st.floats(1.0, 2.0),
+        "electricity_usd_per_kwh": st.floats(0.0, 1.0),
+        "demand_usd_per_w_month": st.floats(0.0, 0.05),
+        "market_kgco2e_per_kwh": st.none() | st.floats(0.0, 2.0),
+        "water_onsite_l_per_kwh": LITRES,
+        "water_offsite_l_per_kwh": LITRES,
     }
-    before, after = (evaluate(job_with(H100_BOUGHT, site=site), PLANS) for site in (here, there))
+)
+MOVED = {
+    *("energy_j", "water_l", "operational_kgco2e", "market_kgco2e", "carbon_kgco2e"),
+    *("electricity_usd", "demand_usd", "cost_usd", "cost_low_usd", "cost_high_usd", "cost_p95_usd"),
+}
+"""What another grid, tariff and cooling may change; what is rented keeps its cost, too."""
+
+
+@given(fields=WHEREVER, offer=st.sampled_from([H100_RENTED, H100_BOUGHT]))
+def test_moving_a_job_changes_energy_money_and_carbon_of_operation_alone(
+    fields: dict[str, float | None], offer: dict[str, object]
+) -> None:
+    there = {"region": "there", **fields}
+    before, after = (evaluate(job_with(offer, site=site), PLANS) for site in (SITE, there))
     for part in ("steps", "memory", "checkpoints", "run"):
         for name, column in getattr(before.outcomes, part).columns().items():
             np.testing.assert_array_equal(column, getattr(after.outcomes, part).columns()[name])
-    same = {"time_to_train_s", "time_to_train_p95_s", "capital_usd", "maintenance_usd", *EMBODIED_PARTS}
-    for name in ScoreTable.names():
-        if name in same:
-            np.testing.assert_allclose(getattr(after.scores, name), getattr(before.scores, name), rtol=1e-12)
-    energy = before.scores.energy_j * pue / 1.25
-    np.testing.assert_allclose(after.scores.energy_j, energy, rtol=1e-12)
-    np.testing.assert_allclose(after.scores.operational_kgco2e, energy / KWH * grid, rtol=1e-12, atol=1e-300)
-    np.testing.assert_allclose(after.scores.electricity_usd, energy / KWH * usd, rtol=1e-12, atol=1e-300)
-    np.testing.assert_allclose(after.scores.facility_usd, before.scores.facility_usd, rtol=1e-12)
+    was, now = before.scores, after.scores
+    is_bought = offer is H100_BOUGHT
+    moved = MOVED if is_bought else {name for name in MOVED if not name.endswith("_usd")}
+    for name in set(ScoreTable.names()) - moved:
+        np.testing.assert_allclose(getattr(now, name), getattr(was, name), rtol=1e-12, err_msg=name)
+    pue = fields["power_usage_effectiveness"] or 1.0
+    cooled = pue / SITE_PUE
+    kwh = was.energy_j * cooled / KWH
+    np.testing.assert_allclose(now.energy_j / KWH, kwh, rtol=1e-12)
+    # A month is a twelfth of a year of 8,766 h; 85 % of the calendar is used, and idle months have their peaks, too.
+    months = was.time_to_train_s / (8766 / 12 * HOUR) / 0.85
+    peak_w = before.outcomes.summary.peak_power_w * cooled
+    expected = {
+        "operational_kgco2e": times(fields["grid_kgco2e_per_kwh"], kwh),
+        "market_kgco2e": times(fields["market_kgco2e_per_kwh"], kwh),
+        "electricity_usd": times(fields["electricity_usd_per_kwh"], kwh * is_bought),
+        "demand_usd": times(fields["demand_usd_per_w_month"], peak_w * months * is_bought),
+        "water_l": litres(fields, kwh, kwh / pue),
+    }
+    for name, values in expected.items():
+        np.testing.assert_allclose(getattr(now, name), values, rtol=1e-9, atol=1e-300, err_msg=name)
+    bill = [getattr(now, name) for name in COST_PARTS]
+    np.testing.assert_allclose(now.cost_usd, np.sum(bill, axis=0), rtol=1e-12)
+    # What is bought by contract stands beside the sum, never in it.
+    np.testing.assert_allclose(now.carbon_kgco2e, now.operational_kgco2e + was.embodied_kgco2e, rtol=1e-12)
+
+
+def times(factor: float | None, values: Floats) -> Floats:
+    """Products; unknown where the factor is."""
+    return np.full(len(values), np.nan) if factor is None else factor * values
+
+
+def litres(fields: dict[str, float | None], facility_kwh: Floats, it_kwh: Floats) -> Floats:
+    """Water of racks and power stations as far as either is known."""
+    onsite, offsite = fields["water_onsite_l_per_kwh"], fields["water_offsite_l_per_kwh"]
+    if onsite is None and offsite is None:
+        return np.full(len(it_kwh), np.nan)
+    return (onsite or 0.0) * it_kwh + (offsite or 0.0) * facility_kwh
 
 
 def test_offers_at_several_sites_are_charged_and_cooled_where_they_stand() -> None:

@@ -417,6 +417,19 @@ class TestCases:
             waits.append(case_of(job, "start").time_change_days or 0.0)
         assert 0.0 < waits[1] < waits[0] <= 1.5 * days
 
+    def test_a_case_that_the_design_is_in_already_says_so(self) -> None:
+        job = job_with(H100_RENTED, what_if={"sites": ["us-iowa", "norway"], "power_caps": [1.0, 0.8]})
+        cases = {case.case: case for case in what_if_cases(job, chosen_of(job), nothing)}
+        for name, note in (
+            ("in us-iowa", "is where it stands already"),
+            ("power cap 100.0 %", "is its cap already"),
+        ):
+            case = cases[name]
+            assert case.note == note
+            changes = case.time_change_days, case.cost_change_usd, case.carbon_change_kgco2e
+            assert changes == (0.0, 0.0, 0.0)
+        assert "already" not in cases["in norway"].note + cases["power cap 80.0 %"].note
+
     def test_a_cap_trades_time_for_energy(self) -> None:
         job = job_with(H100_RENTED, what_if={"power_caps": [0.7]})
         case, free = case_of(job, "power cap 70.0 %"), chosen_of(job).scores

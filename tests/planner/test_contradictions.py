@@ -190,6 +190,10 @@ def test_all_contradictions_are_reported_at_once() -> None:
 
 
 class TestWhatIsAskedInVain:
+    def test_the_same_place_with_another_figure_is_another_case(self) -> None:
+        dearer = {"region": "norway", "electricity_usd_per_kwh": 0.2}
+        assert len(job_with(H100_RENTED, what_if={"sites": ["norway", dearer]}).what_if.sites) == 2
+
     @pytest.mark.parametrize(
         ("asked", "message"),
         [
@@ -208,26 +212,10 @@ class TestWhatIsAskedInVain:
                 {"pauses": [{"by": "carbon", "hours_fraction": 1e-6}]},
                 r"hours_fraction = 1e-06: is less than one of the 8760 hours of the profile.*take 0\.0002 or more",
             ),
-            ({"power_caps": [1.0]}, r"power_caps = 1: is what every design runs at, since no power cap is"),
         ],
     )
     def test_a_case_that_is_there_already_is_refused(self, asked: dict[str, object], message: str) -> None:
         refused(message, site=HOURLY, what_if=asked)
-
-    def test_the_site_of_all_designs_is_no_other_site(self) -> None:
-        message = r"what_if\.sites\[0\] = us-iowa: is where all designs stand already"
-        refused(message, what_if={"sites": ["us-iowa"]})
-        # The same name with another figure is another question.
-        dearer = {"region": "us-iowa", "electricity_usd_per_kwh": 0.2}
-        assert job_with(H100_RENTED, what_if={"sites": [dearer]}).what_if.sites
-        # And a site of some designs is another one for the rest.
-        assert job_with(
-            H100_RENTED, {**A100_RENTED, "site": "norway"}, what_if={"sites": ["us-iowa"]}
-        ).what_if.sites
-
-    def test_no_cap_is_a_case_where_caps_are_searched(self) -> None:
-        caps = {"power_caps": [0.7, 1.0]}
-        assert job_with(H100_RENTED, search=caps, what_if={"power_caps": [1.0]}).what_if.power_caps == (1.0,)
 
 
 class TestImplausibleFigures:
