@@ -57,6 +57,24 @@ def job_values_options(
 set_option = job_values_options()
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
 
+store_option = click.option(
+    "--store",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("capplan-studies"),
+    show_default=True,
+    metavar="DIR",
+    help="Folder of the studies.",
+)
+tracking_uri_option = click.option(
+    "--tracking-uri",
+    metavar="URI",
+    help="MLflow store; otherwise MLFLOW_TRACKING_URI, otherwise capplan-studies/mlflow.db.",
+)
+experiment_option = click.option(
+    "--experiment", default="capplan", show_default=True, help="MLflow experiment of the study."
+)
+
 
 def parsed_interval(_context: click.Context, _option: click.Parameter, value: str | None) -> Interval | None:
     """Returns what was typed as an interval between saves; `None` where nothing was."""

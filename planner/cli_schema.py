@@ -26,6 +26,9 @@ SCHEMA_NAMES = (
     "study-status",
     "study-front",
     "study-list",
+    "study-export",
+    "study-merge",
+    "study-sync",
 )
 """`planner.schemas.NAMES`, which is too heavy to be imported for `--help`."""
 

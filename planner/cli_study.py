@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli_help import examples
-from planner.cli_options import job_argument, progress_options, seed_option, set_option
+from planner.cli_options import (
+    experiment_option,
+    job_argument,
+    json_option,
+    progress_options,
+    seed_option,
+    set_option,
+    store_option,
+    tracking_uri_option,
+)
+from planner.cli_study_files import export, merge, sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,25 +32,6 @@ if TYPE_CHECKING:
     from studies.store import StudyStore
 
 
-_store = click.option(
-    "--store",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=Path("capplan-studies"),
-    show_default=True,
-    metavar="DIR",
-    help="Folder of the studies.",
-)
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-_quiet = progress_options
-_tracking_uri = click.option(
-    "--tracking-uri",
-    metavar="URI",
-    help="MLflow store; otherwise MLFLOW_TRACKING_URI, otherwise capplan-studies/mlflow.db.",
-)
-_experiment = click.option(
-    "--experiment", default="capplan", show_default=True, help="MLflow experiment of the study."
-)
 _no_tracking = click.option(
     "--no-tracking", is_flag=True, help="Do not deliver to MLflow; sync does so later."
 )
@@ -71,6 +62,10 @@ def study() -> None:
     """
 
 
+for command in (export, merge, sync):
+    study.add_command(command)
+
+
 @study.command(
     short_help="Begin a study of a job.",
     epilog=examples(
@@ -80,9 +75,9 @@ def study() -> None:
 @job_argument
 @set_option
 @seed_option("The same job, version and seed are the same study.")
-@_store
-@_tracking_uri
-@_experiment
+@store_option
+@tracking_uri_option
+@experiment_option
 @_no_tracking
 @_workers
 @_scheduler
@@ -93,8 +88,8 @@ def study() -> None:
     show_default=True,
     help="Designs that an exhaustive search keeps: all, or of each block of them the front and counts.",
 )
-@_quiet
-@_json
+@progress_options
+@json_option
 def run(
     *,
     job: str,
@@ -144,14 +139,14 @@ def run(
     epilog=examples("capplan study resume job-1a2b3c4d"),
 )
 @click.argument("name")
-@_store
-@_tracking_uri
-@_experiment
+@store_option
+@tracking_uri_option
+@experiment_option
 @_no_tracking
 @_workers
 @_scheduler
-@_quiet
-@_json
+@progress_options
+@json_option
 def resume(
     *,
     name: str,
@@ -193,8 +188,8 @@ def resume(
     epilog=examples("capplan study status job-1a2b3c4d", "capplan study status 1a2b --json"),
 )
 @click.argument("name")
-@_store
-@_json
+@store_option
+@json_option
 def status(*, name: str, folder: Path, as_json: bool) -> None:
     """Say how far the study NAME is and what it has found; it may be running."""
     _prepare()
@@ -213,8 +208,8 @@ def status(*, name: str, folder: Path, as_json: bool) -> None:
     short_help="List all studies.",
     epilog=examples("capplan study list", "capplan study list --store studies --json"),
 )
-@_store
-@_json
+@store_option
+@json_option
 def list_(*, folder: Path, as_json: bool) -> None:
     """List the studies of the folder with their states."""
     _prepare()
@@ -234,8 +229,8 @@ def list_(*, folder: Path, as_json: bool) -> None:
     short_help="Show the front of a study as it is now.", epilog=examples("capplan study front job-1a2b3c4d")
 )
 @click.argument("name")
-@_store
-@_json
+@store_option
+@json_option
 def front(*, name: str, folder: Path, as_json: bool) -> None:
     """Show the Pareto front of the study NAME; it may be running."""
     _prepare()
@@ -249,83 +244,6 @@ def front(*, name: str, folder: Path, as_json: bool) -> None:
         write(found.model_dump_json(indent=2) + "\n")
     else:
         write(rendered(lambda console: show_front(found, console)))
-
-
-@study.command(
-    short_help="Write all designs of a study into a table.",
-    epilog=examples(
-        "capplan study export job-1a2b3c4d designs.parquet", "capplan study export job-1a2b3c4d designs.csv"
-    ),
-)
-@click.argument("name")
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.parquet|FILE.csv")
-@_store
-def export(*, name: str, file: Path, folder: Path) -> None:
-    """Write every design that the study NAME has simulated into FILE."""
-    _prepare()
-    from planner.study_reports import export_designs
-    from studies.store import StudyStore
-
-    num_designs = export_designs(StudyStore(folder).find(name), file)
-    click.echo(f"{num_designs:,} designs in {file}")
-
-
-@study.command(
-    short_help="Join studies of one job into a new one.",
-    epilog=examples("capplan study merge job-1a2b3c4d job-5e6f7a8b --into both"),
-)
-@click.argument("names", nargs=-1, required=True, metavar="NAME NAME...")
-@click.option("--into", required=True, metavar="NAME", help="Name of the new study.")
-@_store
-def merge(*, names: tuple[str, ...], into: str, folder: Path) -> None:
-    """Join studies that differ in seed or search only: each design once, and the front of all."""
-    _prepare()
-    from planner.answer import utc_now
-    from planner.study_merge import merge_studies
-    from studies.store import StudyStore
-
-    store = StudyStore(folder)
-    target = store.path_named(into)
-    num_designs = merge_studies([store.find(name) for name in names], target, utc_now())
-    click.echo(f"{num_designs:,} designs in study {target.stem}")
-
-
-@study.command(
-    short_help="Deliver studies to MLflow that it does not have yet.",
-    epilog=examples(
-        "capplan study sync", "capplan study sync job-1a2b3c4d --tracking-uri http://127.0.0.1:5000"
-    ),
-)
-@click.argument("names", nargs=-1, metavar="[NAME...]")
-@_store
-@_tracking_uri
-@_experiment
-def sync(*, names: tuple[str, ...], folder: Path, tracking_uri: str | None, experiment: str) -> int:
-    """Deliver the named studies, or all that have ended, to MLflow; what it has already is left as it is.
-
-    A study that cannot be delivered is named with the reason, the others are delivered all the same; the exit code is 1
-    then.
-    """
-    _prepare()
-    from planner.cli_output import quiet_libraries
-    from planner.delivery import deliver
-    from planner.study_reports import list_studies
-    from simulator.errors import CapplanError
-    from studies.store import StudyStore
-
-    store = StudyStore(folder)
-    ended = [state.name for state in list_studies(store) if state.state in ("recommended", "infeasible")]
-    num_failed = 0
-    for name in names or ended:
-        try:
-            with quiet_libraries():
-                delivery = deliver(store.find(name), tracking_uri=tracking_uri, experiment=experiment)
-        except (CapplanError, OSError) as error:
-            num_failed += 1
-            click.echo(f"{name}: {error}", err=True)
-        else:
-            click.echo(f"{name}: {'delivered' if delivery.is_new else 'was there already'}")
-    return 1 if num_failed else 0
 
 
 def _search(

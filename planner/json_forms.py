@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from simulator.catalog.files import Figure
 from simulator.record import Record
 
@@ -49,3 +51,49 @@ class ValidationAnswer(Record):
     """Mean slow-down of the designs that the simulator picks; null where there was nothing to choose."""
     rows: tuple[dict[str, Cell | tuple[str, ...]], ...]
     """Every row with its prediction, and what had to be assumed for it."""
+
+
+class StudyExport(Record):
+    """What `capplan study export --json` prints."""
+
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
+    study: str
+    """Name of the study."""
+    file: str
+    """The table that was written."""
+    num_designs: int
+    """Its rows."""
+
+
+class StudyMerge(Record):
+    """What `capplan study merge --json` prints."""
+
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
+    study: str
+    """Name of the new study."""
+    merged_from: tuple[str, ...]
+    """Names of the studies that were joined."""
+    num_designs: int
+    """Designs in the new study, each once."""
+
+
+class SyncedStudy(Record):
+    """What became of the delivery of one study."""
+
+    study: str
+    """Name of the study, as it was given."""
+    state: Literal["delivered", "was_there", "failed"]
+    """`was_there`: MLflow had the whole study before."""
+    failure: str = ""
+    """Why it failed; empty where it did not."""
+
+
+class StudySync(Record):
+    """What `capplan study sync --json` prints."""
+
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
+    studies: tuple[SyncedStudy, ...]
+    """The studies, in the order in which they were delivered."""

@@ -18,6 +18,7 @@ from planner import human
 from planner.bests_view import has_several_sites, show_bests
 from planner.comparisons_view import show_comparisons
 from planner.design_view import breakdowns, configuration, figures, headline, layout
+from planner.front_view import show_designs
 from planner.limit_uses import LIMIT_UNITS
 from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation
 from planner.text_blocks import bar, grid, sentences, title
@@ -29,8 +30,6 @@ MAX_FRONT_ROWS = 20
 """Designs of the front that are shown; files and JSON hold all of them."""
 
 _INDENT = 2
-_WIDE = 100
-"""Columns from which on a terminal has room for two blanks between the columns of the front."""
 _FRONT_MARKS = "* recommended; ~ cannot be told from it; < least of an objective"
 
 
@@ -151,21 +150,13 @@ def _show_front(answer: Recommendation, console: Console) -> None:
     objectives = ", ".join(human.words(name) for name in answer.objectives)
     title(console, f"Pareto front ({human.count(len(answer.front))} designs; {objectives})")
     shown = _front_rows(answer)
-    is_narrow = has_several_sites(answer) or console.width < _WIDE
-    table = _table(*_front_headings(answer), gap=1 if is_narrow else 2)
-    for design in shown:
-        table.add_row(*(Text(cell) for cell in _front_cells(answer, design)))
-    console.print(Padding(table, (0, 0, 0, _INDENT)))
+    has_site = has_several_sites(answer)
+    marks = [_mark(answer, design) for design in shown]
+    # Site and MFU together are too wide for a terminal.
+    show_designs(console, shown, marks=marks, has_site=has_site, has_efficiency=not has_site)
     sentences(console, [_FRONT_MARKS])
     if hidden := len(answer.front) - len(shown):
         sentences(console, [f"{human.count(hidden)} more lie between these; --json and --output give all."])
-
-
-def _front_headings(answer: Recommendation) -> tuple[str, ...]:
-    """The site has the place of the MFU where designs differ in it; both together are too wide for a terminal."""
-    place, efficiency = (("site",), ()) if has_several_sites(answer) else ((), ("MFU",))
-    figures = ("time", "cost", "energy", "carbon")
-    return ("", "design", "GPUs", "accelerator", *place, "layout", *figures, *efficiency)
 
 
 def _front_rows(answer: Recommendation) -> list[Design]:
@@ -180,25 +171,6 @@ def _front_rows(answer: Recommendation) -> list[Design]:
     num_spread = max(2, MAX_FRONT_ROWS - len(chosen))
     chosen |= {round(step * last / (num_spread - 1)) for step in range(num_spread)}
     return [design for index, design in enumerate(answer.front) if index in chosen]
-
-
-def _front_cells(answer: Recommendation, design: Design) -> tuple[str, ...]:
-    place, efficiency = (
-        ((design.region,), ()) if has_several_sites(answer) else ((), (human.percent(design.mfu_fraction),))
-    )
-    return (
-        _mark(answer, design),
-        str(design.design_id),
-        human.count(design.plan.num_gpus),
-        design.accelerator,
-        *place,
-        layout(design.plan),
-        human.days(design.time_to_train_days),
-        human.dollars(design.cost_usd),
-        human.energy(design.energy_kwh),
-        human.carbon(design.carbon_kgco2e).removesuffix(" CO2e"),
-        *efficiency,
-    )
 
 
 def _mark(answer: Recommendation, design: Design) -> str:
@@ -245,16 +217,9 @@ def _command(console: Console, command: str) -> None:
     console.print(Text(" " * 2 * _INDENT + command, style="cyan"), soft_wrap=True)
 
 
-_TO_THE_RIGHT = {"design", "GPUs", "time", "cost", "energy", "carbon", "MFU", "before simulation", "after"}
-
-_NAMES = {"accelerator", "site"}
-
-
-def _table(*headings: str, gap: int = 2) -> Table:
-    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
+def _table(*headings: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for heading in headings:
-        is_number = heading in _TO_THE_RIGHT
-        # A name that is cut could be another one: on narrow terminals the layout wraps between its degrees instead.
-        is_whole = is_number or heading in _NAMES
-        table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_whole)
+        is_number = heading in ("before simulation", "after")
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number)
     return table

@@ -214,6 +214,7 @@ def _draw_front(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
                 markeredgecolor=edge,
                 ecolor=edge,
                 elinewidth=0.8,
+                capsize=4.5,  # ends that stand out beside a symbol wider than the bar
                 label=label,
             )
     axes.set_xlabel(figure.x_label)

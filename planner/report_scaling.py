@@ -52,18 +52,23 @@ def scaling(job: Job, answer: Recommendation, best: Design) -> list[LinesFigure]
     curves = [curve for curve in found if len(curve.num_gpus) >= LEAST_SIZES]
     if not curves:
         return []
+    lines = tuple(_line(curve, curve.days) for curve in curves)
+    dashed = (
+        " Dashed and upright: the size from which twice the accelerators are less than 1.41 times as fast."
+        if any(line.mark for line in lines)
+        else ""
+    )
     return [
         LinesFigure(
             name="scaling",
             title=_title(curves[0]),
             note=(
                 "Time to train with the fastest layout of every size that may be taken, at the recommended ZeRO stage, "
-                "whatever the limits say, as long as more are faster. Diamond: the recommended design. Dashed: the "
-                "size from which twice the accelerators are less than 1.41 times as fast."
+                f"whatever the limits say, as long as more are faster. Diamond: the recommended design.{dashed}"
             ),
             x_label="accelerators",
             quantity="days",
-            lines=tuple(_line(curve, curve.days) for curve in curves),
+            lines=lines,
             chosen=_chosen(best, best.time_to_train_days, "days"),
         ),
         LinesFigure(

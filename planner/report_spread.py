@@ -106,7 +106,12 @@ def _dates(created_at: str, finish: Spread) -> str:
     if finish.p50 is None or finish.p95 is None or finish.p95 > LONGEST_DAYS:
         return ""
     half, late = (_date(start + timedelta(days=value)) for value in (finish.p50, finish.p95))
-    return f"Begun on {_date(start)}, when this was answered, half of the runs end by {half} and 19 of 20 by {late}."
+    ends = (
+        f"19 of 20 runs end by {late}"
+        if half == late
+        else f"half of the runs end by {half} and 19 of 20 by {late}"
+    )
+    return f"Begun on {_date(start)}, when this was answered, {ends}."
 
 
 def _date(moment: datetime) -> str:

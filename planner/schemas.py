@@ -10,7 +10,14 @@ from planner.calibration_answer import CalibrationAnswer
 from planner.compare import Comparison
 from planner.explanation import Explanation
 from planner.goodput import Goodput
-from planner.json_forms import CatalogAnswer, SweepAnswer, ValidationAnswer
+from planner.json_forms import (
+    CatalogAnswer,
+    StudyExport,
+    StudyMerge,
+    StudySync,
+    SweepAnswer,
+    ValidationAnswer,
+)
 from planner.layer_cut import LayerCut
 from planner.one_design import SimulatedDesign
 from planner.purchase_plan import PurchasePlan
@@ -36,6 +43,9 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "study-status": StudyStatus,
     "study-front": StudyFront,
     "study-list": StudyList,
+    "study-export": StudyExport,
+    "study-merge": StudyMerge,
+    "study-sync": StudySync,
 }
 """What each command prints with `--json`; `answer` is that of recommend, study run and study resume, `balance` that of
 explain --balance."""

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from planner import human
-from planner.design_view import layout
+from planner.front_view import show_designs
 from planner.text_blocks import grid, headline, sentences, title
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from planner.durable import Counts
-    from planner.recommendation import Design
     from planner.study_reports import StudyFront, StudyState, StudyStatus
 
-NUMBERS = {"seed", "designs", "searched", "design", "GPUs", "time", "cost", "energy", "carbon"}
+NUMBERS = {"seed", "designs", "searched"}
 """Headings of columns that stand to the right."""
 WHAT_NEXT = {
     "running": "is being searched",
@@ -80,10 +78,7 @@ def show_front(found: StudyFront, console: Console) -> None:
     study = found.study
     console.print(Text(f"Study {study.name} ({study.state}): {human.count(study.num_designs)} designs"))
     title(console, f"Pareto front ({human.count(len(found.front))} designs; {objectives})")
-    table = _table("design", "GPUs", "accelerator", "layout", "time", "cost", "energy", "carbon")
-    for design in found.front:
-        _add_row(table, *_cells(design))
-    console.print(Padding(table, (0, 0, 0, 2)))
+    show_designs(console, found.front)
     if alike := _alike(found.num_front, len(found.front)):
         console.print(Text(f"No other design beats {human.count(found.num_front)} designs{alike}."))
 
@@ -105,19 +100,6 @@ def _alike(num_front: int, num_distinct: int) -> str:
     if num_front == num_distinct:
         return ""
     return f", shown as {human.count(num_distinct)}: those that differ by less than 0.1 % are shown as one"
-
-
-def _cells(design: Design) -> tuple[str, ...]:
-    return (
-        str(design.design_id),
-        human.count(design.plan.num_gpus),
-        design.accelerator,
-        layout(design.plan),
-        human.days(design.time_to_train_days),
-        human.dollars(design.cost_usd),
-        human.energy(design.energy_kwh),
-        human.carbon(design.carbon_kgco2e).removesuffix(" CO2e"),
-    )
 
 
 def _table(*headings: str) -> Table:

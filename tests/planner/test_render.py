@@ -224,3 +224,21 @@ def test_quantities_have_three_digits_and_a_familiar_unit(shown: str, expected: 
 def test_a_proposed_limit_is_short_and_never_below_what_is_needed(value: float, text: str) -> None:
     assert human.no_less(value) == text
     assert float(text) >= value
+
+
+@pytest.mark.parametrize("width", [40, 60, 75, 76, 79, 80, 100, 140])
+def test_no_terminal_is_too_narrow_for_what_a_design_is(width: int) -> None:
+    answer = recommended()
+    deep = answer.front[0].plan.model_copy(
+        update={"tensor_parallel": 8, "pipeline_parallel": 16, "virtual_pipeline": 4, "num_gpus": 16_384}
+    )
+    answer = answer.model_copy(
+        update={"front": (answer.front[0].model_copy(update={"plan": deep}), *answer.front[1:])}
+    )
+    front = text_of(answer, width=width).partition("Pareto front")[2].partition("* recommended")[0]
+    assert "…" not in front
+    words = front.replace(",", " ").split()
+    assert {each.accelerator for each in answer.front} <= set(words)
+    assert {f"DP{each.plan.data_parallel}" for each in answer.front} <= set(words)
+    assert {"TP8", "PP16", "VPP4"} <= set(words)
+    assert max(map(len, front.splitlines())) <= width

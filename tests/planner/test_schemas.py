@@ -129,6 +129,9 @@ def outputs(folder: Path) -> dict[str, list[str]]:
         "study-status": ["study", "status", *store, "small"],
         "study-front": ["study", "front", *store, "small"],
         "study-list": ["study", "list", *store],
+        "study-export": ["study", "export", *store, "small", str(folder / "designs.parquet")],
+        "study-merge": ["study", "merge", *store, "small", "other", "--into", "both"],
+        "study-sync": ["study", "sync", *store, "small", "--tracking-uri", f"sqlite:///{folder}/mlflow.db"],
     }
 
 
@@ -151,9 +154,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("schemas")
     (place / "job.yaml").write_text(JOB, encoding="utf-8")
     run = ["study", "run", str(place / "job.yaml"), "--store", str(place), "--no-tracking", "--quiet"]
-    assert cli.main(run) == 0
-    (study,) = place.glob("*.study")
-    study.rename(place / "small.study")
+    for name, seed in (("small", "0"), ("other", "1")):
+        assert cli.main([*run, "--seed", seed]) == 0
+        (study,) = place.glob("job-*.study")
+        study.rename(place / f"{name}.study")
     return place
 
 

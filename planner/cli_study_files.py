@@ -1,0 +1,132 @@
+"""What do you type to take studies elsewhere? `capplan study` with export, merge and sync: tables, one of several, MLflow.
+
+Only click is imported here; everything heavier waits until a command runs, as in `planner.cli`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli_help import examples
+from planner.cli_options import experiment_option, json_option, store_option, tracking_uri_option
+
+if TYPE_CHECKING:
+    from planner.json_forms import SyncedStudy
+    from simulator.record import Record
+    from studies.store import StudyStore
+
+
+@click.command(
+    short_help="Write all designs of a study into a table.",
+    epilog=examples(
+        "capplan study export job-1a2b3c4d designs.parquet", "capplan study export job-1a2b3c4d designs.csv"
+    ),
+)
+@click.argument("name")
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.parquet|FILE.csv")
+@store_option
+@json_option
+def export(*, name: str, file: Path, folder: Path, as_json: bool) -> None:
+    """Write every design that the study NAME has simulated into FILE."""
+    _prepare()
+    from planner.json_forms import StudyExport
+    from planner.study_reports import export_designs
+    from studies.store import StudyStore
+
+    path = StudyStore(folder).find(name)
+    num_designs = export_designs(path, file)
+    answer = StudyExport(study=path.stem, file=str(file), num_designs=num_designs)
+    _tell(answer, f"{num_designs:,} designs in {file}", as_json=as_json)
+
+
+@click.command(
+    short_help="Join studies of one job into a new one.",
+    epilog=examples("capplan study merge job-1a2b3c4d job-5e6f7a8b --into both"),
+)
+@click.argument("names", nargs=-1, required=True, metavar="NAME NAME...")
+@click.option("--into", required=True, metavar="NAME", help="Name of the new study.")
+@store_option
+@json_option
+def merge(*, names: tuple[str, ...], into: str, folder: Path, as_json: bool) -> None:
+    """Join studies that differ in seed or search only: each design once, and the front of all."""
+    _prepare()
+    from planner.answer import utc_now
+    from planner.json_forms import StudyMerge
+    from planner.study_merge import merge_studies
+    from studies.store import StudyStore
+
+    store = StudyStore(folder)
+    target, paths = store.path_named(into), [store.find(name) for name in names]
+    num_designs = merge_studies(paths, target, utc_now())
+    merged_from = tuple(path.stem for path in paths)
+    answer = StudyMerge(study=target.stem, merged_from=merged_from, num_designs=num_designs)
+    _tell(answer, f"{num_designs:,} designs in study {target.stem}", as_json=as_json)
+
+
+@click.command(
+    short_help="Deliver studies to MLflow that it does not have yet.",
+    epilog=examples(
+        "capplan study sync", "capplan study sync job-1a2b3c4d --tracking-uri http://127.0.0.1:5000"
+    ),
+)
+@click.argument("names", nargs=-1, metavar="[NAME...]")
+@store_option
+@tracking_uri_option
+@experiment_option
+@json_option
+def sync(
+    *, names: tuple[str, ...], folder: Path, tracking_uri: str | None, experiment: str, as_json: bool
+) -> int:
+    """Deliver the named studies, or all that have ended, to MLflow; what it has already is left as it is.
+
+    A study that cannot be delivered is named with the reason, the others are delivered all the same; the exit code is 1
+    then.
+    """
+    _prepare()
+    from planner.json_forms import StudySync
+    from planner.study_reports import list_studies
+    from studies.store import StudyStore
+
+    store = StudyStore(folder)
+    ended = [state.name for state in list_studies(store) if state.state in ("recommended", "infeasible")]
+    found = []
+    for name in names or ended:
+        synced = _synced(store, name, tracking_uri, experiment)
+        found.append(synced)
+        if synced.failure:
+            click.echo(f"{name}: {synced.failure}", err=True)
+        elif not as_json:
+            click.echo(f"{name}: {'delivered' if synced.state == 'delivered' else 'was there already'}")
+    if as_json:
+        _tell(StudySync(studies=tuple(found)), "", as_json=True)
+    return 1 if any(synced.failure for synced in found) else 0
+
+
+def _synced(store: StudyStore, name: str, tracking_uri: str | None, experiment: str) -> SyncedStudy:
+    """Delivers one study; what keeps it from that is part of the result."""
+    from planner.cli_output import quiet_libraries
+    from planner.delivery import deliver
+    from planner.json_forms import SyncedStudy
+    from simulator.errors import CapplanError
+
+    try:
+        with quiet_libraries():
+            delivery = deliver(store.find(name), tracking_uri=tracking_uri, experiment=experiment)
+    except (CapplanError, OSError) as error:
+        return SyncedStudy(study=name, state="failed", failure=str(error))
+    return SyncedStudy(study=name, state="delivered" if delivery.is_new else "was_there")
+
+
+def _tell(answer: Record, text: str, *, as_json: bool) -> None:
+    from planner.cli_output import write
+
+    write(f"{answer.model_dump_json(indent=2) if as_json else text}\n")
+
+
+def _prepare() -> None:
+    from planner.cli import _check_installation
+
+    _check_installation()
