@@ -43,7 +43,7 @@ def trace() -> None:
     short_help="Play a traced step on many accelerators.",
     epilog=examples(
         "capplan trace simulate vgg13 --gpus 64 --parallel ddp",
-        "capplan trace simulate vgg13 --gpus 32 --parallel ddp=4,tp=2,pp=4 --microbatches 8 --network nodes",
+        "capplan trace simulate vgg13 --gpus 32 --parallel ddp=4,tp=2,pp=4 --network nodes",
         "capplan trace simulate vgg13 --gpus 8 --speed 3=0.8 --output step.json",
         "capplan trace simulate vgg13 --gpus 8 --parallel tp --rules triosim --json",
     ),
