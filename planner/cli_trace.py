@@ -128,6 +128,17 @@ def trace() -> None:
     help="An accelerator slower or faster than that of the trace; may be repeated.",
 )
 @click.option(
+    "--traced-on", metavar="NAME", help="Accelerator of the trace, as in capplan catalog; with --on."
+)
+@click.option("--on", "other", metavar="NAME", help="Accelerator that the step is asked for.")
+@click.option(
+    "--times",
+    type=click.Choice(("proportional", "fitted")),
+    default="proportional",
+    show_default=True,
+    help="Operators with another batch: in proportion, or by lines fitted to those of the trace.",
+)
+@click.option(
     "--rules",
     type=click.Choice(("capplan", "triosim")),
     default="capplan",
@@ -158,6 +169,9 @@ def simulate(
     gpus_per_node: int,
     card_bandwidth: float,
     speeds: dict[int, float],
+    traced_on: str | None,
+    other: str | None,
+    times: str,
     rules: str,
     file: Path | None,
     as_json: bool,
@@ -176,7 +190,7 @@ def simulate(
     _check_installation()
     from planner.timeline_file import check_timeline_file, write_entries
     from planner.trace_events import check_size, trace_entries
-    from planner.trace_request import NetworkKind, Rules, TraceRequest
+    from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
     from planner.trace_simulation import simulate_trace
     from planner.trace_view import show_trace
     from simulator.deep.parallelism import PipelineOrder
@@ -198,6 +212,9 @@ def simulate(
         card_bytes_per_s=card_bandwidth,
         speeds=speeds,
         rules=Rules(rules),
+        times=Times(times),
+        traced_on=traced_on,
+        on=other,
     )
     with quiet_libraries(), working("playing the step", is_shown=not quiet):
         run = simulate_trace(request)

@@ -12,10 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from planner.problems import nearest
+from simulator import catalog
+from simulator.deep.operator_model import Rates
 from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder
 from simulator.deep.topologies import cluster, fully_connected, ring, switch
 from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
+from simulator.hardware import Accelerator
 from simulator.record import Choice
 from simulator.table import Floats
 from simulator.units import GIGA, MICROSECOND
@@ -40,6 +43,15 @@ class Rules(Choice):
     CAPPLAN = "capplan"
     TRIOSIM = "triosim"
     """Those of TrioSim's published code, for comparison with it."""
+
+
+class Times(Choice):
+    """How long operators take with another batch."""
+
+    PROPORTIONAL = "proportional"
+    """In proportion to the batch."""
+    FITTED = "fitted"
+    """By lines fitted to the operators of the trace, whose intercepts do not grow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +81,11 @@ class TraceRequest:
     speeds: dict[int, float] = field(default_factory=dict)
     """Accelerators that are slower or faster than that of the trace, by number."""
     rules: Rules = Rules.CAPPLAN
+    times: Times = Times.PROPORTIONAL
+    traced_on: str | None = None
+    """Accelerator of the trace, by its name in the catalogue; together with `on`."""
+    on: str | None = None
+    """Accelerator that the step is asked for."""
 
     def parallelism(self) -> Parallelism:
         """Returns the degrees.
@@ -131,6 +148,19 @@ class TraceRequest:
                     fabric_latency_s=latency_s,
                 )
 
+    def rates(self) -> tuple[Rates, Rates] | None:
+        """Returns what the accelerator of the trace and the other one can do; `None` where it is the same one.
+
+        Raises:
+            InputError: only one is named, or one is not in the catalogue.
+        """
+        if self.traced_on is None and self.on is None:
+            return None
+        if self.traced_on is None or self.on is None:
+            raise _broken("--on", self.on or "", "needs --traced-on, and the other way round: name both")
+        one, other = (catalog.accelerator(name) for name in (self.traced_on, self.on))
+        return _rates(one), _rates(other)
+
     def speed(self) -> Floats:
         """Returns the speed of each accelerator; raises `InputError` for one that does not exist."""
         speed = np.ones(self.num_gpus)
@@ -140,6 +170,10 @@ class TraceRequest:
                 raise _broken("--speed", str(rank), rule)
             speed[rank] = factor
         return speed
+
+
+def _rates(accelerator: Accelerator) -> Rates:
+    return Rates(flop_per_s=accelerator.bf16_flop_per_s, memory_bytes_per_s=accelerator.memory_bytes_per_s)
 
 
 def _broken(path: str, value: str, rule: str) -> InputError:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner import __version__
-from planner.trace_request import NetworkKind, Rules, TraceRequest
-from simulator.deep.division import with_batch
+from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
+from simulator.deep.division import moved, with_batch
 from simulator.deep.extrapolate import extrapolate
+from simulator.deep.operator_model import OperatorModel, fit_operators, samples_of
 from simulator.deep.parallelism import GradientSync, Parallelism
 from simulator.deep.play import Played, SharingRule, play
 from simulator.deep.read import read_operator_trace
@@ -114,12 +115,26 @@ def simulate_trace(request: TraceRequest) -> TraceRun:
     trace = read_operator_trace(request.path, batch_size=request.trace_batch_size)
     if request.rules is Rules.TRIOSIM:
         return _by_triosim(request, trace)
+    if rates := request.rates():
+        trace = moved(trace, *rates)
     parallelism = request.parallelism()
     topology = request.topology()
-    made = extrapolate(trace, parallelism, topology, batch_size=request.batch_size, speed=request.speed())
+    made = extrapolate(
+        trace,
+        parallelism,
+        topology,
+        batch_size=request.batch_size,
+        speed=request.speed(),
+        model=_model(request, trace),
+    )
     played = play(made.graph, topology, made.paths)
     answer = _answer(request, trace, parallelism, made.graph, topology, made.paths, played)
     return TraceRun(answer=answer, graph=made.graph, topology=topology, paths=made.paths, played=played)
+
+
+def _model(request: TraceRequest, trace: OperatorTrace) -> OperatorModel | None:
+    """Lines for operators with another batch, where they were asked for."""
+    return fit_operators([samples_of(trace)]) if request.times is Times.FITTED else None
 
 
 def _by_triosim(request: TraceRequest, trace: OperatorTrace) -> TraceRun:
@@ -152,6 +167,8 @@ def _case(request: TraceRequest) -> TrioSimCase:
         "--parallel": request.parallel not in ("dp", "ddp", "tp", "pp"),
         "--network": request.network is not NetworkKind.RING,
         "--speed": bool(request.speeds),
+        "--times": request.times is not Times.PROPORTIONAL,
+        "--on": request.on is not None or request.traced_on is not None,
     }
     problems = [
         Problem(path=option, value="", rule="is nothing that TrioSim has: leave it out, or --rules triosim")
@@ -175,7 +192,7 @@ def _answer(
     batch_size = request.batch_size or trace.batch_size
     found = waits(graph, played, len(paths))
     step_s = played.makespan_s
-    alone_s = with_batch(trace, batch_size).single_device_s
+    alone_s = with_batch(trace, batch_size, _model(request, trace)).single_device_s
     samples_per_s = parallelism.data_parallel * batch_size / step_s if step_s > 0.0 else 0.0
     return TraceAnswer(
         capplan_version=__version__,

@@ -80,6 +80,17 @@ class TestAnswer:
         answer = answered(capsys, small, "--gpus", "1", "--trace-batch-size", "16", "--batch-size", "48")
         assert answer.step_s == pytest.approx(3 * 8.3e-3 + 0.5e-3)
 
+    def test_another_accelerator(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
+        ours = ("--traced-on", "a100-sxm4-80gb", "--on", "h100-sxm5-80gb")
+        answer = answered(capsys, small, "--gpus", "1", *ours)
+        # Neither faster than the ratio of the faster rate, nor slower than on the older one: 989.4 over 312 TFLOP/s.
+        assert 8.8e-3 / (989.4 / 312) <= answer.step_s < 8.8e-3
+
+    def test_fitted_times(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
+        batch = ("--gpus", "1", "--trace-batch-size", "16", "--batch-size", "32")
+        fitted = answered(capsys, small, *batch, "--times", "fitted").step_s
+        assert 8.8e-3 < fitted <= answered(capsys, small, *batch).step_s
+
     def test_nodes_have_cards(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
         network = ("--network", "nodes", "--gpus-per-node", "2", "--card-bandwidth", "1e6")
         answer = answered(capsys, small, "--gpus", "4", *network)
@@ -141,6 +152,9 @@ class TestBroken:
             (("--parallel", "pp"), "pipeline_parallel = 4: must be at most 2, the layers of 'small'"),
             (("--speed", "4=0.5"), "--speed = 4: must be an accelerator, 0 to 3"),
             (("--speed", "1=0"), "'1=0' must be an accelerator and its speed over that of the trace"),
+            (("--on", "h100-sxm5-80gb"), "--on = h100-sxm5-80gb: needs --traced-on"),
+            (("--on", "h100", "--traced-on", "zz9"), "zz9"),
+            (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that TrioSim has"),
             (("--network", "nodes"), "--gpus = 4: must be a multiple of 8, the accelerators of a node"),
             (("--rules", "triosim", "--parallel", "ddp=4"), "--parallel: is nothing that TrioSim has"),
             (("--rules", "triosim", "--network", "switch"), "--network: is nothing that TrioSim has"),
