@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -80,13 +81,17 @@ def all_reduce(topology: Topology, num_bytes: float, num_at_once: int = 1) -> tu
     return play(built, topology, router.table()).makespan_s, len(built)
 
 
-def many_rings(topology: Topology, num_bytes: float) -> tuple[float, int]:
-    """Plays all-reduces around rings of 64 accelerators, all rings at once; returns their time and the number of tasks."""
+def many_rings(topology: Topology, num_bytes: float) -> tuple[float, float, int]:
+    """All-reduces around rings of 64 accelerators, all at once: seconds to find the ways, to play, and the tasks."""
     graph, router = TaskGraphBuilder(), Router(topology)
     ranks = np.arange(topology.num_ranks).reshape(-1, 64)
+    start = time.process_time()
+    router.paths(ranks, np.roll(ranks, -1, axis=-1))
+    route_s = time.process_time() - start
     Collectives(graph=graph, router=router).ring_all_reduce(ranks, num_bytes, np.full(ranks.shape, NONE))
-    built = graph.build()
-    return play(built, topology, router.table()).makespan_s, len(built)
+    built, paths = graph.build(), router.table()
+    play_s, _, num_tasks = best_s(lambda: (play(built, topology, paths).makespan_s, len(built)))
+    return route_s, play_s, num_tasks
 
 
 def pods(num_nodes: int) -> Topology:
@@ -101,41 +106,54 @@ def pods(num_nodes: int) -> Topology:
     )
 
 
+def print_steps(traces: dict[str, OperatorTrace]) -> None:
+    """Prints the steps that TrioSim plays, too, and the same under our own rules."""
+    print("| step | GPUs | simulated ms | tasks | s | TrioSim s |\n| --- | --- | --- | --- | --- | --- |")
+    for (model, case), theirs in TRIOSIM_S.items():
+        for num_gpus, seconds in theirs.items():
+            own_s, simulated_s, tasks = best_s(partial(as_triosim, traces[model], case, num_gpus))
+            print(
+                f"| {model} {case} | {num_gpus} | {simulated_s * 1e3:.3f} | {tasks:,} | {own_s:.3f} | {seconds} |"
+            )
+    divisions = {"ddp": Parallelism(data_parallel=64), "tp": Parallelism(tensor_parallel=64)}
+    for name, trace in traces.items():
+        for case, parallelism in divisions.items():
+            own_s, simulated_s, tasks = best_s(partial(by_default, trace, parallelism))
+            print(
+                f"| {name} {case}, our rules | 64 | {simulated_s * 1e3:.3f} | {tasks:,} | {own_s:.3f} | - |"
+            )
+
+
+def print_all_reduces() -> None:
+    """Prints all-reduces of 1 GiB, one and two that share every link."""
+    print("\n| ring all-reduces of 1 GiB | ranks | simulated ms | s | ASTRA-sim s |")
+    print("| --- | --- | --- | --- | --- |")
+    for num_ranks, seconds in ASTRA_S.items():
+        topology = switch(num_ranks, 400e9, 9.3625e-7)
+        for at_once, note in ((1, seconds), (2, "-")):
+            own_s, simulated_s, _ = best_s(partial(all_reduce, topology, GIB, at_once))
+            print(f"| {at_once} at once | {num_ranks} | {simulated_s * 1e3:.2f} | {own_s:.3f} | {note} |")
+
+
+def print_growth() -> None:
+    """Prints what an event costs on larger and larger networks."""
+    print("\n| rings of 64 at once | accelerators | links | tasks | s to find the ways | us a task |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for num_nodes in NODES:
+        topology = pods(num_nodes)
+        route_s, play_s, tasks = many_rings(topology, 64 * MIB)
+        row = f"{topology.num_ranks:,} | {topology.num_links:,} | {tasks:,} | {route_s:.2f}"
+        print(f"| nodes on rails | {row} | {play_s / tasks * 1e6:.3f} |")
+
+
 def main() -> None:
     """Prints the three tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    print("| step | GPUs | simulated ms | tasks | s | TrioSim s |\n| --- | --- | --- | --- | --- | --- |")
-    traces = {name: read_triosim(folder / name) for name in ("vgg13", "resnet50")}
-    for (model, case), theirs in TRIOSIM_S.items():
-        for num_gpus, seconds in theirs.items():
-            wall, simulated, tasks = best_s(lambda: as_triosim(traces[model], case, num_gpus))  # noqa: B023
-            print(
-                f"| {model} {case} | {num_gpus} | {simulated * 1e3:.3f} | {tasks:,} | {wall:.3f} | {seconds} |"
-            )
-    for name, trace in traces.items():
-        for degree in ("data_parallel", "tensor_parallel"):
-            parallelism = Parallelism(**{degree: 64})
-            wall, simulated, tasks = best_s(lambda: by_default(trace, parallelism))  # noqa: B023
-            print(f"| {name} {degree}, our rules | 64 | {simulated * 1e3:.3f} | {tasks:,} | {wall:.3f} | - |")
-    print(
-        "\n| ring all-reduce of 1 GiB | ranks | simulated ms | s | ASTRA-sim s |\n| --- | --- | --- | --- | --- |"
-    )
-    for num_ranks, seconds in ASTRA_S.items():
-        topology = switch(num_ranks, 400e9, 9.3625e-7)
-        for at_once in (1, 2):
-            wall, simulated, _ = best_s(lambda: all_reduce(topology, GIB, at_once))  # noqa: B023
-            note = seconds if at_once == 1 else "-"
-            print(f"| {at_once} at once | {num_ranks} | {simulated * 1e3:.2f} | {wall:.3f} | {note} |")
-    print(
-        "\n| all-reduces on rings of 64 | accelerators | links | tasks | us a task |\n| --- | --- | --- | --- | --- |"
-    )
-    for num_nodes in NODES:
-        topology = pods(num_nodes)
-        wall, _, tasks = best_s(lambda: many_rings(topology, 64 * MIB))  # noqa: B023
-        row = f"{topology.num_ranks:,} | {topology.num_links:,} | {tasks:,} | {wall / tasks * 1e6:.3f}"
-        print(f"| nodes on rails | {row} |")
+    print_steps({name: read_triosim(folder / name) for name in ("vgg13", "resnet50")})
+    print_all_reduces()
+    print_growth()
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/calibrate.md",
             "docs/how-to/checkpoint-schemes.md",
             "docs/how-to/uneven-stages.md",
+            "docs/how-to/traces.md",
             "docs/how-to/script.md",
             "docs/how-to/tracking-server.md",
             "docs/many-machines.md",
@@ -62,6 +63,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "How it works",
         (
             "docs/model.md",
+            "docs/deep.md",
             "docs/cost-energy-carbon.md",
             "docs/validation.md",
             "docs/whole-runs.md",

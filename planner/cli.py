@@ -32,6 +32,7 @@ from planner import (
     cli_study,
     cli_sweep,
     cli_timeline,
+    cli_trace,
     cli_ui,
     cli_validate,
 )
@@ -212,6 +213,7 @@ for command in (
     cli_study.study,
     cli_sweep.sweep,
     cli_timeline.timeline,
+    cli_trace.trace,
     cli_ui.ui,
     cli_validate.validate,
 ):

@@ -8,7 +8,7 @@ import click
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Ask", ("init", "recommend", "explain", "purchase", "report")),
-    ("Look at one plan", ("simulate", "timeline", "goodput", "sweep")),
+    ("Look at one plan", ("simulate", "timeline", "trace", "goodput", "sweep")),
     ("Keep and compare", ("study", "compare", "ui")),
     ("Look up and check", ("catalog", "schema", "validate", "calibrate", "completion")),
 )

@@ -14,6 +14,7 @@ SCHEMA_NAMES = (
     "answer",
     "simulate",
     "timeline",
+    "trace-simulate",
     "compare",
     "balance",
     "goodput",

@@ -25,12 +25,14 @@ from planner.recommendation import Recommendation
 from planner.schema_job import DIALECT, job_file_schema
 from planner.study_reports import StudyFront, StudyList, StudyStatus
 from planner.timeline_run import TimelineAnswer
+from planner.trace_simulation import TraceAnswer
 
 JOB = "job"
 ANSWERS: dict[str, type[BaseModel]] = {
     "answer": Recommendation,
     "simulate": SimulatedDesign,
     "timeline": TimelineAnswer,
+    "trace-simulate": TraceAnswer,
     "compare": Comparison,
     "balance": LayerCut,
     "goodput": Goodput,

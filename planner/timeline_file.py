@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -62,14 +62,31 @@ def write_timeline(
     Raises:
         InputError: the file cannot be written, or is something else than a timeline.
     """
-    check_timeline_file(path, option)
     entries = chain(step_entries(step) if step else (), run_entries(run) if run else ())
+    write_entries(path, {"job": job, "plan": plan}, entries, option=option)
+
+
+def write_entries(path: Path, about: Mapping[str, str], entries: Iterable[Entry], *, option: str) -> None:
+    """Writes events as a timeline, as `write_timeline` does.
+
+    Args:
+        path: the file.
+        about: what the head of the file says of it.
+        entries: the events.
+        option: by which the file was named, for the message of an error.
+
+    Raises:
+        InputError: the file cannot be written, or is something else than a timeline.
+    """
+    check_timeline_file(path, option)
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("w", encoding="utf-8") as file:
-            file.write(f'{HEAD}, "version": {json.dumps(__version__)}, ')
-            file.write(f'"job": {json.dumps(job)}, "plan": {json.dumps(plan)}}},\n')
-            file.write('"displayTimeUnit": "ms",\n"traceEvents": [\n')
+            head = {"version": __version__, **about}
+            file.write(
+                HEAD + "".join(f", {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items())
+            )
+            file.write('},\n"displayTimeUnit": "ms",\n"traceEvents": [\n')
             file.writelines(_lines(entries))
             file.write("\n]}\n")
         partial.replace(path)

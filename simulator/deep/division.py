@@ -6,27 +6,64 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from simulator.deep.operator_model import (
+    OperatorModel,
+    Rates,
+    fit_operators,
+    on_accelerator,
+    ratios,
+    samples_of,
+    seconds,
+)
 from simulator.deep.trace import NO_LAYER, NO_OPERATOR, Category, OperatorTrace, Phase
 from simulator.table import Floats, Integers
 
 
-def with_batch(trace: OperatorTrace, num_samples: float) -> OperatorTrace:
+def with_batch(trace: OperatorTrace, num_samples: float, model: OperatorModel | None = None) -> OperatorTrace:
     """Returns a trace as it would be with another batch.
 
     Activations and the time of operators that touch any grow with the batch. Parameters, their gradients and the
-    optimizer do not: TrioSim scales them all. A batch that leaves the accelerator half idle takes longer than this.
+    optimizer do not: TrioSim scales them all. A batch that leaves the accelerator half idle takes longer than this,
+    unless lines of operators with their intercepts are given.
 
     Args:
         trace: measured.
         num_samples: of the new step; a part of one, too, for micro-batches.
+        model: lines of operators; left out: time is proportional to the batch.
     """
     ratio = num_samples / trace.batch_size
     is_activation = trace.tensors.is_a(Category.ACTIVATION)
     counted = is_activation.astype(np.float64)
     touched = trace.inputs.sums(counted) + trace.outputs.sums(counted)
     grows = (touched > 0) & ~trace.is_in(Phase.OPTIMIZER)
-    tensors = replace(trace.tensors, num_bytes=np.where(is_activation, ratio, 1.0) * trace.tensors.num_bytes)
-    return replace(trace, tensors=tensors, duration_s=np.where(grows, ratio, 1.0) * trace.duration_s)
+    scaled = replace(
+        trace,
+        tensors=replace(
+            trace.tensors, num_bytes=np.where(is_activation, ratio, 1.0) * trace.tensors.num_bytes
+        ),
+        num_flop=np.where(grows, ratio, 1.0) * trace.num_flop,
+    )
+    longer = np.where(grows, ratio, 1.0)
+    if model is not None:
+        fitted = ratios(model, trace.names, samples_of(trace).sizes, samples_of(scaled).sizes)
+        longer = np.where(grows & ~np.isnan(fitted), fitted, longer)
+    return replace(scaled, duration_s=longer * trace.duration_s)
+
+
+def moved(trace: OperatorTrace, traced_on: Rates, rates: Rates) -> OperatorTrace:
+    """Returns a trace as it would be on another accelerator, from lines fitted to its own operators.
+
+    Args:
+        trace: measured.
+        traced_on: what the accelerator of the trace can do.
+        rates: what the other one can do.
+    """
+    own = fit_operators([samples_of(trace)])
+    other = on_accelerator([(traced_on, own)], rates)
+    sizes = samples_of(trace).sizes
+    before, after = seconds(own, trace.names, sizes), seconds(other, trace.names, sizes)
+    longer = np.where(before > 0.0, after / np.where(before > 0.0, before, 1.0), 1.0)
+    return replace(trace, duration_s=longer * trace.duration_s)
 
 
 def stages(trace: OperatorTrace, num_stages: int) -> Integers:

@@ -30,6 +30,7 @@ from simulator.deep.division import (
     stages,
     with_batch,
 )
+from simulator.deep.operator_model import OperatorModel
 from simulator.deep.parallelism import GradientSync, Parallelism, stage_order
 from simulator.deep.routing import Paths, Router
 from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
@@ -58,6 +59,7 @@ def extrapolate(
     *,
     batch_size: int | None = None,
     speed: Floats | None = None,
+    model: OperatorModel | None = None,
 ) -> Extrapolation:
     """Returns the step of a trace on many accelerators.
 
@@ -67,13 +69,14 @@ def extrapolate(
         topology: the network, with as many accelerators or more.
         batch_size: samples of each replica; left out: those of the trace.
         speed: `(num_gpus,)` of each accelerator over that of the trace; left out: all as fast.
+        model: lines of operators, for another batch and micro-batches; left out: time is proportional to the batch.
 
     Raises:
         InputError: the trace cannot be divided so, or the network is too small.
     """
     _check(trace, parallelism, topology, batch_size, speed)
     step = _Step(
-        trace=with_batch(trace, (batch_size or trace.batch_size) / parallelism.num_microbatches),
+        trace=with_batch(trace, (batch_size or trace.batch_size) / parallelism.num_microbatches, model),
         parallelism=parallelism,
         topology=topology,
         speed=np.ones(parallelism.num_gpus) if speed is None else speed,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,12 +19,17 @@ from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
 from simulator.table import Floats, Integers
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
 REFERENCE_BYTES = 2.0**20
 """Message whose time over a link is the link's cost, beside its latency."""
 EQUAL_COST_FRACTION = 1e-9
 """Ways whose costs differ by less are equally good."""
 SOURCES_AT_ONCE = 64
 """Vertices whose costs to all others are in memory at one time."""
+FIRST_REACH = 4.0
+"""A search goes so many times the cheapest link far at first, and so many times further when that was not enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +101,10 @@ class Router:
         sources = np.unique(wanted[:, 0])
         for first in range(0, len(sources), SOURCES_AT_ONCE):
             block = sources[first : first + SOURCES_AT_ONCE]
-            costs = self._costs_from(block)
             rows = wanted[(wanted[:, 0] >= block[0]) & (wanted[:, 0] <= block[-1])]
-            offsets, links = _ways(rows, np.searchsorted(block, rows[:, 0]), costs, *self._walked)
+            row_of = np.searchsorted(block, rows[:, 0])
+            costs = self._costs_from(block, row_of, rows[:, 1])
+            offsets, links = _ways(rows, row_of, costs, *self._walked)
             self._refuse_unreachable(rows, offsets)
             for row, key in enumerate(map(tuple, rows.tolist())):
                 self._numbers[key] = self.add_path(links[offsets[row] : offsets[row + 1]])
@@ -112,13 +119,31 @@ class Router:
         if problems:
             raise InputError(problems, source=f"network {self.topology.name!r}")
 
-    def _costs_from(self, sources: Integers) -> Floats:
-        """Least costs from vertices to all others, `(k, v)`, `inf` where no way leads.
+    def _costs_from(self, sources: Integers, row_of: Integers, targets: Integers) -> Floats:
+        """Least costs from vertices to all others that are no further than the targets, `(k, v)`, else `inf`.
 
-        A vertex that does not forward is two in the graph that is searched: one where links end, one where they begin.
+        The search stops near the source, and goes on further away only for the sources whose targets it has not met.
+
+        Args:
+            sources: `(k,)`.
+            row_of: `(w,)` which of them each target belongs to.
+            targets: `(w,)`.
         """
-        from scipy.sparse import csr_matrix
         from scipy.sparse.csgraph import dijkstra
+
+        costs = np.full((len(sources), 2 * self.topology.num_vertices), np.inf)
+        left, limit = np.arange(len(sources)), FIRST_REACH * float(self._cost.min(initial=np.inf))
+        while len(left):
+            costs[left] = dijkstra(self._graph, indices=self._begin(sources[left]), limit=limit)
+            is_missing = np.isinf(costs[row_of, targets]) & (sources[row_of] != targets)
+            left = np.unique(row_of[is_missing]) if np.isfinite(limit) else left[:0]
+            limit = limit * FIRST_REACH if limit < self._cost.sum() else np.inf
+        return costs
+
+    @cached_property
+    def _graph(self) -> csr_matrix:
+        """Costs of links; a vertex that does not forward is two: one where links end, one where they begin."""
+        from scipy.sparse import csr_matrix
 
         size = self.topology.num_vertices
         begins = self._begin(self.topology.source)
@@ -127,8 +152,7 @@ class Router:
         is_cheapest = np.ones(len(order), dtype=np.bool_)
         is_cheapest[1:] = (start[1:] != start[:-1]) | (end[1:] != end[:-1])
         ends = (start[is_cheapest], end[is_cheapest])
-        graph = csr_matrix((cost[is_cheapest], ends), shape=(2 * size, 2 * size))
-        return np.asarray(dijkstra(graph, indices=self._begin(sources)), dtype=np.float64)
+        return csr_matrix((cost[is_cheapest], ends), shape=(2 * size, 2 * size))
 
     def _begin(self, vertices: Integers) -> Integers:
         """The half of each vertex at which links begin."""

@@ -93,6 +93,8 @@ class OperatorTrace:
     """`(n,)` code of `Phase`."""
     duration_s: Floats
     """`(n,)`."""
+    num_flop: Floats
+    """`(n,)` floating-point operations, 0 where nobody knows."""
     can_split: Booleans
     """`(n,)` whether tensor parallelism divides the operator's work: matrix products, convolutions, embeddings."""
     inputs: Lists

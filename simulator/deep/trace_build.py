@@ -12,15 +12,16 @@ from itertools import accumulate
 import numpy as np
 from pydantic import Field
 
-from simulator.deep.trace import Category, Lists, OperatorTrace, Phase, Tensors
+from simulator.deep.trace import NO_OPERATOR, Category, Lists, OperatorTrace, Phase, Tensors
 from simulator.deep.trace_links import gradient_operators, layers, mates, owners
 from simulator.errors import InputError, Problem
 from simulator.record import Record
-from simulator.table import Integers
+from simulator.table import Floats, Integers
 
 MOST_SECONDS = 1e6
 """Longest operator that is believed: a trace in another unit is refused."""
 MOST_BYTES = 1e15
+MOST_FLOP = 1e21
 MOST_PROBLEMS = 20
 """So many are listed; a broken file has thousands."""
 
@@ -44,6 +45,8 @@ class OperatorRecord(Record):
     """Such as `aten::conv2d`."""
     phase: Phase
     duration_s: float = Field(ge=0.0, le=MOST_SECONDS)
+    num_flop: float = Field(default=0.0, ge=0.0, le=MOST_FLOP)
+    """Floating-point operations; 0: unknown. Of a backward operator left out: twice those of its forward operator."""
     can_split: bool = False
     """Whether tensor parallelism divides its work."""
     inputs: tuple[str, ...] = ()
@@ -157,6 +160,7 @@ def _columns(
         names=tuple(operator.name for operator in operators),
         phase=phase,
         duration_s=np.array([operator.duration_s for operator in operators], dtype=np.float64),
+        num_flop=_num_flop(operators, forward_of),
         can_split=np.array([operator.can_split for operator in operators], dtype=np.bool_),
         inputs=inputs,
         outputs=outputs,
@@ -164,6 +168,13 @@ def _columns(
         forward_of=forward_of,
         gradient_ready=gradient_operators(columns, phase, inputs, owner, forward_of),
     )
+
+
+def _num_flop(operators: Sequence[OperatorRecord], forward_of: Integers) -> Floats:
+    """A backward operator multiplies twice: for the gradient of what was read, and for that of the weight."""
+    written = np.array([operator.num_flop for operator in operators], dtype=np.float64)
+    of_mate = np.where(forward_of == NO_OPERATOR, 0.0, 2.0 * written[forward_of])
+    return np.where(written > 0.0, written, of_mate)
 
 
 def _storages(tensors: Sequence[TensorRecord]) -> Integers:

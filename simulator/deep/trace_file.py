@@ -104,6 +104,7 @@ def _operator_record(trace: OperatorTrace, row: int) -> OperatorRecord:
         name=trace.names[row],
         phase=Phase.from_code(int(trace.phase[row])),
         duration_s=float(trace.duration_s[row]),
+        num_flop=float(trace.num_flop[row]),
         can_split=bool(trace.can_split[row]),
         inputs=names(trace.inputs),
         outputs=names(trace.outputs),

@@ -17,7 +17,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from simulator.deep.trace import Category, OperatorTrace, Phase
-from simulator.deep.trace_build import MOST_PROBLEMS, OperatorRecord, TensorRecord, build_trace
+from simulator.deep.trace_build import MOST_FLOP, MOST_PROBLEMS, OperatorRecord, TensorRecord, build_trace
 from simulator.deep.trace_text import broken, problems_of, read_text, shown
 from simulator.errors import InputError, Problem
 from simulator.units import MICROSECOND
@@ -32,7 +32,14 @@ _TIME = "Operator_cudatimenooverlap"
 """Sum over the kernels of an operator: the column that TrioSim's own loader reads."""
 _LISTS = ("Operator_input", "Operator_output")
 _OPERATOR_COLUMNS = ("OperatorID", "OperatorName", *_LISTS, _TIME, "stage", "tpflag")
-_TENSOR_COLUMNS = ("TensorID", "TensorNumElement", "TensorEachByte", "TensorType", "TensorStorgeid")
+_TENSOR_COLUMNS = (
+    "TensorID",
+    "TensorShape",
+    "TensorNumElement",
+    "TensorEachByte",
+    "TensorType",
+    "TensorStorgeid",
+)
 _PARAMETERS = ("weight", "bias")
 _STATES = ("running_mean", "running_var")
 _NO_STORAGE = "0"
@@ -95,7 +102,7 @@ def read_triosim(folder: Path, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Opera
     _refuse_disorder(operator_file)
     operators = operator_file.records(_operator)
     uses = tensor_file.records(_tensor_use)
-    tensors, lines = _tensors(uses, operators, tensor_file)
+    tensors, lines, operators = _tensors(uses, operators, tensor_file)
     return build_trace(
         folder.resolve().name,
         batch_size,
@@ -179,23 +186,53 @@ def _names(text: str) -> tuple[str, ...]:
 @dataclass(frozen=True, kw_only=True)
 class _Use:
     name: str
+    num_elements: float
     num_bytes: float
+    first_size: float
+    """Of its first dimension: the outputs of a weight."""
     kind: str
     storage: str
 
 
 def _tensor_use(row: Row) -> _Use:
-    num_bytes = _number(row, "TensorNumElement") * _number(row, "TensorEachByte")
-    kind = row["TensorType"].strip().partition("=")[0]
+    num_elements = _number(row, "TensorNumElement")
+    first = row["TensorShape"].strip().strip("[]").partition(",")[0]
     return _Use(
-        name=row["TensorID"].strip(), num_bytes=num_bytes, kind=kind, storage=row["TensorStorgeid"].strip()
+        name=row["TensorID"].strip(),
+        num_elements=num_elements,
+        num_bytes=num_elements * _number(row, "TensorEachByte"),
+        first_size=float(first) if first.isascii() and first.isdigit() and len(first) < 16 else 0.0,
+        kind=row["TensorType"].strip().partition("=")[0],
+        storage=row["TensorStorgeid"].strip(),
     )
+
+
+def _with_operations(
+    operators: list[OperatorRecord], uses: list[_Use], categories: dict[str, Category], first: dict[str, int]
+) -> list[OperatorRecord]:
+    """Counts operations of what multiplies by a weight: twice each output for each input that an output is made of."""
+    counted = []
+    for operator in operators:
+        weights = [
+            uses[first[name]] for name in operator.inputs if categories.get(name) is Category.PARAMETER
+        ]
+        made = [uses[first[name]].num_elements for name in operator.outputs if name in first]
+        per_output = max(
+            (use.num_elements / use.first_size for use in weights if use.first_size), default=0.0
+        )
+        num_flop = 2.0 * per_output * (made[0] if made else 0.0)
+        is_product = operator.can_split and operator.phase is Phase.FORWARD and 0.0 < num_flop <= MOST_FLOP
+        counted.append(operator.model_copy(update={"num_flop": num_flop}) if is_product else operator)
+    return counted
 
 
 def _tensors(
     uses: list[_Use], operators: list[OperatorRecord], file: _File
-) -> tuple[list[TensorRecord], list[int]]:
-    """One record for each tensor, and the row of its first use, from all uses; they must agree on its size."""
+) -> tuple[list[TensorRecord], list[int], list[OperatorRecord]]:
+    """One record for each tensor, and the row of its first use, from all uses; they must agree on its size.
+
+    With the shapes of tensors the operations of operators can be counted, too.
+    """
     first: dict[str, int] = {}
     kinds: dict[str, set[str]] = {}
     for row, use in enumerate(uses):
@@ -218,7 +255,8 @@ def _tensors(
     only_first = _File(
         path=file.path, rows=[file.rows[row] for row in rows], lines=[file.lines[row] for row in rows]
     )
-    return only_first.records(lambda _: record(next(places))), rows
+    records = only_first.records(lambda _: record(next(places)))
+    return records, rows, _with_operations(operators, uses, categories, first)
 
 
 def _categories(

@@ -14,6 +14,7 @@ import numpy as np
 
 from simulator.compiled import compiled
 from simulator.deep.play import Played
+from simulator.deep.play_kernel import SAME_TIME_FRACTION
 from simulator.deep.tasks import NONE, TaskGraph
 from simulator.table import Floats, Integers
 
@@ -49,7 +50,7 @@ def waits(graph: TaskGraph, played: Played, num_paths: int) -> Waits:
     )
     order = np.flatnonzero(graph.resource != NONE)
     order = order[np.lexsort((order, played.end_s[order], played.start_s[order], graph.resource[order]))]
-    latest = _latest(graph.offsets, graph.successors, played.end_s)
+    latest = _latest(graph.offsets, graph.successors, played.end_s, graph.path)
     _attribute(
         order,
         latest,
@@ -80,13 +81,20 @@ class _Found(NamedTuple):
 
 
 @compiled
-def _latest(offsets: Integers, successors: Integers, end_s: Floats) -> Integers:
-    """The predecessor of each task that ended last, `NONE` where there is none."""
+def _latest(offsets: Integers, successors: Integers, end_s: Floats, path: Integers) -> Integers:
+    """The predecessor of each task that ended last, `NONE` where there is none.
+
+    Of those that ended together it is the one on the task's own path: around a ring that runs evenly every accelerator
+    waits for the link that leads to it.
+    """
     latest = np.full(len(end_s), NONE, dtype=np.int64)
     for task in range(len(end_s)):
         for place in range(offsets[task], offsets[task + 1]):
             after = successors[place]
-            if latest[after] == NONE or end_s[task] > end_s[latest[after]]:
+            last_s = -1.0 if latest[after] == NONE else end_s[latest[after]]
+            is_later = end_s[task] > last_s * (1.0 + SAME_TIME_FRACTION)
+            is_equal = end_s[task] >= last_s * (1.0 - SAME_TIME_FRACTION)
+            if is_later or (is_equal and path[task] != NONE and path[task] == path[after]):
                 latest[after] = task
     return latest
 

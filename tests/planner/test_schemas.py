@@ -16,6 +16,7 @@ from planner.schemas import ANSWERS, NAMES, schema_text
 from planner.yaml_text import read_document
 from simulator.errors import InputError
 from tests.json_schema import problems
+from tests.simulator.deep.traces import write_small
 from tests.support import H100_RENTED
 
 ROOT = Path(cli.__file__).parent.parent
@@ -117,6 +118,7 @@ def outputs(folder: Path) -> dict[str, list[str]]:
         "answer": ["recommend", str(folder / "job.yaml"), "--no-tracking", "--quiet"],
         "simulate": ["simulate", BLOOM, "--plan", PLAN],
         "timeline": ["timeline", BLOOM, "--plan", PLAN],
+        "trace-simulate": ["trace", "simulate", str(write_small(folder / "trace")), "--gpus", "4"],
         "compare": ["compare", side, f"{BLOOM}@tp=8,pp=6,dp=8,mbs=2,recompute=full"],
         "balance": ["explain", BLOOM, "--plan", PLAN, "--balance"],
         "goodput": ["goodput", "--mtbf-s", "10980", "--stall-s", "5", "--replications", "20"],

@@ -1,0 +1,230 @@
+"""What do you type to play a traced step on many accelerators? `capplan trace simulate` with a trace.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from planner.cli_help import examples
+from planner.cli_options import json_option, progress_options
+
+MOST_GPUS = 65_536
+"""`simulator.deep.parallelism.MOST_GPUS`, which is too heavy to be imported for `--help`."""
+NETWORKS = ("ring", "switch", "full", "nodes")
+_ABOVE_ZERO = click.FloatRange(min=0.0, min_open=True, max=1e15)
+
+
+def _speeds(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[int, float]:
+    """Returns `RANK=FACTOR` pairs as numbers."""
+    found = {}
+    for value in values:
+        pair = re.fullmatch(r"(\d{1,6})=(\d{1,4}(?:\.\d{1,12})?|\.\d{1,12})", value, re.ASCII)
+        if pair is None or float(pair[2]) == 0.0:
+            rule = "must be an accelerator and its speed over that of the trace, such as 3=0.8"
+            raise click.BadParameter(f"{value!r} {rule}")
+        found[int(pair[1])] = float(pair[2])
+    return found
+
+
+@click.group(
+    short_help="Play operator traces of one accelerator on many.",
+    epilog=examples("capplan trace simulate vgg13 --gpus 64 --parallel ddp"),
+)
+def trace() -> None:
+    """Operator traces: one step measured on one accelerator, played on many, operator by operator, flow by flow."""
+
+
+@trace.command(
+    short_help="Play a traced step on many accelerators.",
+    epilog=examples(
+        "capplan trace simulate vgg13 --gpus 64 --parallel ddp",
+        "capplan trace simulate vgg13 --gpus 32 --parallel ddp=4,tp=2,pp=4 --network nodes",
+        "capplan trace simulate vgg13 --gpus 8 --speed 3=0.8 --output step.json",
+        "capplan trace simulate vgg13 --gpus 8 --parallel tp --rules triosim --json",
+    ),
+)
+@click.argument("path", type=click.Path(path_type=Path), metavar="TRACE")
+@click.option(
+    "--gpus", type=click.IntRange(1, MOST_GPUS), required=True, metavar="N", help="Accelerators in all."
+)
+@click.option(
+    "--parallel",
+    default="ddp",
+    show_default=True,
+    metavar="KIND[=N],...",
+    help="ddp, dp (gradients at the end), tp, pp; or degrees such as ddp=4,tp=2,pp=4.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1, 10**9),
+    metavar="N",
+    help="Samples of each replica; those of the trace if not given.",
+)
+@click.option(
+    "--trace-batch-size",
+    type=click.IntRange(1, 10**9),
+    metavar="N",
+    help="Samples of the trace, where it does not say; 128 if not given.",
+)
+@click.option(
+    "--microbatches",
+    type=click.IntRange(1, 4096),
+    metavar="N",
+    help="Parts of a batch; as many as stages if not given.",
+)
+@click.option(
+    "--order",
+    type=click.Choice(("1f1b", "gpipe")),
+    default="1f1b",
+    show_default=True,
+    help="Order of micro-batches in a stage.",
+)
+@click.option(
+    "--network", type=click.Choice(NETWORKS), default="ring", show_default=True, help="What joins them."
+)
+@click.option(
+    "--bandwidth",
+    type=_ABOVE_ZERO,
+    default=65e9,
+    show_default="65e9",
+    metavar="BYTES/S",
+    help="Of a cable in one direction; in nodes, of an accelerator to its switch.",
+)
+@click.option(
+    "--latency",
+    type=click.FloatRange(0.0, 1e3),
+    default=1e-6,
+    show_default="1e-6",
+    metavar="S",
+    help="Of a cable.",
+)
+@click.option(
+    "--gpus-per-node",
+    type=click.IntRange(1, 1024),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="In nodes.",
+)
+@click.option(
+    "--card-bandwidth",
+    type=_ABOVE_ZERO,
+    default=50e9,
+    show_default="50e9",
+    metavar="BYTES/S",
+    help="Of the network card that each accelerator of a node has.",
+)
+@click.option(
+    "--speed",
+    "speeds",
+    multiple=True,
+    callback=_speeds,
+    metavar="RANK=FACTOR",
+    help="An accelerator slower or faster than that of the trace; may be repeated.",
+)
+@click.option(
+    "--traced-on", metavar="NAME", help="Accelerator of the trace, as in capplan catalog; with --on."
+)
+@click.option("--on", "other", metavar="NAME", help="Accelerator that the step is asked for.")
+@click.option(
+    "--times",
+    type=click.Choice(("proportional", "fitted")),
+    default="proportional",
+    show_default=True,
+    help="Operators with another batch: in proportion, or by lines fitted to those of the trace.",
+)
+@click.option(
+    "--rules",
+    type=click.Choice(("capplan", "triosim")),
+    default="capplan",
+    show_default=True,
+    help="triosim: as TrioSim's published code, for comparison.",
+)
+@click.option(
+    "--output",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Also write every operator and message, for ui.perfetto.dev or chrome://tracing.",
+)
+@json_option
+@progress_options
+def simulate(
+    *,
+    path: Path,
+    gpus: int,
+    parallel: str,
+    batch_size: int | None,
+    trace_batch_size: int | None,
+    microbatches: int | None,
+    order: str,
+    network: str,
+    bandwidth: float,
+    latency: float,
+    gpus_per_node: int,
+    card_bandwidth: float,
+    speeds: dict[int, float],
+    traced_on: str | None,
+    other: str | None,
+    times: str,
+    rules: str,
+    file: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Play the step in TRACE, measured on one accelerator, on many, and say what holds it up.
+
+    TRACE is a folder of TrioSim's tracer (trace.csv and tensor.csv) or a trace of capplan's; docs/deep.md says what is
+    assumed.
+
+    Exit codes: 0 an answer; 2 broken input, such as a trace that contradicts itself.
+    """
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries, rendered, working, write
+
+    _check_installation()
+    from planner.timeline_file import check_timeline_file, write_entries
+    from planner.trace_events import check_size, trace_entries
+    from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
+    from planner.trace_simulation import simulate_trace
+    from planner.trace_view import show_trace
+    from simulator.deep.parallelism import PipelineOrder
+
+    if file is not None:
+        check_timeline_file(file, "--output")
+    request = TraceRequest(
+        path=path,
+        num_gpus=gpus,
+        parallel=parallel,
+        batch_size=batch_size,
+        trace_batch_size=trace_batch_size,
+        num_microbatches=microbatches,
+        order=PipelineOrder(order),
+        network=NetworkKind(network),
+        bandwidth_bytes_per_s=bandwidth,
+        latency_s=latency,
+        gpus_per_node=gpus_per_node,
+        card_bytes_per_s=card_bandwidth,
+        speeds=speeds,
+        rules=Rules(rules),
+        times=Times(times),
+        traced_on=traced_on,
+        on=other,
+    )
+    with quiet_libraries(), working("playing the step", is_shown=not quiet):
+        run = simulate_trace(request)
+    if file is not None:
+        check_size(run)
+    if as_json:
+        write(run.answer.model_dump_json(indent=2) + "\n")
+    else:
+        write(rendered(lambda console: show_trace(run.answer, console)))
+    if file is not None:
+        about = {"trace": run.answer.trace, "parallel": parallel}
+        write_entries(file, about, trace_entries(run), option="--output")
+        click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)

@@ -1,0 +1,74 @@
+"""Which entries of a trace draw a traced step on many accelerators? Operators and messages in the Trace Event Format.
+
+process 0   one row for each accelerator: operators
+process 1   one row for each accelerator: the messages that it sends, as pairs, since many travel at once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from planner.timeline_trace import Entry
+from planner.trace_simulation import TraceRun
+from simulator.deep.tasks import NONE
+from simulator.errors import InputError, Problem
+from simulator.units import MICROSECOND
+
+COMPUTE, NETWORK = 0, 1
+"""Numbers of the processes."""
+MOST_EVENTS = 1_000_000
+"""A viewer does not open larger files."""
+_DIGITS = 3
+
+
+def check_size(run: TraceRun) -> None:
+    """Raises `InputError` where a step has more events than a viewer opens."""
+    if len(run.graph) > MOST_EVENTS:
+        rule = (
+            f"would hold {len(run.graph):,} events, and viewers open {MOST_EVENTS:,}: take fewer accelerators"
+        )
+        raise InputError([Problem(path="--output", value="", rule=rule)])
+
+
+def trace_entries(run: TraceRun) -> Iterator[Entry]:
+    """Yields what draws a step."""
+    for process, name in ((COMPUTE, "operators"), (NETWORK, "messages")):
+        yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
+        for rank in range(run.graph.num_resources):
+            row = {"pid": process, "tid": rank}
+            yield {"ph": "M", "name": "thread_name", **row, "args": {"name": f"accelerator {rank}"}}
+    yield from _operators(run)
+    yield from _messages(run)
+
+
+def _operators(run: TraceRun) -> Iterator[Entry]:
+    graph, played = run.graph, run.played
+    for task in np.flatnonzero(graph.resource != NONE).tolist():
+        yield {
+            "ph": "X",
+            "name": graph.label_of(task),
+            "cat": "operator",
+            "ts": _microseconds(played.start_s[task]),
+            "dur": _microseconds(played.end_s[task] - played.start_s[task]),
+            "pid": COMPUTE,
+            "tid": int(graph.resource[task]),
+        }
+
+
+def _messages(run: TraceRun) -> Iterator[Entry]:
+    graph, played = run.graph, run.played
+    for task in np.flatnonzero(graph.path != NONE).tolist():
+        links = run.paths.links_of(int(graph.path[task]))
+        if not len(links):
+            continue
+        source, target = int(run.topology.source[links[0]]), int(run.topology.target[links[-1]])
+        about = {"name": graph.label_of(task), "cat": "message", "id": task, "pid": NETWORK, "tid": source}
+        told = {"to": target, "bytes": float(graph.num_bytes[task])}
+        yield {"ph": "b", "ts": _microseconds(played.start_s[task]), **about, "args": told}
+        yield {"ph": "e", "ts": _microseconds(played.end_s[task]), **about}
+
+
+def _microseconds(seconds: float) -> float:
+    return round(float(seconds) / MICROSECOND, _DIGITS)

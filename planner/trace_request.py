@@ -1,0 +1,180 @@
+"""What is asked of an operator trace? The words of the command line, as the types of the simulator.
+
+ddp, dp, tp, pp        all accelerators in one kind of parallelism
+ddp=2,tp=4,pp=8        hybrids; the degrees multiply to the number of accelerators
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from planner.problems import nearest
+from simulator import catalog
+from simulator.deep.operator_model import Rates
+from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder
+from simulator.deep.topologies import cluster, fully_connected, ring, switch
+from simulator.deep.topology import Topology
+from simulator.errors import InputError, Problem
+from simulator.hardware import Accelerator
+from simulator.record import Choice
+from simulator.table import Floats
+from simulator.units import GIGA, MICROSECOND
+
+KINDS = ("ddp", "dp", "tp", "pp")
+
+
+class NetworkKind(Choice):
+    """Networks that a word can name; Python has all of `simulator.deep.topologies`."""
+
+    RING = "ring"
+    SWITCH = "switch"
+    FULL = "full"
+    """A cable from each accelerator to each."""
+    NODES = "nodes"
+    """Nodes with a switch inside and a card for each accelerator, on rails."""
+
+
+class Rules(Choice):
+    """Whose rules a trace is spread by."""
+
+    CAPPLAN = "capplan"
+    TRIOSIM = "triosim"
+    """Those of TrioSim's published code, for comparison with it."""
+
+
+class Times(Choice):
+    """How long operators take with another batch."""
+
+    PROPORTIONAL = "proportional"
+    """In proportion to the batch."""
+    FITTED = "fitted"
+    """By lines fitted to the operators of the trace, whose intercepts do not grow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceRequest:
+    """What is asked of one trace."""
+
+    path: Path
+    """Folder of TrioSim's tracer, or file of a trace."""
+    num_gpus: int
+    parallel: str = "ddp"
+    """Kind or degrees of parallelism."""
+    batch_size: int | None = None
+    """Samples of each replica; left out: those of the trace."""
+    trace_batch_size: int | None = None
+    """Samples of the trace, where it does not say."""
+    num_microbatches: int | None = None
+    """Left out: as many as stages, and one under TrioSim's rules."""
+    order: PipelineOrder = PipelineOrder.ONE_F_ONE_B
+    network: NetworkKind = NetworkKind.RING
+    bandwidth_bytes_per_s: float = 65 * GIGA
+    """Of a cable, in one direction; of an accelerator to the switch of its node."""
+    latency_s: float = MICROSECOND
+    """Of a cable."""
+    gpus_per_node: int = 8
+    card_bytes_per_s: float = 50 * GIGA
+    """Of a network card of a node."""
+    speeds: dict[int, float] = field(default_factory=dict)
+    """Accelerators that are slower or faster than that of the trace, by number."""
+    rules: Rules = Rules.CAPPLAN
+    times: Times = Times.PROPORTIONAL
+    traced_on: str | None = None
+    """Accelerator of the trace, by its name in the catalogue; together with `on`."""
+    on: str | None = None
+    """Accelerator that the step is asked for."""
+
+    def parallelism(self) -> Parallelism:
+        """Returns the degrees.
+
+        Raises:
+            InputError: a kind is unknown or given twice, or degrees do not multiply to the number of accelerators.
+        """
+        degrees = self._degrees()
+        num_stages = degrees.get("pp", 1)
+        if "dp" in degrees and "ddp" in degrees:
+            raise _broken(
+                "--parallel", self.parallel, "dp and ddp both say how many replicas: give one of them"
+            )
+        found = Parallelism(
+            data_parallel=degrees.get("dp", degrees.get("ddp", 1)),
+            tensor_parallel=degrees.get("tp", 1),
+            pipeline_parallel=num_stages,
+            num_microbatches=num_stages if self.num_microbatches is None else self.num_microbatches,
+            order=self.order,
+            sync=GradientSync.AT_THE_END if "dp" in degrees else GradientSync.BUCKETS,
+        )
+        if found.num_gpus != self.num_gpus:
+            rule = f"the degrees multiply to {found.num_gpus}, and --gpus is {self.num_gpus}"
+            raise _broken("--parallel", self.parallel, rule)
+        return found
+
+    def _degrees(self) -> dict[str, int]:
+        degrees: dict[str, int] = {}
+        for pair in self.parallel.split(","):
+            kind, equals, number = (part.strip() for part in pair.partition("="))
+            if kind not in KINDS:
+                raise _broken("--parallel", pair, f"must begin with a kind; {nearest(kind, KINDS)}")
+            if kind in degrees:
+                raise _broken("--parallel", pair, "is given twice")
+            if equals and not (number.isascii() and number.isdigit() and 0 < len(number) < 10):
+                raise _broken("--parallel", pair, "needs a whole number behind the equals sign")
+            degrees[kind] = int(number) if equals else self.num_gpus
+        return degrees
+
+    def topology(self) -> Topology:
+        """Returns the network; raises `InputError` for nodes that accelerators do not fill."""
+        size, bandwidth, latency_s = self.num_gpus, self.bandwidth_bytes_per_s, self.latency_s
+        match self.network:
+            case NetworkKind.RING:
+                return ring(size, bandwidth, latency_s)
+            case NetworkKind.SWITCH:
+                return switch(size, bandwidth, latency_s)
+            case NetworkKind.FULL:
+                return fully_connected(size, bandwidth, latency_s)
+            case NetworkKind.NODES:
+                if size % self.gpus_per_node:
+                    rule = f"must be a multiple of {self.gpus_per_node}, the accelerators of a node"
+                    raise _broken("--gpus", str(size), rule)
+                return cluster(
+                    size // self.gpus_per_node,
+                    self.gpus_per_node,
+                    scale_up_bytes_per_s=bandwidth,
+                    scale_up_latency_s=latency_s,
+                    card_bytes_per_s=self.card_bytes_per_s,
+                    fabric_latency_s=latency_s,
+                )
+
+    def rates(self) -> tuple[Rates, Rates] | None:
+        """Returns what the accelerator of the trace and the other one can do; `None` where it is the same one.
+
+        Raises:
+            InputError: only one is named, or one is not in the catalogue.
+        """
+        if self.traced_on is None and self.on is None:
+            return None
+        if self.traced_on is None or self.on is None:
+            raise _broken("--on", self.on or "", "needs --traced-on, and the other way round: name both")
+        one, other = (catalog.accelerator(name) for name in (self.traced_on, self.on))
+        return _rates(one), _rates(other)
+
+    def speed(self) -> Floats:
+        """Returns the speed of each accelerator; raises `InputError` for one that does not exist."""
+        speed = np.ones(self.num_gpus)
+        for rank, factor in self.speeds.items():
+            if not 0 <= rank < self.num_gpus:
+                rule = f"must be an accelerator, 0 to {self.num_gpus - 1}"
+                raise _broken("--speed", str(rank), rule)
+            speed[rank] = factor
+        return speed
+
+
+def _rates(accelerator: Accelerator) -> Rates:
+    return Rates(flop_per_s=accelerator.bf16_flop_per_s, memory_bytes_per_s=accelerator.memory_bytes_per_s)
+
+
+def _broken(path: str, value: str, rule: str) -> InputError:
+    return InputError([Problem(path=path, value=value[:60], rule=rule)])

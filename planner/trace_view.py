@@ -1,0 +1,113 @@
+"""How does a traced step read on a terminal? The step, what accelerators wait for and for whom, and hot links, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from planner import human
+from planner.text_blocks import bar, grid, headline, sentences, title
+from planner.trace_simulation import AcceleratorTime, TraceAnswer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MOST_NAMED = 3
+"""Accelerators that are named as those that others wait for."""
+SMALLEST_FRACTION = 0.0005
+"""Parts of the step below this are left out."""
+
+
+def show_trace(answer: TraceAnswer, console: Console) -> None:
+    """Writes a traced step."""
+    accelerators = "accelerator" if answer.num_gpus == 1 else "accelerators"
+    headline(
+        console,
+        f"{answer.trace} on {human.count(answer.num_gpus)} {accelerators}: {human.duration(answer.step_s)} a step",
+        is_good=True,
+    )
+    sentences(console, _summary(answer))
+    title(console, "where the time of an accelerator goes, on average")
+    grid(console, _parts(answer, console))
+    title(console, "who waits for whom")
+    sentences(console, waiting_sentences(answer))
+    if answer.hot_links:
+        title(console, "the links that are waited for longest, and how long by an average accelerator")
+        grid(console, _links(answer))
+
+
+def _summary(answer: TraceAnswer) -> Iterator[str]:
+    degrees = {
+        "replicas": answer.data_parallel,
+        "parts of each operator": answer.tensor_parallel,
+        "stages": answer.pipeline_parallel,
+        "micro-batches": answer.num_microbatches,
+    }
+    split = ", ".join(f"{human.count(number)} {name}" for name, number in degrees.items() if number > 1)
+    rules = " by the rules of TrioSim's code" if answer.rules.value == "triosim" else ""
+    yield f"{split or 'one accelerator'}, {human.count(answer.batch_size)} samples for each replica{rules}"
+    yield (
+        f"{human.digits(answer.samples_per_s)} samples/s; one accelerator alone takes "
+        f"{human.duration(answer.single_device_s)}: efficiency {human.percent(answer.efficiency_fraction)}"
+    )
+
+
+def _mean(answer: TraceAnswer) -> dict[str, float]:
+    """Seconds of an average accelerator by what they are spent on."""
+    size = len(answer.accelerators)
+    names = {name for row in answer.accelerators for name in row.traffic_waits_s}
+    traffic = {
+        f"waiting for {name}": sum(row.traffic_waits_s.get(name, 0.0) for row in answer.accelerators) / size
+        for name in sorted(names)
+    }
+    return {
+        "computing": sum(row.busy_s for row in answer.accelerators) / size,
+        **traffic,
+        "waiting for others that compute": sum(row.others_wait_s for row in answer.accelerators) / size,
+        "done before the others": sum(row.over_s for row in answer.accelerators) / size,
+    }
+
+
+def _parts(answer: TraceAnswer, console: Console) -> Iterator[tuple[str, str, str, str]]:
+    for name, seconds in _mean(answer).items():
+        fraction = seconds / answer.step_s if answer.step_s else 0.0
+        if fraction >= SMALLEST_FRACTION:
+            yield name, human.duration(seconds), human.percent(fraction), bar(console, fraction)
+
+
+def waiting_sentences(answer: TraceAnswer) -> list[str]:
+    """Returns in sentences which accelerators others wait for, and what all wait for."""
+    told = []
+    held = sorted(answer.accelerators, key=lambda row: -row.held_up_others_s)[:MOST_NAMED]
+    told += [_held_up(row, answer) for row in held if _counts(row.held_up_others_s, answer)]
+    waits = {
+        name: [row.traffic_waits_s[name] for row in answer.accelerators if name in row.traffic_waits_s]
+        for name in sorted({name for row in answer.accelerators for name in row.traffic_waits_s})
+    }
+    for name, seconds in waits.items():
+        longest = max(range(len(seconds)), key=seconds.__getitem__)
+        if _counts(seconds[longest], answer):
+            told.append(
+                f"Accelerators wait {human.duration(sum(seconds) / len(seconds))} for {name} traffic on average; "
+                f"accelerator {longest} longest, {human.duration(seconds[longest])}."
+            )
+    return told or ["Nobody waits for anybody: all traffic is hidden behind computing."]
+
+
+def _held_up(row: AcceleratorTime, answer: TraceAnswer) -> str:
+    each_s = row.held_up_others_s / max(1, answer.num_gpus - 1)
+    return (
+        f"Others wait for accelerator {row.accelerator} to compute: {human.duration(row.held_up_others_s)} together, "
+        f"{human.duration(each_s)} each if all of them do."
+    )
+
+
+def _counts(seconds: float, answer: TraceAnswer) -> bool:
+    return answer.step_s > 0.0 and seconds / answer.step_s >= SMALLEST_FRACTION
+
+
+def _links(answer: TraceAnswer) -> Iterator[tuple[str, str, str, str]]:
+    for link in answer.hot_links:
+        full = f"full {human.percent(link.full_fraction)} of the step"
+        moved = f"{human.short(link.num_bytes)}B"
+        yield link.link, moved, full, human.duration(link.waited_s / answer.num_gpus)

@@ -1,0 +1,176 @@
+"""Does `capplan trace simulate` say what the simulator says, in words, as JSON and as a timeline?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.cli import main
+from planner.trace_events import COMPUTE, NETWORK
+from planner.trace_simulation import TraceAnswer
+from tests.simulator.deep.traces import unpack, write_small
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    return str(write_small(tmp_path / "small"))
+
+
+def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> TraceAnswer:
+    assert main(["trace", "simulate", *arguments, "--json"]) == 0
+    return TraceAnswer.model_validate_json(capsys.readouterr().out)
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["trace", "simulate", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+SLOW_NET = ("--bandwidth", "1e6", "--latency", "0")
+SUMMED_S = 1.5 * 1632 / 1e6
+"""Gradients of the small trace around a ring of four at 1 MB/s."""
+
+
+class TestAnswer:
+    def test_a_step_is_as_long_as_worked_out_by_hand(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        answer = answered(capsys, small, "--gpus", "4", "--parallel", "dp", *SLOW_NET)
+        assert answer.step_s == pytest.approx(8.8e-3 + SUMMED_S)
+        assert answer.single_device_s == pytest.approx(8.8e-3)
+        assert answer.samples_per_s == pytest.approx(4 * 128 / (8.8e-3 + SUMMED_S))
+        assert answer.efficiency_fraction == pytest.approx(8.8e-3 / (8.8e-3 + SUMMED_S))
+        assert (answer.data_parallel, answer.num_microbatches, answer.batch_size) == (4, 1, 128)
+
+    def test_parts_of_every_accelerator_sum_to_the_step(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        answer = answered(
+            capsys, small, "--gpus", "8", "--parallel", "ddp=2,tp=2,pp=2", "--network", "switch"
+        )
+        for row in answer.accelerators:
+            parts = row.busy_s + sum(row.traffic_waits_s.values()) + row.others_wait_s + row.over_s
+            assert parts == pytest.approx(answer.step_s)
+        assert len(answer.accelerators) == 8
+
+    def test_links_of_an_even_ring_are_equally_hot(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        answer = answered(capsys, small, "--gpus", "4", "--parallel", "dp", *SLOW_NET)
+        assert {link.link for link in answer.hot_links} == {
+            "gpu 0 -> gpu 1",
+            "gpu 1 -> gpu 2",
+            "gpu 2 -> gpu 3",
+            "gpu 3 -> gpu 0",
+        }
+        for link in answer.hot_links:
+            assert link.waited_s == pytest.approx(SUMMED_S)
+            assert link.num_bytes == pytest.approx(1.5 * 1632)
+            assert link.full_fraction == pytest.approx(SUMMED_S / answer.step_s)
+
+    def test_the_same_as_triosim(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        folder = str(unpack("vgg13", tmp_path))
+        answer = answered(capsys, folder, "--gpus", "8", "--parallel", "tp", "--rules", "triosim")
+        assert answer.step_s == pytest.approx(55.055e-3, rel=5e-5)
+        assert answer.tensor_parallel == 8
+
+    def test_a_new_batch(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
+        answer = answered(capsys, small, "--gpus", "1", "--trace-batch-size", "16", "--batch-size", "48")
+        assert answer.step_s == pytest.approx(3 * 8.3e-3 + 0.5e-3)
+
+    def test_another_accelerator(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
+        ours = ("--traced-on", "a100-sxm4-80gb", "--on", "h100-sxm5-80gb")
+        answer = answered(capsys, small, "--gpus", "1", *ours)
+        # Neither faster than the ratio of the faster rate, nor slower than on the older one: 989.4 over 312 TFLOP/s.
+        assert 8.8e-3 / (989.4 / 312) <= answer.step_s < 8.8e-3
+
+    def test_fitted_times(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
+        batch = ("--gpus", "1", "--trace-batch-size", "16", "--batch-size", "32")
+        fitted = answered(capsys, small, *batch, "--times", "fitted").step_s
+        assert 8.8e-3 < fitted <= answered(capsys, small, *batch).step_s
+
+    def test_nodes_have_cards(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
+        network = ("--network", "nodes", "--gpus-per-node", "2", "--card-bandwidth", "1e6")
+        answer = answered(capsys, small, "--gpus", "4", *network)
+        assert any("card" in link.link for link in answer.hot_links)
+
+
+class TestWords:
+    def test_a_slow_accelerator_is_named(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
+        text = told(capsys, small, "--gpus", "4", "--parallel", "dp", "--speed", "2=0.5", *SLOW_NET)
+        # Three others wait 8.3 ms each, until it has computed.
+        assert "Others wait for accelerator 2 to compute: 24.9 ms together, 8.30 ms each" in text
+        assert "for all-reduce traffic on average" in text
+
+    def test_hidden_traffic_is_said_to_be_hidden(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        text = told(capsys, small, "--gpus", "1")
+        assert "Nobody waits for anybody: all traffic is hidden behind computing." in text
+
+
+class TestTimeline:
+    def test_every_operator_and_message_is_written(
+        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "step.json"
+        answer = answered(capsys, small, "--gpus", "4", "--parallel", "dp", "--output", str(file), *SLOW_NET)
+        entries = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
+        operators = [entry for entry in entries if entry["ph"] == "X"]
+        assert {entry["tid"] for entry in operators} == {0, 1, 2, 3}
+        assert len(operators) == 4 * 9
+        assert max(entry["ts"] + entry["dur"] for entry in operators) == pytest.approx(answer.step_s * 1e6)
+        begun = {entry["id"]: entry for entry in entries if entry["ph"] == "b"}
+        ended = {entry["id"]: entry for entry in entries if entry["ph"] == "e"}
+        assert len(begun) == 4 * 6
+        assert begun.keys() == ended.keys()
+        assert all(ended[number]["ts"] >= entry["ts"] for number, entry in begun.items())
+        assert {entry["pid"] for entry in entries} == {COMPUTE, NETWORK}
+        assert begun[min(begun)]["args"] == {"to": 1, "bytes": 408.0}
+
+    def test_another_file_is_not_replaced(
+        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "notes.txt"
+        file.write_text("mine", encoding="utf-8")
+        assert main(["trace", "simulate", small, "--gpus", "1", "--output", str(file)]) == 2
+        assert "exists and is no timeline of capplan" in capsys.readouterr().err
+        assert file.read_text(encoding="utf-8") == "mine"
+
+
+class TestBroken:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("--parallel", "pp=3"), "--parallel = pp=3: the degrees multiply to 3, and --gpus is 4"),
+            (("--parallel", "zz"), "--parallel = zz: must begin with a kind; known: ddp, dp, tp, pp"),
+            (("--parallel", "tp=2,tp=2"), "--parallel = tp=2: is given twice"),
+            (("--parallel", "tp=two"), "--parallel = tp=two: needs a whole number behind the equals sign"),
+            (("--parallel", "dp=2,ddp=2"), "dp and ddp both say how many replicas: give one of them"),
+            (("--parallel", "pp"), "pipeline_parallel = 4: must be at most 2, the layers of 'small'"),
+            (("--speed", "4=0.5"), "--speed = 4: must be an accelerator, 0 to 3"),
+            (("--speed", "1=0"), "'1=0' must be an accelerator and its speed over that of the trace"),
+            (("--on", "h100-sxm5-80gb"), "--on = h100-sxm5-80gb: needs --traced-on"),
+            (("--on", "h100", "--traced-on", "zz9"), "zz9"),
+            (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that TrioSim has"),
+            (("--network", "nodes"), "--gpus = 4: must be a multiple of 8, the accelerators of a node"),
+            (("--rules", "triosim", "--parallel", "ddp=4"), "--parallel: is nothing that TrioSim has"),
+            (("--rules", "triosim", "--network", "switch"), "--network: is nothing that TrioSim has"),
+        ],
+    )
+    def test_what_cannot_be_is_refused(
+        self, small: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+    ) -> None:
+        assert main(["trace", "simulate", small, "--gpus", "4", *arguments]) == 2
+        assert message in capsys.readouterr().err
+
+    def test_a_broken_trace_is_named_with_its_line(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        folder = write_small(tmp_path / "bad")
+        text = (folder / "trace.csv").read_text(encoding="utf-8")
+        (folder / "trace.csv").write_text(text.replace("[x; w1; b1]", "[x; w7; b1]"), encoding="utf-8")
+        assert main(["trace", "simulate", str(folder), "--gpus", "2"]) == 2
+        assert "trace.csv, line 2.inputs = w7: is no tensor of the trace" in capsys.readouterr().err
