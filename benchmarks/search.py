@@ -1,7 +1,7 @@
 """How much of the true front does a search find with a twentieth of the evaluations, and what does recording cost?
 
-    python -m benchmarks.search                  both
-    python -m benchmarks.search --seeds 10       the share of the volume that the exhaustive front dominates, by algorithm
+    python -m benchmarks.search                  both, each job as soon as it is done
+    python -m benchmarks.search --job 405B       the share of the volume that the exhaustive front dominates, on some jobs
     python -m benchmarks.search --recording      a study with and without MLflow
 
 Six jobs with two to four objectives, under tight and loose limits, and eight others that were held out
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -173,40 +173,52 @@ class Exhausted:
         return hypervolume(archive.front.objectives(job), reference) / hypervolume(self.front, reference)
 
 
-def search_table(title: str, jobs: Mapping[str, Callable[[], Job]], num_seeds: int) -> Table:
-    """Each search against the exhaustive front of the same space: median and least share of its volume."""
+def search_rows(jobs: Mapping[str, Callable[[], Job]], num_seeds: int) -> Iterator[str]:
+    """Yields each search against the exhaustive front of the same space: median and least share of its volume."""
     headings = [f"{algorithm.value}: median, least" for algorithm in ALGORITHMS]
-    table = Table("job", "designs", "front", "evaluations", *headings, title=title)
+    yield _row("job", "designs", "on the front", "evaluations", *headings)
+    yield _row("---", *["---:"] * (3 + len(ALGORITHMS)))
     for name, job in jobs.items():
         exhausted = Exhausted.of(job())
         shares = [
             [exhausted.share_found(algorithm, seed) for seed in range(num_seeds)] for algorithm in ALGORITHMS
         ]
-        cells = [f"{median(share):.4f}, {min(share):.4f}" for share in shares]
-        table.add_row(
-            name,
-            f"{exhausted.num_designs:,}",
-            str(len(exhausted.front)),
-            f"{exhausted.num_evaluations:,}",
-            *cells,
-        )
-    return table
+        counts = (exhausted.num_designs, len(exhausted.front), exhausted.num_evaluations)
+        found = [f"{median(share):.4f}, {min(share):.4f}" for share in shares]
+        yield _row(name, *(f"{count:,}" for count in counts), *found)
+
+
+def print_shares(wanted: str, num_seeds: int) -> None:
+    """Prints the rows of all jobs whose name has `wanted` in it, each as soon as it is known."""
+    groups = {"Jobs with which the search was made": SEEN, "Jobs that were held out": HELD_OUT}
+    for title, jobs in groups.items():
+        chosen = {name: job for name, job in jobs.items() if wanted in name}
+        if chosen:
+            print(f"\n{title}\n")
+        for row in search_rows(chosen, num_seeds) if chosen else ():
+            print(row, flush=True)
+
+
+def _row(*cells: str) -> str:
+    """A row of a Markdown table."""
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument(
+        "--job", default="", help="only jobs whose name has this in it, and nothing on recording"
+    )
     parser.add_argument("--recording", action="store_true", help="only the cost of recording")
     arguments = parser.parse_args()
     console = Console(width=WIDTH)
     recommend(job_of("bloom-176b"), tracking=False)  # compiled kernels are loaded once
     if not arguments.recording:
-        console.print(
-            search_table("Share of the volume, jobs the search was made with", SEEN, arguments.seeds)
-        )
-        console.print(search_table("Share of the volume, jobs held out", HELD_OUT, arguments.seeds))
-    console.print(examples_table())
+        print_shares(arguments.job, arguments.seeds)
+    if not arguments.job:
+        console.print(examples_table())
 
 
 if __name__ == "__main__":

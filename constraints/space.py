@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,12 @@ class Block:
     num_designs: Integers
     """Designs of each layout."""
 
+    def take(self, rows: Booleans) -> Self:
+        """Returns the chosen layouts."""
+        return type(self)(
+            layouts=self.layouts.take(rows), bounds=self.bounds.take(rows), num_designs=self.num_designs[rows]
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
@@ -58,8 +65,8 @@ class Space:
     """Which layouts of each block may keep every limit, eight to a byte."""
     in_memory: tuple[Block, ...] | None
     """All layouts with their bounds; `None` for a space of more than `MOST_IN_MEMORY`."""
-    kept_in_memory: BoundTable | None
-    """Bounds of the layouts that may keep every limit; `None` for more than `MOST_IN_MEMORY` of them."""
+    kept_in_memory: tuple[Block, ...] | None
+    """Layouts that may keep every limit, with their bounds; `None` for more than `MOST_IN_MEMORY` of them."""
 
     @cached_property
     def all_layouts(self) -> PlanTable:
@@ -83,7 +90,9 @@ class Space:
     @cached_property
     def layouts(self) -> PlanTable:
         """Layouts that may keep every limit, in one table."""
-        return PlanTable.concatenate([no_layouts(self.job), *self.kept_blocks()])
+        kept = self.kept_in_memory
+        blocks = self.kept_blocks() if kept is None else (block.layouts for block in kept)
+        return PlanTable.concatenate([no_layouts(self.job), *blocks])
 
     def kept_blocks(self) -> Iterator[PlanTable]:
         """Yields the layouts that may keep every limit, a block at a time."""
@@ -93,7 +102,9 @@ class Space:
     @cached_property
     def kept_bounds(self) -> BoundTable:
         """Bounds of `layouts`."""
-        return bound(self.job, self.layouts) if self.kept_in_memory is None else self.kept_in_memory
+        if not self.kept_in_memory:
+            return bound(self.job, self.layouts)
+        return BoundTable.concatenate([block.bounds for block in self.kept_in_memory])
 
     def designs_at(self, numbers: NDArray[np.intp]) -> PlanTable:
         """Returns some of `designs`, by their numbers there, without making the others."""
@@ -169,7 +180,7 @@ def _pruned(job: Job, blocks: Iterable[Block]) -> Space:
     num_pruned: dict[str, int] = {}
     kept_bits: list[NDArray[np.uint8]] = []
     in_memory: list[Block] = []
-    kept_bounds: list[BoundTable] = []
+    kept: list[Block] = []
     for block in blocks:
         is_kept = _is_kept(job, block, num_pruned)
         num_layouts += len(block.layouts)
@@ -181,9 +192,9 @@ def _pruned(job: Job, blocks: Iterable[Block]) -> Space:
         else:
             in_memory.clear()
         if num_kept <= MOST_IN_MEMORY:
-            kept_bounds.append(block.bounds.take(is_kept))
+            kept.append(block.take(is_kept))
         else:
-            kept_bounds.clear()
+            kept.clear()
     return Space(
         job=job,
         num_layouts=num_layouts,
@@ -192,7 +203,7 @@ def _pruned(job: Job, blocks: Iterable[Block]) -> Space:
         num_pruned=num_pruned,
         kept_bits=tuple(kept_bits),
         in_memory=tuple(in_memory) if num_layouts <= MOST_IN_MEMORY else None,
-        kept_in_memory=BoundTable.concatenate(kept_bounds) if kept_bounds else None,
+        kept_in_memory=tuple(kept) if num_kept <= MOST_IN_MEMORY else None,
     )
 
 

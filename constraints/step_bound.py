@@ -8,7 +8,7 @@ and all waiting but that of one stage for the first activation and after its las
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from simulator.activations import num_micro_batches
 from simulator.chunks import Chunks, split_layers
 from simulator.job import Job
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
-from simulator.plan import PlanTable, splits_backward
+from simulator.plan import PlanTable, distinct_layouts, splits_backward
 from simulator.rank import Rank
 from simulator.table import Floats, Integers, Table
 
@@ -34,7 +34,15 @@ class StepBoundTable(Table):
 
 
 def bound_step(job: Job, layouts: PlanTable) -> StepBoundTable:
-    """Returns the bounds of layouts with a schedule, `(n,)`."""
+    """Returns the bounds of layouts with a schedule, `(n,)`.
+
+    Of what ZeRO shards only whole gradients are priced here (`Rank.weight_gradient_s`); stages 1 and 2 share their bounds.
+    """
+    first, inverse = distinct_layouts(replace(layouts, zero_stage=np.maximum(layouts.zero_stage, 2)))
+    return _bound_distinct(job, layouts.take(first)).take(inverse)
+
+
+def _bound_distinct(job: Job, layouts: PlanTable) -> StepBoundTable:
     chunks = split_layers(job.workload.model, layouts, job.workload.stage_layers)
     parts = list(_parts(Rank.of(job, layouts), chunks))
     num_micro = num_micro_batches(job.workload, layouts)

@@ -17,7 +17,7 @@ import numpy as np
 from objectives.drawn_runs import DrawnRuns, UnsureDesigns
 from objectives.drawn_scores import drawn_figures, drawn_objectives
 from objectives.unsure_inputs import LAYOUT_TIME, Z_95
-from simulator.table import Floats
+from simulator.table import Floats, total
 
 NUM_DRAWS = 1000
 
@@ -50,15 +50,22 @@ class DrawnObjectives:
         return np.asarray((self.values[:, row] < self.values[:, rival]).mean(axis=0))
 
     def least_fraction(self) -> Floats:
-        """Returns in which share of the draws each design has the least of each objective, `(n, k)`."""
-        least = self.values.argmin(axis=1)
-        return np.stack([(least == row).mean(axis=0) for row in range(self.values.shape[1])])
+        """Returns in which share of the draws each design has the least of each objective, `(n, k)`; equals share a draw."""
+        return _won_fraction(self.values)
 
     def chosen_fraction(self, weights: Floats) -> Floats:
-        """Returns in which share of the draws each design is the best compromise at weights `(k,)`, `(n,)`."""
+        """Returns in which share of the draws each design is the best compromise at weights `(k,)`, `(n,)`.
+
+        Equals share a draw, so that it does not matter which of them stands first.
+        """
         logs = np.log(np.maximum(self.values, np.finfo(np.float64).tiny))
-        chosen = (logs @ (weights / weights.sum())).argmin(axis=1)
-        return np.asarray(np.bincount(chosen, minlength=self.values.shape[1]) / len(chosen))
+        return _won_fraction(total(np.moveaxis(logs * (weights / weights.sum()), 2, 0)))
+
+
+def _won_fraction(values: Floats) -> Floats:
+    """Share of the draws that each design wins, `(n, ...)`, of values `(r, n, ...)` of which the least wins."""
+    is_least = values == values.min(axis=1, keepdims=True)
+    return np.asarray((is_least / is_least.sum(axis=1, keepdims=True)).mean(axis=0))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         step_time_bias_fraction=accuracy.bias_fraction,
         is_step_time_measured=accuracy.is_measured,
         step_time_compared_with=accuracy.compared_with,
-        tied_designs=tuple(int(number) for number in ids[_tied(front.objectives(job), row, error)]),
+        tied_designs=tuple(int(number) for number in ids[tied_rows(front.objectives(job), row, error)]),
     )
 
 
@@ -96,8 +96,13 @@ def _share_within(values: Floats, limit: float | None) -> float | None:
     return None if limit is None else float(np.mean(values <= limit))
 
 
-def _tied(values: Floats, row: int, error: float) -> NDArray[np.bool_]:
-    """Rows whose every objective is within the error of the chosen row's, the row itself left out."""
-    is_near: NDArray[np.bool_] = (np.abs(values - values[row]) <= error * values[row]).all(axis=1)
+def tied_rows(values: Floats, row: int, error: float) -> NDArray[np.bool_]:
+    """Returns the rows of which no objective can be told from that of the chosen row, which is left out, `(n,)`.
+
+    The larger one of two values is at most the error above the smaller one, so that of two designs each is tied with the
+    other or neither is.
+    """
+    larger, smaller = np.maximum(values, values[row]), np.minimum(values, values[row])
+    is_near: NDArray[np.bool_] = (larger <= (1.0 + error) * smaller).all(axis=1)
     is_near[row] = False
     return is_near

@@ -112,7 +112,9 @@ def _miss_probability(job: Job, plans: PlanTable, steps: StepTable, run: RunTabl
     work_s = (expected - run.initialization_s)[:, None] * _relative_slowdowns(job, plans, steps)
     noise_s = np.maximum(_failure_deviation_s(job, run), _LEAST_NOISE * expected)
     left_s = (limit_s - run.initialization_s)[:, None] - work_s
-    return np.asarray(ndtr(-left_s / noise_s[:, None]).mean(axis=1))
+    risk = ndtr(-left_s / noise_s[:, None]).mean(axis=1)
+    # No run is shorter than one in which nothing fails, as the quantile has it, too.
+    return np.where(limit_s < run.initialization_s + run.productive_s, 1.0, risk)
 
 
 def _relative_slowdowns(job: Job, plans: PlanTable, steps: StepTable) -> Floats:

@@ -58,10 +58,12 @@ class Archive:
         if len(front) == 0:
             return
         if self.front is not None:
-            front = Evaluation.concatenate([self.front, front])
-            ids = np.concatenate([self.ids, ids])
-            rows = front_rows(front.objectives(self._job))
-            front, ids = front.take(rows), ids[rows]
+            values = [known.objectives(self._job) for known in (self.front, front)]
+            rows = front_rows(np.concatenate(values))
+            if (rows < len(self.front)).all():  # as mostly: nothing new is worth a table
+                return
+            front = Evaluation.concatenate([self.front, front]).take(rows)
+            ids = np.concatenate([self.ids, ids])[rows]
         if self._reference is None:
             self._reference = 1.1 * front.objectives(self._job).max(axis=0)
         self.front, self.ids = front, ids

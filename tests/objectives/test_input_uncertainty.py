@@ -6,6 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from benchmarks.step_error import log_ratios_by_job, variance_parts
 from constraints.evaluation import Evaluation, evaluate, judge
@@ -406,6 +409,45 @@ def test_shares_of_the_draws_in_which_a_design_is_least_or_chosen_add_up_to_all(
     np.testing.assert_allclose(result.least_fraction(), [[2 / 3, 2 / 3], [1 / 3, 1 / 3]])
     # Products 4 and 2, 1 and 4, 3 and 8: the second design wins once.
     np.testing.assert_allclose(result.chosen_fraction(np.array([1.0, 1.0])), [2 / 3, 1 / 3])
+
+
+def test_designs_that_come_to_the_same_share_a_draw_whichever_stands_first() -> None:
+    values = np.array([[[1.0, 3.0], [1.0, 3.0], [2.0, 2.0]], [[5.0, 1.0], [4.0, 2.0], [4.0, 9.0]]])
+    result = DrawnObjectives(values=values, figures={})
+    np.testing.assert_allclose(result.least_fraction(), [[1 / 4, 1 / 2], [1 / 2, 0.0], [1 / 4, 1 / 2]])
+    # Products 3, 3 and 4, then 5, 8 and 36.
+    np.testing.assert_allclose(result.chosen_fraction(np.ones(2)), [3 / 4, 1 / 4, 0.0])
+    backwards = DrawnObjectives(values=values[:, ::-1], figures={})
+    np.testing.assert_array_equal(backwards.least_fraction(), result.least_fraction()[::-1])
+    np.testing.assert_array_equal(
+        backwards.chosen_fraction(np.ones(2)), result.chosen_fraction(np.ones(2))[::-1]
+    )
+
+
+@given(arrays(np.float64, (6, 4, 2), elements=st.floats(0.5, 2.0)), st.floats(0.1, 10.0))
+def test_a_design_that_is_better_in_every_draw_is_never_ranked_worse(values: Floats, weight: float) -> None:
+    worse = values[:, :1] * 1.01  # than the first design, in every draw and objective
+    result = DrawnObjectives(values=np.concatenate([worse, values], axis=1), figures={})
+    probabilities = (0.05, 0.5, 0.95)
+    assert (result.quantiles(probabilities)[:, 1] < result.quantiles(probabilities)[:, 0]).all()
+    assert (result.values.mean(axis=0)[1] < result.values.mean(axis=0)[0]).all()
+    assert result.better_fraction(1, 0).tolist() == [1.0, 1.0]
+    assert result.on_front_fraction[0] == 0.0
+    assert (result.least_fraction()[0] == 0.0).all()
+    assert result.chosen_fraction(np.array([1.0, weight]))[0] == 0.0
+
+
+@pytest.mark.parametrize("rows", [[2], [2, 0], [1, 1, 0]])
+def test_a_design_meets_the_same_draws_alone_and_among_any_others(rows: list[int]) -> None:
+    job = two_offers(
+        objectives=["time_to_train_p95", "cost_p95", "carbon", "deadline_risk"],
+        limits={"deadline_days": 30.0},
+    )
+    result, some = evaluate(job, PLANS), np.array(rows)
+    designs = UnsureDesigns.of(job, PLANS.take(some), result.outcomes.take(some), result.scores.take(some))
+    np.testing.assert_allclose(
+        draw_objectives(designs, seed=1).values, drawn(job).values[:, rows], rtol=1e-12, atol=1e-300
+    )
 
 
 def test_metrics_are_the_scores_per_unit_of_work() -> None:

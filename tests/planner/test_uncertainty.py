@@ -1,0 +1,94 @@
+"""Are designs ranked by mean, late runs and risks as their replays rank them, and do ties hold both ways?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from constraints.evaluation import Evaluation, evaluate
+from constraints.space import pruned_space
+from planner.uncertainty import tied_rows
+from simulator.job import Job
+from simulator.run_spread import miss_probability
+from simulator.simulate import replicate
+from simulator.table import Floats
+from tests.support import A100_RENTED, H100_RENTED, job_with
+
+SHORT, LONG = 5e10, 2e13
+"""Tokens: of runs with a failure at most, most likely, and of runs with a hundred and more."""
+WIDE = {"min": 16, "max": 512}
+NUM_DESIGNS, NUM_REPLAYS = 60, 200
+ROUNDING = 1e-9
+
+
+@given(arrays(np.float64, (5, 2), elements=st.floats(0.0, 10.0)), st.floats(0.0, 0.5))
+def test_of_two_designs_each_is_tied_with_the_other_or_neither_is(values: Floats, error: float) -> None:
+    tied = np.stack([tied_rows(values, row, error) for row in range(len(values))])
+    np.testing.assert_array_equal(tied, tied.T)
+    assert not tied.diagonal().any()
+
+
+def test_designs_are_tied_up_to_the_error_and_not_beyond_it_in_any_objective() -> None:
+    values = np.array(
+        [[100.0, 10.0], [109.0, 10.0], [111.0, 10.0], [91.0, 10.9], [90.0, 10.0], [100.0, 12.0]]
+    )
+    assert tied_rows(values, 0, 0.1).tolist() == [False, True, False, True, False, False]
+
+
+def drawn_designs(tokens: float, deadline_days: float) -> tuple[Job, Evaluation]:
+    """Some designs of a job, drawn at random."""
+    job = job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        {**A100_RENTED, "num_gpus": WIDE},
+        workload={"tokens": tokens},
+        reliability="harsh",
+        limits={"deadline_days": deadline_days},
+    )
+    space = pruned_space(job)
+    drawn = np.random.default_rng(1).choice(space.num_designs, NUM_DESIGNS, replace=False)
+    return job, evaluate(job, space.designs_at(drawn))
+
+
+def is_always_shorter(job: Job, found: Evaluation) -> NDArray[np.bool_]:
+    """Which design has a shorter run than which in every replay, `(n, n)`."""
+    replays = replicate(job, found.plans, found.outcomes, num_replications=NUM_REPLAYS, seed=1)
+    wall_s = replays.wall_s + found.outcomes.run.initialization_s[:, None]
+    is_shorter = (wall_s[:, None] <= wall_s[None]).all(axis=2) & ~np.eye(NUM_DESIGNS, dtype=np.bool_)
+    assert is_shorter.sum() > NUM_DESIGNS  # otherwise nothing is compared
+    return np.asarray(is_shorter)
+
+
+def is_ranked_worse(values: Floats) -> NDArray[np.bool_]:
+    """Which design has more than which, `(n, n)`, beyond rounding."""
+    return np.asarray(values[:, None] > values[None] * (1.0 + ROUNDING))
+
+
+@pytest.mark.parametrize("tokens", [SHORT, LONG])
+def test_a_design_whose_run_is_shorter_in_every_replay_is_never_later_on_average_or_in_bad_luck(
+    tokens: float,
+) -> None:
+    job, found = drawn_designs(tokens, deadline_days=1e3)
+    is_shorter = is_always_shorter(job, found)
+    for values in (found.scores.time_to_train_s, found.scores.time_to_train_p95_s):
+        assert not (is_ranked_worse(values) & is_shorter).any()
+
+
+def test_a_design_whose_run_is_shorter_in_every_replay_never_risks_the_deadline_more() -> None:
+    job, found = drawn_designs(LONG, deadline_days=105.0)
+    assert found.outcomes.run.num_failures.min() > 10  # the normal distribution is none of fewer failures
+    risk = found.scores.deadline_risk
+    assert 0.2 < (risk < 0.5).mean() < 0.8
+    assert not (is_ranked_worse(risk) & is_always_shorter(job, found)).any()
+
+
+def test_a_run_is_never_shorter_than_one_without_failures() -> None:
+    job, found = drawn_designs(SHORT, deadline_days=1e3)
+    run = found.outcomes.run
+    least_s = run.initialization_s + run.productive_s
+    for share, is_certain in ((0.999, True), (1.1, False)):
+        risk = miss_probability(job, found.plans, found.outcomes.steps, run, share * least_s)
+        assert (risk == 1.0).all() if is_certain else (risk < 1.0).any(), share
