@@ -48,7 +48,7 @@ def tell(path: Path, uri: str) -> None:
 def told_study(folder: Path, server: MlflowServer, kill_after_s: tuple[float, ...]) -> tuple[Path, int]:
     """Returns a study that has ended, and how often its server was killed before."""
     path = StudyStore(folder).create(load_job(EXAMPLE, CHANGES), SEED, BEGUN_AT)
-    study = get_context("fork").Process(target=tell, args=(path, server.uri))
+    study = get_context("spawn").Process(target=tell, args=(path, server.uri))
     study.start()
     num_kills = 0
     for wait_s in kill_after_s:

@@ -8,8 +8,10 @@ takes in results. A worker holds `CHUNKS_PER_WORKER` chunks and works on one of 
 hold, and come back; their chunks go out again. Three ways to share the work are compared:
 
     sent     the leader lists the designs and sends them
-    named    the leader sends the number of a block, and the worker lists its designs: `capplan study run --keep front`
-    shared   workers also prune the layouts by their bounds, which the leader does alone, beforehand, in the other two
+    named    the leader sends the number of a block, and the worker lists its designs
+    shared   before that, workers also prune the blocks by their bounds: `capplan study run --keep front`
+
+In the first two the leader prunes alone, beforehand.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -37,6 +40,8 @@ from studies.reduction import read_reduction
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "llama-3.1-70b.yaml"
 DAY_S = 86_400.0
+MTBF_S = {"30 days": 30 * DAY_S, "1 day": DAY_S, "1 hour": 3_600.0, "10 minutes": 600.0}
+"""How often workers fail in the second table; machines that may be taken away at any time fail by the hour."""
 Way = Literal["sent", "named", "shared"]
 
 
@@ -46,8 +51,8 @@ class Costs:
 
     worker_s_per_design: float = 14e-6
     """Listing, simulating, judging and reducing, on one core."""
-    pruning_s_per_design: float = 1.6e-6
-    """Bounding layouts, of which all are kept and each has eight designs."""
+    pruning_s_per_layout: float = 12.6e-6
+    """Bounding a layout, on one core."""
     listing_s_per_design: float = 0.7e-6
     """Listing designs at the leader."""
     packing_s_per_design: float = 0.25e-6
@@ -69,6 +74,10 @@ class Study:
     """What is to be done, and by whom."""
 
     num_designs: float = 1e10
+    designs_per_layout: float = 8.0
+    """All layouts are kept: the others only make the study shorter."""
+    layouts_per_block: int = 131_072
+    """What is pruned together: 16,384 ways to split the model (`constraints.lattice`), each with eight choices."""
     num_workers: int = 1_000
     designs_per_chunk: int = 2_097_152
     way: Way = "shared"
@@ -88,7 +97,7 @@ class Played:
     leader_load_fraction: float
     """Share of the wall time in which the leader was busy."""
     speedup: float
-    """Over one worker that never waits or fails."""
+    """Over one worker that prunes and simulates alone, and never waits or fails."""
     num_chunks: int
     num_repeated: int
     """Chunks that went out again because their worker had failed."""
@@ -96,61 +105,130 @@ class Played:
     """Traffic through the leader."""
 
 
-def play(study: Study, costs: Costs, seed: int = 0) -> Played:
-    """Plays a study event by event: a worker asks for a chunk, the leader serves one request after another."""
-    draw = np.random.default_rng(seed)
-    is_sent = study.way == "sent"
-    size = study.designs_per_chunk
-    handout_s = costs.leader_s_per_chunk
-    if is_sent:
-        handout_s += size * (costs.listing_s_per_design + costs.packing_s_per_design)
-    mean_factor = np.exp(study.spread**2 / 2)  # so that the spread does not change the mean
+@dataclass(kw_only=True)
+class Leader:
+    """One queue, served request by request."""
 
-    num_chunks = left = int(np.ceil(study.num_designs / size))
-    free_at_s = [0.0] * study.num_workers
-    fails_at_s = draw.exponential(study.worker_mtbf_s, study.num_workers).tolist()
-    worker_s, pruning_s = costs.worker_s_per_design, costs.pruning_s_per_design
-    if study.way == "shared":
-        worker_s, pruning_s = worker_s + pruning_s, 0.0
-    leader_free_s = leader_busy_s = pruning_s * study.num_designs
-    num_done = num_repeated = 0
-    requests = [
-        (0.0, slot, slot % study.num_workers, False) for slot in range(CHUNKS_PER_WORKER * study.num_workers)
-    ]
+    free_s: float = 0.0
+    """When the last request was served."""
+    busy_s: float = 0.0
+    """Of that, how long it was at work."""
+    num_chunks: int = 0
+    num_repeated: int = 0
+
+    def serve(self, now_s: float, work_s: float) -> None:
+        """Does a piece of work as soon as it is asked for and everything before is done."""
+        self.free_s = max(now_s, self.free_s) + work_s
+        self.busy_s += work_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Chunks that are handed out together."""
+
+    num_chunks: int
+    worker_s: float
+    """Mean time of a chunk on a worker."""
+    handout_s: float
+    """What the leader does to hand one out."""
+    result_s: float
+    """What it does to take in a result."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """Workers, when each is free again, and when it fails next."""
+
+    study: Study
+    draw: np.random.Generator
+    free_at_s: list[float]
+    fails_at_s: list[float]
+
+    @classmethod
+    def of(cls, study: Study, seed: int) -> Fleet:
+        """Returns workers that are all at hand."""
+        draw = np.random.default_rng(seed)
+        fails_at_s = draw.exponential(study.worker_mtbf_s, study.num_workers).tolist()
+        return cls(study=study, draw=draw, free_at_s=[0.0] * study.num_workers, fails_at_s=fails_at_s)
+
+    def run(self, worker: int, begin_s: float, mean_s: float) -> tuple[float, bool]:
+        """A worker begins a chunk; returns when it ends or is lost with the worker, which then starts again."""
+        study, draw = self.study, self.draw
+        # The mean of the draws, so that the spread does not change that of the chunks.
+        mean_factor = np.exp(study.spread**2 / 2)
+        end_s = begin_s + mean_s * draw.lognormal(0.0, study.spread) / mean_factor
+        is_lost = end_s > self.fails_at_s[worker]
+        if is_lost:
+            end_s = max(begin_s, self.fails_at_s[worker]) + study.restart_s
+            self.fails_at_s[worker] = end_s + draw.exponential(study.worker_mtbf_s)
+        self.free_at_s[worker] = end_s
+        return end_s, is_lost
+
+
+def hand_out(work: Work, leader: Leader, fleet: Fleet, latency_s: float) -> None:
+    """Plays chunks event by event: a worker asks for one, the leader serves one request after another."""
+    left = work.num_chunks
+    num_slots = CHUNKS_PER_WORKER * fleet.study.num_workers
+    requests = [(leader.free_s, slot, slot % fleet.study.num_workers, False) for slot in range(num_slots)]
     heapq.heapify(requests)
-    serial = len(requests)
-    while num_done < num_chunks:
+    serial, num_done = num_slots, 0
+    while num_done < work.num_chunks:
         now_s, _, worker, has_result = heapq.heappop(requests)
-        work_s = costs.result_s_per_chunk if has_result else 0.0
         num_done += has_result
-        takes_chunk = left > 0
-        work_s += handout_s if takes_chunk else 0.0
-        leader_free_s = max(now_s, leader_free_s) + work_s
-        leader_busy_s += work_s
-        if not takes_chunk:
-            if num_done < num_chunks and not requests:
+        leader.serve(now_s, (work.result_s if has_result else 0.0) + (work.handout_s if left else 0.0))
+        if not left:
+            if num_done < work.num_chunks and not requests:
                 raise AssertionError("chunks are under way, but nobody works on them")
             continue
         left -= 1
-        begin_s = max(leader_free_s + costs.latency_s, free_at_s[worker])
-        end_s = begin_s + size * worker_s * draw.lognormal(0.0, study.spread) / mean_factor
-        is_lost = end_s > fails_at_s[worker]
-        if is_lost:
-            end_s = max(begin_s, fails_at_s[worker])
-            fails_at_s[worker] = end_s + study.restart_s + draw.exponential(study.worker_mtbf_s)
-            left += 1
-            num_repeated += 1
-        free_at_s[worker] = end_s + (study.restart_s if is_lost else 0.0)
-        heapq.heappush(requests, (free_at_s[worker] + costs.latency_s, serial, worker, not is_lost))
+        begin_s = max(leader.free_s + latency_s, fleet.free_at_s[worker])
+        end_s, is_lost = fleet.run(worker, begin_s, work.worker_s)
+        left += is_lost
+        leader.num_repeated += is_lost
+        heapq.heappush(requests, (end_s + latency_s, serial, worker, not is_lost))
         serial += 1
-    size_bytes = costs.bytes_per_result + (size * costs.bytes_per_design if is_sent else 0.0)
+    leader.num_chunks += work.num_chunks
+
+
+def play(study: Study, costs: Costs, seed: int = 0) -> Played:
+    """Plays a study: its pruning, then its designs."""
+    leader, fleet = Leader(), Fleet.of(study, seed)
+    num_layouts = study.num_designs / study.designs_per_layout
+    pruning_s = num_layouts * costs.pruning_s_per_layout
+    if study.way == "shared":
+        pruning = Work(
+            num_chunks=int(np.ceil(num_layouts / study.layouts_per_block)),
+            worker_s=study.layouts_per_block * costs.pruning_s_per_layout,
+            handout_s=costs.leader_s_per_chunk,
+            result_s=0.0,  # a bit for each layout: nothing beside the chunk itself
+        )
+        hand_out(pruning, leader, fleet, costs.latency_s)
+    else:
+        leader.serve(0.0, pruning_s)
+    hand_out(_designs(study, costs), leader, fleet, costs.latency_s)
+    size_bytes = leader.num_chunks * costs.bytes_per_result
+    if study.way == "sent":
+        size_bytes += study.num_designs * costs.bytes_per_design
     return Played(
-        wall_s=leader_free_s,
-        leader_load_fraction=leader_busy_s / leader_free_s,
-        speedup=study.num_designs * (costs.worker_s_per_design + costs.pruning_s_per_design) / leader_free_s,
-        num_chunks=num_chunks,
-        num_repeated=num_repeated,
-        leader_bytes_per_s=(num_chunks + num_repeated) * size_bytes / leader_free_s,
+        wall_s=leader.free_s,
+        leader_load_fraction=leader.busy_s / leader.free_s,
+        speedup=(study.num_designs * costs.worker_s_per_design + pruning_s) / leader.free_s,
+        num_chunks=leader.num_chunks,
+        num_repeated=leader.num_repeated,
+        leader_bytes_per_s=size_bytes / leader.free_s,
+    )
+
+
+def _designs(study: Study, costs: Costs) -> Work:
+    """Listing, simulating and reducing, chunk by chunk."""
+    size, handout_s = study.designs_per_chunk, costs.leader_s_per_chunk
+    if study.way == "sent":
+        handout_s += size * (costs.listing_s_per_design + costs.packing_s_per_design)
+    return Work(
+        num_chunks=int(np.ceil(study.num_designs / size)),
+        worker_s=size * costs.worker_s_per_design,
+        handout_s=handout_s,
+        result_s=costs.result_s_per_chunk,
     )
 
 
@@ -176,7 +254,7 @@ def measured() -> Costs:
         leader_s, latency_s = _round_trips(cluster, packed, payload)
     return Costs(
         worker_s_per_design=processor_s(lambda: reduce_part(packed, own_code(), part)) / num_reduced,
-        pruning_s_per_design=processor_s(lambda: pruned_space(job)) / space.num_layouts / 8,
+        pruning_s_per_layout=processor_s(lambda: pruned_space(job)) / space.num_layouts,
         listing_s_per_design=processor_s(lambda: sum(map(len, space.design_batches(32_768))))
         / space.num_designs,
         packing_s_per_design=processor_s(lambda: packed_plans(plans)) / num_designs,
@@ -219,23 +297,38 @@ def _round_trips(cluster: Cluster, job: bytes, payload: bytes, num_chunks: int =
     return leader_s, min(times_s) / 2
 
 
+HEAD = (
+    "| way | workers | designs a chunk | hours | leader busy | speed-up | chunks again | leader, MB/s |",
+    "|---|---:|---:|---:|---:|---:|---:|---:|",
+)
+
+
 def table(costs: Costs, study: Study) -> str:
     """Returns wall time, load of the leader and speed-up against workers and size of a chunk, as Markdown."""
-    lines = [
-        "| way | workers | designs a chunk | hours | leader busy | speed-up | chunks again | leader, MB/s |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ways: tuple[Way, ...] = ("sent", "named", "shared")
+    sizes = (32_768, 262_144, 2_097_152)
+    cases = [
+        replace(study, way=way, num_workers=num_workers, designs_per_chunk=size)
+        for way, num_workers, size in product(ways, (10, 100, 1_000), sizes)
     ]
-    for way in ("sent", "named", "shared"):
-        for num_workers in (10, 100, 1_000):
-            for size in (32_768, 262_144, 2_097_152):
-                case = replace(study, way=way, num_workers=num_workers, designs_per_chunk=size)
-                found = play(case, costs)
-                lines.append(
-                    f"| {way} | {num_workers:,} | {size:,} | {found.wall_s / 3600:,.2f} | "
-                    f"{100 * found.leader_load_fraction:.0f} % | {found.speedup:,.0f} | {found.num_repeated:,} | "
-                    f"{found.leader_bytes_per_s / 1e6:.2f} |"
-                )
+    return "\n".join([*HEAD, *(_line(case, costs) for case in cases)])
+
+
+def failures(costs: Costs, study: Study) -> str:
+    """Returns the same for a thousand workers that fail more and more often, as Markdown."""
+    lines = [f"| mean time between failures of a worker {HEAD[0]}", f"|---:{HEAD[1]}"]
+    for label, mtbf_s in MTBF_S.items():
+        lines.append(f"| {label} {_line(replace(study, worker_mtbf_s=mtbf_s), costs)}")
     return "\n".join(lines)
+
+
+def _line(case: Study, costs: Costs) -> str:
+    found = play(case, costs)
+    return (
+        f"| {case.way} | {case.num_workers:,} | {case.designs_per_chunk:,} | {found.wall_s / 3600:,.2f} | "
+        f"{100 * found.leader_load_fraction:.0f} % | {found.speedup:,.0f} | {found.num_repeated:,} | "
+        f"{found.leader_bytes_per_s / 1e6:.2f} |"
+    )
 
 
 def main() -> None:
@@ -247,7 +340,8 @@ def main() -> None:
     if arguments.measure:
         print(json.dumps(asdict(measured()), indent=2))
     else:
-        print(table(Costs(), Study(num_designs=arguments.designs)))
+        study = Study(num_designs=arguments.designs)
+        print(table(Costs(), study), failures(Costs(), study), sep="\n\n")
 
 
 if __name__ == "__main__":

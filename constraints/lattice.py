@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import final
 
 import numpy as np
 
@@ -75,10 +76,45 @@ def candidate_blocks(job: Job) -> Iterator[PlanTable]:
 
 
 def rough_blocks(job: Job) -> Iterator[RoughBlock]:
-    """Yields what `layouts_in` makes the blocks of `layout_blocks` of; passing over one costs next to nothing."""
-    for cap in job.power_caps:
-        for number, degrees in enumerate(_degree_blocks(job)):
-            yield RoughBlock(number=number, degrees=degrees, power_cap_fraction=cap)
+    """Yields what `layouts_in` makes the blocks of `layout_blocks` of."""
+    index = BlockIndex(job)
+    return (index.block(number) for number in range(len(index)))
+
+
+@final
+class BlockIndex:
+    """The same blocks by their numbers, any of which can be had without those before it."""
+
+    def __init__(self, job: Job) -> None:
+        """Counts the ways to split the model, and lists none of them."""
+        self._job = job
+        self._splits = _batch_splits(job)
+        self._degrees = [
+            (index, degrees)
+            for index, offer in enumerate(job.offers)
+            for degrees in allowed_degrees(job, offer)
+        ]
+        self._first = [0]
+        num_rows = 0
+        for after, (index, degrees) in enumerate(self._degrees, start=1):
+            num_rows += int(np.count_nonzero(_fits(job, index, degrees, self._splits)))
+            if num_rows >= ROWS_PER_BLOCK:
+                self._first.append(after)
+                num_rows = 0
+        if num_rows:
+            self._first.append(len(self._degrees))
+
+    def __len__(self) -> int:
+        return len(self._job.power_caps) * (len(self._first) - 1)
+
+    def block(self, number: int) -> RoughBlock:
+        """Returns one block."""
+        cap, place = divmod(number, len(self._first) - 1)
+        chosen = self._degrees[self._first[place] : self._first[place + 1]]
+        rows = [_with_data_parallel(self._job, index, degrees, self._splits) for index, degrees in chosen]
+        return RoughBlock(
+            number=place, degrees=np.concatenate(rows), power_cap_fraction=self._job.power_caps[cap]
+        )
 
 
 def layouts_in(job: Job, block: RoughBlock) -> PlanTable:
@@ -180,35 +216,26 @@ def _experts(job: Job) -> list[int]:
     return list(job.search.expert_parallel or divisors(experts.num_experts))
 
 
-def _degree_blocks(job: Job) -> Iterator[Integers]:
-    """Yields rows (offer, t, p, v, c, e, d, micro-batch) in blocks `(n, 8)` of about `ROWS_PER_BLOCK`."""
-    waiting: list[Integers] = []
-    num_rows = 0
-    for index, offer in enumerate(job.offers):
-        for rows in _with_data_parallel(job, index, offer):
-            waiting.append(rows)
-            num_rows += len(rows)
-            if num_rows >= ROWS_PER_BLOCK:
-                yield np.concatenate(waiting)
-                waiting, num_rows = [], 0
-    if waiting:
-        yield np.concatenate(waiting)
+def _with_data_parallel(job: Job, index: int, degrees: Degrees, splits: Integers) -> Integers:
+    """Rows (offer, t, p, v, c, e, d, micro-batch) of one offer and its degrees, `(n, 8)`."""
+    micro_batch, expert, replicas, _ = splits[:, _fits(job, index, degrees, splits)]
+    rows = np.empty((len(replicas), 8), dtype=np.int64)
+    rows[:, :5] = (index, degrees.tensor, degrees.pipeline, degrees.virtual, degrees.context)
+    rows[:, 5], rows[:, 6], rows[:, 7] = expert, replicas, micro_batch
+    return rows
 
 
-def _with_data_parallel(job: Job, index: int, offer: Offer) -> Iterator[Integers]:
-    """Yields rows of one offer whose accelerators lie in its range, `(n, 8)`."""
-    micro_batch, expert, replicas, num_micro_batches = _batch_splits(job)
-    for degrees in allowed_degrees(job, offer):
-        ranks = replicas * degrees.tensor * degrees.context
-        num_gpus = ranks * degrees.pipeline
-        fits = (num_gpus >= offer.num_gpus.min) & (num_gpus <= offer.num_gpus.max)
-        fits &= (num_gpus % offer.node.num_accelerators == 0) & (expert <= ranks)
-        if degrees.virtual > 1 and Schedule.ZB_V not in job.search.pipeline_schedules:
-            fits &= num_micro_batches % degrees.pipeline == 0
-        rows = np.empty((np.count_nonzero(fits), 8), dtype=np.int64)
-        rows[:, :5] = (index, degrees.tensor, degrees.pipeline, degrees.virtual, degrees.context)
-        rows[:, 5], rows[:, 6], rows[:, 7] = expert[fits], replicas[fits], micro_batch[fits]
-        yield rows
+def _fits(job: Job, index: int, degrees: Degrees, splits: Integers) -> Booleans:
+    """Which ways to split the batch take accelerators in whole nodes within the range of an offer, `(k,)`."""
+    offer = job.offers[index]
+    _, expert, replicas, num_micro_batches = splits
+    ranks = replicas * degrees.tensor * degrees.context
+    num_gpus = ranks * degrees.pipeline
+    fits = (num_gpus >= offer.num_gpus.min) & (num_gpus <= offer.num_gpus.max)
+    fits &= (num_gpus % offer.node.num_accelerators == 0) & (expert <= ranks)
+    if degrees.virtual > 1 and Schedule.ZB_V not in job.search.pipeline_schedules:
+        fits &= num_micro_batches % degrees.pipeline == 0
+    return np.asarray(fits)
 
 
 def _batch_splits(job: Job) -> Integers:

@@ -6,7 +6,7 @@ whenever they are needed, so that the memory does not grow with the number of de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -46,6 +46,22 @@ class Block:
         return type(self)(
             layouts=self.layouts.take(rows), bounds=self.bounds.take(rows), num_designs=self.num_designs[rows]
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrunedBlock:
+    """What pruning says about a block; the same whoever does it."""
+
+    num_layouts: int
+    """Valid layouts, kept or not."""
+    num_kept: int
+    """Layouts that may keep every limit."""
+    num_designs: int
+    """Designs of these."""
+    num_pruned: dict[str, int]
+    """Designs of the others, by the first constraint whose bound they break."""
+    kept_bits: NDArray[np.uint8]
+    """Which layouts may keep every limit, eight to a byte."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +176,8 @@ def _bounded_blocks(job: Job) -> Iterator[Block]:
         if rough.number in under_first_cap:
             yield _capped(job, under_first_cap[rough.number], rough.power_cap_fraction)
             continue
-        layouts = layouts_in(job, rough)
-        block = Block(layouts=layouts, bounds=bound(job, layouts), num_designs=num_run_knobs(job, layouts))
-        num_layouts += len(layouts)
+        block = _bounded(job, layouts_in(job, rough))
+        num_layouts += len(block.layouts)
         if len(job.power_caps) > 1 and num_layouts <= MOST_IN_MEMORY:
             under_first_cap[rough.number] = block
         yield block
@@ -175,46 +190,83 @@ def _capped(job: Job, block: Block, power_cap_fraction: float) -> Block:
     return replace(block, layouts=layouts, bounds=bound(job, layouts, under_other_cap=block.bounds))
 
 
+def _bounded(job: Job, layouts: PlanTable) -> Block:
+    return Block(layouts=layouts, bounds=bound(job, layouts), num_designs=num_run_knobs(job, layouts))
+
+
+def space_of(job: Job, pruned: Iterable[PrunedBlock]) -> Space:
+    """Returns the space of a job whose blocks were pruned elsewhere, all of them in their order; nothing stays in memory."""
+    return _joined(job, list(pruned), None, None)
+
+
+def prune_layouts(job: Job, layouts: PlanTable) -> PrunedBlock:
+    """Returns what pruning says about the layouts of a block."""
+    return _prune(job, _bounded(job, layouts))
+
+
 def _pruned(job: Job, blocks: Iterable[Block]) -> Space:
-    num_layouts = num_kept = num_designs = 0
-    num_pruned: dict[str, int] = {}
-    kept_bits: list[NDArray[np.uint8]] = []
+    pruned: list[PrunedBlock] = []
     in_memory: list[Block] = []
     kept: list[Block] = []
+    num_layouts = num_kept = 0
     for block in blocks:
-        is_kept = _is_kept(job, block, num_pruned)
-        num_layouts += len(block.layouts)
-        num_kept += int(is_kept.sum())
-        num_designs += int(block.num_designs[is_kept].sum())
-        kept_bits.append(np.packbits(is_kept))
+        found = _prune(job, block)
+        pruned.append(found)
+        num_layouts += found.num_layouts
+        num_kept += found.num_kept
         if num_layouts <= MOST_IN_MEMORY:
             in_memory.append(block)
         else:
             in_memory.clear()
         if num_kept <= MOST_IN_MEMORY:
-            kept.append(block.take(is_kept))
+            kept.append(block.take(_unpacked(found.kept_bits, found.num_layouts)))
         else:
             kept.clear()
-    return Space(
-        job=job,
-        num_layouts=num_layouts,
-        num_kept=num_kept,
-        num_designs=num_designs,
-        num_pruned=num_pruned,
-        kept_bits=tuple(kept_bits),
-        in_memory=tuple(in_memory) if num_layouts <= MOST_IN_MEMORY else None,
-        kept_in_memory=tuple(kept) if num_kept <= MOST_IN_MEMORY else None,
+    return _joined(
+        job,
+        pruned,
+        tuple(in_memory) if num_layouts <= MOST_IN_MEMORY else None,
+        tuple(kept) if num_kept <= MOST_IN_MEMORY else None,
     )
 
 
-def _is_kept(job: Job, block: Block, num_pruned: dict[str, int]) -> Booleans:
-    """Which layouts of a block may keep every limit; counts the designs of the others by what keeps them out."""
+def _joined(
+    job: Job,
+    pruned: Sequence[PrunedBlock],
+    in_memory: tuple[Block, ...] | None,
+    kept_in_memory: tuple[Block, ...] | None,
+) -> Space:
+    num_pruned: dict[str, int] = {}
+    for block in pruned:
+        for name, number in block.num_pruned.items():
+            num_pruned[name] = num_pruned.get(name, 0) + number
+    return Space(
+        job=job,
+        num_layouts=sum(block.num_layouts for block in pruned),
+        num_kept=sum(block.num_kept for block in pruned),
+        num_designs=sum(block.num_designs for block in pruned),
+        num_pruned=num_pruned,
+        kept_bits=tuple(block.kept_bits for block in pruned),
+        in_memory=in_memory,
+        kept_in_memory=kept_in_memory,
+    )
+
+
+def _prune(job: Job, block: Block) -> PrunedBlock:
+    """Counts the designs of layouts that break a bound by the first one that they break."""
     remaining = np.ones(len(block.layouts), dtype=np.bool_)
+    num_pruned: dict[str, int] = {}
     for name, kept in kept_by_bounds(job, block.bounds).items():
         if num_broken := int(block.num_designs[remaining & ~kept].sum()):
-            num_pruned[name] = num_pruned.get(name, 0) + num_broken
+            num_pruned[name] = num_broken
         remaining &= kept
-    return remaining
+    return PrunedBlock(
+        num_layouts=len(block.layouts),
+        num_kept=int(remaining.sum()),
+        num_designs=int(block.num_designs[remaining].sum()),
+        num_pruned=num_pruned,
+        kept_bits=np.packbits(remaining),
+    )
 
 
 def _unpacked(bits: NDArray[np.uint8], size: int) -> Booleans:

@@ -1,7 +1,7 @@
 """Which part of a space is one piece of work for a worker? A block of layouts by its number, and which of it are kept.
 
-Nobody lists the designs of a large space in one place: whoever reduces a part lists its layouts himself, and crosses them
-with what else a design decides.
+Nobody lists the designs of a large space in one place: whoever prunes a block lists its layouts himself, and whoever reduces
+a part of it crosses them with what else a design decides.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from typing import Final, final
 import numpy as np
 
 from constraints.evaluation import evaluate
-from constraints.lattice import cross_run_knobs, layouts_in, rough_blocks
-from constraints.space import Space
+from constraints.lattice import BlockIndex, cross_run_knobs, layouts_in
+from constraints.space import PrunedBlock, Space, prune_layouts
 from simulator.job import Job
 from simulator.plan import PlanTable
 from studies.reduction import Reduction
 
 DESIGNS_AT_ONCE: Final = 32_768
 """Designs that are simulated together: what a worker holds in memory, about 50 MB."""
+
+
+LEAST_SHARED_BLOCKS: Final = 4
+"""Blocks from which on a space is pruned by workers: each takes seconds to bound. Smaller spaces stay in memory anyway."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,18 +51,21 @@ def block_parts(space: Space, num_designs: int) -> Iterator[BlockPart]:
 
 
 @final
-class BlockReducer:
-    """Lists and reduces parts of the space of one job; quickest when their numbers rise."""
+class BlockWorker:
+    """Lists, prunes and reduces blocks of the space of one job; what it listed last stays in memory."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._blocks = rough_blocks(job)
-        self._next = 0
-        self._layouts: PlanTable | None = None
+        self._index = BlockIndex(job)
+        self._listed: tuple[int, PlanTable] | None = None
+
+    def prune(self, number: int) -> PrunedBlock:
+        """Returns which layouts of a block may keep every limit."""
+        return prune_layouts(self._job, self._layouts(number))
 
     def reduce(self, part: BlockPart) -> Reduction:
         """Returns the front and the counts of all designs of a part."""
-        layouts = self._block(part.number)
+        layouts = self._layouts(part.number)
         kept = np.unpackbits(np.frombuffer(part.kept, dtype=np.uint8), count=len(layouts)).astype(np.bool_)
         plans = cross_run_knobs(self._job, layouts.take(np.flatnonzero(kept)[part.first : part.last]))
         starts = range(0, max(1, len(plans)), DESIGNS_AT_ONCE)
@@ -67,13 +74,7 @@ class BlockReducer:
             self._job, [Reduction.of(self._job, evaluate(self._job, some)) for some in slices]
         )
 
-    def _block(self, number: int) -> PlanTable:
-        """The layouts of a block; those before it are passed over without being made."""
-        if self._layouts is None or number != self._next - 1:
-            if number < self._next:
-                self._blocks, self._next = rough_blocks(self._job), 0
-            for _ in range(number - self._next):
-                next(self._blocks)
-            self._layouts = layouts_in(self._job, next(self._blocks))
-            self._next = number + 1
-        return self._layouts
+    def _layouts(self, number: int) -> PlanTable:
+        if self._listed is None or self._listed[0] != number:
+            self._listed = number, layouts_in(self._job, self._index.block(number))
+        return self._listed[1]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
+from constraints.space import PrunedBlock
 from simulator.errors import EngineError
 from simulator.job import Job
 from simulator.plan import PlanTable
@@ -167,6 +168,13 @@ class DaskEngine(Engine):
             for rows in np.array_split(np.arange(len(plans)), max(1, num_chunks))
         ]
         return lambda: Outcomes.concatenate([from_bytes(result()).outcomes() for result in pending])
+
+    def prune(self, number: int) -> Pending[PrunedBlock]:
+        """See `Engine.prune`."""
+        from studies.distributed_tasks import packed_number, prune_block, read_pruned
+
+        pending = self._cluster.submit(prune_block, self._packed, packed_number(number))
+        return lambda: read_pruned(pending())
 
     def reduce(self, part: BlockPart) -> Pending[Reduction]:
         """See `Engine.reduce`."""

@@ -6,25 +6,31 @@ worker with other code or libraries than the study refuses every chunk.
 
 from __future__ import annotations
 
+import json
 import platform
 import struct
 import threading
 import zlib
 from functools import lru_cache
 
+import numpy as np
 from numba import set_num_threads
 
+from constraints.space import PrunedBlock
 from simulator.errors import EngineError
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import simulate
-from studies.blocks import BlockPart, BlockReducer
+from studies.blocks import BlockPart, BlockWorker
 from studies.identity import SEARCH_LIBRARIES, SEARCH_ROOMS, code_hash
 from studies.payload import PLANS, from_bytes, parts_of, to_bytes
 
 _ONE_AT_A_TIME = threading.Lock()
 """Numba's own thread pool does not bear calls from several threads of a process."""
 _NUMBERS = struct.Struct("<QQQ")
+_NUMBER = struct.Struct("<Q")
+PRUNED_COUNTS = ("num_layouts", "num_kept", "num_designs", "num_pruned")
+"""What travels of a pruned block beside its bits."""
 
 
 def own_code() -> str:
@@ -64,7 +70,17 @@ def reduce_part(job: bytes, code: str, part: bytes) -> bytes:
     check_code(code)
     with _ONE_AT_A_TIME:
         set_num_threads(1)
-        return _reducer_of(job).reduce(_part_of(part)).to_bytes()
+        return _worker_of(job).reduce(_part_of(part)).to_bytes()
+
+
+def prune_block(job: bytes, code: str, number: bytes) -> bytes:
+    """Returns what pruning says about a block, from `packed_number`; `read_pruned` reads it. See `simulate_chunk`."""
+    check_code(code)
+    with _ONE_AT_A_TIME:
+        set_num_threads(1)
+        found = _worker_of(job).prune(*_NUMBER.unpack(number))
+    head = json.dumps({name: getattr(found, name) for name in PRUNED_COUNTS}).encode()
+    return _NUMBER.pack(len(head)) + head + zlib.compress(found.kept_bits.tobytes(), 1)
 
 
 def check_code(code: str) -> None:
@@ -81,6 +97,18 @@ def packed_part(part: BlockPart) -> bytes:
     return zlib.compress(_NUMBERS.pack(part.number, part.first, part.last) + part.kept)
 
 
+def packed_number(number: int) -> bytes:
+    """Returns the number of a block as it travels to a worker."""
+    return _NUMBER.pack(number)
+
+
+def read_pruned(payload: bytes) -> PrunedBlock:
+    """Returns what `prune_block` made bytes of."""
+    (size,) = _NUMBER.unpack_from(payload)
+    head, bits = payload[_NUMBER.size : _NUMBER.size + size], payload[_NUMBER.size + size :]
+    return PrunedBlock(**json.loads(head), kept_bits=np.frombuffer(zlib.decompress(bits), dtype=np.uint8))
+
+
 def _part_of(packed: bytes) -> BlockPart:
     payload = zlib.decompress(packed)
     number, first, last = _NUMBERS.unpack_from(payload)
@@ -88,8 +116,8 @@ def _part_of(packed: bytes) -> BlockPart:
 
 
 @lru_cache(maxsize=1)
-def _reducer_of(packed: bytes) -> BlockReducer:
-    return BlockReducer(_job_of(packed))
+def _worker_of(packed: bytes) -> BlockWorker:
+    return BlockWorker(_job_of(packed))
 
 
 @lru_cache(maxsize=4)

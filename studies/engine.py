@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar, final
 
+from constraints.space import PrunedBlock
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import Outcomes, simulate
-from studies.blocks import BlockPart, BlockReducer
+from studies.blocks import BlockPart, BlockWorker
 from studies.reduction import Reduction
 
 T = TypeVar("T")
@@ -38,6 +39,10 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def prune(self, number: int) -> Pending[PrunedBlock]:
+        """Begins to bound the layouts of a block of the space, named by its number; raises as `simulate`."""
+
+    @abstractmethod
     def reduce(self, part: BlockPart) -> Pending[Reduction]:
         """Begins to simulate designs of which the front and counts are all that is wanted; raises as `simulate`."""
 
@@ -50,13 +55,17 @@ class ThisProcess(Engine):
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._reducer = BlockReducer(job)
+        self._worker = BlockWorker(job)
 
     def simulate(self, plans: PlanTable, *, is_awaited: bool) -> Pending[Outcomes]:
         """See `Engine.simulate`."""
         del is_awaited
         return lambda: simulate(self._job, plans)
 
+    def prune(self, number: int) -> Pending[PrunedBlock]:
+        """See `Engine.prune`."""
+        return lambda: self._worker.prune(number)
+
     def reduce(self, part: BlockPart) -> Pending[Reduction]:
         """See `Engine.reduce`."""
-        return lambda: self._reducer.reduce(part)
+        return lambda: self._worker.reduce(part)

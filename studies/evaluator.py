@@ -15,11 +15,13 @@ from typing import TypeVar, final
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate, judge
+from constraints.lattice import BlockIndex
+from constraints.space import Space, pruned_space, space_of
 from simulator.errors import StudyError
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import Outcomes
-from studies.blocks import BlockPart
+from studies.blocks import LEAST_SHARED_BLOCKS, BlockPart
 from studies.engine import Engine, Pending, ThisProcess
 from studies.journal import Batch, Journal
 from studies.known_designs import KnownDesigns
@@ -42,6 +44,10 @@ class Evaluator(ABC):
             plans: the designs, `(n,)`.
             stage: what asks for them.
         """
+
+    @abstractmethod
+    def space(self) -> Space:
+        """Returns the layouts that may keep every limit, wherever their bounds are computed."""
 
     def ahead(self, batches: Iterator[PlanTable]) -> Iterator[PlanTable]:
         """Yields batches that do not depend on what came of others, where several can be simulated at a time, begins early.
@@ -72,6 +78,10 @@ class Simulation(Evaluator):
         evaluation = evaluate(self._job, plans)
         self._elapsed_s = self._clock() - self._started_s
         return evaluation
+
+    def space(self) -> Space:
+        """See `Evaluator.space`."""
+        return pruned_space(self._job)
 
     def elapsed_s(self) -> float:
         """See `Evaluator.elapsed_s`."""
@@ -135,6 +145,18 @@ class JournaledSimulation(Evaluator):
         self._journal.append(self._number, stage, elapsed_s, plans, outcomes)
         self._go_on(elapsed_s)
         return judge(self._job, plans, outcomes)
+
+    def space(self) -> Space:
+        """See `Evaluator.space`; the engine prunes a large one, where it can have several blocks under way.
+
+        Raises:
+            EngineError: the layouts cannot be bounded there.
+        """
+        num_blocks = len(BlockIndex(self._job))
+        if self._engine.num_ahead == 0 or num_blocks < LEAST_SHARED_BLOCKS:
+            return pruned_space(self._job)
+        begun = map(self._engine.prune, range(num_blocks))
+        return space_of(self._job, (pending() for pending in _early(begun, lambda: self._engine.num_ahead)))
 
     def ahead(self, batches: Iterator[PlanTable]) -> Iterator[PlanTable]:
         """See `Evaluator.ahead`; what the journal holds is not simulated again."""

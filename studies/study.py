@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from constraints.evaluation import Evaluation
-from constraints.space import Space, pruned_space
+from constraints.space import Space
 from simulator.job import Job
 from simulator.search_options import Algorithm
 from studies.algorithm import SearchAlgorithm
@@ -104,7 +104,7 @@ def run_study(
         report=report,
         should_stop=should_stop,
     )
-    space = pruned_space(job)
+    space = searcher.evaluator.space()
     algorithm = chosen_algorithm(job, space)
     if algorithm is Algorithm.EXHAUSTIVE and reducer is not None:
         is_searched = reduce_all(searcher, space, reducer)

@@ -8,7 +8,7 @@ from benchmarks.many_workers import Costs, Study, play
 
 FREE = Costs(
     worker_s_per_design=1e-3,
-    pruning_s_per_design=0.0,
+    pruning_s_per_layout=0.0,
     listing_s_per_design=0.0,
     packing_s_per_design=0.0,
     bytes_per_design=10.0,
@@ -47,11 +47,14 @@ def test_a_leader_that_takes_longer_than_all_workers_sets_the_pace() -> None:
 
 
 def test_pruning_is_done_by_the_leader_before_anything_else_or_by_all_workers() -> None:
-    costs = Costs(**{**vars(FREE), "pruning_s_per_design": 1e-3})
+    costs = Costs(**{**vars(FREE), "pruning_s_per_layout": 8e-3})  # eight designs a layout
     alone = play(study(num_workers=50, way="named"), costs)
     assert alone.wall_s == pytest.approx(100.0 + 2.0)
     assert alone.speedup == pytest.approx(200.0 / 102.0)
-    assert play(study(num_workers=50, way="shared"), costs).wall_s == pytest.approx(4.0)
+    # A hundred blocks of a second, two for each worker, and then as many chunks.
+    shared = play(study(num_workers=50, way="shared", layouts_per_block=125), costs)
+    assert shared.wall_s == pytest.approx(4.0)
+    assert shared.num_chunks == 200
 
 
 def test_what_goes_through_the_leader_is_every_design_that_is_sent() -> None:

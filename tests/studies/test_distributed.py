@@ -15,16 +15,20 @@ import pytest
 
 from constraints import lattice
 from constraints.evaluation import evaluate
-from constraints.space import pruned_space
+from constraints.lattice import BlockIndex
+from constraints.limits import with_limits
+from constraints.space import PrunedBlock, pruned_space, space_of
 from planner.durable import Keep, StudyAnswer, resume_study, run_study_of
 from planner.study_machines import machines
 from planner.study_reports import front_of, status_of
 from simulator.errors import EngineError
 from simulator.job import Job
-from studies import blocks, distributed, distributed_tasks, exhaustive
-from studies.blocks import BlockReducer, block_parts
+from simulator.plan import PlanTable
+from simulator.simulate import Outcomes
+from studies import blocks, distributed, distributed_tasks, evaluator, exhaustive
+from studies.blocks import BlockPart, BlockWorker, block_parts
 from studies.distributed import Cluster, cluster_at, local_cluster
-from studies.engine import ThisProcess
+from studies.engine import Engine, Pending, ThisProcess
 from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.reduction import Reduction
 from studies.store import StudyStore
@@ -47,6 +51,7 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributed, "LEAST_DESIGNS_PER_CHUNK", 20)
     monkeypatch.setattr(exhaustive, "DESIGNS_PER_BATCH", DESIGNS_PER_BLOCK)
     monkeypatch.setattr(exhaustive, "LEAST_PER_PART", DESIGNS_PER_BLOCK)
+    monkeypatch.setattr(evaluator, "LEAST_SHARED_BLOCKS", 1)
 
 
 def job_of(**search: object) -> Job:
@@ -120,6 +125,58 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, c
     shared = run(tmp_path / "shared", job_of(), cluster, progress=kill_a_worker)
     assert len(killed) == 1
     assert_equal(shared, run(tmp_path / "alone", job_of()))
+
+
+def test_a_space_that_two_workers_prune_is_that_of_one_process_though_one_of_them_is_killed(
+    cluster: Cluster,
+) -> None:
+    # A block for each power cap; the budget keeps some layouts out, the power limit others.
+    caps = np.linspace(0.6, 1.0, 40).round(3).tolist()
+    bounds = pruned_space(job_of(power_caps=caps)).bounds
+    limits = {name: float(np.quantile(getattr(bounds, name), 0.7)) for name in ("budget_usd", "power_w")}
+    job = with_limits(job_of(power_caps=caps), limits)
+    alone, engine = pruned_space(job), cluster.engine_for(job)
+    num_blocks = len(BlockIndex(job))
+    assert num_blocks == len(alone.kept_bits) == len(caps)
+    pending = [engine.prune(number) for number in range(num_blocks)]
+    first = pending[0]()
+    os.kill(cluster.process_ids()[1], signal.SIGKILL)
+    shared = space_of(job, [first, *(wait() for wait in pending[1:])])
+    assert {"budget_usd", "power_w"} <= set(alone.num_pruned)
+    assert 0 < alone.num_kept < alone.num_layouts
+    for name in ("num_layouts", "num_kept", "num_designs", "num_pruned"):
+        assert getattr(shared, name) == getattr(alone, name), name
+    np.testing.assert_array_equal(np.concatenate(shared.kept_bits), np.concatenate(alone.kept_bits))
+
+
+def test_only_a_space_of_many_blocks_goes_to_the_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counting(Engine):
+        """Has two workers, and counts the blocks that they prune."""
+
+        num_ahead = 4
+
+        def __init__(self, job: Job) -> None:
+            self._here = ThisProcess(job)
+
+        def simulate(self, plans: PlanTable, *, is_awaited: bool) -> Pending[Outcomes]:
+            return self._here.simulate(plans, is_awaited=is_awaited)
+
+        def prune(self, number: int) -> Pending[PrunedBlock]:
+            numbers.append(number)
+            return self._here.prune(number)
+
+        def reduce(self, part: BlockPart) -> Pending[Reduction]:
+            return self._here.reduce(part)
+
+    numbers: list[int] = []
+    monkeypatch.setattr(evaluator, "LEAST_SHARED_BLOCKS", 3)
+    for caps, expected in (([1.0, 0.9], []), ([1.0, 0.9, 0.8], [0, 1, 2])):
+        job = job_of(power_caps=caps)
+        shared = run_study_of(job, seed=1, store=StudyStore(tmp_path), clock=lambda: NOW, engine_for=Counting)
+        assert numbers == expected
+        assert_equal(shared, run(tmp_path / "alone", job))
 
 
 def test_a_study_goes_on_with_other_machines_than_it_was_begun_with(tmp_path: Path, cluster: Cluster) -> None:
@@ -227,7 +284,7 @@ def test_parts_of_a_space_hold_each_of_its_designs_once_in_whatever_order_they_a
     parts = list(block_parts(space, 120))
     assert len({part.number for part in parts}) > 2
     assert len(parts) > len({part.number for part in parts})
-    reducer = BlockReducer(job)
+    reducer = BlockWorker(job)
     backwards = [reducer.reduce(part) for part in reversed(parts)]
     found = Reduction.concatenate(job, backwards[::-1])
     expected = Reduction.of(job, evaluate(job, space.designs()))
