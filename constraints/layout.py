@@ -23,6 +23,7 @@ from simulator.plan import (
     splits_backward,
 )
 from simulator.table import Booleans, Floats, Integers
+from simulator.trained_weights import num_trained_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +160,7 @@ def _server_memory(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     options = job.checkpointing
     if options.num_servers is None:
         return np.zeros(len(plans))
-    held_bytes = (options.bytes_per_parameter + options.gradient_bytes) * job.workload.model.num_parameters
+    held_bytes = (options.bytes_per_parameter + options.gradient_bytes) * num_trained_parameters(job.workload)
     is_too_large = np.full(len(plans), held_bytes > options.num_servers * options.server_memory_bytes)
     return _broken_by(plans, is_too_large, CheckpointScheme.GRADIENT_REPLICA)
 

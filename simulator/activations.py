@@ -15,6 +15,7 @@ import numpy as np
 
 from simulator.hardware import Precision
 from simulator.job import Workload
+from simulator.lora import AdaptedProduct
 from simulator.plan import PlanTable, Recompute, Schedule
 from simulator.table import Floats, Integers
 
@@ -128,14 +129,20 @@ def _layer_input(workload: Workload, plans: PlanTable) -> Floats:
 
 def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
     """Bytes per token that one layer keeps besides attention scores: inputs and outputs of both norms, and the blocks."""
-    product = _product_bytes(plans)
-    norms = 2.0 * (ACTIVATION_BYTES + product) * workload.model.hidden_size
+    product, model = _product_bytes(plans), workload.model
+    inputs = _keeps_input(workload, AdaptedProduct.QKV) + _keeps_input(workload, AdaptedProduct.FC1)
+    norms = (2.0 * ACTIVATION_BYTES + inputs * product) * model.hidden_size
     latents = (ACTIVATION_BYTES + product) * _latent_width(workload)
     block = _expert_block(workload, product) if is_expert else _ffn(workload, product)
     split = _sequence_split(workload, plans)
-    return np.asarray(
-        (norms + latents) / split + (_attention(workload, plans) + block) / plans.tensor_parallel
-    )
+    kept = (norms + latents) / split + (_attention(workload, plans) + block) / plans.tensor_parallel
+    small = workload.lora.rank * len(workload.lora.targets) if workload.lora else 0
+    return np.asarray(kept + ACTIVATION_BYTES * small)
+
+
+def _keeps_input(workload: Workload, product: AdaptedProduct) -> float:
+    """1 where a product needs its input again, for the gradient of its weights or of its adapter's; 0 where both are frozen."""
+    return 1.0 if workload.lora is None or product in workload.lora.targets else 0.0
 
 
 def _attention(workload: Workload, plans: PlanTable) -> Floats:
@@ -150,6 +157,7 @@ def _attention(workload: Workload, plans: PlanTable) -> Floats:
     )
     values = (model.num_heads + kv_heads) * (qk_dim + value_dim)
     copy = np.where(_is_8_bit(plans), CAST_ACTIVATION_BYTES * model.num_heads * value_dim, 0.0)
+    copy = _keeps_input(workload, AdaptedProduct.PROJ) * copy
     return np.asarray(ACTIVATION_BYTES * values + copy)
 
 
@@ -162,7 +170,8 @@ def _latent_width(workload: Workload) -> float:
 def _ffn(workload: Workload, product: Floats, width: float | None = None) -> Floats:
     """Bytes per token of a feed-forward block: outputs of the input matrices, and of the activation function."""
     hidden = float(workload.model.ffn_hidden_size if width is None else width)
-    return (ACTIVATION_BYTES * (workload.model.num_ffn_matrices - 1) + product) * hidden
+    kept = _keeps_input(workload, AdaptedProduct.FC2) * product
+    return (ACTIVATION_BYTES * (workload.model.num_ffn_matrices - 1) + kept) * hidden
 
 
 def _expert_block(workload: Workload, product: Floats) -> Floats:
@@ -172,10 +181,11 @@ def _expert_block(workload: Workload, product: Floats) -> Floats:
     """
     experts = workload.model.experts
     assert experts is not None
+    inputs = _keeps_input(workload, AdaptedProduct.FC1) * product
     copies = (
         workload.expert_load
         * experts.experts_per_token
-        * (product * workload.model.hidden_size + _ffn(workload, product, experts.expert_ffn_hidden_size))
+        * (inputs * workload.model.hidden_size + _ffn(workload, product, experts.expert_ffn_hidden_size))
     )
     return copies + _ffn(workload, product, experts.shared_ffn_hidden_size)
 

@@ -9,6 +9,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from simulator.calibration import Calibration
 from simulator.checkpointing import Checkpointing
 from simulator.hardware import Accelerator, Fabric, Node, Precision, Site, Storage
+from simulator.lora import Lora, adapters_rule
 from simulator.model import (
     AttentionKernel,
     ExpertDispatch,
@@ -68,6 +69,8 @@ class Workload(Record):
     stage_layers: StageLayers = None
     """Layers of every pipeline chunk. `balanced`: embedding and output layer count as a layer each; a list, in model
     order: only pipelines with as many chunks are tried; left out: as even as the layers allow."""
+    lora: Lora | None = None
+    """Low-rank adaptation: the rank of its adapters and the products that have one; left out: all weights are trained."""
     activation_offload_fraction: float = Field(default=0.0, ge=0, le=1)
     """Share of the layers whose activations wait in main memory for their backward pass (Megatron:
     `cpu_offloading_num_layers` over the layers of a stage; DeepSpeed: `cpu_checkpointing`)."""
@@ -110,6 +113,12 @@ class Workload(Record):
     def tokens_per_step(self) -> float:
         """Tokens of one optimizer step."""
         return float(self.global_batch_size) * self.sequence_length
+
+    @model_validator(mode="after")
+    def _has_adapters_that_are_modelled(self) -> Self:
+        if self.lora and (rule := adapters_rule(self.model, self.lora)):
+            raise ValueError(rule)
+        return self
 
     @property
     def wire_bytes(self) -> int:

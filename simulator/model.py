@@ -201,6 +201,12 @@ class ModelShape(Record):
         idle = self.experts.num_experts - self.experts.experts_per_token
         return self.num_parameters - self.num_expert_layers * idle * self.expert_parameters
 
+    @property
+    def num_matrix_parameters(self) -> int:
+        """Weights that one token meets in matrix products."""
+        looked_up = self.embedding_parameters - self.tied_parameters
+        return self.num_active_parameters - looked_up - self.norm_parameters
+
     def model_flop_per_token(self, sequence_length: int, *, is_causal: bool = True) -> float:
         """Floating-point operations that training needs per token, without any recomputation.
 
@@ -209,11 +215,9 @@ class ModelShape(Record):
         counted (PaLM, arXiv 2204.02311, appendix B). The input embedding is a look-up and counts nothing, nor
         do the norms.
         """
-        looked_up = self.embedding_parameters - self.tied_parameters
-        matrix_weights = self.num_active_parameters - looked_up - self.norm_parameters
         qk_dim, value_dim = self.attention_dims
         attention = 6.0 * self.num_layers * self.num_heads * (qk_dim + value_dim) * sequence_length
-        return 6.0 * matrix_weights + attention * (0.5 if is_causal else 1.0)
+        return 6.0 * self.num_matrix_parameters + attention * (0.5 if is_causal else 1.0)
 
     @property
     def attention_dims(self) -> tuple[int, int]:

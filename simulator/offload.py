@@ -11,13 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.activations import kept_per_layer, stage_activations
-from simulator.chunks import Chunks, chunk_weights, split_layers
+from simulator.chunks import Chunks, split_layers
 from simulator.job import Job, Workload
 from simulator.memory import FULL_GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, routed_shard_group, shard_group
 from simulator.rank import Rank
 from simulator.table import Floats
+from simulator.trained_weights import StepWeights
 
 HOST_UPDATE_BYTES = FULL_GRADIENT_BYTES + 2.0 * OPTIMIZER_BYTES + WEIGHT_BYTES
 """Per weight: the update reads the fp32 gradient, reads and writes the states, and writes the 16-bit weight."""
@@ -78,7 +79,7 @@ def _activation_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> l
 
 def _state_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> list[Floats]:
     """States of the optimizer, and buffers for a gradient in 32 bits and a weight in 16."""
-    weights = chunk_weights(workload.model, plans, chunks)
+    weights = StepWeights.of(workload, plans, chunks).trained
     is_split = plans.zero_stage >= 1
     shared = plans.tensor_parallel * np.where(is_split, shard_group(plans), 1)
     routed = plans.expert_parallel * np.where(is_split, routed_shard_group(plans), 1.0)

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES, num_micro_batches
-from simulator.chunks import Chunks, ChunkWeights, chunk_weights
+from simulator.chunks import Chunks, ChunkWeights
 from simulator.compute import memory_bound_time_s
+from simulator.job import Workload
 from simulator.layer_collectives import Directions, exposed_s
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
+from simulator.lora import adapter_parameters
 from simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
 from simulator.network import point_to_point_s
 from simulator.offload import activation_copies_s, host_update_s
@@ -24,6 +26,7 @@ from simulator.plan import Schedule, splits_backward
 from simulator.rank import Rank
 from simulator.replica_sync import ReplicaGroup, ReplicaTraffic, tied_gradient_s
 from simulator.table import Booleans, Floats, Table, sum_columns, total
+from simulator.trained_weights import StepWeights
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
     expert_layer_weight_gradients_s,
@@ -68,7 +71,7 @@ class StepTable(Table):
 def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     """Returns the step of each design."""
     parts = _Parts.of(rank, chunks)
-    weights = chunk_weights(rank.workload.model, rank.plans, chunks)
+    weights = StepWeights.of(rank.workload, rank.plans, chunks)
     layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
     shards_s, copies_s = _shard_collectives(rank, parts, *layers_s), _host_copies(rank, parts, *layers_s)
     times = play_pipelines(**_columns(rank, parts, weights, *_added(layers_s, shards_s, copies_s)))
@@ -78,7 +81,7 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     # A number format that the accelerator lacks has no busy time; the pipeline would play on without it.
     step_s = np.where(np.isnan(busy_s), np.nan, times.step_s)
     waiting_s = step_s - times.exposed_sync_s - busy_s - send_s
-    tied_s, optimizer_s = tied_gradient_s(rank), _optimizer_s(rank, chunks, weights)
+    tied_s, optimizer_s = tied_gradient_s(rank), _optimizer_s(rank, chunks, weights.trained)
     return StepTable(
         step_time_s=step_s + tied_s + optimizer_s,
         compute_s=parts.total("forward_compute_s", "backward_compute_s") * per_gpu,
@@ -112,7 +115,7 @@ class StepParts:
 def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
     """Returns what `simulate_step` plays the step of each design from."""
     parts = _Parts.of(rank, chunks)
-    weights = chunk_weights(rank.workload.model, rank.plans, chunks)
+    weights = StepWeights.of(rank.workload, rank.plans, chunks)
     layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
     hidden_s = _shard_collectives(rank, parts, *layers_s), _host_copies(rank, parts, *layers_s)
     return StepParts(
@@ -120,12 +123,12 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
         forward_compute_s=parts.per_chunk("forward_compute_s"),
         backward_compute_s=parts.per_chunk("backward_compute_s"),
         tied_gradient_s=tied_gradient_s(rank),
-        optimizer_s=_optimizer_s(rank, chunks, weights),
+        optimizer_s=_optimizer_s(rank, chunks, weights.trained),
     )
 
 
 def _columns(
-    rank: Rank, parts: _Parts, weights: ChunkWeights, forward_s: Floats, backward_s: Floats
+    rank: Rank, parts: _Parts, weights: StepWeights, forward_s: Floats, backward_s: Floats
 ) -> PipelineColumns:
     """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
     sync = ReplicaTraffic.of(rank, weights)
@@ -153,7 +156,7 @@ class _Parts:
     times: tuple[PartTimes, ...]
     counts: tuple[Floats, ...]
     """`(n, C)` for each part."""
-    weights: ChunkWeights
+    weights: StepWeights
     """`(1, k)`, of all ranks together."""
 
     @classmethod
@@ -169,7 +172,7 @@ class _Parts:
             shared.append(model.expert_layer_shared_parameters)
             routed.append(model.experts.num_experts * model.expert_parameters)
         weights = ChunkWeights(shared=np.array([shared], dtype=float), routed=np.array([routed], dtype=float))
-        return cls(times=tuple(times), counts=tuple(counts), weights=weights)
+        return cls(times=tuple(times), counts=tuple(counts), weights=_split(rank.workload, weights))
 
     def per_chunk(self, name: str) -> Floats:
         """Sum of one time over the parts of every chunk, `(n, C)`."""
@@ -220,6 +223,15 @@ def _shard_collectives(rank: Rank, parts: _Parts, forward_s: Floats, backward_s:
         exposed_s(parts.weighted(traffic.forward_s.T), forward_s),
         exposed_s(parts.weighted(traffic.backward_s.T), backward_s),
     )
+
+
+def _split(workload: Workload, weights: ChunkWeights) -> StepWeights:
+    """Weights of the parts of the model, `(1, k)`; adapters stand in the parts that are layers."""
+    if workload.lora is None:
+        return StepWeights(trained=weights)
+    is_layer = [[1.0, 0.0, 0.0, 1.0][: weights.shared.shape[1]]]
+    adapters = np.array(is_layer) * adapter_parameters(workload.model, workload.lora)
+    return StepWeights(trained=ChunkWeights(shared=adapters, routed=np.zeros_like(adapters)), frozen=weights)
 
 
 def _host_copies(rank: Rank, parts: _Parts, forward_s: Floats, backward_s: Floats) -> Directions:
