@@ -27,7 +27,8 @@ from objectives.cost import (
     written_off_usd_per_year,
 )
 from objectives.usage import Usage, num_held_gpus
-from simulator.job import Job, Offer, Ownership
+from simulator.job import Job, Offer
+from simulator.ownership import Ownership
 from simulator.plan import PlanTable
 from simulator.table import Floats
 from simulator.table import total as total_of

@@ -3,7 +3,7 @@
 Owners pay for calendar time: a run answers for its own days and for its share of those in which nothing runs
 (`Ownership.utilization_fraction`). Nodes have a resale market; everything else is written off over its own life.
 
-Sources of the terms: `simulator.job.Ownership`, `Offer` and `simulator.hardware.Site` name them field by field. No part
+Sources of the terms: `simulator.ownership.Ownership`, `Offer` and `simulator.hardware.Site` name them field by field. No part
 ever falls when a design holds more accelerators, runs longer or draws more, on which the bounds of the search rest.
 """
 
@@ -17,8 +17,9 @@ import numpy as np
 
 from objectives.usage import Usage, mean_over_runs, num_held_gpus, of_sites, product
 from simulator.hardware import Site
-from simulator.job import Depreciation, Estimate, Job, Ownership
+from simulator.job import Estimate, Job
 from simulator.offer_table import OfferTable
+from simulator.ownership import Depreciation, Ownership
 from simulator.plan import PlanTable
 from simulator.power import fabric_tiers
 from simulator.table import Booleans, Floats

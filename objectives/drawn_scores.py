@@ -17,7 +17,8 @@ from objectives.drawn_runs import DrawnRuns
 from objectives.scores import EMBODIED_PARTS
 from objectives.unsure_inputs import HARDWARE_PRICE
 from objectives.usage import Usage
-from simulator.job import Estimate, Job, Objective, Offer, Ownership
+from simulator.job import Estimate, Job, Objective, Offer
+from simulator.ownership import Ownership
 from simulator.run_spread import miss_probability
 from simulator.table import Floats, total
 from simulator.units import DAY

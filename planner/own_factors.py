@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from planner.short_forms import Fields
 from simulator.catalog.files import Entries
 from simulator.embodied import PROCESSES
-from simulator.job import Depreciation
+from simulator.ownership import Depreciation
 
 FACTOR_FIELDS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("flash", "price"): ("storage", "usd_per_byte"),

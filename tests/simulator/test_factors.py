@@ -8,7 +8,7 @@ from simulator import catalog
 from simulator.catalog import Kind
 from simulator.embodied import ACT_YIELD, BOARD_KGCO2E, HBM_KGCO2E_PER_BYTE, PROCESSES, Dies
 from simulator.hardware import Fabric, Storage
-from simulator.job import Ownership
+from simulator.ownership import Ownership
 from simulator.units import SQUARE_CENTIMETRE
 
 

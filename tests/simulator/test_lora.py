@@ -96,7 +96,7 @@ class TestMemory:
         assert full - some == pytest.approx(2 * tokens * layers * (8192 + 28672 - 1))
 
     def test_70_billion_weights_fit_a_node_of_h100_as_in_mlperf(self) -> None:
-        # MLPerf Training v4.0 fine-tuned it on eight H100 of 80 GB; all weights would need 18 bytes each, two accelerators a copy.
+        # MLPerf Training v4.0 fine-tuned it on eight H100 of 80 GB; all states are 18 bytes a weight.
         plan = plan_of(tensor=4, context=2, recompute=Recompute.FULL)
         workload = adapted(training("llama-2-70b", sequence_length=8192, global_batch_size=8))
         assert memory_of(workload, plan).peak_bytes < 80e9

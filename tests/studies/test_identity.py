@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from constraints.space import pruned_space
-from simulator.job import Estimate, Job, Limits, Objective, Ownership
+from simulator.job import Estimate, Job, Limits, Objective
+from simulator.ownership import Ownership
 from simulator.simulate import simulate
 from studies.identity import Identity
 from tests.studies.study_jobs import small_job
