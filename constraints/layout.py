@@ -135,6 +135,13 @@ def _shard_groups(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     return np.where(is_hybrid, excess, 0.0)
 
 
+def _recomputed_layers(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    n, num_chunks = plans.recompute_num_layers, plans.pipeline_parallel * plans.virtual_pipeline
+    most = np.ceil(job.workload.model.num_layers / num_chunks)
+    excess = (plans.recompute != Recompute.FULL.code) + np.maximum(0.0, n / most - 1.0)
+    return np.where(n > 0, excess, 0.0)
+
+
 def _peer_memory(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     has_peers = plans.num_gpus > (job.checkpointing.peer_copies - 1) * offers.gpus_per_node
     return _broken_by(plans, ~has_peers, CheckpointScheme.IN_MEMORY_PEER, CheckpointScheme.TIERED)
@@ -252,6 +259,12 @@ LAYOUT_RULES = (
         name="number_format",
         sentence="the accelerator must have the number format; in 16 bits V100 has only fp16",
         excess=_number_format,
+    ),
+    LayoutRule(
+        name="recomputed_layers",
+        sentence="recompute_num_layers needs recompute full, and must not exceed num_layers over pipeline_parallel x "
+        "virtual_pipeline, rounded up",
+        excess=_recomputed_layers,
     ),
     LayoutRule(
         name="shard_groups",

@@ -256,12 +256,15 @@ class _Translation:
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
         habits, written = self.habits, self._text("sp").lower()
         stage = zero_stage(self._text("zero_stage_or_fsdp"))
-        recompute = self._text("recompute").lower()
+        recompute, num_recomputed = self._text("recompute").lower(), None
+        if "partial" in recompute and (found := measured_notes.recomputed_layers(self._text("notes"))):
+            recompute, num_recomputed = "full", found
         if recompute not in ("none", "selective", "full"):
             recompute = self._default("recompute", "selective" if "selective" in recompute else "none")
         splits_sequence = written in ("yes", "true", "1") if written else habits.has_sequence_parallel
         return {
             "recompute": recompute,
+            "recompute_num_layers": num_recomputed,
             "selective_recompute": habits.selective_recompute,
             "zero_stage": self._default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage,
             "shard_ranks": self._shard_ranks(layout),

@@ -17,6 +17,7 @@ from simulator.hardware import Precision
 from simulator.job import Workload
 from simulator.lora import AdaptedProduct
 from simulator.plan import PlanTable, Recompute, Schedule
+from simulator.recomputed_layers import layers_of_a_group, without_recompute
 from simulator.table import Floats, Integers
 
 ACTIVATION_BYTES = 2.0
@@ -42,17 +43,32 @@ class Activations:
 
 
 def stage_activations(
-    workload: Workload, plans: PlanTable, *, stage: Integers, dense_layers: Floats, expert_layers: Floats
+    workload: Workload,
+    plans: PlanTable,
+    *,
+    stage: Integers,
+    dense_layers: Floats,
+    expert_layers: Floats,
+    kept_layers: tuple[Floats, Floats] | None = None,
 ) -> Activations:
-    """Returns the activations of one stage of each design, which has so many layers of either kind, all `(n,)`."""
+    """Returns the activations of one stage of each design, which has so many layers of either kind, all `(n,)`.
+
+    Of these `kept_layers`, dense ones and such with experts, keep everything whatever is recomputed.
+    """
+    has_experts = workload.model.experts is not None
     dense = _Layer.of(workload, plans, is_expert=False)
-    expert = _Layer.of(workload, plans, is_expert=workload.model.experts is not None)
+    expert = _Layer.of(workload, plans, is_expert=has_experts)
     in_flight = in_flight_chunks(workload, plans, stage) / plans.virtual_pipeline
     is_kept = (plans.pipeline_parallel > 1) & workload.keeps_stage_outputs
     sent = np.where(is_kept, plans.virtual_pipeline * _layer_input(workload, plans), 0.0)
     on_host = workload.activation_offload_fraction
     dense_work, expert_work = (layer.at_work + on_host * layer.kept for layer in (dense, expert))
     layers = dense_layers * dense.kept + expert_layers * expert.kept
+    if kept_layers:
+        all_dense, all_expert = kept_per_layer(workload, without_recompute(plans))
+        layers = (
+            layers + kept_layers[0] * (all_dense - dense.kept) + kept_layers[1] * (all_expert - expert.kept)
+        )
     at_work = np.where(expert_layers > 0, expert_work, 0.0)
     return Activations(
         kept_bytes=in_flight * ((1.0 - on_host) * layers + sent),
@@ -104,7 +120,7 @@ class _Layer:
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, *, is_expert: bool) -> _Layer:
         tokens, num_scores = micro_batch_tokens(workload, plans), _num_scores(workload, plans)
-        scores = SCORE_BYTES * num_scores
+        scores, group = SCORE_BYTES * num_scores, layers_of_a_group(workload, plans)
         tensors = tokens * _kept_width(workload, plans, is_expert=is_expert)
         if workload.selective_recompute == "attention":
             selective = tensors, scores
@@ -113,7 +129,7 @@ class _Layer:
         kept_and_again = {
             Recompute.NONE: (tensors + scores, np.zeros_like(scores)),
             Recompute.SELECTIVE: selective,
-            Recompute.FULL: (_layer_input(workload, plans), tensors + scores),
+            Recompute.FULL: (_layer_input(workload, plans) / group, group * (tensors + scores)),
         }
         choices = [plans.recompute == choice.code for choice in kept_and_again]
         kept, again = (np.select(choices, values) for values in zip(*kept_and_again.values(), strict=True))

@@ -15,6 +15,7 @@ from simulator.model import (
     ExpertDispatch,
     KernelLaunch,
     ModelShape,
+    RecomputeMethod,
     SelectiveRecompute,
     StageLayers,
 )
@@ -61,6 +62,9 @@ class Workload(Record):
     selective_recompute: SelectiveRecompute = "attention"
     """What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
     attention core and half of the products (operator-wise checkpointing of torchtitan)."""
+    recompute_method: RecomputeMethod = "block"
+    """What `recompute_num_layers` of a plan counts. `block`: the first layers of every chunk, which alone are computed again;
+    `uniform`: layers of a group, of which only the first input is kept."""
     logit_bytes: PositiveInt = 6
     """Bytes that the loss needs for each logit (2: fused, in place; 6: 16-bit logits and an fp32 copy; 10: without any
     fusion)."""

@@ -37,6 +37,7 @@ from simulator.layer_collectives import (
 )
 from simulator.plan import Recompute
 from simulator.rank import Rank
+from simulator.recomputed_layers import without_recompute
 from simulator.table import Floats, Table, total
 
 NUM_ROUTING_KERNELS = 24.0
@@ -84,6 +85,12 @@ def dense_layer(rank: Rank) -> PartTimes:
 def expert_layer(rank: Rank) -> PartTimes:
     """Returns the times of a layer with routed experts on the most loaded rank."""
     return _layer(rank, is_expert=True)
+
+
+def kept_layer_times(rank: Rank) -> list[PartTimes]:
+    """Returns the times of layers that keep all activations whatever is recomputed: a dense one, one with experts if any."""
+    kept = replace(rank, plans=without_recompute(rank.plans))
+    return [dense_layer(kept), *([expert_layer(kept)] if rank.workload.model.experts else [])]
 
 
 def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:

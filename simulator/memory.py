@@ -18,6 +18,7 @@ from simulator.chunks import Chunks, ChunkWeights, split_layers
 from simulator.job import Workload
 from simulator.model import ModelShape
 from simulator.plan import Plan, PlanTable, routed_shard_group, shard_group
+from simulator.recomputed_layers import KeptLayers
 from simulator.table import Floats, Integers, Table, total
 from simulator.trained_weights import StepWeights
 from simulator.units import GIGA
@@ -98,7 +99,7 @@ def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryT
     """
     weights = StepWeights.of(workload, plans, chunks)
     candidates = [
-        _stage_memory(workload, plans, _Stage.of(plans, chunks, weights, stage))
+        _stage_memory(workload, plans, _Stage.of(workload, plans, chunks, weights, stage))
         for stage in chunks.unlike_stages()
     ]
     worst = np.argmax([memory.peak_bytes for memory in candidates], axis=0)
@@ -121,7 +122,7 @@ def memory_by_stage(workload: Workload, plan: Plan) -> MemoryTable:
 def memory_of_stage(workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> MemoryTable:
     """Returns the components of one stage, `(n,)`, of each plan."""
     weights = StepWeights.of(workload, plans, chunks)
-    return _stage_memory(workload, plans, _Stage.of(plans, chunks, weights, stage))
+    return _stage_memory(workload, plans, _Stage.of(workload, plans, chunks, weights, stage))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,10 +137,14 @@ class _Stage:
     """Of the weights that are trained."""
     frozen_weights: tuple[Floats, Floats] | None
     """Shared and routed ones that are not."""
+    kept_layers: tuple[Floats, Floats] | None
+    """Dense layers and such with experts that keep all activations although others do not."""
     has_output: Floats
 
     @classmethod
-    def of(cls, plans: PlanTable, chunks: Chunks, weights: StepWeights, stage: Integers) -> _Stage:
+    def of(
+        cls, workload: Workload, plans: PlanTable, chunks: Chunks, weights: StepWeights, stage: Integers
+    ) -> _Stage:
         def on_rank(part: ChunkWeights) -> tuple[Floats, Floats]:
             return (
                 chunks.on_stage(part.shared, stage) / plans.tensor_parallel,
@@ -147,6 +152,7 @@ class _Stage:
             )
 
         shared, routed = on_rank(weights.trained)
+        kept = KeptLayers.of(workload, plans, chunks)
         return cls(
             number=stage,
             dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
@@ -154,6 +160,9 @@ class _Stage:
             shared_weights=shared,
             routed_weights=routed,
             frozen_weights=on_rank(weights.frozen) if weights.frozen else None,
+            kept_layers=(chunks.on_stage(kept.dense, stage), chunks.on_stage(kept.expert, stage))
+            if kept
+            else None,
             has_output=chunks.on_stage(chunks.is_last, stage),
         )
 
@@ -166,6 +175,7 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
         stage=stage.number,
         dense_layers=stage.dense_layers,
         expert_layers=stage.expert_layers,
+        kept_layers=stage.kept_layers,
     )
     tokens = micro_batch_tokens(workload, plans)
     vocabulary = stage.has_output * workload.model.vocabulary_size / plans.tensor_parallel

@@ -29,6 +29,11 @@ SelectiveRecompute = Literal["attention", "every_other_product"]
 attention core and half of the products (operator-wise checkpointing of torchtitan)."""
 
 
+RecomputeMethod = Literal["block", "uniform"]
+"""How full recomputation of some layers is meant. `block`: the first ones of a chunk; `uniform`: groups of so many, of which
+only the first input is kept (Megatron Core)."""
+
+
 class MixtureOfExperts(Record):
     """The routed part of a mixture-of-experts model."""
 

@@ -16,7 +16,14 @@ from simulator.chunks import Chunks, ChunkWeights
 from simulator.compute import memory_bound_time_s
 from simulator.job import Workload
 from simulator.layer_collectives import Directions, exposed_s
-from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
+from simulator.layer_costs import (
+    PartTimes,
+    dense_layer,
+    embedding,
+    expert_layer,
+    kept_layer_times,
+    output_layer,
+)
 from simulator.lora import adapter_parameters
 from simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
 from simulator.network import point_to_point_s
@@ -24,6 +31,7 @@ from simulator.offload import activation_copies_s, host_update_s
 from simulator.pipeline import PipelineColumns, play_pipelines
 from simulator.plan import Schedule, splits_backward
 from simulator.rank import Rank
+from simulator.recomputed_layers import KeptLayers, without_recompute
 from simulator.replica_sync import ReplicaGroup, ReplicaTraffic, tied_gradient_s
 from simulator.table import Booleans, Floats, Table, sum_columns, total
 from simulator.trained_weights import StepWeights
@@ -171,6 +179,14 @@ class _Parts:
             counts.append(chunks.num_expert_layers)
             shared.append(model.expert_layer_shared_parameters)
             routed.append(model.experts.num_experts * model.expert_parameters)
+        if kept := KeptLayers.of(rank.workload, rank.plans, chunks):
+            is_layer = slice(0, None, 3)  # dense ones, and behind the ends of the model those with experts
+            kept_counts = [kept.dense, kept.expert][: len(counts[is_layer])]
+            counts[is_layer] = [all_ - own for all_, own in zip(counts[is_layer], kept_counts, strict=True)]
+            times += kept_layer_times(rank)[: len(kept_counts)]
+            counts += kept_counts
+            shared += shared[is_layer]
+            routed += routed[is_layer]
         weights = ChunkWeights(shared=np.array([shared], dtype=float), routed=np.array([routed], dtype=float))
         return cls(times=tuple(times), counts=tuple(counts), weights=_split(rank.workload, weights))
 
@@ -193,6 +209,8 @@ class _Parts:
         ]
         if rank.workload.model.experts:
             times_s.append(expert_layer_weight_gradients_s(rank))
+        # Layers that keep what others recompute are never part of zero-bubble schedules, which recompute nothing.
+        times_s += [np.zeros(len(rank.plans))] * (len(self.counts) - len(times_s))
         return self.weighted(time_s * is_split for time_s in times_s)
 
     def total(self, *names: str) -> Floats:
@@ -229,7 +247,7 @@ def _split(workload: Workload, weights: ChunkWeights) -> StepWeights:
     """Weights of the parts of the model, `(1, k)`; adapters stand in the parts that are layers."""
     if workload.lora is None:
         return StepWeights(trained=weights)
-    is_layer = [[1.0, 0.0, 0.0, 1.0][: weights.shared.shape[1]]]
+    is_layer = [[1.0, 0.0, 0.0, 1.0, 1.0, 1.0][: weights.shared.shape[1]]]
     adapters = np.array(is_layer) * adapter_parameters(workload.model, workload.lora)
     return StepWeights(trained=ChunkWeights(shared=adapters, routed=np.zeros_like(adapters)), frozen=weights)
 
@@ -241,11 +259,16 @@ def _host_copies(rank: Rank, parts: _Parts, forward_s: Floats, backward_s: Float
     """
     if rank.workload.activation_offload_fraction == 0.0:
         return np.zeros_like(forward_s), np.zeros_like(backward_s)
-    dense_s, expert_s = activation_copies_s(rank)
-    none_s = np.zeros_like(dense_s)
-    times_s = (dense_s, none_s, none_s, expert_s)[: len(parts.counts)]
-    copies_s = parts.weighted(times_s)
+    copies_s = parts.weighted(_copies_s(rank, len(parts.counts)))
     return np.maximum(0.0, copies_s - forward_s), np.maximum(0.0, copies_s - backward_s)
+
+
+def _copies_s(rank: Rank, num_parts: int) -> list[Floats]:
+    """Copies of each part of the model, `(n,)`, in the order of `_Parts`."""
+    none_s, num_kinds = np.zeros(len(rank.plans)), 2 if rank.workload.model.experts else 1
+    dense_s, *expert_s = activation_copies_s(rank, rank.plans)[:num_kinds]
+    kept_s = activation_copies_s(rank, without_recompute(rank.plans))[:num_kinds]
+    return [dense_s, none_s, none_s, *expert_s, *kept_s][:num_parts]
 
 
 def _added(*times_s: Directions) -> Directions:

@@ -214,6 +214,13 @@ class TestRows:
         assert float(row["activation_offload_fraction"]) == 8 / 32
         assert only_row(tmp_path, notes="activation CPU offload False")["activation_offload_fraction"] == ""
 
+    def test_some_layers_are_computed_again_where_the_notes_say_how_many(self, tmp_path: Path) -> None:
+        notes = "recipe: full/block recompute of 5 layers (recipe at repo HEAD)"
+        row = only_row(tmp_path, recompute="partial", notes=notes)
+        assert (row["recompute"], row["recompute_num_layers"]) == ("full", "5")
+        assert only_row(tmp_path, recompute="partial")["recompute"] == "none"
+        assert step_s(only_row(tmp_path)) < step_s(row) < step_s(only_row(tmp_path, recompute="full"))
+
     def test_fine_tuning_of_adapters_has_nemo_s_where_a_row_says_no_more(self, tmp_path: Path) -> None:
         plain, usual = only_row(tmp_path), only_row(tmp_path, metric_kind="LoRA fine-tuning step")
         written = only_row(tmp_path, metric_kind="LoRA fine-tuning step", notes="LoRA rank 8")

@@ -30,7 +30,9 @@ def bytes_by_stage(workload: Workload, plan: Plan) -> list[float]:
     weights = StepWeights.of(workload, table, chunks)
     return [
         float(
-            _stage_memory(workload, table, _Stage.of(table, chunks, weights, np.array([stage]))).peak_bytes[0]
+            _stage_memory(
+                workload, table, _Stage.of(workload, table, chunks, weights, np.array([stage]))
+            ).peak_bytes[0]
         )
         for stage in range(plan.pipeline_parallel)
     ]

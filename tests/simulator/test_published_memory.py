@@ -24,7 +24,7 @@ def memory_by_stage(workload: Workload, plan: Plan) -> list[MemoryTable]:
     chunks = split_layers(workload.model, table)
     weights = StepWeights.of(workload, table, chunks)
     return [
-        _stage_memory(workload, table, _Stage.of(table, chunks, weights, np.array([stage])))
+        _stage_memory(workload, table, _Stage.of(workload, table, chunks, weights, np.array([stage])))
         for stage in range(plan.pipeline_parallel)
     ]
 
