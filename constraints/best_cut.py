@@ -62,7 +62,8 @@ def best_cut(job: Job, plan: Plan) -> BestCut:
         plan: a plan that keeps the rules of layouts, but perhaps that on how layers are cut.
 
     Raises:
-        InputError: the plan has one stage, more chunks than layers and ends, or too many of both to be weighed.
+        InputError: the plan recomputes some layers of a chunk only, has one stage, more chunks than layers and ends, or too
+            many of both to be weighed.
     """
     _check(job, plan)
     costs = plan_costs(job, plan)
@@ -121,6 +122,9 @@ def _check(job: Job, plan: Plan) -> None:
     num_chunks = plan.pipeline_parallel * plan.virtual_pipeline
     num_layers = job.workload.model.num_layers
     problems = []
+    if plan.recompute_num_layers:
+        rule = "must be left out: what a layer costs would depend on its place in its chunk"
+        problems.append(Problem(path="recompute_num_layers", value=str(plan.recompute_num_layers), rule=rule))
     if plan.pipeline_parallel < 2:
         rule = "must be at least 2: one stage holds all layers, and there is nothing to cut"
         problems.append(Problem(path="pipeline_parallel", value=str(plan.pipeline_parallel), rule=rule))

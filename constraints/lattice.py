@@ -258,8 +258,9 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     recompute = [r for r in search.recompute if not (r is Recompute.SELECTIVE and is_idle)]
     choices = np.array(
         [
-            (r.code, stage, precision.code, schedule.code, is_hybrid)
+            (r.code, stage, precision.code, schedule.code, is_hybrid, num_layers)
             for r in recompute or search.recompute
+            for num_layers in ((0, *(search.recompute_num_layers or ())) if r is Recompute.FULL else (0,))
             for stage in search.zero_stages
             for precision in job.workload.precisions
             for schedule in search.pipeline_schedules
@@ -283,6 +284,7 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
         data_parallel=d,
         micro_batch_size=b,
         recompute=chosen[:, 0],
+        recompute_num_layers=chosen[:, 5],
         zero_stage=chosen[:, 1],
         shard_ranks=np.where(chosen[:, 4] == 1, np.maximum(1, _node_ranks(job)[offer] // t), 0),
         precision=chosen[:, 2],

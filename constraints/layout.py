@@ -25,6 +25,7 @@ from simulator.plan import (
     splits_backward,
 )
 from simulator.table import Booleans, Floats, Integers
+from simulator.trained_weights import num_trained_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +155,13 @@ def _shard_groups(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     return np.where(is_hybrid, excess, 0.0)
 
 
+def _recomputed_layers(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    n, num_chunks = plans.recompute_num_layers, plans.pipeline_parallel * plans.virtual_pipeline
+    most = np.ceil(job.workload.model.num_layers / num_chunks)
+    excess = (plans.recompute != Recompute.FULL.code) + np.maximum(0.0, n / most - 1.0)
+    return np.where(n > 0, excess, 0.0)
+
+
 def _peer_memory(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     has_peers = plans.num_gpus > (job.checkpointing.peer_copies - 1) * offers.gpus_per_node
     return _broken_by(plans, ~has_peers, CheckpointScheme.IN_MEMORY_PEER, CheckpointScheme.TIERED)
@@ -179,7 +187,7 @@ def _server_memory(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     options = job.checkpointing
     if options.num_servers is None:
         return np.zeros(len(plans))
-    held_bytes = (options.bytes_per_parameter + options.gradient_bytes) * job.workload.model.num_parameters
+    held_bytes = (options.bytes_per_parameter + options.gradient_bytes) * num_trained_parameters(job.workload)
     is_too_large = np.full(len(plans), held_bytes > options.num_servers * options.server_memory_bytes)
     return _broken_by(plans, is_too_large, CheckpointScheme.GRADIENT_REPLICA)
 
@@ -277,6 +285,12 @@ LAYOUT_RULES = (
         name="number_format",
         sentence="the accelerator must have the number format; in 16 bits V100 has only fp16",
         excess=_number_format,
+    ),
+    LayoutRule(
+        name="recomputed_layers",
+        sentence="recompute_num_layers needs recompute full, and must not exceed num_layers over pipeline_parallel x "
+        "virtual_pipeline, rounded up",
+        excess=_recomputed_layers,
     ),
     LayoutRule(
         name="shard_groups",

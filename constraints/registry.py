@@ -121,6 +121,11 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "catalogue, accelerators",
         "workload.precisions, or another accelerator",
     ),
+    "recomputed_layers": _about(
+        "recompute = full and n <= L / (p v) rounded up, where recompute_num_layers n is given",
+        "Megatron Core, recompute_num_layers: layers of a chunk, or of a group in it",
+        "recompute_num_layers, recompute, pipeline_parallel or virtual_pipeline",
+    ),
     "shard_groups": _about(
         "c | z, z | D c and zero_stage >= 1, where z is given; with experts z t | e or e | z t",
         "HSDP: Zhao et al., arXiv 2304.11277, section 3.2.2: every shard group has a whole copy",

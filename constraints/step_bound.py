@@ -15,9 +15,17 @@ import numpy as np
 from simulator.activations import num_micro_batches
 from simulator.chunks import Chunks, split_layers
 from simulator.job import Job
-from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
+from simulator.layer_costs import (
+    PartTimes,
+    dense_layer,
+    embedding,
+    expert_layer,
+    kept_layer_times,
+    output_layer,
+)
 from simulator.plan import PlanTable, distinct_layouts, splits_backward
 from simulator.rank import Rank
+from simulator.recomputed_layers import KeptLayers
 from simulator.table import Floats, Integers, Table
 
 
@@ -82,11 +90,17 @@ def _per_stage(chunk_s: Floats, chunks: Chunks) -> Floats:
 
 def _parts(rank: Rank, chunks: Chunks) -> Iterator[tuple[PartTimes, Floats]]:
     """Yields the parts of the model, and how often each chunk has them, `(n, C)`."""
-    yield dense_layer(rank), chunks.num_dense_layers
+    kept = KeptLayers.of(rank.workload, rank.plans, chunks)
+    counts = [chunks.num_dense_layers, chunks.num_expert_layers]
+    if kept:
+        kept_counts = [kept.dense, kept.expert]
+        yield from zip(kept_layer_times(rank), kept_counts, strict=False)
+        counts = [all_ - own for all_, own in zip(counts, kept_counts, strict=True)]
+    yield dense_layer(rank), counts[0]
     yield embedding(rank), chunks.is_first.astype(np.float64)
     yield output_layer(rank), chunks.is_last.astype(np.float64)
     if rank.workload.model.experts:
-        yield expert_layer(rank), chunks.num_expert_layers
+        yield expert_layer(rank), counts[1]
 
 
 def _sum_over(parts: Sequence[tuple[PartTimes, Floats]], *names: str) -> Floats:

@@ -13,6 +13,7 @@ from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import Outcomes
 from simulator.table import Floats, Table
+from simulator.trained_weights import trained_flop_per_token
 from simulator.units import HOUR, JOULES_PER_KWH, KILO, PETA
 
 EXA = KILO * PETA
@@ -48,7 +49,7 @@ def metrics(job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) 
     """Returns the figures of merit of simulated designs."""
     workload = job.workload
     million_tokens = workload.tokens / 1e6
-    flop = workload.tokens * workload.model_flop_per_token
+    flop = workload.tokens * trained_flop_per_token(workload)
     both = rent_or_own(job, plans, Usage.of(outcomes))
     return MetricTable(
         usd_per_million_tokens=scores.cost_usd / million_tokens,

@@ -14,6 +14,7 @@ _NAMES = {
     "num_spare_nodes": "spare nodes",
     "num_nodes": "nodes",
     "zero_stage": "ZeRO stage",
+    "recompute_num_layers": "recomputed layers of a chunk",
     "shard_ranks": "ranks of a shard group",
     "micro_batch_size": "sequences of a micro-batch",
 }

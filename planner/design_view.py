@@ -77,10 +77,11 @@ def configuration(design: Design) -> Iterator[tuple[str, str]]:
         yield "site", design.region
     yield "parallelism", _parallelism(plan)
     yield "micro-batch", _plural(plan.micro_batch_size, "sequence")
+    some = f" of {plan.recompute_num_layers} layers" if plan.recompute_num_layers else ""
     groups = f" in groups of {plan.shard_ranks}" if plan.shard_ranks else ""
     yield (
         "recomputation",
-        f"{plan.recompute.value}; ZeRO stage {plan.zero_stage}{groups}; {plan.precision.value}",
+        f"{plan.recompute.value}{some}; ZeRO stage {plan.zero_stage}{groups}; {plan.precision.value}",
     )
     yield "checkpoints", _checkpoints(design)
     if plan.power_cap_fraction < _NO_POWER_CAP:

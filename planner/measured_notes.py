@@ -12,6 +12,8 @@ FUSED_LOGIT_BYTES = 2
 _FUSED_LOSS = re.compile(r"fused (cross[- ]entropy|loss)", re.IGNORECASE)
 _TOKEN_DROP = re.compile("token-?drop", re.IGNORECASE)
 _OFFLOADED_LAYERS = re.compile(r"offloads? activations of (\d+) layers", re.IGNORECASE)
+_RECOMPUTED_LAYERS = re.compile(r"recompute of (\d+) layers", re.IGNORECASE)
+_LORA_RANK = re.compile(r"\b(?:rank|r|dim)[ =]+(\d+)\b", re.IGNORECASE)
 _MEMORY_KINDS = (("allocated", "allocated"), ("reserved", "reserved"), ("nvidia-smi|device memory", "device"))
 _DISPATCHERS = (("hybrid-?ep|deep-?ep|flex", "deduplicated"), ("all-?to-?all|dispatcher a2a", "all_to_all"))
 _EXPERT_OVERLAPS = (
@@ -36,6 +38,18 @@ def offloaded_layers(notes: str) -> int:
     """Returns the layers whose activations wait in main memory."""
     found = _OFFLOADED_LAYERS.search(notes)
     return int(found[1]) if found else 0
+
+
+def recomputed_layers(notes: str) -> int | None:
+    """Returns the layers of a chunk that are computed again, where only some are."""
+    found = _RECOMPUTED_LAYERS.search(notes)
+    return int(found[1]) if found else None
+
+
+def lora_rank(notes: str) -> int | None:
+    """Returns the inner size of low-rank adapters."""
+    found = _LORA_RANK.search(notes)
+    return int(found[1]) if found else None
 
 
 def memory_kind(notes: str) -> str:

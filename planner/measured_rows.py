@@ -18,9 +18,11 @@ from planner.framework_habits import Habits, habits_of
 from planner.hardware_names import accelerator_id, network_of
 from planner.measured_file import Cells, read_cells
 from planner.measured_runs import OUT_OF_MEMORY, Row
+from planner.measured_sharding import shard_ranks, zero_stage
 from planner.model_names import known_shape
 from simulator import catalog
 from simulator.errors import CapplanError, InputError
+from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct
 from simulator.model import ModelShape
 from simulator.units import GIB
 
@@ -31,6 +33,8 @@ USUAL_VOCABULARY = 51_200
 PADDED_VOCABULARY = 128
 """Words of a tensor-parallel rank, which Megatron-LM fills up to a multiple of this."""
 USUAL_HEAD_DIM = 128
+USUAL_LORA_RANK = 32
+"""NeMo's default (`LoRA.dim`)."""
 PLAIN_FFN_RATIO = 4
 """Feed-forward width over hidden size of a block without gate; a narrower block is taken to have one."""
 MOST_LAYERS_ADDED_FRACTION = 0.1
@@ -40,7 +44,7 @@ _UNLIKE_A_DECODER = re.compile(
     r"mamba|nemotron-?h\b|nemotron-?3\b|jamba|zamba|deepseek-?v4|\bt5\b|\bbert\b|\bvit\b|diffusion|flux|whisper",
     re.IGNORECASE,
 )
-_PARTLY_TRAINED = re.compile(r"lora|peft|inference|single-layer|forward only", re.IGNORECASE)
+_PARTLY_TRAINED = re.compile(r"inference|single-layer|forward only", re.IGNORECASE)
 _PRODUCTION = re.compile(r"production(?! steady)|whole[- ]run", re.IGNORECASE)
 _OUT_OF_MEMORY = re.compile(r"out[- ]of[- ]memory|\boom\b", re.IGNORECASE)
 _PRECISIONS = (
@@ -136,9 +140,7 @@ class _Translation:
         if _UNLIKE_A_DECODER.search(self.model):
             raise _CannotModelError(f"model {self.model}: only decoder-only transformers are modelled")
         if _PARTLY_TRAINED.search(f"{self.kind} {self.model}"):
-            raise _CannotModelError(
-                f"metric_kind {self.kind or self.model}: only steps that train all weights"
-            )
+            raise _CannotModelError(f"metric_kind {self.kind or self.model}: only steps of training")
         if self._text("usable").lower() in ("no", "false", "unusable"):
             raise _CannotModelError("usable: the row is marked as unusable")
 
@@ -195,7 +197,7 @@ class _Translation:
 
     def _layout(self) -> dict[str, int]:
         num_gpus = self._count("n_gpus")
-        sharded = self.habits.zero_stage == 3 or _zero_stage(self._text("zero_stage_or_fsdp")) == 3
+        sharded = self.habits.zero_stage == 3 or zero_stage(self._text("zero_stage_or_fsdp")) == 3
         is_split = sharded or num_gpus <= 8 or self.cells.count("dp") == num_gpus
         for column in ("tp", "pp"):
             if not is_split and column in self.cells.text and not self.cells.count(column):
@@ -253,13 +255,16 @@ class _Translation:
 
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
         habits, written = self.habits, self._text("sp").lower()
-        stage = _zero_stage(self._text("zero_stage_or_fsdp"))
-        recompute = self._text("recompute").lower()
+        stage = zero_stage(self._text("zero_stage_or_fsdp"))
+        recompute, num_recomputed = self._text("recompute").lower(), None
+        if "partial" in recompute and (found := measured_notes.recomputed_layers(self._text("notes"))):
+            recompute, num_recomputed = "full", found
         if recompute not in ("none", "selective", "full"):
             recompute = self._default("recompute", "selective" if "selective" in recompute else "none")
         splits_sequence = written in ("yes", "true", "1") if written else habits.has_sequence_parallel
         return {
             "recompute": recompute,
+            "recompute_num_layers": num_recomputed,
             "selective_recompute": habits.selective_recompute,
             "zero_stage": self._default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage,
             "shard_ranks": self._shard_ranks(layout),
@@ -276,6 +281,7 @@ class _Translation:
             "keeps_stage_outputs": habits.keeps_stage_outputs,
             "activation_offload_fraction": self._offload_fraction(num_layers),
             **self._expert_habits(layout),
+            **self._adapters(),
         }
 
     def _offload_fraction(self, num_layers: int) -> float | None:
@@ -283,15 +289,18 @@ class _Translation:
         return min(1.0, measured_notes.offloaded_layers(self._text("notes")) / num_layers) or None
 
     def _shard_ranks(self, layout: dict[str, int]) -> int | None:
-        """Returns the ranks of a shard group where not all replicas are one: as written, or those of a node."""
-        text = self._text("zero_stage_or_fsdp").lower()
         replicas = layout["data_parallel"] * layout["context_parallel"]
-        written = re.search(r"shard[ _=]*(\d+)", text)
-        if written is None and not re.search("hsdp|hybrid", text):
-            return None
         node_ranks = int(str(self._hardware()["num_accelerators"])) // layout["tensor_parallel"]
-        ranks = int(written[1]) if written else self._default("shard_ranks", node_ranks)
-        return ranks if 0 < ranks < replicas else None
+        return shard_ranks(self._text("zero_stage_or_fsdp"), replicas=replicas, node_ranks=node_ranks)
+
+    def _adapters(self) -> dict[str, object]:
+        """Rank and products of low-rank adapters, where a row has them: NeMo's where it does not say which."""
+        written = f"{self.model} {self.kind} {self._text('notes')}"
+        if not re.search(r"\blora\b", written, re.IGNORECASE):
+            return {}
+        products = ATTENTION_PRODUCTS if self._has_experts() else tuple(AdaptedProduct)
+        rank = measured_notes.lora_rank(self._text("notes")) or self._default("lora_rank", USUAL_LORA_RANK)
+        return {"lora_rank": rank, "lora_targets": " ".join(product.value for product in products)}
 
     def _expert_habits(self, layout: dict[str, int]) -> dict[str, object]:
         """How tokens travel to their experts, and whether anything hides it: as the notes say, or the framework's habit."""
@@ -359,18 +368,6 @@ def _measured_step_s(cells: Cells) -> float | None:
         return step_time_s
     batch, sequence, num_gpus = (float(size or 0) for size in sizes)
     return batch * sequence / (rate * num_gpus)
-
-
-def _zero_stage(written: str) -> int | None:
-    """Returns what the replicas shard; `None` where nothing is said."""
-    text = written.lower()
-    if digit := re.search(r"zero[- _]?(\d)", text) or re.fullmatch(r"([0-3])", text):
-        return min(3, int(digit[1]))
-    if re.search("fsdp|full_shard|hsdp|hybrid", text):
-        return 3
-    if re.search("distributed|dist[- _]opt", text):
-        return 1
-    return 0 if text in ("none", "no", "ddp") else None
 
 
 def _ties_embeddings(model: str) -> bool:

@@ -207,6 +207,8 @@ def _workload(row: Row) -> Workload:
         | {"name": row["model"], "experts": experts, "latent_attention": latent, "source": "measured"}
     )
     given = _filled(row, Workload) | {"precisions": (row["precision"],), "model": model}
+    if row.get("lora_rank"):
+        given["lora"] = {"rank": row["lora_rank"], "targets": row["lora_targets"].split()}
     one_step = float(row["global_batch_size"]) * float(row["sequence_length"])
     return Workload.model_validate(given | {"tokens": one_step})
 

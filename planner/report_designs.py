@@ -47,6 +47,7 @@ COUNTS: Final = (
     "data_parallel",
     "micro_batch_size",
     "zero_stage",
+    "recompute_num_layers",
     "shard_ranks",
     "num_spare_nodes",
 )

@@ -37,6 +37,7 @@ _KNOBS = {
     "context_exchange": "context_parallel",
     "experts": "expert_parallel",
     "shard_groups": "shard_ranks",
+    "recomputed_layers": "recompute_num_layers",
 }
 """Which count to change so that a rule is kept."""
 _LIMITED = {
@@ -121,6 +122,7 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
         "attention_heads": {"num_heads": model.num_heads, "num_kv_heads": model.num_kv_heads},
         "feed_forward": {"ffn_hidden_size": model.ffn_hidden_size},
         "layers": {"num_layers": model.num_layers},
+        "recomputed_layers": {"num_layers": model.num_layers},
         "interleaving": {"num_microbatches": replica_batch},
         "batch": {"global_batch_size": workload.global_batch_size},
         "sequence": {"sequence_length": workload.sequence_length},
@@ -155,6 +157,7 @@ _PLAN_FIGURES = {
     "context_exchange": ("context_parallel", "tensor_parallel"),
     "experts": ("expert_parallel", "tensor_parallel", "context_parallel", "data_parallel"),
     "number_format": ("precision",),
+    "recomputed_layers": ("recompute_num_layers", "recompute", "pipeline_parallel", "virtual_pipeline"),
     "shard_groups": ("shard_ranks", "context_parallel", "data_parallel"),
     "peer_memory": ("checkpoint_scheme", "num_gpus"),
     "live_replica": ("checkpoint_scheme", "data_parallel", "zero_stage", "shard_ranks"),

@@ -15,7 +15,9 @@ import numpy as np
 
 from simulator.hardware import Precision
 from simulator.job import Workload
+from simulator.lora import AdaptedProduct
 from simulator.plan import PlanTable, Recompute, Schedule
+from simulator.recomputed_layers import layers_of_a_group, without_recompute
 from simulator.table import Floats, Integers
 
 ACTIVATION_BYTES = 2.0
@@ -41,17 +43,32 @@ class Activations:
 
 
 def stage_activations(
-    workload: Workload, plans: PlanTable, *, stage: Integers, dense_layers: Floats, expert_layers: Floats
+    workload: Workload,
+    plans: PlanTable,
+    *,
+    stage: Integers,
+    dense_layers: Floats,
+    expert_layers: Floats,
+    kept_layers: tuple[Floats, Floats] | None = None,
 ) -> Activations:
-    """Returns the activations of one stage of each design, which has so many layers of either kind, all `(n,)`."""
+    """Returns the activations of one stage of each design, which has so many layers of either kind, all `(n,)`.
+
+    Of these `kept_layers`, dense ones and such with experts, keep everything whatever is recomputed.
+    """
+    has_experts = workload.model.experts is not None
     dense = _Layer.of(workload, plans, is_expert=False)
-    expert = _Layer.of(workload, plans, is_expert=workload.model.experts is not None)
+    expert = _Layer.of(workload, plans, is_expert=has_experts)
     in_flight = in_flight_chunks(workload, plans, stage) / plans.virtual_pipeline
     is_kept = (plans.pipeline_parallel > 1) & workload.keeps_stage_outputs
     sent = np.where(is_kept, plans.virtual_pipeline * _layer_input(workload, plans), 0.0)
     on_host = workload.activation_offload_fraction
     dense_work, expert_work = (layer.at_work + on_host * layer.kept for layer in (dense, expert))
     layers = dense_layers * dense.kept + expert_layers * expert.kept
+    if kept_layers:
+        all_dense, all_expert = kept_per_layer(workload, without_recompute(plans))
+        layers = (
+            layers + kept_layers[0] * (all_dense - dense.kept) + kept_layers[1] * (all_expert - expert.kept)
+        )
     at_work = np.where(expert_layers > 0, expert_work, 0.0)
     return Activations(
         kept_bytes=in_flight * ((1.0 - on_host) * layers + sent),
@@ -103,7 +120,7 @@ class _Layer:
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, *, is_expert: bool) -> _Layer:
         tokens, num_scores = micro_batch_tokens(workload, plans), _num_scores(workload, plans)
-        scores = SCORE_BYTES * num_scores
+        scores, group = SCORE_BYTES * num_scores, layers_of_a_group(workload, plans)
         tensors = tokens * _kept_width(workload, plans, is_expert=is_expert)
         if workload.selective_recompute == "attention":
             selective = tensors, scores
@@ -112,7 +129,7 @@ class _Layer:
         kept_and_again = {
             Recompute.NONE: (tensors + scores, np.zeros_like(scores)),
             Recompute.SELECTIVE: selective,
-            Recompute.FULL: (_layer_input(workload, plans), tensors + scores),
+            Recompute.FULL: (_layer_input(workload, plans) / group, group * (tensors + scores)),
         }
         choices = [plans.recompute == choice.code for choice in kept_and_again]
         kept, again = (np.select(choices, values) for values in zip(*kept_and_again.values(), strict=True))
@@ -138,14 +155,20 @@ def _layer_input(workload: Workload, plans: PlanTable) -> Floats:
 
 def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
     """Bytes per token that one layer keeps besides attention scores: inputs and outputs of both norms, and the blocks."""
-    product = _product_bytes(plans)
-    norms = 2.0 * (ACTIVATION_BYTES + product) * workload.model.hidden_size
+    product, model = _product_bytes(plans), workload.model
+    inputs = _keeps_input(workload, AdaptedProduct.QKV) + _keeps_input(workload, AdaptedProduct.FC1)
+    norms = (2.0 * ACTIVATION_BYTES + inputs * product) * model.hidden_size
     latents = (ACTIVATION_BYTES + product) * _latent_width(workload)
     block = _expert_block(workload, product) if is_expert else _ffn(workload, product)
     split = _sequence_split(workload, plans)
-    return np.asarray(
-        (norms + latents) / split + (_attention(workload, plans) + block) / plans.tensor_parallel
-    )
+    kept = (norms + latents) / split + (_attention(workload, plans) + block) / plans.tensor_parallel
+    small = workload.lora.rank * len(workload.lora.targets) if workload.lora else 0
+    return np.asarray(kept + ACTIVATION_BYTES * small)
+
+
+def _keeps_input(workload: Workload, product: AdaptedProduct) -> float:
+    """1 where a product needs its input again, for the gradient of its weights or of its adapter's; 0 where both are frozen."""
+    return 1.0 if workload.lora is None or product in workload.lora.targets else 0.0
 
 
 def _attention(workload: Workload, plans: PlanTable) -> Floats:
@@ -160,6 +183,7 @@ def _attention(workload: Workload, plans: PlanTable) -> Floats:
     )
     values = (model.num_heads + kv_heads) * (qk_dim + value_dim)
     copy = np.where(_is_8_bit(plans), CAST_ACTIVATION_BYTES * model.num_heads * value_dim, 0.0)
+    copy = _keeps_input(workload, AdaptedProduct.PROJ) * copy
     return np.asarray(ACTIVATION_BYTES * values + copy)
 
 
@@ -172,7 +196,8 @@ def _latent_width(workload: Workload) -> float:
 def _ffn(workload: Workload, product: Floats, width: float | None = None) -> Floats:
     """Bytes per token of a feed-forward block: outputs of the input matrices, and of the activation function."""
     hidden = float(workload.model.ffn_hidden_size if width is None else width)
-    return (ACTIVATION_BYTES * (workload.model.num_ffn_matrices - 1) + product) * hidden
+    kept = _keeps_input(workload, AdaptedProduct.FC2) * product
+    return (ACTIVATION_BYTES * (workload.model.num_ffn_matrices - 1) + kept) * hidden
 
 
 def _expert_block(workload: Workload, product: Floats) -> Floats:
@@ -182,10 +207,11 @@ def _expert_block(workload: Workload, product: Floats) -> Floats:
     """
     experts = workload.model.experts
     assert experts is not None
+    inputs = _keeps_input(workload, AdaptedProduct.FC1) * product
     copies = (
         workload.expert_load
         * experts.experts_per_token
-        * (product * workload.model.hidden_size + _ffn(workload, product, experts.expert_ffn_hidden_size))
+        * (inputs * workload.model.hidden_size + _ffn(workload, product, experts.expert_ffn_hidden_size))
     )
     return copies + _ffn(workload, product, experts.shared_ffn_hidden_size)
 

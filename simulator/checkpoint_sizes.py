@@ -16,6 +16,7 @@ from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, shard_group
 from simulator.reliability import Reliability
 from simulator.table import Floats, Integers, Table
+from simulator.trained_weights import num_trained_parameters
 
 Rows = NDArray[np.intp] | slice
 
@@ -92,7 +93,7 @@ class Saves:
             options=job.checkpointing,
             storage=job.storage,
             reliability=job.reliability,
-            num_parameters=float(job.workload.model.num_parameters),
+            num_parameters=float(num_trained_parameters(job.workload)),
         )
 
     def sizes(self) -> SaveSizes:

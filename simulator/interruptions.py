@@ -22,6 +22,7 @@ from simulator.plan import PlanTable
 from simulator.reliability import GPUS_PER_COUNTED_NODE
 from simulator.run_columns import Interruption
 from simulator.table import Floats, Integers, Table, total
+from simulator.trained_weights import trained_flop_per_token
 from simulator.units import DAY
 
 SPARE_CONFIDENCE = 0.99
@@ -148,6 +149,6 @@ def node_losses_within(job: Job, plans: PlanTable, time_s: Floats | float) -> Fl
 def _guessed_run_s(job: Job, plans: PlanTable) -> Floats:
     """Length of the run at `GUESSED_MFU_FRACTION` of the peak, `(n,)`; NaN where the number format is missing."""
     workload, offers = job.workload, OfferTable.from_job(job).take(plans.offer)
-    flop = workload.tokens * workload.model_flop_per_token
+    flop = workload.tokens * trained_flop_per_token(workload)
     peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
     return np.asarray(flop / (plans.num_gpus * peak * GUESSED_MFU_FRACTION))

@@ -11,12 +11,14 @@ from simulator.calibration import Calibration
 from simulator.checkpointing import Checkpointing
 from simulator.documents import Documents
 from simulator.hardware import Accelerator, Fabric, Node, Precision, Site, Storage
+from simulator.lora import Lora, adapters_rule
 from simulator.model import (
     AttentionKernel,
     ContextExchange,
     ExpertDispatch,
     KernelLaunch,
     ModelShape,
+    RecomputeMethod,
     SelectiveRecompute,
     StageLayers,
 )
@@ -73,6 +75,9 @@ class Workload(Record):
     selective_recompute: SelectiveRecompute = "attention"
     """What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
     attention core and half of the products (operator-wise checkpointing of torchtitan)."""
+    recompute_method: RecomputeMethod = "block"
+    """What `recompute_num_layers` of a plan counts. `block`: the first layers of every chunk, which alone are computed again;
+    `uniform`: layers of a group, of which only the first input is kept."""
     logit_bytes: PositiveInt = 6
     """Bytes that the loss needs for each logit (2: fused, in place; 6: 16-bit logits and an fp32 copy; 10: without any
     fusion)."""
@@ -82,6 +87,8 @@ class Workload(Record):
     stage_layers: StageLayers = None
     """Layers of every pipeline chunk. `balanced`: embedding and output layer count as a layer each; a list, in model
     order: only pipelines with as many chunks are tried; left out: as even as the layers allow."""
+    lora: Lora | None = None
+    """Low-rank adaptation: the rank of its adapters and the products that have one; left out: all weights are trained."""
     activation_offload_fraction: float = Field(default=0.0, ge=0, le=1)
     """Share of the layers whose activations wait in main memory for their backward pass (Megatron:
     `cpu_offloading_num_layers` over the layers of a stage; DeepSpeed: `cpu_checkpointing`)."""
@@ -141,6 +148,12 @@ class Workload(Record):
     def model_flop_per_token(self) -> float:
         """Floating-point operations that training needs per token, without any recomputation."""
         return self.model.model_flop_per_token(self.sequence_length, documents=self.documents)
+
+    @model_validator(mode="after")
+    def _has_adapters_that_are_modelled(self) -> Self:
+        if self.lora and (rule := adapters_rule(self.model, self.lora)):
+            raise ValueError(rule)
+        return self
 
     @property
     def wire_bytes(self) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
+from simulator.adapter_costs import adapters_s
 from simulator.attention_costs import attention_core_s, projections_s
 from simulator.compute import ALIGNED_ELEMENTS
 from simulator.context_exchange import context_exchange_s
@@ -30,6 +31,7 @@ from simulator.layer_collectives import (
 )
 from simulator.plan import Recompute
 from simulator.rank import Rank
+from simulator.recomputed_layers import without_recompute
 from simulator.table import Floats, Table, total
 
 NUM_ROUTING_KERNELS = 24.0
@@ -77,6 +79,12 @@ def expert_layer(rank: Rank) -> PartTimes:
     return _layer(rank, is_expert=True)
 
 
+def kept_layer_times(rank: Rank) -> list[PartTimes]:
+    """Returns the times of layers that keep all activations whatever is recomputed: a dense one, one with experts if any."""
+    kept = replace(rank, plans=without_recompute(rank.plans))
+    return [dense_layer(kept), *([expert_layer(kept)] if rank.workload.model.experts else [])]
+
+
 def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
     is_full = rank.plans.recompute == Recompute.FULL.code
     forward_s, backward_s, core_s = _layer_compute(rank, is_expert=is_expert)
@@ -120,7 +128,11 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floa
     forward_s, backward_s = (
         total(parts) * rank.compute_slowdown for parts in zip(projections, core, ffn, strict=True)
     )
-    return forward_s + moved_s, backward_s + BACKWARD_RATIO * moved_s, core[0] * rank.compute_slowdown
+    forward_s, backward_s = forward_s + moved_s, backward_s + BACKWARD_RATIO * moved_s
+    if rank.workload.lora:
+        added_s = adapters_s(rank, rank.workload.lora)
+        forward_s, backward_s = forward_s + added_s[0], backward_s + added_s[1]
+    return forward_s, backward_s, core[0] * rank.compute_slowdown
 
 
 def _layer_collectives(
@@ -215,15 +227,17 @@ def _moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
 def embedding(rank: Rank) -> PartTimes:
     """Returns the times of the input embedding: a look-up forward, an addition into fp32 gradients backward.
 
-    Tensor-parallel ranks hold a share of the vocabulary each, so the rows that they found are summed up.
+    Tensor-parallel ranks hold a share of the vocabulary each, so the rows that they found are summed up. A frozen embedding
+    has no backward pass.
     """
     hidden = rank.tokens * rank.workload.model.hidden_size
     forward_comm_s, backward_comm_s = leaving_s(rank)
+    trained = 1.0 if rank.workload.lora is None else 0.0
     return PartTimes(
         forward_compute_s=rank.memory_bound_s(2.0 * ACTIVATION_BYTES * hidden, 1.0),
-        backward_compute_s=rank.memory_bound_s((ACTIVATION_BYTES + 8.0) * hidden, 1.0),
+        backward_compute_s=trained * rank.memory_bound_s((ACTIVATION_BYTES + 8.0) * hidden, 1.0),
         forward_tensor_comm_s=forward_comm_s,
-        backward_tensor_comm_s=backward_comm_s,
+        backward_tensor_comm_s=trained * backward_comm_s,
         forward_expert_comm_s=np.zeros_like(hidden),
         backward_expert_comm_s=np.zeros_like(hidden),
     )

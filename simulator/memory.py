@@ -14,11 +14,13 @@ from typing import Literal, assert_never
 import numpy as np
 
 from simulator.activations import micro_batch_tokens, num_micro_batches, stage_activations
-from simulator.chunks import Chunks, ChunkWeights, chunk_weights, split_layers
+from simulator.chunks import Chunks, ChunkWeights, split_layers
 from simulator.job import Workload
 from simulator.model import ModelShape
 from simulator.plan import Plan, PlanTable, routed_shard_group, shard_group
+from simulator.recomputed_layers import KeptLayers
 from simulator.table import Floats, Integers, Table, total
+from simulator.trained_weights import StepWeights
 from simulator.units import GIGA
 
 WEIGHT_BYTES = 2.0
@@ -95,9 +97,9 @@ def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryT
 
     Only the first stage of each kind can be that one: the others of its kind hold the same and fewer micro-batches.
     """
-    weights = chunk_weights(workload.model, plans, chunks)
+    weights = StepWeights.of(workload, plans, chunks)
     candidates = [
-        _stage_memory(workload, plans, _Stage.of(plans, chunks, weights, stage))
+        _stage_memory(workload, plans, _Stage.of(workload, plans, chunks, weights, stage))
         for stage in chunks.unlike_stages()
     ]
     worst = np.argmax([memory.peak_bytes for memory in candidates], axis=0)
@@ -119,8 +121,8 @@ def memory_by_stage(workload: Workload, plan: Plan) -> MemoryTable:
 
 def memory_of_stage(workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> MemoryTable:
     """Returns the components of one stage, `(n,)`, of each plan."""
-    weights = chunk_weights(workload.model, plans, chunks)
-    return _stage_memory(workload, plans, _Stage.of(plans, chunks, weights, stage))
+    weights = StepWeights.of(workload, plans, chunks)
+    return _stage_memory(workload, plans, _Stage.of(workload, plans, chunks, weights, stage))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,16 +134,35 @@ class _Stage:
     expert_layers: Floats
     shared_weights: Floats
     routed_weights: Floats
+    """Of the weights that are trained."""
+    frozen_weights: tuple[Floats, Floats] | None
+    """Shared and routed ones that are not."""
+    kept_layers: tuple[Floats, Floats] | None
+    """Dense layers and such with experts that keep all activations although others do not."""
     has_output: Floats
 
     @classmethod
-    def of(cls, plans: PlanTable, chunks: Chunks, weights: ChunkWeights, stage: Integers) -> _Stage:
+    def of(
+        cls, workload: Workload, plans: PlanTable, chunks: Chunks, weights: StepWeights, stage: Integers
+    ) -> _Stage:
+        def on_rank(part: ChunkWeights) -> tuple[Floats, Floats]:
+            return (
+                chunks.on_stage(part.shared, stage) / plans.tensor_parallel,
+                chunks.on_stage(part.routed, stage) / plans.expert_parallel,
+            )
+
+        shared, routed = on_rank(weights.trained)
+        kept = KeptLayers.of(workload, plans, chunks)
         return cls(
             number=stage,
             dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
             expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
-            shared_weights=chunks.on_stage(weights.shared, stage) / plans.tensor_parallel,
-            routed_weights=chunks.on_stage(weights.routed, stage) / plans.expert_parallel,
+            shared_weights=shared,
+            routed_weights=routed,
+            frozen_weights=on_rank(weights.frozen) if weights.frozen else None,
+            kept_layers=(chunks.on_stage(kept.dense, stage), chunks.on_stage(kept.expert, stage))
+            if kept
+            else None,
             has_output=chunks.on_stage(chunks.is_last, stage),
         )
 
@@ -154,6 +175,7 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
         stage=stage.number,
         dense_layers=stage.dense_layers,
         expert_layers=stage.expert_layers,
+        kept_layers=stage.kept_layers,
     )
     tokens = micro_batch_tokens(workload, plans)
     vocabulary = stage.has_output * workload.model.vocabulary_size / plans.tensor_parallel
@@ -193,17 +215,22 @@ class _StateBytes:
     def of(cls, workload: Workload, plans: PlanTable, stage: _Stage) -> _StateBytes:
         ranks, expert_ranks = shard_group(plans), routed_shard_group(plans)
 
+        def split(weights: tuple[Floats, Floats], zero_stage: int) -> Floats:
+            is_split, (shared, routed) = plans.zero_stage >= zero_stage, weights
+            return shared / np.where(is_split, ranks, 1.0) + routed / np.where(is_split, expert_ranks, 1.0)
+
         def held(bytes_per_weight: float, zero_stage: int) -> Floats:
-            is_split = plans.zero_stage >= zero_stage
-            shared = stage.shared_weights / np.where(is_split, ranks, 1.0)
-            return bytes_per_weight * (shared + stage.routed_weights / np.where(is_split, expert_ranks, 1.0))
+            return bytes_per_weight * split((stage.shared_weights, stage.routed_weights), zero_stage)
 
         # Fully sharded weights have the format of their gradients, and those in 32 bits are their own master copy.
         is_its_own_master = (plans.zero_stage >= 3) & (workload.gradient_bytes >= FULL_GRADIENT_BYTES)
         needs_copies = workload.gradient_bytes < FULL_GRADIENT_BYTES
         on_device = 1.0 - workload.optimizer_offload_fraction
+        weights = np.where(is_its_own_master, held(MASTER_BYTES, 3), held(WEIGHT_BYTES, 3))
+        if stage.frozen_weights:
+            weights = weights + WEIGHT_BYTES * split(stage.frozen_weights, 3)
         return cls(
-            weights=np.where(is_its_own_master, held(MASTER_BYTES, 3), held(WEIGHT_BYTES, 3)),
+            weights=weights,
             gradients=_gradient_bytes(workload, plans, held),
             optimizer=on_device
             * (held(OPTIMIZER_BYTES, 1) - np.where(is_its_own_master, held(MASTER_BYTES, 3), 0.0)),
@@ -228,7 +255,10 @@ def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Flo
     output = stage.has_output * output_weights / plans.tensor_parallel
     whole_layer = _largest_layer(workload.model, plans, stage, routed=1.0 / plans.expert_parallel)
     one_expert = _largest_layer(workload.model, plans, stage, routed=1.0 / _num_experts(workload.model))
-    gathered = WEIGHT_BYTES * (2.0 * whole_layer + output) + workload.gradient_bytes * whole_layer
+    gathered = WEIGHT_BYTES * (2.0 * whole_layer + output)
+    if stage.frozen_weights:  # the gradients of adapters are next to nothing
+        return np.where(plans.zero_stage >= 3, gathered, 0.0)
+    gathered = gathered + workload.gradient_bytes * whole_layer
     return np.where(
         plans.zero_stage >= 3,
         WEIGHT_BYTES * (whole_layer + output) + gathered,

@@ -34,6 +34,11 @@ SelectiveRecompute = Literal["attention", "every_other_product"]
 attention core and half of the products (operator-wise checkpointing of torchtitan)."""
 
 
+RecomputeMethod = Literal["block", "uniform"]
+"""How full recomputation of some layers is meant. `block`: the first ones of a chunk; `uniform`: groups of so many, of which
+only the first input is kept (Megatron Core)."""
+
+
 class MixtureOfExperts(Record):
     """The routed part of a mixture-of-experts model."""
 
@@ -208,6 +213,12 @@ class ModelShape(Record):
         idle = self.experts.num_experts - self.experts.experts_per_token
         return self.num_parameters - self.num_expert_layers * idle * self.expert_parameters
 
+    @property
+    def num_matrix_parameters(self) -> int:
+        """Weights that one token meets in matrix products."""
+        looked_up = self.embedding_parameters - self.tied_parameters
+        return self.num_active_parameters - looked_up - self.norm_parameters
+
     def model_flop_per_token(
         self, sequence_length: int, *, is_causal: bool = True, documents: Documents | None = None
     ) -> float:
@@ -218,12 +229,10 @@ class ModelShape(Record):
         arXiv 2204.02311, appendix B), with what a token sees in the place of s where windows or packed documents shorten
         it. The input embedding is a look-up and counts nothing, nor do the norms.
         """
-        looked_up = self.embedding_parameters - self.tied_parameters
-        matrix_weights = self.num_active_parameters - looked_up - self.norm_parameters
         qk_dim, value_dim = self.attention_dims
         span = self.sequence_shape(sequence_length, documents).mean_span if is_causal else sequence_length
         attention = 6.0 * self.num_layers * self.num_heads * (qk_dim + value_dim) * span
-        return 6.0 * matrix_weights + attention * (0.5 if is_causal else 1.0)
+        return 6.0 * self.num_matrix_parameters + attention * (0.5 if is_causal else 1.0)
 
     def sequence_shape(self, sequence_length: int, documents: Documents | None = None) -> SequenceShape:
         """Returns what a sequence of so many tokens, or one packed with documents, looks like to attention."""

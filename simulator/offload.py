@@ -11,13 +11,15 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.activations import kept_per_layer, stage_activations
-from simulator.chunks import Chunks, chunk_weights, split_layers
+from simulator.chunks import Chunks, split_layers
 from simulator.job import Job, Workload
 from simulator.memory import FULL_GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, routed_shard_group, shard_group
 from simulator.rank import Rank
+from simulator.recomputed_layers import KeptLayers
 from simulator.table import Floats
+from simulator.trained_weights import StepWeights
 
 HOST_UPDATE_BYTES = FULL_GRADIENT_BYTES + 2.0 * OPTIMIZER_BYTES + WEIGHT_BYTES
 """Per weight: the update reads the fp32 gradient, reads and writes the states, and writes the 16-bit weight."""
@@ -26,12 +28,12 @@ HOST_UPDATE_FRACTION = 0.43
 have 256 GB/s, with gradients of 2 bytes (ZeRO-Offload, arXiv 2101.06840, table 4)."""
 
 
-def activation_copies_s(rank: Rank) -> tuple[Floats, Floats]:
+def activation_copies_s(rank: Rank, plans: PlanTable) -> tuple[Floats, Floats]:
     """Returns the way of one layer's activations of one micro-batch to the host, and as long back, `(n,)` each.
 
-    First a layer with an ordinary feed-forward block, then one with routed experts.
+    First a layer with an ordinary feed-forward block, then one with routed experts. `plans` says what is recomputed in it.
     """
-    dense_bytes, expert_bytes = kept_per_layer(rank.workload, rank.plans)
+    dense_bytes, expert_bytes = kept_per_layer(rank.workload, plans)
     fraction, rate = rank.workload.activation_offload_fraction, rank.offers.host_copy_bytes_per_s
     return fraction * dense_bytes / rate, fraction * expert_bytes / rate
 
@@ -64,6 +66,7 @@ def offloaded_bytes_per_node(job: Job, plans: PlanTable, offers: OfferTable) -> 
 
 def _activation_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> list[Floats]:
     """Of one rank of every unlike stage."""
+    kept = KeptLayers.of(workload, plans, chunks)
     return [
         stage_activations(
             workload,
@@ -71,6 +74,9 @@ def _activation_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> l
             stage=stage,
             dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
             expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
+            kept_layers=(chunks.on_stage(kept.dense, stage), chunks.on_stage(kept.expert, stage))
+            if kept
+            else None,
         ).on_host_bytes
         for stage in chunks.unlike_stages()
     ]
@@ -78,7 +84,7 @@ def _activation_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> l
 
 def _state_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> list[Floats]:
     """States of the optimizer, and buffers for a gradient in 32 bits and a weight in 16."""
-    weights = chunk_weights(workload.model, plans, chunks)
+    weights = StepWeights.of(workload, plans, chunks).trained
     is_split = plans.zero_stage >= 1
     shared = plans.tensor_parallel * np.where(is_split, shard_group(plans), 1)
     routed = plans.expert_parallel * np.where(is_split, routed_shard_group(plans), 1.0)

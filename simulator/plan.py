@@ -136,6 +136,9 @@ class Plan(Record):
     """Sequences in one micro-batch of one replica."""
     recompute: Recompute = Recompute.NONE
     """Activation recomputation."""
+    recompute_num_layers: PositiveInt | None = None
+    """Layers of every chunk that full recomputation covers, or under `workload.recompute_method: uniform` of a group; left
+    out: all, each on its own."""
     zero_stage: int = Field(default=1, ge=0, le=3)
     """What the replicas shard: 0 nothing, 1 optimizer states (distributed optimizer), 2 gradients too, 3 weights too."""
     shard_ranks: PositiveInt | None = None
@@ -176,13 +179,14 @@ LAYOUT_COLUMNS = (
     "precision",
     "power_cap_fraction",
     "shard_ranks",
+    "recompute_num_layers",
 )
 """The columns of a plan on which its step and its memory depend."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanTable(Table):
-    """Many designs: the fields of `Plan` as columns `(n,)`; choices as codes, no interval as NaN, no `shard_ranks` as 0."""
+    """Many designs: the fields of `Plan` as columns `(n,)`; choices as codes, no interval as NaN, counts left out as 0."""
 
     offer: Integers
     num_gpus: Integers
@@ -196,6 +200,7 @@ class PlanTable(Table):
     data_parallel: Integers
     micro_batch_size: Integers
     recompute: Integers
+    recompute_num_layers: Integers
     zero_stage: Integers
     shard_ranks: Integers
     precision: Integers
@@ -257,7 +262,7 @@ _CHOICES: dict[str, type[Choice]] = {
     "checkpoint_scheme": CheckpointScheme,
 }
 _FLOAT_COLUMNS = ("checkpoint_interval_s", "power_cap_fraction")
-_COUNTS_OR_NONE = ("shard_ranks",)
+_COUNTS_OR_NONE = ("recompute_num_layers", "shard_ranks")
 """Counts that may be left out; their columns have 0 there."""
 
 

@@ -102,7 +102,9 @@ class Rank:
         return forward_s, backward_s
 
     def weight_gradient_s(self, m: Floats, n: Floats, k: Floats, num_gemms: Floats | float = 1.0) -> Floats:
-        """The part of `gemm_s`'s backward that computes the gradient of the weights."""
+        """The part of `gemm_s`'s backward that computes the gradient of the weights; nothing where they are frozen."""
+        if self.workload.lora is not None:
+            return np.zeros_like(m)
         has_wide_gradients = (self.plans.zero_stage < 3) & (self.workload.gradient_bytes >= 4)
         return self._product_s(k, n, m, num_gemms, weight_gradient=has_wide_gradients)
 

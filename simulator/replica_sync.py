@@ -30,6 +30,7 @@ from simulator.network import LinkConstants, all_gather_s, all_reduce_s, reduce_
 from simulator.plan import has_split_ends, routed_shard_group, shard_group
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
+from simulator.trained_weights import StepWeights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +124,25 @@ class ReplicaTraffic:
     """In the backward pass of every micro-batch; the mean where not every one reduces."""
 
     @classmethod
-    def of(cls, rank: Rank, weights: ChunkWeights) -> Self:
+    def of(cls, rank: Rank, weights: StepWeights) -> Self:
         """Returns the traffic of weights under the layout and ZeRO stage of each design."""
+        trained = cls._of_trained(rank, weights.trained)
+        return trained if weights.frozen is None else trained + cls._of_frozen(rank, weights.frozen)
+
+    @classmethod
+    def _of_frozen(cls, rank: Rank, weights: ChunkWeights) -> Self:
+        """Frozen weights are only gathered, under ZeRO-3."""
+        plans = rank.plans
+        gather_s = ReplicaGroup.of_shared(rank).all_gather_s(weights.shared / plans.tensor_parallel[:, None])
+        if rank.workload.model.experts:
+            routed = weights.routed / plans.expert_parallel[:, None]
+            gather_s = gather_s + ReplicaGroup.of_routed(rank).all_gather_s(routed)
+        again_s = np.where(plans.zero_stage[:, None] == 3, gather_s, 0.0)
+        none_s = np.zeros_like(again_s)
+        return cls(gradient_s=none_s, parameter_s=none_s, forward_s=again_s, backward_s=again_s)
+
+    @classmethod
+    def _of_trained(cls, rank: Rank, weights: ChunkWeights) -> Self:
         plans, zero_stage = rank.plans, rank.plans.zero_stage[:, None]
         shared = weights.shared / plans.tensor_parallel[:, None]
         reduced = np.where(
@@ -187,5 +205,6 @@ def tied_gradient_s(rank: Rank) -> Floats:
         members_per_domain=np.where(is_one_domain, 2.0, 1.0),
         links=rank.links,
     )
-    has_copy = rank.workload.model.has_tied_embeddings & has_split_ends(plans)
+    is_trained = rank.workload.lora is None
+    has_copy = (rank.workload.model.has_tied_embeddings and is_trained) & has_split_ends(plans)
     return np.where(has_copy, reduced_s, 0.0)

@@ -72,6 +72,8 @@ class Search(Record):
     """Allowed sequences per micro-batch."""
     recompute: tuple[Recompute, ...] = tuple(Recompute)
     """Allowed activation recomputation."""
+    recompute_num_layers: tuple[PositiveInt, ...] | None = None
+    """Layers of a chunk, or of a group, that full recomputation is tried with beside all of them; left out: none."""
     zero_stages: tuple[int, ...] = (1, 2, 3)
     """Allowed ZeRO stages."""
     hybrid_sharding: tuple[bool, ...] = (False,)

@@ -29,6 +29,7 @@ from simulator.run_events import RunReplications
 from simulator.run_stragglers import expected_straggler_slowdown
 from simulator.step import StepTable, simulate_step
 from simulator.table import Floats, Table
+from simulator.trained_weights import trained_flop_per_token
 
 LAYOUTS_PER_BLOCK = 4096
 """Layouts that are priced together: enough to hide NumPy's cost per call, few enough to stay in the cache."""
@@ -189,7 +190,7 @@ def _summary(
     energy: EnergyTable,
 ) -> SummaryTable:
     workload = job.workload
-    flop = workload.model_flop_per_token * workload.tokens_per_step
+    flop = trained_flop_per_token(workload) * workload.tokens_per_step
     flop_per_s = flop / (steps.step_time_s * plans.num_gpus)
     peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
     return SummaryTable(

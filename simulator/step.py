@@ -12,18 +12,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES, num_micro_batches
-from simulator.chunks import Chunks, ChunkWeights, chunk_weights
+from simulator.chunks import Chunks, ChunkWeights
 from simulator.compute import memory_bound_time_s
+from simulator.job import Workload
 from simulator.layer_collectives import Directions, exposed_s
-from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
+from simulator.layer_costs import (
+    PartTimes,
+    dense_layer,
+    embedding,
+    expert_layer,
+    kept_layer_times,
+    output_layer,
+)
+from simulator.lora import adapter_parameters
 from simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
 from simulator.network import point_to_point_s
 from simulator.offload import activation_copies_s, host_update_s
 from simulator.pipeline import PipelineColumns, play_pipelines
 from simulator.plan import Schedule, splits_backward
 from simulator.rank import Rank
+from simulator.recomputed_layers import KeptLayers, without_recompute
 from simulator.replica_sync import ReplicaGroup, ReplicaTraffic, tied_gradient_s
 from simulator.table import Booleans, Floats, Table, sum_columns, total
+from simulator.trained_weights import StepWeights
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
     expert_layer_weight_gradients_s,
@@ -69,7 +80,7 @@ class StepTable(Table):
 def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     """Returns the step of each design."""
     parts = _Parts.of(rank, chunks)
-    weights = chunk_weights(rank.workload.model, rank.plans, chunks)
+    weights = StepWeights.of(rank.workload, rank.plans, chunks)
     layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
     shards_s, copies_s = _shard_collectives(rank, parts, *layers_s), _host_copies(rank, parts, *layers_s)
     times = play_pipelines(**_columns(rank, parts, weights, *_added(layers_s, shards_s, copies_s)))
@@ -79,7 +90,7 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     # A number format that the accelerator lacks has no busy time; the pipeline would play on without it.
     step_s = np.where(np.isnan(busy_s), np.nan, times.step_s)
     waiting_s = step_s - times.exposed_sync_s - busy_s - send_s
-    tied_s, optimizer_s = tied_gradient_s(rank), _optimizer_s(rank, chunks, weights)
+    tied_s, optimizer_s = tied_gradient_s(rank), _optimizer_s(rank, chunks, weights.trained)
     return StepTable(
         step_time_s=step_s + tied_s + optimizer_s,
         compute_s=parts.total("forward_compute_s", "backward_compute_s") * per_gpu,
@@ -123,7 +134,7 @@ class StepParts:
 def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
     """Returns what `simulate_step` plays the step of each design from."""
     parts = _Parts.of(rank, chunks)
-    weights = chunk_weights(rank.workload.model, rank.plans, chunks)
+    weights = StepWeights.of(rank.workload, rank.plans, chunks)
     layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
     shards_s, copies_s = _shard_collectives(rank, parts, *layers_s), _host_copies(rank, parts, *layers_s)
     return StepParts(
@@ -131,12 +142,12 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
         forward=parts.exposed("forward", shards_s[0], copies_s[0]),
         backward=parts.exposed("backward", shards_s[1], copies_s[1]),
         tied_gradient_s=tied_gradient_s(rank),
-        optimizer_s=_optimizer_s(rank, chunks, weights),
+        optimizer_s=_optimizer_s(rank, chunks, weights.trained),
     )
 
 
 def _columns(
-    rank: Rank, parts: _Parts, weights: ChunkWeights, forward_s: Floats, backward_s: Floats
+    rank: Rank, parts: _Parts, weights: StepWeights, forward_s: Floats, backward_s: Floats
 ) -> PipelineColumns:
     """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
     sync = ReplicaTraffic.of(rank, weights)
@@ -164,7 +175,7 @@ class _Parts:
     times: tuple[PartTimes, ...]
     counts: tuple[Floats, ...]
     """`(n, C)` for each part."""
-    weights: ChunkWeights
+    weights: StepWeights
     """`(1, k)`, of all ranks together."""
 
     @classmethod
@@ -179,8 +190,16 @@ class _Parts:
             counts.append(chunks.num_expert_layers)
             shared.append(model.expert_layer_shared_parameters)
             routed.append(model.experts.num_experts * model.expert_parameters)
+        if kept := KeptLayers.of(rank.workload, rank.plans, chunks):
+            is_layer = slice(0, None, 3)  # dense ones, and behind the ends of the model those with experts
+            kept_counts = [kept.dense, kept.expert][: len(counts[is_layer])]
+            counts[is_layer] = [all_ - own for all_, own in zip(counts[is_layer], kept_counts, strict=True)]
+            times += kept_layer_times(rank)[: len(kept_counts)]
+            counts += kept_counts
+            shared += shared[is_layer]
+            routed += routed[is_layer]
         weights = ChunkWeights(shared=np.array([shared], dtype=float), routed=np.array([routed], dtype=float))
-        return cls(times=tuple(times), counts=tuple(counts), weights=weights)
+        return cls(times=tuple(times), counts=tuple(counts), weights=_split(rank.workload, weights))
 
     def per_chunk(self, name: str) -> Floats:
         """Sum of one time over the parts of every chunk, `(n, C)`."""
@@ -210,6 +229,8 @@ class _Parts:
         ]
         if rank.workload.model.experts:
             times_s.append(expert_layer_weight_gradients_s(rank))
+        # Layers that keep what others recompute are never part of zero-bubble schedules, which recompute nothing.
+        times_s += [np.zeros(len(rank.plans))] * (len(self.counts) - len(times_s))
         return self.weighted(time_s * is_split for time_s in times_s)
 
     def total(self, *names: str) -> Floats:
@@ -242,6 +263,15 @@ def _shard_collectives(rank: Rank, parts: _Parts, forward_s: Floats, backward_s:
     )
 
 
+def _split(workload: Workload, weights: ChunkWeights) -> StepWeights:
+    """Weights of the parts of the model, `(1, k)`; adapters stand in the parts that are layers."""
+    if workload.lora is None:
+        return StepWeights(trained=weights)
+    is_layer = [[1.0, 0.0, 0.0, 1.0, 1.0, 1.0][: weights.shared.shape[1]]]
+    adapters = np.array(is_layer) * adapter_parameters(workload.model, workload.lora)
+    return StepWeights(trained=ChunkWeights(shared=adapters, routed=np.zeros_like(adapters)), frozen=weights)
+
+
 def _host_copies(rank: Rank, parts: _Parts, forward_s: Floats, backward_s: Floats) -> Directions:
     """What copies of activations take longer than the passes of a chunk behind which they travel, `(n, C)`.
 
@@ -249,11 +279,16 @@ def _host_copies(rank: Rank, parts: _Parts, forward_s: Floats, backward_s: Float
     """
     if rank.workload.activation_offload_fraction == 0.0:
         return np.zeros_like(forward_s), np.zeros_like(backward_s)
-    dense_s, expert_s = activation_copies_s(rank)
-    none_s = np.zeros_like(dense_s)
-    times_s = (dense_s, none_s, none_s, expert_s)[: len(parts.counts)]
-    copies_s = parts.weighted(times_s)
+    copies_s = parts.weighted(_copies_s(rank, len(parts.counts)))
     return np.maximum(0.0, copies_s - forward_s), np.maximum(0.0, copies_s - backward_s)
+
+
+def _copies_s(rank: Rank, num_parts: int) -> list[Floats]:
+    """Copies of each part of the model, `(n,)`, in the order of `_Parts`."""
+    none_s, num_kinds = np.zeros(len(rank.plans)), 2 if rank.workload.model.experts else 1
+    dense_s, *expert_s = activation_copies_s(rank, rank.plans)[:num_kinds]
+    kept_s = activation_copies_s(rank, without_recompute(rank.plans))[:num_kinds]
+    return [dense_s, none_s, none_s, *expert_s, *kept_s][:num_parts]
 
 
 def _added(*times_s: Directions) -> Directions:

@@ -33,7 +33,15 @@ LOG_FEATURES = (
     "micro_batch_size",
 )
 """Knobs that count by their logarithm: two doublings are a distance of 1."""
-CHOICES = ("offer", "recompute", "zero_stage", "shard_ranks", "precision", "checkpoint_scheme")
+CHOICES = (
+    "offer",
+    "recompute",
+    "recompute_num_layers",
+    "zero_stage",
+    "shard_ranks",
+    "precision",
+    "checkpoint_scheme",
+)
 """Knobs whose values are alike or not."""
 NUM_CHOICES = len(CHOICES)
 CAP_FACTOR = 2.0

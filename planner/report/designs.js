@@ -75,7 +75,8 @@ function describe(design) {
     title: `Design ${design.id}: ${roleWords(design)}`,
     lines: [
       `${formats.count(plan.num_gpus)} x ${design.accelerator}, ${layoutWords(plan)}, micro-batch ` +
-        `${plan.micro_batch_size}, recompute ${plan.recompute}, ZeRO ${plan.zero_stage}` +
+        `${plan.micro_batch_size}, recompute ${plan.recompute}` +
+        `${plan.recompute_num_layers ? ` of ${plan.recompute_num_layers} layers` : ""}, ZeRO ${plan.zero_stage}` +
         `${plan.shard_ranks ? ` in groups of ${plan.shard_ranks}` : ""}, ${plan.precision}, ` +
         `saves ${plan.checkpoint_scheme}, ${plan.num_spare_nodes} spare nodes`,
       Object.entries(metrics).filter(([key]) => key !== "num_gpus")

@@ -300,3 +300,16 @@ def test_groups_of_a_node_are_tried_where_they_are_asked_for_and_are_not_the_who
         (z, c, d)
         for z, c, d in zip(hybrid.shard_ranks, hybrid.context_parallel, hybrid.data_parallel, strict=True)
     } == wanted
+
+
+def test_some_layers_are_computed_again_where_that_is_asked_for() -> None:
+    search = {"recompute": ["none", "full"], "zero_stages": [1], **DEGREES}
+    plain, more = (
+        enumerate_layouts(tiny_job(**search, **tried)) for tried in ({}, {"recompute_num_layers": [2]})
+    )
+    some = more.take(more.recompute_num_layers > 0)
+    full = plain.take(plain.recompute == Recompute.FULL.code)
+    # Six layers: two of a chunk need chunks of two.
+    chunks = full.pipeline_parallel * full.virtual_pipeline
+    assert sorted(rows_of(some)) == sorted(rows_of(full.take(-(-6 // chunks) >= 2)))
+    assert set(some.recompute.tolist()) == {Recompute.FULL.code}

@@ -155,6 +155,8 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("experts", MIXTRAL, {"num_gpus": 48, "expert_parallel": 3}),
     ("experts", MIXTRAL, {"num_gpus": 16, "pipeline_parallel": 4, "expert_parallel": 8}),
     ("number_format", {"offer": "a100"}, {"num_gpus": 16, "precision": "fp8"}),
+    ("recomputed_layers", {}, {"num_gpus": 16, "recompute_num_layers": 2}),
+    ("recomputed_layers", {}, {**TWO_STAGES, "recompute": "full", "recompute_num_layers": 17}),
     ("shard_groups", {}, {"num_gpus": 16, "shard_ranks": 5}),
     ("shard_groups", {}, {"num_gpus": 16, "shard_ranks": 32}),
     ("shard_groups", {}, {"num_gpus": 16, "shard_ranks": 8, "zero_stage": 0}),

@@ -51,6 +51,7 @@ def cases() -> dict[str, Case]:
         ),
         "experts": (job, {"dp": 16, "ep": 2}),
         "number_format": (job_with(A100_RENTED), {"dp": 16, "precision": "fp8"}),
+        "recomputed_layers": (job, {"dp": 16, "recompute_num_layers": 2}),
         "shard_groups": (job, {"dp": 16, "shard_ranks": 5}),
         "peer_memory": (job, {"dp": 8, "checkpoint_scheme": "in_memory_peer"}),
         "live_replica": (job, {"dp": 16, "checkpoint_scheme": "just_in_time", "zero_stage": 1}),

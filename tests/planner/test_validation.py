@@ -214,6 +214,20 @@ class TestRows:
         assert float(row["activation_offload_fraction"]) == 8 / 32
         assert only_row(tmp_path, notes="activation CPU offload False")["activation_offload_fraction"] == ""
 
+    def test_some_layers_are_computed_again_where_the_notes_say_how_many(self, tmp_path: Path) -> None:
+        notes = "recipe: full/block recompute of 5 layers (recipe at repo HEAD)"
+        row = only_row(tmp_path, recompute="partial", notes=notes)
+        assert (row["recompute"], row["recompute_num_layers"]) == ("full", "5")
+        assert only_row(tmp_path, recompute="partial")["recompute"] == "none"
+        assert step_s(only_row(tmp_path)) < step_s(row) < step_s(only_row(tmp_path, recompute="full"))
+
+    def test_fine_tuning_of_adapters_has_nemo_s_where_a_row_says_no_more(self, tmp_path: Path) -> None:
+        plain, usual = only_row(tmp_path), only_row(tmp_path, metric_kind="LoRA fine-tuning step")
+        written = only_row(tmp_path, metric_kind="LoRA fine-tuning step", notes="LoRA rank 8")
+        assert (usual["lora_rank"], written["lora_rank"]) == ("32", "8")
+        assert ("lora_rank" in usual["assumed"], "lora_rank" in written["assumed"]) == (True, False)
+        assert step_s(usual) < step_s(plain)
+
     def test_a_name_of_the_catalogue_fills_the_shape(self, tmp_path: Path) -> None:
         row = only_row(tmp_path)
         # Llama 3 paper, arXiv 2407.21783, Table 3.
@@ -264,7 +278,7 @@ class TestRows:
             ({"gpu": "RTX 4090"}, "gpu = RTX 4090"),
             ({"precision": "nvfp4"}, "precision nvfp4: only fp16, bf16 and fp8 are modelled"),
             ({"model": "Nemotron-H-56B"}, "only decoder-only transformers"),
-            ({"metric_kind": "LoRA step time"}, "only steps that train all weights"),
+            ({"metric_kind": "single-layer forward"}, "only steps of training"),
             ({"seq_len": ""}, "seq_len is not given"),
             ({"model": "Foo", "layers": 32}, "hidden is not given"),
             ({"n_gpus": 64, "tp": ""}, "tp is not given, and a layout on more than one node"),

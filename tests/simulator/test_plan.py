@@ -28,6 +28,7 @@ def plans(draw: st.DrawFn) -> Plan:
         recompute=draw(st.sampled_from(Recompute)),
         zero=draw(st.integers(0, 3)),
         shards=draw(st.none() | degrees),
+        recompute_num_layers=draw(st.none() | degrees),
         precision=draw(st.sampled_from(Precision)),
         scheme=draw(st.sampled_from(CheckpointScheme)),
         spares=draw(st.integers(0, 99)),

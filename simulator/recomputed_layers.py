@@ -1,0 +1,49 @@
+"""Which layers of a pipeline chunk compute their activations again, where not all of them do?
+
+Under full recomputation of n layers by the method `block` the first n of every chunk do, and the others keep everything;
+`uniform` makes groups of n layers that keep the input of the first (Megatron Core, `recompute_method`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from simulator.chunks import Chunks
+from simulator.job import Workload
+from simulator.plan import PlanTable, Recompute
+from simulator.table import Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptLayers:
+    """Layers that keep all activations although their plan recomputes others, `(n, C)`."""
+
+    dense: Floats
+    """With an ordinary feed-forward block."""
+    expert: Floats
+    """With routed experts."""
+
+    @classmethod
+    def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks) -> KeptLayers | None:
+        """Returns the layers of every chunk; `None` where no plan has any. Dense layers come first, as in the model."""
+        num_layers = plans.recompute_num_layers
+        if workload.recompute_method != "block" or not num_layers.any():
+            return None
+        is_partial = (num_layers > 0) & (plans.recompute == Recompute.FULL.code)
+        again = np.where(is_partial, num_layers, np.inf)[:, None]
+        dense = np.minimum(chunks.num_dense_layers, again)
+        expert = np.minimum(chunks.num_expert_layers, again - dense)
+        return cls(dense=chunks.num_dense_layers - dense, expert=chunks.num_expert_layers - expert)
+
+
+def layers_of_a_group(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns how many layers full recomputation computes again together, `(n,)`."""
+    is_grouped = (plans.recompute_num_layers > 0) & (workload.recompute_method == "uniform")
+    return np.where(is_grouped, plans.recompute_num_layers, 1.0)
+
+
+def without_recompute(plans: PlanTable) -> PlanTable:
+    """Returns the same plans keeping all activations."""
+    return replace(plans, recompute=np.full_like(plans.recompute, Recompute.NONE.code))

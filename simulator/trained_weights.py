@@ -1,0 +1,48 @@
+"""Which weights does a step train, and which only take part in it? All are trained but under low-rank adaptation.
+
+Frozen weights have no gradients and no optimizer states; ZeRO-3 shards and gathers them as it does the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from simulator.chunks import Chunks, ChunkWeights, chunk_weights
+from simulator.job import Workload
+from simulator.lora import adapter_parameters
+from simulator.plan import PlanTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepWeights:
+    """Weights of every chunk, `(n, C)`."""
+
+    trained: ChunkWeights
+    """Those that are updated."""
+    frozen: ChunkWeights | None = None
+    """The others; `None` where all are trained."""
+
+    @classmethod
+    def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks) -> Self:
+        """Returns the weights of a workload's chunks."""
+        model = chunk_weights(workload.model, plans, chunks)
+        if workload.lora is None:
+            return cls(trained=model)
+        adapters = chunks.num_layers * adapter_parameters(workload.model, workload.lora)
+        return cls(trained=ChunkWeights(shared=adapters, routed=np.zeros_like(adapters)), frozen=model)
+
+
+def num_trained_parameters(workload: Workload) -> int:
+    """Returns the weights that the optimizer updates."""
+    if workload.lora is None:
+        return workload.model.num_parameters
+    return workload.model.num_layers * adapter_parameters(workload.model, workload.lora)
+
+
+def trained_flop_per_token(workload: Workload) -> float:
+    """Returns the floating-point operations that training needs per token; gradients of frozen weights count nothing."""
+    flop = workload.model_flop_per_token
+    return flop if workload.lora is None else flop - 2.0 * workload.model.num_matrix_parameters

@@ -1,0 +1,151 @@
+"""Do layers that are computed again keep their input only, and the others everything, and do steps take what that means?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constraints.best_cut import best_cut
+from constraints.step_bound import bound_step
+from simulator.chunks import split_layers
+from simulator.errors import InputError
+from simulator.job import Workload
+from simulator.memory import MemoryTable, memory_by_stage, peak_memory
+from simulator.plan import Plan, Recompute
+from simulator.rank import Rank
+from simulator.step import StepTable, simulate_step
+from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
+
+DENSE = training(
+    gpt(num_layers=16, hidden_size=4096, num_heads=32, vocabulary_size=1024), global_batch_size=64
+)
+EXPERTS = training("deepseek-v3", global_batch_size=256)
+"""61 layers, of which the first three have no experts."""
+
+
+def memory_of(workload: Workload, plan: Plan) -> MemoryTable:
+    table = table_of(plan)
+    return peak_memory(workload, table, split_layers(workload.model, table))
+
+
+def step_of(workload: Workload, plan: Plan) -> StepTable:
+    table = table_of(plan)
+    return simulate_step(Rank.of(job_of(workload), table), split_layers(workload.model, table))
+
+
+def recomputing(num_layers: int | None, **layout: int) -> Plan:
+    return plan_of(**layout, recompute=Recompute.FULL, recompute_num_layers=num_layers)  # type: ignore[arg-type]
+
+
+def by_uniform(workload: Workload = DENSE) -> Workload:
+    return workload.model_copy(update={"recompute_method": "uniform"})
+
+
+class TestBlock:
+    def test_so_many_layers_keep_their_input_only(self) -> None:
+        none, some, all_ = (
+            memory_of(DENSE, plan).activations_bytes[0]
+            for plan in (plan_of(data=8), recomputing(5, data=8), recomputing(None, data=8))
+        )
+        assert some == pytest.approx((5 * all_ + 11 * none) / 16)
+
+    def test_so_many_layers_are_computed_again(self) -> None:
+        none, some, all_ = (
+            step_of(DENSE, plan).compute_s[0]
+            for plan in (plan_of(data=8), recomputing(5, data=8), recomputing(None, data=8))
+        )
+        assert some - none == pytest.approx((all_ - none) * 5 / 16)
+
+    def test_all_layers_of_a_chunk_are_all(self) -> None:
+        for columns in zip(
+            *(step_of(DENSE, recomputing(n, pipeline=4, data=2)).columns().values() for n in (4, None)),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(*columns)
+
+    def test_every_chunk_has_its_own(self) -> None:
+        # Two chunks of two layers on each of four stages: one of two in each is computed again.
+        none, one, all_ = (
+            step_of(DENSE, plan).compute_s[0]
+            for plan in (
+                plan_of(pipeline=4, virtual=2, data=2),
+                recomputing(1, pipeline=4, virtual=2, data=2),
+                recomputing(None, pipeline=4, virtual=2, data=2),
+            )
+        )
+        assert one - none == pytest.approx((all_ - none) / 2)
+
+    def test_dense_layers_of_a_mixture_come_first(self) -> None:
+        layout = {"expert": 8, "data": 64}
+        passes = [
+            step_of(EXPERTS, plan).expert_comm_s[0]
+            for plan in (
+                plan_of(**layout),
+                recomputing(3, **layout),
+                recomputing(4, **layout),
+                recomputing(None, **layout),
+            )  # type: ignore[arg-type]
+        ]
+        # Recomputation sends tokens to their experts once more: in none of the three dense layers, then in one of 58.
+        assert passes[1] == pytest.approx(passes[0])
+        assert passes[2] - passes[0] == pytest.approx((passes[3] - passes[0]) / 58)
+
+    def test_every_stage_has_its_own_memory(self) -> None:
+        plan = recomputing(2, pipeline=4, data=2)
+        found = memory_by_stage(DENSE, plan).activations_bytes
+        none, all_ = (
+            memory_by_stage(DENSE, other).activations_bytes
+            for other in (plan_of(pipeline=4, data=2), recomputing(None, pipeline=4, data=2))
+        )
+        np.testing.assert_allclose(found, (none + all_) / 2)
+
+    def test_layers_that_depend_on_their_place_are_not_cut_anew(self) -> None:
+        with pytest.raises(InputError, match="recompute_num_layers = 2: must be left out"):
+            best_cut(job_of(DENSE), recomputing(2, pipeline=4, data=2))
+
+
+class TestUniform:
+    def test_a_group_keeps_one_input_and_computes_all_of_it_again(self) -> None:
+        one, four = (memory_of(by_uniform(), recomputing(n, data=8)) for n in (None, 4))
+        layer = memory_of(DENSE, plan_of(data=8)).activations_bytes[0] / 16
+        assert four.activations_bytes == pytest.approx(one.activations_bytes / 4)
+        assert four.workspace_bytes - one.workspace_bytes == pytest.approx(3 * layer)
+
+    def test_a_step_is_as_long_as_with_groups_of_one(self) -> None:
+        one, four = (step_of(by_uniform(), recomputing(n, data=8)).step_time_s for n in (None, 4))
+        assert one == four
+
+
+@given(
+    num_layers=st.integers(1, 4),
+    pipeline=st.sampled_from([1, 2, 4]),
+    zero=st.integers(0, 3),
+    workload=st.sampled_from([DENSE, EXPERTS]),
+)
+def test_more_recomputation_is_slower_and_smaller(
+    num_layers: int, pipeline: int, zero: int, workload: Workload
+) -> None:
+    layout = {"pipeline": pipeline, "data": 8, "zero": zero}
+    plans = [plan_of(**layout), *(recomputing(n, **layout) for n in (num_layers, num_layers + 1, None))]  # type: ignore[arg-type]
+    steps_s = [step_of(workload, plan).step_time_s[0] for plan in plans]
+    kept = [memory_of(workload, plan).activations_bytes[0] for plan in plans]
+    assert np.all(np.diff(steps_s) >= -1e-9 * steps_s[0])
+    assert np.all(np.diff(kept) <= 1e-9 * kept[0])
+    bounds = bound_step(job_of(workload), table_of(*plans))
+    assert np.all(bounds.step_time_s <= np.array(steps_s) * (1 + 1e-9))
+    np.testing.assert_allclose(bounds.compute_s, [step_of(workload, plan).compute_s[0] for plan in plans])
+
+
+def test_what_a_design_comes_to_does_not_depend_on_its_neighbours() -> None:
+    plans = [plan_of(data=8), recomputing(5, data=8), recomputing(None, data=8)]
+    together = step_of_all(plans)
+    for row, plan in enumerate(plans):
+        for name, column in step_of(DENSE, plan).columns().items():
+            assert column[0] == getattr(together, name)[row], name
+
+
+def step_of_all(plans: list[Plan]) -> StepTable:
+    table = table_of(*plans)
+    return simulate_step(Rank.of(job_of(DENSE), table), split_layers(DENSE.model, table))
