@@ -13,6 +13,7 @@ import numpy as np
 
 from simulator.chunks import can_cut
 from simulator.context_exchange import head_ranks
+from simulator.expert_ranks import expert_ranks
 from simulator.job import Job
 from simulator.model import ModelShape
 from simulator.offer_table import OfferTable
@@ -125,7 +126,9 @@ def _experts(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     if experts is None:
         return np.asarray(e - 1, dtype=np.float64)
     ranks = plans.tensor_parallel * plans.context_parallel * plans.data_parallel
-    return _remainder(experts.num_experts, e) + np.where(e > ranks, e / ranks, _remainder(ranks, e))
+    shares, holders = job.workload.expert_tensor_parallel, expert_ranks(job.workload, plans)
+    uneven = _remainder(experts.num_experts, e) + experts.expert_ffn_hidden_size % shares / shares
+    return uneven + np.where(holders > ranks, holders / ranks, _remainder(ranks, holders))
 
 
 def _number_format(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -245,7 +248,8 @@ LAYOUT_RULES = (
     ),
     LayoutRule(
         name="experts",
-        sentence="expert_parallel must divide num_experts and tensor x context x data parallel ranks; 1 for dense models",
+        sentence="expert_parallel must divide num_experts and, times expert_tensor_parallel, tensor x context x data "
+        "parallel ranks, and expert_tensor_parallel expert_ffn_hidden_size; expert_parallel 1 for dense models",
         excess=_experts,
     ),
     LayoutRule(

@@ -111,9 +111,9 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "workload.context_exchange, context_parallel or tensor_parallel",
     ),
     "experts": _about(
-        "e | experts and e | t c D; e = 1 for dense models",
+        "e | experts, e t_e | t c D and t_e | expert_ffn_hidden_size; e = 1 for dense models",
         "every rank holds as many experts as any other (GShard, arXiv 2006.16668)",
-        "expert_parallel",
+        "expert_parallel or workload.expert_tensor_parallel",
     ),
     "number_format": _about(
         "the accelerator has a peak rate in the format",

@@ -83,6 +83,12 @@ class Workload(Record):
     domain and rank where a token is needed (DeepEP, Hybrid-EP)."""
     overlaps_expert_exchange: bool = False
     """Whether the traffic of experts hides behind the computation of another micro-batch."""
+    overlaps_shared_experts: bool = False
+    """Whether the traffic of experts hides behind the shared experts (Megatron Core: `--moe-shared-expert-overlap`)."""
+    dispatches_in_8_bits: bool = False
+    """Whether tokens travel to their experts in 8 bits, and back in 16, where products are in 8 bits (DeepEP)."""
+    expert_tensor_parallel: PositiveInt = 1
+    """Ranks that share each routed expert (ETP), whatever `tensor_parallel` is; 1: experts are whole."""
     expert_imbalance: float = Field(default=1.0, ge=1)
     """Tokens of the most loaded rank over those of the average one; 1: balanced routing."""
     expert_capacity_factor: PositiveFloat | None = None
@@ -107,6 +113,14 @@ class Workload(Record):
         if isinstance(self.stage_layers, tuple) and sum(self.stage_layers) != self.model.num_layers:
             raise ValueError(
                 f"stage_layers add up to {sum(self.stage_layers)} and must add up to num_layers ({self.model.num_layers})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _hides_experts_once(self) -> Self:
+        if self.overlaps_shared_experts and self.overlaps_expert_exchange:
+            raise ValueError(
+                "overlaps_shared_experts and overlaps_expert_exchange exclude each other; give one of them"
             )
         return self
 

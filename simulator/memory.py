@@ -15,6 +15,7 @@ import numpy as np
 
 from simulator.activations import micro_batch_tokens, num_micro_batches, stage_activations
 from simulator.chunks import Chunks, ChunkWeights, chunk_weights, split_layers
+from simulator.expert_ranks import expert_ranks
 from simulator.job import Workload
 from simulator.model import ModelShape
 from simulator.plan import Plan, PlanTable
@@ -97,7 +98,7 @@ def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryT
     """
     weights = chunk_weights(workload.model, plans, chunks)
     candidates = [
-        _stage_memory(workload, plans, _Stage.of(plans, chunks, weights, stage))
+        _stage_memory(workload, plans, _Stage.of(workload, plans, chunks, weights, stage))
         for stage in chunks.unlike_stages()
     ]
     worst = np.argmax([memory.peak_bytes for memory in candidates], axis=0)
@@ -120,7 +121,7 @@ def memory_by_stage(workload: Workload, plan: Plan) -> MemoryTable:
 def memory_of_stage(workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> MemoryTable:
     """Returns the components of one stage, `(n,)`, of each plan."""
     weights = chunk_weights(workload.model, plans, chunks)
-    return _stage_memory(workload, plans, _Stage.of(plans, chunks, weights, stage))
+    return _stage_memory(workload, plans, _Stage.of(workload, plans, chunks, weights, stage))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,13 +136,15 @@ class _Stage:
     has_output: Floats
 
     @classmethod
-    def of(cls, plans: PlanTable, chunks: Chunks, weights: ChunkWeights, stage: Integers) -> _Stage:
+    def of(
+        cls, workload: Workload, plans: PlanTable, chunks: Chunks, weights: ChunkWeights, stage: Integers
+    ) -> _Stage:
         return cls(
             number=stage,
             dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
             expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
             shared_weights=chunks.on_stage(weights.shared, stage) / plans.tensor_parallel,
-            routed_weights=chunks.on_stage(weights.routed, stage) / plans.expert_parallel,
+            routed_weights=chunks.on_stage(weights.routed, stage) / expert_ranks(workload, plans),
             has_output=chunks.on_stage(chunks.is_last, stage),
         )
 
@@ -192,7 +195,7 @@ class _StateBytes:
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, stage: _Stage) -> _StateBytes:
         replicas = (plans.data_parallel * plans.context_parallel).astype(np.float64)
-        expert_replicas = replicas * plans.tensor_parallel / plans.expert_parallel
+        expert_replicas = replicas * plans.tensor_parallel / expert_ranks(workload, plans)
 
         def held(bytes_per_weight: float, zero_stage: int) -> Floats:
             is_split = plans.zero_stage >= zero_stage
@@ -227,8 +230,9 @@ def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Flo
     """
     output_weights = workload.model.vocabulary_size * workload.model.hidden_size
     output = stage.has_output * output_weights / plans.tensor_parallel
-    whole_layer = _largest_layer(workload.model, plans, stage, routed=1.0 / plans.expert_parallel)
-    one_expert = _largest_layer(workload.model, plans, stage, routed=1.0 / _num_experts(workload.model))
+    whole_layer = _largest_layer(workload.model, plans, stage, routed=1.0 / expert_ranks(workload, plans))
+    parts = _num_experts(workload.model) * workload.expert_tensor_parallel
+    one_expert = _largest_layer(workload.model, plans, stage, routed=1.0 / parts)
     gathered = WEIGHT_BYTES * (2.0 * whole_layer + output) + workload.gradient_bytes * whole_layer
     return np.where(
         plans.zero_stage >= 3,

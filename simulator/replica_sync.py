@@ -20,6 +20,7 @@ from typing import Self
 import numpy as np
 
 from simulator.chunks import ChunkWeights
+from simulator.expert_ranks import expert_ranks, expert_replicas
 from simulator.layer_collectives import members_in_domain
 from simulator.memory import WEIGHT_BYTES, reduced_fraction
 from simulator.network import LinkConstants, all_gather_s, all_reduce_s, reduce_scatter_s
@@ -51,9 +52,8 @@ class ReplicaGroup:
     @classmethod
     def of_routed(cls, rank: Rank) -> Self:
         """Returns the replicas of the weights of routed experts."""
-        plans = rank.plans
-        num_ranks = plans.data_parallel * plans.context_parallel * plans.tensor_parallel
-        return cls._of(rank, plans.expert_parallel, num_ranks // plans.expert_parallel)
+        workload, plans = rank.workload, rank.plans
+        return cls._of(rank, expert_ranks(workload, plans), expert_replicas(workload, plans))
 
     @classmethod
     def _of(cls, rank: Rank, stride: Integers, size: Integers) -> Self:
@@ -119,7 +119,7 @@ class ReplicaTraffic:
         traffic = cls._in(ReplicaGroup.of_shared(rank), zero_stage, shared, reduced[:, None])
         if rank.workload.model.experts is None:
             return traffic
-        routed = weights.routed / plans.expert_parallel[:, None]
+        routed = weights.routed / expert_ranks(rank.workload, plans)[:, None]
         return traffic + cls._in(ReplicaGroup.of_routed(rank), zero_stage, routed, reduced[:, None])
 
     @classmethod

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from simulator import catalog
-from simulator.chunks import chunk_weights, split_layers
+from simulator.chunks import split_layers
 from simulator.hardware import Precision
 from simulator.job import Workload
-from simulator.memory import MemoryTable, _Stage, _stage_memory, peak_memory
+from simulator.memory import MemoryTable, memory_of_stage, peak_memory
 from simulator.model import ModelShape
 from simulator.plan import Plan, Recompute
 from simulator.units import GIB
@@ -21,10 +21,8 @@ LAYERS_OF_SIMUMAX = 12
 def memory_by_stage(workload: Workload, plan: Plan) -> list[MemoryTable]:
     table = table_of(plan)
     chunks = split_layers(workload.model, table)
-    weights = chunk_weights(workload.model, table, chunks)
     return [
-        _stage_memory(workload, table, _Stage.of(table, chunks, weights, np.array([stage])))
-        for stage in range(plan.pipeline_parallel)
+        memory_of_stage(workload, table, chunks, np.array([stage])) for stage in range(plan.pipeline_parallel)
     ]
 
 
