@@ -43,6 +43,10 @@ COUNTS = {
     "cp": 0,
     "ep": 0,
     "dp": 1,
+    "etp": 0,
+    "window": 0,
+    "full_every": 0,
+    "mean_document": 0,
 }
 """Columns of whole numbers with the smallest that makes sense; 0 stands for `not used`."""
 QUANTITIES = ("step_time_s", "tokens_per_s_per_gpu", "peak_mem_gib_per_gpu")

@@ -18,6 +18,7 @@ from planner.framework_habits import Habits, habits_of
 from planner.hardware_names import accelerator_id, network_of
 from planner.measured_file import Cells, read_cells
 from planner.measured_runs import OUT_OF_MEMORY, Row
+from planner.measured_sequences import context_exchange, document_cells, window_cells
 from planner.model_names import known_shape
 from simulator import catalog
 from simulator.errors import CapplanError, InputError
@@ -123,6 +124,7 @@ class _Translation:
             "is_production": bool(_PRODUCTION.search(self.kind)),
             "tier": self._text("tier"),
             **sizes,
+            **self._sequences(layout),
             **self._measured(),
             "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(self.kind) else None,
             "assumed": " ".join(self.assumed),
@@ -185,6 +187,7 @@ class _Translation:
                 "shared_expert_ffn", known.get("shared_ffn_hidden_size")
             ),
             "num_dense_layers": self._or_known("dense_layers", known.get("num_dense_layers")),
+            **{name: known[name] for name in ("num_groups", "groups_per_token") if name in known},
         }
 
     def _has_experts(self) -> bool:
@@ -290,6 +293,20 @@ class _Translation:
             "expert_dispatch": dispatch or self._default("expert_dispatch", self.habits.expert_dispatch),
             "overlaps_expert_exchange": is_hidden,
             "expert_capacity_factor": measured_notes.capacity_factor(notes),
+            "expert_tensor_parallel": self.cells.count("etp") or measured_notes.expert_tensor_parallel(notes),
+            "dispatches_in_8_bits": measured_notes.dispatches_in_8_bits(notes),
+            "overlaps_shared_experts": measured_notes.overlaps_shared_experts(notes) and not is_hidden,
+        }
+
+    def _sequences(self, layout: dict[str, int]) -> dict[str, object]:
+        """Windows, packed documents, and the exchange of context-parallel ranks where there are several."""
+        found = {**window_cells(self.cells, self.known), **document_cells(self.cells)}
+        if layout["context_parallel"] == 1:
+            return found
+        exchange, is_assumed = context_exchange(self.cells, self.habits, has_window="window_tokens" in found)
+        return {
+            **found,
+            "context_exchange": self._default("context_exchange", exchange) if is_assumed else exchange,
         }
 
     def _measured(self) -> dict[str, object]:
