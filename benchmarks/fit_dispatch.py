@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from simulator import network
-from simulator.layer_collectives import num_reached
+from simulator.expert_exchange import num_reached
 from simulator.model import MixtureOfExperts
 from simulator.table import Floats
 from simulator.units import GIGA

@@ -13,6 +13,7 @@ import numpy as np
 
 from simulator.chunks import can_cut
 from simulator.context_exchange import head_ranks
+from simulator.expert_ranks import expert_ranks
 from simulator.job import Job
 from simulator.model import ModelShape
 from simulator.offer_table import OfferTable
@@ -133,7 +134,9 @@ def _experts(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     if experts is None:
         return np.asarray(e - 1, dtype=np.float64)
     ranks = plans.tensor_parallel * plans.context_parallel * plans.data_parallel
-    return _remainder(experts.num_experts, e) + np.where(e > ranks, e / ranks, _remainder(ranks, e))
+    shares, holders = job.workload.expert_tensor_parallel, expert_ranks(job.workload, plans)
+    uneven = _remainder(experts.num_experts, e) + experts.expert_ffn_hidden_size % shares / shares
+    return uneven + np.where(holders > ranks, holders / ranks, _remainder(ranks, holders))
 
 
 def _number_format(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -147,8 +150,9 @@ def _shard_groups(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     if not is_hybrid.any():
         return np.zeros(len(plans))
     replicas, c = plans.data_parallel * plans.context_parallel, plans.context_parallel
-    ranks = np.where(is_hybrid, z * plans.tensor_parallel, plans.expert_parallel)
-    small, large = np.minimum(ranks, plans.expert_parallel), np.maximum(ranks, plans.expert_parallel)
+    holders = expert_ranks(job.workload, plans) if job.workload.model.experts else plans.expert_parallel
+    ranks = np.where(is_hybrid, z * plans.tensor_parallel, holders)
+    small, large = np.minimum(ranks, holders), np.maximum(ranks, holders)
     group = np.where(is_hybrid, z, replicas)
     unsplit = np.where(plans.zero_stage == 0, 1.0, 0.0) + np.where(z > replicas, z / replicas, 0.0)
     excess = unsplit + _remainder(z, c) + _remainder(replicas, group) + _remainder(large, small)
@@ -278,7 +282,8 @@ LAYOUT_RULES = (
     ),
     LayoutRule(
         name="experts",
-        sentence="expert_parallel must divide num_experts and tensor x context x data parallel ranks; 1 for dense models",
+        sentence="expert_parallel must divide num_experts and, times expert_tensor_parallel, tensor x context x data "
+        "parallel ranks, and expert_tensor_parallel expert_ffn_hidden_size; expert_parallel 1 for dense models",
         excess=_experts,
     ),
     LayoutRule(
@@ -295,7 +300,8 @@ LAYOUT_RULES = (
     LayoutRule(
         name="shard_groups",
         sentence="shard_ranks must be a multiple of context_parallel and divide data_parallel x context_parallel, needs "
-        "zero_stage 1 or more, and with experts shard_ranks x tensor_parallel and expert_parallel must divide one another",
+        "zero_stage 1 or more, and with experts shard_ranks x tensor_parallel and expert_parallel x expert_tensor_parallel "
+        "must divide one another",
         excess=_shard_groups,
     ),
     *SCHEME_RULES,

@@ -285,7 +285,12 @@ class _Model:
         most = REACH * max(offer.num_gpus.max for offer in self.job.offers)
         ranks = self.model.new_int_var(1, most, "ranks")
         self.model.add_multiplication_equality(ranks, (self.tensor, self.context, self.replicas))
-        self._add_divides(self.expert, ranks, [self.keeps["experts"]])
+        shares = self.job.workload.expert_tensor_parallel
+        holders = self.model.new_int_var(1, experts.num_experts * shares, "ranks of a set of experts")
+        self.model.add(holders == shares * self.expert)
+        self._add_divides(holders, ranks, [self.keeps["experts"]])
+        if experts.expert_ffn_hidden_size % shares:
+            self.model.add_bool_and(~self.keeps["experts"])
         remainder = self.model.new_int_var(0, experts.num_experts, "experts left")
         self.model.add_modulo_equality(remainder, experts.num_experts, self.expert)
         self.model.add(remainder == 0).only_enforce_if(self.keeps["experts"])

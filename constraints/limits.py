@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from objectives.scores import ScoreTable, Usage, cost_parts, total
-from simulator.job import Job, Limits
+from simulator.job import Job
+from simulator.limits import Limits
 from simulator.offer_table import OfferTable
 from simulator.offload import offloaded_bytes_per_node
 from simulator.plan import PlanTable

@@ -112,9 +112,9 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "workload.context_exchange, context_parallel or tensor_parallel",
     ),
     "experts": _about(
-        "e | experts and e | t c D; e = 1 for dense models",
+        "e | experts, e t_e | t c D and t_e | expert_ffn_hidden_size; e = 1 for dense models",
         "every rank holds as many experts as any other (GShard, arXiv 2006.16668)",
-        "expert_parallel",
+        "expert_parallel or workload.expert_tensor_parallel",
     ),
     "number_format": _about(
         "the accelerator has a peak rate in the format",
@@ -127,7 +127,7 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "recompute_num_layers, recompute, pipeline_parallel or virtual_pipeline",
     ),
     "shard_groups": _about(
-        "c | z, z | D c and zero_stage >= 1, where z is given; with experts z t | e or e | z t",
+        "c | z, z | D c and zero_stage >= 1, where z is given; with experts z t | e t_e or e t_e | z t",
         "HSDP: Zhao et al., arXiv 2304.11277, section 3.2.2: every shard group has a whole copy",
         "shard_ranks, data_parallel or context_parallel",
     ),

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 
 from simulator.memory import MemoryKind
-from simulator.model import AttentionKernel, ExpertDispatch, KernelLaunch, SelectiveRecompute
+from simulator.model import AttentionKernel, ContextExchange, ExpertDispatch, KernelLaunch, SelectiveRecompute
 
 OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
@@ -41,6 +41,7 @@ class Habits:
     expert_dispatch: ExpertDispatch = "all_to_all"
     overlaps_far_experts: bool = False
     """Whether the traffic of experts is hidden where their ranks span several link domains."""
+    context_exchange: ContextExchange = "ring"
     memory_kind: MemoryKind = "allocated"
     """What its users publish as peak memory."""
 
@@ -82,8 +83,11 @@ _FOUNDRY = replace(_SHARDED, name="llm-foundry", gradient_bytes=2, sync_bytes=2)
 """Its configurations train in pure 16 bits (`mixed_precision: PURE`)."""
 _SHARDING = "fsdp|torchtitan|olmo|litgpt|axolotl|fairscale"
 _COMPILED = replace(_SHARDED, has_fused_operators=True)
-_TORCHTITAN = replace(_SHARDED, name="torchtitan", selective_recompute="every_other_product")
-"""Its `selective` checkpointing works operator by operator by default."""
+_TORCHTITAN = replace(
+    _SHARDED, name="torchtitan", selective_recompute="every_other_product", context_exchange="all_gather"
+)
+"""Its `selective` checkpointing works operator by operator by default, and context parallelism gathers keys and values
+(`context_parallel_rotate_method`)."""
 _COMPILED_TORCHTITAN = replace(_TORCHTITAN, has_fused_operators=True)
 _JAX = Habits(
     name="JAX", kernel_launch="graph", pads_vocabulary=False, has_sequence_parallel=False, zero_stage=3

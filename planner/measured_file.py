@@ -43,6 +43,10 @@ COUNTS = {
     "cp": 0,
     "ep": 0,
     "dp": 1,
+    "etp": 0,
+    "window": 0,
+    "full_every": 0,
+    "mean_document": 0,
 }
 """Columns of whole numbers with the smallest that makes sense; 0 stands for `not used`."""
 QUANTITIES = ("step_time_s", "tokens_per_s_per_gpu", "peak_mem_gib_per_gpu")
@@ -72,6 +76,16 @@ class Cells:
     def count(self, column: str) -> int | None:
         """Returns a whole number; `None` where the cell or the column is missing or 0."""
         return int(self.numbers.get(column, 0)) or None
+
+    @property
+    def step_time_s(self) -> float | None:
+        """The measured step, or the one that the measured tokens per second mean; `None` where neither stands."""
+        step_time_s, rate = self.numbers.get("step_time_s"), self.numbers.get("tokens_per_s_per_gpu")
+        sizes = [self.count(column) for column in ("global_batch", "seq_len", "n_gpus")]
+        if step_time_s is not None or rate is None or None in sizes:
+            return step_time_s
+        batch, sequence, num_gpus = (float(size or 0) for size in sizes)
+        return batch * sequence / (rate * num_gpus)
 
 
 def read_cells(path: Path) -> list[Cells]:

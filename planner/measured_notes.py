@@ -14,6 +14,9 @@ _TOKEN_DROP = re.compile("token-?drop", re.IGNORECASE)
 _OFFLOADED_LAYERS = re.compile(r"offloads? activations of (\d+) layers", re.IGNORECASE)
 _RECOMPUTED_LAYERS = re.compile(r"recompute of (\d+) layers", re.IGNORECASE)
 _LORA_RANK = re.compile(r"\b(?:rank|r|dim)[ =]+(\d+)\b", re.IGNORECASE)
+_EXPERT_TENSOR = re.compile(r"\betp[ =:]*([1-9]\d{0,3})\b", re.IGNORECASE)
+_CAST_DISPATCH = re.compile(r"fp8[ -]dispatch|dispatch(es)? in (fp8|8 bits)", re.IGNORECASE)
+_SHARED_OVERLAP = re.compile(r"shared[- _]experts?[- _]overlap", re.IGNORECASE)
 _MEMORY_KINDS = (("allocated", "allocated"), ("reserved", "reserved"), ("nvidia-smi|device memory", "device"))
 _DISPATCHERS = (("hybrid-?ep|deep-?ep|flex", "deduplicated"), ("all-?to-?all|dispatcher a2a", "all_to_all"))
 _EXPERT_OVERLAPS = (
@@ -66,6 +69,22 @@ def hides_expert_exchange(notes: str) -> bool | None:
     """Returns whether the traffic of experts is hidden behind other micro-batches."""
     found = _said(_EXPERT_OVERLAPS, notes)
     return found == "on" if found else None
+
+
+def expert_tensor_parallel(notes: str) -> int | None:
+    """Returns how many ranks share each expert."""
+    found = _EXPERT_TENSOR.search(notes)
+    return int(found[1]) if found else None
+
+
+def dispatches_in_8_bits(notes: str) -> bool:
+    """Returns whether tokens travel to their experts in 8 bits."""
+    return bool(_CAST_DISPATCH.search(notes))
+
+
+def overlaps_shared_experts(notes: str) -> bool:
+    """Returns whether the traffic of experts hides behind shared ones."""
+    return bool(_SHARED_OVERLAP.search(notes))
 
 
 def _said(words: tuple[tuple[str, str], ...], text: str) -> str:

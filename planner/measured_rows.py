@@ -18,8 +18,9 @@ from planner.framework_habits import Habits, habits_of
 from planner.hardware_names import accelerator_id, network_of
 from planner.measured_file import Cells, read_cells
 from planner.measured_runs import OUT_OF_MEMORY, Row
+from planner.measured_sequences import context_exchange, document_cells, window_cells
 from planner.measured_sharding import shard_ranks, zero_stage
-from planner.model_names import known_shape
+from planner.model_names import known_shape, ties_embeddings
 from simulator import catalog
 from simulator.errors import CapplanError, InputError
 from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct
@@ -89,9 +90,7 @@ def _translated(cells: Cells) -> Row | Unmodelled:
         reason = str(error)
     except InputError as error:
         reason = "; ".join(str(problem) for problem in error.problems)
-    return Unmodelled(
-        row_id=row_id, group=group, reason=reason, step_time_s=_as_text(_measured_step_s(cells))
-    )
+    return Unmodelled(row_id=row_id, group=group, reason=reason, step_time_s=_as_text(cells.step_time_s))
 
 
 class _Translation:
@@ -128,6 +127,7 @@ class _Translation:
             "is_production": bool(_PRODUCTION.search(self.kind)),
             "tier": self._text("tier"),
             **sizes,
+            **self._sequences(layout),
             **self._measured(),
             "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(self.kind) else None,
             "assumed": " ".join(self.assumed),
@@ -169,7 +169,7 @@ class _Translation:
             "ffn_hidden_size": ffn,
             "is_gated": self._count("mlp_matrices", 3 if is_gated else 2) == 3,
             "vocabulary_size": self._count("vocab", known.get("vocabulary_size"), USUAL_VOCABULARY),
-            "has_tied_embeddings": known.get("has_tied_embeddings", _ties_embeddings(self.model)),
+            "has_tied_embeddings": known.get("has_tied_embeddings", ties_embeddings(self.model)),
         }
 
     def _experts(self, shape: dict[str, int]) -> dict[str, int | None]:
@@ -188,6 +188,7 @@ class _Translation:
                 "shared_expert_ffn", known.get("shared_ffn_hidden_size")
             ),
             "num_dense_layers": self._or_known("dense_layers", known.get("num_dense_layers")),
+            **{name: known[name] for name in ("num_groups", "groups_per_token") if name in known},
         }
 
     def _has_experts(self) -> bool:
@@ -317,13 +318,27 @@ class _Translation:
             "expert_dispatch": dispatch or self._default("expert_dispatch", self.habits.expert_dispatch),
             "overlaps_expert_exchange": is_hidden,
             "expert_capacity_factor": measured_notes.capacity_factor(notes),
+            "expert_tensor_parallel": self.cells.count("etp") or measured_notes.expert_tensor_parallel(notes),
+            "dispatches_in_8_bits": measured_notes.dispatches_in_8_bits(notes),
+            "overlaps_shared_experts": measured_notes.overlaps_shared_experts(notes) and not is_hidden,
+        }
+
+    def _sequences(self, layout: dict[str, int]) -> dict[str, object]:
+        """Windows, packed documents, and the exchange of context-parallel ranks where there are several."""
+        found = {**window_cells(self.cells, self.known), **document_cells(self.cells)}
+        if layout["context_parallel"] == 1:
+            return found
+        exchange, is_assumed = context_exchange(self.cells, self.habits, has_window="window_tokens" in found)
+        return {
+            **found,
+            "context_exchange": self._default("context_exchange", exchange) if is_assumed else exchange,
         }
 
     def _measured(self) -> dict[str, object]:
         memory = self.cells.numbers.get("peak_mem_gib_per_gpu")
         written = f"{self.kind} {self._text('notes')}"
         return {
-            "step_time_s": _measured_step_s(self.cells),
+            "step_time_s": self.cells.step_time_s,
             "peak_memory_bytes": memory and memory * GIB,
             "memory_kind": measured_notes.memory_kind(written) or self.habits.memory_kind,
         }
@@ -358,25 +373,6 @@ _NO_PART_OF_THE_DESIGN = (
     "left_out_because",
     "assumed",
 )
-
-
-def _measured_step_s(cells: Cells) -> float | None:
-    """Returns the measured step, or the one that the measured tokens per second mean; `None` where neither stands."""
-    step_time_s, rate = cells.numbers.get("step_time_s"), cells.numbers.get("tokens_per_s_per_gpu")
-    sizes = [cells.count(column) for column in ("global_batch", "seq_len", "n_gpus")]
-    if step_time_s is not None or rate is None or None in sizes:
-        return step_time_s
-    batch, sequence, num_gpus = (float(size or 0) for size in sizes)
-    return batch * sequence / (rate * num_gpus)
-
-
-def _ties_embeddings(model: str) -> bool:
-    """Returns whether a model that the catalogue does not know is of a family that ties its embeddings."""
-    return bool(
-        re.match(
-            r"gpt-?[23]?\b|gpt-?[\d.]+[bt]|gpt3|megatron|mt-nlg|bloom|mpt|opt|gemma|falcon", model.lower()
-        )
-    )
 
 
 def _as_text(value: object) -> str:

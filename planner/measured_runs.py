@@ -22,7 +22,9 @@ from pydantic import ValidationError
 from constraints.layout import LAYOUT_RULES, layout_excess
 from planner.framework_habits import habits_of
 from simulator import catalog
+from simulator.attention_span import SlidingWindow
 from simulator.calibration import Calibration
+from simulator.documents import Documents
 from simulator.errors import InputError
 from simulator.hardware import Node, Site
 from simulator.job import Estimate, GpuRange, Job, Offer, Workload
@@ -205,8 +207,14 @@ def _workload(row: Row) -> Workload:
     model = ModelShape.model_validate(
         _filled(row, ModelShape)
         | {"name": row["model"], "experts": experts, "latent_attention": latent, "source": "measured"}
+        | {"sliding_window": _filled(row, SlidingWindow) if row.get("window_tokens") else None}
     )
-    given = _filled(row, Workload) | {"precisions": (row["precision"],), "model": model}
+    documents = _filled(row, Documents) if row.get("mean_tokens") else None
+    given = _filled(row, Workload) | {
+        "precisions": (row["precision"],),
+        "model": model,
+        "documents": documents,
+    }
     if row.get("lora_rank"):
         given["lora"] = {"rank": row["lora_rank"], "targets": row["lora_targets"].split()}
     one_step = float(row["global_batch_size"]) * float(row["sequence_length"])
@@ -214,7 +222,10 @@ def _workload(row: Row) -> Workload:
 
 
 def _filled(
-    row: Row, record: type[Plan | ModelShape | MixtureOfExperts | LatentAttention | Workload]
+    row: Row,
+    record: type[
+        Plan | ModelShape | MixtureOfExperts | LatentAttention | SlidingWindow | Documents | Workload
+    ],
 ) -> dict[str, object]:
     """Returns the cells that are fields of a record and not empty."""
     return {

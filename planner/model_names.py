@@ -1,4 +1,4 @@
-"""Which model of the catalogue is meant by `Llama3.1-405B` or `DeepSeek-V3 (proxy 12L)`?"""
+"""Which model of the catalogue is meant by `Llama3.1-405B` or `DeepSeek-V3 (proxy 12L)`, and what does a name say else?"""
 
 from __future__ import annotations
 
@@ -24,6 +24,15 @@ def known_shape(
     shape = catalog.model(alike[0])
     is_same = hidden_size in (None, shape.hidden_size) and num_heads in (None, shape.num_heads)
     return shape if is_same and (num_layers is None or num_layers <= shape.num_layers) else None
+
+
+def ties_embeddings(name: str) -> bool:
+    """Returns whether a model that the catalogue does not know is of a family that ties its embeddings."""
+    return bool(
+        re.match(
+            r"gpt-?[23]?\b|gpt-?[\d.]+[bt]|gpt3|megatron|mt-nlg|bloom|mpt|opt|gemma|falcon", name.lower()
+        )
+    )
 
 
 def _plain(name: str) -> str:

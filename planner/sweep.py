@@ -24,7 +24,8 @@ from planner.plain import plain_copy
 from planner.problems import Findings, shown
 from planner.yaml_text import read_document
 from simulator.errors import InputError, Problem
-from simulator.job import GpuRange, Job, Limits
+from simulator.job import GpuRange, Job
+from simulator.limits import Limits
 from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.record import Record

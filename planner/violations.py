@@ -131,7 +131,10 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
             "num_heads": model.num_heads,
             "num_kv_heads": model.num_kv_heads,
         },
-        "experts": {"num_experts": model.experts.num_experts if model.experts else 0},
+        "experts": {
+            "num_experts": model.experts.num_experts if model.experts else 0,
+            "expert_tensor_parallel": workload.expert_tensor_parallel,
+        },
         "number_format": {"accelerator": offer.accelerator.id},
         "peer_memory": {
             "gpus_per_node": offer.node.num_accelerators,

@@ -26,7 +26,8 @@ from planner.grid_conventions import grid_convention, unlike_grids
 from planner.what_if_case import case_of, hours_to_spare, paused_case
 from simulator.hardware import Site
 from simulator.hourly import HourlyProfile
-from simulator.job import Estimate, Job, Limits
+from simulator.job import Estimate, Job
+from simulator.limits import Limits
 from simulator.options import Pause, WhatIf
 from simulator.table import Floats
 from simulator.units import HOUR

@@ -203,7 +203,8 @@ def _ffn(workload: Workload, product: Floats, width: float | None = None) -> Flo
 def _expert_block(workload: Workload, product: Floats) -> Floats:
     """Bytes per token of routed experts, to each of which a copy of the token goes, and of shared ones.
 
-    Router weights are applied before the last product, so that its outputs need not be kept (Megatron Core).
+    Ranks that have parts of the same expert have a copy each. Router weights are applied before the last product, so that
+    its outputs need not be kept (Megatron Core).
     """
     experts = workload.model.experts
     assert experts is not None
@@ -211,7 +212,10 @@ def _expert_block(workload: Workload, product: Floats) -> Floats:
     copies = (
         workload.expert_load
         * experts.experts_per_token
-        * (inputs * workload.model.hidden_size + _ffn(workload, product, experts.expert_ffn_hidden_size))
+        * (
+            workload.expert_tensor_parallel * inputs * workload.model.hidden_size
+            + _ffn(workload, product, experts.expert_ffn_hidden_size)
+        )
     )
     return copies + _ffn(workload, product, experts.shared_ffn_hidden_size)
 
@@ -227,7 +231,8 @@ def _selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) ->
     output = model.hidden_size if model.is_gated else 0
     block = float(model.ffn_hidden_size + output)
     if is_expert and experts:
-        routed = workload.expert_load * experts.experts_per_token * (experts.expert_ffn_hidden_size + output)
+        width = experts.expert_ffn_hidden_size + workload.expert_tensor_parallel * output
+        routed = workload.expert_load * experts.experts_per_token * width
         block = routed + experts.shared_ffn_hidden_size
     residual = model.hidden_size / _sequence_split(workload, plans)
     return np.asarray(ACTIVATION_BYTES * (residual + (attention + block) / plans.tensor_parallel))
@@ -242,7 +247,10 @@ def _gradient_width(workload: Workload, plans: PlanTable, *, is_expert: bool) ->
         wide = (
             workload.expert_load
             * experts.experts_per_token
-            * (model.hidden_size + num_inputs * float(experts.expert_ffn_hidden_size))
+            * (
+                workload.expert_tensor_parallel * model.hidden_size
+                + num_inputs * float(experts.expert_ffn_hidden_size)
+            )
         )
     residual = model.hidden_size / _sequence_split(workload, plans)
     return np.asarray(ACTIVATION_BYTES * (residual + wide / plans.tensor_parallel))

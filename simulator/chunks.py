@@ -163,7 +163,7 @@ class ChunkWeights:
     shared: Floats
     """Weights that every token meets; a rank holds 1/TP of them."""
     routed: Floats
-    """Weights of routed experts; a rank holds 1/EP of them."""
+    """Weights of routed experts; a rank holds 1/EP of them, or a part of that (`simulator.expert_ranks`)."""
 
 
 def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkWeights:

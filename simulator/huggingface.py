@@ -186,13 +186,21 @@ def _qwen_experts(reader: ConfigReader) -> Counts:
 def _deepseek_experts(reader: ConfigReader) -> Counts:
     reader.require("moe_layer_freq", 1, "dense layers in between")
     ffn = reader.whole("moe_intermediate_size")
-    return _experts(
+    experts = _experts(
         reader,
         num_experts=reader.whole("n_routed_experts"),
         ffn=ffn,
         shared_ffn=ffn * reader.whole("n_shared_experts", default=0),
         num_dense_layers=reader.whole("first_k_dense_replace", default=0),
     )
+    if reader.config.get("topk_method") == "greedy":
+        return experts
+    num_groups = reader.whole("n_group", default=1)
+    return {
+        **experts,
+        "num_groups": num_groups,
+        "groups_per_token": reader.whole("topk_group", default=num_groups),
+    }
 
 
 def _experts(

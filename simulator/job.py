@@ -11,6 +11,7 @@ from simulator.calibration import Calibration
 from simulator.checkpointing import Checkpointing
 from simulator.documents import Documents
 from simulator.hardware import Accelerator, Fabric, Node, Precision, Site, Storage
+from simulator.limits import Limits
 from simulator.lora import Lora, adapters_rule
 from simulator.model import (
     AttentionKernel,
@@ -106,6 +107,12 @@ class Workload(Record):
     domain and rank where a token is needed (DeepEP, Hybrid-EP)."""
     overlaps_expert_exchange: bool = False
     """Whether the traffic of experts hides behind the computation of another micro-batch."""
+    overlaps_shared_experts: bool = False
+    """Whether the traffic of experts hides behind the shared experts (Megatron Core: `--moe-shared-expert-overlap`)."""
+    dispatches_in_8_bits: bool = False
+    """Whether tokens travel to their experts in 8 bits, and back in 16, where products are in 8 bits (DeepEP)."""
+    expert_tensor_parallel: PositiveInt = 1
+    """Ranks that share each routed expert (ETP), whatever `tensor_parallel` is; 1: experts are whole."""
     expert_imbalance: float = Field(default=1.0, ge=1)
     """Tokens of the most loaded rank over those of the average one; 1: balanced routing."""
     expert_capacity_factor: PositiveFloat | None = None
@@ -130,6 +137,14 @@ class Workload(Record):
         if isinstance(self.stage_layers, tuple) and sum(self.stage_layers) != self.model.num_layers:
             raise ValueError(
                 f"stage_layers add up to {sum(self.stage_layers)} and must add up to num_layers ({self.model.num_layers})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _hides_experts_once(self) -> Self:
+        if self.overlaps_shared_experts and self.overlaps_expert_exchange:
+            raise ValueError(
+                "overlaps_shared_experts and overlaps_expert_exchange exclude each other; give one of them"
             )
         return self
 
@@ -262,43 +277,6 @@ class Offer(Record):
             raise ValueError(
                 f"node {self.node.id} holds {self.node.accelerator}, not the offered {self.accelerator.id}"
             )
-        return self
-
-
-class Limits(Record):
-    """What a design must not exceed; what is left out is unlimited."""
-
-    budget_usd: PositiveFloat | None = None
-    """Money for the whole run."""
-    deadline_days: PositiveFloat | None = None
-    """Time from start to end of the run."""
-    power_w: PositiveFloat | None = None
-    """Peak power of the facility, cooling included."""
-    hall_power_w: PositiveFloat | None = None
-    """Peak IT power of the hall that holds the whole cluster, cooling not included."""
-    rack_power_w: PositiveFloat | None = None
-    """Peak IT power of the nodes of a rack (`nodes_per_rack`), its switches not counted."""
-    power_swing_w: PositiveFloat | None = None
-    """Largest change of facility power at once: from computing to standing still, as at a failure, in the warmest hour."""
-    power_ramp_w_per_s: PositiveFloat | None = None
-    """Fastest change of facility power: that swing over `operation.power_ramp_s`."""
-    power_range_fraction: float | None = Field(default=None, gt=0, le=1)
-    """Largest such change as a share of the peak (dynamic range)."""
-    num_gpus: PositiveInt | None = None
-    """Accelerators that train, spares not counted."""
-    carbon_kgco2e: PositiveFloat | None = None
-    """Greenhouse gases of the run, operational and embodied."""
-    deadline_probability: float | None = Field(default=None, ge=0.5, le=0.999)
-    """Probability with which the deadline must be kept; left out: the expected time must keep it."""
-    budget_probability: float | None = Field(default=None, ge=0.5, le=0.999)
-    """Probability with which the budget must be kept; left out: the expected cost must keep it."""
-
-    @model_validator(mode="after")
-    def _probabilities_have_limits(self) -> Self:
-        if self.deadline_probability is not None and self.deadline_days is None:
-            raise ValueError("deadline_probability needs deadline_days")
-        if self.budget_probability is not None and self.budget_usd is None:
-            raise ValueError("budget_probability needs budget_usd")
         return self
 
 

@@ -1,4 +1,4 @@
-"""How long do the ranks of a layer wait for each other? Tensor and expert parallelism, one micro-batch.
+"""How long do the ranks of a layer wait for each other? Tensor parallelism, one micro-batch.
 
 Every result is a pair of seconds `(n,)`, forward and backward, of what computation does not hide. A block is what
 tensor-parallel ranks share out: an attention or feed-forward block, the embedding, the output layer. Collectives
@@ -21,14 +21,7 @@ from collections.abc import Callable
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
-from simulator.model import MixtureOfExperts
-from simulator.network import (
-    all_gather_s,
-    all_reduce_s,
-    all_to_all_s,
-    forwarded_exchange_s,
-    reduce_scatter_s,
-)
+from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
 
@@ -38,11 +31,6 @@ Collective = Callable[..., Floats]
 CORE_SHARE = 0.15
 """Share of the cores that a collective takes from the computation it hides behind (Calculon, arXiv 2311.02076: 0.15
 over NVLink)."""
-
-HIDDEN_EXCHANGE_SHARE = 0.5
-"""Share of the traffic of experts that disappears behind another micro-batch. Qwen3-30B-A3B on 16 H100 was measured with
-and without the overlap (Megatron-Bridge): it saved 47 % of what the exchange takes with Hybrid-EP and 52 % of plain
-all-to-alls."""
 
 Directions = tuple[Floats, Floats]
 """Forward and backward."""
@@ -115,58 +103,6 @@ def _tensor(rank: Rank) -> Floats:
 
 def _members(rank: Rank) -> Floats:
     return members_in_domain(rank, 1, rank.plans.tensor_parallel)
-
-
-def expert_exchange_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> Directions:
-    """Returns what dispatch and combine take beyond the computation behind which they hide.
-
-    The exchange of one direction runs beside computations of the other one, of another micro-batch (Megatron Core, DualPipe
-    of DeepSeek-V3, arXiv 2412.19437), so that the mean of the two covers it.
-    """
-    exchange_s = 2.0 * _dispatch_s(rank)
-    if rank.workload.overlaps_expert_exchange:
-        cover_s = (forward_s + backward_s) / 2.0
-        exchange_s = exchange_s - np.minimum(HIDDEN_EXCHANGE_SHARE * exchange_s, cover_s)
-    return exchange_s, exchange_s
-
-
-def _dispatch_s(rank: Rank) -> Floats:
-    """Every token of a micro-batch to its experts, which e ranks share; the most loaded rank is waited for."""
-    experts, plans = rank.workload.model.experts, rank.plans
-    assert experts is not None
-    group, members = (
-        plans.expert_parallel.astype(np.float64),
-        members_in_domain(rank, 1, plans.expert_parallel),
-    )
-    token_bytes = ACTIVATION_BYTES * rank.workload.model.hidden_size * rank.tokens / plans.tensor_parallel
-    token_bytes = token_bytes * rank.workload.expert_load
-    if rank.workload.expert_dispatch == "all_to_all":
-        return all_to_all_s(
-            num_bytes=token_bytes * experts.experts_per_token,
-            group_size=group,
-            members_per_domain=members,
-            links=rank.links,
-        )
-    domains = group / members
-    return forwarded_exchange_s(
-        near_bytes=token_bytes * num_reached(experts, group) * (members - 1.0) / members,
-        far_bytes=token_bytes * num_reached(experts, domains) * (domains - 1.0) / domains,
-        group_size=group,
-        members_per_domain=members,
-        links=rank.links,
-    )
-
-
-def num_reached(experts: MixtureOfExperts, parts: Floats) -> Floats:
-    """Returns in how many of the equal parts of all experts, `(n,)`, a token has one, its experts being drawn at random.
-
-    G (1 - (E - E/G choose k) / (E choose k)): a part is missed when all k experts are among those of the others.
-    """
-    others = experts.num_experts * (1.0 - 1.0 / parts)
-    missed = np.ones_like(parts)
-    for drawn in range(experts.experts_per_token):
-        missed *= np.maximum(others - drawn, 0.0) / (experts.num_experts - drawn)
-    return parts * (1.0 - missed)
 
 
 def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:

@@ -17,6 +17,8 @@ from simulator.adapter_costs import adapters_s
 from simulator.attention_costs import attention_core_s, projections_s
 from simulator.compute import ALIGNED_ELEMENTS
 from simulator.context_exchange import context_exchange_s
+from simulator.expert_exchange import expert_exchange_s, num_reached
+from simulator.expert_ranks import expert_ranks
 from simulator.hardware import Precision
 from simulator.host_time import BACKWARD_RATIO, NUM_FORWARD_KERNELS, host_waits_s
 from simulator.layer_collectives import (
@@ -24,10 +26,8 @@ from simulator.layer_collectives import (
     beside_products,
     block_s,
     entering_s,
-    expert_exchange_s,
     leaving_s,
     num_blocks,
-    num_reached,
 )
 from simulator.plan import Recompute
 from simulator.rank import Rank
@@ -92,7 +92,11 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
         rank, core_s, forward_s, backward_s, is_expert=is_expert
     )
     none_s = np.zeros(len(rank.plans))
-    exchange_s = expert_exchange_s(rank, forward_s, backward_s) if is_expert else (none_s, none_s)
+    exchange_s = (
+        expert_exchange_s(rank, forward_s, backward_s, _shared_experts(rank))
+        if is_expert
+        else (none_s, none_s)
+    )
     times = PartTimes(
         forward_compute_s=forward_s,
         backward_compute_s=backward_s + _recomputed_s(rank, forward_s, core_s),
@@ -164,15 +168,15 @@ def _ffn(rank: Rank, tokens: Floats, width: Floats, num_gemms: Floats | float = 
 def _expert_ffn(rank: Rank) -> tuple[Floats, Floats]:
     """Router, routed experts (grouped products over the rank's own experts) and shared experts.
 
-    Experts are spread over e ranks and not split further: each rank has E / e of them and receives the tokens of
-    the e ranks that they serve, T k / t on average.
+    Experts are spread over e ranks, each of which has E / e of them and receives the tokens of the e ranks that they
+    serve, T k / t on average. Where several ranks have a part of each expert, all of them compute what any of them receives.
     """
     experts = rank.workload.model.experts
     assert experts is not None
-    t, e = rank.plans.tensor_parallel, rank.plans.expert_parallel
-    num_local = experts.num_experts / e
-    tokens_per_expert = rank.workload.expert_load * rank.tokens * experts.experts_per_token / t / num_local
-    width = np.full(len(t), float(experts.expert_ffn_hidden_size))
+    t, shares = rank.plans.tensor_parallel, rank.workload.expert_tensor_parallel
+    num_local = experts.num_experts / rank.plans.expert_parallel
+    tokens_per_expert = routed_tokens(rank) / num_local
+    width = np.full(len(t), experts.expert_ffn_hidden_size / shares)
     h = np.full(len(t), float(rank.workload.model.hidden_size))
     is_8_bit = rank.plans.precision == Precision.FP8.code
     num_casts = np.where(is_8_bit, NUM_CASTS * NUM_CAST_KERNELS * num_local, 0.0)
@@ -187,19 +191,40 @@ def _expert_ffn(rank: Rank) -> tuple[Floats, Floats]:
     return total(forward_s for forward_s, _ in parts), total(backward_s for _, backward_s in parts)
 
 
+def routed_tokens(rank: Rank) -> Floats:
+    """Returns the tokens that all experts of the most loaded rank compute, once for each of their experts."""
+    experts = rank.workload.model.experts
+    assert experts is not None
+    own = rank.workload.expert_load * rank.tokens * experts.experts_per_token / rank.plans.tensor_parallel
+    return own * rank.workload.expert_tensor_parallel
+
+
+def _shared_experts(rank: Rank) -> Directions:
+    """What shared experts compute; nothing where there are none, or where the exchange does not hide behind them."""
+    experts = rank.workload.model.experts
+    if not (experts and experts.shared_ffn_hidden_size and rank.workload.overlaps_shared_experts):
+        return np.zeros(len(rank.plans)), np.zeros(len(rank.plans))
+    width = experts.shared_ffn_hidden_size / rank.plans.tensor_parallel
+    forward_s, backward_s = _ffn(rank, rank.tokens, width)
+    return forward_s * rank.compute_slowdown, backward_s * rank.compute_slowdown
+
+
 def _permuted_bytes(rank: Rank) -> Floats:
     """Bytes of tokens that are sorted by expert before the experts, and back after them; backward is the mirror image.
 
     Deduplicated copies arrive unsorted: each is read once for each of its experts there, and results are summed up on the
-    same way back. Otherwise each of the k copies is also sorted by its destination before it is sent.
+    same way back. Otherwise each of the k copies is also sorted by its destination before it is sent. Where several
+    ranks share an expert, all of them sort what any of them receives.
     """
     experts = rank.workload.model.experts
     assert experts is not None
     k = float(experts.experts_per_token)
+    gathered = k * rank.workload.expert_tensor_parallel
     if rank.workload.expert_dispatch == "deduplicated":
-        passes = 2.0 * (num_reached(experts, rank.plans.expert_parallel.astype(np.float64)) + k)
+        passes = 2.0 * (num_reached(experts, rank.plans.expert_parallel.astype(np.float64)) + gathered)
     else:
-        passes = np.where(rank.plans.expert_parallel > 1, 6.0 * k + 2.0, 2.0 * k + 2.0)
+        is_sent = expert_ranks(rank.workload, rank.plans) > 1
+        passes = 2.0 * k + 2.0 + np.where(is_sent, 4.0 * gathered, 0.0)
     tokens = rank.workload.expert_load * rank.tokens / rank.plans.tensor_parallel
     return np.asarray(ACTIVATION_BYTES * tokens * passes * rank.workload.model.hidden_size)
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from simulator.activations import micro_batch_tokens, num_micro_batches, stage_activations
 from simulator.chunks import Chunks, ChunkWeights, split_layers
+from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.job import Workload
 from simulator.model import ModelShape
-from simulator.plan import Plan, PlanTable, routed_shard_group, shard_group
+from simulator.plan import Plan, PlanTable, shard_group
 from simulator.recomputed_layers import KeptLayers
 from simulator.table import Floats, Integers, Table, total
 from simulator.trained_weights import StepWeights
@@ -148,7 +149,7 @@ class _Stage:
         def on_rank(part: ChunkWeights) -> tuple[Floats, Floats]:
             return (
                 chunks.on_stage(part.shared, stage) / plans.tensor_parallel,
-                chunks.on_stage(part.routed, stage) / plans.expert_parallel,
+                chunks.on_stage(part.routed, stage) / expert_ranks(workload, plans),
             )
 
         shared, routed = on_rank(weights.trained)
@@ -213,11 +214,11 @@ class _StateBytes:
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, stage: _Stage) -> _StateBytes:
-        ranks, expert_ranks = shard_group(plans), routed_shard_group(plans)
+        ranks, routed_ranks = shard_group(plans), routed_shard_group(workload, plans)
 
         def split(weights: tuple[Floats, Floats], zero_stage: int) -> Floats:
             is_split, (shared, routed) = plans.zero_stage >= zero_stage, weights
-            return shared / np.where(is_split, ranks, 1.0) + routed / np.where(is_split, expert_ranks, 1.0)
+            return shared / np.where(is_split, ranks, 1.0) + routed / np.where(is_split, routed_ranks, 1.0)
 
         def held(bytes_per_weight: float, zero_stage: int) -> Floats:
             return bytes_per_weight * split((stage.shared_weights, stage.routed_weights), zero_stage)
@@ -253,8 +254,9 @@ def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Flo
     """
     output_weights = workload.model.vocabulary_size * workload.model.hidden_size
     output = stage.has_output * output_weights / plans.tensor_parallel
-    whole_layer = _largest_layer(workload.model, plans, stage, routed=1.0 / plans.expert_parallel)
-    one_expert = _largest_layer(workload.model, plans, stage, routed=1.0 / _num_experts(workload.model))
+    whole_layer = _largest_layer(workload.model, plans, stage, routed=1.0 / expert_ranks(workload, plans))
+    parts = _num_experts(workload.model) * workload.expert_tensor_parallel
+    one_expert = _largest_layer(workload.model, plans, stage, routed=1.0 / parts)
     gathered = WEIGHT_BYTES * (2.0 * whole_layer + output)
     if stage.frozen_weights:  # the gradients of adapters are next to nothing
         return np.where(plans.zero_stage >= 3, gathered, 0.0)

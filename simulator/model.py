@@ -52,12 +52,32 @@ class MixtureOfExperts(Record):
     """Feed-forward hidden size of all shared experts together; 0: none."""
     num_dense_layers: int = Field(default=0, ge=0)
     """Leading layers that have an ordinary feed-forward block instead of experts."""
+    num_groups: PositiveInt = 1
+    """Equal groups of experts, such as those of one node (DeepSeek: `n_group`)."""
+    groups_per_token: PositiveInt = 1
+    """Groups from which a token's experts are chosen: it travels to no more nodes (DeepSeek: `topk_group`)."""
 
     @model_validator(mode="after")
     def _routes_to_existing_experts(self) -> Self:
         if self.experts_per_token > self.num_experts:
             raise ValueError(
                 f"experts_per_token ({self.experts_per_token}) must not exceed num_experts ({self.num_experts})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _groups_are_equal_and_enough(self) -> Self:
+        if self.num_experts % self.num_groups:
+            raise ValueError(f"num_groups ({self.num_groups}) must divide num_experts ({self.num_experts})")
+        if self.groups_per_token > self.num_groups:
+            raise ValueError(
+                f"groups_per_token ({self.groups_per_token}) must not exceed num_groups ({self.num_groups})"
+            )
+        reachable = self.num_experts // self.num_groups * self.groups_per_token
+        if self.experts_per_token > reachable:
+            raise ValueError(
+                f"experts_per_token ({self.experts_per_token}) must not exceed the {reachable} experts "
+                f"of groups_per_token ({self.groups_per_token}) groups"
             )
         return self
 

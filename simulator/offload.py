@@ -12,10 +12,11 @@ import numpy as np
 
 from simulator.activations import kept_per_layer, stage_activations
 from simulator.chunks import Chunks, split_layers
+from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.job import Job, Workload
 from simulator.memory import FULL_GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
 from simulator.offer_table import OfferTable
-from simulator.plan import PlanTable, routed_shard_group, shard_group
+from simulator.plan import PlanTable, shard_group
 from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers
 from simulator.table import Floats
@@ -87,7 +88,7 @@ def _state_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> list[F
     weights = StepWeights.of(workload, plans, chunks).trained
     is_split = plans.zero_stage >= 1
     shared = plans.tensor_parallel * np.where(is_split, shard_group(plans), 1)
-    routed = plans.expert_parallel * np.where(is_split, routed_shard_group(plans), 1.0)
+    routed = expert_ranks(workload, plans) * np.where(is_split, routed_shard_group(workload, plans), 1.0)
     per_weight = OPTIMIZER_BYTES + FULL_GRADIENT_BYTES + WEIGHT_BYTES
     return [
         workload.optimizer_offload_fraction

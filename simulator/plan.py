@@ -239,12 +239,6 @@ def shard_group(plans: PlanTable) -> Integers:
     return np.where(plans.shard_ranks > 0, plans.shard_ranks, replicas)
 
 
-def routed_shard_group(plans: PlanTable) -> Floats:
-    """Returns the same for the weights of routed experts, `(n,)`: z t / e, and 1 where experts span several groups."""
-    ranks = shard_group(plans) * plans.tensor_parallel / plans.expert_parallel
-    return np.where(plans.shard_ranks > 0, np.maximum(1.0, np.floor(ranks)), ranks)
-
-
 def has_split_ends(plans: PlanTable) -> NDArray[np.bool_]:
     """Returns whether input embedding and output layer stand on different stages, `(n,)`."""
     return np.asarray((plans.pipeline_parallel > 1) & (plans.pipeline_schedule != Schedule.ZB_V.code))

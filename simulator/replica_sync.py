@@ -1,7 +1,7 @@
 """What do the replicas of a rank exchange? Gradients and weights, once per step or in every micro-batch.
 
 Ranks are numbered as in Megatron-LM: tensor, context, data, pipeline. Weights that every token meets have d c
-replicas, t ranks apart; those of routed experts have d c t / e, e ranks apart.
+replicas, t ranks apart; those of routed experts have d c t / (e t_e), e t_e ranks apart.
 
     ZeRO stage   per step                                        per micro-batch
     0            all-reduce of gradients                         -
@@ -24,10 +24,11 @@ from typing import Self
 import numpy as np
 
 from simulator.chunks import ChunkWeights
+from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.layer_collectives import members_in_domain
 from simulator.memory import WEIGHT_BYTES, reduced_fraction
 from simulator.network import LinkConstants, all_gather_s, all_reduce_s, reduce_scatter_s
-from simulator.plan import has_split_ends, routed_shard_group, shard_group
+from simulator.plan import has_split_ends, shard_group
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
 from simulator.trained_weights import StepWeights
@@ -54,7 +55,10 @@ class ReplicaGroup:
     @classmethod
     def of_routed(cls, rank: Rank) -> Self:
         """Returns the ranks that share one copy of the weights of routed experts."""
-        return cls._of(rank, rank.plans.expert_parallel, routed_shard_group(rank.plans).astype(np.int64))
+        workload, plans = rank.workload, rank.plans
+        return cls._of(
+            rank, expert_ranks(workload, plans), routed_shard_group(workload, plans).astype(np.int64)
+        )
 
     @classmethod
     def of_shared_copies(cls, rank: Rank) -> Self:
@@ -66,9 +70,9 @@ class ReplicaGroup:
     @classmethod
     def of_routed_copies(cls, rank: Rank) -> Self:
         """Returns the ranks that hold the same share of the latter."""
-        plans, ranks = rank.plans, routed_shard_group(rank.plans).astype(np.int64)
-        num_ranks = plans.data_parallel * plans.context_parallel * plans.tensor_parallel
-        return cls._of(rank, plans.expert_parallel * ranks, num_ranks // (plans.expert_parallel * ranks))
+        workload, plans = rank.workload, rank.plans
+        ranks = routed_shard_group(workload, plans).astype(np.int64)
+        return cls._of(rank, expert_ranks(workload, plans) * ranks, expert_replicas(workload, plans) // ranks)
 
     @classmethod
     def _of(cls, rank: Rank, stride: Integers, size: Integers) -> Self:
@@ -135,7 +139,7 @@ class ReplicaTraffic:
         plans = rank.plans
         gather_s = ReplicaGroup.of_shared(rank).all_gather_s(weights.shared / plans.tensor_parallel[:, None])
         if rank.workload.model.experts:
-            routed = weights.routed / plans.expert_parallel[:, None]
+            routed = weights.routed / expert_ranks(rank.workload, plans)[:, None]
             gather_s = gather_s + ReplicaGroup.of_routed(rank).all_gather_s(routed)
         again_s = np.where(plans.zero_stage[:, None] == 3, gather_s, 0.0)
         none_s = np.zeros_like(again_s)
@@ -155,7 +159,7 @@ class ReplicaTraffic:
             traffic += cls._between(ReplicaGroup.of_shared_copies(rank), zero_stage, shared / shards.size)
         if rank.workload.model.experts is None:
             return traffic
-        routed = weights.routed / plans.expert_parallel[:, None]
+        routed = weights.routed / expert_ranks(rank.workload, plans)[:, None]
         shards = ReplicaGroup.of_routed(rank)
         traffic += cls._in(shards, zero_stage, routed, reduced[:, None])
         if is_hybrid:

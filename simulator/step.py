@@ -14,6 +14,7 @@ import numpy as np
 from simulator.activations import ACTIVATION_BYTES, num_micro_batches
 from simulator.chunks import Chunks, ChunkWeights
 from simulator.compute import memory_bound_time_s
+from simulator.expert_ranks import expert_ranks
 from simulator.job import Workload
 from simulator.layer_collectives import Directions, exposed_s
 from simulator.layer_costs import (
@@ -328,7 +329,7 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
     shared_shares = rank.plans.tensor_parallel * np.where(
         is_split, ReplicaGroup.of_shared(rank).size[:, 0], 1
     )
-    routed_shares = rank.plans.expert_parallel * np.where(
+    routed_shares = expert_ranks(rank.workload, rank.plans) * np.where(
         is_split, ReplicaGroup.of_routed(rank).size[:, 0], 1
     )
     per_rank = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.attention_costs import attention_products
-from simulator.layer_costs import unaligned_slowdown
+from simulator.layer_costs import routed_tokens, unaligned_slowdown
 from simulator.rank import Rank
 from simulator.table import Floats, total
 
@@ -27,11 +27,11 @@ def expert_layer_weight_gradients_s(rank: Rank) -> Floats:
     experts = model.experts
     assert experts is not None
     num_local = experts.num_experts / rank.plans.expert_parallel
-    routed = rank.workload.expert_load * rank.tokens * experts.experts_per_token / t / num_local
+    width = experts.expert_ffn_hidden_size / rank.workload.expert_tensor_parallel
     hidden = np.full(len(t), float(model.hidden_size))
     products_s = [
         _projections_s(rank),
-        _ffn_s(rank, routed, np.full_like(hidden, experts.expert_ffn_hidden_size), num_local),
+        _ffn_s(rank, routed_tokens(rank) / num_local, np.full_like(hidden, width), num_local),
         rank.weight_gradient_s(rank.tokens / t, np.full_like(hidden, experts.num_experts), hidden),
     ]
     if experts.shared_ffn_hidden_size:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from planner import Job, Recommendation, load_job, recommend
-from simulator.job import Limits
+from simulator.limits import Limits
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"

@@ -123,6 +123,8 @@ ULYSSES = {"workload": {"context_exchange": "all_to_all"}}
 # Four ranks of two are eight to 28 heads in four groups.
 HYBRID = {"workload": {"context_exchange": "hybrid", "model": "qwen2.5-7b"}}
 WINDOWED = {"workload": {"model": "mistral-7b"}}
+PARTS_OF_EXPERTS = {"workload": {"model": "mixtral-8x7b", "expert_tensor_parallel": 4}}
+THIRDS_OF_EXPERTS = {"workload": {"model": "mixtral-8x7b", "expert_tensor_parallel": 3}}
 MIXTRAL = {"workload": {"model": "mixtral-8x7b", "global_batch_size": 192}}
 
 BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
@@ -154,6 +156,9 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("experts", {}, {"num_gpus": 16, "expert_parallel": 2}),
     ("experts", MIXTRAL, {"num_gpus": 48, "expert_parallel": 3}),
     ("experts", MIXTRAL, {"num_gpus": 16, "pipeline_parallel": 4, "expert_parallel": 8}),
+    # Four ranks of each of eight sets of experts are more than sixteen; 14,336 columns are not cut into three.
+    ("experts", PARTS_OF_EXPERTS, {"num_gpus": 16, "expert_parallel": 8}),
+    ("experts", THIRDS_OF_EXPERTS, {"num_gpus": 48}),
     ("number_format", {"offer": "a100"}, {"num_gpus": 16, "precision": "fp8"}),
     ("recomputed_layers", {}, {"num_gpus": 16, "recompute_num_layers": 2}),
     ("recomputed_layers", {}, {**TWO_STAGES, "recompute": "full", "recompute_num_layers": 17}),

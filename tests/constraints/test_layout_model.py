@@ -13,6 +13,7 @@ from simulator.job import Job
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
 MIXTURE = {"model": "mixtral-8x7b", "global_batch_size": 32}
+FEW = {"pipeline_parallel": [1, 2], "context_parallel": [1]}
 
 
 def listed_degrees(job: Job) -> set[tuple[int, ...]]:
@@ -34,12 +35,13 @@ def exactly(num_gpus: int) -> dict[str, object]:
         job_with(H100_RENTED, A100_RENTED),
         job_with(search={"tensor_parallel": [1, 2, 3, 8], "pipeline_parallel": [1, 2, 3, 5], "virtual_pipeline": [1, 2]}),
         job_with(workload={"sequence_length": 12_288}, search={"context_parallel": [1, 2, 3, 4]}),
-        job_with(workload=MIXTURE, search={"pipeline_parallel": [1, 2], "context_parallel": [1]}),
+        job_with(workload=MIXTURE, search=FEW),
+        job_with(workload={**MIXTURE, "expert_tensor_parallel": 4}, search=FEW),
         job_with(workload={"has_sequence_parallel": False, "sequence_length": 4100}),
         job_with(workload={"context_exchange": "hybrid", "sequence_length": 65_536}, search={"context_parallel": [2, 8, 16]}),
         job_with(workload={"model": "mistral-7b", "sequence_length": 65_536}, search={"context_parallel": [1, 2]}),
     ],
-    ids=["default", "two offers", "lists", "context", "experts", "odd sequence", "hybrid", "windows"],
+    ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "windows"],
 )  # fmt: skip
 def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> None:
     listed = listed_degrees(job)

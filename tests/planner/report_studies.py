@@ -16,7 +16,8 @@ from planner.report_data import DesignCounts
 from planner.report_designs import METRICS
 from planner.report_front import front_figure
 from planner.report_sources import report_of_folder
-from simulator.job import Estimate, Job, Limits
+from simulator.job import Estimate, Job
+from simulator.limits import Limits
 from tests.studies.study_jobs import small_job
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)

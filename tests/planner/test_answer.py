@@ -14,7 +14,8 @@ from planner.job_file import parse_job
 from planner.output import answer_json
 from simulator.accuracy import step_time_error
 from simulator.errors import InputError, TrackingError
-from simulator.job import Job, Limits
+from simulator.job import Job
+from simulator.limits import Limits
 from simulator.plan import CheckpointScheme
 from simulator.search_options import Algorithm
 from studies.design_log import read_designs

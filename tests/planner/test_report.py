@@ -39,7 +39,8 @@ from planner.sweep import Sweep, run_sweep
 from planner.uncertainty import accuracy_of
 from simulator.accuracy import Accuracy
 from simulator.errors import InputError, StudyError
-from simulator.job import Estimate, GpuRange, Job, Limits, Objective
+from simulator.job import Estimate, GpuRange, Job, Objective
+from simulator.limits import Limits
 from simulator.plan import PlanTable
 from studies.design_log import read_designs
 from studies.progress import Progress

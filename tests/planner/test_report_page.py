@@ -17,7 +17,7 @@ from planner import human
 from planner.answer import recommend
 from planner.report_files import write_page
 from planner.report_front import front_figure
-from simulator.job import Limits
+from simulator.limits import Limits
 from studies.design_log import read_designs
 from tests.planner.report_studies import NOON, answered, drawn, job, large
 

@@ -26,7 +26,8 @@ from planner.study_facts import ANSWER, DELIVERED_TO
 from planner.study_merge import merge_studies
 from planner.study_reports import export_designs, front_of, list_studies, state_of, status_of
 from simulator.errors import StudyError, TrackingError
-from simulator.job import Job, Limits
+from simulator.job import Job
+from simulator.limits import Limits
 from simulator.search_options import Search
 from studies import design_parts, identity
 from studies.design_log import read_designs

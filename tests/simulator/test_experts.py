@@ -8,16 +8,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from benchmarks.fit_dispatch import RATES, Rate
+from simulator import catalog
+from simulator.activations import stage_activations
+from simulator.expert_exchange import expert_exchange_s, num_reached
 from simulator.hardware import Precision
 from simulator.job import Workload
-from simulator.layer_collectives import expert_exchange_s, num_reached
 from simulator.layer_costs import expert_layer
+from simulator.memory import memory_by_stage
 from simulator.model import MixtureOfExperts
-from simulator.network import all_to_all_s, forwarded_exchange_s
-from simulator.plan import Plan
+from simulator.network import all_gather_s, all_to_all_s, forwarded_exchange_s
+from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
+from simulator.simulate import simulate
 from simulator.table import Floats
 from tests.simulator.builders import job_of, plan_of, rented, table_of, training
 
@@ -30,16 +35,24 @@ def rank_of(plan: Plan, workload: Workload, accelerator: str = "h100-sxm5-80gb")
 
 def exchange_s(plan: Plan, workload: Workload, accelerator: str = "h100-sxm5-80gb") -> float:
     """Dispatch and combine of one direction, hidden by nothing."""
-    return float(expert_exchange_s(rank_of(plan, workload, accelerator), NOTHING, NOTHING)[0][0])
+    return float(
+        expert_exchange_s(rank_of(plan, workload, accelerator), NOTHING, NOTHING, (NOTHING, NOTHING))[0][0]
+    )
 
 
 def changed(workload: Workload, **changes: object) -> Workload:
     return workload.model_copy(update=changes)
 
 
-def routing(num_experts: int, experts_per_token: int) -> MixtureOfExperts:
+def routing(
+    num_experts: int, experts_per_token: int, *, num_groups: int = 1, groups_per_token: int = 1
+) -> MixtureOfExperts:
     return MixtureOfExperts(
-        num_experts=num_experts, experts_per_token=experts_per_token, expert_ffn_hidden_size=1
+        num_experts=num_experts,
+        experts_per_token=experts_per_token,
+        expert_ffn_hidden_size=1,
+        num_groups=num_groups,
+        groups_per_token=groups_per_token,
     )
 
 
@@ -54,6 +67,27 @@ class TestReach:
         choices = list(combinations(range(num_experts), k))
         mean = sum(len({expert // in_each for expert in choice}) for choice in choices) / len(choices)
         assert reached(routing(num_experts, k), parts) == pytest.approx(mean)
+
+    @pytest.mark.parametrize("parts", [1, 2, 4, 8])
+    @pytest.mark.parametrize("groups_per_token", [1, 2, 3, 4])
+    def test_limited_routing_is_the_mean_over_all_choices_of_groups_and_experts(
+        self, parts: int, groups_per_token: int
+    ) -> None:
+        # Eight experts in four groups, of which a token chooses some, and two experts of those.
+        found = [
+            len({expert * parts // 8 for expert in choice})
+            for groups in combinations(range(4), groups_per_token)
+            for choice in combinations([expert for expert in range(8) if expert // 2 in groups], 2)
+        ]
+        limited = routing(8, 2, num_groups=4, groups_per_token=groups_per_token)
+        assert reached(limited, parts) == pytest.approx(sum(found) / len(found))
+
+    def test_tokens_of_deepseek_v3_travel_to_at_most_four_nodes(self) -> None:
+        experts = catalog.model("deepseek-v3").experts
+        assert experts
+        # arXiv 2412.19437, section 2.1.2: at most 4 of 8 nodes; 8 experts drawn from all 256 would be on 5.3.
+        assert 3.0 < reached(experts, 8.0) <= 4.0
+        assert reached(routing(256, 8), 8.0) == pytest.approx(5.3, abs=0.05)
 
     def test_one_expert_is_in_one_part_and_all_experts_are_in_all(self) -> None:
         assert reached(routing(64, 1), 8.0) == pytest.approx(1.0)
@@ -86,11 +120,68 @@ class TestExchange:
         assert far > 2 * near
 
     def test_one_copy_to_each_node_instead_of_one_to_each_expert_saves_most_of_the_fabric(self) -> None:
-        # DeepSeek-V3 on 64 H100: 8 experts are on 5.3 of 8 nodes in the mean, so that 4.6 copies leave the node, not 7.
+        # 8 of 256 experts on 64 H100 are on 5.3 of 8 nodes in the mean, so that 4.6 copies leave the node, not 7.
         plain = training("deepseek-v3", sequence_length=4096)
+        anywhere = plain.model.model_copy(update={"experts": routing(256, 8)})
+        plain = changed(plain, model=anywhere)
         plan = plan_of(expert=64, data=64)
         ratio = exchange_s(plan, changed(plain, expert_dispatch="deduplicated")) / exchange_s(plan, plain)
         assert ratio == pytest.approx(4.6 / 7, rel=0.15)
+
+    def test_routing_to_few_nodes_saves_more_of_it(self) -> None:
+        limited = changed(training("deepseek-v3", sequence_length=4096), expert_dispatch="deduplicated")
+        anywhere = limited.model.model_copy(update={"experts": routing(256, 8)})
+        plan = plan_of(expert=64, data=64)
+        ratio = exchange_s(plan, limited) / exchange_s(plan, changed(limited, model=anywhere))
+        # Four groups are reached at most, 3.7 in the mean, instead of 5.3.
+        assert ratio == pytest.approx(3.7 / 5.3, rel=0.1)
+
+    def test_eight_bits_are_sent_and_sixteen_come_back(self) -> None:
+        workload = changed(training("mixtral-8x7b", sequence_length=4096), dispatches_in_8_bits=True)
+        plan = plan_of(expert=8, data=8, precision=Precision.FP8)
+        values = 4096 * 2 * 4096
+        # DeepSeek-V3, arXiv 2412.19437, section 3.3: a byte a value and an fp32 scale for 128 of them; combine in bf16.
+        expected_s = sum(
+            all_to_all_s(
+                num_bytes=num_bytes * values,
+                group_size=8.0,
+                members_per_domain=8.0,
+                links=rank_of(plan, workload).links,
+            )[0]
+            for num_bytes in (1 + 4 / 128, 2)
+        )
+        assert exchange_s(plan, workload) == pytest.approx(expected_s)
+
+    def test_products_in_16_bits_need_what_they_compute_with(self) -> None:
+        plain = training("mixtral-8x7b", sequence_length=4096)
+        plan = plan_of(expert=8, data=8)
+        assert exchange_s(plan, changed(plain, dispatches_in_8_bits=True)) == exchange_s(plan, plain)
+
+    def test_shared_experts_hide_what_they_last(self) -> None:
+        plain = training("deepseek-v3", sequence_length=4096)
+        plan = plan_of(expert=64, data=64)
+        rank = rank_of(plan, changed(plain, overlaps_shared_experts=True))
+        full_s = exchange_s(plan, plain)
+        for cover_s, shown_s in ((0.0, full_s), (full_s / 2, full_s * 0.575), (1e3, full_s * 0.15)):
+            covers = (np.full(1, cover_s), np.full(1, cover_s))
+            # What is longer than the cover, and 0.15 of the rest for the cores that it takes.
+            assert expert_exchange_s(rank, NOTHING, NOTHING, covers)[0] == pytest.approx(shown_s)
+
+    def test_a_layer_without_shared_experts_hides_nothing_behind_them(self) -> None:
+        plain = training("mixtral-8x7b", sequence_length=4096)
+        plan = plan_of(expert=8, data=8)
+        alone, beside = (
+            expert_layer(rank_of(plan, workload))
+            for workload in (plain, changed(plain, overlaps_shared_experts=True))
+        )
+        assert beside.forward_expert_comm_s == alone.forward_expert_comm_s
+
+    def test_two_ways_to_hide_the_exchange_exclude_each_other(self) -> None:
+        fields = training("deepseek-v3").model_dump()
+        with pytest.raises(ValidationError, match="overlaps_shared_experts and overlaps_expert_exchange"):
+            Workload.model_validate(
+                fields | {"overlaps_shared_experts": True, "overlaps_expert_exchange": True}
+            )
 
     def test_a_rack_is_one_domain(self) -> None:
         workload = changed(training("deepseek-v3", sequence_length=4096), expert_dispatch="deduplicated")
@@ -110,9 +201,9 @@ class TestExchange:
         full_s, endless = exchange_s(plan, plain), np.full(1, 1e3)
         # Megatron-Bridge, Qwen3-30B-A3B on 16 H100: 41.25 s without the overlap, 31.31 s with it; 3,072 passes of a layer.
         saved_s = (41.25 - 31.31) / (48 * 64 * 2)
-        hidden_s = full_s - expert_exchange_s(rank, endless, endless)[0][0]
+        hidden_s = full_s - expert_exchange_s(rank, endless, endless, (NOTHING, NOTHING))[0][0]
         assert hidden_s == pytest.approx(saved_s, rel=0.10)
-        assert expert_exchange_s(rank, NOTHING, NOTHING)[0][0] == pytest.approx(full_s)
+        assert expert_exchange_s(rank, NOTHING, NOTHING, (NOTHING, NOTHING))[0][0] == pytest.approx(full_s)
 
     def test_one_rank_exchanges_nothing(self) -> None:
         workload = training("mixtral-8x7b")
@@ -138,6 +229,101 @@ class TestExchange:
         latency = time_s(0.0, 0.0)
         assert np.maximum(*alone) <= both * (1 + 1e-12)
         assert both - latency <= (sum(alone) - 2 * latency) * (1 + 1e-9) + 1e-15
+
+
+class TestPartsOfExperts:
+    """Four ranks with experts of their own, each shared by two, against eight ranks with experts of their own."""
+
+    WHOLE = plan_of(expert=8, data=8)
+    PARTS = plan_of(expert=4, data=8)
+
+    def workloads(self) -> tuple[Workload, Workload]:
+        whole = training("mixtral-8x7b", sequence_length=4096)
+        return whole, changed(whole, expert_tensor_parallel=2)
+
+    def test_a_rank_holds_as_many_weights(self) -> None:
+        whole, parts = self.workloads()
+        ours, theirs = (
+            memory_by_stage(workload, plan) for workload, plan in ((parts, self.PARTS), (whole, self.WHOLE))
+        )
+        for name in ("weights_bytes", "gradients_bytes", "optimizer_bytes"):
+            assert getattr(ours, name)[0] == getattr(theirs, name)[0]
+
+    def test_a_rank_computes_as_many_operations_on_narrower_experts(self) -> None:
+        whole, parts = self.workloads()
+        ours, theirs = (
+            expert_layer(rank_of(plan, workload)).forward_compute_s[0]
+            for workload, plan in ((parts, self.PARTS), (whole, self.WHOLE))
+        )
+        # 4 x 4096 tokens of two experts each on half of 14,336 columns, in two products instead of one, and twice as many
+        # tokens to sort: 4 x 2 more passes over h.
+        sorted_s = 8 * 2 * 4096 * 4096 / (3.35e12 * 0.8122)
+        assert ours - theirs == pytest.approx(sorted_s, rel=0.2)
+
+    def test_tokens_are_gathered_from_the_ranks_that_share_an_expert(self) -> None:
+        _, parts = self.workloads()
+        rank = rank_of(self.PARTS, parts)
+        gathered = {"num_bytes": 2 * 2.0 * 4096 * 2 * 4096, "group_size": 2.0, "members_per_domain": 2.0}
+        exchanged_s = 2 * all_to_all_s(
+            num_bytes=2.0 * 4096 * 2 * 4096, group_size=4.0, members_per_domain=4.0, links=rank.links
+        )
+        copies_s = 2 * all_gather_s(**gathered, links=rank.links)
+        assert exchange_s(self.PARTS, parts) == pytest.approx((exchanged_s + copies_s)[0])
+
+    def test_every_rank_keeps_a_copy_of_what_is_gathered(self) -> None:
+        whole, parts = self.workloads()
+        none, one = np.zeros(1), np.ones(1)
+        ours, theirs = (
+            stage_activations(
+                workload,
+                table_of(plan),
+                stage=np.zeros(1, dtype=np.int64),
+                dense_layers=none,
+                expert_layers=one,
+            )
+            for workload, plan in ((parts, self.PARTS), (whole, self.WHOLE))
+        )
+        # Two copies of a token of 4,096 values in 16 bits, of one rank more.
+        assert ours.kept_bytes - theirs.kept_bytes == pytest.approx(4096 * 2 * 4096 * 2)
+
+    def test_ranks_beyond_the_link_domain_are_reached_through_the_fabric(self) -> None:
+        whole = training("mixtral-8x7b", sequence_length=4096)
+        parts = changed(whole, expert_tensor_parallel=8)
+        # Eight ranks of each expert fill a node, so that experts are all in other nodes.
+        assert exchange_s(plan_of(expert=8, data=64), parts) > 4 * exchange_s(
+            plan_of(expert=8, data=64), whole
+        )
+
+    def test_a_step_of_every_kind_can_be_played(self) -> None:
+        _, parts = self.workloads()
+        table = table_of(
+            *(
+                plan_of(tensor=t, expert=4, data=8, pipeline=2, recompute=recompute, zero=zero)
+                for t in (1, 2)
+                for recompute in Recompute
+                for zero in (0, 1, 2, 3)
+            )
+        )
+        outcomes = simulate(job_of(parts), table)
+        assert np.isfinite(outcomes.steps.step_time_s).all()
+        assert (outcomes.summary.mfu_fraction < 1.0).all()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_groups": 3}, r"num_groups \(3\) must divide num_experts \(8\)"),
+        (
+            {"num_groups": 2, "groups_per_token": 3},
+            r"groups_per_token \(3\) must not exceed num_groups \(2\)",
+        ),
+        ({"num_groups": 8, "groups_per_token": 1}, r"experts_per_token \(2\) must not exceed the 1 experts"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused(fields: dict[str, int], message: str) -> None:
+    mixture = {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 1}
+    with pytest.raises(ValidationError, match=message):
+        MixtureOfExperts.model_validate(mixture | fields)
 
 
 class TestLoad:

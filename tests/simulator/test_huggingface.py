@@ -42,6 +42,7 @@ DEEPSEEK_V3 = {
     "kv_lora_rank": 512,
     "moe_intermediate_size": 2048,
     "moe_layer_freq": 1,
+    "n_group": 8,
     "n_routed_experts": 256,
     "n_shared_experts": 1,
     "num_attention_heads": 128,
@@ -52,6 +53,7 @@ DEEPSEEK_V3 = {
     "qk_nope_head_dim": 128,
     "qk_rope_head_dim": 64,
     "tie_word_embeddings": False,
+    "topk_group": 4,
     "v_head_dim": 128,
     "vocab_size": 129280,
 }
@@ -62,6 +64,7 @@ DEEPSEEK_V2_LITE = {
     "hidden_size": 2048,
     "intermediate_size": 10944,
     "moe_intermediate_size": 1408,
+    "n_group": 1,
     "n_routed_experts": 64,
     "n_shared_experts": 2,
     "num_attention_heads": 16,
@@ -69,6 +72,8 @@ DEEPSEEK_V2_LITE = {
     "num_hidden_layers": 27,
     "num_key_value_heads": 16,
     "q_lora_rank": None,
+    "topk_group": 1,
+    "topk_method": "greedy",
     "vocab_size": 102400,
 }
 QWEN3_30B = {
@@ -366,6 +371,12 @@ def test_an_unusable_value_is_named_with_its_rule(change: dict[str, object], mes
 def test_experts_that_a_shape_cannot_express_are_refused(config: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         shape_from_config(config, "broken")
+
+
+def test_groups_count_only_where_routing_is_limited_to_them() -> None:
+    experts = shape_from_config(DEEPSEEK_V3 | {"topk_method": "greedy"}, "v3").experts
+    assert experts
+    assert (experts.num_groups, experts.groups_per_token) == (1, 1)
 
 
 @pytest.mark.parametrize(

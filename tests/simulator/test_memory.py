@@ -11,10 +11,9 @@ from simulator import catalog
 from simulator.activations import in_flight_chunks, num_micro_batches
 from simulator.chunks import can_split_layers, split_layers
 from simulator.job import Workload
-from simulator.memory import MemoryTable, _Stage, _stage_memory, peak_memory, reduced_fraction
+from simulator.memory import MemoryTable, memory_of_stage, peak_memory, reduced_fraction
 from simulator.pipeline import play_pipelines
 from simulator.plan import Plan, Recompute, Schedule
-from simulator.trained_weights import StepWeights
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
 
@@ -27,13 +26,8 @@ def bytes_by_stage(workload: Workload, plan: Plan) -> list[float]:
     """Memory of one rank of every stage."""
     table = table_of(plan)
     chunks = split_layers(workload.model, table)
-    weights = StepWeights.of(workload, table, chunks)
     return [
-        float(
-            _stage_memory(
-                workload, table, _Stage.of(workload, table, chunks, weights, np.array([stage]))
-            ).peak_bytes[0]
-        )
+        float(memory_of_stage(workload, table, chunks, np.array([stage])).peak_bytes[0])
         for stage in range(plan.pipeline_parallel)
     ]
 

@@ -9,10 +9,9 @@ from simulator import catalog
 from simulator.chunks import split_layers
 from simulator.hardware import Precision
 from simulator.job import Workload
-from simulator.memory import MemoryTable, _Stage, _stage_memory, peak_memory
+from simulator.memory import MemoryTable, memory_of_stage, peak_memory
 from simulator.model import ModelShape
 from simulator.plan import Plan, Recompute
-from simulator.trained_weights import StepWeights
 from simulator.units import GIB
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
@@ -22,10 +21,8 @@ LAYERS_OF_SIMUMAX = 12
 def memory_by_stage(workload: Workload, plan: Plan) -> list[MemoryTable]:
     table = table_of(plan)
     chunks = split_layers(workload.model, table)
-    weights = StepWeights.of(workload, table, chunks)
     return [
-        _stage_memory(workload, table, _Stage.of(workload, table, chunks, weights, np.array([stage])))
-        for stage in range(plan.pipeline_parallel)
+        memory_of_stage(workload, table, chunks, np.array([stage])) for stage in range(plan.pipeline_parallel)
     ]
 
 

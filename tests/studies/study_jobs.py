@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from constraints.evaluation import Evaluation
 from planner.job_file import parse_job
-from simulator.job import Job, Limits
+from simulator.job import Job
+from simulator.limits import Limits
 from studies.archive import Archive
 from studies.progress import Stop, never_stop
 from studies.study import StudyResult, run_study

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from constraints.space import pruned_space
-from simulator.job import Estimate, Job, Limits, Objective
+from simulator.job import Estimate, Job, Objective
+from simulator.limits import Limits
 from simulator.ownership import Ownership
 from simulator.simulate import simulate
 from studies.identity import Identity

@@ -1,0 +1,61 @@
+"""What of a measured run shortens or splits its attention? Windows, packed documents, context parallelism.
+
+Columns say it, or the notes, or the catalogue's model of the same name, or else the framework's habit.
+"""
+
+from __future__ import annotations
+
+import re
+
+from planner.framework_habits import Habits
+from planner.measured_file import Cells
+from simulator.model import ContextExchange, ModelShape
+
+_EXCHANGES: tuple[tuple[str, ContextExchange], ...] = (
+    (r"\ba2a ?\+ ?p2p\b|hybrid (cp|context)|\busp\b", "hybrid"),
+    (r"ulysses|\bcp[ _=:]*(comm[ _]type)?[ _=:]*a2a\b", "all_to_all"),
+    (r"\bcp[ _=:]*(comm[ _]type)?[ _=:]*all[-_ ]?gather", "all_gather"),
+    (r"ring attention|\bcp[ _=:]*(comm[ _]type)?[ _=:]*p2p\b", "ring"),
+)
+"""Ways to exchange keys and values by the words that mean them; the first that fits holds."""
+_WINDOW = re.compile(r"(?:sliding[- ]window|swa)[^\d,;]{0,20}?(\d+)", re.IGNORECASE)
+_DOCUMENTS = re.compile(
+    r"(?:mean|average) (?:document|sample|sequence) length[^\d,;]{0,10}?(\d+)", re.IGNORECASE
+)
+
+
+def window_cells(cells: Cells, known: ModelShape | None) -> dict[str, object]:
+    """Returns the fields of `SlidingWindow`; nothing where every token sees all before it.
+
+    A window that a column or the notes name is one of every layer, unless `full_every` says otherwise; 0 is none.
+    """
+    if cells.numbers.get("window") == 0.0:
+        return {}
+    tokens = cells.count("window") or _number(_WINDOW, cells.text.get("notes", ""))
+    if tokens:
+        return {"window_tokens": tokens, "full_every": cells.count("full_every")}
+    return known.sliding_window.model_dump() if known and known.sliding_window else {}
+
+
+def document_cells(cells: Cells) -> dict[str, object]:
+    """Returns the fields of `Documents`: a mean length, dealt out by chance; nothing where none is named."""
+    mean = cells.count("mean_document") or _number(_DOCUMENTS, cells.text.get("notes", ""))
+    return {"mean_tokens": mean} if mean else {}
+
+
+def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple[ContextExchange, bool]:
+    """Returns how context-parallel ranks attend to the whole sequence, and whether that had to be assumed.
+
+    A ring knows no windows, so that keys and values are taken to be gathered where there are some.
+    """
+    column = cells.text.get("cp_comm_type", "")
+    said = f"cp_comm_type={column}; {cells.text.get('notes', '')}" if column else cells.text.get("notes", "")
+    for words, meaning in _EXCHANGES:
+        if re.search(words, said, re.IGNORECASE):
+            return meaning, False
+    return ("all_gather" if has_window else habits.context_exchange), True
+
+
+def _number(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    return int(found[1]) if found and 0 < int(found[1]) < 10**9 else None

@@ -1,0 +1,30 @@
+"""Among how many ranks is a layer's set of experts split, and how many ranks hold or shard the same part?
+
+Expert-parallel ranks (e) have different experts, expert-tensor-parallel ones (t_e) parts of the same experts. The ranks that
+share out a set follow each other, parts of an expert first (Megatron Core).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.job import Workload
+from simulator.plan import PlanTable, shard_group
+from simulator.table import Floats, Integers
+
+
+def expert_ranks(workload: Workload, plans: PlanTable) -> Integers:
+    """Returns the ranks that hold one set of routed experts together, e t_e, `(n,)`."""
+    return plans.expert_parallel * workload.expert_tensor_parallel
+
+
+def expert_replicas(workload: Workload, plans: PlanTable) -> Integers:
+    """Returns the ranks that hold the same part of it, D c t / (e t_e), `(n,)`."""
+    ranks = plans.data_parallel * plans.context_parallel * plans.tensor_parallel
+    return ranks // expert_ranks(workload, plans)
+
+
+def routed_shard_group(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns how many ranks share one copy of such a part, `(n,)`: z t / (e t_e), and 1 where a set spans several groups."""
+    ranks = shard_group(plans) * plans.tensor_parallel / expert_ranks(workload, plans)
+    return np.where(plans.shard_ranks > 0, np.maximum(1.0, np.floor(ranks)), ranks)
