@@ -12,6 +12,7 @@ from simulator.hardware import Accelerator, Fabric, Node, Precision, Site, Stora
 from simulator.lora import Lora, adapters_rule
 from simulator.model import (
     AttentionKernel,
+    CastRecipe,
     ExpertDispatch,
     KernelLaunch,
     ModelShape,
@@ -62,6 +63,12 @@ class Workload(Record):
     selective_recompute: SelectiveRecompute = "attention"
     """What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
     attention core and half of the products (operator-wise checkpointing of torchtitan)."""
+    fp8_recipe: CastRecipe = "tensorwise"
+    """How the inputs of 8-bit products are scaled: `tensorwise` (current scaling), `delayed`, `blockwise`, or `mxfp8`, which
+    needs hardware with scales for blocks."""
+    keeps_cast_weights: bool = False
+    """Whether copies of the weights of layers in 8 or 4 bits, in both layouts, stay in memory between micro-batches
+    (Transformer Engine); not under ZeRO stage 3."""
     recompute_method: RecomputeMethod = "block"
     """What `recompute_num_layers` of a plan counts. `block`: the first layers of every chunk, which alone are computed again;
     `uniform`: layers of a group, of which only the first input is kept."""

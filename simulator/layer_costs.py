@@ -15,6 +15,7 @@ import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
 from simulator.adapter_costs import adapters_s
+from simulator.casts import is_cast
 from simulator.compute import (
     ALIGNED_ELEMENTS,
     KernelConstants,
@@ -43,7 +44,7 @@ from simulator.table import Floats, Table, total
 NUM_ROUTING_KERNELS = 24.0
 """Small kernels of routing, each direction (softmax, top-k, maps, counts, auxiliary loss, permutation there and back)."""
 NUM_CASTS = 2.0
-"""Tensors that grouped products cast to 8 bits in each direction: the inputs, or the gradients, of both."""
+"""Tensors that grouped products cast to 8 or 4 bits in each direction: the inputs, or the gradients, of both."""
 NUM_CAST_KERNELS = 3.0
 """Kernels that cast the tokens of one expert: largest value, scale, and the cast to both layouts (Transformer Engine)."""
 MERGE_PASSES = 3.0
@@ -277,8 +278,7 @@ def _expert_ffn(rank: Rank) -> tuple[Floats, Floats]:
     tokens_per_expert = rank.workload.expert_load * rank.tokens * experts.experts_per_token / t / num_local
     width = np.full(len(t), float(experts.expert_ffn_hidden_size))
     h = np.full(len(t), float(rank.workload.model.hidden_size))
-    is_8_bit = rank.plans.precision == Precision.FP8.code
-    num_casts = np.where(is_8_bit, NUM_CASTS * NUM_CAST_KERNELS * num_local, 0.0)
+    num_casts = np.where(is_cast(rank.plans), NUM_CASTS * NUM_CAST_KERNELS * num_local, 0.0)
     permutation_s = rank.memory_bound_s(_permuted_bytes(rank), NUM_ROUTING_KERNELS + num_casts)
     parts = [
         _ffn(rank, tokens_per_expert, width, num_local),

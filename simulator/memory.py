@@ -14,6 +14,7 @@ from typing import Literal, assert_never
 import numpy as np
 
 from simulator.activations import micro_batch_tokens, num_micro_batches, stage_activations
+from simulator.casts import cast_weight_bytes
 from simulator.chunks import Chunks, ChunkWeights, split_layers
 from simulator.job import Workload
 from simulator.model import ModelShape
@@ -229,6 +230,8 @@ class _StateBytes:
         weights = np.where(is_its_own_master, held(MASTER_BYTES, 3), held(WEIGHT_BYTES, 3))
         if stage.frozen_weights:
             weights = weights + WEIGHT_BYTES * split(stage.frozen_weights, 3)
+        if workload.keeps_cast_weights:
+            weights = weights + cast_weight_bytes(workload, plans) * _layer_weights(workload, plans, stage)
         return cls(
             weights=weights,
             gradients=_gradient_bytes(workload, plans, held),
@@ -236,6 +239,17 @@ class _StateBytes:
             * (held(OPTIMIZER_BYTES, 1) - np.where(is_its_own_master, held(MASTER_BYTES, 3), 0.0)),
             update=on_device * held(FULL_GRADIENT_BYTES, 1) if needs_copies else np.zeros(len(plans)),
         )
+
+
+def _layer_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
+    """Weights of the layers of one rank of a stage, without embedding and output layer, whole."""
+    model = workload.model
+    shared = (
+        stage.dense_layers * model.dense_layer_parameters
+        + stage.expert_layers * model.expert_layer_shared_parameters
+    )
+    routed = stage.expert_layers * _num_experts(model) * model.expert_parameters
+    return np.asarray(shared / plans.tensor_parallel + routed / plans.expert_parallel)
 
 
 def _gradient_bytes(workload: Workload, plans: PlanTable, held: Callable[[float, int], Floats]) -> Floats:
