@@ -19,6 +19,7 @@ from simulator.model import (
     RecomputeMethod,
     SelectiveRecompute,
     StageLayers,
+    WeightPrefetch,
 )
 from simulator.options import CarbonScope, InputFactors, Operation, WhatIf
 from simulator.ownership import Ownership
@@ -75,6 +76,9 @@ class Workload(Record):
     logit_bytes: PositiveInt = 6
     """Bytes that the loss needs for each logit (2: fused, in place; 6: 16-bit logits and an fp32 copy; 10: without any
     fusion)."""
+    weight_prefetch: WeightPrefetch = "both"
+    """Passes in which ZeRO stage 3 gathers the weights of the next layer behind the one at work (`forward_prefetch` and
+    `backward_prefetch` of PyTorch's FSDP); in the others it waits for them."""
     sync_buffer_bytes: NonNegativeFloat = 0.0
     """Memory for the synchronisation of gradients beside the gradients (0: in place, as in Megatron; DeepSpeed: 2e9, two
     buckets of 5e8 elements)."""

@@ -262,14 +262,16 @@ def _gradient_bytes(workload: Workload, plans: PlanTable, held: Callable[[float,
 def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
     """Gradients of the layer at work in 16 bits, before they are added up or reduced, and what ZeRO-3 gathers.
 
-    Grouped products of experts make one gradient at a time. ZeRO-3 gathers the layer at work and the next one, and reduces
-    gradients of a whole layer in the format in which they are kept; the output layer is a unit of its own.
+    Grouped products of experts make one gradient at a time. ZeRO-3 gathers the layer at work and, prefetching backward, the
+    next one, and reduces gradients of a whole layer in the format in which they are kept; the output layer is a unit of its
+    own.
     """
     output_weights = workload.model.vocabulary_size * workload.model.hidden_size
     output = stage.has_output * output_weights / plans.tensor_parallel
     whole_layer = _largest_layer(workload.model, plans, stage, routed=1.0 / plans.expert_parallel)
     one_expert = _largest_layer(workload.model, plans, stage, routed=1.0 / _num_experts(workload.model))
-    gathered = WEIGHT_BYTES * (2.0 * whole_layer + output)
+    num_gathered = 2.0 if workload.weight_prefetch in ("both", "backward") else 1.0
+    gathered = WEIGHT_BYTES * (num_gathered * whole_layer + output)
     if stage.frozen_weights:  # the gradients of adapters are next to nothing
         return np.where(plans.zero_stage >= 3, gathered, 0.0)
     gathered = gathered + workload.gradient_bytes * whole_layer

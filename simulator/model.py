@@ -39,6 +39,10 @@ CastRecipe = Literal["tensorwise", "delayed", "blockwise", "mxfp8"]
 earlier steps; `blockwise`: for each 128 values (DeepSeek-V3); `mxfp8`: for each 32, by the hardware (Transformer Engine)."""
 
 
+WeightPrefetch = Literal["both", "forward", "backward", "none"]
+"""Passes in which ZeRO-3 gathers the weights of a layer while the one before is at work."""
+
+
 class MixtureOfExperts(Record):
     """The routed part of a mixture-of-experts model."""
 
