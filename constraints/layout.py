@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from simulator.casts import FAMILIES_WITH_BLOCK_SCALES
 from simulator.chunks import can_cut
 from simulator.context_exchange import head_ranks
 from simulator.expert_ranks import expert_ranks
+from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.model import ModelShape
 from simulator.offer_table import OfferTable
@@ -141,7 +143,13 @@ def _experts(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 def _number_format(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
-    return np.isnan(peak).astype(np.float64)
+    is_missing = np.isnan(peak)
+    if job.workload.fp8_recipe == "mxfp8":
+        has_scales = np.array(
+            [offer.accelerator.family in FAMILIES_WITH_BLOCK_SCALES for offer in job.offers]
+        )
+        is_missing |= (plans.precision == Precision.FP8.code) & ~has_scales[plans.offer]
+    return is_missing.astype(np.float64)
 
 
 def _shard_groups(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -288,7 +296,8 @@ LAYOUT_RULES = (
     ),
     LayoutRule(
         name="number_format",
-        sentence="the accelerator must have the number format; in 16 bits V100 has only fp16",
+        sentence="the accelerator must have the number format; in 16 bits V100 has only fp16, and fp8_recipe mxfp8 needs "
+        "Blackwell or MI355X",
         excess=_number_format,
     ),
     LayoutRule(

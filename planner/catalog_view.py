@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 COLUMNS: dict[Kind, tuple[str, ...]] = {
-    Kind.ACCELERATORS: ("memory", "memory_bandwidth", "bf16_peak", "fp8_peak", "thermal_design_power"),
+    Kind.ACCELERATORS: (
+        "memory",
+        "memory_bandwidth",
+        "bf16_peak",
+        "fp8_peak",
+        "fp4_peak",
+        "thermal_design_power",
+    ),
     Kind.NODES: ("accelerator", "num_accelerators", "network_bandwidth", "purchase_price"),
     Kind.FABRICS: ("switch_ports", "switch_power", "optic_power", "port_price"),
     Kind.MODELS: ("num_layers", "hidden_size", "num_heads", "num_parameters", "num_active_parameters"),

@@ -135,7 +135,7 @@ _BY_NAME = (
 def habits_of(framework: str, family: str, precision: str) -> Habits:
     """Returns the habits of a framework on an architecture (`Accelerator.family`) in a number format."""
     habits = _by_name(framework.lower(), is_old=family in OLD_FAMILIES)
-    if precision == "fp8" and habits in (
+    if precision in ("fp8", "fp4") and habits in (
         _SHARDED,
         _TORCHTITAN,
     ):  # 8-bit products of PyTorch need its compiler

@@ -19,12 +19,23 @@ _CAST_DISPATCH = re.compile(r"fp8[ -]dispatch|dispatch(es)? in (fp8|8 bits)", re
 _SHARED_OVERLAP = re.compile(r"shared[- _]experts?[- _]overlap", re.IGNORECASE)
 _MEMORY_KINDS = (("allocated", "allocated"), ("reserved", "reserved"), ("nvidia-smi|device memory", "device"))
 _DISPATCHERS = (("hybrid-?ep|deep-?ep|flex", "deduplicated"), ("all-?to-?all|dispatcher a2a", "all_to_all"))
+_FP8_RECIPES = (
+    ("mx-?fp8", "mxfp8"),
+    ("block|sub-?channel", "blockwise"),
+    ("delayed|fp8-?ds", "delayed"),
+    ("tensorwise|current|fp8-?cs", "tensorwise"),
+)
 _EXPERT_OVERLAPS = (
     (r"\b(ep|a2a) overlap off|no (ep|a2a) overlap", "off"),
     (r"\b(ep|a2a)[ _]overlap", "on"),
     ("hybrid-?ep", "off"),  # as Megatron-Bridge's recipes with it, which do not hide what it makes short
 )
 """Meanings by the words that have them; the first that fits holds."""
+
+
+def fp8_recipe(precision: str) -> str:
+    """Returns how inputs of 8-bit products are scaled, a `simulator.model.CastRecipe`."""
+    return _said(_FP8_RECIPES, precision)
 
 
 def logit_bytes(notes: str) -> int | None:

@@ -49,7 +49,8 @@ _PARTLY_TRAINED = re.compile(r"inference|single-layer|forward only", re.IGNORECA
 _PRODUCTION = re.compile(r"production(?! steady)|whole[- ]run", re.IGNORECASE)
 _OUT_OF_MEMORY = re.compile(r"out[- ]of[- ]memory|\boom\b", re.IGNORECASE)
 _PRECISIONS = (
-    (r"fp4|mxfp4|nvfp4|int8|fp32|tf32", ""),
+    (r"mxfp4|int8|fp32|tf32", ""),
+    ("fp4", "fp4"),
     ("fp8|e4m3|hybrid8", "fp8"),
     ("bf16|bfloat16", "bf16"),
     ("fp16|float16|half", "fp16"),
@@ -148,7 +149,7 @@ class _Translation:
         written = self._text("precision") or self._default("precision", "bf16")
         found = next((known for words, known in _PRECISIONS if re.search(words, written.lower())), "")
         if not found:
-            raise _CannotModelError(f"precision {written}: only fp16, bf16 and fp8 are modelled")
+            raise _CannotModelError(f"precision {written}: only fp16, bf16, fp8 and nvfp4 are modelled")
         return found
 
     def _shape(self) -> dict[str, int]:
@@ -264,6 +265,7 @@ class _Translation:
             recompute = self._default("recompute", "selective" if "selective" in recompute else "none")
         splits_sequence = written in ("yes", "true", "1") if written else habits.has_sequence_parallel
         return {
+            "fp8_recipe": measured_notes.fp8_recipe(self._text("precision")),
             "recompute": recompute,
             "recompute_num_layers": num_recomputed,
             "selective_recompute": habits.selective_recompute,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.hardware import Precision
+from simulator.casts import is_cast, product_bytes
 from simulator.job import Workload
 from simulator.lora import AdaptedProduct
 from simulator.plan import PlanTable, Recompute, Schedule
@@ -22,8 +22,6 @@ from simulator.table import Floats, Integers
 
 ACTIVATION_BYTES = 2.0
 """16-bit activations."""
-CAST_ACTIVATION_BYTES = 1.0
-"""An 8-bit copy of an activation, made for a product in 8 bits."""
 SCORE_BYTES = 5.0
 """Per score of unfused attention: 2 softmax output, 1 dropout mask, 2 dropout output (Korthikanti et al., section 4.1)."""
 SCORE_GRADIENT_BYTES = 4.0
@@ -155,7 +153,7 @@ def _layer_input(workload: Workload, plans: PlanTable) -> Floats:
 
 def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
     """Bytes per token that one layer keeps besides attention scores: inputs and outputs of both norms, and the blocks."""
-    product, model = _product_bytes(plans), workload.model
+    product, model = product_bytes(plans), workload.model
     inputs = _keeps_input(workload, AdaptedProduct.QKV) + _keeps_input(workload, AdaptedProduct.FC1)
     norms = (2.0 * ACTIVATION_BYTES + inputs * product) * model.hidden_size
     latents = (ACTIVATION_BYTES + product) * _latent_width(workload)
@@ -172,7 +170,7 @@ def _keeps_input(workload: Workload, product: AdaptedProduct) -> float:
 
 
 def _attention(workload: Workload, plans: PlanTable) -> Floats:
-    """Bytes per token on all ranks: queries, keys, values and the output, of which 8-bit products need a copy.
+    """Bytes per token on all ranks: queries, keys, values and the output, of which products in fewer bits need a copy.
 
     Where there are more ranks than key-value heads, ranks hold copies of them.
     """
@@ -182,7 +180,7 @@ def _attention(workload: Workload, plans: PlanTable) -> Floats:
         model.num_heads if model.latent_attention else np.maximum(model.num_kv_heads, plans.tensor_parallel)
     )
     values = (model.num_heads + kv_heads) * (qk_dim + value_dim)
-    copy = np.where(_is_8_bit(plans), CAST_ACTIVATION_BYTES * model.num_heads * value_dim, 0.0)
+    copy = np.where(is_cast(plans), product_bytes(plans) * model.num_heads * value_dim, 0.0)
     copy = _keeps_input(workload, AdaptedProduct.PROJ) * copy
     return np.asarray(ACTIVATION_BYTES * values + copy)
 
@@ -267,12 +265,3 @@ def _num_scores(workload: Workload, plans: PlanTable) -> Floats:
 def _sequence_split(workload: Workload, plans: PlanTable) -> Integers | int:
     """Ranks among which norms and residuals are split."""
     return plans.tensor_parallel if workload.has_sequence_parallel else 1
-
-
-def _is_8_bit(plans: PlanTable) -> Floats:
-    return np.asarray(plans.precision == Precision.FP8.code)
-
-
-def _product_bytes(plans: PlanTable) -> Floats:
-    """Bytes of a kept input of a matrix product."""
-    return np.where(_is_8_bit(plans), CAST_ACTIVATION_BYTES, ACTIVATION_BYTES)

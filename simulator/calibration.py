@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from simulator.hardware import Precision
+from simulator.hardware import CAST_FORMATS, Precision
 from simulator.record import Choice, Record
 
 
@@ -197,4 +197,4 @@ class Calibration(Record):
 
 def rate_format(precision: Precision) -> Precision:
     """Returns the number format under whose name the constants of a format are kept: 16 bits all run at one rate."""
-    return Precision.FP8 if precision is Precision.FP8 else Precision.BF16
+    return precision if precision in CAST_FORMATS else Precision.BF16

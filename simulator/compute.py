@@ -26,6 +26,10 @@ Flags = bool | Booleans
 
 DEFAULT_FAMILY = "default"
 """Constants of accelerators that nobody measured in public: Hopper's, scaled by `ceiling_fractions`."""
+FORMATS_LIKE_FP8 = ("fp4",)
+"""Number formats without measurements: those of 8 bits hold for them, at a higher peak."""
+PEAK_RATIO_OF_FP4 = 2.0
+"""Their peak over that of 8 bits (B200, GB200): what is lost to filling tiles takes as long, and so counts as more work."""
 BASE_FORMAT = "bf16"
 """Number format whose rows hold wherever a format has none of its own; fp16 runs at the same rate."""
 
@@ -260,6 +264,10 @@ def _overlapped_s(first_s: Floats, second_s: Floats, exponent: Floats) -> Floats
 
 def _constants(family: str, number_format: str) -> Mapping[str, float]:
     """Returns one row by constant: the family's rows for the format over its bf16 rows."""
+    if number_format in FORMATS_LIKE_FP8:
+        of_fp8 = _constants(family, "fp8")
+        lost = {name: of_fp8[name] * PEAK_RATIO_OF_FP4 for name in ("gemm_fill_elements", "gemm_ramp_depth")}
+        return {**of_fp8, **lost}
     table = _fitted_constants()
     known = family if (family, BASE_FORMAT) in table else DEFAULT_FAMILY
     return {**table[known, BASE_FORMAT], **table.get((known, number_format), {})}

@@ -26,6 +26,12 @@ class Precision(Choice):
     FP16 = "fp16"
     BF16 = "bf16"
     FP8 = "fp8"
+    FP4 = "fp4"
+    """NVFP4: 4 bits with a scale in 8 bits for every 16 values (NVIDIA, arXiv 2509.25149)."""
+
+
+CAST_FORMATS = (Precision.FP8, Precision.FP4)
+"""Formats into which the inputs of products are cast."""
 
 
 class Accelerator(Record):
@@ -47,6 +53,8 @@ class Accelerator(Record):
     """Dense peak of 16-bit matrix products, in fp16 where the chip has no bf16."""
     fp8_flop_per_s: PositiveFloat | None = None
     """Dense peak of 8-bit floating-point matrix products; left out where the chip has none."""
+    fp4_flop_per_s: PositiveFloat | None = None
+    """Dense peak of 4-bit floating-point matrix products; left out where the chip has none."""
     measured_bf16_flop_per_s: PositiveFloat | None = None
     """Fastest dense 16-bit matrix product that anyone measured; left out where nobody published one."""
     thermal_design_power_w: PositiveFloat
@@ -85,6 +93,8 @@ class Accelerator(Record):
         match precision:
             case Precision.FP8:
                 return self.fp8_flop_per_s
+            case Precision.FP4:
+                return self.fp4_flop_per_s
             case Precision.BF16 if self.family in FAMILIES_WITHOUT_BF16:
                 return None
             case Precision.FP16 | Precision.BF16:

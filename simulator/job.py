@@ -15,6 +15,7 @@ from simulator.limits import Limits
 from simulator.lora import Lora, adapters_rule
 from simulator.model import (
     AttentionKernel,
+    CastRecipe,
     ContextExchange,
     ExpertDispatch,
     KernelLaunch,
@@ -22,6 +23,7 @@ from simulator.model import (
     RecomputeMethod,
     SelectiveRecompute,
     StageLayers,
+    WeightPrefetch,
 )
 from simulator.options import (
     MOST_PURCHASE_USD_PER_NODE,
@@ -76,12 +78,21 @@ class Workload(Record):
     selective_recompute: SelectiveRecompute = "attention"
     """What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
     attention core and half of the products (operator-wise checkpointing of torchtitan)."""
+    fp8_recipe: CastRecipe = "tensorwise"
+    """How the inputs of 8-bit products are scaled: `tensorwise` (current scaling), `delayed`, `blockwise`, or `mxfp8`, which
+    needs hardware with scales for blocks."""
+    keeps_cast_weights: bool = False
+    """Whether copies of the weights of layers in 8 or 4 bits, in both layouts, stay in memory between micro-batches
+    (Transformer Engine); not under ZeRO stage 3."""
     recompute_method: RecomputeMethod = "block"
     """What `recompute_num_layers` of a plan counts. `block`: the first layers of every chunk, which alone are computed again;
     `uniform`: layers of a group, of which only the first input is kept."""
     logit_bytes: PositiveInt = 6
     """Bytes that the loss needs for each logit (2: fused, in place; 6: 16-bit logits and an fp32 copy; 10: without any
     fusion)."""
+    weight_prefetch: WeightPrefetch = "both"
+    """Passes in which ZeRO stage 3 gathers the weights of the next layer behind the one at work (`forward_prefetch` and
+    `backward_prefetch` of PyTorch's FSDP); in the others it waits for them."""
     sync_buffer_bytes: NonNegativeFloat = 0.0
     """Memory for the synchronisation of gradients beside the gradients (0: in place, as in Megatron; DeepSpeed: 2e9, two
     buckets of 5e8 elements)."""

@@ -15,11 +15,11 @@ import numpy as np
 from simulator.activations import ACTIVATION_BYTES
 from simulator.adapter_costs import adapters_s
 from simulator.attention_costs import attention_core_s, projections_s
+from simulator.casts import is_cast
 from simulator.compute import ALIGNED_ELEMENTS
 from simulator.context_exchange import context_exchange_s
 from simulator.expert_exchange import expert_exchange_s, num_reached
 from simulator.expert_ranks import expert_ranks
-from simulator.hardware import Precision
 from simulator.host_time import BACKWARD_RATIO, NUM_FORWARD_KERNELS, host_waits_s
 from simulator.layer_collectives import (
     Directions,
@@ -37,7 +37,7 @@ from simulator.table import Floats, Table, total
 NUM_ROUTING_KERNELS = 24.0
 """Small kernels of routing, each direction (softmax, top-k, maps, counts, auxiliary loss, permutation there and back)."""
 NUM_CASTS = 2.0
-"""Tensors that grouped products cast to 8 bits in each direction: the inputs, or the gradients, of both."""
+"""Tensors that grouped products cast to 8 or 4 bits in each direction: the inputs, or the gradients, of both."""
 NUM_CAST_KERNELS = 3.0
 """Kernels that cast the tokens of one expert: largest value, scale, and the cast to both layouts (Transformer Engine)."""
 LOSS_BYTES_PER_LOGIT = 16.0, 16.0
@@ -178,8 +178,7 @@ def _expert_ffn(rank: Rank) -> tuple[Floats, Floats]:
     tokens_per_expert = routed_tokens(rank) / num_local
     width = np.full(len(t), experts.expert_ffn_hidden_size / shares)
     h = np.full(len(t), float(rank.workload.model.hidden_size))
-    is_8_bit = rank.plans.precision == Precision.FP8.code
-    num_casts = np.where(is_8_bit, NUM_CASTS * NUM_CAST_KERNELS * num_local, 0.0)
+    num_casts = np.where(is_cast(rank.plans), NUM_CASTS * NUM_CAST_KERNELS * num_local, 0.0)
     permutation_s = rank.memory_bound_s(_permuted_bytes(rank), NUM_ROUTING_KERNELS + num_casts)
     parts = [
         _ffn(rank, tokens_per_expert, width, num_local),

@@ -14,6 +14,7 @@ from typing import Literal, assert_never
 import numpy as np
 
 from simulator.activations import micro_batch_tokens, num_micro_batches, stage_activations
+from simulator.casts import cast_weight_bytes
 from simulator.chunks import Chunks, ChunkWeights, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.job import Workload
@@ -230,6 +231,8 @@ class _StateBytes:
         weights = np.where(is_its_own_master, held(MASTER_BYTES, 3), held(WEIGHT_BYTES, 3))
         if stage.frozen_weights:
             weights = weights + WEIGHT_BYTES * split(stage.frozen_weights, 3)
+        if workload.keeps_cast_weights:
+            weights = weights + cast_weight_bytes(workload, plans) * _layer_weights(workload, plans, stage)
         return cls(
             weights=weights,
             gradients=_gradient_bytes(workload, plans, held),
@@ -237,6 +240,17 @@ class _StateBytes:
             * (held(OPTIMIZER_BYTES, 1) - np.where(is_its_own_master, held(MASTER_BYTES, 3), 0.0)),
             update=on_device * held(FULL_GRADIENT_BYTES, 1) if needs_copies else np.zeros(len(plans)),
         )
+
+
+def _layer_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
+    """Weights of the layers of one rank of a stage, without embedding and output layer, whole."""
+    model = workload.model
+    shared = (
+        stage.dense_layers * model.dense_layer_parameters
+        + stage.expert_layers * model.expert_layer_shared_parameters
+    )
+    routed = stage.expert_layers * _num_experts(model) * model.expert_parameters
+    return np.asarray(shared / plans.tensor_parallel + routed / expert_ranks(workload, plans))
 
 
 def _gradient_bytes(workload: Workload, plans: PlanTable, held: Callable[[float, int], Floats]) -> Floats:
@@ -249,15 +263,17 @@ def _gradient_bytes(workload: Workload, plans: PlanTable, held: Callable[[float,
 def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
     """Gradients of the layer at work in 16 bits, before they are added up or reduced, and what ZeRO-3 gathers.
 
-    Grouped products of experts make one gradient at a time. ZeRO-3 gathers the layer at work and the next one, and reduces
-    gradients of a whole layer in the format in which they are kept; the output layer is a unit of its own.
+    Grouped products of experts make one gradient at a time. ZeRO-3 gathers the layer at work and, prefetching backward, the
+    next one, and reduces gradients of a whole layer in the format in which they are kept; the output layer is a unit of its
+    own.
     """
     output_weights = workload.model.vocabulary_size * workload.model.hidden_size
     output = stage.has_output * output_weights / plans.tensor_parallel
     whole_layer = _largest_layer(workload.model, plans, stage, routed=1.0 / expert_ranks(workload, plans))
     parts = _num_experts(workload.model) * workload.expert_tensor_parallel
     one_expert = _largest_layer(workload.model, plans, stage, routed=1.0 / parts)
-    gathered = WEIGHT_BYTES * (2.0 * whole_layer + output)
+    num_gathered = 2.0 if workload.weight_prefetch in ("both", "backward") else 1.0
+    gathered = WEIGHT_BYTES * (num_gathered * whole_layer + output)
     if stage.frozen_weights:  # the gradients of adapters are next to nothing
         return np.where(plans.zero_stage >= 3, gathered, 0.0)
     gathered = gathered + workload.gradient_bytes * whole_layer

@@ -39,6 +39,15 @@ RecomputeMethod = Literal["block", "uniform"]
 only the first input is kept (Megatron Core)."""
 
 
+CastRecipe = Literal["tensorwise", "delayed", "blockwise", "mxfp8"]
+"""How inputs of 8-bit products get their scales. `tensorwise`: from the tensor itself, in a pass of its own; `delayed`: from
+earlier steps; `blockwise`: for each 128 values (DeepSeek-V3); `mxfp8`: for each 32, by the hardware (Transformer Engine)."""
+
+
+WeightPrefetch = Literal["both", "forward", "backward", "none"]
+"""Passes in which ZeRO-3 gathers the weights of a layer while the one before is at work."""
+
+
 class MixtureOfExperts(Record):
     """The routed part of a mixture-of-experts model."""
 

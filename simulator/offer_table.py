@@ -16,7 +16,7 @@ from simulator.table import Floats, Integers, Table
 
 @dataclass(frozen=True, kw_only=True)
 class OfferTable(Table):
-    """Hardware figures `(n,)`, SI; `peak_flop_per_s` is `(n, 3)`, one column per `Precision`, NaN where absent."""
+    """Hardware figures `(n,)`, SI; `peak_flop_per_s` is `(n, 4)`, one column per `Precision`, NaN where absent."""
 
     gpus_per_node: Integers
     link_domain_size: Integers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from simulator.calibrated import (
     calibrated_sustained,
     calibrated_training,
 )
+from simulator.casts import BLOCKWISE_SLOWDOWN, FAMILIES_WITH_BLOCK_SCALES, cast_ratio, product_bytes
 from simulator.compute import KernelConstants, gemm_time_s, kernel_constants, memory_bound_time_s
 from simulator.hardware import Precision
 from simulator.job import Job, Workload
@@ -82,7 +83,7 @@ class Rank:
     @property
     def element_bytes(self) -> Floats:
         """Bytes of one input of a matrix product."""
-        return np.where(self.plans.precision == Precision.FP8.code, 1.0, 2.0)
+        return product_bytes(self.plans)
 
     def gemm_s(
         self, m: Floats, n: Floats, k: Floats, num_gemms: Floats | float = 1.0
@@ -92,7 +93,8 @@ class Rank:
         With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
         Only 32-bit gradients that a rank keeps whole are added to in the product.
         """
-        casts = self.kernels.cast_bytes_per_element * self.training.cast_ratio * num_gemms * m
+        ratio = self.training.cast_ratio * cast_ratio(self.workload, self.plans)
+        casts = self.kernels.cast_bytes_per_element * ratio * num_gemms * m
         forward_s = self._product_s(m, n, k, num_gemms) + self.memory_bound_s(casts * k, 0.0)
         backward_s = (
             self._product_s(m, k, n, num_gemms)
@@ -155,6 +157,13 @@ def _kernels(job: Job) -> KernelConstants:
         [precision.value for precision in formats],
         ceiling_fractions=np.array([chip.matmul_ceiling_fraction for chip in chips]),
     )
+    if job.workload.fp8_recipe == "blockwise":
+        is_slower = [
+            precision is Precision.FP8 and chip.family not in FAMILIES_WITH_BLOCK_SCALES
+            for chip, precision in pairs
+        ]
+        slower = published.gemm_peak_fraction / np.where(is_slower, BLOCKWISE_SLOWDOWN, 1.0)
+        published = replace(published, gemm_peak_fraction=slower)
     return calibrated_kernels(published, job.calibration, chips, formats)
 
 

@@ -253,14 +253,19 @@ def _shard_collectives(rank: Rank, parts: _Parts, forward_s: Floats, backward_s:
     """Exposed traffic of ZeRO-2 and ZeRO-3 in every chunk and micro-batch, forward and backward, `(n, C)`.
 
     Gradients of a layer are reduced behind the backward pass of the next one; under ZeRO-3 its weights are gathered
-    behind the pass of the one before. Only what is longer than the `(n, C)` passes of the chunk shows.
+    behind the pass of the one before, or with nothing at work where they are not prefetched. Of what is hidden only that
+    shows which is longer than the `(n, C)` passes of the chunk.
     """
     if not np.any(rank.plans.zero_stage >= 2):
         return np.zeros_like(forward_s), np.zeros_like(backward_s)
     traffic = ReplicaTraffic.of(rank, parts.weights)
+    gathers_s, both_s = parts.weighted(traffic.forward_s.T), parts.weighted(traffic.backward_s.T)
+    prefetch = rank.workload.weight_prefetch
     return (
-        exposed_s(parts.weighted(traffic.forward_s.T), forward_s),
-        exposed_s(parts.weighted(traffic.backward_s.T), backward_s),
+        exposed_s(gathers_s, forward_s) if prefetch in ("both", "forward") else gathers_s,
+        exposed_s(both_s, backward_s)
+        if prefetch in ("both", "backward")
+        else gathers_s + exposed_s(both_s - gathers_s, backward_s),
     )
 
 

@@ -14,6 +14,8 @@ from functools import cache
 from importlib import resources
 
 FILE = "data/step_error.csv"
+UNMEASURED_RATIO = 2.0
+"""How much less sure steps in a format without any measurement are than in 8 bits, whose constants they take; estimate."""
 ANY = "any"
 """Architecture and number format of the line for what was never compared."""
 
@@ -36,6 +38,12 @@ def step_error(family: str, precision: str, *, has_experts: bool = False) -> Ste
         precision: Number format (`Precision.value`).
         has_experts: Whether the model is a mixture of experts.
     """
+    if precision == "fp4":
+        known = step_error(family, "fp8", has_experts=has_experts)
+        return StepError(
+            shared_log_deviation=UNMEASURED_RATIO * known.shared_log_deviation,
+            own_log_deviation=UNMEASURED_RATIO * known.own_log_deviation,
+        )
     network, table = "experts" if has_experts else "dense", _estimated()
     return table.get((family, precision, network)) or table[ANY, ANY, network]
 

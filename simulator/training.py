@@ -83,7 +83,8 @@ class TrainingConstants:
     def _sustained(self, family: str, precision: Precision) -> float:
         known = family if (family, Precision.BF16.value) in self.sustained_fractions else DEFAULT_FAMILY
         sixteen_bit = self.sustained_fractions[known, Precision.BF16.value]
-        return self.sustained_fractions.get((known, precision.value), sixteen_bit)
+        measured = Precision.FP8 if precision is Precision.FP4 else precision
+        return self.sustained_fractions.get((known, measured.value), sixteen_bit)
 
 
 def power_fraction(chip: Accelerator) -> float:

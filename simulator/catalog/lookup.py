@@ -55,6 +55,7 @@ ACCELERATOR_FIELDS: Mapping[str, str] = {
     "memory_bandwidth": "memory_bytes_per_s",
     "bf16_peak": "bf16_flop_per_s",
     "fp8_peak": "fp8_flop_per_s",
+    "fp4_peak": "fp4_flop_per_s",
     "bf16_measured": "measured_bf16_flop_per_s",
     "thermal_design_power": "thermal_design_power_w",
     "idle_power": "idle_power_w",

@@ -221,6 +221,22 @@ class TestRows:
         assert only_row(tmp_path, recompute="partial")["recompute"] == "none"
         assert step_s(only_row(tmp_path)) < step_s(row) < step_s(only_row(tmp_path, recompute="full"))
 
+    @pytest.mark.parametrize(
+        ("precision", "number_format", "recipe"),
+        [
+            ("mxfp8", "fp8", "mxfp8"),
+            ("fp8-cs", "fp8", "tensorwise"),
+            ("fp8", "fp8", ""),
+            ("nvfp4", "fp4", ""),
+        ],
+    )
+    def test_number_formats_come_with_their_recipe(
+        self, tmp_path: Path, precision: str, number_format: str, recipe: str
+    ) -> None:
+        row = only_row(tmp_path, precision=precision, gpu="GB200")
+        assert (row["precision"], row["fp8_recipe"]) == (number_format, recipe)
+        assert step_s(row) < step_s(only_row(tmp_path, precision="bf16", gpu="GB200"))
+
     def test_fine_tuning_of_adapters_has_nemo_s_where_a_row_says_no_more(self, tmp_path: Path) -> None:
         plain, usual = only_row(tmp_path), only_row(tmp_path, metric_kind="LoRA fine-tuning step")
         written = only_row(tmp_path, metric_kind="LoRA fine-tuning step", notes="LoRA rank 8")
@@ -276,7 +292,8 @@ class TestRows:
         ("changes", "reason"),
         [
             ({"gpu": "RTX 4090"}, "gpu = RTX 4090"),
-            ({"precision": "nvfp4"}, "precision nvfp4: only fp16, bf16 and fp8 are modelled"),
+            ({"precision": "int8"}, "precision int8: only fp16, bf16, fp8 and nvfp4 are modelled"),
+            ({"precision": "nvfp4"}, "the accelerator must have the number format"),
             ({"model": "Nemotron-H-56B"}, "only decoder-only transformers"),
             ({"metric_kind": "single-layer forward"}, "only steps of training"),
             ({"seq_len": ""}, "seq_len is not given"),

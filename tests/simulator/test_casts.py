@@ -1,0 +1,164 @@
+"""Do 8-bit recipes and 4-bit products cost the passes, peaks and memory that their formats have?"""
+
+from __future__ import annotations
+
+import pytest
+
+from constraints.layout import LAYOUT_RULES, layout_excess
+from simulator import catalog
+from simulator.casts import cast_ratio
+from simulator.chunks import split_layers
+from simulator.compute import kernel_constants
+from simulator.hardware import Precision
+from simulator.job import Workload
+from simulator.layer_costs import dense_layer
+from simulator.memory import MemoryTable, peak_memory
+from simulator.model import CastRecipe
+from simulator.plan import Plan
+from simulator.rank import Rank
+from simulator.simulate import simulate
+from simulator.step_error import step_error
+from tests.simulator.builders import A100, H100, job_of, plan_of, rented, table_of, training
+
+LARGE = training("llama-3.1-405b", sequence_length=8192)
+RECIPES: tuple[CastRecipe, ...] = ("tensorwise", "delayed", "blockwise", "mxfp8")
+
+
+def scaled(recipe: CastRecipe, *, keeps_cast_weights: bool = False) -> Workload:
+    return LARGE.model_copy(update={"fp8_recipe": recipe, "keeps_cast_weights": keeps_cast_weights})
+
+
+def memory_of(workload: Workload, plan: Plan) -> MemoryTable:
+    table = table_of(plan)
+    return peak_memory(workload, table, split_layers(workload.model, table))
+
+
+def forward_s(workload: Workload, precision: Precision, accelerator: str) -> float:
+    rank = Rank.of(job_of(workload, rented(accelerator)), table_of(plan_of(tensor=8, precision=precision)))
+    return float(dense_layer(rank).forward_compute_s[0])
+
+
+class TestRecipes:
+    # By hand, bytes of a value: reads of 2 and writes of both layouts with their scales, over the 6 of tensor-wise scaling.
+    @pytest.mark.parametrize(
+        ("recipe", "moved"),
+        [
+            ("tensorwise", 2 + 2 + 1 + 1),
+            ("delayed", 2 + 1 + 1),
+            ("blockwise", 2 + 2 + 2 * (1 + 4 / 128)),
+            ("mxfp8", 2 + 2 + 2 * (1 + 1 / 32)),
+        ],
+    )
+    def test_casts_move_the_bytes_of_their_passes(self, recipe: CastRecipe, moved: float) -> None:
+        plans = table_of(plan_of(precision=Precision.FP8), plan_of(precision=Precision.FP4))
+        assert cast_ratio(scaled(recipe), plans) == pytest.approx([moved / 6, (3 * 2 + 2 * 9 / 16) / 6])
+
+    def test_delayed_scaling_is_the_fastest_and_blocks_in_software_the_slowest_on_hopper(self) -> None:
+        delayed, tensorwise, blockwise = (
+            forward_s(scaled(recipe), Precision.FP8, H100)
+            for recipe in ("delayed", "tensorwise", "blockwise")
+        )
+        assert delayed < tensorwise < blockwise
+        # Products alone are 1.1 to 1.5 times as long (aiconfigurator-core 0.12, H100).
+        assert blockwise / tensorwise < 1.5
+
+    def test_blackwell_scales_blocks_in_hardware(self) -> None:
+        tensorwise, blockwise = (
+            forward_s(scaled(recipe), Precision.FP8, "b200-sxm-180gb")
+            for recipe in ("tensorwise", "blockwise")
+        )
+        assert blockwise == pytest.approx(tensorwise, rel=0.01)
+
+    @pytest.mark.parametrize("recipe", RECIPES)
+    def test_sixteen_bits_know_no_recipe(self, recipe: CastRecipe) -> None:
+        assert forward_s(scaled(recipe), Precision.BF16, H100) == forward_s(LARGE, Precision.BF16, H100)
+
+    @pytest.mark.parametrize(
+        ("accelerator", "is_broken"), [(H100, True), ("gb200", False), ("mi355x", False)]
+    )
+    def test_mxfp8_needs_hardware_that_scales_blocks(self, accelerator: str, *, is_broken: bool) -> None:
+        job = job_of(scaled("mxfp8"), rented(accelerator))
+        excess = layout_excess(job, table_of(plan_of(tensor=4, data=8, precision=Precision.FP8)))[0]
+        broken = {rule.name for rule, far in zip(LAYOUT_RULES, excess, strict=True) if far}
+        assert ("number_format" in broken) == is_broken
+
+
+class TestCopies:
+    # Both layouts: 2 bytes a weight, with a scale for each 32 values of MXFP8, or 9/16 of a byte in NVFP4.
+    @pytest.mark.parametrize(
+        ("recipe", "precision", "bytes_per_weight"),
+        [
+            ("tensorwise", Precision.FP8, 2),
+            ("mxfp8", Precision.FP8, 2 + 2 / 32),
+            ("tensorwise", Precision.FP4, 2 * 9 / 16),
+            ("tensorwise", Precision.BF16, 0),
+        ],
+    )
+    def test_weights_of_layers_have_two_more_layouts(
+        self, recipe: CastRecipe, precision: Precision, bytes_per_weight: float
+    ) -> None:
+        plan = plan_of(tensor=8, data=8, precision=precision)
+        none, kept = (
+            memory_of(scaled(recipe, keeps_cast_weights=keeps), plan).weights_bytes[0]
+            for keeps in (False, True)
+        )
+        weights = LARGE.model.num_layers * LARGE.model.dense_layer_parameters / 8
+        assert kept - none == pytest.approx(bytes_per_weight * weights)
+
+    def test_fully_sharded_weights_are_cast_when_they_are_gathered(self) -> None:
+        plan = plan_of(data=64, zero=3, precision=Precision.FP8)
+        none, kept = (
+            memory_of(scaled("tensorwise", keeps_cast_weights=keeps), plan) for keeps in (False, True)
+        )
+        assert kept.weights_bytes == none.weights_bytes
+
+
+class TestFourBits:
+    # NVIDIA's data sheets, dense: B200 9 PFLOP/s, GB200 10, GB300 15; AMD's: MI355X 10.1.
+    @pytest.mark.parametrize(
+        ("accelerator", "peak"),
+        [("b200-sxm-180gb", 9e15), ("gb200", 1e16), ("gb300", 1.5e16), ("mi355x", 1.01e16)],
+    )
+    def test_the_catalogue_has_peaks_where_chips_have_the_format(self, accelerator: str, peak: float) -> None:
+        assert catalog.accelerator(accelerator).peak_flop_per_s(Precision.FP4) == peak
+
+    @pytest.mark.parametrize("accelerator", [H100, A100, "mi300x"])
+    def test_older_chips_do_not_have_it(self, accelerator: str) -> None:
+        assert catalog.accelerator(accelerator).peak_flop_per_s(Precision.FP4) is None
+        excess = layout_excess(
+            job_of(LARGE, rented(accelerator)), table_of(plan_of(precision=Precision.FP4))
+        )[0]
+        assert excess[[rule.name for rule in LAYOUT_RULES].index("number_format")] > 0
+
+    def test_what_is_lost_to_tiles_takes_as_long_as_in_8_bits(self) -> None:
+        fp8, fp4 = (kernel_constants(["blackwell"], [name]) for name in ("fp8", "fp4"))
+        assert fp4.gemm_peak_fraction == fp8.gemm_peak_fraction
+        assert fp4.gemm_fill_elements / 9e15 == pytest.approx(fp8.gemm_fill_elements / 4.5e15)
+        assert fp4.gemm_ramp_depth / 9e15 == pytest.approx(fp8.gemm_ramp_depth / 4.5e15)
+
+    def test_a_step_is_faster_than_in_8_bits_but_not_twice_as_fast(self) -> None:
+        job = job_of(LARGE, rented("gb200"))
+        plans = [plan_of(tensor=4, pipeline=8, data=4, precision=p) for p in (Precision.FP8, Precision.FP4)]
+        fp8, fp4 = simulate(job, table_of(*plans)).steps.step_time_s
+        assert 1.1 < fp8 / fp4 < 2
+
+    def test_inputs_of_products_take_nine_sixteenths_of_a_byte(self) -> None:
+        eight, four = (
+            memory_of(LARGE, plan_of(tensor=8, data=8, precision=p)).activations_bytes[0]
+            for p in (Precision.FP8, Precision.FP4)
+        )
+        # Inputs of the four products: 2 x 16384 after the norms, the attention's output and the activation's.
+        values = 8192 * LARGE.model.num_layers * (2 * 16384 + 128 * 128 + 53248) / 8
+        assert eight - four == pytest.approx((1 - 9 / 16) * values)
+
+    @pytest.mark.parametrize("has_experts", [False, True])
+    def test_it_is_twice_as_unsure_as_8_bits(self, *, has_experts: bool) -> None:
+        fp8, fp4 = (step_error("blackwell", name, has_experts=has_experts) for name in ("fp8", "fp4"))
+        assert fp4.shared_log_deviation == 2 * fp8.shared_log_deviation
+        assert fp4.own_log_deviation == 2 * fp8.own_log_deviation
+
+
+def test_recipes_change_nothing_of_the_memory_but_copies() -> None:
+    plan = plan_of(tensor=8, data=8, precision=Precision.FP8)
+    peaks = [float(memory_of(scaled(recipe), plan).peak_bytes[0]) for recipe in RECIPES]
+    assert len(set(peaks)) == 1
