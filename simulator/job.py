@@ -15,6 +15,7 @@ from simulator.model import (
     AttentionKernel,
     ContextExchange,
     ExpertDispatch,
+    ExpertProducts,
     KernelLaunch,
     ModelShape,
     SelectiveRecompute,
@@ -83,6 +84,9 @@ class Workload(Record):
     domain and rank where a token is needed (DeepEP, Hybrid-EP)."""
     overlaps_expert_exchange: bool = False
     """Whether the traffic of experts hides behind the computation of another micro-batch."""
+    expert_products: ExpertProducts = "grouped"
+    """How experts are computed. `grouped`: all those of a rank in one kernel; `separate`: one product after the other, in
+    8 bits on tokens that are copied so that each has whole groups of rows (Transformer Engine in Megatron Core)."""
     overlaps_shared_experts: bool = False
     """Whether the traffic of experts hides behind the shared experts (Megatron Core: `--moe-shared-expert-overlap`)."""
     dispatches_in_8_bits: bool = False
