@@ -75,8 +75,9 @@ class Workload(Record):
     order: only pipelines with as many chunks are tried; left out: as even as the layers allow."""
     keeps_stage_outputs: bool = False
     """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
-    context_exchange: ContextExchange = "ring"
-    """How context-parallel ranks attend to the whole sequence. `ring`: keys and values go round behind the computation;
+    context_exchange: ContextExchange | None = None
+    """How context-parallel ranks attend to the whole sequence; left out: `ring`, or `all_gather` where the model has a sliding
+    window, which rings do not know. `ring`: keys and values go round behind the computation;
     `all_gather`: they are gathered before it (Llama 3); `all_to_all`: parts of the sequence are exchanged for heads
     (DeepSpeed Ulysses); `hybrid`: heads inside a link domain, a ring between domains (Megatron-LM's `a2a+p2p`)."""
     expert_dispatch: ExpertDispatch = "all_to_all"
@@ -143,6 +144,11 @@ class Workload(Record):
     def model_flop_per_token(self) -> float:
         """Floating-point operations that training needs per token, without any recomputation."""
         return self.model.model_flop_per_token(self.sequence_length, documents=self.documents)
+
+    @property
+    def chosen_exchange(self) -> ContextExchange:
+        """How context-parallel ranks attend to the whole sequence."""
+        return self.context_exchange or ("all_gather" if self.model.sliding_window else "ring")
 
     @property
     def wire_bytes(self) -> int:
