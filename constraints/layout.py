@@ -122,7 +122,7 @@ def _context_exchange(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     exchanged = head_ranks(workload, plans, offers.link_domain_size)
     shares, kv_heads = exchanged * plans.tensor_parallel, _kv_heads(workload.model)
     unequal = _remainder(workload.model.num_heads, shares) + _remainder(kv_heads, shares)
-    is_ring = (c > exchanged) & (workload.context_exchange != "all_gather")
+    is_ring = (c > exchanged) & (workload.chosen_exchange != "all_gather")
     has_window = workload.model.sliding_window is not None
     return np.asarray(
         np.where(exchanged > 1, unequal + _remainder(c, exchanged), 0.0)

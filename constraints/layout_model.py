@@ -300,8 +300,8 @@ def _can_exchange(job: Job, offer: Offer, tensor: int, context: int) -> bool:
     """Whether the ranks that exchange heads have whole ones, and no window is in the way of a ring."""
     workload, model = job.workload, job.workload.model
     near = min(context, max(1, offer.node.link_domain_size // tensor))
-    exchanged = {"all_to_all": context, "hybrid": near}.get(workload.context_exchange, 1)
-    has_ring = context > exchanged and workload.context_exchange != "all_gather"
+    exchanged = {"all_to_all": context, "hybrid": near}.get(workload.chosen_exchange, 1)
+    has_ring = context > exchanged and workload.chosen_exchange != "all_gather"
     if has_ring and model.sliding_window:
         return False
     kv_heads = model.num_heads if model.latent_attention else model.num_kv_heads

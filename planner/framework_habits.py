@@ -11,7 +11,14 @@ import re
 from dataclasses import dataclass, replace
 
 from simulator.memory import MemoryKind
-from simulator.model import AttentionKernel, ContextExchange, ExpertDispatch, KernelLaunch, SelectiveRecompute
+from simulator.model import (
+    AttentionKernel,
+    ContextExchange,
+    ExpertDispatch,
+    ExpertProducts,
+    KernelLaunch,
+    SelectiveRecompute,
+)
 
 OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
@@ -39,6 +46,7 @@ class Habits:
     sync_buffer_bytes: float = 0.0
     keeps_stage_outputs: bool = False
     expert_dispatch: ExpertDispatch = "all_to_all"
+    expert_products: ExpertProducts = "grouped"
     overlaps_far_experts: bool = False
     """Whether the traffic of experts is hidden where their ranks span several link domains."""
     context_exchange: ContextExchange = "ring"
@@ -60,12 +68,19 @@ _OF_2022 = Habits(
 )
 _VTRAIN = replace(_OF_2022, name="vTrain", pads_vocabulary=False)
 """Its code splits GPT-2's 50,257 words without filling them up (`src/model/gpt_modeling.py`)."""
-_MEGATRON_LM = Habits(name="Megatron-LM", overlaps_gradient_sync=False)
-"""Megatron-LM overlaps the synchronisation of gradients only on request (`--overlap-grad-reduce`)."""
-_MEGATRON_CORE = Habits(name="Megatron-Core", overlaps_tensor_comm=True)
+_MEGATRON_LM = Habits(name="Megatron-LM", overlaps_gradient_sync=False, expert_products="separate")
+"""Megatron-LM overlaps the synchronisation of gradients only on request (`--overlap-grad-reduce`); experts of Megatron are
+those of Transformer Engine."""
+_MEGATRON_CORE = Habits(name="Megatron-Core", overlaps_tensor_comm=True, expert_products="separate")
 """Its published runs overlap data-, tensor- and pipeline-parallel traffic (README of NVIDIA/Megatron-LM; MegaScale, arXiv
 2402.15627)."""
-_NEMO = Habits(name="NeMo, Megatron-Bridge", overlaps_tensor_comm=True, gradient_bytes=2, sync_bytes=2)
+_NEMO = Habits(
+    name="NeMo, Megatron-Bridge",
+    overlaps_tensor_comm=True,
+    gradient_bytes=2,
+    sync_bytes=2,
+    expert_products="separate",
+)
 _BRIDGE = replace(_NEMO, expert_dispatch="deduplicated", overlaps_far_experts=True)
 """Its recipes take DeepEP or Hybrid-EP, and overlap them on H100, where experts span several nodes."""
 _NEMO_2023 = Habits(name="NeMo 23 on A100", attention="unfused", has_sequence_parallel=False)

@@ -318,6 +318,7 @@ class _Translation:
         dispatch = measured_notes.expert_dispatch(notes)
         return {
             "expert_dispatch": dispatch or self._default("expert_dispatch", self.habits.expert_dispatch),
+            "expert_products": self._default("expert_products", self.habits.expert_products),
             "overlaps_expert_exchange": is_hidden,
             "expert_capacity_factor": measured_notes.capacity_factor(notes),
             "expert_tensor_parallel": self.cells.count("etp") or measured_notes.expert_tensor_parallel(notes),

@@ -127,7 +127,7 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
         "batch": {"global_batch_size": workload.global_batch_size},
         "sequence": {"sequence_length": workload.sequence_length},
         "context_exchange": {
-            "context_exchange": workload.context_exchange,
+            "context_exchange": workload.chosen_exchange,
             "num_heads": model.num_heads,
             "num_kv_heads": model.num_kv_heads,
         },

@@ -138,7 +138,7 @@ class _Layer:
 
 def _gathered_keys(workload: Workload, plans: PlanTable) -> Floats:
     """Keys and values that context-parallel ranks gather from the others for one layer, and their gradients."""
-    if workload.context_exchange != "all_gather":
+    if workload.chosen_exchange != "all_gather":
         return np.zeros(len(plans))
     kv_heads = np.maximum(1.0, workload.model.num_kv_heads / plans.tensor_parallel)
     others = micro_batch_tokens(workload, plans) * (plans.context_parallel - 1)

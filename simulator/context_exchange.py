@@ -29,7 +29,7 @@ GATHERED_KERNELS = 2
 
 def head_ranks(workload: Workload, plans: PlanTable, link_domain_size: Integers) -> Integers:
     """Returns how many context-parallel ranks exchange heads among each other (u), `(n,)`; 1: none."""
-    match workload.context_exchange:
+    match workload.chosen_exchange:
         case "all_to_all":
             return plans.context_parallel
         case "hybrid":
@@ -41,14 +41,14 @@ def head_ranks(workload: Workload, plans: PlanTable, link_domain_size: Integers)
 
 def ring_steps(rank: Rank) -> Floats:
     """Returns the steps of the ring, each a kernel whose result is merged with the others, `(n,)`."""
-    if rank.workload.context_exchange == "all_gather":
+    if rank.workload.chosen_exchange == "all_gather":
         return np.ones(len(rank.plans))
     return np.asarray(rank.plans.context_parallel / _head_ranks(rank))
 
 
 def num_core_kernels(rank: Rank) -> Floats:
     """Returns the kernels that share out the core, `(n,)`."""
-    if rank.workload.context_exchange == "all_gather":
+    if rank.workload.chosen_exchange == "all_gather":
         return np.minimum(rank.plans.context_parallel, GATHERED_KERNELS).astype(np.float64)
     return ring_steps(rank)
 
@@ -63,10 +63,10 @@ def context_exchange_s(rank: Rank, core_s: Floats) -> Directions:
         core_s: Forward pass of the core, `(n,)`.
     """
     traffic_s = _keys_and_values_s(rank)
-    if rank.workload.context_exchange == "all_gather":
+    if rank.workload.chosen_exchange == "all_gather":
         return traffic_s, 2.0 * traffic_s
     forward_s, backward_s = exposed_s(traffic_s, core_s), exposed_s(2.0 * traffic_s, 2.0 * core_s)
-    if rank.workload.context_exchange == "ring":
+    if rank.workload.chosen_exchange == "ring":
         return forward_s, backward_s
     heads_s = _heads_s(rank)
     return forward_s + heads_s, backward_s + heads_s

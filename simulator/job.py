@@ -18,6 +18,7 @@ from simulator.model import (
     CastRecipe,
     ContextExchange,
     ExpertDispatch,
+    ExpertProducts,
     KernelLaunch,
     ModelShape,
     RecomputeMethod,
@@ -109,8 +110,9 @@ class Workload(Record):
     `optimizer_offload_fraction`)."""
     keeps_stage_outputs: bool = False
     """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
-    context_exchange: ContextExchange = "ring"
-    """How context-parallel ranks attend to the whole sequence. `ring`: keys and values go round behind the computation;
+    context_exchange: ContextExchange | None = None
+    """How context-parallel ranks attend to the whole sequence; left out: `ring`, or `all_gather` where the model has a sliding
+    window, which rings do not know. `ring`: keys and values go round behind the computation;
     `all_gather`: they are gathered before it (Llama 3); `all_to_all`: parts of the sequence are exchanged for heads
     (DeepSpeed Ulysses); `hybrid`: heads inside a link domain, a ring between domains (Megatron-LM's `a2a+p2p`)."""
     expert_dispatch: ExpertDispatch = "all_to_all"
@@ -118,6 +120,9 @@ class Workload(Record):
     domain and rank where a token is needed (DeepEP, Hybrid-EP)."""
     overlaps_expert_exchange: bool = False
     """Whether the traffic of experts hides behind the computation of another micro-batch."""
+    expert_products: ExpertProducts = "grouped"
+    """How experts are computed. `grouped`: all those of a rank in one kernel; `separate`: one product after the other, in
+    8 bits on tokens that are copied so that each has whole groups of rows (Transformer Engine in Megatron Core)."""
     overlaps_shared_experts: bool = False
     """Whether the traffic of experts hides behind the shared experts (Megatron Core: `--moe-shared-expert-overlap`)."""
     dispatches_in_8_bits: bool = False
@@ -180,6 +185,11 @@ class Workload(Record):
         if self.lora and (rule := adapters_rule(self.model, self.lora)):
             raise ValueError(rule)
         return self
+
+    @property
+    def chosen_exchange(self) -> ContextExchange:
+        """How context-parallel ranks attend to the whole sequence."""
+        return self.context_exchange or ("all_gather" if self.model.sliding_window else "ring")
 
     @property
     def wire_bytes(self) -> int:

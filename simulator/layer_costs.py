@@ -40,6 +40,9 @@ NUM_CASTS = 2.0
 """Tensors that grouped products cast to 8 or 4 bits in each direction: the inputs, or the gradients, of both."""
 NUM_CAST_KERNELS = 3.0
 """Kernels that cast the tokens of one expert: largest value, scale, and the cast to both layouts (Transformer Engine)."""
+PADDING_PASSES = 4.0
+"""Reads and writes of each copy of a token to fill up the rows of its expert, and back (Transformer Engine, `Fp8Padding`
+and `Fp8Unpadding`)."""
 LOSS_BYTES_PER_LOGIT = 16.0, 16.0
 """Softmax cross entropy, forward and backward: four passes over fp32 logits each."""
 SEPARATE_LOSS_BYTES_PER_LOGIT = 42.0, 14.0
@@ -181,13 +184,26 @@ def _expert_ffn(rank: Rank) -> tuple[Floats, Floats]:
     num_casts = np.where(is_cast(rank.plans), NUM_CASTS * NUM_CAST_KERNELS * num_local, 0.0)
     permutation_s = rank.memory_bound_s(_permuted_bytes(rank), NUM_ROUTING_KERNELS + num_casts)
     parts = [
-        _ffn(rank, tokens_per_expert, width, num_local),
+        _routed_experts(rank, tokens_per_expert, width, num_local),
         rank.gemm_s(rank.tokens / t, np.full_like(h, experts.num_experts), h),
         (permutation_s, permutation_s),
     ]
     if experts.shared_ffn_hidden_size:
         parts.append(_ffn(rank, rank.tokens, experts.shared_ffn_hidden_size / t))
     return total(forward_s for forward_s, _ in parts), total(backward_s for _, backward_s in parts)
+
+
+def _routed_experts(rank: Rank, tokens: Floats, width: Floats, num_local: Floats) -> Directions:
+    """Products of the experts of a rank, in one kernel or one after the other."""
+    num_gemms, repeats = kernels_of_experts(rank, num_local)
+    forward_s, backward_s = _ffn(rank, tokens, width, num_gemms)
+    return repeats * forward_s, repeats * backward_s
+
+
+def kernels_of_experts(rank: Rank, num_local: Floats) -> tuple[Floats, Floats]:
+    """Returns the products of one kernel, and how many kernels follow each other, for so many experts of a rank, `(n,)`."""
+    one = np.ones_like(num_local)
+    return (num_local, one) if rank.workload.expert_products == "grouped" else (one, num_local)
 
 
 def routed_tokens(rank: Rank) -> Floats:
@@ -213,7 +229,7 @@ def _permuted_bytes(rank: Rank) -> Floats:
 
     Deduplicated copies arrive unsorted: each is read once for each of its experts there, and results are summed up on the
     same way back. Otherwise each of the k copies is also sorted by its destination before it is sent. Where several
-    ranks share an expert, all of them sort what any of them receives.
+    ranks share an expert, all of them sort what any of them receives. Products in 8 bits need whole groups of rows.
     """
     experts = rank.workload.model.experts
     assert experts is not None
@@ -224,6 +240,9 @@ def _permuted_bytes(rank: Rank) -> Floats:
     else:
         is_sent = expert_ranks(rank.workload, rank.plans) > 1
         passes = 2.0 * k + 2.0 + np.where(is_sent, 4.0 * gathered, 0.0)
+    if rank.workload.expert_products == "separate":
+        is_8_bit = rank.plans.precision == Precision.FP8.code
+        passes = passes + np.where(is_8_bit, PADDING_PASSES * gathered, 0.0)
     tokens = rank.workload.expert_load * rank.tokens / rank.plans.tensor_parallel
     return np.asarray(ACTIVATION_BYTES * tokens * passes * rank.workload.model.hidden_size)
 

@@ -24,6 +24,10 @@ KernelLaunch = Literal["graph", "eager", "eager-2022", "blocking-2022"]
 ContextExchange = Literal["ring", "all_gather", "all_to_all", "hybrid"]
 """How context-parallel ranks attend to the whole sequence (`simulator.context_exchange`)."""
 
+ExpertProducts = Literal["grouped", "separate"]
+"""`grouped`: one kernel for all experts of a rank; `separate`: a product for each (Transformer Engine), whose rows are
+filled up to what 8 bits need."""
+
 ExpertDispatch = Literal["all_to_all", "deduplicated"]
 """`all_to_all`: every copy of a token travels on its own; `deduplicated`: one copy crosses the fabric to each link domain
 and reaches each rank where the token is needed (DeepEP, Hybrid-EP)."""

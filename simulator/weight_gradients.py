@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.attention_costs import attention_products
-from simulator.layer_costs import routed_tokens, unaligned_slowdown
+from simulator.layer_costs import kernels_of_experts, routed_tokens, unaligned_slowdown
 from simulator.rank import Rank
 from simulator.table import Floats, total
 
@@ -29,9 +29,10 @@ def expert_layer_weight_gradients_s(rank: Rank) -> Floats:
     num_local = experts.num_experts / rank.plans.expert_parallel
     width = experts.expert_ffn_hidden_size / rank.workload.expert_tensor_parallel
     hidden = np.full(len(t), float(model.hidden_size))
+    num_gemms, repeats = kernels_of_experts(rank, num_local)
     products_s = [
         _projections_s(rank),
-        _ffn_s(rank, routed_tokens(rank) / num_local, np.full_like(hidden, width), num_local),
+        repeats * _ffn_s(rank, routed_tokens(rank) / num_local, np.full_like(hidden, width), num_gemms),
         rank.weight_gradient_s(rank.tokens / t, np.full_like(hidden, experts.num_experts), hidden),
     ]
     if experts.shared_ffn_hidden_size:

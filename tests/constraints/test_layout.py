@@ -122,7 +122,7 @@ TWO_STAGES = {"num_gpus": 16, "pipeline_parallel": 2}
 ULYSSES = {"workload": {"context_exchange": "all_to_all"}}
 # Four ranks of two are eight to 28 heads in four groups.
 HYBRID = {"workload": {"context_exchange": "hybrid", "model": "qwen2.5-7b"}}
-WINDOWED = {"workload": {"model": "mistral-7b"}}
+WINDOWED = {"workload": {"model": "mistral-7b", "context_exchange": "ring"}}
 PARTS_OF_EXPERTS = {"workload": {"model": "mixtral-8x7b", "expert_tensor_parallel": 4}}
 THIRDS_OF_EXPERTS = {"workload": {"model": "mixtral-8x7b", "expert_tensor_parallel": 3}}
 MIXTRAL = {"workload": {"model": "mixtral-8x7b", "global_batch_size": 192}}
@@ -223,6 +223,7 @@ def test_every_rule_is_broken_by_some_test() -> None:
         ({"context_exchange": "all_to_all"}, {"num_gpus": 64, "tensor_parallel": 4, "context_parallel": 2}),
         # Four ranks inside a node of eight, a ring of two between nodes.
         ({"context_exchange": "hybrid"}, {"num_gpus": 64, "tensor_parallel": 2, "context_parallel": 8}),
+        ({"model": "mistral-7b"}, {"num_gpus": 64, "context_parallel": 4}),
         ({"context_exchange": "all_gather", "model": "mistral-7b"}, {"num_gpus": 64, "context_parallel": 4}),
         ({"context_exchange": "all_to_all", "model": "mistral-7b"}, {"num_gpus": 64, "context_parallel": 4}),
         # Latent attention expands keys and values to its 128 heads.

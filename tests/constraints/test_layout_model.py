@@ -13,6 +13,7 @@ from simulator.job import Job
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
 MIXTURE = {"model": "mixtral-8x7b", "global_batch_size": 32}
+WINDOWS = {"model": "mistral-7b", "context_exchange": "ring"}
 FEW = {"pipeline_parallel": [1, 2], "context_parallel": [1]}
 
 
@@ -39,7 +40,7 @@ def exactly(num_gpus: int) -> dict[str, object]:
         job_with(workload={**MIXTURE, "expert_tensor_parallel": 4}, search=FEW),
         job_with(workload={"has_sequence_parallel": False, "sequence_length": 4100}),
         job_with(workload={"context_exchange": "hybrid", "sequence_length": 65_536}, search={"context_parallel": [2, 8, 16]}),
-        job_with(workload={"model": "mistral-7b", "sequence_length": 65_536}, search={"context_parallel": [1, 2]}),
+        job_with(workload={**WINDOWS, "sequence_length": 65_536}, search={"context_parallel": [1, 2]}),
     ],
     ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "windows"],
 )  # fmt: skip

@@ -106,6 +106,13 @@ class TestGather:
         assert held[1] - held[0] == pytest.approx(7 / 8 * TOKENS * 2 * 1024 * 2 * 2)
 
 
+def test_windows_are_gathered_unless_the_job_says_otherwise() -> None:
+    windowed = training("mistral-7b", sequence_length=TOKENS)
+    assert training(sequence_length=TOKENS).chosen_exchange == "ring"
+    assert windowed.chosen_exchange == "all_gather"
+    assert windowed.model_copy(update={"context_exchange": "all_to_all"}).chosen_exchange == "all_to_all"
+
+
 class TestHybrid:
     def test_inside_one_link_domain_it_is_an_exchange_of_heads(self) -> None:
         hybrid, ulysses = (

@@ -16,7 +16,7 @@ from simulator.activations import stage_activations
 from simulator.expert_exchange import expert_exchange_s, num_reached
 from simulator.hardware import Precision
 from simulator.job import Workload
-from simulator.layer_costs import expert_layer
+from simulator.layer_costs import PartTimes, expert_layer
 from simulator.memory import memory_by_stage
 from simulator.model import MixtureOfExperts
 from simulator.network import all_gather_s, all_to_all_s, forwarded_exchange_s
@@ -24,6 +24,7 @@ from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.table import Floats
+from simulator.weight_gradients import expert_layer_weight_gradients_s
 from tests.simulator.builders import job_of, plan_of, rented, table_of, training
 
 NOTHING = np.zeros(1)
@@ -307,6 +308,58 @@ class TestPartsOfExperts:
         outcomes = simulate(job_of(parts), table)
         assert np.isfinite(outcomes.steps.step_time_s).all()
         assert (outcomes.summary.mfu_fraction < 1.0).all()
+
+
+class TestProducts:
+    """Qwen3-30B-A3B on 16 H100: eight experts of a rank, 4,096 tokens each."""
+
+    def layers(self, precision: Precision) -> tuple[PartTimes, PartTimes]:
+        plain = changed(training("qwen3-30b-a3b", sequence_length=4096), expert_dispatch="deduplicated")
+        plan = plan_of(expert=16, data=16, precision=precision)
+        grouped, separate = (
+            expert_layer(rank_of(plan, changed(plain, expert_products=products)))
+            for products in ("grouped", "separate")
+        )
+        return grouped, separate
+
+    def test_one_after_the_other_each_loses_its_last_wave_of_tiles(self) -> None:
+        grouped, separate = self.layers(Precision.BF16)
+        rank = rank_of(plan_of(expert=16, data=16), training("qwen3-30b-a3b", sequence_length=4096))
+        # 2 fill (K + ramp) operations are lost seven times more in products of depth 2,048 and 768, and seven launches.
+        constants = rank.kernels
+        lost = 2 * constants.gemm_fill_elements * (2048 + 768 + 2 * constants.gemm_ramp_depth)
+        lost_s = lost / (rank.sustained_flop_per_s * constants.gemm_peak_fraction)
+        longer_s = separate.forward_compute_s - grouped.forward_compute_s
+        # Where memory counts for something beside computation the loss is a little less.
+        assert longer_s == pytest.approx(7 * (lost_s + 2 * constants.launch_s), rel=0.1)
+        assert separate.forward_expert_comm_s == grouped.forward_expert_comm_s
+
+    def test_in_eight_bits_tokens_are_copied_there_and_back_to_fill_up_rows(self) -> None:
+        in_16, in_8 = (self.layers(precision) for precision in (Precision.BF16, Precision.FP8))
+        copied_s = (
+            4 * 2 * 4096 * 8 * 2048 / (3.35e12 * 0.8122)
+        )  # four passes over 8 copies of 4,096 tokens, 16 bits
+        assert in_8[1].forward_compute_s - in_8[0].forward_compute_s > copied_s
+        assert (in_16[1].forward_compute_s - in_16[0].forward_compute_s)[0] < copied_s
+
+    def test_a_single_expert_is_a_product_of_its_own_anyway(self) -> None:
+        plain = training("mixtral-8x7b", sequence_length=4096)
+        plan = plan_of(expert=8, data=8)
+        grouped, separate = (
+            expert_layer(rank_of(plan, changed(plain, expert_products=products)))
+            for products in ("grouped", "separate")
+        )
+        assert list(grouped.forward_s) == list(separate.forward_s)
+        assert list(grouped.backward_s) == list(separate.backward_s)
+
+    def test_weight_gradients_are_as_many_products(self) -> None:
+        plain = training("qwen3-30b-a3b", sequence_length=4096)
+        plan = plan_of(expert=16, data=16)
+        grouped_s, separate_s = (
+            expert_layer_weight_gradients_s(rank_of(plan, changed(plain, expert_products=products)))
+            for products in ("grouped", "separate")
+        )
+        assert separate_s > grouped_s
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,34 @@ def test_a_published_config_has_the_published_number_of_parameters(
 
 
 @pytest.mark.parametrize(
+    ("config", "checkpoint", "left_out"),
+    [
+        # Published checkpoints, and what a shape leaves out of them, tensor by tensor.
+        (LLAMA_8B, 8_030_261_248, 0),
+        (MIXTRAL_8X7B, 46_702_792_704, 0),
+        (MISTRAL_7B, 7_241_732_096, 0),
+        (QWEN2_5_7B, 7_615_616_512, 28 * (3584 + 2 * 512)),  # biases of queries, keys and values
+        (QWEN3_30B, 30_532_122_624, 48 * 2 * 128),  # norms of queries and keys
+        (GEMMA_2_27B, 27_227_128_320, 46 * 2 * 4608),  # two norms more in each layer
+        (GEMMA_3_27B, 27_009_346_304, 62 * (2 * 5376 + 2 * 128)),  # both; the text part of the model
+        (DEEPSEEK_V2_LITE, 15_706_484_224, 27 * 512),  # norms of the latents
+        (
+            DEEPSEEK_V3,
+            671_026_419_200,
+            61 * (1536 + 512) + 58 * 256,
+        ),  # the same, and the correction of the routers
+        # Biases of queries, keys, values and output, sinks, those of the router, and of both products of each expert.
+        (GPT_OSS_120B, 116_829_156_672, 36 * (4096 + 2 * 512 + 2880 + 64 + 128 + 128 * (5760 + 2880))),
+    ],
+    ids=lambda value: value["model_type"] if isinstance(value, dict) else None,
+)
+def test_every_weight_of_a_checkpoint_is_counted_or_named(
+    config: dict[str, object], checkpoint: int, left_out: int
+) -> None:
+    assert shape_from_config(config, "a model").num_parameters + left_out == checkpoint
+
+
+@pytest.mark.parametrize(
     ("config", "name"),
     [
         (LLAMA_8B, "llama-3.1-8b"),

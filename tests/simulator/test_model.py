@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator import catalog
-from simulator.model import MixtureOfExperts, ModelShape
+from simulator.model import LatentAttention, MixtureOfExperts, ModelShape
 from tests.simulator.builders import gpt
 
 
@@ -102,6 +104,46 @@ def test_an_expert_model_whose_tokens_meet_all_experts_is_as_large_as_it_is_acti
     model = gpt().model_copy(update={"experts": experts})
     assert model.num_active_parameters == model.num_parameters
     assert model.num_expert_layers == 24
+
+
+@given(
+    st.sampled_from([1, 2, 4, 8, 16]),
+    st.sampled_from([64, 128, 256]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_parameters_are_the_sum_over_the_tensors(
+    num_kv_heads: int, head_dim: int, is_gated: bool, is_tied: bool
+) -> None:
+    fields = {"num_kv_heads": num_kv_heads, "head_dim": head_dim, "is_gated": is_gated}
+    model = ModelShape.model_validate(gpt().model_dump() | fields | {"has_tied_embeddings": is_tied})
+    h, width = 2048, 16 * head_dim
+    tensors = [(width, h), (num_kv_heads * head_dim, h), (num_kv_heads * head_dim, h), (h, width)]
+    tensors += [(8192, h)] * (2 if is_gated else 1) + [(h, 8192), (h, 1), (h, 1)]
+    ends = [(51_200, h), (h, 1)] + ([] if is_tied else [(51_200, h)])
+    assert model.num_parameters == sum(a * b for a, b in tensors) * 24 + sum(a * b for a, b in ends)
+
+
+@given(
+    st.integers(0, 2048), st.integers(1, 1024), st.integers(1, 128), st.integers(1, 256), st.integers(1, 256)
+)
+def test_latent_attention_is_the_sum_over_its_tensors(
+    query_rank: int, key_value_rank: int, rope: int, nope: int, value: int
+) -> None:
+    latent = LatentAttention(
+        query_rank=query_rank,
+        key_value_rank=key_value_rank,
+        rope_head_dim=rope,
+        nope_head_dim=nope,
+        value_head_dim=value,
+    )
+    model = gpt().model_copy(update={"latent_attention": latent})
+    h, heads = 2048, 16
+    queries = (
+        [(query_rank, h), (heads * (nope + rope), query_rank)] if query_rank else [(heads * (nope + rope), h)]
+    )
+    others = [(key_value_rank + rope, h), (heads * (nope + value), key_value_rank), (h, heads * value)]
+    assert model.attention_parameters == sum(a * b for a, b in queries + others)
 
 
 def test_leading_dense_layers_are_counted_apart() -> None:
