@@ -122,7 +122,7 @@ class Workload(Record):
     """Whether the traffic of experts hides behind the computation of another micro-batch."""
     expert_products: ExpertProducts = "grouped"
     """How experts are computed. `grouped`: all those of a rank in one kernel; `separate`: one product after the other, in
-    8 bits on tokens that are copied so that each has whole groups of rows (Transformer Engine in Megatron Core)."""
+    8 or 4 bits on tokens that are copied so that each has whole groups of rows (Transformer Engine in Megatron Core)."""
     overlaps_shared_experts: bool = False
     """Whether the traffic of experts hides behind the shared experts (Megatron Core: `--moe-shared-expert-overlap`)."""
     dispatches_in_8_bits: bool = False

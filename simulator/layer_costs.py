@@ -229,7 +229,7 @@ def _permuted_bytes(rank: Rank) -> Floats:
 
     Deduplicated copies arrive unsorted: each is read once for each of its experts there, and results are summed up on the
     same way back. Otherwise each of the k copies is also sorted by its destination before it is sent. Where several
-    ranks share an expert, all of them sort what any of them receives. Products in 8 bits need whole groups of rows.
+    ranks share an expert, all of them sort what any of them receives. Products in 8 and 4 bits need whole groups of rows.
     """
     experts = rank.workload.model.experts
     assert experts is not None
@@ -241,8 +241,7 @@ def _permuted_bytes(rank: Rank) -> Floats:
         is_sent = expert_ranks(rank.workload, rank.plans) > 1
         passes = 2.0 * k + 2.0 + np.where(is_sent, 4.0 * gathered, 0.0)
     if rank.workload.expert_products == "separate":
-        is_8_bit = rank.plans.precision == Precision.FP8.code
-        passes = passes + np.where(is_8_bit, PADDING_PASSES * gathered, 0.0)
+        passes = passes + np.where(is_cast(rank.plans), PADDING_PASSES * gathered, 0.0)
     tokens = rank.workload.expert_load * rank.tokens / rank.plans.tensor_parallel
     return np.asarray(ACTIVATION_BYTES * tokens * passes * rank.workload.model.hidden_size)
 
