@@ -167,6 +167,8 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("shard_groups", {}, {"num_gpus": 16, "shard_ranks": 8, "zero_stage": 0}),
     ("shard_groups", {}, {"num_gpus": 32, "context_parallel": 2, "shard_ranks": 1}),
     ("shard_groups", MIXTRAL, {"num_gpus": 96, "expert_parallel": 4, "shard_ranks": 6}),
+    # Groups of twelve hold three sets of experts of four ranks, but none of sixteen.
+    ("shard_groups", PARTS_OF_EXPERTS, {"num_gpus": 48, "expert_parallel": 4, "shard_ranks": 12}),
     ("peer_memory", {"fewest": 8}, {"num_gpus": 8, "checkpoint_scheme": "in_memory_peer"}),
     ("peer_memory", {"fewest": 8}, {"num_gpus": 8, "checkpoint_scheme": "tiered"}),
     ("peer_memory", {"saves": {"peer_copies": 3}}, {"num_gpus": 16, "checkpoint_scheme": "gemini"}),
