@@ -68,7 +68,6 @@ def studies_view() -> dict[str, object]:
         "orderByKey": "attributes.start_time",
         "orderByAsc": False,
         "selectedColumns": columns,
-        "columnWidths": {name: 22 + 8 * len(name.split("`")[1]) for name in columns},
         **_pictures("Recommendations", ["job", "offers"], recommended[:4]),
     }
 
