@@ -12,9 +12,8 @@ import click
 
 from planner.cli_help import examples
 from planner.cli_options import json_option, progress_options
+from planner.cli_trace_options import division_options
 
-MOST_GPUS = 65_536
-"""`simulator.deep.parallelism.MOST_GPUS`, which is too heavy to be imported for `--help`."""
 NETWORKS = ("ring", "switch", "full", "nodes")
 _ABOVE_ZERO = click.FloatRange(min=0.0, min_open=True, max=1e15)
 
@@ -33,7 +32,10 @@ def _speeds(_context: click.Context, _option: click.Parameter, values: tuple[str
 
 @click.group(
     short_help="Play operator traces of one accelerator on many.",
-    epilog=examples("capplan trace simulate vgg13 --gpus 64 --parallel ddp"),
+    epilog=examples(
+        "capplan trace simulate vgg13 --gpus 64 --parallel ddp",
+        "capplan trace export vgg13 --gpus 64 --parallel ddp --output astra",
+    ),
 )
 def trace() -> None:
     """Operator traces: one step measured on one accelerator, played on many, operator by operator, flow by flow."""
@@ -48,42 +50,7 @@ def trace() -> None:
         "capplan trace simulate vgg13 --gpus 8 --parallel tp --rules triosim --json",
     ),
 )
-@click.argument("path", type=click.Path(path_type=Path), metavar="TRACE")
-@click.option(
-    "--gpus", type=click.IntRange(1, MOST_GPUS), required=True, metavar="N", help="Accelerators in all."
-)
-@click.option(
-    "--parallel",
-    default="ddp",
-    show_default=True,
-    metavar="KIND[=N],...",
-    help="ddp, dp (gradients at the end), tp, pp; or degrees such as ddp=4,tp=2,pp=4.",
-)
-@click.option(
-    "--batch-size",
-    type=click.IntRange(1, 10**9),
-    metavar="N",
-    help="Samples of each replica; those of the trace if not given.",
-)
-@click.option(
-    "--trace-batch-size",
-    type=click.IntRange(1, 10**9),
-    metavar="N",
-    help="Samples of the trace, where it does not say; 128 if not given.",
-)
-@click.option(
-    "--microbatches",
-    type=click.IntRange(1, 4096),
-    metavar="N",
-    help="Parts of a batch; as many as stages if not given.",
-)
-@click.option(
-    "--order",
-    type=click.Choice(("1f1b", "gpipe")),
-    default="1f1b",
-    show_default=True,
-    help="Order of micro-batches in a stage.",
-)
+@division_options
 @click.option(
     "--network", type=click.Choice(NETWORKS), default="ring", show_default=True, help="What joins them."
 )
@@ -228,3 +195,71 @@ def simulate(
         about = {"trace": run.answer.trace, "parallel": parallel}
         write_entries(file, about, trace_entries(run), option="--output")
         click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)
+
+
+@trace.command(
+    short_help="Write a traced step on many accelerators as Chakra traces, for ASTRA-sim.",
+    epilog=examples(
+        "capplan trace export vgg13 --gpus 64 --parallel ddp --output astra",
+        "capplan trace export vgg13 --gpus 8 --parallel tp=4,pp=2 --format json --output astra",
+    ),
+)
+@division_options
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("et", "json")),
+    default="et",
+    show_default=True,
+    help="et: protobuf, which ASTRA-sim reads; json: its JSON form.",
+)
+@click.option(
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Folder of the files; it is made.",
+)
+@progress_options
+def export(
+    *,
+    path: Path,
+    gpus: int,
+    parallel: str,
+    batch_size: int | None,
+    trace_batch_size: int | None,
+    microbatches: int | None,
+    order: str,
+    form: str,
+    folder: Path,
+    quiet: bool,
+) -> None:
+    """Write the step in TRACE, spread over many accelerators, as Chakra execution traces.
+
+    One file for each accelerator, step.RANK.et, with its operators and collectives, and the groups of these in
+    step.groups.json. Collectives stay whole: the other simulator chooses how to run them. Older files of these names are
+    replaced.
+
+    Exit codes: 0 the files are written; 2 broken input.
+    """
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries, working
+
+    _check_installation()
+    from planner.trace_export import export_trace
+    from planner.trace_request import TraceRequest
+    from simulator.deep.parallelism import PipelineOrder
+
+    request = TraceRequest(
+        path=path,
+        num_gpus=gpus,
+        parallel=parallel,
+        batch_size=batch_size,
+        trace_batch_size=trace_batch_size,
+        num_microbatches=microbatches,
+        order=PipelineOrder(order),
+    )
+    with quiet_libraries(), working("writing the traces", is_shown=not quiet):
+        num_nodes = export_trace(request, folder, suffix=f".{form}")
+    click.echo(f"{gpus} traces with {num_nodes:,} nodes: {folder / f'step.0.{form}'} and beside it", err=True)

@@ -10,6 +10,7 @@ import pytest
 from planner.cli import main
 from planner.trace_events import COMPUTE, NETWORK
 from planner.trace_simulation import TraceAnswer
+from simulator.deep.chakra_files import read_chakra
 from tests.simulator.deep.traces import unpack, write_small
 
 
@@ -174,3 +175,36 @@ class TestBroken:
         (folder / "trace.csv").write_text(text.replace("[x; w1; b1]", "[x; w7; b1]"), encoding="utf-8")
         assert main(["trace", "simulate", str(folder), "--gpus", "2"]) == 2
         assert "trace.csv, line 2.inputs = w7: is no tensor of the trace" in capsys.readouterr().err
+
+
+class TestExport:
+    def test_one_file_for_each_accelerator_and_the_groups(self, small: str, tmp_path: Path) -> None:
+        folder = tmp_path / "astra"
+        arguments = ["trace", "export", small, "--gpus", "4", "--parallel", "ddp=2,tp=2"]
+        assert main([*arguments, "--output", str(folder)]) == 0
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "step.0.et",
+            "step.1.et",
+            "step.2.et",
+            "step.3.et",
+            "step.groups.json",
+        ]
+        groups = json.loads((folder / "step.groups.json").read_text(encoding="utf-8"))
+        assert sorted(groups.values()) == [[0, 1], [0, 2], [1, 3], [2, 3]]
+        first = read_chakra(folder / "step.0.et")
+        # Half of 8.0 of the 8.3 ms of computing, and half of the optimizer.
+        assert sum(node.duration_micros for node in first) == 4000 + 300 + 250
+
+    def test_json_is_the_same(self, small: str, tmp_path: Path) -> None:
+        arguments = ["trace", "export", small, "--gpus", "2", "--output", str(tmp_path / "astra")]
+        assert main(arguments) == main([*arguments, "--format", "json"]) == 0
+        both = [read_chakra(tmp_path / "astra" / f"step.1.{form}") for form in ("et", "json")]
+        assert both[0] == both[1]
+
+    def test_a_folder_that_cannot_be_made_is_refused(
+        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "file").write_text("", encoding="utf-8")
+        folder = str(tmp_path / "file" / "astra")
+        assert main(["trace", "export", small, "--gpus", "2", "--output", folder]) == 2
+        assert "cannot be made" in capsys.readouterr().err
