@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from pydantic import ValidationError
 
 from simulator.deep.chakra import VERSION, ChakraNode, Value, check_nodes
 from simulator.deep.chakra_json import INT32_NAMES, as_json, from_json
-from simulator.deep.trace_text import MOST_FILE_BYTES, broken, problems_of, read_bytes
+from simulator.deep.trace_text import broken, problems_of, read_bytes, unpacked
 from simulator.deep.wire import (
     BYTES,
     FIXED32,
@@ -33,7 +32,6 @@ from simulator.deep.wire import (
 )
 from simulator.errors import InputError
 
-_GZIP = b"\x1f\x8b"
 _SIGNED, _ZIGZAG, _UNSIGNED = (7, 9), (15, 17), (11, 13, 19, 21)
 _FIXED = {3: "<d", 5: "<f", 19: "<I", 21: "<Q", 23: "<i", 25: "<q"}
 _BOOL, _STRING = 27, 29
@@ -46,7 +44,7 @@ def read_chakra(path: Path) -> tuple[ChakraNode, ...]:
     Raises:
         InputError: the file is broken, or its nodes contradict each other; names file, node, field and rule.
     """
-    data = _unpacked(path, read_bytes(path))
+    data = unpacked(path, read_bytes(path))
     records = (
         from_json(path, data) if data[:1].strip() in (b"{", b"") and data.strip() else _from_wire(path, data)
     )
@@ -60,18 +58,6 @@ def read_chakra(path: Path) -> tuple[ChakraNode, ...]:
         raise broken(path, "", "", "has no nodes")
     check_nodes(nodes, str(path))
     return tuple(nodes)
-
-
-def _unpacked(path: Path, data: bytes) -> bytes:
-    if not data.startswith(_GZIP):
-        return data
-    try:
-        out = zlib.decompressobj(wbits=31).decompress(data, MOST_FILE_BYTES + 1)
-    except zlib.error as error:
-        raise broken(path, "", "", f"is no gzip: {error}") from error
-    if len(out) > MOST_FILE_BYTES:
-        raise broken(path, "", "", f"is larger than {MOST_FILE_BYTES / 1e6:g} MB when unpacked")
-    return out
 
 
 def _from_wire(path: Path, data: bytes) -> Iterator[dict[str, object]]:
