@@ -35,6 +35,7 @@ def _speeds(_context: click.Context, _option: click.Parameter, values: tuple[str
     epilog=examples(
         "capplan trace simulate vgg13 --gpus 64 --parallel ddp",
         "capplan trace export vgg13 --gpus 64 --parallel ddp --output astra",
+        "capplan trace convert profile.json graph.json --batch-size 512 --output step-trace.json",
     ),
 )
 def trace() -> None:
@@ -263,3 +264,43 @@ def export(
     with quiet_libraries(), working("writing the traces", is_shown=not quiet):
         num_nodes = export_trace(request, folder, suffix=f".{form}")
     click.echo(f"{gpus} traces with {num_nodes:,} nodes: {folder / f'step.0.{form}'} and beside it", err=True)
+
+
+@trace.command(
+    short_help="Make a trace from a profile and an execution trace of PyTorch.",
+    epilog=examples(
+        "capplan trace convert profile.json graph.json --batch-size 512 --output step-trace.json"
+    ),
+)
+@click.argument("profile", type=click.Path(path_type=Path), metavar="PROFILE.json")
+@click.argument("graph", type=click.Path(path_type=Path), metavar="GRAPH.json")
+@click.option(
+    "--batch-size", type=click.IntRange(1, 10**9), required=True, metavar="N", help="Samples of the step."
+)
+@click.option(
+    "--output",
+    "file",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE.json",
+    help="The trace; an older trace is replaced, any other file left alone.",
+)
+@progress_options
+def convert(*, profile: Path, graph: Path, batch_size: int, file: Path, quiet: bool) -> None:
+    """Make a trace from what torch.profiler (PROFILE) and ExecutionTraceObserver (GRAPH) wrote of the same step.
+
+    Both may be gzipped. Times are those of the kernels, traffic between accelerators left out; of a profile of several
+    steps the last one counts.
+
+    Exit codes: 0 the trace is written; 2 broken input.
+    """
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries, working
+
+    _check_installation()
+    from planner.trace_export import convert_profile
+
+    with quiet_libraries(), working("reading the profile", is_shown=not quiet):
+        made = convert_profile(profile, graph, file, batch_size=batch_size)
+    seconds = made.single_device_s
+    click.echo(f"{file}: {len(made)} operators in {made.num_layers} layers, {seconds:.6g} s a step", err=True)

@@ -11,7 +11,7 @@ from planner.cli import main
 from planner.trace_events import COMPUTE, NETWORK
 from planner.trace_simulation import TraceAnswer
 from simulator.deep.chakra_files import read_chakra
-from tests.simulator.deep.traces import unpack, write_small
+from tests.simulator.deep.traces import profile_and_graph, unpack, write_small
 
 
 @pytest.fixture
@@ -208,3 +208,33 @@ class TestExport:
         folder = str(tmp_path / "file" / "astra")
         assert main(["trace", "export", small, "--gpus", "2", "--output", folder]) == 2
         assert "cannot be made" in capsys.readouterr().err
+
+
+class TestConvert:
+    def test_a_converted_profile_is_played(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file = tmp_path / "vgg.json"
+        files = [str(path) for path in profile_and_graph()]
+        arguments = ["trace", "convert", *files, "--batch-size", "512", "--output", str(file)]
+        assert main(arguments) == 0
+        assert "77 operators in 13 layers, 0.34637 s a step" in capsys.readouterr().err
+        assert main(arguments) == 0  # an older trace is replaced
+        capsys.readouterr()
+        answer = answered(capsys, str(file), "--gpus", "1")
+        assert answer.step_s == pytest.approx(0.34637)
+        assert (answer.trace, answer.batch_size) == ("vgg", 512)
+
+    def test_another_file_is_not_replaced(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file = tmp_path / "notes.json"
+        file.write_text("mine", encoding="utf-8")
+        files = [str(path) for path in profile_and_graph()]
+        assert main(["trace", "convert", *files, "--batch-size", "1", "--output", str(file)]) == 2
+        assert "exists and is no trace of capplan" in capsys.readouterr().err
+        assert file.read_text(encoding="utf-8") == "mine"
+
+    def test_a_swapped_pair_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        files = [str(path) for path in reversed(profile_and_graph())]
+        output = str(tmp_path / "vgg.json")
+        assert main(["trace", "convert", *files, "--batch-size", "1", "--output", output]) == 2
+        assert (
+            "traceEvents: must be a list of events: is this a profile of PyTorch?" in capsys.readouterr().err
+        )

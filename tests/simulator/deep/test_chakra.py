@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.fuzz_traces import mutations, num_refused
 from simulator.deep.chakra import ChakraNode, CommType, NodeType
 from simulator.deep.chakra_export import chakra_export
 from simulator.deep.chakra_files import read_chakra, write_chakra
@@ -20,7 +21,6 @@ from simulator.deep.topologies import switch
 from simulator.deep.trace import OperatorTrace
 from simulator.deep.triosim_files import read_triosim
 from simulator.errors import InputError
-from tests.simulator.deep.fuzz import mutations, num_refused
 from tests.simulator.deep.traces import write_small
 
 NUM_MUTATIONS = 300

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.fuzz_traces import mutations, num_refused
 from simulator.deep.division import with_batch
 from simulator.deep.execution_graph import read_execution_graph
 from simulator.deep.kineto import read_profile
@@ -19,7 +20,6 @@ from simulator.deep.profiled_trace import read_profiled
 from simulator.deep.trace import OperatorTrace, Phase
 from simulator.deep.triosim_files import read_triosim
 from simulator.errors import InputError
-from tests.simulator.deep.fuzz import mutations, num_refused
 from tests.simulator.deep.traces import profile_and_graph, unpack
 
 NUM_MUTATIONS = 300
