@@ -21,7 +21,7 @@ from studies.knobs import Knobs
 FRONT_SHARE = 0.8
 """Share of a first generation that comes from the front of the bounds; of later restarts, from the corners."""
 CORNERS = ("memory_fraction", "num_gpus", "power_w", "deadline_days", "budget_usd", "carbon_kgco2e")
-"""Bounds whose least values are corners of the space."""
+"""Bounds whose least values are corners of the space; tests compare them with those that CP-SAT finds."""
 NEAREST_PER_PLACE = 10
 """Layouts with the least product of their bounds, for each place, whose fronts say which others can be left out."""
 _Rows = NDArray[np.intp]

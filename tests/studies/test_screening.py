@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from constraints.bounds import WHOLE, bound, least_needs
 from constraints.evaluation import evaluate
+from constraints.feasibility import least_value
+from constraints.limits import set_limits
 from constraints.space import Space, pruned_space
 from objectives.pareto import front_rows
 from simulator.table import Floats
@@ -17,7 +20,7 @@ from studies.knobs import Knobs
 from studies.plan_keys import plan_keys
 from studies.ratio_model import LENGTH_SCALE, NUGGET, RatioModel
 from studies.screening import Screening
-from studies.starts import first_rows, near_fronts
+from studies.starts import CORNERS, first_designs, first_rows, near_fronts
 from studies.tuning import DEFAULT
 from tests.studies.study_jobs import small_job, with_limits
 
@@ -33,6 +36,15 @@ def space() -> Space:
 def results(space: Space, rows: slice) -> Results:
     evaluation = evaluate(space.job, space.designs().take(rows))
     return Results(values=evaluation.objectives(space.job), excess=evaluation.excess.total)
+
+
+@pytest.mark.parametrize("corner", CORNERS)
+def test_a_later_restart_begins_in_the_corners_that_cp_sat_finds(space: Space, corner: str) -> None:
+    limits = WHOLE | set_limits(space.job)
+    needs = least_needs(space.bounds, set_limits(space.job))
+    proven = least_value(getattr(space.bounds, corner), needs, limits)
+    begun = bound(space.job, first_designs(space, 24, 1, 0))
+    assert getattr(begun, corner).min() == proven
 
 
 def test_a_gaussian_process_gives_the_textbook_answer() -> None:
