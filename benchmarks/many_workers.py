@@ -311,18 +311,19 @@ def table(costs: Costs, study: Study) -> str:
         replace(study, way=way, num_workers=num_workers, designs_per_chunk=size)
         for way, num_workers, size in product(ways, (10, 100, 1_000), sizes)
     ]
-    return "\n".join([*HEAD, *(_line(case, costs) for case in cases)])
+    return "\n".join([*HEAD, *(line_of(case, costs) for case in cases)])
 
 
 def failures(costs: Costs, study: Study) -> str:
     """Returns the same for a thousand workers that fail more and more often, as Markdown."""
     lines = [f"| mean time between failures of a worker {HEAD[0]}", f"|---:{HEAD[1]}"]
     for label, mtbf_s in MTBF_S.items():
-        lines.append(f"| {label} {_line(replace(study, worker_mtbf_s=mtbf_s), costs)}")
+        lines.append(f"| {label} {line_of(replace(study, worker_mtbf_s=mtbf_s), costs)}")
     return "\n".join(lines)
 
 
-def _line(case: Study, costs: Costs) -> str:
+def line_of(case: Study, costs: Costs) -> str:
+    """Returns one row of the table."""
     found = play(case, costs)
     return (
         f"| {case.way} | {case.num_workers:,} | {case.designs_per_chunk:,} | {found.wall_s / 3600:,.2f} | "

@@ -15,7 +15,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Self, TypeVar
@@ -26,7 +26,7 @@ from rich.table import Table
 
 from benchmarks.search_jobs import HELD_OUT, SEEN
 from constraints.evaluation import Evaluation, evaluate
-from constraints.space import pruned_space
+from constraints.space import Space, pruned_space
 from objectives.pareto import front_rows, hypervolume
 from planner import Job, Recommendation, load_job, recommend
 from simulator.plan import PlanTable
@@ -56,7 +56,9 @@ def timed(call: Callable[[], _Result]) -> tuple[_Result, float]:
     return call(), time.perf_counter() - started
 
 
-def study_of(job: Job, seed: int, evaluator: Evaluator, tuning: Tuning = DEFAULT) -> Archive:
+def study_of(
+    job: Job, seed: int, evaluator: Evaluator, tuning: Tuning = DEFAULT, space: Space | None = None
+) -> Archive:
     """Searches a job without recording it."""
     archive = Archive(job)
 
@@ -64,7 +66,7 @@ def study_of(job: Job, seed: int, evaluator: Evaluator, tuning: Tuning = DEFAULT
         del stage
         archive.add(found)
 
-    run_study(job, archive, record, seed=seed, evaluator=evaluator, tuning=tuning)
+    run_study(job, archive, record, seed=seed, evaluator=evaluator, tuning=tuning, space=space)
     return archive
 
 
@@ -138,7 +140,7 @@ class Exhausted:
     """A job of which every design is known."""
 
     job: Job
-    num_designs: int
+    space: Space
     remembered: Remembered
     front: Floats
     """Objectives of the exhaustive front, `(m, k)`."""
@@ -151,7 +153,7 @@ class Exhausted:
         values = everything.objectives(job)[everything.is_feasible]
         return cls(
             job=job,
-            num_designs=space.num_designs,
+            space=space,
             remembered=Remembered(job, everything),
             front=values[front_rows(values)],
         )
@@ -159,13 +161,13 @@ class Exhausted:
     @property
     def num_evaluations(self) -> int:
         """What a search may spend."""
-        return int(SHARE_OF_EVALUATIONS * self.num_designs)
+        return int(SHARE_OF_EVALUATIONS * self.space.num_designs)
 
     def share_found(self, algorithm: Algorithm, seed: int, tuning: Tuning = DEFAULT) -> float:
         """Returns the share of the exhaustive front's volume that a search reaches."""
         changes = {"algorithm": algorithm, "max_evaluations": self.num_evaluations}
         job = self.job.model_copy(update={"search": self.job.search.model_copy(update=changes)})
-        archive = study_of(job, seed, self.remembered, tuning)
+        archive = study_of(job, seed, self.remembered, tuning, replace(self.space, job=job))
         assert archive.num_evaluated <= self.num_evaluations
         if archive.front is None:
             return 0.0
@@ -183,7 +185,7 @@ def search_rows(jobs: Mapping[str, Callable[[], Job]], num_seeds: int) -> Iterat
         shares = [
             [exhausted.share_found(algorithm, seed) for seed in range(num_seeds)] for algorithm in ALGORITHMS
         ]
-        counts = (exhausted.num_designs, len(exhausted.front), exhausted.num_evaluations)
+        counts = (exhausted.space.num_designs, len(exhausted.front), exhausted.num_evaluations)
         found = [f"{median(share):.4f}, {min(share):.4f}" for share in shares]
         yield _row(name, *(f"{count:,}" for count in counts), *found)
 

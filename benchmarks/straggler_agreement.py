@@ -4,7 +4,7 @@
 
 Every preset without episodes on designs of many shapes: mean and largest difference in points of slow-down, beside the
 standard error of the played mean where it is largest. The second column is the time of the fast form for one design
-among 30,000. Takes about a minute and a half.
+among 30,000. Takes some minutes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from itertools import product
 
 import numpy as np
 
+from simulator.plan import Schedule
+from simulator.straggler_pipeline import fill_cycles
 from simulator.straggler_play import play_slowdown
 from simulator.straggler_slowdown import StragglerDesigns, expected_slowdown
 from simulator.stragglers import STRAGGLER_PRESETS, Stragglers
@@ -21,18 +23,15 @@ from simulator.table import Floats
 
 REPLICAS = ((4, 8), (32, 4), (128, 8))
 """Replicas, and ranks of a stage."""
-PIPELINES = (
-    (1, 1, 8),
-    (2, 1, 8),
-    (4, 1, 4),
-    (4, 1, 16),
-    (8, 1, 32),
-    (16, 1, 32),
-    (4, 2, 8),
-    (8, 2, 32),
-    (8, 4, 8),
-    (16, 2, 32),
-)
+PLAIN = ((1, 8), (2, 8), (4, 4), (4, 16), (8, 32), (16, 32))
+"""Stages and micro-batches."""
+INTERLEAVED = ((4, 2, 8), (8, 2, 32), (8, 4, 8), (16, 2, 32))
+PIPELINES = {
+    Schedule.ONE_F_ONE_B: (*((p, 1, m) for p, m in PLAIN), *INTERLEAVED),
+    Schedule.GPIPE: tuple((p, 1, m) for p, m in PLAIN if p > 1),
+    Schedule.ZB_H1: tuple((p, 1, m) for p, m in PLAIN if p > 1),
+    Schedule.ZB_V: tuple((p, 2, m) for p, m in PLAIN if p > 1),
+}
 """Stages, chunks per stage, micro-batches."""
 SLOWEST = (1.0, 1.06)
 """Cycle of the last stage over the mean."""
@@ -48,20 +47,24 @@ MODELS: dict[str, Stragglers] = {
 }
 
 
-def designs() -> StragglerDesigns:
-    """Returns the designs, with cycles of one second."""
+def designs(schedule: Schedule) -> StragglerDesigns:
+    """Returns the designs of a schedule, with cycles of one second."""
     rows = [
         (replicas, ranks, stages, chunks, micro_batches, slowest)
         for (replicas, ranks), (stages, chunks, micro_batches), slowest in product(
-            REPLICAS, PIPELINES, SLOWEST
+            REPLICAS, PIPELINES[schedule], SLOWEST
         )
         if stages > 1 or slowest == 1.0
     ]
     *counts, slowest = (np.array(column) for column in zip(*rows, strict=True))
     replicas, ranks, stages, chunks, micro_batches = counts
-    pipeline_s = stages / chunks + (micro_batches - 1.0 / chunks) * slowest
-    same = np.ones(len(rows))
+    same, codes = np.ones(len(rows)), np.full(len(rows), schedule.code)
+    others = (stages - slowest) / np.maximum(stages - 1, 1)
+    pipeline_s = (
+        micro_batches * slowest + fill_cycles(codes, stages, chunks, micro_batches, same / 3.0) * others
+    )
     return StragglerDesigns(
+        schedule=codes,
         num_replicas=replicas,
         ranks_per_stage=ranks,
         num_stages=stages,
@@ -93,11 +96,13 @@ def microseconds_per_design(model: Stragglers, table: StragglerDesigns) -> float
     return (time.perf_counter() - start) / NUM_TIMED * 1e6
 
 
-def main() -> None:
+def compare(schedule: Schedule) -> None:
     """Prints one line for each model."""
-    table = designs()
+    table = designs(schedule)
     one_by_one = [table.take(slice(row, row + 1)) for row in range(len(table))]
-    print(f"{len(table)} designs       us/design   mean   mean size   largest (standard error)   slow-downs")
+    print(
+        f"{schedule.value}, {len(table)} designs   us/design   mean   mean size   largest (standard error)   slow-downs"
+    )
     for name, model in MODELS.items():
         fast = expected_slowdown(model, table)
         means, errors = np.array([played(model, design) for design in one_by_one]).T
@@ -105,8 +110,15 @@ def main() -> None:
         worst = np.abs(points).argmax()
         print(
             f"{name:20} {microseconds_per_design(model, table):7.2f} {points.mean():+8.2f} {np.abs(points).mean():9.2f}"
-            f" {points[worst]:+12.2f} ({100.0 * errors[worst]:.2f}) {means.min():18.3f} to {means.max():.3f}"
+            f" {points[worst]:+12.2f} ({100.0 * errors[worst]:.2f}) {means.min():18.3f} to {means.max():.3f}",
+            flush=True,
         )
+
+
+def main() -> None:
+    """Compares under every schedule."""
+    for schedule in PIPELINES:
+        compare(schedule)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     python -m benchmarks.straggler_pipeline
 
-Balanced pipelines are played over and over with random micro-batches, a forward of one third and a backward of two
-thirds of a cycle (what one micro-batch takes on a stage). Columns are per standard deviation of a cycle:
+Balanced pipelines of every schedule are played over and over with random micro-batches, a forward of one third and a
+backward of two thirds of a cycle (what one micro-batch takes on a stage), of which half can be done later where the schedule
+splits it. Columns are per standard deviation of a cycle:
 
     waiting       mean excess of a step over that with equal micro-batches, in cycles per micro-batch
     slowest_of_D  expected excess of the slowest of D replicas over the mean, in cycles per root of micro-batches
@@ -12,13 +13,17 @@ thirds of a cycle (what one micro-batch takes on a stage). Columns are per stand
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from simulator.order_statistics import expected_maximum
+from simulator.plan import Schedule
 from simulator.straggler_kernel import play_replicas
 from simulator.straggler_noise import draw_micro_batches, sequence_deviation
+from simulator.straggler_play import WEIGHT_GRADIENT_FRACTION
 from simulator.stragglers import Stragglers
 from simulator.table import Floats
 
@@ -30,7 +35,13 @@ KINDS = {
     "sequences": Stragglers(has_uneven_sequences=True),
 }
 NUM_STAGES = (1, 2, 4, 8, 16, 32, 64)
-CHUNKS_PER_STAGE = (1, 2, 4)
+CHUNKS_PER_STAGE = {
+    Schedule.ONE_F_ONE_B: (1, 2, 4),
+    Schedule.GPIPE: (1,),
+    Schedule.ZB_H1: (1,),
+    Schedule.ZB_V: (2,),
+}
+"""Those that a schedule can have."""
 MICRO_BATCHES_PER_STAGE = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 NUM_REPLICAS = (8, 64, 512, 4096)
 MAX_EVENTS = 12_000_000
@@ -41,8 +52,10 @@ on as that of normal draws does."""
 SEED = 20250505
 
 
-def played(kind: str, num_stages: int, num_chunks: int, num_micro_batches: int) -> tuple[Floats, Floats]:
-    """Returns the steps of many replicas and the sums of their micro-batches, in cycles."""
+def played(
+    kind: str, schedule: Schedule, num_stages: int, num_chunks: int, num_micro_batches: int
+) -> tuple[Floats, Floats]:
+    """Returns by how much the steps of many replicas exceed one of equal micro-batches, and the excess of their sums."""
     chunks = num_stages * num_chunks
     size = chunks * num_micro_batches
     left = min(MAX_PLAYED, MAX_EVENTS // (2 * size))
@@ -56,16 +69,26 @@ def played(kind: str, num_stages: int, num_chunks: int, num_micro_batches: int) 
             np.broadcast_to(factor, (block, chunks, num_micro_batches)) * share / num_chunks
             for factor, share in zip(factors, (1.0 / 3.0, 2.0 / 3.0), strict=True)
         )
-        steps.append(play_replicas(num_stages, 0.0, forward, backward).max(axis=1))
+        steps.append(step_cycles(schedule, num_stages, forward, backward))
         sums.append((factors[0] + 2.0 * factors[1]).sum(axis=(1, 2)) / 3.0)
-    return np.concatenate(steps), np.concatenate(sums)
+    equal = np.ones((1, chunks, num_micro_batches)) / 3.0 / num_chunks
+    ideal = step_cycles(schedule, num_stages, equal, 2.0 * equal)
+    return np.concatenate(steps) - ideal, np.concatenate(sums) - num_micro_batches
 
 
-def measure(kind: str, num_stages: int, num_chunks: int, num_micro_batches: int) -> list[float]:
+def step_cycles(schedule: Schedule, num_stages: int, forward: Floats, backward: Floats) -> Floats:
+    """Returns the step of each replica."""
+    ends = play_replicas(num_stages, 0.0, forward, backward, schedule.code, WEIGHT_GRADIENT_FRACTION)
+    return np.asarray(ends.max(axis=1))
+
+
+def measure(
+    kind: str, schedule: Schedule, num_stages: int, num_chunks: int, num_micro_batches: int
+) -> list[float]:
     """Returns waiting and the excess of the slowest of each of `NUM_REPLICAS`."""
-    steps, sums = played(kind, num_stages, num_chunks, num_micro_batches)
-    # The sum of the factors is m on average: less its own luck, the mean excess is known much better.
-    waiting = (steps - sums).mean() - (num_stages - 1) / num_chunks
+    steps, sums = played(kind, schedule, num_stages, num_chunks, num_micro_batches)
+    # The excess of the sums is 0 on average: less its own luck, the mean excess is known much better.
+    waiting = (steps - sums).mean()
     deviation = SMALL if kind == "lognormal" else sequence_deviation()
     slowest = slowest_of(steps) / np.sqrt(num_micro_batches)
     return [max(0.0, waiting / num_micro_batches) / deviation, *(slowest / deviation)]
@@ -85,23 +108,32 @@ def slowest_of(steps: Floats) -> Floats:
     return np.array(excess)
 
 
+def shapes() -> Iterator[tuple[Schedule, int, int, float, int]]:
+    """Yields schedule, chunks per stage, stages, micro-batches per stage, and micro-batches."""
+    for schedule, choices in CHUNKS_PER_STAGE.items():
+        for chunks, stages, ratio in product(choices, NUM_STAGES, MICRO_BATCHES_PER_STAGE):
+            # Interleaving deals whole groups of p micro-batches: fewer do not exist.
+            is_dealt = schedule is Schedule.ONE_F_ONE_B and chunks > 1
+            yield (
+                schedule,
+                chunks,
+                stages,
+                ratio,
+                max(1, int(stages * (max(1.0, ratio) if is_dealt else ratio))),
+            )
+
+
 def main() -> None:
     """Plays every pipeline and writes the table."""
-    keys = ("kind", "chunks_per_stage", "stages", "micro_batches_per_stage")
+    keys = ("kind", "schedule", "chunks_per_stage", "stages", "micro_batches_per_stage")
     head = (*keys, "waiting", *(f"slowest_of_{count}" for count in NUM_REPLICAS), "source")
     with FILE.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(head)
-        for kind in KINDS:
-            for chunks in CHUNKS_PER_STAGE:
-                for stages in NUM_STAGES:
-                    for ratio in MICRO_BATCHES_PER_STAGE:
-                        # Interleaving deals whole groups of p micro-batches: fewer do not exist.
-                        count = max(1, int(stages * (max(1.0, ratio) if chunks > 1 else ratio)))
-                        values = [f"{value:.4f}" for value in measure(kind, stages, chunks, count)]
-                        writer.writerow(
-                            [kind, chunks, stages, ratio, *values, "benchmarks/straggler_pipeline.py"]
-                        )
+        for kind, (schedule, chunks, stages, ratio, count) in product(KINDS, list(shapes())):
+            values = [f"{value:.4f}" for value in measure(kind, schedule, stages, chunks, count)]
+            row = [kind, schedule.value, chunks, stages, ratio, *values]
+            writer.writerow([*row, "benchmarks/straggler_pipeline.py"])
     print(FILE.read_text(encoding="utf-8"))
 
 

@@ -44,30 +44,38 @@ def conflicting_limits(needs: Mapping[str, Floats], limits: Mapping[str, float])
     return conflict
 
 
-def fewest_accelerators(
-    num_gpus: Integers, needs: Mapping[str, Floats], limits: Mapping[str, float]
-) -> int | None:
-    """Returns the fewest accelerators of any design that keeps all limits, proven by CP-SAT; `None` where none does.
+def least_value(values: Floats, needs: Mapping[str, Floats], limits: Mapping[str, float]) -> float | None:
+    """Returns the least of some values that a design has which keeps all limits, proven by CP-SAT; `None` where none does.
 
     Args:
-        num_gpus: `(n,)` accelerators of each design.
+        values: `(n,)` a quantity of each design: a corner of the space is where it is least.
         needs: `(n,)` least quantity of each design, by the name of the limit on it.
         limits: the limits that are set.
     """
     from ortools.sat.python import cp_model
 
+    # CP-SAT knows only whole numbers: the place of a value among all keeps their order to the last bit.
+    distinct, places = np.unique(values, return_inverse=True)
     keeps = [needs[name] <= limit for name, limit in limits.items()]
-    rows = np.unique(np.column_stack([num_gpus, *keeps]).astype(np.int64), axis=0)
+    rows = np.unique(np.column_stack([places, *keeps]).astype(np.int64), axis=0)
     if len(rows) == 0:
         return None
     model = cp_model.CpModel()
-    taken = model.new_int_var(0, int(rows[:, 0].max()), "accelerators")
+    place = model.new_int_var(0, len(distinct), "value")
     is_kept = [model.new_bool_var(f"keeps {name}") for name in limits]
-    model.add_allowed_assignments([taken, *is_kept], rows.tolist())
+    model.add_allowed_assignments([place, *is_kept], rows.tolist())
     model.add_bool_and(is_kept)
-    model.minimize(taken)
+    model.minimize(place)
     solver = exact_solver()
-    return int(solver.value(taken)) if solver.solve(model) == cp_model.OPTIMAL else None
+    return float(distinct[solver.value(place)]) if solver.solve(model) == cp_model.OPTIMAL else None
+
+
+def fewest_accelerators(
+    num_gpus: Integers, needs: Mapping[str, Floats], limits: Mapping[str, float]
+) -> int | None:
+    """Returns the fewest accelerators of any design that keeps all limits; see `least_value`."""
+    least = least_value(num_gpus.astype(np.float64), needs, limits)
+    return None if least is None else int(least)
 
 
 def _conflict(patterns: Booleans, names: tuple[str, ...], assumed: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ import click
 
 from planner.cli_help import examples
 from planner.cli_options import json_option, progress_options
+from planner.cli_trace_files import convert, export
+from planner.cli_trace_options import division_options
 
-MOST_GPUS = 65_536
-"""`simulator.deep.parallelism.MOST_GPUS`, which is too heavy to be imported for `--help`."""
 NETWORKS = ("ring", "switch", "full", "nodes")
 _ABOVE_ZERO = click.FloatRange(min=0.0, min_open=True, max=1e15)
 
@@ -33,7 +33,11 @@ def _speeds(_context: click.Context, _option: click.Parameter, values: tuple[str
 
 @click.group(
     short_help="Play operator traces of one accelerator on many.",
-    epilog=examples("capplan trace simulate vgg13 --gpus 64 --parallel ddp"),
+    epilog=examples(
+        "capplan trace simulate vgg13 --gpus 64 --parallel ddp",
+        "capplan trace export vgg13 --gpus 64 --parallel ddp --output astra",
+        "capplan trace convert profile.json graph.json --batch-size 512 --output step-trace.json",
+    ),
 )
 def trace() -> None:
     """Operator traces: one step measured on one accelerator, played on many, operator by operator, flow by flow."""
@@ -48,42 +52,7 @@ def trace() -> None:
         "capplan trace simulate vgg13 --gpus 8 --parallel tp --rules triosim --json",
     ),
 )
-@click.argument("path", type=click.Path(path_type=Path), metavar="TRACE")
-@click.option(
-    "--gpus", type=click.IntRange(1, MOST_GPUS), required=True, metavar="N", help="Accelerators in all."
-)
-@click.option(
-    "--parallel",
-    default="ddp",
-    show_default=True,
-    metavar="KIND[=N],...",
-    help="ddp, dp (gradients at the end), tp, pp; or degrees such as ddp=4,tp=2,pp=4.",
-)
-@click.option(
-    "--batch-size",
-    type=click.IntRange(1, 10**9),
-    metavar="N",
-    help="Samples of each replica; those of the trace if not given.",
-)
-@click.option(
-    "--trace-batch-size",
-    type=click.IntRange(1, 10**9),
-    metavar="N",
-    help="Samples of the trace, where it does not say; 128 if not given.",
-)
-@click.option(
-    "--microbatches",
-    type=click.IntRange(1, 4096),
-    metavar="N",
-    help="Parts of a batch; as many as stages if not given.",
-)
-@click.option(
-    "--order",
-    type=click.Choice(("1f1b", "gpipe")),
-    default="1f1b",
-    show_default=True,
-    help="Order of micro-batches in a stage.",
-)
+@division_options
 @click.option(
     "--network", type=click.Choice(NETWORKS), default="ring", show_default=True, help="What joins them."
 )
@@ -228,3 +197,7 @@ def simulate(
         about = {"trace": run.answer.trace, "parallel": parallel}
         write_entries(file, about, trace_entries(run), option="--output")
         click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)
+
+
+for command in (export, convert):
+    trace.add_command(command)

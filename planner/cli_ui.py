@@ -39,7 +39,8 @@ def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
     It listens on 127.0.0.1 only, so that nobody but users of this machine reaches it, and runs until Ctrl-C. A store
     that is a server shows itself: its address is printed, and nothing is started.
 
-    The address is that of the runs of the experiment that was changed last.
+    The addresses are those of the experiment that was changed last: its studies with what was asked and recommended, and
+    the designs of their fronts as parallel coordinates. Both are views that MLflow keeps with the experiment.
 
     Exit codes: 0 stopped by Ctrl-C; 1 it does not start, or stopped by itself; 2 there is no such store.
     """
@@ -48,6 +49,7 @@ def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
 
     _check_installation()
     from planner.tracking_page import is_server, newest_experiment, runs_page, store_to_show, tracking_page
+    from planner.tracking_views import FRONT, STUDIES, keep_views
     from studies.mlflow_session import without_password
 
     signal.signal(signal.SIGTERM, _interrupt)
@@ -56,11 +58,14 @@ def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
             uri = store_to_show(tracking_uri)
             experiment = newest_experiment(uri)
         if is_server(uri):
-            _tell(runs_page(without_password(uri), experiment), as_json=as_json)
+            _tell(runs_page(without_password(uri), experiment), None, as_json=as_json)
             return 0
         click.echo("Starting MLflow, which takes some seconds; Ctrl-C stops it.", err=True)
+        has_views = experiment is not None and keep_views(uri, experiment)
         with tracking_page(uri, port) as (address, process):
-            _tell(runs_page(address, experiment), as_json=as_json)
+            studies = runs_page(address, experiment, STUDIES if has_views else None)
+            front = runs_page(address, experiment, FRONT, has_pictures=True) if has_views else None
+            _tell(studies, front, as_json=as_json)
             process.wait()
         click.echo("Error: MLflow has stopped by itself", err=True)
         return 1
@@ -80,8 +85,12 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _tell(address: str, *, as_json: bool) -> None:
+def _tell(studies: str, front: str | None, *, as_json: bool) -> None:
     from planner.cli_output import write
 
-    answer = json.dumps({"schema_version": 1, "address": address})
-    write(f"{answer}\n" if as_json else f"Studies: {address}\n")
+    if as_json:
+        write(json.dumps({"schema_version": 1, "address": studies, "front_address": front}) + "\n")
+        return
+    write(f"Studies: {studies}\n")
+    if front is not None:
+        write(f"Fronts, as parallel coordinates: {front}\n")

@@ -205,7 +205,11 @@ def _metric_rows(designs: Sequence[Design | None]) -> tuple[MetricRow, ...]:
 
 
 def _warnings(sides: Sequence[Side], designs: Sequence[Design | None]) -> list[str]:
-    notes = [f"{side.name} has no design: its limits cannot be kept." for side in sides if side.plan is None]
+    notes = [
+        f"{side.name} has no design: its limits cannot be kept. {'; '.join(side.reasons)}".rstrip()
+        for side in sides
+        if side.plan is None
+    ]
     for side, design in zip(sides, designs, strict=True):
         notes += [f"{side.name} breaks a limit: {sentence}" for sentence in _broken(side)]
         if design is None or side.recorded is None:

@@ -43,6 +43,8 @@ class Side:
     """The recommended or given design; `None` where there is none."""
     recorded: Design | None = None
     """What an answer says of it."""
+    reasons: tuple[str, ...] = ()
+    """Why there is none."""
 
 
 def read_side(
@@ -135,7 +137,8 @@ def _studied(text: str, path: Path) -> Side:
 
 def _with_answer(text: str, job: Job, answer: Recommendation) -> Side:
     best = answer.best
-    return Side(name=text, job=job, plan=best.plan if best else None, recorded=best)
+    reasons = answer.infeasibility.reasons if answer.infeasibility else ()
+    return Side(name=text, job=job, plan=best.plan if best else None, recorded=best, reasons=reasons)
 
 
 def _problem(text: str, rule: str) -> InputError:

@@ -290,6 +290,7 @@ def job_text(answers: Answers, *, file: str, schema: str) -> str:
         _line(
             "reliability", "typical", "failures of a published fleet: mature, frontier, typical, young, harsh"
         ),
+        _line("# catalog", "prices.csv", "your own prices and hardware: docs/how-to/own-prices.md"),
     ]
     return "\n".join([*head, *_without_empty_limits(lines, answers)]) + "\n"
 
@@ -309,6 +310,9 @@ def _offers(answers: Answers, least: str, most: str) -> list[str]:
         )
         key = "rent_usd_per_gpu_hour"
         lines.append(_line(f"    {key}" if rent else f"    # {key}", rent or "2.5", hint))
+        lines.append(
+            _line("    # purchase_usd_per_node", "280000", "bought, in place of the rent; see ownership")
+        )
     return lines
 
 

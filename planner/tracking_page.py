@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -65,9 +66,15 @@ def newest_experiment(uri: str) -> str | None:
         return str(found[0].experiment_id) if found else None
 
 
-def runs_page(address: str, experiment: str | None) -> str:
-    """Returns where an interface shows the runs of an experiment."""
-    return address if experiment is None else f"{address.rstrip('/')}/#/experiments/{experiment}/runs"
+def runs_page(
+    address: str, experiment: str | None, view: str | None = None, *, has_pictures: bool = False
+) -> str:
+    """Returns where an interface shows the runs of an experiment: as a table, or as pictures; in a view, if one is named."""
+    if experiment is None:
+        return address
+    asked = {"viewStateShareKey": view, "compareRunsMode": "CHART" if has_pictures else None}
+    query = urllib.parse.urlencode({name: value for name, value in asked.items() if value})
+    return f"{address.rstrip('/')}/#/experiments/{experiment}/runs{f'?{query}' if query else ''}"
 
 
 def is_server(uri: str) -> bool:

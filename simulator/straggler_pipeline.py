@@ -5,14 +5,24 @@ A cycle is a forward and a backward of one micro-batch on one stage; p stages, v
 A slow stage. Every cycle of stage k of a balanced pipeline becomes longer by x cycles. With w = p-1-k stages behind it
 and f the share of the forward in a cycle the step becomes longer by
 
-    last stage   m x
-    v = 1        max(x max(m - w, 1), m x - w f (1 + x))
-    v > 1        max(x (p - (p-1)/v), m x - w f (1 + x))
+    last stage, GPipe   m x
+    1F1B, v = 1         max(x max(m - w, 1), m x - w f (1 + x))
+    1F1B, v > 1         max(x (p - (p-1)/v), m x - w f (1 + x))
+    ZB-H1, ZB-V         x (m - min(w, m) f)
 
-The first term is a path through the pipeline that loses no time anywhere: down to the last stage and back, along stage k
-for as long as it can, and down again. The second is stage k at work from its first forward to its last backward. With
-v = 1 this is exact (tests compare every stage with the kernel), with v > 1 a lower bound that the kernel exceeds at the
-first stages. Interleaving leaves slack in every round, so that a slightly slow stage costs nearly nothing.
+The first term of 1F1B is a path through the pipeline that loses no time anywhere: down to the last stage and back, along
+stage k for as long as it can, and down again. The second is stage k at work from its first forward to its last backward.
+GPipe waits for the slow stage in every forward and every backward. Under a zero bubble only the first forwards of a stage,
+of which it has as many as there are stages behind it, fall into its wait for the first gradient. Exact are GPipe, 1F1B with
+v = 1, and ZB-H1 from m = p on where f is a third and x at most 1 (tests compare every stage with the kernel). With v > 1 it
+is a lower bound that the kernel exceeds at the first stages: interleaving leaves slack in every round, so that a slightly
+slow stage costs nearly nothing. For ZB-V it is an upper bound from m = 2 p on where x is at most a half.
+
+An ideal step is m cycles of the slowest stage, and of others
+
+    GPipe, 1F1B         (p - 1) / v
+    ZB-H1               f max(p - 1, 2 p - 1 - m)
+    ZB-V                f max((p - 1) / 2, 2 p - 1 - m)
 
 Unlike micro-batches. Neighbouring stages wait for each other in every cycle while they work on different micro-batches.
 `straggler_pipeline.csv` has the mean wait and the excess of the slowest replica, played by
@@ -31,6 +41,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from simulator.order_statistics import expected_maximum
+from simulator.pipeline_turns import GPIPE, ONE_F_ONE_B, ZB_H1, ZB_V
+from simulator.plan import Schedule
 from simulator.table import Floats, Integers
 
 NoiseKind = Literal["lognormal", "sequences"]
@@ -43,10 +55,36 @@ _FAR = 30.0
 """Gap in deviations beyond which nobody waits."""
 
 
+def fill_cycles(
+    schedule: Integers,
+    num_stages: Integers,
+    num_chunks: Integers,
+    num_micro_batches: Integers,
+    forward: Floats,
+) -> Floats:
+    """Returns how many cycles of other stages an ideal step has beside those of the slowest one, `(n,)`.
+
+    Args:
+        schedule: codes of `simulator.plan.Schedule`.
+        num_stages: p.
+        num_chunks: v, of a stage.
+        num_micro_batches: m.
+        forward: share of the forward in a cycle.
+    """
+    p, m = num_stages, num_micro_batches
+    known = np.select([schedule == ZB_H1, schedule == ZB_V], [p - 1.0, (p - 1.0) / 2.0], 0.0)
+    is_split = (schedule == ZB_H1) | (schedule == ZB_V)
+    return np.asarray(
+        np.where(is_split, forward * np.maximum(known, 2.0 * p - 1.0 - m), (p - 1.0) / num_chunks)
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class PipelineShape:
     """Pipelines `(n,)`, or `(n, 1)` where their results are to be `(n, R)`."""
 
+    schedule: Integers
+    """Codes of `simulator.plan.Schedule`."""
     num_stages: Integers
     num_chunks_per_stage: Integers
     num_micro_batches: Integers
@@ -62,6 +100,17 @@ class PipelineShape:
         """How much longer the cycle of the slowest stage is."""
         return self.last_cycle - self.other_cycle
 
+    @property
+    def fill(self) -> Floats:
+        """Cycles of other stages that a step has beside those of the slowest one."""
+        return fill_cycles(
+            self.schedule,
+            self.num_stages,
+            self.num_chunks_per_stage,
+            self.num_micro_batches,
+            self.forward_fraction,
+        )
+
     def slow_stage(self, extra: Floats, num_behind: Floats | float) -> Floats:
         """Returns how much longer the step is when every cycle of one stage is.
 
@@ -71,7 +120,12 @@ class PipelineShape:
         """
         p, v, m = self.num_stages, self.num_chunks_per_stage, self.num_micro_batches
         visible = np.maximum(0.0, extra - self.gap)
-        tight_cycles = np.where(v == 1, np.maximum(m - num_behind, 1.0), np.minimum(p - (p - 1.0) / v, m))
+        is_split = (self.schedule == ZB_H1) | (self.schedule == ZB_V)
+        tight_cycles = np.select(
+            [self.schedule == GPIPE, is_split, v == 1],
+            [m, m - np.minimum(num_behind, m) * self.forward_fraction, np.maximum(m - num_behind, 1.0)],
+            np.minimum(p - (p - 1.0) / v, m),
+        )
         throughout = m * visible - num_behind * self.forward_fraction * (self.other_cycle + extra)
         longer = np.where(num_behind == 0, m * extra, np.maximum(tight_cycles * visible, throughout))
         return np.asarray(np.where(num_behind < p, longer, 0.0))
@@ -79,8 +133,12 @@ class PipelineShape:
     def noise(self, kind: NoiseKind, log_deviation: float, compute_fraction: Floats) -> MicroBatchNoise:
         """Returns what unlike micro-batches of a standard deviation do to the pipeline."""
         one = np.ones_like(self.num_stages)
-        played = _table(kind).at(self.num_chunks_per_stage, self.num_stages, self.num_micro_batches)
-        alone = _table(kind).at(one, one, self.num_micro_batches)
+        played = np.zeros((*self.num_stages.shape, 1 + len(_NUM_REPLICAS)))
+        for code in np.unique(self.schedule):
+            rows = self.schedule == code
+            columns = (self.num_chunks_per_stage, self.num_stages, self.num_micro_batches)
+            played[rows] = _table(kind, int(code)).at(*(column[rows] for column in columns))
+        alone = _table(kind, ONE_F_ONE_B).at(one, one, self.num_micro_batches)
         deviation = log_deviation * compute_fraction
         return MicroBatchNoise(
             num_micro_batches=self.num_micro_batches,
@@ -174,23 +232,29 @@ class _Table:
             shares = [
                 share if upper else 1.0 - share for upper, (_, share) in zip(corner, sides, strict=True)
             ]
-            where = tuple(low + upper for upper, (low, _) in zip(corner, sides, strict=True))
+            where = tuple(
+                np.minimum(low + upper, len(axis) - 1)
+                for axis, upper, (low, _) in zip(self.axes, corner, sides, strict=True)
+            )
             found += (shares[0] * shares[1] * shares[2])[..., None] * self.values[where]
         return found
 
 
 def _neighbours(axis: Floats, position: Floats) -> tuple[Integers, Floats]:
     """Returns the index of the grid point below each position and the share of the way to the next one."""
+    if len(axis) == 1:
+        return np.zeros(position.shape, dtype=np.int64), np.zeros(position.shape)
     inside = np.clip(position, axis[0], axis[-1])
     low = np.clip(np.searchsorted(axis, inside, side="right") - 1, 0, len(axis) - 2)
     return np.asarray(low), np.asarray((inside - axis[low]) / (axis[low + 1] - axis[low]))
 
 
 @cache
-def _table(kind: NoiseKind) -> _Table:
-    """Returns the shipped table, whose rows are in the order of their first columns."""
+def _table(kind: NoiseKind, schedule: int) -> _Table:
+    """Returns the part of the shipped table of a schedule; its rows are in the order of their first columns."""
     text = resources.files("simulator").joinpath("data/straggler_pipeline.csv").read_text(encoding="utf-8")
-    rows = [row for row in csv.DictReader(text.splitlines()) if row["kind"] == kind]
+    key = (kind, tuple(Schedule)[schedule].value)
+    rows = [row for row in csv.DictReader(text.splitlines()) if (row["kind"], row["schedule"]) == key]
     chunks, stages, per_stage = (
         np.log2(sorted({float(row[name]) for row in rows}))
         for name in ("chunks_per_stage", "stages", "micro_batches_per_stage")

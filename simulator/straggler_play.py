@@ -14,12 +14,16 @@ from typing import Self
 import numpy as np
 
 from simulator.errors import InputError, Problem
+from simulator.pipeline_turns import ONE_F_ONE_B, PipelineShape, stage_of
 from simulator.straggler_kernel import play_replicas
 from simulator.straggler_noise import draw_micro_batches
 from simulator.straggler_slowdown import StragglerDesigns
 from simulator.stragglers import Stragglers
-from simulator.table import Floats
+from simulator.table import Floats, Integers
 from simulator.units import DAY
+
+WEIGHT_GRADIENT_FRACTION = 0.5
+"""Share of a backward that ZB-H1 and ZB-V do later: one of its two products."""
 
 
 def play_slowdown(model: Stragglers, designs: StragglerDesigns, *, num_samples: int, seed: int) -> Floats:
@@ -48,6 +52,7 @@ def play_slowdown(model: Stragglers, designs: StragglerDesigns, *, num_samples: 
 class _Design:
     """One row of `StragglerDesigns` as plain numbers."""
 
+    schedule: int
     num_replicas: int
     ranks_per_stage: int
     num_stages: int
@@ -67,7 +72,8 @@ class _Design:
                 [Problem(path="designs", value=f"{len(designs)} rows", rule="must have one row")]
             )
         design = cls(**{name: column[0].item() for name, column in designs.columns().items()})
-        if design.num_chunks_per_stage > 1 and design.num_micro_batches % design.num_stages:
+        is_dealt = design.schedule == ONE_F_ONE_B and design.num_chunks_per_stage > 1
+        if is_dealt and design.num_micro_batches % design.num_stages:
             rule = f"must be a multiple of num_stages ({design.num_stages}) when a stage has several chunks"
             value = str(design.num_micro_batches)
             raise InputError([Problem(path="num_micro_batches", value=value, rule=rule)])
@@ -95,13 +101,22 @@ class _Design:
     def _of_chunks(self, factors: Floats, stage_s: Floats) -> Floats:
         stretched = 1.0 + self.compute_fraction * (factors - 1.0)
         shape = (len(factors), self.num_stages, self.num_micro_batches)
-        by_stage = np.broadcast_to(stretched * stage_s, shape)
-        return np.tile(by_stage, (1, self.num_chunks_per_stage, 1))
+        return np.asarray(np.broadcast_to(stretched * stage_s, shape)[:, self.stage_of_chunks])
+
+    @property
+    def stage_of_chunks(self) -> Integers:
+        """Stage of each chunk of the model, `(C,)`."""
+        num_chunks = self.num_stages * self.num_chunks_per_stage
+        shape = PipelineShape(self.schedule, self.num_stages, num_chunks, self.num_micro_batches)
+        return np.array([stage_of(shape, chunk) for chunk in range(num_chunks)])
 
 
 def _played_s(design: _Design, forward_s: Floats, backward_s: Floats) -> float:
     """Plays all replicas; the slowest one ends the pipeline of the step."""
-    return float(play_replicas(design.num_stages, 0.0, forward_s, backward_s).max())
+    ends_s = play_replicas(
+        design.num_stages, 0.0, forward_s, backward_s, design.schedule, WEIGHT_GRADIENT_FRACTION
+    )
+    return float(ends_s.max())
 
 
 def _draw_durations_s(model: Stragglers, design: _Design, draw: np.random.Generator) -> tuple[Floats, Floats]:
@@ -137,7 +152,8 @@ def _add_pauses(model: Stragglers, design: _Design, forward_s: Floats, draw: np.
     healthy = (1.0 - 1.0 / model.gc_every_steps) ** design.ranks_per_stage
     shape = (design.num_replicas, design.num_stages)
     replica, stage = np.nonzero(draw.random(shape) >= healthy)
-    chunk = stage + design.num_stages * draw.integers(0, design.num_chunks_per_stage, len(stage))
+    place = draw.integers(0, design.num_chunks_per_stage, len(stage))  # among the chunks of the stage
+    chunk = np.argsort(design.stage_of_chunks, kind="stable")[stage * design.num_chunks_per_stage + place]
     micro_batch = draw.integers(0, design.num_micro_batches, len(stage))
     forward_s[replica, chunk, micro_batch] += model.gc_pause_s
 

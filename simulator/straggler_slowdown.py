@@ -31,10 +31,10 @@ from simulator.order_statistics import (
     expected_maximum,
     lognormal_factor,
 )
-from simulator.plan import PlanTable, Recompute
+from simulator.plan import PlanTable, Recompute, splits_backward
 from simulator.step import StepTable
 from simulator.straggler_noise import sequence_deviation
-from simulator.straggler_pipeline import MicroBatchNoise, NoiseKind, PipelineShape
+from simulator.straggler_pipeline import MicroBatchNoise, NoiseKind, PipelineShape, fill_cycles
 from simulator.stragglers import StragglerModel, StragglerPrior, Stragglers
 from simulator.table import Floats, Integers, Table, total
 from simulator.units import DAY
@@ -53,6 +53,8 @@ _SMALLEST_UNIFORM = 2.0**-53
 class StragglerDesigns(Table):
     """What stragglers meet in each design, `(n,)`."""
 
+    schedule: Integers
+    """Codes of `simulator.plan.Schedule`."""
     num_replicas: Integers
     """D."""
     ranks_per_stage: Integers
@@ -82,15 +84,22 @@ class StragglerDesigns(Table):
     ) -> Self:
         """Returns what stragglers meet in simulated steps.
 
-        The slowest stage follows from the time of the pipeline, p c / v + (m - 1/v) c_max with c the mean cycle.
+        The slowest stage follows from the time of the pipeline: with c the mean cycle p c / v + (m - 1/v) c_max, and where
+        backwards are split the fill of `simulator.straggler_pipeline` and m c_max.
         """
         m, p, v = num_micro_batches, plans.pipeline_parallel, plans.virtual_pipeline
+        forward = np.where(
+            plans.recompute == Recompute.FULL.code, FORWARD_FRACTION_RECOMPUTED, FORWARD_FRACTION
+        )
         traffic_s = steps.tensor_comm_s + steps.expert_comm_s + steps.shard_comm_s + steps.pipeline_send_s
         busy_s = steps.compute_s + traffic_s + steps.host_copy_s
         cycles = (busy_s + steps.pipeline_bubble_s) / (busy_s / m)
-        others = np.maximum(m - 1.0 / v, 1.0)
-        slowest = np.where((p > 1) & (m * v > 1), np.clip((cycles - p / v) / others, 1.0, p), 1.0)
+        is_split = splits_backward(plans)
+        fill = np.where(is_split, fill_cycles(plans.pipeline_schedule, p, v, m, forward), p / v)
+        of_slowest = np.where(is_split, m, np.maximum(m - 1.0 / v, 1.0))
+        slowest = np.where((p > 1) & (m * v > 1), np.clip((cycles - fill) / of_slowest, 1.0, p), 1.0)
         return cls(
+            schedule=plans.pipeline_schedule,
             num_replicas=plans.data_parallel,
             ranks_per_stage=plans.tensor_parallel * plans.context_parallel,
             num_stages=p,
@@ -100,9 +109,7 @@ class StragglerDesigns(Table):
             cycle_s=busy_s / m,
             slowest_cycle_factor=slowest,
             compute_fraction=steps.compute_s / busy_s,
-            forward_fraction=np.where(
-                plans.recompute == Recompute.FULL.code, FORWARD_FRACTION_RECOMPUTED, FORWARD_FRACTION
-            ),
+            forward_fraction=forward,
             step_time_s=steps.step_time_s,
         )
 
@@ -274,6 +281,7 @@ def _with_imbalance(model: Stragglers, designs: StragglerDesigns) -> tuple[Float
     p, slowest = designs.num_stages, designs.slowest_cycle_factor
     extra = np.where(p > 1, designs.compute_fraction * (model.stage_imbalance - 1.0) * slowest, 0.0)
     shape = PipelineShape(
+        schedule=designs.schedule,
         num_stages=p,
         num_chunks_per_stage=designs.num_chunks_per_stage,
         num_micro_batches=designs.num_micro_batches,
@@ -336,7 +344,7 @@ def _rank_cycles(
     """Cycles that ranks cost everywhere, as the slowest of each t c, and what the slowest of all costs beyond."""
     factor = functools.partial(lognormal_factor, model.rank_log_deviation)
     typical = factor(expected_maximum(designs.ranks_per_stage)) - 1.0
-    path = shape.num_micro_batches * of_last + (shape.num_stages - 1) / shape.num_chunks_per_stage * of_others
+    path = shape.num_micro_batches * of_last + shape.fill * of_others
     beyond_last, beyond_others = (
         np.maximum(0.0, factor(z) - 1.0 - typical) for z in (fleet.z_last, fleet.z_others)
     )

@@ -15,6 +15,7 @@ from constraints.bounds import BoundTable
 from constraints.limits import set_limits
 from constraints.space import Space
 from objectives.pareto import front_rows
+from simulator.compiled import compiled
 from simulator.job import Job, Objective
 from simulator.plan import PlanTable
 from simulator.table import Booleans, Floats
@@ -124,9 +125,7 @@ class Estimator:
         """The same for layouts `rows` and ratios `(n, k + 1)`, the last of which is what no objective measures."""
         hidden = np.where(ratios[:, -1] > CERTAIN_EXCESS, ratios[:, -1], -np.inf)
         shortfalls = np.maximum(hidden, self._beyond_limits(rows, ratios))
-        values = np.ascontiguousarray((self._log_bounds[rows] + ratios[:, :-1]).T)
-        for point in self._front():
-            shortfalls = np.maximum(shortfalls, (values - point[:, None]).min(axis=0))
+        shortfalls = _beyond_front(self._log_bounds[rows] + ratios[:, :-1], self._front(), shortfalls)
         return np.asarray(
             np.round(np.where(shortfalls == -np.inf, 0.0, shortfalls), DIGITS), dtype=np.float64
         )
@@ -159,6 +158,19 @@ class Estimator:
         beyond = self._beyond_limits(self._rows, ratios)
         excess = np.log1p(np.minimum(self._results.excess, MOST_EXCESS))
         return np.column_stack([ratios, np.where(beyond > 0.0, 0.0, excess)])
+
+
+@compiled
+def _beyond_front(values: Floats, front: Floats, shortfalls: Floats) -> Floats:
+    """By how much each row `(n, k)` has to be better in everything to be beaten by no point `(m, k)`, or `shortfalls`."""
+    worst = shortfalls.copy()
+    for row in range(values.shape[0]):
+        for point in range(front.shape[0]):
+            least = values[row, 0] - front[point, 0]
+            for column in range(1, values.shape[1]):
+                least = min(least, values[row, column] - front[point, column])
+            worst[row] = max(worst[row], least)
+    return worst
 
 
 def _measure(job: Job, limit: str) -> int | None:

@@ -23,6 +23,9 @@ MOST_TRIES = 10
 CHILDREN_PER_PLACE = 2
 """Children that are made for each place of a generation that is free; many are twins, or no designs."""
 
+FEWEST_PAIRS = 30
+"""Pairs that are drawn for the last places of a generation: most of their children are there already."""
+
 
 @final
 class Mating:
@@ -53,9 +56,8 @@ class Mating:
             missing = num_children - sum(map(len, parts))
             if missing == 0:
                 break
-            mothers, fathers = (
-                _winners(len(parents), CHILDREN_PER_PLACE * missing, random) for _ in range(2)
-            )
+            num_pairs = max(FEWEST_PAIRS, CHILDREN_PER_PLACE * missing)
+            mothers, fathers = (_winners(len(parents), num_pairs, random) for _ in range(2))
             children = self._varied(parents[mothers], parents[fathers], number, random)
             if number > 1:
                 children = self._knobs.nearest(children)

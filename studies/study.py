@@ -79,6 +79,7 @@ def run_study(
     report: Report = ignore,
     should_stop: Stop = never_stop,
     tuning: Tuning = DEFAULT,
+    space: Space | None = None,
 ) -> StudyResult:
     """Searches the designs of a job.
 
@@ -92,6 +93,7 @@ def run_study(
         report: told about progress.
         should_stop: asked between batches.
         tuning: the searcher's own parameters.
+        space: of the job, where it is known already; by default it is listed and pruned here.
 
     Raises:
         StudyError: the evaluator cannot keep its journal, or the algorithm needs a package that is missing.
@@ -104,7 +106,7 @@ def run_study(
         report=report,
         should_stop=should_stop,
     )
-    space = searcher.evaluator.space()
+    space = space or searcher.evaluator.space()
     algorithm = chosen_algorithm(job, space)
     if algorithm is Algorithm.EXHAUSTIVE and reducer is not None:
         is_searched = reduce_all(searcher, space, reducer)

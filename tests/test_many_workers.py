@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from benchmarks.many_workers import Costs, Study, play
+from benchmarks.many_workers import Costs, Study, line_of, play
 
 FREE = Costs(
     worker_s_per_design=1e-3,
@@ -67,3 +69,11 @@ def test_a_chunk_whose_worker_fails_goes_out_again() -> None:
     assert found.num_repeated > 0
     # Each failure costs the worker at most the lost chunk and the restart; the four share the rest.
     assert 25.0 < found.wall_s <= 25.0 + found.num_repeated * (1.0 + 5.0)
+
+
+@pytest.mark.parametrize("way", ["sent", "named", "shared"])
+@pytest.mark.parametrize("num_workers", [10, 1_000])
+def test_the_written_plan_has_what_the_simulation_gives(way: str, num_workers: int) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "many-machines.md").read_text(encoding="utf-8")
+    case = Study(way=way, num_workers=num_workers)  # type: ignore[arg-type]
+    assert line_of(case, Costs()) in page.splitlines()

@@ -14,6 +14,7 @@ neighbours and nobody else, as on a real ring. n ranks, a buffer of S bytes:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -24,6 +25,21 @@ from simulator.table import Integers
 
 TREE_CHUNKS = 16
 """Parts in which a tree moves its buffer, so that all levels work at once."""
+
+
+class Traffic(Protocol):
+    """What moves data between accelerators: `Collectives` here; see there for the arguments."""
+
+    def ring_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds an all-reduce around each ring of `(..., n)` ranks."""
+
+    def ring_all_gather(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds an all-gather around each ring of `(..., n)` ranks."""
+
+    def send(
+        self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
+    ) -> Integers:
+        """Adds a message for each pair of ranks, `(k,)`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,12 @@ as the trace's unless another one is asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from simulator.deep.collectives import Collectives
+from simulator.deep.collectives import Collectives, Traffic
 from simulator.deep.division import (
     Bucket,
     boundary_bytes,
@@ -74,43 +74,66 @@ def extrapolate(
     Raises:
         InputError: the trace cannot be divided so, or the network is too small.
     """
-    _check(trace, parallelism, topology, batch_size, speed)
-    step = _Step(
-        trace=with_batch(trace, (batch_size or trace.batch_size) / parallelism.num_microbatches, model),
-        parallelism=parallelism,
+    parallelism.check(trace, batch_size, speed)
+    _check_network(parallelism, topology)
+    graph = TaskGraphBuilder()
+    collectives = Collectives(graph=graph, router=Router(topology))
+    stage_of_layer = add_step(
+        trace, parallelism, graph, collectives, batch_size=batch_size, speed=speed, model=model
+    )
+    return Extrapolation(
+        graph=graph.build(),
         topology=topology,
+        paths=collectives.router.table(),
+        parallelism=parallelism,
+        stage_of_layer=stage_of_layer,
+    )
+
+
+def add_step(
+    trace: OperatorTrace,
+    parallelism: Parallelism,
+    graph: TaskGraphBuilder,
+    traffic: Traffic,
+    *,
+    batch_size: int | None = None,
+    speed: Floats | None = None,
+    model: OperatorModel | None = None,
+) -> Integers:
+    """Adds the step of a trace on many accelerators to a graph; see `extrapolate`.
+
+    Args:
+        trace: one step on one accelerator.
+        parallelism: how it is divided.
+        graph: what the tasks are added to; resources 0 and up are the accelerators.
+        traffic: what moves data between them.
+        batch_size: samples of each replica; left out: those of the trace.
+        speed: `(num_gpus,)` of each accelerator over that of the trace.
+        model: lines of operators.
+
+    Returns:
+        The stage of each layer, `(num_layers,)`.
+
+    Raises:
+        InputError: the trace cannot be divided so.
+    """
+    parallelism.check(trace, batch_size, speed)
+    part = (batch_size or trace.batch_size) / parallelism.num_microbatches
+    step = _Step(
+        trace=with_batch(trace, part, model),
+        parallelism=parallelism,
+        graph=graph,
+        traffic=traffic,
         speed=np.ones(parallelism.num_gpus) if speed is None else speed,
     )
     step.add()
-    return Extrapolation(
-        graph=step.graph.build(),
-        topology=topology,
-        paths=step.collectives.router.table(),
-        parallelism=parallelism,
-        stage_of_layer=step.stage_of_layer,
-    )
+    return step.stage_of_layer
 
 
-def _check(
-    trace: OperatorTrace,
-    parallelism: Parallelism,
-    topology: Topology,
-    batch_size: int | None,
-    speed: Floats | None,
-) -> None:
-    parallelism.check(trace)
-    problems = []
+def _check_network(parallelism: Parallelism, topology: Topology) -> None:
     if parallelism.num_gpus > topology.num_ranks:
         rule = f"must be at most {topology.num_ranks}, the accelerators of network {topology.name!r}"
-        problems.append(Problem(path="num_gpus", value=str(parallelism.num_gpus), rule=rule))
-    if batch_size is not None and batch_size < parallelism.num_microbatches:
-        rule = f"must be at least {parallelism.num_microbatches}, the number of micro-batches"
-        problems.append(Problem(path="batch_size", value=str(batch_size), rule=rule))
-    if speed is not None and not (len(speed) == parallelism.num_gpus and (speed > 0).all()):
-        rule = f"must be above 0 for each of {parallelism.num_gpus} accelerators"
-        problems.append(Problem(path="speed", value=str(speed.tolist())[:60], rule=rule))
-    if problems:
-        raise InputError(problems)
+        raise InputError([Problem(path="num_gpus", value=str(parallelism.num_gpus), rule=rule)])
 
 
 @dataclass(kw_only=True)
@@ -120,9 +143,9 @@ class _Step:
     trace: OperatorTrace
     """Of one micro-batch."""
     parallelism: Parallelism
-    topology: Topology
+    graph: TaskGraphBuilder
+    traffic: Traffic
     speed: Floats
-    graph: TaskGraphBuilder = field(default_factory=TaskGraphBuilder)
 
     def add(self) -> None:
         """Adds all tasks."""
@@ -134,10 +157,6 @@ class _Step:
         for stage in range(num_stages - 1):
             self._send(stage, stage + 1, sent[stage], done[stage][0], arrived[0])
             self._send(stage + 1, stage, sent[stage], done[stage + 1][1], arrived[1])
-
-    @cached_property
-    def collectives(self) -> Collectives:
-        return Collectives(graph=self.graph, router=Router(self.topology))
 
     @cached_property
     def ranks(self) -> Integers:
@@ -232,8 +251,8 @@ class _Step:
         if num_bytes == 0.0:
             return after
         if self.trace.phase[operator] == Phase.FORWARD.code:
-            return self.collectives.ring_all_gather(self.ranks[stage], num_bytes, after)
-        return self.collectives.ring_all_reduce(self.ranks[stage], num_bytes, after)
+            return self.traffic.ring_all_gather(self.ranks[stage], num_bytes, after)
+        return self.traffic.ring_all_reduce(self.ranks[stage], num_bytes, after)
 
     def _add_sync(self, stage: int, backward_done: Integers, ended: dict[int, Integers]) -> Integers:
         """Adds up gradients over the replicas, one bucket after another; returns when the last one is there."""
@@ -244,7 +263,7 @@ class _Step:
             is_early = self.parallelism.sync is GradientSync.BUCKETS
             ready = ended[bucket.ready] if is_early else backward_done
             begin = self.graph.add(f"bucket {number}", after=[ready, summed]).reshape(ready.shape)
-            summed = self.collectives.ring_all_reduce(self.ranks[stage].T, bucket.num_bytes, begin.T).T
+            summed = self.traffic.ring_all_reduce(self.ranks[stage].T, bucket.num_bytes, begin.T).T
         return summed
 
     def _buckets(self, stage: int) -> Iterator[Bucket]:
@@ -269,5 +288,5 @@ class _Step:
     def _send(self, source: int, target: int, num_bytes: float, done: Integers, arrived: Integers) -> None:
         """Sends what each micro-batch of a stage makes to another one, from each accelerator to its counterpart."""
         here, there = (np.broadcast_to(self.ranks[stage], done.shape).ravel() for stage in (source, target))
-        sent = self.collectives.send(here, there, num_bytes, done.ravel(), "send")
+        sent = self.traffic.send(here, there, num_bytes, done.ravel(), "send")
         self.graph.add_edges(sent, arrived[target].ravel())

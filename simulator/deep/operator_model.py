@@ -20,6 +20,9 @@ from simulator.errors import InputError, Problem
 from simulator.record import Choice
 from simulator.table import Floats
 
+MOST_ERROR_FRACTION = 0.1
+"""Lines that miss their own samples by more are not used for other sizes."""
+
 
 class Driver(Choice):
     """What the time of a class of operators grows with."""
@@ -144,8 +147,13 @@ def seconds(model: OperatorModel, names: Sequence[str], sizes: Floats) -> Floats
 
 
 def ratios(model: OperatorModel, names: Sequence[str], before: Floats, after: Floats) -> Floats:
-    """Returns by how much operators take longer when their sizes change, `(n,)`; NaN for classes without a line."""
-    old_s, new_s = seconds(model, names, before), seconds(model, names, after)
+    """Returns by how much operators take longer when their sizes change, `(n,)`; NaN for classes without a good line.
+
+    A line that misses its own samples by more than `MOST_ERROR_FRACTION` says little about its intercept, on which this
+    depends: convolutions of different shapes have none in common.
+    """
+    good = {name: line for name, line in model.items() if line.error_fraction <= MOST_ERROR_FRACTION}
+    old_s, new_s = seconds(good, names, before), seconds(good, names, after)
     return np.where(old_s > 0.0, new_s / np.where(old_s > 0.0, old_s, 1.0), np.nan)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from simulator.deep.trace import OperatorTrace
 from simulator.errors import InputError, Problem
 from simulator.record import Choice
-from simulator.table import Integers
+from simulator.table import Floats, Integers
 from simulator.units import MIB
 
 MOST_GPUS = 65_536
@@ -63,9 +63,21 @@ class Parallelism:
         shape = (self.pipeline_parallel, self.data_parallel, self.tensor_parallel)
         return np.arange(self.num_gpus).reshape(shape)
 
-    def check(self, trace: OperatorTrace) -> None:
-        """Raises `InputError` with all rules that the division of a trace breaks."""
+    def check(self, trace: OperatorTrace, batch_size: int | None = None, speed: Floats | None = None) -> None:
+        """Raises `InputError` with all rules that the division of a trace breaks.
+
+        Args:
+            trace: what is divided.
+            batch_size: samples of each replica; left out: those of the trace.
+            speed: `(num_gpus,)` of each accelerator over that of the trace; left out: all as fast.
+        """
         problems = [*self._out_of_range()]
+        if batch_size is not None and batch_size < self.num_microbatches:
+            rule = f"must be at least {self.num_microbatches}, the number of micro-batches"
+            problems.append(Problem(path="batch_size", value=str(batch_size), rule=rule))
+        if speed is not None and not (len(speed) == self.num_gpus and (speed > 0).all()):
+            rule = f"must be above 0 for each of {self.num_gpus} accelerators"
+            problems.append(Problem(path="speed", value=str(speed.tolist())[:60], rule=rule))
         if self.pipeline_parallel > trace.num_layers:
             rule = f"must be at most {trace.num_layers}, the layers of {trace.name!r}"
             problems.append(Problem(path="pipeline_parallel", value=str(self.pipeline_parallel), rule=rule))

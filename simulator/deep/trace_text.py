@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -11,6 +13,7 @@ from simulator.errors import InputError, Problem
 MOST_FILE_BYTES = 512_000_000
 """Larger files are refused before they fill the memory."""
 _SHOWN = 60
+_GZIP = b"\x1f\x8b"
 
 
 def read_bytes(path: Path) -> bytes:
@@ -36,6 +39,29 @@ def read_text(path: Path) -> str:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise broken(path, f"byte {error.start}", "", "is no UTF-8: save the file as UTF-8") from error
+
+
+def unpacked(path: Path, data: bytes) -> bytes:
+    """Returns bytes as they are, or unpacked where they are gzipped; raises `InputError` where they cannot be."""
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        out = zlib.decompressobj(wbits=31).decompress(data, MOST_FILE_BYTES + 1)
+    except zlib.error as error:
+        raise broken(path, "", "", f"is no gzip: {error}") from error
+    if len(out) > MOST_FILE_BYTES:
+        raise broken(path, "", "", f"is larger than {MOST_FILE_BYTES / 1e6:g} MB when unpacked")
+    return out
+
+
+def read_json(path: Path) -> object:
+    """Returns the document in a JSON file, gzipped or not; raises `InputError` where there is none."""
+    data = unpacked(path, read_bytes(path))
+    try:
+        found: object = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise broken(path, "", "", f"is no JSON: {str(error)[:100]}") from error
+    return found
 
 
 def broken(path: Path, place: str, value: object, rule: str) -> InputError:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from constraints import feasibility
-from constraints.feasibility import conflicting_limits, fewest_accelerators
+from constraints.feasibility import conflicting_limits, fewest_accelerators, least_value
 from simulator.table import Booleans, Floats
 
 NAMES = ("budget_usd", "deadline_days", "power_w", "carbon_kgco2e")
@@ -106,3 +106,16 @@ def test_the_fewest_accelerators_are_those_of_the_smallest_design_that_keeps_all
     assert fewest_accelerators(num_gpus, needs, {}) == num_gpus.min()
     assert fewest_accelerators(num_gpus, needs, {"budget_usd": -1.0}) is None
     assert fewest_accelerators(num_gpus[:0], {"budget_usd": num_gpus[:0] * 1.0}, {"budget_usd": 1.0}) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_corner_is_the_least_of_a_quantity_to_the_last_bit(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    # Values that differ in their last bits only, as CP-SAT's whole numbers could not tell them apart by themselves.
+    watts = 1e6 * (1.0 + random.integers(0, 50, 200) * np.finfo(float).eps)
+    needs = {"memory": random.uniform(0.0, 2.0, 200), "budget_usd": random.uniform(0.0, 1.0, 200)}
+    limits = {"memory": 1.0, "budget_usd": 0.4}
+    kept = (needs["memory"] <= 1.0) & (needs["budget_usd"] <= 0.4)
+    assert least_value(watts, needs, limits) == watts[kept].min()
+    assert least_value(watts, needs, {}) == watts.min()
+    assert least_value(watts, needs, {"memory": -1.0}) is None

@@ -164,6 +164,15 @@ def test_a_design_over_a_limit_is_named() -> None:
     assert any(warning.startswith("tight breaks a limit: ") for warning in found.warnings)
 
 
+def test_a_side_without_a_design_says_why_there_is_none(tmp_path: Path) -> None:
+    answer = recommend(job_with(limits={"budget_usd": 10.0}), tracking=False, output=tmp_path / "none")
+    assert answer.infeasibility is not None
+    none = read_side(str(tmp_path / "none"), StudyStore(tmp_path))
+    note = compare([side(job_with()), none]).warnings[0]
+    assert note.startswith(f"{tmp_path / 'none'} has no design: its limits cannot be kept. budget_usd = 10 ")
+    assert note.endswith(answer.infeasibility.reasons[-1])
+
+
 def test_fewer_than_two_are_refused() -> None:
     with pytest.raises(InputError, match="needs two or more"):
         compare([side(job_with())])

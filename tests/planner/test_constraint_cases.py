@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from constraints.layout import LAYOUT_RULES
+from constraints.evaluation import Evaluation, evaluate
+from constraints.layout import LAYOUT_RULES, layout_excess
 from constraints.limits import ExcessTable
 from constraints.purchase_problem import broken_rules
 from constraints.registry import CONSTRAINTS
-from planner.explain import explain_plan
+from planner import explain
 from simulator.job import Job
+from simulator.plan import PlanTable
+from simulator.table import Floats
 from tests.constraints.test_purchase_model import BREAKS
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
@@ -87,8 +93,48 @@ def test_every_constraint_is_broken_by_some_case(name: str) -> None:
         assert name in broken_rules(*BREAKS[name])
         return
     job, plan = cases()[name]
-    states = {check.constraint: check.state for check in explain_plan(job, plan).checks}
+    states = {check.constraint: check.state for check in explain.explain_plan(job, plan).checks}
     assert states[name] == "broken"
+
+
+def without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes a constraint one that nothing breaks."""
+    rules = [rule.name for rule in LAYOUT_RULES]
+    column = {"budget_probability": "budget_usd", "deadline_probability": "deadline_days"}.get(name, name)
+
+    def kept_layout(job: Job, plans: PlanTable) -> Floats:
+        excess = layout_excess(job, plans).copy()
+        excess[:, [rule == name for rule in rules]] = 0.0
+        return excess
+
+    def kept_evaluation(job: Job, plans: PlanTable) -> Evaluation:
+        found = evaluate(job, plans)
+        if column not in ExcessTable.names():
+            return found
+        return replace(found, excess=replace(found.excess, **{column: np.zeros(len(plans))}))
+
+    monkeypatch.setattr(explain, "layout_excess", kept_layout)
+    monkeypatch.setattr(explain, "evaluate", kept_evaluation)
+    monkeypatch.setattr(f"{__name__}.broken_rules", lambda *_: set(BREAKS) - {name})
+
+
+@pytest.mark.parametrize("name", [name for name in CONSTRAINTS if name != "degrees"])
+def test_a_constraint_that_nothing_breaks_would_be_noticed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(name, monkeypatch)
+    # Where only the broken rule keeps a layout from being simulated, the simulation has no step to tell of.
+    with pytest.raises((AssertionError, ValidationError), match=r"assert|not a finite|should be a finite"):
+        test_every_constraint_is_broken_by_some_case(name)
+
+
+def test_a_plan_that_fits_keeps_every_constraint() -> None:
+    loose = {name: 1e12 for name, one in CONSTRAINTS.items() if one.kind == "limit"}
+    shares = {"budget_probability": 0.5, "deadline_probability": 0.5, "power_range_fraction": 1.0}
+    job = job_with(limits={**loose, **shares, "deadline_days": 3e3, "num_gpus": 1024})
+    checks = {check.constraint: check.state for check in explain.explain_plan(job, FITS).checks}
+    assert set(checks) == {name for name, one in CONSTRAINTS.items() if one.kind != "purchase"}
+    assert set(checks.values()) == {"kept"}
 
 
 @pytest.mark.parametrize("name", CONSTRAINTS)

@@ -57,6 +57,10 @@ SCROLLS = """() => [...document.querySelectorAll(".scroll")]
   .filter((element) => element.scrollWidth > element.clientWidth + 1)
   .map((element) => element.getAttribute("aria-label"))"""
 """Tables of which a part lies beyond their right end."""
+WIDE_TABLES = """() => [...document.querySelectorAll("table")]
+  .filter((table) => table.getBoundingClientRect().right > innerWidth + 1)
+  .map((table) => table.caption.textContent)"""
+"""Tables that stick out of the paper."""
 TEXT_ON_MARKS = """() => {
   const found = [];
   for (const picture of document.querySelectorAll(".picture")) {
@@ -336,6 +340,17 @@ def test_on_paper_there_is_no_navigation_and_no_dark(browser: Browser) -> None:
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert page.locator("nav").is_hidden()
         assert page.locator("#cost").is_visible()
+
+
+def test_on_paper_no_table_is_cut_off_and_designs_keep_their_numbers(browser: Browser) -> None:
+    paper = 718  # pixels: A4 with a centimetre around it, at 96 to the inch
+    with opened(browser, width=paper) as page:
+        page.emulate_media(media="print")
+        assert page.evaluate(WIDE_TABLES) == []
+        shown = page.locator("#front-table .pick").all()
+        numbers = [str(design.design_id) for design in drawn().report.answer.front]
+        assert [button.inner_text() for button in shown] == numbers
+        assert all(button.is_visible() for button in shown)
 
 
 @pytest.mark.parametrize("script", [True, False])

@@ -10,7 +10,8 @@ import pytest
 from planner.cli import main
 from planner.trace_events import COMPUTE, NETWORK
 from planner.trace_simulation import TraceAnswer
-from tests.simulator.deep.traces import unpack, write_small
+from simulator.deep.chakra_files import read_chakra
+from tests.simulator.deep.traces import profile_and_graph, unpack, write_small
 
 
 @pytest.fixture
@@ -174,3 +175,66 @@ class TestBroken:
         (folder / "trace.csv").write_text(text.replace("[x; w1; b1]", "[x; w7; b1]"), encoding="utf-8")
         assert main(["trace", "simulate", str(folder), "--gpus", "2"]) == 2
         assert "trace.csv, line 2.inputs = w7: is no tensor of the trace" in capsys.readouterr().err
+
+
+class TestExport:
+    def test_one_file_for_each_accelerator_and_the_groups(self, small: str, tmp_path: Path) -> None:
+        folder = tmp_path / "astra"
+        arguments = ["trace", "export", small, "--gpus", "4", "--parallel", "ddp=2,tp=2"]
+        assert main([*arguments, "--output", str(folder)]) == 0
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "step.0.et",
+            "step.1.et",
+            "step.2.et",
+            "step.3.et",
+            "step.groups.json",
+        ]
+        groups = json.loads((folder / "step.groups.json").read_text(encoding="utf-8"))
+        assert sorted(groups.values()) == [[0, 1], [0, 2], [1, 3], [2, 3]]
+        first = read_chakra(folder / "step.0.et")
+        # Half of 8.0 of the 8.3 ms of computing, and half of the optimizer.
+        assert sum(node.duration_micros for node in first) == 4000 + 300 + 250
+
+    def test_json_is_the_same(self, small: str, tmp_path: Path) -> None:
+        arguments = ["trace", "export", small, "--gpus", "2", "--output", str(tmp_path / "astra")]
+        assert main(arguments) == main([*arguments, "--format", "json"]) == 0
+        both = [read_chakra(tmp_path / "astra" / f"step.1.{form}") for form in ("et", "json")]
+        assert both[0] == both[1]
+
+    def test_a_folder_that_cannot_be_made_is_refused(
+        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "file").write_text("", encoding="utf-8")
+        folder = str(tmp_path / "file" / "astra")
+        assert main(["trace", "export", small, "--gpus", "2", "--output", folder]) == 2
+        assert "cannot be made" in capsys.readouterr().err
+
+
+class TestConvert:
+    def test_a_converted_profile_is_played(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file = tmp_path / "vgg.json"
+        files = [str(path) for path in profile_and_graph()]
+        arguments = ["trace", "convert", *files, "--batch-size", "512", "--output", str(file)]
+        assert main(arguments) == 0
+        assert "77 operators in 13 layers, 0.34637 s a step" in capsys.readouterr().err
+        assert main(arguments) == 0  # an older trace is replaced
+        capsys.readouterr()
+        answer = answered(capsys, str(file), "--gpus", "1")
+        assert answer.step_s == pytest.approx(0.34637)
+        assert (answer.trace, answer.batch_size) == ("vgg", 512)
+
+    def test_another_file_is_not_replaced(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file = tmp_path / "notes.json"
+        file.write_text("mine", encoding="utf-8")
+        files = [str(path) for path in profile_and_graph()]
+        assert main(["trace", "convert", *files, "--batch-size", "1", "--output", str(file)]) == 2
+        assert "exists and is no trace of capplan" in capsys.readouterr().err
+        assert file.read_text(encoding="utf-8") == "mine"
+
+    def test_a_swapped_pair_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        files = [str(path) for path in reversed(profile_and_graph())]
+        output = str(tmp_path / "vgg.json")
+        assert main(["trace", "convert", *files, "--batch-size", "1", "--output", output]) == 2
+        assert (
+            "traceEvents: must be a list of events: is this a profile of PyTorch?" in capsys.readouterr().err
+        )

@@ -49,7 +49,9 @@ def running(
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, process.communicate()
-    yield process, json.loads(line)["address"]
+    printed = json.loads(line)
+    assert printed["front_address"] == printed["address"].replace("studies", "front&compareRunsMode=CHART")
+    yield process, printed["address"]
     if process.poll() is None:
         process.kill()
 
@@ -82,7 +84,9 @@ def listening(port: int) -> set[str]:
 
 def test_the_page_answers_and_is_that_of_mlflow(running: tuple[subprocess.Popen[str], str]) -> None:
     _, address = running
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#/experiments/\d+/runs", address)
+    assert re.fullmatch(
+        r"http://127\.0\.0\.1:\d+/#/experiments/\d+/runs\?viewStateShareKey=capplan-studies", address
+    )
     assert "<title>MLflow</title>" in get(root_of(address))
 
 
@@ -94,8 +98,34 @@ def test_the_studies_of_the_store_are_there(running: tuple[subprocess.Popen[str]
     runs = json.loads(
         get(f"{address}/api/2.0/mlflow/runs/search", {"experiment_ids": [names["budget"]], "max_results": 50})
     )
-    assert page.endswith(f"/#/experiments/{names['budget']}/runs")
+    assert f"/#/experiments/{names['budget']}/runs?" in page
     assert "shown" in {run["info"]["run_name"] for run in runs["runs"]}
+
+
+def test_the_views_show_columns_that_runs_have(running: tuple[subprocess.Popen[str], str]) -> None:
+    """The filters are asked of MLflow itself; every column and axis is one that the runs that they find have."""
+    address = root_of(running[1])
+    number = re.findall(r"experiments/(\d+)", running[1])[0]
+    found = json.loads(get(f"{address}/api/2.0/mlflow/experiments/get?experiment_id={number}"))
+    tags = {each["key"]: each["value"] for each in found["experiment"]["tags"]}
+    for key, optional in (
+        ("capplan-studies", {"limit_budget_usd", "limit_deadline_days"}),
+        ("capplan-front", set()),
+    ):
+        view = json.loads(tags[f"mlflow.sharedViewState.{key}"])
+        asked = {"experiment_ids": [number], "filter": view["searchFilter"], "max_results": 50}
+        runs = json.loads(get(f"{address}/api/2.0/mlflow/runs/search", asked))["runs"]
+        held = {
+            f"{kind}.`{each['key']}`"
+            for kind in ("params", "metrics", "tags")
+            for each in runs[0]["data"].get(kind, [])
+        }
+        columns = [name for name in view["selectedColumns"] if name.split("`")[1] not in optional]
+        assert set(columns) <= held
+        parallel, scatter = view["compareRunCharts"]
+        axes = [*parallel["selectedMetrics"], scatter["xaxis"]["key"], scatter["yaxis"]["key"]]
+        assert {f"metrics.`{name}`" for name in axes} <= held
+        assert {f"params.`{name}`" for name in parallel["selectedParams"]} <= held
 
 
 def test_nothing_listens_but_on_loopback(running: tuple[subprocess.Popen[str], str]) -> None:

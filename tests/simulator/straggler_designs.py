@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from simulator.plan import Schedule
 from simulator.straggler_slowdown import StragglerDesigns
 
 
 def design_of(
     *,
+    schedule: Schedule = Schedule.ONE_F_ONE_B,
     replicas: int = 1,
     ranks: int = 1,
     stages: int = 1,
@@ -19,9 +21,10 @@ def design_of(
     compute: float = 1.0,
     rest: float = 0.0,
 ) -> StragglerDesigns:
-    """Returns a design with cycles of one second, and a step of its pipeline and a share of `rest` on top."""
+    """Returns a design with cycles of one second, and a step of its pipeline under 1F1B and a share of `rest` on top."""
     pipeline_s = stages / chunks + (micro_batches - 1 / chunks) * slowest
     counts = {
+        "schedule": schedule.code,
         "num_replicas": replicas,
         "ranks_per_stage": ranks,
         "num_stages": stages,

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from benchmarks.pipeline_reference import Step, play
 from benchmarks.straggler_traces import JOBS, read_fixture
 from simulator.errors import InputError
+from simulator.plan import Schedule
 from simulator.straggler_kernel import play_replicas
 from simulator.straggler_pipeline import PipelineShape
-from simulator.straggler_play import play_slowdown
+from simulator.straggler_play import WEIGHT_GRADIENT_FRACTION, play_slowdown
 from simulator.straggler_slowdown import StragglerDesigns, expected_slowdown
 from simulator.stragglers import STRAGGLER_PRESETS, Stragglers
 from simulator.table import Floats
@@ -127,6 +128,7 @@ def test_one_slow_stage_of_a_plain_pipeline_costs_what_the_form_says(
     stages: int, num_micro_batches: int, extra: float
 ) -> None:
     shape = PipelineShape(
+        schedule=np.array([Schedule.ONE_F_ONE_B.code]),
         num_stages=np.array([stages]),
         num_chunks_per_stage=np.array([1]),
         num_micro_batches=np.array([num_micro_batches]),
@@ -142,6 +144,61 @@ def test_one_slow_stage_of_a_plain_pipeline_costs_what_the_form_says(
         )
         (expected,) = shape.slow_stage(np.array([extra]), float(stages - 1 - slow))
         assert longer == pytest.approx(expected, abs=1e-9)
+
+
+def stages_played_s(schedule: Schedule, cycles: Floats, num_micro_batches: int) -> float:
+    """Plays one replica whose stages take so long for a forward and backward, a third of it forward."""
+    p, v = len(cycles), CHUNKS[schedule]
+    stage = [*range(p), *range(p - 1, -1, -1)][: v * p]  # ZB-V: to and fro
+    chunks = np.repeat((cycles[stage] / v)[None, :, None], num_micro_batches, axis=2)
+    ends_s = play_replicas(p, 0.0, chunks / 3.0, chunks * 2.0 / 3.0, schedule.code, WEIGHT_GRADIENT_FRACTION)
+    return float(ends_s.max())
+
+
+CHUNKS = {Schedule.ONE_F_ONE_B: 1, Schedule.GPIPE: 1, Schedule.ZB_H1: 1, Schedule.ZB_V: 2}
+SCHEDULES = pytest.mark.parametrize("schedule", CHUNKS)
+
+
+def shape_of(schedule: Schedule, stages: int, num_micro_batches: int) -> PipelineShape:
+    return PipelineShape(
+        schedule=np.array([schedule.code]),
+        num_stages=np.array([stages]),
+        num_chunks_per_stage=np.array([CHUNKS[schedule]]),
+        num_micro_batches=np.array([num_micro_batches]),
+        forward_fraction=np.array([1.0 / 3.0]),
+        last_cycle=np.array([1.0]),
+        other_cycle=np.array([1.0]),
+    )
+
+
+@SCHEDULES
+@pytest.mark.parametrize("stages", [2, 4, 8, 11])
+@pytest.mark.parametrize("num_micro_batches", [1, 3, 8, 12, 40])
+def test_an_ideal_step_is_as_many_cycles_as_the_form_says(
+    schedule: Schedule, stages: int, num_micro_batches: int
+) -> None:
+    (fill,) = shape_of(schedule, stages, num_micro_batches).fill
+    found_s = stages_played_s(schedule, np.ones(stages), num_micro_batches)
+    assert found_s == pytest.approx(num_micro_batches + fill, abs=1e-9)
+
+
+@pytest.mark.parametrize("schedule", [Schedule.GPIPE, Schedule.ZB_H1, Schedule.ZB_V])
+@pytest.mark.parametrize("extra", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize(("stages", "num_micro_batches"), [(2, 2), (4, 4), (4, 32), (8, 16), (16, 16)])
+def test_one_slow_stage_costs_what_the_form_of_its_schedule_says(
+    schedule: Schedule, stages: int, num_micro_batches: int, extra: float
+) -> None:
+    shape = shape_of(schedule, stages, num_micro_batches)
+    ideal_s = stages_played_s(schedule, np.ones(stages), num_micro_batches)
+    for slow in range(stages):
+        cycles = np.ones(stages)
+        cycles[slow] += extra
+        longer = stages_played_s(schedule, cycles, num_micro_batches) - ideal_s
+        (expected,) = shape.slow_stage(np.array([extra]), float(stages - 1 - slow))
+        if schedule is Schedule.ZB_V:  # an upper bound from m = 2 p on
+            assert longer <= expected * (1.0 + 1e-9) or num_micro_batches < 2 * stages
+        else:
+            assert longer == pytest.approx(expected, abs=1e-9)
 
 
 LAYOUTS = [
@@ -182,6 +239,28 @@ def test_the_fast_form_agrees_with_played_replicas(
     )
     played = play_slowdown(CALM[name], design, num_samples=24, seed=1)
     # Aim: 1.5 points of slow-down, and three standard errors of the played mean.
+    tolerance = 0.015 + 3.0 * played.std(ddof=1) / np.sqrt(len(played))
+    assert float(expected_slowdown(CALM[name], design)[0]) == pytest.approx(played.mean(), abs=tolerance)
+
+
+@pytest.mark.parametrize("schedule", [Schedule.GPIPE, Schedule.ZB_H1, Schedule.ZB_V])
+@pytest.mark.parametrize(("stages", "micro_batches"), [(2, 8), (4, 16), (8, 32), (16, 32)])
+@pytest.mark.parametrize("name", CALM)
+def test_the_fast_form_agrees_with_played_replicas_of_every_schedule(
+    name: str, schedule: Schedule, stages: int, micro_batches: int
+) -> None:
+    design = design_of(
+        schedule=schedule,
+        replicas=32,
+        ranks=4,
+        stages=stages,
+        chunks=CHUNKS[schedule],
+        micro_batches=micro_batches,
+        compute=0.85,
+        rest=0.05,
+    )
+    played = play_slowdown(CALM[name], design, num_samples=24, seed=1)
+    # As under 1F1B: 1.5 points of slow-down, and three standard errors of the played mean.
     tolerance = 0.015 + 3.0 * played.std(ddof=1) / np.sqrt(len(played))
     assert float(expected_slowdown(CALM[name], design)[0]) == pytest.approx(played.mean(), abs=tolerance)
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from constraints.bounds import WHOLE, bound, least_needs
 from constraints.evaluation import evaluate
+from constraints.feasibility import least_value
+from constraints.limits import set_limits
 from constraints.space import Space, pruned_space
+from objectives.pareto import front_rows
+from simulator.table import Floats
 from simulator.units import DAY
 from studies.algorithm import Results
 from studies.estimates import Estimator, bounds_of
@@ -15,7 +20,7 @@ from studies.knobs import Knobs
 from studies.plan_keys import plan_keys
 from studies.ratio_model import LENGTH_SCALE, NUGGET, RatioModel
 from studies.screening import Screening
-from studies.starts import first_rows
+from studies.starts import CORNERS, first_designs, first_rows, near_fronts
 from studies.tuning import DEFAULT
 from tests.studies.study_jobs import small_job, with_limits
 
@@ -31,6 +36,15 @@ def space() -> Space:
 def results(space: Space, rows: slice) -> Results:
     evaluation = evaluate(space.job, space.designs().take(rows))
     return Results(values=evaluation.objectives(space.job), excess=evaluation.excess.total)
+
+
+@pytest.mark.parametrize("corner", CORNERS)
+def test_a_later_restart_begins_in_the_corners_that_cp_sat_finds(space: Space, corner: str) -> None:
+    limits = WHOLE | set_limits(space.job)
+    needs = least_needs(space.bounds, set_limits(space.job))
+    proven = least_value(getattr(space.bounds, corner), needs, limits)
+    begun = bound(space.job, first_designs(space, 24, 1, 0))
+    assert getattr(begun, corner).min() == proven
 
 
 def test_a_gaussian_process_gives_the_textbook_answer() -> None:
@@ -128,3 +142,25 @@ def test_children_are_new_designs_of_the_space(space: Space, selection: str) -> 
         evaluation = evaluate(space.job, plans)
         search.update(Results(values=evaluation.objectives(space.job), excess=evaluation.excess.total))
     assert set(keys) <= known
+
+
+def first_fronts(values: Floats, rows: np.ndarray, most: int) -> list[list[int]]:
+    """The fronts one behind another among some rows, until they have so many."""
+    fronts: list[list[int]] = []
+    while sum(map(len, fronts)) < most and len(rows):
+        front = front_rows(values[rows])
+        fronts.append(rows[front].tolist())
+        rows = np.delete(rows, front) if len(front) else rows[:0]
+    return fronts
+
+
+@pytest.mark.parametrize("num_decimals", [1, 2, 9])  # with few decimals there are many twins
+@pytest.mark.parametrize("num_objectives", [2, 3, 4])
+def test_no_layout_of_the_first_fronts_is_left_out(num_objectives: int, num_decimals: int) -> None:
+    random = np.random.default_rng(num_objectives)
+    for most in (1, 7, 30, 100):
+        values = random.random((2_000, num_objectives)).round(num_decimals)
+        values[random.random(2_000) < 0.1] = np.inf
+        near = near_fronts(values, most)
+        assert first_fronts(values, near, most) == first_fronts(values, np.arange(2_000), most)
+        assert len(near) < 2_000 or most == 100

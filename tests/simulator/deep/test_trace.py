@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.fuzz_traces import mutations, num_refused
 from simulator.deep.read import read_operator_trace
 from simulator.deep.trace import NO_LAYER, NO_OPERATOR, Category, OperatorTrace, Phase
 from simulator.deep.trace_file import is_trace_file, read_trace_file, trace_record, write_trace_file
 from simulator.deep.triosim_files import read_triosim
 from simulator.errors import InputError
-from tests.simulator.deep.fuzz import mutations, num_refused
 from tests.simulator.deep.traces import OPERATORS, TENSORS, unpack, write_small
 
 NUM_MUTATIONS = 300

@@ -62,3 +62,9 @@ def unpack(name: str, folder: Path) -> Path:
     for file in ("trace.csv", "tensor.csv"):
         (target / file).write_bytes(gzip.decompress((_SHIPPED / name / f"{file}.gz").read_bytes()))
     return target
+
+
+def profile_and_graph() -> tuple[Path, Path]:
+    """The profile and the execution trace from which TrioSim's tracer makes a trace of VGG-13 with a batch of 512."""
+    folder = _SHIPPED / "profile"
+    return folder / "profiler_vgg13.json.gz", folder / "graph_vgg13.json.gz"

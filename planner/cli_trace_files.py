@@ -1,0 +1,122 @@
+"""What do you type to bring traces in and out? `capplan trace convert` and `capplan trace export`.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from planner.cli_help import examples
+from planner.cli_options import progress_options
+from planner.cli_trace_options import division_options
+
+
+@click.command(
+    short_help="Write a traced step on many accelerators as Chakra traces, for ASTRA-sim.",
+    epilog=examples(
+        "capplan trace export vgg13 --gpus 64 --parallel ddp --output astra",
+        "capplan trace export vgg13 --gpus 8 --parallel tp=4,pp=2 --format json --output astra",
+    ),
+)
+@division_options
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("et", "json")),
+    default="et",
+    show_default=True,
+    help="et: protobuf, which ASTRA-sim reads; json: its JSON form.",
+)
+@click.option(
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Folder of the files; it is made.",
+)
+@progress_options
+def export(
+    *,
+    path: Path,
+    gpus: int,
+    parallel: str,
+    batch_size: int | None,
+    trace_batch_size: int | None,
+    microbatches: int | None,
+    order: str,
+    form: str,
+    folder: Path,
+    quiet: bool,
+) -> None:
+    """Write the step in TRACE, spread over many accelerators, as Chakra execution traces.
+
+    One file for each accelerator, step.RANK.et, with its operators and collectives, and the groups of these in
+    step.groups.json. Collectives stay whole: the other simulator chooses how to run them. Older files of these names are
+    replaced.
+
+    Exit codes: 0 the files are written; 2 broken input.
+    """
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries, working
+
+    _check_installation()
+    from planner.trace_export import export_trace
+    from planner.trace_request import TraceRequest
+    from simulator.deep.parallelism import PipelineOrder
+
+    request = TraceRequest(
+        path=path,
+        num_gpus=gpus,
+        parallel=parallel,
+        batch_size=batch_size,
+        trace_batch_size=trace_batch_size,
+        num_microbatches=microbatches,
+        order=PipelineOrder(order),
+    )
+    with quiet_libraries(), working("writing the traces", is_shown=not quiet):
+        num_nodes = export_trace(request, folder, suffix=f".{form}")
+    click.echo(f"{gpus} traces with {num_nodes:,} nodes: {folder / f'step.0.{form}'} and beside it", err=True)
+
+
+@click.command(
+    short_help="Make a trace from a profile and an execution trace of PyTorch.",
+    epilog=examples(
+        "capplan trace convert profile.json graph.json --batch-size 512 --output step-trace.json"
+    ),
+)
+@click.argument("profile", type=click.Path(path_type=Path), metavar="PROFILE.json")
+@click.argument("graph", type=click.Path(path_type=Path), metavar="GRAPH.json")
+@click.option(
+    "--batch-size", type=click.IntRange(1, 10**9), required=True, metavar="N", help="Samples of the step."
+)
+@click.option(
+    "--output",
+    "file",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE.json",
+    help="The trace; an older trace is replaced, any other file left alone.",
+)
+@progress_options
+def convert(*, profile: Path, graph: Path, batch_size: int, file: Path, quiet: bool) -> None:
+    """Make a trace from what torch.profiler (PROFILE) and ExecutionTraceObserver (GRAPH) wrote of the same step.
+
+    Both may be gzipped. Times are those of the kernels, traffic between accelerators left out; of a profile of several
+    steps the last one counts.
+
+    Exit codes: 0 the trace is written; 2 broken input.
+    """
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries, working
+
+    _check_installation()
+    from planner.trace_export import convert_profile
+
+    with quiet_libraries(), working("reading the profile", is_shown=not quiet):
+        made = convert_profile(profile, graph, file, batch_size=batch_size)
+    seconds = made.single_device_s
+    click.echo(f"{file}: {len(made)} operators in {made.num_layers} layers, {seconds:.6g} s a step", err=True)

@@ -1,0 +1,59 @@
+"""Which arguments do the commands of operator traces share? The trace, and how it is divided among accelerators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+MOST_GPUS = 65_536
+"""`simulator.deep.parallelism.MOST_GPUS`, which is too heavy to be imported for `--help`."""
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.argument("path", type=click.Path(path_type=Path), metavar="TRACE"),
+    click.option(
+        "--gpus", type=click.IntRange(1, MOST_GPUS), required=True, metavar="N", help="Accelerators in all."
+    ),
+    click.option(
+        "--parallel",
+        default="ddp",
+        show_default=True,
+        metavar="KIND[=N],...",
+        help="ddp, dp (gradients at the end), tp, pp; or degrees such as ddp=4,tp=2,pp=4.",
+    ),
+    click.option(
+        "--batch-size",
+        type=click.IntRange(1, 10**9),
+        metavar="N",
+        help="Samples of each replica; those of the trace if not given.",
+    ),
+    click.option(
+        "--trace-batch-size",
+        type=click.IntRange(1, 10**9),
+        metavar="N",
+        help="Samples of the trace, where it does not say; 128 if not given.",
+    ),
+    click.option(
+        "--microbatches",
+        type=click.IntRange(1, 4096),
+        metavar="N",
+        help="Parts of a batch; as many as stages if not given.",
+    ),
+    click.option(
+        "--order",
+        type=click.Choice(("1f1b", "gpipe")),
+        default="1f1b",
+        show_default=True,
+        help="Order of micro-batches in a stage.",
+    ),
+)
+
+
+def division_options(command: _Command) -> _Command:
+    """Adds the trace and how it is divided to a command."""
+    return reduce(lambda found, option: option(found), reversed(_OPTIONS), command)

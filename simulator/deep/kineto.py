@@ -1,0 +1,163 @@
+"""Which operators did PyTorch's profiler see, when, and how long were their kernels? A profile in Kineto's JSON.
+
+Operators of the outermost level count, one thread after another; a kernel belongs to the operator during which it was
+launched (`correlation` of the launch and of the kernel). Of a profile of several steps (`ProfilerStep#`) the last one counts.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from simulator.deep.trace import Phase
+from simulator.deep.trace_text import broken, problems_of, read_json
+from simulator.errors import InputError
+from simulator.units import MICROSECOND
+
+MOST_PROBLEMS = 20
+_BACKWARD = "autograd::engine::evaluate_function"
+_OPTIMIZER = "Optimizer.step"
+_STEP = "ProfilerStep#"
+_TRAFFIC = "nccl"
+_OPERATOR, _ANNOTATION = "cpu_op", "user_annotation"
+_LAUNCHES = ("cuda_runtime", "cuda_driver")
+_KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+class _Event(BaseModel):
+    """One complete event; what else stands there is not read."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    cat: str
+    name: str = Field(max_length=10_000)
+    ts: float = Field(ge=0.0)
+    """Begin, in microseconds."""
+    dur: float = Field(default=0.0, ge=0.0, le=1e12)
+    pid: int | str = 0
+    tid: int | str = 0
+    args: dict[str, object] = Field(default_factory=dict)
+
+    @property
+    def end(self) -> float:
+        """Microseconds."""
+        return self.ts + self.dur
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfiledOperator:
+    """One operator of the outermost level."""
+
+    name: str
+    thread: int | str
+    begin_us: float
+    duration_s: float
+    """Of its kernels, one after another; of the operator itself in a profile without kernels."""
+    phase: Phase
+    record_id: int | None
+    """`Record function id`, by which an execution trace knows it; newer profiles have it."""
+
+
+def read_profile(path: Path) -> list[ProfiledOperator]:
+    """Returns the operators of a profile in the order in which they began, those without kernels included.
+
+    Raises:
+        InputError: the file is no profile, or an event breaks the form; names event, field and rule.
+    """
+    events = _events(path)
+    operators = sorted(_outermost(_within_last_step(events)), key=lambda event: event.ts)
+    if not operators:
+        raise broken(
+            path, "traceEvents", "", f"has no operators (cat {_OPERATOR}): profile ProfilerActivity.CPU, too"
+        )
+    took = _kernel_us(events, operators)
+    first = min((event.ts for event in operators if event.name.startswith(_BACKWARD)), default=float("inf"))
+    steps = [event for event in events if event.cat == _ANNOTATION and event.name.startswith(_OPTIMIZER)]
+    return [
+        ProfiledOperator(
+            name=event.name,
+            thread=event.tid,
+            begin_us=event.ts,
+            duration_s=(event.dur if took is None else took[number]) * MICROSECOND,
+            phase=_phase(event, first, steps),
+            record_id=_whole(event.args.get("Record function id")),
+        )
+        for number, event in enumerate(operators)
+    ]
+
+
+def _events(path: Path) -> list[_Event]:
+    document = read_json(path)
+    listed = document.get("traceEvents") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise broken(path, "traceEvents", "", "must be a list of events: is this a profile of PyTorch?")
+    wanted = {_OPERATOR, _ANNOTATION, *_LAUNCHES, *_KERNELS}
+    events, problems = [], []
+    for number, event in enumerate(listed):
+        if not (isinstance(event, dict) and event.get("ph") == "X" and event.get("cat") in wanted):
+            continue
+        try:
+            events.append(_Event.model_validate(event))
+        except ValidationError as error:
+            problems += problems_of(error, f"traceEvents.{number}")
+            if len(problems) >= MOST_PROBLEMS:
+                break
+    if problems:
+        raise InputError(problems[:MOST_PROBLEMS], str(path))
+    return events
+
+
+def _within_last_step(events: Sequence[_Event]) -> list[_Event]:
+    operators = [event for event in events if event.cat == _OPERATOR]
+    steps = [event for event in events if event.cat == _ANNOTATION and event.name.startswith(_STEP)]
+    if not steps:
+        return operators
+    last = max(steps, key=lambda event: event.ts)
+    return [event for event in operators if last.ts <= event.ts < last.end]
+
+
+def _outermost(operators: Sequence[_Event]) -> Iterator[_Event]:
+    """Operators that no other one of their thread is around."""
+    until: dict[tuple[int | str, int | str], float] = {}
+    for event in sorted(operators, key=lambda event: (event.ts, -event.dur)):
+        thread = event.pid, event.tid
+        if event.ts >= until.get(thread, -1.0):
+            until[thread] = event.end
+            yield event
+
+
+def _kernel_us(events: Sequence[_Event], operators: Sequence[_Event]) -> list[float] | None:
+    """Microseconds of the kernels of each operator; `None` in a profile without kernels. Traffic is left out."""
+    launches = {event.args.get("correlation"): event for event in events if event.cat in _LAUNCHES}
+    kernels = [event for event in events if event.cat in _KERNELS]
+    if not kernels:
+        return None
+    rows: dict[tuple[int | str, int | str], list[int]] = {}
+    for number, event in enumerate(operators):
+        rows.setdefault((event.pid, event.tid), []).append(number)
+    begins = {thread: [operators[number].ts for number in numbers] for thread, numbers in rows.items()}
+    took = [0.0] * len(operators)
+    for kernel in kernels:
+        launch = launches.get(kernel.args.get("correlation"))
+        thread = (launch.pid, launch.tid) if launch else None
+        if launch is None or thread not in rows or kernel.name.lower().startswith(_TRAFFIC):
+            continue
+        place = bisect.bisect_right(begins[thread], launch.ts) - 1
+        number = rows[thread][place]
+        if place >= 0 and launch.ts <= operators[number].end:
+            took[number] += kernel.dur
+    return took
+
+
+def _phase(event: _Event, first_backward: float, steps: Sequence[_Event]) -> Phase:
+    if any(step.ts <= event.ts < step.end for step in steps):
+        return Phase.OPTIMIZER
+    return Phase.BACKWARD if event.ts >= first_backward else Phase.FORWARD
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,331 @@
+"""Do Chakra traces say what they should, in both forms and both ways, and are broken ones refused?"""
+
+from __future__ import annotations
+
+import gzip
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.fuzz_traces import mutations, num_refused
+from simulator.deep.chakra import ChakraNode, CommType, NodeType
+from simulator.deep.chakra_export import chakra_export
+from simulator.deep.chakra_files import read_chakra, write_chakra
+from simulator.deep.chakra_play import chakra_step
+from simulator.deep.extrapolate import extrapolate
+from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder
+from simulator.deep.play import play
+from simulator.deep.topologies import switch
+from simulator.deep.trace import OperatorTrace
+from simulator.deep.triosim_files import read_triosim
+from simulator.errors import InputError
+from tests.simulator.deep.traces import write_small
+
+NUM_MUTATIONS = 300
+NODES = (
+    ChakraNode(id=0, name="first ∂", type=NodeType.COMP_NODE, duration_micros=1500),
+    ChakraNode(
+        id=7,
+        name="all-reduce",
+        type=NodeType.COMM_COLL_NODE,
+        deps=(0,),
+        start_time_micros=2**40,
+        attributes={
+            "is_cpu_op": False,
+            "comm_type": 0,
+            "comm_size": 2**33,
+            "pg_name": "3",
+            "offset": -5,
+            "share": 0.25,
+        },
+    ),
+    ChakraNode(
+        id=2**40,
+        name="send",
+        type=NodeType.COMM_SEND_NODE,
+        deps=(7, 0),
+        attributes={"comm_src": 0, "comm_dst": 1, "comm_tag": 300, "comm_size": 17},
+    ),
+)
+SUFFIXES = (".et", ".json")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> OperatorTrace:
+    return read_triosim(write_small(tmp_path / "small"), batch_size=16)
+
+
+def text_of(tmp_path: Path) -> tuple[Path, str]:
+    path = tmp_path / "step.json"
+    write_chakra(path, NODES)
+    return path, path.read_text(encoding="utf-8")
+
+
+class TestFiles:
+    @pytest.mark.parametrize("suffix", SUFFIXES)
+    def test_what_is_written_is_read_back(self, tmp_path: Path, suffix: str) -> None:
+        path = tmp_path / f"step{suffix}"
+        write_chakra(path, NODES)
+        assert read_chakra(path) == NODES
+
+    def test_gzipped_traces_are_read(self, tmp_path: Path) -> None:
+        path = tmp_path / "step.et"
+        write_chakra(path, NODES)
+        path.write_bytes(gzip.compress(path.read_bytes()))
+        assert read_chakra(path) == NODES
+
+    def test_protobuf_itself_reads_the_same(self, tmp_path: Path) -> None:
+        path = tmp_path / "step.et"
+        write_chakra(path, NODES)
+        data, place, messages = path.read_bytes(), 0, []
+        decode = import_module("google.protobuf.internal.decoder")._DecodeVarint32  # noqa: SLF001
+        while place < len(data):
+            size, place = decode(data, place)
+            messages.append(data[place : place + size])
+            place += size
+        metadata, *nodes = messages
+        assert metadata == b"\x0a\x050.0.4"
+        for message, node in zip(nodes, NODES, strict=True):
+            parsed = node_type()()
+            parsed.ParseFromString(message)
+            assert (parsed.id, parsed.name, parsed.type) == (node.id, node.name, node.type)
+            assert tuple(parsed.data_deps) == node.deps
+            assert (parsed.start_time_micros, parsed.duration_micros) == (
+                node.start_time_micros,
+                node.duration_micros,
+            )
+            values = {each.name: getattr(each, each.WhichOneof("value")) for each in parsed.attr}
+            assert values == node.attributes
+
+    def test_what_protobuf_writes_is_read(self, tmp_path: Path) -> None:
+        node = node_type()(id=4, name="sum", type=4, ctrl_deps=[], duration_micros=9)
+        for name, field, value in (
+            ("a", "double_val", 0.5),
+            ("b", "int32_val", -3),
+            ("c", "int64_val", -(2**40)),
+            ("e", "bool_val", True),
+            ("f", "string_val", "x"),
+        ):
+            node.attr.add(name=name, **{field: value})
+        path = tmp_path / "step.et"
+        message = node.SerializeToString()
+        path.write_bytes(b"\x07\x0a\x050.0.4" + bytes([len(message)]) + message)
+        (read,) = read_chakra(path)
+        assert read.attributes == {"a": 0.5, "b": -3, "c": -(2**40), "e": True, "f": "x"}
+        assert (read.id, read.name, read.type, read.duration_micros) == (4, "sum", NodeType.COMP_NODE, 9)
+
+
+def node_type() -> Any:  # noqa: ANN401 - a class that protobuf makes
+    """The class of a node, made by protobuf from field numbers of `et_def.proto`, 0.0.4."""
+    descriptors = import_module("google.protobuf.descriptor_pb2")
+    label, kind = descriptors.FieldDescriptorProto, descriptors.FieldDescriptorProto
+    file = descriptors.FileDescriptorProto(name="chakra_test.proto", package="chakra_test", syntax="proto3")
+    attribute = file.message_type.add(name="AttributeProto")
+    attribute.field.add(name="name", number=1, type=kind.TYPE_STRING, label=label.LABEL_OPTIONAL)
+    attribute.oneof_decl.add(name="value")
+    for name, number, of in (
+        ("double_val", 3, kind.TYPE_DOUBLE),
+        ("int32_val", 7, kind.TYPE_INT32),
+        ("int64_val", 9, kind.TYPE_INT64),
+        ("bool_val", 27, kind.TYPE_BOOL),
+        ("string_val", 29, kind.TYPE_STRING),
+    ):
+        attribute.field.add(name=name, number=number, type=of, label=label.LABEL_OPTIONAL, oneof_index=0)
+    node = file.message_type.add(name="Node")
+    for name, number, of, many in (
+        ("id", 1, kind.TYPE_UINT64, False),
+        ("name", 2, kind.TYPE_STRING, False),
+        ("type", 3, kind.TYPE_INT32, False),
+        ("ctrl_deps", 4, kind.TYPE_UINT64, True),
+        ("data_deps", 5, kind.TYPE_UINT64, True),
+        ("start_time_micros", 6, kind.TYPE_UINT64, False),
+        ("duration_micros", 7, kind.TYPE_UINT64, False),
+    ):
+        node.field.add(
+            name=name, number=number, type=of, label=label.LABEL_REPEATED if many else label.LABEL_OPTIONAL
+        )
+    node.field.add(
+        name="attr",
+        number=10,
+        type=kind.TYPE_MESSAGE,
+        type_name=".chakra_test.AttributeProto",
+        label=label.LABEL_REPEATED,
+    )
+    pool = import_module("google.protobuf.descriptor_pool").DescriptorPool()
+    pool.Add(file)
+    found = pool.FindMessageTypeByName("chakra_test.Node")
+    return import_module("google.protobuf.message_factory").GetMessageClass(found)
+
+
+class TestBroken:
+    @pytest.mark.parametrize(
+        ("old", "new", "message"),
+        [
+            ('"1500"', '"-1500"', r"node at position 0\.duration_micros = -1500: input should be greater"),
+            ('"1500"', '"soon"', r"node at position 0\.duration_micros = soon: input should be a valid int"),
+            ('"COMP_NODE"', '"FANCY_NODE"', r"node at position 0\.type = FANCY_NODE"),
+            ('"id": "7"', '"id": "0"', r"node 0 = all-reduce: has the number of another"),
+            (
+                '"dataDeps": ["0"]',
+                '"dataDeps": ["9"]',
+                r"node 7\.deps = 9: waits for a node that is not there",
+            ),
+            ('"dataDeps": []', '"dataDeps": ["7"]', r"3 nodes wait for each other in a circle, among them 0"),
+            ('"attr"', "attr", r"message 1: is no JSON of Chakra"),
+            ("{", "[{", r"is no (JSON of )?Chakra"),
+        ],
+    )
+    def test_a_broken_node_is_named_with_its_rule(
+        self, tmp_path: Path, old: str, new: str, message: str
+    ) -> None:
+        path, text = text_of(tmp_path)
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+        with pytest.raises(InputError, match=f"(?s)step.json.*{message}"):
+            read_chakra(path)
+
+    @pytest.mark.parametrize("size", [1, 9, 30, 60])
+    def test_a_file_that_is_cut_off_is_refused(self, tmp_path: Path, size: int) -> None:
+        path = tmp_path / "step.et"
+        write_chakra(path, NODES)
+        path.write_bytes(path.read_bytes()[:size])
+        with pytest.raises(InputError, match=r"cut off|has no nodes"):
+            read_chakra(path)
+
+    def test_a_file_without_nodes_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "step.et"
+        path.write_bytes(b"")
+        with pytest.raises(InputError, match="has no nodes"):
+            read_chakra(path)
+
+    def test_broken_gzip_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "step.et"
+        path.write_bytes(b"\x1f\x8bnonsense")
+        with pytest.raises(InputError, match="is no gzip"):
+            read_chakra(path)
+
+    @pytest.mark.parametrize("suffix", SUFFIXES)
+    def test_mutated_files_are_read_or_refused(self, tmp_path: Path, suffix: str) -> None:
+        path = tmp_path / f"step{suffix}"
+        write_chakra(path, NODES)
+        refused = 0
+        for content in mutations(path.read_bytes(), NUM_MUTATIONS):
+            path.write_bytes(content)
+            refused += num_refused(lambda: read_chakra(path))
+        assert NUM_MUTATIONS / 3 < refused < NUM_MUTATIONS
+
+
+class TestBothWays:
+    @pytest.mark.parametrize("suffix", SUFFIXES)
+    @pytest.mark.parametrize(
+        "parallelism",
+        [
+            Parallelism(),
+            Parallelism(data_parallel=4),
+            Parallelism(data_parallel=2, sync=GradientSync.AT_THE_END),
+            Parallelism(tensor_parallel=2),
+            Parallelism(pipeline_parallel=2, num_microbatches=2),
+            Parallelism(
+                pipeline_parallel=2,
+                num_microbatches=4,
+                tensor_parallel=2,
+                data_parallel=2,
+                order=PipelineOrder.GPIPE,
+            ),
+        ],
+    )
+    def test_a_step_takes_the_same_when_it_comes_back(
+        self, small: OperatorTrace, tmp_path: Path, parallelism: Parallelism, suffix: str
+    ) -> None:
+        topology = switch(parallelism.num_gpus, 1e6, 1e-5)
+        direct = extrapolate(small, parallelism, topology)
+        export = chakra_export(small, parallelism)
+        export.write(tmp_path, "step", suffix=suffix)
+        ranks = [read_chakra(tmp_path / f"step.{rank}{suffix}") for rank in range(parallelism.num_gpus)]
+        again = chakra_step(ranks, export.groups, topology)
+        # Durations are whole microseconds in a trace; those of the optimizer are rounded.
+        assert play(again.graph, topology, again.paths).makespan_s == pytest.approx(
+            play(direct.graph, topology, direct.paths).makespan_s, abs=2e-6
+        )
+
+    def test_gradients_are_one_collective_of_all_their_bytes(self, small: OperatorTrace) -> None:
+        export = chakra_export(small, Parallelism(data_parallel=4, sync=GradientSync.AT_THE_END))
+        assert export.groups == {1: (0, 1, 2, 3)}
+        for nodes in export.nodes:
+            (found,) = [node for node in nodes if node.type is NodeType.COMM_COLL_NODE]
+            assert found.attributes == {
+                "is_cpu_op": False,
+                "comm_type": CommType.ALL_REDUCE,
+                "comm_size": 1632,
+                "pg_name": "1",
+            }
+            assert sum(node.duration_micros for node in nodes) == 8800
+
+    def test_stages_send_and_receive(self, small: OperatorTrace) -> None:
+        first, second = chakra_export(small, Parallelism(pipeline_parallel=2)).nodes
+        kinds = (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
+        told = [
+            [
+                (node.attributes["comm_src"], node.attributes["comm_dst"], node.attributes["comm_tag"])
+                for node in nodes
+                if node.type is kind
+            ]
+            for nodes in (first, second)
+            for kind in kinds
+        ]
+        assert told == [[(0, 1, 0)], [(1, 0, 1)], [(1, 0, 1)], [(0, 1, 0)]]
+
+
+class TestPlay:
+    def test_collectives_that_do_not_fit_together_are_refused(self, small: OperatorTrace) -> None:
+        export = chakra_export(small, Parallelism(data_parallel=2))
+        one, other = export.nodes
+        without = [node for node in other if node.type is not NodeType.COMM_COLL_NODE]
+        deps = {node.id for node in without}
+        kept = [
+            node.model_copy(update={"deps": tuple(dep for dep in node.deps if dep in deps)})
+            for node in without
+        ]
+        with pytest.raises(InputError, match="group 1, collective 0: differs between accelerators"):
+            chakra_step([one, kept], export.groups, switch(2, 1e9, 0.0))
+
+    def test_a_message_that_nobody_receives_is_refused(self, small: OperatorTrace) -> None:
+        export = chakra_export(small, Parallelism(pipeline_parallel=2))
+        first, second = export.nodes
+        stranger = second[0].model_copy(
+            update={
+                "id": 10**6,
+                "type": NodeType.COMM_SEND_NODE,
+                "deps": (),
+                "attributes": {"comm_dst": 0, "comm_tag": 9, "comm_size": 1},
+            }
+        )
+        with pytest.raises(InputError, match="message from 1 to 0 with tag 9: is sent or received by one"):
+            chakra_step([first, [*second, stranger]], export.groups, switch(2, 1e9, 0.0))
+
+    def test_unknown_groups_and_small_networks_are_refused(self, small: OperatorTrace) -> None:
+        export = chakra_export(small, Parallelism(data_parallel=2))
+        with pytest.raises(
+            InputError, match=r"accelerator 0, node \d+\.pg_name = 1: must be one of the groups 5"
+        ):
+            chakra_step(export.nodes, {5: (0, 1)}, switch(2, 1e9, 0.0))
+        with pytest.raises(InputError, match="num_gpus = 2: must be at most 1"):
+            chakra_step(export.nodes, export.groups, switch(1, 1e9, 0.0))
+
+    @pytest.mark.parametrize(
+        ("kind", "seconds"),
+        [("ALL_REDUCE", 1.5), ("ALL_GATHER", 3.0), ("REDUCE_SCATTER", 0.75), ("BARRIER", 0.0)],
+    )
+    def test_collectives_take_their_closed_forms(self, kind: str, seconds: float) -> None:
+        # Four accelerators, a byte a second, a byte each: 2 (n-1)/n; n-1 times what each contributes; (n-1)/n.
+        attributes = {"comm_type": int(CommType[kind]), "comm_size": 1}
+        node = ChakraNode(id=0, type=NodeType.COMM_COLL_NODE, attributes=attributes)
+        step = chakra_step([[node]] * 4, {}, switch(4, 1.0, 0.0))
+        assert play(step.graph, step.topology, step.paths).makespan_s == pytest.approx(seconds)
+
+    @pytest.mark.parametrize(("kind", "name"), [(5, "BROADCAST"), (77, "77")])
+    def test_what_is_not_played_is_said(self, kind: int, name: str) -> None:
+        node = ChakraNode(id=0, type=NodeType.COMM_COLL_NODE, attributes={"comm_type": kind, "comm_size": 1})
+        with pytest.raises(InputError, match=f"comm_type = {name}: is not played"):
+            chakra_step([[node]], {}, switch(1, 1.0, 0.0))
