@@ -112,6 +112,31 @@ JOBS: Mapping[str, Job] = {
         search=KNOBS,
         reliability={"preset": "mature", "straggler_log_mean": None},
     ),
+    "windows and packed documents": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        workload={
+            "model": "mistral-7b",
+            "sequence_length": 65_536,
+            "global_batch_size": 16,
+            "documents": {"mean_tokens": 3000.0, "filled_fraction": 0.9},
+            "context_exchange": "all_to_all",
+        },
+        search=KNOBS,
+    ),
+    "parts of experts, hidden behind shared ones": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        workload={
+            "model": "deepseek-v2-lite",
+            "precisions": ["bf16", "fp8"],
+            "expert_tensor_parallel": 2,
+            "expert_dispatch": "deduplicated",
+            "dispatches_in_8_bits": True,
+            "overlaps_shared_experts": True,
+            "expert_products": "separate",
+            "context_exchange": "hybrid",
+        },
+        search=KNOBS,
+    ),
 }
 
 

@@ -1,0 +1,135 @@
+"""Do windows, documents, exchanges and parts of experts keep what every step keeps, in all their combinations?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator import catalog
+from simulator.attention_span import SlidingWindow
+from simulator.documents import Documents
+from simulator.hardware import Precision
+from simulator.job import Offer, Workload
+from simulator.model import ModelShape
+from simulator.plan import Plan, Recompute
+from simulator.simulate import Outcomes, simulate
+from tests.simulator.builders import job_of, plan_of, rented, table_of
+
+TIMES = (
+    "compute_s",
+    "tensor_comm_s",
+    "expert_comm_s",
+    "shard_comm_s",
+    "pipeline_send_s",
+    "gradient_sync_s",
+    "pipeline_bubble_s",
+    "optimizer_s",
+)
+WINDOWS = st.none() | st.builds(
+    SlidingWindow,
+    window_tokens=st.sampled_from([128, 4096]),
+    full_every=st.sampled_from([None, 2, 6]),
+    is_chunked=st.booleans(),
+)
+DOCUMENTS = st.none() | st.builds(
+    Documents,
+    mean_tokens=st.sampled_from([500.0, 8000.0]),
+    imbalance=st.sampled_from([None, 1.0, 1.5]),
+    filled_fraction=st.sampled_from([0.8, 1.0]),
+)
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    model = draw(st.sampled_from(["llama-3.1-8b", "mixtral-8x7b", "deepseek-v2-lite"]))
+    exchanges = ["ring", "all_gather", "all_to_all", "hybrid"]
+    shared = draw(st.booleans())
+    return Workload(
+        model=windowed(catalog.model(model), draw(WINDOWS)),
+        tokens=1e12,
+        sequence_length=32_768,
+        global_batch_size=64,
+        precisions=(Precision.BF16, Precision.FP8),
+        documents=draw(DOCUMENTS),
+        context_exchange=draw(st.none() | st.sampled_from(exchanges)),
+        expert_dispatch=draw(st.sampled_from(["all_to_all", "deduplicated"])),
+        expert_products=draw(st.sampled_from(["grouped", "separate"])),
+        expert_tensor_parallel=draw(st.sampled_from([1, 2])),
+        dispatches_in_8_bits=draw(st.booleans()),
+        overlaps_shared_experts=shared,
+        overlaps_expert_exchange=not shared and draw(st.booleans()),
+    )
+
+
+def windowed(model: ModelShape, window: SlidingWindow | None) -> ModelShape:
+    return model.model_copy(update={"sliding_window": window})
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    return plan_of(
+        tensor=draw(st.sampled_from([1, 2])),
+        pipeline=draw(st.sampled_from([1, 2])),
+        context=draw(st.sampled_from([1, 2, 4])),
+        data=8,
+        expert=1,
+        recompute=draw(st.sampled_from(Recompute)),
+        zero=draw(st.integers(0, 3)),
+        precision=draw(st.sampled_from([Precision.BF16, Precision.FP8])),
+    )
+
+
+def with_experts(workload: Workload, plan: Plan) -> Plan:
+    return plan.model_copy(update={"expert_parallel": 4 if workload.model.experts else 1})
+
+
+def outcome(workload: Workload, plan: Plan, *offers: Offer) -> Outcomes:
+    return simulate(job_of(workload, *offers), table_of(with_experts(workload, plan)))
+
+
+@settings(deadline=None, max_examples=40)
+@given(workloads(), plans())
+def test_parts_sum_to_the_step_and_no_step_beats_the_peak(workload: Workload, plan: Plan) -> None:
+    found = outcome(workload, plan)
+    parts = sum(getattr(found.steps, name)[0] for name in TIMES)
+    assert parts == pytest.approx(found.steps.step_time_s[0], rel=1e-9)
+    assert 0 < found.summary.mfu_fraction[0] < 1
+
+
+@settings(deadline=None, max_examples=30)
+@given(workloads(), plans(), st.floats(1.0, 10.0))
+def test_a_faster_fabric_never_makes_a_step_longer(workload: Workload, plan: Plan, factor: float) -> None:
+    offer = rented()
+    faster = offer.node.model_copy(update={"network_bytes_per_s": offer.node.network_bytes_per_s * factor})
+    slow, fast = (
+        outcome(workload, plan, one).steps.step_time_s[0]
+        for one in (offer, offer.model_copy(update={"node": faster}))
+    )
+    assert fast <= slow * (1 + 1e-12)
+
+
+@settings(deadline=None, max_examples=30)
+@given(workloads(), plans())
+def test_what_shortens_attention_never_makes_a_step_longer(workload: Workload, plan: Plan) -> None:
+    even = workload.documents and workload.documents.model_copy(update={"imbalance": 1.0})
+    masked = workload.model_copy(update={"documents": even, "context_exchange": "all_to_all"})
+    plain = masked.model_copy(update={"documents": None, "model": windowed(workload.model, None)})
+    shorter_s, longer_s = (outcome(one, plan).steps.step_time_s[0] for one in (masked, plain))
+    assert shorter_s <= longer_s * (1 + 1e-12)
+
+
+@settings(deadline=None, max_examples=30)
+@given(workloads(), plans())
+def test_memory_falls_with_every_way_to_split(workload: Workload, plan: Plan) -> None:
+    plain = plan.model_copy(
+        update={"context_parallel": 1, "num_gpus": plan.num_gpus // plan.context_parallel}
+    )
+    shared = workload.model_copy(update={"context_exchange": "ring"})
+    peaks = [
+        outcome(shared, one).summary.peak_memory_bytes[0]
+        for one in (plain, plain.model_copy(update={"context_parallel": 2, "num_gpus": 2 * plain.num_gpus}))
+    ]
+    assert peaks[1] <= peaks[0] * (1 + 1e-12)
+    assert np.isfinite(peaks).all()
