@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -74,16 +75,22 @@ class Rank:
             self.tokens / self.plans.tensor_parallel if self.workload.has_sequence_parallel else self.tokens
         )
 
-    @property
+    @cached_property
     def sustained_flop_per_s(self) -> Floats:
         """Dense peak of the plan's number format at the clock of a training step."""
         peak = np.take_along_axis(self.offers.peak_flop_per_s, self.plans.precision[:, None], axis=1)[:, 0]
         return np.asarray(peak * self.sustained_fraction)
 
-    @property
+    @cached_property
     def element_bytes(self) -> Floats:
         """Bytes of one input of a matrix product."""
         return product_bytes(self.plans)
+
+    @cached_property
+    def cast_bytes(self) -> Floats:
+        """Bytes moved to cast one input of a matrix product."""
+        ratio = self.training.cast_ratio * cast_ratio(self.workload, self.plans)
+        return np.asarray(self.kernels.cast_bytes_per_element * ratio)
 
     def gemm_s(
         self, m: Floats, n: Floats, k: Floats, num_gemms: Floats | float = 1.0
@@ -93,8 +100,7 @@ class Rank:
         With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
         Only 32-bit gradients that a rank keeps whole are added to in the product.
         """
-        ratio = self.training.cast_ratio * cast_ratio(self.workload, self.plans)
-        casts = self.kernels.cast_bytes_per_element * ratio * num_gemms * m
+        casts = self.cast_bytes * num_gemms * m
         forward_s = self._product_s(m, n, k, num_gemms) + self.memory_bound_s(casts * k, 0.0)
         backward_s = (
             self._product_s(m, k, n, num_gemms)

@@ -16,10 +16,15 @@ V100 = "v100-sxm2-32gb"
 
 class TestNumberFormats:
     def test_v100_has_tensor_cores_for_fp16_only(self) -> None:
-        # NVIDIA's V100 white paper (WP-08608-001): 125 TFLOP/s of mixed precision in fp16; bf16 and fp8 came later.
+        # NVIDIA's V100 white paper (WP-08608-001): 125 TFLOP/s of mixed precision in fp16; bf16, fp8 and fp4 came later.
         chip = catalog.accelerator(V100)
         peaks = {precision: chip.peak_flop_per_s(precision) for precision in Precision}
-        assert peaks == {Precision.FP16: 125e12, Precision.BF16: None, Precision.FP8: None}
+        assert peaks == {
+            Precision.FP16: 125e12,
+            Precision.BF16: None,
+            Precision.FP8: None,
+            Precision.FP4: None,
+        }
 
     @pytest.mark.parametrize("name", [name for name in catalog.names(Kind.ACCELERATORS) if name != V100])
     def test_every_other_chip_computes_both_formats_of_16_bits_at_one_rate(self, name: str) -> None:
