@@ -77,7 +77,7 @@ NO_MODEL = {
     "constraints.relaxation": "order of a search, digits of a proposal",
     "constraints.removal": "size of a batch",
     "constraints.layout_model.REACH": "how far a search looks",
-    "constraints.memory_model.MOST_GPUS": "how far a search looks",
+    "constraints.memory_model": "how far a search looks",
     "constraints.stage_balance": "rounding, effort of a solver",
     "constraints.best_cut": "rounding, effort of a search",
     "constraints.cut_bounds": "rounding",
