@@ -156,6 +156,8 @@ class TestBroken:
             (("--on", "h100-sxm5-80gb"), "--on = h100-sxm5-80gb: needs --traced-on"),
             (("--on", "h100", "--traced-on", "zz9"), "zz9"),
             (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that TrioSim has"),
+            (("--gpus", "2048", "--network", "full"), "--gpus = 2048: must be at most 1,024 with a cable"),
+            (("--gpus", "65536"), "needs more than 16,000,000 tasks: take fewer accelerators"),
             (("--network", "nodes"), "--gpus = 4: must be a multiple of 8, the accelerators of a node"),
             (("--rules", "triosim", "--parallel", "ddp=4"), "--parallel: is nothing that TrioSim has"),
             (("--rules", "triosim", "--network", "switch"), "--network: is nothing that TrioSim has"),
