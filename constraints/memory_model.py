@@ -28,6 +28,8 @@ MEMORY_RULES = ("gpu_range", "memory")
 """What can contradict each other here, in the order in which reports name it; layouts keep the other rules."""
 MOST_GPUS = 1_000_000
 """As many as an offer can name."""
+WIDER = 4
+"""How many times more accelerators are looked at when nothing fits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +68,9 @@ class MemoryFinding:
     """One that fits, with as many accelerators as are next to what is on offer; `None` where no number of them helps."""
 
 
-def least_memory(job: Job) -> LeastMemory:
-    """Returns the layouts that need least of the memory, on every number of accelerators up to `MOST_GPUS`."""
-    wide = _with_any_number(job)
+def least_memory(job: Job, most_gpus: int = MOST_GPUS) -> LeastMemory:
+    """Returns the layouts that need least of the memory, on every number of accelerators up to some."""
+    wide = _with_any_number(job, most_gpus)
     found = _needs_of(wide, no_layouts(wide))
     for block in rough_blocks(wide):
         some = _needs_of(wide, layouts_in(wide, block))
@@ -83,18 +85,39 @@ def least_memory(job: Job) -> LeastMemory:
 
 def explain_memory(job: Job) -> MemoryFinding:
     """Returns whether any layout fits the accelerators on offer, what contradicts that, and what comes nearest."""
-    table = least_memory(job)
+    table, nearest = _nearest_that_fits(job)
     tried = (*((name,) for name in MEMORY_RULES), MEMORY_RULES)  # smaller sets first: the conflict is minimal
     return MemoryFinding(
         conflict=next((rules for rules in tried if _Model.of(job, table).best(rules) is None), ()),
         least=_Model.of(job, table).least_on_offer(),
-        nearest=_Model.of(job, table).nearest_that_fits(),
+        nearest=nearest,
     )
 
 
-def _with_any_number(job: Job) -> Job:
-    """The job with accelerators in any number; power caps have nothing to do with memory."""
-    every = GpuRange(min=1, max=MOST_GPUS)
+def _nearest_that_fits(job: Job) -> tuple[LeastMemory, LeastMemory | None]:
+    """What is next to the ranges on offer, and the table in which it stands: the first one that has nothing nearer beyond it.
+
+    Few accelerators have few layouts, so that looking near first is most of the time all that there is to do.
+    """
+    largest = most_gpus = max(offer.num_gpus.max for offer in job.offers)
+    while True:
+        most_gpus = min(WIDER * most_gpus, MOST_GPUS)
+        table = least_memory(job, most_gpus)
+        nearest = _Model.of(job, table).nearest_that_fits()
+        is_near = nearest is not None and _distance(job, nearest) <= most_gpus - largest
+        if is_near or most_gpus == MOST_GPUS:
+            return table, nearest
+
+
+def _distance(job: Job, one: LeastMemory) -> int:
+    """Accelerators between a layout and the range of its offer."""
+    num_gpus, offered = int(one.layouts.num_gpus[0]), job.offers[int(one.layouts.offer[0])].num_gpus
+    return max(0, offered.min - num_gpus, num_gpus - offered.max)
+
+
+def _with_any_number(job: Job, most_gpus: int) -> Job:
+    """The job with accelerators in any number up to some; power caps have nothing to do with memory."""
+    every = GpuRange(min=1, max=most_gpus)
     offers = tuple(offer.model_copy(update={"num_gpus": every}) for offer in job.offers)
     search = job.search.model_copy(update={"power_caps": (1.0,)})
     return job.model_copy(update={"offers": offers, "search": search})

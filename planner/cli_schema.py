@@ -15,6 +15,7 @@ SCHEMA_NAMES = (
     "simulate",
     "timeline",
     "trace-simulate",
+    "trace-play",
     "compare",
     "balance",
     "goodput",

@@ -13,10 +13,8 @@ import click
 from planner.cli_help import examples
 from planner.cli_options import json_option, progress_options
 from planner.cli_trace_files import convert, export
-from planner.cli_trace_options import division_options
-
-NETWORKS = ("ring", "switch", "full", "nodes")
-_ABOVE_ZERO = click.FloatRange(min=0.0, min_open=True, max=1e15)
+from planner.cli_trace_options import division_options, network_options
+from planner.cli_trace_play import play
 
 
 def _speeds(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[int, float]:
@@ -53,41 +51,7 @@ def trace() -> None:
     ),
 )
 @division_options
-@click.option(
-    "--network", type=click.Choice(NETWORKS), default="ring", show_default=True, help="What joins them."
-)
-@click.option(
-    "--bandwidth",
-    type=_ABOVE_ZERO,
-    default=65e9,
-    show_default="65e9",
-    metavar="BYTES/S",
-    help="Of a cable in one direction; in nodes, of an accelerator to its switch.",
-)
-@click.option(
-    "--latency",
-    type=click.FloatRange(0.0, 1e3),
-    default=1e-6,
-    show_default="1e-6",
-    metavar="S",
-    help="Of a cable.",
-)
-@click.option(
-    "--gpus-per-node",
-    type=click.IntRange(1, 1024),
-    default=8,
-    show_default=True,
-    metavar="N",
-    help="In nodes.",
-)
-@click.option(
-    "--card-bandwidth",
-    type=_ABOVE_ZERO,
-    default=50e9,
-    show_default="50e9",
-    metavar="BYTES/S",
-    help="Of the network card that each accelerator of a node has.",
-)
+@network_options
 @click.option(
     "--speed",
     "speeds",
@@ -199,5 +163,5 @@ def simulate(
         click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)
 
 
-for command in (export, convert):
+for command in (play, export, convert):
     trace.add_command(command)

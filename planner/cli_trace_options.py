@@ -54,6 +54,52 @@ _OPTIONS = (
 )
 
 
+NETWORKS = ("ring", "switch", "full", "nodes")
+_ABOVE_ZERO = click.FloatRange(min=0.0, min_open=True, max=1e15)
+_NETWORK_OPTIONS = (
+    click.option(
+        "--network", type=click.Choice(NETWORKS), default="ring", show_default=True, help="What joins them."
+    ),
+    click.option(
+        "--bandwidth",
+        type=_ABOVE_ZERO,
+        default=65e9,
+        show_default="65e9",
+        metavar="BYTES/S",
+        help="Of a cable in one direction; in nodes, of an accelerator to its switch.",
+    ),
+    click.option(
+        "--latency",
+        type=click.FloatRange(0.0, 1e3),
+        default=1e-6,
+        show_default="1e-6",
+        metavar="S",
+        help="Of a cable.",
+    ),
+    click.option(
+        "--gpus-per-node",
+        type=click.IntRange(1, 1024),
+        default=8,
+        show_default=True,
+        metavar="N",
+        help="In nodes.",
+    ),
+    click.option(
+        "--card-bandwidth",
+        type=_ABOVE_ZERO,
+        default=50e9,
+        show_default="50e9",
+        metavar="BYTES/S",
+        help="Of the network card that each accelerator of a node has.",
+    ),
+)
+
+
+def network_options(command: _Command) -> _Command:
+    """Adds what joins the accelerators to a command."""
+    return reduce(lambda found, option: option(found), reversed(_NETWORK_OPTIONS), command)
+
+
 def division_options(command: _Command) -> _Command:
     """Adds the trace and how it is divided to a command."""
     return reduce(lambda found, option: option(found), reversed(_OPTIONS), command)

@@ -25,6 +25,7 @@ from planner.recommendation import Recommendation
 from planner.schema_job import DIALECT, job_file_schema
 from planner.study_reports import StudyFront, StudyList, StudyStatus
 from planner.timeline_run import TimelineAnswer
+from planner.trace_play import PlayAnswer
 from planner.trace_simulation import TraceAnswer
 
 JOB = "job"
@@ -33,6 +34,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "simulate": SimulatedDesign,
     "timeline": TimelineAnswer,
     "trace-simulate": TraceAnswer,
+    "trace-play": PlayAnswer,
     "compare": Comparison,
     "balance": LayerCut,
     "goodput": Goodput,

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from planner.played_step import StepRun
 from planner.timeline_trace import Entry
-from planner.trace_simulation import TraceRun
 from simulator.deep.tasks import NONE
 from simulator.errors import InputError, Problem
 from simulator.units import MICROSECOND
@@ -23,7 +23,7 @@ MOST_EVENTS = 1_000_000
 _DIGITS = 3
 
 
-def check_size(run: TraceRun) -> None:
+def check_size(run: StepRun) -> None:
     """Raises `InputError` where a step has more events than a viewer opens."""
     if len(run.graph) > MOST_EVENTS:
         rule = (
@@ -32,7 +32,7 @@ def check_size(run: TraceRun) -> None:
         raise InputError([Problem(path="--output", value="", rule=rule)])
 
 
-def trace_entries(run: TraceRun) -> Iterator[Entry]:
+def trace_entries(run: StepRun) -> Iterator[Entry]:
     """Yields what draws a step."""
     for process, name in ((COMPUTE, "operators"), (NETWORK, "messages")):
         yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
@@ -43,7 +43,7 @@ def trace_entries(run: TraceRun) -> Iterator[Entry]:
     yield from _messages(run)
 
 
-def _operators(run: TraceRun) -> Iterator[Entry]:
+def _operators(run: StepRun) -> Iterator[Entry]:
     graph, played = run.graph, run.played
     for task in np.flatnonzero(graph.resource != NONE).tolist():
         yield {
@@ -57,7 +57,7 @@ def _operators(run: TraceRun) -> Iterator[Entry]:
         }
 
 
-def _messages(run: TraceRun) -> Iterator[Entry]:
+def _messages(run: StepRun) -> Iterator[Entry]:
     graph, played = run.graph, run.played
     for task in np.flatnonzero(graph.path != NONE).tolist():
         links = run.paths.links_of(int(graph.path[task]))

@@ -23,6 +23,8 @@ from simulator.record import Choice
 from simulator.table import Floats
 from simulator.units import GIGA, MICROSECOND
 
+MOST_FULL = 1_024
+"""Accelerators of a network with a cable from each to each: half a million cables."""
 KINDS = ("ddp", "dp", "tp", "pp")
 
 
@@ -134,6 +136,9 @@ class TraceRequest:
             case NetworkKind.SWITCH:
                 return switch(size, bandwidth, latency_s)
             case NetworkKind.FULL:
+                if size > MOST_FULL:
+                    rule = f"must be at most {MOST_FULL:,} with a cable from each to each"
+                    raise _broken("--gpus", str(size), rule)
                 return fully_connected(size, bandwidth, latency_s)
             case NetworkKind.NODES:
                 if size % self.gpus_per_node:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from planner import __version__
+from planner.played_step import PlayedStep, StepRun, accelerator_times, hot_links
 from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
 from simulator.deep.division import moved, with_batch
 from simulator.deep.extrapolate import extrapolate
@@ -19,91 +18,36 @@ from simulator.deep.tasks import TaskGraph
 from simulator.deep.topology import Topology
 from simulator.deep.trace import OperatorTrace
 from simulator.deep.triosim import TrioSimCase, triosim_step
-from simulator.deep.waits import Waits, waits
+from simulator.deep.waits import waits
 from simulator.errors import InputError, Problem
-from simulator.record import Record
-
-MOST_LINKS = 10
-"""Hot links that are listed."""
-SMALLEST_FRACTION = 1e-6
-"""A wait below this share of the step is rounding."""
 
 
-class AcceleratorTime(Record):
-    """What one accelerator does in a step; the parts sum to the step."""
-
-    accelerator: int
-    """From 0."""
-    busy_s: float
-    """Computing."""
-    traffic_waits_s: dict[str, float]
-    """Waiting for traffic, by its kind: `all-reduce`, `all-gather`, `send`."""
-    others_wait_s: float
-    """Waiting while others compute what it needs."""
-    over_s: float
-    """After its last operator, while others are still at work."""
-    held_up_others_s: float
-    """How long others waited for its computing, all of them together."""
-
-
-class HotLink(Record):
-    """A link of the network that accelerators wait for."""
-
-    link: str
-    """Such as `gpu 3 -> gpu 4`."""
-    num_bytes: float
-    """What crosses it in a step."""
-    used_fraction: float
-    """Of the step, with traffic on it."""
-    full_fraction: float
-    """Of the step, with traffic that could have used more."""
-    waited_s: float
-    """How long accelerators waited for traffic on it, all of them together."""
-
-
-class TraceAnswer(Record):
+class TraceAnswer(PlayedStep):
     """A traced step on many accelerators."""
 
-    schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
-    capplan_version: str
-    """Version that simulated."""
     trace: str
     """Name of the trace."""
     rules: Rules
     """Whose rules it was spread by."""
-    num_gpus: int
     data_parallel: int
     tensor_parallel: int
     pipeline_parallel: int
     num_microbatches: int
     batch_size: int
     """Samples of each replica."""
-    step_s: float
-    """From the first operator to the end of all."""
     single_device_s: float
     """The step of one replica on one accelerator: as traced, or by capplan's rules for the other batch."""
     samples_per_s: float
     """Of all replicas together."""
     efficiency_fraction: float
     """Samples per second of each accelerator over those of one alone."""
-    num_tasks: int
-    """Operators and messages that were played."""
-    accelerators: tuple[AcceleratorTime, ...]
-    """All of them, by number."""
-    hot_links: tuple[HotLink, ...]
-    """The links that are waited for longest, at most 10."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TraceRun:
+class TraceRun(StepRun):
     """A played step with all that is known of it."""
 
     answer: TraceAnswer
-    graph: TaskGraph
-    topology: Topology
-    paths: Paths
-    played: Played
 
 
 def simulate_trace(request: TraceRequest) -> TraceRun:
@@ -209,47 +153,6 @@ def _answer(
         samples_per_s=samples_per_s,
         efficiency_fraction=samples_per_s * alone_s / batch_size / request.num_gpus,
         num_tasks=len(graph),
-        accelerators=_accelerators(graph, found),
-        hot_links=_hot_links(topology, paths, played, found),
-    )
-
-
-def _accelerators(graph: TaskGraph, found: Waits) -> tuple[AcceleratorTime, ...]:
-    is_waited = found.for_traffic_s.sum(axis=0) > 0.0
-    names = [graph.labels[label] for label in np.flatnonzero(is_waited)]
-    waited = found.for_traffic_s[:, is_waited].tolist()
-    columns = (found.busy_s, found.for_others_s, np.maximum(0.0, found.over_s), found.waited_for_s)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return tuple(
-        AcceleratorTime(
-            accelerator=rank,
-            busy_s=busy_s,
-            traffic_waits_s=dict(zip(names, waited[rank], strict=True)),
-            others_wait_s=others_s,
-            over_s=over_s,
-            held_up_others_s=held_s,
-        )
-        for rank, (busy_s, others_s, over_s, held_s) in enumerate(rows)
-    )
-
-
-def _hot_links(topology: Topology, paths: Paths, played: Played, found: Waits) -> tuple[HotLink, ...]:
-    """Waits for a path are waits for its fullest link."""
-    waited_s = np.zeros(topology.num_links)
-    for path in np.flatnonzero(found.path_s > 0.0).tolist():
-        links = paths.links_of(path)
-        if len(links):
-            waited_s[links[np.argmax(played.link_full_s[links])]] += found.path_s[path]
-    step_s = max(played.makespan_s, np.finfo(np.float64).tiny)
-    hottest = np.argsort(-waited_s, kind="stable")[:MOST_LINKS]
-    return tuple(
-        HotLink(
-            link=topology.link_name(link),
-            num_bytes=float(played.link_bytes[link]),
-            used_fraction=float(played.link_used_s[link]) / step_s,
-            full_fraction=float(played.link_full_s[link]) / step_s,
-            waited_s=float(waited_s[link]),
-        )
-        for link in hottest.tolist()
-        if waited_s[link] > SMALLEST_FRACTION * step_s
+        accelerators=accelerator_times(graph, found),
+        hot_links=hot_links(topology, paths, played, found),
     )

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner import human
+from planner.played_step import AcceleratorTime, PlayedStep
 from planner.text_blocks import bar, grid, headline, sentences, title
-from planner.trace_simulation import AcceleratorTime, TraceAnswer
+from planner.trace_play import PlayAnswer
+from planner.trace_simulation import TraceAnswer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,13 +22,24 @@ SMALLEST_FRACTION = 0.0005
 
 def show_trace(answer: TraceAnswer, console: Console) -> None:
     """Writes a traced step."""
-    accelerators = "accelerator" if answer.num_gpus == 1 else "accelerators"
-    headline(
-        console,
-        f"{answer.trace} on {human.count(answer.num_gpus)} {accelerators}: {human.duration(answer.step_s)} a step",
-        is_good=True,
-    )
+    _headline(answer.trace, answer, console)
     sentences(console, _summary(answer))
+    _show_step(answer, console)
+
+
+def show_played(answer: PlayAnswer, console: Console) -> None:
+    """Writes Chakra traces that were played."""
+    _headline(answer.traces, answer, console)
+    _show_step(answer, console)
+
+
+def _headline(name: str, answer: PlayedStep, console: Console) -> None:
+    accelerators = "accelerator" if answer.num_gpus == 1 else "accelerators"
+    took = human.duration(answer.step_s)
+    headline(console, f"{name} on {human.count(answer.num_gpus)} {accelerators}: {took} a step", is_good=True)
+
+
+def _show_step(answer: PlayedStep, console: Console) -> None:
     title(console, "where the time of an accelerator goes, on average")
     grid(console, _parts(answer, console))
     title(console, "who waits for whom")
@@ -52,7 +65,7 @@ def _summary(answer: TraceAnswer) -> Iterator[str]:
     )
 
 
-def _mean(answer: TraceAnswer) -> dict[str, float]:
+def _mean(answer: PlayedStep) -> dict[str, float]:
     """Seconds of an average accelerator by what they are spent on."""
     size = len(answer.accelerators)
     names = {name for row in answer.accelerators for name in row.traffic_waits_s}
@@ -68,14 +81,14 @@ def _mean(answer: TraceAnswer) -> dict[str, float]:
     }
 
 
-def _parts(answer: TraceAnswer, console: Console) -> Iterator[tuple[str, str, str, str]]:
+def _parts(answer: PlayedStep, console: Console) -> Iterator[tuple[str, str, str, str]]:
     for name, seconds in _mean(answer).items():
         fraction = seconds / answer.step_s if answer.step_s else 0.0
         if fraction >= SMALLEST_FRACTION:
             yield name, human.duration(seconds), human.percent(fraction), bar(console, fraction)
 
 
-def waiting_sentences(answer: TraceAnswer) -> list[str]:
+def waiting_sentences(answer: PlayedStep) -> list[str]:
     """Returns in sentences which accelerators others wait for, and what all wait for."""
     told = []
     held = sorted(answer.accelerators, key=lambda row: -row.held_up_others_s)[:MOST_NAMED]
@@ -94,7 +107,7 @@ def waiting_sentences(answer: TraceAnswer) -> list[str]:
     return told or ["Nobody waits for anybody: all traffic is hidden behind computing."]
 
 
-def _held_up(row: AcceleratorTime, answer: TraceAnswer) -> str:
+def _held_up(row: AcceleratorTime, answer: PlayedStep) -> str:
     each_s = row.held_up_others_s / max(1, answer.num_gpus - 1)
     return (
         f"Others wait for accelerator {row.accelerator} to compute: {human.duration(row.held_up_others_s)} together, "
@@ -102,11 +115,11 @@ def _held_up(row: AcceleratorTime, answer: TraceAnswer) -> str:
     )
 
 
-def _counts(seconds: float, answer: TraceAnswer) -> bool:
+def _counts(seconds: float, answer: PlayedStep) -> bool:
     return answer.step_s > 0.0 and seconds / answer.step_s >= SMALLEST_FRACTION
 
 
-def _links(answer: TraceAnswer) -> Iterator[tuple[str, str, str, str]]:
+def _links(answer: PlayedStep) -> Iterator[tuple[str, str, str, str]]:
     for link in answer.hot_links:
         full = f"full {human.percent(link.full_fraction)} of the step"
         moved = f"{human.short(link.num_bytes)}B"

@@ -13,6 +13,8 @@ domains (USP, arXiv 2405.07719). With c ranks, of which u exchange heads and c/u
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
@@ -35,8 +37,9 @@ def head_ranks(workload: Workload, plans: PlanTable, link_domain_size: Integers)
         case "hybrid":
             near = link_domain_size // plans.tensor_parallel
             return np.asarray(np.clip(near, 1, plans.context_parallel), dtype=np.int64)
-        case _:
+        case "ring" | "all_gather":
             return np.ones_like(plans.context_parallel)
+    assert_never(workload.chosen_exchange)
 
 
 def ring_steps(rank: Rank) -> Floats:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Columns = Mapping[str, npt.NDArray[np.generic]]
 """A batch of designs: arrays of one common shape `(n,)` by column name."""
 
-MIN_ROW_GROUP_ROWS = 1_000
+MIN_ROW_GROUP_ROWS = 4_000
 """Smaller batches wait until they fill a row group together: each group costs every column a header,
 and a reader a seek."""
 

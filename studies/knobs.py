@@ -141,10 +141,12 @@ class Knobs:
         indices = indices[self.are_designs(indices)]
         schemes, with_spares = indices[:, self.num_layout_knobs], indices[:, self.num_layout_knobs + 1]
         rows = self.rows[self._places(indices)[0]]
+        layouts = self.layouts.take(rows)
+        spares = sufficient_spare_nodes(self.job, layouts)
         plans = replace(
-            self.layouts.take(rows),
+            layouts,
             checkpoint_scheme=self.values["checkpoint_scheme"][schemes].astype(np.int64),
-            num_spare_nodes=self.values["with_spares"][with_spares].astype(np.int64) * self._spares[rows],
+            num_spare_nodes=self.values["with_spares"][with_spares].astype(np.int64) * spares,
         )
         return indices, plans
 
@@ -186,11 +188,6 @@ class Knobs:
         """Which layouts of the space can save by which schemes of the job, `(n, s)`."""
         schemes = self.job.search.checkpoint_schemes
         return np.column_stack([can_save_by(self.job, self.layouts, scheme) for scheme in schemes])
-
-    @cached_property
-    def _spares(self) -> Integers:
-        """Spare nodes that suffice for the layouts of the space, `(n,)`."""
-        return sufficient_spare_nodes(self.job, self.layouts)
 
 
 def _distinct(column: NDArray[np.generic]) -> NDArray[np.generic]:

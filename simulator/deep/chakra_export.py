@@ -18,8 +18,8 @@ import numpy as np
 
 from simulator.deep.chakra import ChakraNode, CommType, NodeType, Value
 from simulator.deep.chakra_files import write_chakra
-from simulator.deep.extrapolate import add_step
 from simulator.deep.parallelism import Parallelism
+from simulator.deep.step_tasks import add_step
 from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
 from simulator.deep.trace import OperatorTrace
 from simulator.deep.trace_text import broken

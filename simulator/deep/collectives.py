@@ -82,6 +82,7 @@ class Collectives:
         """
         if ranks.shape[-1] == 1:
             return after
+        self.graph.require_room(num_steps * ranks.size)
         path = self.router.paths(ranks, np.roll(ranks, -1, axis=-1)).reshape(ranks.shape)
         every_step = np.broadcast_to(path, (num_steps, *ranks.shape))
         sent = self.graph.add(
@@ -134,6 +135,7 @@ class Collectives:
     def all_to_all(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an exchange in which every rank sends an equal part of its `num_bytes` to every rank, all at once."""
         size = len(ranks)
+        self.graph.require_room(size * size)
         source, target = np.repeat(np.arange(size), size), np.tile(np.arange(size), size)
         is_other = source != target
         source, target = source[is_other], target[is_other]

@@ -18,7 +18,10 @@ from simulator.errors import InputError
 MOST_PROBLEMS = 20
 MOST_DEPTH = 200
 """Operators inside operators; a file with more goes in a circle."""
+MOST_LISTS = 3
+"""Lists inside lists of tensors."""
 _USER_SCOPE = 7
+_END_OF_NUMBERS = 2**64
 _TENSOR_LENGTHS = (6, 7, 8, 9)
 """Tensor, storage, offset, elements, bytes of each, device; newer schemas add a stride and more."""
 
@@ -178,25 +181,29 @@ def _read(node: _Node) -> list[GraphTensor]:
     return found
 
 
-def _in(values: Sequence[object], shape: tuple[int, ...] = (), argument: str = "") -> Iterator[GraphTensor]:
+def _in(
+    values: Sequence[object], shape: tuple[int, ...] = (), argument: str = "", depth: int = 0
+) -> Iterator[GraphTensor]:
     """Tensors among values, inside lists of them, too."""
     for value in values:
         if not isinstance(value, list):
             continue
-        if (
-            len(value) in _TENSOR_LENGTHS
-            and all(type(part) is int for part in value[:5])
-            and isinstance(value[5], str)
-        ):
+        if _is_tensor(value):
             number, storage, _, elements, element_bytes = value[:5]
-            if min(elements, element_bytes) >= 0:
-                yield GraphTensor(
-                    id=number,
-                    storage=storage,
-                    num_elements=elements,
-                    element_bytes=element_bytes,
-                    shape=shape,
-                    argument=argument,
-                )
-        elif len(value) > 0 and isinstance(value[0], list):
-            yield from _in(value)
+            yield GraphTensor(
+                id=number,
+                storage=storage,
+                num_elements=elements,
+                element_bytes=element_bytes,
+                shape=shape,
+                argument=argument,
+            )
+        elif depth < MOST_LISTS:
+            yield from _in(value, depth=depth + 1)
+
+
+def _is_tensor(value: Sequence[object]) -> bool:
+    """Five whole numbers of 64 bits, the device, and perhaps more."""
+    if len(value) not in _TENSOR_LENGTHS or not isinstance(value[5], str):
+        return False
+    return all(type(part) is int and 0 <= part < _END_OF_NUMBERS for part in value[:5])

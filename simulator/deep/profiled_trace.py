@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from simulator.deep.execution_graph import GraphOperator, GraphTensor, read_execution_graph
 from simulator.deep.kineto import ProfiledOperator, read_profile
 from simulator.deep.trace import Category, OperatorTrace, Phase
 from simulator.deep.trace_build import MOST_FLOP, OperatorRecord, TensorRecord, build_trace
-from simulator.deep.trace_text import broken
+from simulator.deep.trace_text import broken, problems_of
+from simulator.errors import InputError
 
 _SPLIT = ("conv", "linear", "matmul", "addmm", "bmm", "aten::mm", "embedding", "mmbackward")
 """What tensor parallelism divides, in the names of operators."""
@@ -55,21 +58,20 @@ def read_profiled(profile: Path, graph: Path, *, batch_size: int, name: str = ""
         for pair in reversed(pairs)
         for tensor in chain(pair.graph.outputs, pair.graph.inputs)
     }
-    records = [
-        TensorRecord(
-            id=str(number),
-            num_bytes=tensor.num_bytes,
-            category=categories.get(tensor.storage, Category.ACTIVATION),
-            storage=str(tensor.storage),
-        )
-        for number, tensor in sorted(tensors.items())
-    ]
-    return build_trace(
-        name or profile.name.partition(".")[0],
-        batch_size,
-        records,
-        [_record(pair) for pair in pairs],
-    )
+    try:
+        records = [
+            TensorRecord(
+                id=str(number),
+                num_bytes=tensor.num_bytes,
+                category=categories.get(tensor.storage, Category.ACTIVATION),
+                storage=str(tensor.storage),
+            )
+            for number, tensor in sorted(tensors.items())
+        ]
+        operators = [_record(pair) for pair in pairs]
+    except ValidationError as error:
+        raise InputError(problems_of(error, "operators and their tensors"), f"{profile}, {graph}") from error
+    return build_trace(name or profile.name.partition(".")[0], batch_size, records, operators)
 
 
 def _pairs(timed: Sequence[ProfiledOperator], graph: Sequence[GraphOperator]) -> list[_Pair]:

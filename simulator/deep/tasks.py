@@ -19,6 +19,8 @@ from simulator.table import Floats, Integers
 
 NONE = -1
 """No path, no resource."""
+MOST_TASKS = 16_000_000
+"""A graph with more would take more than about 4 GB to play."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +103,7 @@ class TaskGraphBuilder:
         named = self.names([label]) if isinstance(label, str) else label
         columns = np.broadcast_arrays(duration_s, num_bytes, path, resource, named, *after)
         size = columns[0].size
+        self.require_room(size)
         numbers = np.arange(self._num_tasks, self._num_tasks + size)
         duration, moved = (column.ravel().astype(np.float64) for column in columns[:2])
         way, place, called, *before = (column.ravel().astype(np.int64) for column in columns[2:])
@@ -109,6 +112,12 @@ class TaskGraphBuilder:
         for predecessors in before:
             self.add_edges(predecessors, numbers)
         return numbers
+
+    def require_room(self, count: int) -> None:
+        """Raises `InputError` where so many more tasks would be too many; callers ask before they prepare many."""
+        if self._num_tasks + count > MOST_TASKS:
+            rule = f"needs more than {MOST_TASKS:,} tasks: take fewer accelerators, micro-batches or messages"
+            raise InputError([Problem(path="", value="", rule=rule)], source="task graph")
 
     def add_edges(self, before: ArrayLike, after: ArrayLike) -> None:
         """Lets tasks wait for others, pair by pair."""

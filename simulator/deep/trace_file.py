@@ -15,6 +15,7 @@ from simulator.errors import InputError
 from simulator.record import Record
 
 MOST_SAMPLES = 10**9
+_HEAD_BYTES = 200
 
 
 class TraceRecord(Record):
@@ -50,8 +51,9 @@ def read_trace_file(path: Path) -> OperatorTrace:
 def is_trace_file(path: Path) -> bool:
     """Returns whether a file says of itself that it is one of ours."""
     try:
-        head = path.read_bytes()[:200]
-    except OSError:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except (OSError, ValueError):
         return False
     return b'"capplan-operator-trace' in head
 

@@ -75,7 +75,13 @@ def shown(value: object) -> str:
         return ""
     if isinstance(value, int) and abs(value) >= 10**_SHOWN:  # Python refuses to print more than 4,300 digits
         return f"a whole number of about 2**{value.bit_length()}"
-    text = value if isinstance(value, str) and value.isprintable() else repr(value)
+    try:
+        text = value if isinstance(value, str) and value.isprintable() else repr(value)
+    except (
+        RecursionError,
+        ValueError,
+    ):  # lists in lists in lists; a whole number of thousands of digits inside one
+        text = f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 

@@ -8,26 +8,18 @@ The format of Li et al., TrioSim: A Lightweight Simulator for Large-Scale DNN Wo
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from pydantic import ValidationError
-
+from simulator.deep.csv_rows import BrokenCellError, CsvFile, Row, read_csv
 from simulator.deep.trace import Category, OperatorTrace, Phase
-from simulator.deep.trace_build import MOST_FLOP, MOST_PROBLEMS, OperatorRecord, TensorRecord, build_trace
-from simulator.deep.trace_text import broken, problems_of, read_text, shown
-from simulator.errors import InputError, Problem
+from simulator.deep.trace_build import MOST_FLOP, OperatorRecord, TensorRecord, build_trace
+from simulator.deep.trace_text import broken
 from simulator.units import MICROSECOND
 
 OPERATORS_FILE, TENSORS_FILE = "trace.csv", "tensor.csv"
 DEFAULT_BATCH_SIZE = 128
 """Of the traces that TrioSim ships; the files do not say it."""
-MOST_CELL_CHARACTERS = 10_000_000
-"""A list of tensors in one cell may be long: an optimizer reads them all."""
-
 _TIME = "Operator_cudatimenooverlap"
 """Sum over the kernels of an operator: the column that TrioSim's own loader reads."""
 _LISTS = ("Operator_input", "Operator_output")
@@ -45,47 +37,6 @@ _STATES = ("running_mean", "running_var")
 _NO_STORAGE = "0"
 """Of tensors that do not exist: gradients that nobody asked for."""
 
-Row = Mapping[str, str]
-_Record = TypeVar("_Record")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _File:
-    """Rows of one file, and the line at which each stands."""
-
-    path: Path
-    rows: list[Row]
-    lines: list[int]
-
-    def place(self, row: int) -> str:
-        return f"{self.path.name}, line {self.lines[row]}"
-
-    def records(self, read: Callable[[Row], _Record]) -> list[_Record]:
-        """Reads every row; raises one `InputError` with the problems of all rows."""
-        found, problems = [], []
-        for number, row in enumerate(self.rows):
-            try:
-                found.append(read(row))
-            except ValidationError as error:
-                problems += problems_of(error, self.place(number))
-            except _BrokenCellError as error:
-                problems.append(
-                    Problem(
-                        path=f"{self.place(number)}.{error.column}", value=shown(error.value), rule=error.rule
-                    )
-                )
-            if len(problems) >= MOST_PROBLEMS:
-                break
-        if problems:
-            raise InputError(problems, source=str(self.path))
-        return found
-
-
-class _BrokenCellError(ValueError):
-    def __init__(self, column: str, value: str, rule: str) -> None:
-        super().__init__(rule)
-        self.column, self.value, self.rule = column, value, rule
-
 
 def read_triosim(folder: Path, *, batch_size: int = DEFAULT_BATCH_SIZE) -> OperatorTrace:
     """Returns the trace in a folder of TrioSim's.
@@ -97,8 +48,8 @@ def read_triosim(folder: Path, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Opera
     Raises:
         InputError: a file is missing or broken; names file, line, field and rule.
     """
-    operator_file = _read(folder / OPERATORS_FILE, _OPERATOR_COLUMNS)
-    tensor_file = _read(folder / TENSORS_FILE, _TENSOR_COLUMNS)
+    operator_file = read_csv(folder / OPERATORS_FILE, _OPERATOR_COLUMNS)
+    tensor_file = read_csv(folder / TENSORS_FILE, _TENSOR_COLUMNS)
     _refuse_disorder(operator_file)
     operators = operator_file.records(_operator)
     uses = tensor_file.records(_tensor_use)
@@ -113,32 +64,7 @@ def read_triosim(folder: Path, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Opera
     )
 
 
-def _read(path: Path, columns: tuple[str, ...]) -> _File:
-    csv.field_size_limit(MOST_CELL_CHARACTERS)
-    reader = csv.reader(read_text(path).splitlines(), skipinitialspace=True, strict=True)
-    rows: list[Row] = []
-    lines: list[int] = []
-    try:
-        heading = next(reader, [])
-        missing = [column for column in columns if column not in heading]
-        if missing:
-            raise broken(path, "line 1", ",".join(heading), f"lacks the columns {', '.join(missing)}")
-        for cells in reader:
-            if not cells:
-                continue
-            if len(cells) != len(heading):
-                rule = f"has {len(cells)} cells where the heading has {len(heading)}: is the file cut off?"
-                raise broken(path, f"line {reader.line_num}", ",".join(cells), rule)
-            rows.append(dict(zip(heading, cells, strict=True)))
-            lines.append(reader.line_num)
-    except csv.Error as error:
-        raise broken(path, f"line {reader.line_num}", "", f"is no CSV: {error}") from error
-    if not rows:
-        raise broken(path, "", "", "has no rows below its heading")
-    return _File(path=path, rows=rows, lines=lines)
-
-
-def _refuse_disorder(file: _File) -> None:
+def _refuse_disorder(file: CsvFile) -> None:
     """Operators are numbered in the order in which they ran, so that none is there twice."""
     last = 0
     for number, row in enumerate(file.rows):
@@ -167,14 +93,14 @@ def _phase(text: str) -> Phase:
         return Phase(text.strip())
     except ValueError:
         rule = f"must be {', '.join(Phase)}"
-        raise _BrokenCellError("stage", text, rule) from None
+        raise BrokenCellError("stage", text, rule) from None
 
 
 def _number(row: Row, column: str) -> float:
     try:
         return float(row[column])
     except ValueError:
-        raise _BrokenCellError(column, row[column], "must be a number") from None
+        raise BrokenCellError(column, row[column], "must be a number") from None
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -227,7 +153,7 @@ def _with_operations(
 
 
 def _tensors(
-    uses: list[_Use], operators: list[OperatorRecord], file: _File
+    uses: list[_Use], operators: list[OperatorRecord], file: CsvFile
 ) -> tuple[list[TensorRecord], list[int], list[OperatorRecord]]:
     """One record for each tensor, and the row of its first use, from all uses; they must agree on its size.
 
@@ -252,7 +178,7 @@ def _tensors(
         )
 
     places = iter(rows)
-    only_first = _File(
+    only_first = CsvFile(
         path=file.path, rows=[file.rows[row] for row in rows], lines=[file.lines[row] for row in rows]
     )
     records = only_first.records(lambda _: record(next(places)))

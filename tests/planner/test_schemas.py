@@ -114,11 +114,14 @@ def outputs(folder: Path) -> dict[str, list[str]]:
     sweep.write_text(SWEEP, encoding="utf-8")
     store = ["--store", str(folder)]
     side = f"{BLOOM}@{PLAN}"
+    trace = str(write_small(folder / "trace"))
+    assert cli.main(["trace", "export", trace, "--gpus", "2", "--output", str(folder / "astra")]) == 0
     return {
         "answer": ["recommend", str(folder / "job.yaml"), "--no-tracking", "--quiet"],
         "simulate": ["simulate", BLOOM, "--plan", PLAN],
         "timeline": ["timeline", BLOOM, "--plan", PLAN],
-        "trace-simulate": ["trace", "simulate", str(write_small(folder / "trace")), "--gpus", "4"],
+        "trace-simulate": ["trace", "simulate", trace, "--gpus", "4"],
+        "trace-play": ["trace", "play", str(folder / "astra")],
         "compare": ["compare", side, f"{BLOOM}@tp=8,pp=6,dp=8,mbs=2,recompute=full"],
         "balance": ["explain", BLOOM, "--plan", PLAN, "--balance"],
         "goodput": ["goodput", "--mtbf-s", "10980", "--stall-s", "5", "--replications", "20"],

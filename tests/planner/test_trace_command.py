@@ -9,6 +9,7 @@ import pytest
 
 from planner.cli import main
 from planner.trace_events import COMPUTE, NETWORK
+from planner.trace_play import PlayAnswer
 from planner.trace_simulation import TraceAnswer
 from simulator.deep.chakra_files import read_chakra
 from tests.simulator.deep.traces import profile_and_graph, unpack, write_small
@@ -156,6 +157,8 @@ class TestBroken:
             (("--on", "h100-sxm5-80gb"), "--on = h100-sxm5-80gb: needs --traced-on"),
             (("--on", "h100", "--traced-on", "zz9"), "zz9"),
             (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that TrioSim has"),
+            (("--gpus", "2048", "--network", "full"), "--gpus = 2048: must be at most 1,024 with a cable"),
+            (("--gpus", "65536"), "needs more than 16,000,000 tasks: take fewer accelerators"),
             (("--network", "nodes"), "--gpus = 4: must be a multiple of 8, the accelerators of a node"),
             (("--rules", "triosim", "--parallel", "ddp=4"), "--parallel: is nothing that TrioSim has"),
             (("--rules", "triosim", "--network", "switch"), "--network: is nothing that TrioSim has"),
@@ -238,3 +241,61 @@ class TestConvert:
         assert (
             "traceEvents: must be a list of events: is this a profile of PyTorch?" in capsys.readouterr().err
         )
+
+
+class TestPlay:
+    @pytest.fixture
+    def astra(self, small: str, tmp_path: Path) -> Path:
+        folder = tmp_path / "astra"
+        arguments = ["trace", "export", small, "--gpus", "4", "--parallel", "dp", "--output", str(folder)]
+        assert main(arguments) == 0
+        return folder
+
+    def test_exported_traces_take_what_the_step_takes(
+        self, astra: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["trace", "play", str(astra), "--json", *SLOW_NET]) == 0
+        answer = PlayAnswer.model_validate_json(capsys.readouterr().out)
+        assert answer.step_s == pytest.approx(8.8e-3 + SUMMED_S)
+        assert (answer.traces, answer.num_gpus) == ("step", 4)
+        assert len(answer.hot_links) == 4
+
+    def test_words_and_timeline(
+        self, astra: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "step.json"
+        assert main(["trace", "play", str(astra), "--output", str(file), *SLOW_NET]) == 0
+        out = capsys.readouterr().out
+        assert "step on 4 accelerators: 11.2 ms a step" in out
+        assert "Accelerators wait 2.45 ms for all-reduce traffic on average" in out
+        assert len(json.loads(file.read_text(encoding="utf-8"))["traceEvents"]) > 4 * 9
+
+    @pytest.mark.parametrize(
+        ("name", "text", "message"),
+        [
+            ("step.1.et", None, "lacks the trace of accelerator 1: step.1.et"),
+            ("other.0.et", "", "has traces of 2 runs (other, step): it must be one"),
+            ("step.groups.json", "[]", 'must be groups and their accelerators, such as {"1": [0, 1]}'),
+            ("step.groups.json", '{"1": [0, true]}', "must be groups and their accelerators"),
+            ("step.groups.json", '{"7": [0, 1, 2, 3]}', "pg_name = 1: must be one of the groups 7"),
+            ("step.groups.json", '{"1": [0, 1]}', "group 1, collective 0: differs between accelerators"),
+        ],
+    )
+    def test_folders_that_do_not_fit_together_are_refused(
+        self, astra: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, message: str
+    ) -> None:
+        if text is None:
+            (astra / name).unlink()
+        else:
+            (astra / name).write_text(text, encoding="utf-8")
+        assert main(["trace", "play", str(astra)]) == 2
+        assert message in capsys.readouterr().err
+
+    def test_what_is_no_folder_of_traces_is_refused(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["trace", "play", str(tmp_path / "missing")]) == 2
+        assert main(["trace", "play", str(tmp_path)]) == 2
+        err = capsys.readouterr().err
+        assert "is no folder: give the one with NAME.0.et" in err
+        assert "has no traces, such as step.0.et" in err

@@ -319,6 +319,8 @@ def test_every_weight_of_a_checkpoint_is_counted_or_named(
         (GROK_1, "grok-1"),
         (GPT_OSS_120B, "gpt-oss-120b"),
         (MISTRAL_7B, "mistral-7b"),
+        (GEMMA_2_27B | {"sliding_window": 4096}, "gemma-2-27b"),
+        (GEMMA_3_27B, "gemma-3-27b"),
     ],
 )
 def test_a_config_gives_the_shape_that_the_catalogue_has(config: dict[str, object], name: str) -> None:

@@ -33,7 +33,9 @@ def assert_same(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray]) 
         np.testing.assert_array_equal(actual[name], values)
 
 
-@pytest.mark.parametrize("batch_sizes", [[5], [MIN_ROW_GROUP_ROWS], [1, 0, 999, 1, 2500, 3]])
+@pytest.mark.parametrize(
+    "batch_sizes", [[5], [MIN_ROW_GROUP_ROWS], [1, 0, MIN_ROW_GROUP_ROWS - 2, 1, 9000, 3]]
+)
 def test_what_was_appended_is_read_back_in_order(tmp_path: Path, batch_sizes: list[int]) -> None:
     path = tmp_path / "new folder" / "designs.parquet"
     starts = np.cumsum([0, *batch_sizes])
@@ -66,13 +68,13 @@ def test_every_float_and_text_survives(
 def test_small_batches_share_row_groups(tmp_path: Path) -> None:
     path = tmp_path / "designs.parquet"
     with DesignLog(path) as log:
-        for start in range(0, 2500, 100):
+        for start in range(0, 10_000, 100):
             log.append(batch(start, 100))
     metadata = pq.read_metadata(path)
     assert [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)] == [
-        1000,
-        1000,
-        500,
+        4000,
+        4000,
+        2000,
     ]
     assert metadata.row_group(0).column(0).compression == "ZSTD"
 

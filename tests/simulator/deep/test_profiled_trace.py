@@ -215,6 +215,21 @@ class TestBroken:
             ([], NODES, r"traceEvents: has no operators \(cat cpu_op\)"),
             (EVENTS, [], r"graph\.json.*nodes: has no operators"),
             (EVENTS, [{"id": "x", "name": "y"}], r"nodes\.0\.id = x: input should be a valid integer"),
+            (
+                EVENTS,
+                [*NODES[:1], {**NODES[1], "outputs": [tensor(4, 10**17)]}, *NODES[2:]],
+                r"operators and their tensors\.num_bytes = 4e\+17: input should be less",
+            ),
+            (
+                [*EVENTS, *launched(5, 3.0, 1e12), *launched(6, 3.5, 1e12)],
+                NODES,
+                r"operators and their tensors\.duration_s = 2000000\.000.*: input should be less",
+            ),
+            (
+                EVENTS,
+                [{"id": 1, "name": json.loads("[" * 800 + "]" * 800)}],
+                r"nodes\.0\.name = .*: input should",
+            ),
             (EVENTS, [node(2, "aten::other")], r"has 0 of the 3 operators with kernels of the profile"),
             (
                 EVENTS,

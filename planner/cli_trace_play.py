@@ -1,0 +1,85 @@
+"""What do you type to play Chakra traces? `capplan trace play` with the folder in which they are.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from planner.cli_help import examples
+from planner.cli_options import json_option, progress_options
+from planner.cli_trace_options import network_options
+
+
+@click.command(
+    short_help="Play the Chakra traces of several accelerators on a network.",
+    epilog=examples(
+        "capplan trace play astra --network switch",
+        "capplan trace play astra --network nodes --output step.json",
+    ),
+)
+@click.argument("folder", type=click.Path(path_type=Path), metavar="FOLDER")
+@network_options
+@click.option(
+    "--output",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Also write every operator and message, for ui.perfetto.dev or chrome://tracing.",
+)
+@json_option
+@progress_options
+def play(
+    *,
+    folder: Path,
+    network: str,
+    bandwidth: float,
+    latency: float,
+    gpus_per_node: int,
+    card_bandwidth: float,
+    file: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Play the Chakra execution traces in FOLDER, and say what holds them up.
+
+    FOLDER has NAME.RANK.et (protobuf) or .json for every accelerator, and NAME.groups.json with the groups of their
+    collectives, as capplan trace export and generators for ASTRA-sim write them. Collectives run around rings.
+
+    Exit codes: 0 an answer; 2 broken input, such as collectives that do not fit together.
+    """
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries, rendered, working, write
+
+    _check_installation()
+    from planner.timeline_file import check_timeline_file, write_entries
+    from planner.trace_events import check_size, trace_entries
+    from planner.trace_play import play_traces
+    from planner.trace_request import NetworkKind, TraceRequest
+    from planner.trace_view import show_played
+
+    if file is not None:
+        check_timeline_file(file, "--output")
+    request = TraceRequest(
+        path=folder,
+        num_gpus=1,
+        network=NetworkKind(network),
+        bandwidth_bytes_per_s=bandwidth,
+        latency_s=latency,
+        gpus_per_node=gpus_per_node,
+        card_bytes_per_s=card_bandwidth,
+    )
+    with quiet_libraries(), working("playing the traces", is_shown=not quiet):
+        run = play_traces(request)
+    if file is not None:
+        check_size(run)
+    if as_json:
+        write(run.answer.model_dump_json(indent=2) + "\n")
+    else:
+        write(rendered(lambda console: show_played(run.answer, console)))
+    if file is not None:
+        write_entries(file, {"traces": run.answer.traces}, trace_entries(run), option="--output")
+        click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)

@@ -1,0 +1,121 @@
+"""What is told of a step that was played on many accelerators? Its length, where the time of each goes, and hot links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.deep.play import Played
+from simulator.deep.routing import Paths
+from simulator.deep.tasks import TaskGraph
+from simulator.deep.topology import Topology
+from simulator.deep.waits import Waits
+from simulator.record import Record
+
+MOST_LINKS = 10
+"""Hot links that are listed."""
+SMALLEST_FRACTION = 1e-6
+"""A wait below this share of the step is rounding."""
+
+
+class AcceleratorTime(Record):
+    """What one accelerator does in a step; the parts sum to the step."""
+
+    accelerator: int
+    """From 0."""
+    busy_s: float
+    """Computing."""
+    traffic_waits_s: dict[str, float]
+    """Waiting for traffic, by its kind: `all-reduce`, `all-gather`, `send`."""
+    others_wait_s: float
+    """Waiting while others compute what it needs."""
+    over_s: float
+    """After its last operator, while others are still at work."""
+    held_up_others_s: float
+    """How long others waited for its computing, all of them together."""
+
+
+class HotLink(Record):
+    """A link of the network that accelerators wait for."""
+
+    link: str
+    """Such as `gpu 3 -> gpu 4`."""
+    num_bytes: float
+    """What crosses it in a step."""
+    used_fraction: float
+    """Of the step, with traffic on it."""
+    full_fraction: float
+    """Of the step, with traffic that could have used more."""
+    waited_s: float
+    """How long accelerators waited for traffic on it, all of them together."""
+
+
+class PlayedStep(Record):
+    """A step on many accelerators."""
+
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
+    capplan_version: str
+    """Version that simulated."""
+    num_gpus: int
+    step_s: float
+    """From the first operator to the end of all."""
+    num_tasks: int
+    """Operators and messages that were played."""
+    accelerators: tuple[AcceleratorTime, ...]
+    """All of them, by number."""
+    hot_links: tuple[HotLink, ...]
+    """The links that are waited for longest, at most 10."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRun:
+    """A played step, task by task."""
+
+    graph: TaskGraph
+    topology: Topology
+    paths: Paths
+    played: Played
+
+
+def accelerator_times(graph: TaskGraph, found: Waits) -> tuple[AcceleratorTime, ...]:
+    """Returns what each accelerator did, by number."""
+    is_waited = found.for_traffic_s.sum(axis=0) > 0.0
+    names = [graph.labels[label] for label in np.flatnonzero(is_waited)]
+    waited = found.for_traffic_s[:, is_waited].tolist()
+    columns = (found.busy_s, found.for_others_s, np.maximum(0.0, found.over_s), found.waited_for_s)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return tuple(
+        AcceleratorTime(
+            accelerator=rank,
+            busy_s=busy_s,
+            traffic_waits_s=dict(zip(names, waited[rank], strict=True)),
+            others_wait_s=others_s,
+            over_s=over_s,
+            held_up_others_s=held_s,
+        )
+        for rank, (busy_s, others_s, over_s, held_s) in enumerate(rows)
+    )
+
+
+def hot_links(topology: Topology, paths: Paths, played: Played, found: Waits) -> tuple[HotLink, ...]:
+    """Returns the links that are waited for longest; a wait for a path is one for its fullest link."""
+    waited_s = np.zeros(topology.num_links)
+    for path in np.flatnonzero(found.path_s > 0.0).tolist():
+        links = paths.links_of(path)
+        if len(links):
+            waited_s[links[np.argmax(played.link_full_s[links])]] += found.path_s[path]
+    step_s = max(played.makespan_s, np.finfo(np.float64).tiny)
+    hottest = np.argsort(-waited_s, kind="stable")[:MOST_LINKS]
+    return tuple(
+        HotLink(
+            link=topology.link_name(link),
+            num_bytes=float(played.link_bytes[link]),
+            used_fraction=float(played.link_used_s[link]) / step_s,
+            full_fraction=float(played.link_full_s[link]) / step_s,
+            waited_s=float(waited_s[link]),
+        )
+        for link in hottest.tolist()
+        if waited_s[link] > SMALLEST_FRACTION * step_s
+    )

@@ -1,0 +1,224 @@
+"""Which tasks is a step on many accelerators made of? Passes of micro-batches, traffic between them, the optimizer.
+
+Used by `simulator.deep.extrapolate`, with traffic as flows, and `simulator.deep.chakra_export`, with traffic as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from simulator.deep.collectives import Traffic
+from simulator.deep.division import (
+    Bucket,
+    boundary_bytes,
+    buckets,
+    local_parameter_bytes,
+    shared_bytes,
+    stages,
+    with_batch,
+)
+from simulator.deep.operator_model import OperatorModel
+from simulator.deep.parallelism import GradientSync, Parallelism, stage_order
+from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.deep.trace import OperatorTrace, Phase
+from simulator.table import Floats, Integers
+
+
+def add_step(
+    trace: OperatorTrace,
+    parallelism: Parallelism,
+    graph: TaskGraphBuilder,
+    traffic: Traffic,
+    *,
+    batch_size: int | None = None,
+    speed: Floats | None = None,
+    model: OperatorModel | None = None,
+) -> Integers:
+    """Adds the step of a trace on many accelerators to a graph; see `extrapolate`.
+
+    Args:
+        trace: one step on one accelerator.
+        parallelism: how it is divided.
+        graph: what the tasks are added to; resources 0 and up are the accelerators.
+        traffic: what moves data between them.
+        batch_size: samples of each replica; left out: those of the trace.
+        speed: `(num_gpus,)` of each accelerator over that of the trace.
+        model: lines of operators.
+
+    Returns:
+        The stage of each layer, `(num_layers,)`.
+
+    Raises:
+        InputError: the trace cannot be divided so.
+    """
+    parallelism.check(trace, batch_size, speed)
+    part = (batch_size or trace.batch_size) / parallelism.num_microbatches
+    step = _Step(
+        trace=with_batch(trace, part, model),
+        parallelism=parallelism,
+        graph=graph,
+        traffic=traffic,
+        speed=np.ones(parallelism.num_gpus) if speed is None else speed,
+    )
+    step.add()
+    return step.stage_of_layer
+
+
+@dataclass(kw_only=True)
+class _Step:
+    """Adds the tasks of one step. Arrays of tasks are `(replicas, parts)`, those of one stage."""
+
+    trace: OperatorTrace
+    """Of one micro-batch."""
+    parallelism: Parallelism
+    graph: TaskGraphBuilder
+    traffic: Traffic
+    speed: Floats
+
+    def add(self) -> None:
+        """Adds all tasks."""
+        self.graph.add_resources(self.parallelism.num_gpus)
+        num_stages = self.parallelism.pipeline_parallel
+        arrived = self._new_gates(), self._new_gates()
+        done = [self._add_stage(stage, *arrived) for stage in range(num_stages)]
+        sent = boundary_bytes(self.trace, self.stage_of_layer)
+        for stage in range(num_stages - 1):
+            self._send(stage, stage + 1, sent[stage], done[stage][0], arrived[0])
+            self._send(stage + 1, stage, sent[stage], done[stage + 1][1], arrived[1])
+
+    @cached_property
+    def ranks(self) -> Integers:
+        return self.parallelism.ranks()
+
+    @cached_property
+    def stage_of_layer(self) -> Integers:
+        return stages(self.trace, self.parallelism.pipeline_parallel)
+
+    @cached_property
+    def duration_s(self) -> Floats:
+        """`(n,)` on one of the accelerators that share an operator."""
+        split = 1.0 / self.parallelism.tensor_parallel
+        return np.where(self.trace.can_split, split, 1.0) * self.trace.duration_s
+
+    @cached_property
+    def parameter_bytes(self) -> Floats:
+        return local_parameter_bytes(self.trace, self.parallelism.tensor_parallel)
+
+    @cached_property
+    def shared_bytes(self) -> Floats:
+        is_shared = self.parallelism.tensor_parallel > 1
+        return shared_bytes(self.trace) if is_shared else np.zeros(len(self.trace))
+
+    def _new_gates(self) -> Integers:
+        """Joins that wait for what a stage is sent, `(stages, micro-batches, replicas, parts)`."""
+        num_stages, *inside = self.ranks.shape
+        shape = (num_stages, self.parallelism.num_microbatches, *inside)
+        return self.graph.add("arrived", after=[np.full(shape, NONE)]).reshape(shape)
+
+    def _add_stage(self, stage: int, forward: Integers, backward: Integers) -> tuple[Integers, Integers]:
+        """Adds what a stage does; returns when each micro-batch is through, forward and backward.
+
+        Args:
+            stage: its number.
+            forward: gates of all stages for what comes from the stage before.
+            backward: the same from the stage behind.
+        """
+        parallelism, shape = self.parallelism, self.ranks.shape[1:]
+        order = stage_order(
+            parallelism.order, stage, parallelism.pipeline_parallel, parallelism.num_microbatches
+        )
+        done = np.full((2, parallelism.num_microbatches, *shape), NONE)
+        before = np.full(shape, NONE)
+        ended: dict[int, Integers] = {}
+        for is_forward, microbatch in order:
+            gate = (forward if is_forward else backward)[stage, microbatch]
+            self.graph.add_edges(before, gate)
+            phase = Phase.FORWARD if is_forward else Phase.BACKWARD
+            before = self._add_operators(stage, self._operators(stage, phase), gate, microbatch, ended)
+            done[0 if is_forward else 1, microbatch] = before
+        summed = self._add_sync(stage, before, ended)
+        self._add_optimizer(stage, self.graph.add("gradients ready", after=[before, summed]))
+        return done[0], done[1]
+
+    def _operators(self, stage: int, phase: Phase) -> Integers:
+        is_here = self.trace.is_in(phase)
+        is_here[is_here] = self.stage_of_layer[self.trace.layer[is_here]] == stage
+        return np.flatnonzero(is_here)
+
+    def _add_operators(
+        self, stage: int, operators: Integers, after: Integers, microbatch: int, ended: dict[int, Integers]
+    ) -> Integers:
+        """Adds operators one after another, with what is shared between them; notes in `ended` when each is done."""
+        for run in self._runs(operators):
+            after = self._add_run(stage, run, self.duration_s[run], after, microbatch)
+            ended.update(zip(run.tolist(), np.moveaxis(after, -1, 0), strict=True))
+            after = self._share(stage, int(run[-1]), after[..., -1])
+        return after
+
+    def _runs(self, operators: Integers) -> Iterator[Integers]:
+        """Cuts operators behind each that is followed by traffic."""
+        cuts = np.flatnonzero(self.shared_bytes[operators] > 0) + 1
+        yield from (run for run in np.split(operators, cuts) if len(run))
+
+    def _add_run(
+        self, stage: int, run: Integers, duration_s: Floats, after: Integers, microbatch: int
+    ) -> Integers:
+        """Adds operators without traffic between them; returns their tasks, `(replicas, parts, k)`."""
+        suffix = f" #{microbatch}" if self.parallelism.num_microbatches > 1 else ""
+        names = self.graph.names([self.trace.names[operator] + suffix for operator in run.tolist()])
+        rank = self.ranks[stage][..., None]
+        tasks = self.graph.add(names, duration_s=duration_s / self.speed[rank], resource=rank)
+        tasks = tasks.reshape(*rank.shape[:-1], len(run))
+        self.graph.add_edges(after, tasks[..., 0])
+        self.graph.add_edges(tasks[..., :-1], tasks[..., 1:])
+        return tasks
+
+    def _share(self, stage: int, operator: int, after: Integers) -> Integers:
+        """Adds what accelerators that share an operator hand each other."""
+        num_bytes = float(self.shared_bytes[operator])
+        if num_bytes == 0.0:
+            return after
+        if self.trace.phase[operator] == Phase.FORWARD.code:
+            return self.traffic.ring_all_gather(self.ranks[stage], num_bytes, after)
+        return self.traffic.ring_all_reduce(self.ranks[stage], num_bytes, after)
+
+    def _add_sync(self, stage: int, backward_done: Integers, ended: dict[int, Integers]) -> Integers:
+        """Adds up gradients over the replicas, one bucket after another; returns when the last one is there."""
+        if self.parallelism.data_parallel == 1:
+            return backward_done
+        summed = np.full(backward_done.shape, NONE)
+        for number, bucket in enumerate(self._buckets(stage)):
+            is_early = self.parallelism.sync is GradientSync.BUCKETS
+            ready = ended[bucket.ready] if is_early else backward_done
+            begin = self.graph.add(f"bucket {number}", after=[ready, summed]).reshape(ready.shape)
+            summed = self.traffic.ring_all_reduce(self.ranks[stage].T, bucket.num_bytes, begin.T).T
+        return summed
+
+    def _buckets(self, stage: int) -> Iterator[Bucket]:
+        """The buckets of a stage; its parameters are those whose gradients its operators complete."""
+        trace, parallelism = self.trace, self.parallelism
+        ready = trace.gradient_ready[trace.parameters]
+        here = trace.parameters[self.stage_of_layer[trace.layer[ready]] == stage]
+        is_early = parallelism.sync is GradientSync.BUCKETS
+        sizes = (parallelism.first_bucket_bytes, parallelism.bucket_bytes) if is_early else (np.inf, np.inf)
+        yield from buckets(here, self.parameter_bytes, trace.gradient_ready, *sizes)
+
+    def _add_optimizer(self, stage: int, after: Integers) -> None:
+        """Adds the optimizer, which takes as long as the stage's part of the parameters wants."""
+        trace = self.trace
+        operators = np.flatnonzero(trace.is_in(Phase.OPTIMIZER))
+        if len(operators):
+            share = sum(bucket.num_bytes for bucket in self._buckets(stage)) / (trace.parameter_bytes or 1.0)
+            self._add_run(
+                stage, operators, share * trace.duration_s[operators], after.reshape(self.ranks.shape[1:]), 0
+            )
+
+    def _send(self, source: int, target: int, num_bytes: float, done: Integers, arrived: Integers) -> None:
+        """Sends what each micro-batch of a stage makes to another one, from each accelerator to its counterpart."""
+        here, there = (np.broadcast_to(self.ranks[stage], done.shape).ravel() for stage in (source, target))
+        sent = self.traffic.send(here, there, num_bytes, done.ravel(), "send")
+        self.graph.add_edges(sent, arrived[target].ravel())
