@@ -127,7 +127,7 @@ class Workload(Record):
     """Whether the traffic of experts hides behind the shared experts (Megatron Core: `--moe-shared-expert-overlap`)."""
     dispatches_in_8_bits: bool = False
     """Whether tokens travel to their experts in 8 bits, and back in 16, where products are in 8 bits (DeepEP)."""
-    expert_tensor_parallel: PositiveInt = 1
+    expert_tensor_parallel: int = Field(default=1, gt=0, le=10_000)
     """Ranks that share each routed expert (ETP), whatever `tensor_parallel` is; 1: experts are whole."""
     expert_imbalance: float = Field(default=1.0, ge=1)
     """Tokens of the most loaded rank over those of the average one; 1: balanced routing."""

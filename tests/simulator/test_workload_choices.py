@@ -1,4 +1,4 @@
-"""Do windows, documents, exchanges and parts of experts keep what every step keeps, in all their combinations?"""
+"""Do windows, documents, exchanges, parts of experts, adapters and offloading keep what every step keeps, in all mixtures?"""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from simulator.attention_span import SlidingWindow
 from simulator.documents import Documents
 from simulator.hardware import Precision
 from simulator.job import Offer, Workload
+from simulator.lora import ATTENTION_PRODUCTS, Lora
 from simulator.model import ModelShape
 from simulator.plan import Plan, Recompute
 from simulator.simulate import Outcomes, simulate
@@ -22,6 +23,7 @@ TIMES = (
     "tensor_comm_s",
     "expert_comm_s",
     "shard_comm_s",
+    "host_copy_s",
     "pipeline_send_s",
     "gradient_sync_s",
     "pipeline_bubble_s",
@@ -40,10 +42,13 @@ DOCUMENTS = st.none() | st.builds(
     filled_fraction=st.sampled_from([0.8, 1.0]),
 )
 
+ADAPTERS = Lora(rank=16, targets=ATTENTION_PRODUCTS)
+
 
 @st.composite
 def workloads(draw: st.DrawFn) -> Workload:
     model = draw(st.sampled_from(["llama-3.1-8b", "mixtral-8x7b", "deepseek-v2-lite"]))
+    can_adapt = model != "deepseek-v2-lite"  # adapters of latent attention are refused
     exchanges = ["ring", "all_gather", "all_to_all", "hybrid"]
     shared = draw(st.booleans())
     return Workload(
@@ -58,6 +63,10 @@ def workloads(draw: st.DrawFn) -> Workload:
         expert_products=draw(st.sampled_from(["grouped", "separate"])),
         expert_tensor_parallel=draw(st.sampled_from([1, 2])),
         dispatches_in_8_bits=draw(st.booleans()),
+        lora=draw(st.sampled_from([None, ADAPTERS])) if can_adapt else None,
+        activation_offload_fraction=draw(st.sampled_from([0.0, 0.5])),
+        optimizer_offload_fraction=draw(st.sampled_from([0.0, 1.0])),
+        weight_prefetch=draw(st.sampled_from(["both", "backward", "none"])),
         overlaps_shared_experts=shared,
         overlaps_expert_exchange=not shared and draw(st.booleans()),
     )
@@ -69,14 +78,19 @@ def windowed(model: ModelShape, window: SlidingWindow | None) -> ModelShape:
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
+    zero = draw(st.integers(0, 3))
+    is_partial = draw(st.booleans())
+    recompute = draw(st.sampled_from(Recompute))
     return plan_of(
         tensor=draw(st.sampled_from([1, 2])),
         pipeline=draw(st.sampled_from([1, 2])),
         context=draw(st.sampled_from([1, 2, 4])),
         data=8,
         expert=1,
-        recompute=draw(st.sampled_from(Recompute)),
-        zero=draw(st.integers(0, 3)),
+        recompute=recompute,
+        recompute_num_layers=3 if is_partial and recompute is Recompute.FULL else None,
+        zero=zero,
+        shards=draw(st.sampled_from([None, 4])) if zero else None,
         precision=draw(st.sampled_from([Precision.BF16, Precision.FP8])),
     )
 
