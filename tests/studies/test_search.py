@@ -100,7 +100,7 @@ def num_in_populations(stagnation_evaluations: int) -> int:
 
 
 def test_a_front_that_gains_nothing_ends_a_restart() -> None:
-    assert 0 < num_in_populations(40) < num_in_populations(400)
+    assert 0 < num_in_populations(20) < num_in_populations(400)
 
 
 def test_rules_look_at_the_front_only_after_the_evaluations_that_they_allow() -> None:
