@@ -105,7 +105,7 @@ def _owned(runs: DrawnRuns, draw: int, rows: NDArray[np.intp], usage: Usage, usd
     job = job_of_draw(runs.job, {name: float(values[0]) for name, values in factors.items()})
     parts = owned_parts(job, runs.plans.take(rows), usage, usd_per_node)
     # The building is paid by IT power, which cooling is no part of.
-    parts["facility_usd"] = parts["facility_usd"] / runs.cooling[draw, rows]
+    parts["facility_usd"] = parts["facility_usd"] / runs.peak_cooling[draw, rows]
     for name in ("electricity_usd", "demand_usd"):
         parts[name] = parts[name] * factors["electricity_price"]
     return total(parts.values())

@@ -225,6 +225,25 @@ def _changed(job: Job, by: dict[str, float]) -> Job:
     )
 
 
+PLACE = {"region": "here", "grid_kgco2e_per_kwh": 0.4, "electricity_usd_per_kwh": 0.1}
+WARM = {
+    **PLACE,
+    "power_usage_effectiveness": 1.1,
+    "climate": {"mean_celsius": 20, "free_cooling_below_celsius": 10, "overhead_per_celsius": 0.05},
+}
+"""Weather adds 0.5 in every hour."""
+
+
+def _ends_of_cooling(site: dict[str, object]) -> Floats:
+    """Energy and cost of owners at half and at one and a half times the overhead of cooling, `(2, 2)`."""
+    fields = {"objectives": ["energy", "cost"], "input_factors": only("cooling_overhead", 0.5, 1.5)}
+    job, plans = job_with(FIXED, site=site, **fields), plans_with({"num_gpus": 16, "num_spare_nodes": 1})
+    result = evaluate(job, plans)
+    ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
+    place = [name.startswith("cooling_overhead") for name in ends.names].index(True)
+    return np.array([ends.low[place, 0], ends.high[place, 0]])
+
+
 class TestRuns:
     """Step time and goodput are unsure, too."""
 
@@ -308,6 +327,21 @@ class TestRuns:
         place = [name.startswith("waiting_power") for name in ends.names].index(True)
         assert ends.high[place, 0, 0] == pytest.approx(energy.total_j[0] + waiting)
         assert set(WAITING_PARTS) < set(EnergyTable.names())
+
+    def test_the_weather_s_part_of_the_cooling_is_as_unsure_as_the_rest(self) -> None:
+        steady, warm = (
+            _ends_of_cooling(site) for site in ({**PLACE, "power_usage_effectiveness": 1.6}, WARM)
+        )
+        np.testing.assert_allclose(warm, steady, rtol=1e-9)
+        assert warm[1, 0] > 1.05 * warm[0, 0]
+
+    def test_cooling_that_does_not_fall_with_the_load_is_as_unsure_as_a_simulation_with_more_of_it(
+        self,
+    ) -> None:
+        fixed = {**PLACE, "power_usage_effectiveness": 1.6, "cooling_fixed_fraction": 0.8}
+        plans = plans_with({"num_gpus": 16, "num_spare_nodes": 1})
+        more = evaluate(job_with(site={**fixed, "power_usage_effectiveness": 1.9}), plans)
+        np.testing.assert_allclose(_ends_of_cooling(fixed)[1, 0], more.scores.energy_j[0], rtol=1e-9)
 
     def test_a_risk_follows_the_time_that_is_drawn(self) -> None:
         plans = plans_with({"num_gpus": 16})
