@@ -37,6 +37,7 @@ from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "four-bests.yaml"
 FIGURES = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e")
+PLACE = {"grid_kgco2e_per_kwh": 0.4, "electricity_usd_per_kwh": 0.1}
 HOURLY = {"region": "us-iowa", "grid_profile": {"mean": 0.4, "daily_amplitude": 0.3}}
 
 
@@ -133,23 +134,48 @@ class TestBests:
     def test_the_factors_of_an_objective_multiply_to_its_ratio(self) -> None:
         dirty = {**A100_RENTED, "site": "poland"}
         job = job_with(H100_RENTED, dirty, objectives=["time_to_train", "cost", "energy", "carbon"])
-        front = evaluate(job, plans_with({"num_gpus": 64}, {"num_gpus": 16, "offer": 1}))
+        capped = {"num_gpus": 64, "power_cap_fraction": 0.6, "num_spare_nodes": 2}
+        front = evaluate(job, plans_with(capped, {"num_gpus": 16, "offer": 1}))
         for row in (0, 1):
             for best in bests_of(job, front, np.array([7, 8]), row):
                 place = (7, 8).index(best.design_id)
                 objective = Objective(best.objective)
                 values = front.scores.objective(objective)
-                factors = {driver.name: driver.value / driver.reference for driver in best.drivers}
+                factors = {
+                    driver.name: driver.value / driver.reference
+                    for driver in best.drivers
+                    if "(x" in driver_text(driver)
+                }
                 if objective is Objective.CARBON:
                     assert factors["kWh"] == pytest.approx(
                         front.scores.energy_j[place] / front.scores.energy_j[1 - place]
                     )
                     continue
-                factors.pop("power cap as a share of the TDP", None)
                 # Factors that differ by less than half a per cent are left out; time is work over its factors.
                 ratio = values[place] / values[1 - place]
                 expected = 1.0 / ratio if objective is Objective.TIME else ratio
                 assert math.prod(factors.values()) == pytest.approx(expected, rel=0.01)
+
+    def test_a_power_cap_is_told_without_a_ratio_and_after_the_factors(self) -> None:
+        job = job_with(objectives=["time_to_train", "energy"])
+        front = evaluate(job, plans_with({"num_gpus": 16}, {"num_gpus": 16, "power_cap_fraction": 0.6}))
+        drivers = bests_of(job, front, np.array([7, 8]), 0)[1].drivers
+        assert driver_text(drivers[-1]) == "power cap as a share of the TDP: 0.6, not 1"
+        assert all("(x" in driver_text(driver) for driver in drivers[:-1])
+
+    def test_spares_and_the_weather_are_not_told_as_power_of_a_gpu(self) -> None:
+        climate = {"mean_celsius": 20, "free_cooling_below_celsius": 10, "overhead_per_celsius": 0.05}
+        warm = {**PLACE, "region": "warm", "power_usage_effectiveness": 1.1, "climate": climate}
+        cool = {**PLACE, "region": "cool", "power_usage_effectiveness": 1.1}
+        offers = ({**H100_RENTED, "site": site} for site in (warm, cool))
+        job = job_with(*offers, objectives=["energy", "time_to_train"])
+        front = evaluate(
+            job, plans_with({"num_gpus": 16, "num_spare_nodes": 1}, {"num_gpus": 16, "offer": 1})
+        )
+        drivers = {driver.name: driver for driver in bests_of(job, front, np.array([7, 8]), 0)[0].drivers}
+        assert (drivers["PUE"].value, drivers["PUE"].reference) == pytest.approx((1.1, 1.6))
+        assert "all energy over that without idle spares" in drivers
+        assert "W per GPU without cooling and spares" not in drivers
 
     def test_a_front_of_one_design_is_best_without_a_rival(self) -> None:
         job = job_with(H100_RENTED)
