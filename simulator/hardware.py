@@ -187,7 +187,8 @@ class Storage(Record):
     capacity_power_w: float = Field(default=0.0, ge=0)
     """Power of the storage system that is counted towards this run; 0 where the site's share is unknown."""
     capacity_bytes: float = Field(default=0.0, ge=0)
-    """Capacity that is bought for this run, by owners, and whose making is counted; 0: part of the site."""
+    """Capacity that is bought for this run, whoever owns the accelerators, and whose making is counted; 0: part of the
+    site."""
     usd_per_byte: float = Field(default=400e-12, ge=0, le=1e-7)
     """Price of one byte of capacity (parallel file system, all flash: 400 USD per usable TB; estimate, 150-400)."""
     embodied_kgco2e_per_byte: float = Field(default=0.16e-9, ge=0, le=1e-7)

@@ -144,6 +144,18 @@ def test_cost_of_capital_acts_through_the_annuity() -> None:
     assert ends.high[place, 0, 0] / ends.middle[0, 0] == pytest.approx(annuity(0.12) / annuity(0.08))
 
 
+def test_the_price_of_storage_is_unsure_for_those_who_rent_the_nodes_too() -> None:
+    factors = only("storage_price", 0.5, 2.0)
+    job = job_with(H100_RENTED, objectives=["cost"], storage={"capacity_bytes": 1e15}, input_factors=factors)
+    plans = plans_with({"num_gpus": 16})
+    result = evaluate(job, plans)
+    ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
+    place = [name.startswith("storage_price") for name in ends.names].index(True)
+    storage = result.scores.storage_usd[0]
+    assert ends.middle[0, 0] == pytest.approx(result.scores.cost_usd[0], rel=1e-12)
+    assert ends.high[place, 0, 0] - ends.middle[0, 0] == pytest.approx(storage, rel=1e-9)
+
+
 def test_a_draw_scores_as_a_job_with_the_drawn_figures() -> None:
     amounts = {
         "hardware_price": 1.15,

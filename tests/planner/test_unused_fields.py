@@ -36,6 +36,8 @@ JOBS: Mapping[str, Job] = {
     "bought": job_with(H100_BOUGHT),
     "bought, everything counted": job_with(H100_BOUGHT, **EVERYTHING),
     "bought, economic": job_with(H100_BOUGHT, ownership={"depreciation": "economic"}),
+    "rented, with storage": job_with(H100_RENTED, storage={"capacity_bytes": 1e15}),
+    "rented, no price to own, with storage": job_with(UNPRICED, storage={"capacity_bytes": 1e15}),
     "rented, nothing made": job_with(H100_RENTED, carbon_scope=NOTHING_MADE),
     "rented, no price to own": job_with(UNPRICED),
     "rented, no price to own, nothing made": job_with(UNPRICED, carbon_scope=NOTHING_MADE),
