@@ -481,6 +481,28 @@ class TestCases:
             "what the old one would sell for is not counted, since its age is not known"
         )
 
+    def test_going_on_with_an_old_fleet_takes_nothing_that_is_bought_or_made_already(self) -> None:
+        fields = {"storage": {"capacity_bytes": 1e15}, "carbon_scope": {"storage": True}}
+        old_fleet = {**A100_RENTED, "other_purchase_usd_per_node": 150e3}
+        job = job_with(H100_RENTED, old_fleet, what_if={"refresh_from": "a100-sxm4-80gb"}, **fields)
+        bought = {"rent_usd_per_gpu_hour": None, "purchase_usd_per_node": 150e3}
+        old = evaluate(job_with({**A100_RENTED, **bought}, **fields), plans_with({"num_gpus": 32})).scores
+        running = old.maintenance_usd + old.staff_usd + old.electricity_usd + old.demand_usd + old.storage_usd
+        case = case_of(job, "instead of going on with a100-sxm4-80gb")
+        assert case.cost_usd == pytest.approx(float(running[0]), rel=1e-12)
+        assert case.carbon_kgco2e == pytest.approx(
+            float(old.operational_kgco2e[0] + old.embodied_storage_kgco2e[0]), rel=1e-12
+        )
+
+    def test_the_budget_of_going_on_is_that_of_running(self) -> None:
+        old_fleet = {**A100_RENTED, "other_purchase_usd_per_node": 150e3}
+        asked = {"refresh_from": "a100-sxm4-80gb"}
+        usd = case_of(job_with(H100_RENTED, old_fleet, what_if=asked), "instead").cost_usd
+        assert usd is not None
+        for share, breaks in ((1.1, False), (0.8, True)):
+            job = job_with(H100_RENTED, old_fleet, what_if=asked, limits={"budget_usd": share * usd})
+            assert ("budget_usd" in case_of(job, "instead").limits_broken) == breaks
+
     def test_another_rent_changes_the_cost_and_nothing_else(self) -> None:
         job = job_with(H100_RENTED, what_if={"rents_usd_per_gpu_hour": [1.25, 5.0]})
         free = chosen_of(job).scores
