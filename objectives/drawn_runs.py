@@ -93,6 +93,9 @@ class DrawnRuns:
         in_mean, at_peak = (
             _cooling(overhead, factors["cooling_overhead"]) for overhead in _overheads(job, plans, outcomes)
         )
+        storage = [
+            share * (factors["storage_power"] - 1.0) for share in _storage_shares(job, plans, outcomes)
+        ]
         return cls(
             job=job,
             plans=plans,
@@ -100,8 +103,8 @@ class DrawnRuns:
             scores=scores,
             factors=factors,
             wall_s=scores.time_to_train_s * np.exp(wall),
-            energy_j=scores.energy_j * np.exp(energy) * _power(outcomes, factors) * in_mean,
-            peak_power_w=outcomes.summary.peak_power_w * factors["compute_power"] * at_peak,
+            energy_j=scores.energy_j * np.exp(energy) * (_power(outcomes, factors) + storage[0]) * in_mean,
+            peak_power_w=outcomes.summary.peak_power_w * (factors["compute_power"] + storage[1]) * at_peak,
             peak_cooling=at_peak,
         )
 
@@ -125,6 +128,15 @@ def _power(outcomes: Outcomes, factors: Mapping[str, Floats]) -> Floats:
     energy = outcomes.energy
     waiting = total(getattr(energy, part) for part in WAITING_PARTS) / energy.total_j
     return np.asarray((1.0 - waiting) * factors["compute_power"] + waiting * factors["waiting_power"])
+
+
+def _storage_shares(job: Job, plans: PlanTable, outcomes: Outcomes) -> tuple[Floats, Floats]:
+    """Share of storage in the IT energy and in the hall's peak power, as far as it goes by its capacity, `(n,)` each."""
+    power_w, usage = job.storage.power_of_bytes_w, Usage.of(outcomes)
+    is_finite = np.isfinite(usage.energy_j)
+    it_j = np.where(is_finite, it_energy_j(job, plans, usage), 1.0)
+    in_energy = power_w * np.where(is_finite, usage.wall_s, 0.0) / it_j
+    return in_energy, power_w / outcomes.summary.hall_power_w
 
 
 def _overheads(job: Job, plans: PlanTable, outcomes: Outcomes) -> tuple[Floats, Floats]:

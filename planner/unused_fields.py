@@ -117,6 +117,16 @@ _RULES = (
         ),
     ),
     _Rule(
+        is_used=_has_capacity,
+        why=_NO_CAPACITY,
+        paths=("storage.power_w_per_byte", *_factors("storage_power")),
+    ),
+    _Rule(
+        is_used=lambda job: job.storage.capacity_power_w is None,
+        why="storage.capacity_power_w is given",
+        paths=("storage.power_w_per_byte", *_factors("storage_power")),
+    ),
+    _Rule(
         is_used=_is_counted("storage"),
         why="carbon_scope.storage is false",
         paths=("storage.embodied_kgco2e_per_byte", *_factors("embodied_storage")),

@@ -184,15 +184,28 @@ class Storage(Record):
     """Rate at which one node can write (2 GB/s: planning figure for a parallel file system)."""
     read_bytes_per_s_per_node: PositiveFloat = 2e9
     """Rate at which one node can read."""
-    capacity_power_w: float = Field(default=0.0, ge=0)
-    """Power of the storage system that is counted towards this run; 0 where the site's share is unknown."""
+    capacity_power_w: float | None = Field(default=None, ge=0)
+    """Power of the storage system that is counted towards this run; left out: that of `capacity_bytes`, since the share
+    in a site's storage is not known."""
     capacity_bytes: float = Field(default=0.0, ge=0)
     """Capacity that is bought for this run, whoever owns the accelerators, and whose making is counted; 0: part of the
     site."""
+    power_w_per_byte: float = Field(default=3.5e-12, ge=0, le=1e-9)
+    """Power of one byte of capacity, where `capacity_power_w` is left out (flash: 2 to 5 W per usable TB; estimate)."""
     usd_per_byte: float = Field(default=400e-12, ge=0, le=1e-7)
     """Price of one byte of capacity (parallel file system, all flash: 400 USD per usable TB; estimate, 150-400)."""
     embodied_kgco2e_per_byte: float = Field(default=0.16e-9, ge=0, le=1e-7)
     """Greenhouse gases of making one byte of capacity (flash: 0.16 kg/GB; SCARIF's regression over servers)."""
+
+    @property
+    def power_w(self) -> float:
+        """IT power that is counted towards the run, in all of its phases."""
+        return self.power_of_bytes_w if self.capacity_power_w is None else self.capacity_power_w
+
+    @property
+    def power_of_bytes_w(self) -> float:
+        """What of it is known by the capacity alone."""
+        return 0.0 if self.capacity_power_w is not None else self.capacity_bytes * self.power_w_per_byte
 
 
 class Site(Record):

@@ -156,6 +156,19 @@ def test_the_price_of_storage_is_unsure_for_those_who_rent_the_nodes_too() -> No
     assert ends.high[place, 0, 0] - ends.middle[0, 0] == pytest.approx(storage, rel=1e-9)
 
 
+def test_the_power_of_storage_is_unsure_unless_it_is_given() -> None:
+    site = {**PLACE, "power_usage_effectiveness": 1.25}
+    plans = plans_with({"num_gpus": 16, "num_spare_nodes": 1})
+    for power, grown_w in ({}, 0.4 * 3500.0), ({"capacity_power_w": 3500.0}, 0.0):  # 3.5 W/TB on 1 PB
+        fields = {"site": site, "objectives": ["energy"], "input_factors": only("storage_power", 0.6, 1.4)}
+        job = job_with(storage={"capacity_bytes": 1e15, **power}, **fields)
+        result = evaluate(job, plans)
+        ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
+        place = [name.startswith("storage_power") for name in ends.names].index(True)
+        grown_j = 1.25 * grown_w * result.scores.time_to_train_s[0]
+        assert ends.high[place, 0, 0] - ends.middle[0, 0] == pytest.approx(grown_j, rel=1e-9, abs=1.0)
+
+
 def test_a_draw_scores_as_a_job_with_the_drawn_figures() -> None:
     amounts = {
         "hardware_price": 1.15,

@@ -38,6 +38,9 @@ JOBS: Mapping[str, Job] = {
     "bought, economic": job_with(H100_BOUGHT, ownership={"depreciation": "economic"}),
     "rented, with storage": job_with(H100_RENTED, storage={"capacity_bytes": 1e15}),
     "rented, no price to own, with storage": job_with(UNPRICED, storage={"capacity_bytes": 1e15}),
+    "rented, with storage of a known power": job_with(
+        H100_RENTED, storage={"capacity_bytes": 1e15, "capacity_power_w": 4e3}
+    ),
     "rented, nothing made": job_with(H100_RENTED, carbon_scope=NOTHING_MADE),
     "rented, no price to own": job_with(UNPRICED),
     "rented, no price to own, nothing made": job_with(UNPRICED, carbon_scope=NOTHING_MADE),
@@ -48,6 +51,7 @@ CHANGES: Mapping[str, float] = {
     "storage.usd_per_byte": 2e-10,
     "storage.embodied_kgco2e_per_byte": 3e-10,
     "storage.capacity_power_w": 5e3,
+    "storage.power_w_per_byte": 2e-12,
     "ownership.lifetime_years": 4.0,
     "ownership.network_lifetime_years": 7.0,
     "ownership.storage_lifetime_years": 7.0,

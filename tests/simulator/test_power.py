@@ -24,6 +24,7 @@ from simulator.power import (
     slowdown_under_cap,
 )
 from tests.simulator.builders import A100, job_of, plan_of, rented, table_of, training
+from tests.support import job_with, plans_with
 
 
 def power_of(job: Job, plan: Plan) -> PhasePower:
@@ -309,3 +310,13 @@ def test_older_nodes_draw_less() -> None:
         power_of(job_of(training(), rented(name)), plan_of(data=8)) for name in (A100, "h100-sxm5-80gb")
     )
     assert old.compute_w < 0.8 * new.compute_w
+
+
+def test_storage_draws_what_its_capacity_says_unless_its_power_is_given() -> None:
+    plans = plans_with({"num_gpus": 16})
+    peaks = []
+    for storage in ({}, {"capacity_bytes": 2e15}, {"capacity_bytes": 2e15, "capacity_power_w": 1e4}):
+        job = job_with(storage=storage)
+        peaks.append(power_levels(job, plans, OfferTable.from_job(job).take(plans.offer)).hall_power_w[0])
+    assert peaks[1] - peaks[0] == pytest.approx(2000 * 3.5)  # two thousand terabytes at 3.5 W
+    assert peaks[2] - peaks[0] == pytest.approx(1e4)
