@@ -282,7 +282,10 @@ def _of_offers(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _of_sites(job: Job) -> Iterator[tuple[str, str]]:
-    """Terms of electricity, which owners pay, at sites where nothing can be owned."""
+    """A site where nothing stands; and terms of electricity, which owners pay, at sites where nothing can be owned."""
+    own_sites = [offer.site for offer in job.offers]
+    if None not in own_sites and job.site not in own_sites:
+        yield "site", "every offer has a site of its own"
     owned = {
         job.site_of(offer) for offer in job.offers if _has_owner(job.model_copy(update={"offers": (offer,)}))
     }

@@ -16,6 +16,8 @@ from simulator.embodied import Dies
 from simulator.hourly import MOST_KGCO2E_PER_KWH, MOST_USD_PER_KWH, HourlyProfile, require_plausible
 from simulator.record import Choice, Record
 
+MOST_PUE = 5.0
+"""A facility that draws more for its cooling than that is a mistake in a figure."""
 FAMILIES_WITHOUT_BF16 = ("volta",)
 """Architectures whose 16-bit matrix products are fp16 only: V100 has no bf16 (`simulator/catalog/data/accelerators.csv`)."""
 
@@ -217,7 +219,7 @@ class Site(Record):
     """Greenhouse gases of one kilowatt-hour, location-based."""
     electricity_usd_per_kwh: float = Field(ge=0, le=MOST_USD_PER_KWH)
     """Price of electricity; paid by owners only, it is part of every rent."""
-    power_usage_effectiveness: float = Field(ge=1, le=5)
+    power_usage_effectiveness: float = Field(ge=1, le=MOST_PUE)
     """Facility energy over IT energy (PUE) at full load, below the climate's threshold."""
     cooling_fixed_fraction: float = Field(default=0.0, ge=0, le=1)
     """Share of the overhead at full load that goes on when the load falls; 0: the PUE is the same at every load."""
@@ -241,4 +243,14 @@ class Site(Record):
     def _profiles_are_plausible(self) -> Self:
         require_plausible(self.grid_profile, "grid_profile", MOST_KGCO2E_PER_KWH, "kg/kWh")
         require_plausible(self.electricity_profile, "electricity_profile", MOST_USD_PER_KWH, "USD/kWh")
+        return self
+
+    @model_validator(mode="after")
+    def _warmest_hour_is_plausible(self) -> Self:
+        worst = self.power_usage_effectiveness + (self.climate.peak_overhead if self.climate else 0.0)
+        if worst > MOST_PUE:
+            raise ValueError(
+                f"climate raises the PUE of the warmest hour to {worst:.3g}; it must be at most {MOST_PUE:g}: is "
+                "overhead_per_celsius or free_cooling_below_celsius too far off?"
+            )
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -237,7 +238,16 @@ class TestWords:
         assert all(0.5 < share < 1.0 for pair, share in shares.items() if 12 in pair)
         (told,) = (sentence for sentence in survivals(sure) if "follow each other in cost" in sentence)
         assert told.startswith(
-            "Of 2 pairs of designs that follow each other in cost, 1 keep their order in 90.0 %"
+            "Of 2 pairs of designs that follow each other in cost, 1 keeps its order in 90.0 %"
+        )
+
+    def test_one_pair_is_told_as_one(self) -> None:
+        job = job_with(H100_RENTED, A100_RENTED, objectives=["cost"])
+        front = evaluate(job, plans_with({"num_gpus": 32}, {"num_gpus": 32, "offer": 1}))
+        sure = input_uncertainty_of(job, front, np.array([10, 11]), 0, seed=1)
+        (told,) = (sentence for sentence in survivals(sure) if "pair" in sentence)
+        assert re.fullmatch(
+            r"The one pair of designs that differs in cost keeps its order in [\d.]+ % of them\.", told
         )
 
     def test_draws_tell_how_often_limits_are_kept(self) -> None:
@@ -527,10 +537,18 @@ class TestCases:
         assert case.cost_usd == pytest.approx(bought.cost_usd[0])
 
     def test_an_unknown_region_is_a_problem_of_the_job(self) -> None:
-        with pytest.raises(
-            InputError, match=r"what_if\.sites\[0\].*atlantis.*is not among the catalogue's sites"
-        ):
-            job_with(H100_RENTED, what_if={"sites": ["atlantis"]})
+        rule = "is not among the catalogue's sites"
+        for site in ("atlantis", {"region": "atlantis"}):
+            with pytest.raises(InputError, match=rf"what_if\.sites\[0\].*atlantis.*{rule}") as caught:
+                job_with(H100_RENTED, what_if={"sites": [site]})
+            assert len(caught.value.problems) == 1
+        assert job_with(what_if={"sites": ["norway"]}).what_if.sites == (job_with(site="norway").site,)
+
+    @pytest.mark.parametrize("value", [True, "much", None])
+    def test_a_mean_that_is_no_number_is_its_own_problem(self, value: object) -> None:
+        with pytest.raises(InputError, match=r"site\.grid_profile\.mean.*: must be a number") as caught:
+            job_with(site={"region": "us-iowa", "grid_profile": {"mean": value}})
+        assert len(caught.value.problems) == 1
 
 
 def test_the_scope_is_named_with_what_it_leaves_out() -> None:

@@ -158,6 +158,16 @@ def test_the_remark_names_every_field_once_with_its_reason() -> None:
     assert set(unused_notes(job)) <= set(cautions(job, None))
 
 
+def test_a_site_where_no_offer_stands_is_told_as_unused() -> None:
+    offers = ({**H100_RENTED, "site": region} for region in ("norway", "poland"))
+    nowhere = job_with(*offers)
+    assert unused_fields(nowhere) == {"site": "every offer has a site of its own"}
+    moved = nowhere.model_copy(update={"site": job_with(site="france").site})
+    assert np.array_equal(told(nowhere), told(moved), equal_nan=True)
+    assert unused_fields(nowhere.model_copy(update={"site": nowhere.offers[0].site})) == {}
+    assert unused_fields(job_with({**H100_RENTED, "site": "norway"}, H100_RENTED)) == {}
+
+
 def test_what_owners_pay_for_electricity_is_unused_where_nothing_can_be_owned() -> None:
     site = {
         "region": "us-iowa",

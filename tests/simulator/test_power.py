@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator.climate import Climate
-from simulator.hardware import Fabric
+from simulator.hardware import Fabric, Site
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.options import Operation
@@ -310,6 +310,17 @@ def test_older_nodes_draw_less() -> None:
         power_of(job_of(training(), rented(name)), plan_of(data=8)) for name in (A100, "h100-sxm5-80gb")
     )
     assert old.compute_w < 0.8 * new.compute_w
+
+
+def test_weather_that_no_facility_could_cool_is_refused() -> None:
+    hot = Climate(mean_celsius=50, free_cooling_below_celsius=0, overhead_per_celsius=1)
+    fields = {"region": "here", "grid_kgco2e_per_kwh": 0.4, "electricity_usd_per_kwh": 0.1}
+    with pytest.raises(
+        ValidationError, match=r"climate raises the PUE of the warmest hour to 51\.2; .* at most 5"
+    ):
+        Site(**fields, power_usage_effectiveness=1.2, climate=hot)
+    mild = Climate(mean_celsius=20, free_cooling_below_celsius=10, overhead_per_celsius=0.05)
+    assert Site(**fields, power_usage_effectiveness=1.2, climate=mild).climate == mild
 
 
 def test_storage_draws_what_its_capacity_says_unless_its_power_is_given() -> None:
