@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from planner.lora_run import lora_text
 from planner.whole_run_inputs_page import habit_text, inputs_table, mt_nlg_text, rules_table
 from planner.whole_runs_page import (
     arithmetic_table,
@@ -74,6 +75,8 @@ def page() -> str:
         f"{energy_table()}\n",
         "## The metered run\n",
         f"{metered_text()}\n",
+        "## A LoRA run, its work given\n",
+        f"{lora_text()}\n",
         "## Published energies that are arithmetic\n",
         ARITHMETIC_NOTE,
         f"{arithmetic_table()}\n",

@@ -3,6 +3,7 @@
     saved (1 - (1 + r)^-t) / r = outlay        t in years, r the cost of capital; saved t = outlay without interest
 
 What is saved in a year is the rent of the share of it in which the cluster is used, less what owners pay all year long.
+Storage that is bought for the run is paid both ways and so no part of the outlay.
 The outlay is the nodes less what their sale at the end of their life is worth today, and of the parts with another life
 the share that the life of the nodes uses up. A purchase that has not paid by the end of that life never does: the test
 that an annuity makes, so that without economic depreciation buying pays exactly where owning costs less than renting.
@@ -22,6 +23,7 @@ from objectives.cost import (
     purchase,
     rent_cost,
     resale_usd,
+    storage_usd,
     total,
     value_today_usd,
     written_off_usd_per_year,
@@ -58,9 +60,10 @@ def rent_or_own(job: Job, plans: PlanTable, usage: Usage) -> RentOrOwn:
     nodes = np.array([node_price_of(offer) for offer in job.offers])[plans.offer]
     rent, node = np.nan_to_num(rents), np.nan_to_num(nodes)
     saved = rent_usd_per_year(job, plans, rent) - running_usd_per_year(job, plans, usage, node)
+    rented = rent_cost(job, plans, usage, rent) + storage_usd(job, usage)
     months = payback_months(job.ownership, outlay_usd(job, plans, usage, node), saved)
     return RentOrOwn(
-        rent_usd=np.where(np.isnan(rents), np.nan, rent_cost(job, plans, usage, rent)),
+        rent_usd=np.where(np.isnan(rents), np.nan, rented),
         own_usd=np.where(np.isnan(nodes), np.nan, total(owned_parts(job, plans, usage, node))),
         break_even_months=np.where(np.isnan(rents + nodes), np.nan, months),
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from objectives.usage import Usage, mean_over_runs, num_held_gpus, of_sites, product
+from objectives.usage import Usage, it_energy_j, mean_over_runs, num_held_gpus, of_sites, product
 from simulator.interruptions import destroyed_nodes_within
 from simulator.job import Job
 from simulator.offer_table import OfferTable
@@ -109,16 +109,9 @@ def water_l(job: Job, plans: PlanTable, usage: Usage) -> Floats:
 
     Where only one of them is known it stands alone; NaN where neither is.
     """
-    offers = OfferTable.from_job(job).take(plans.offer)
-    overhead = offers.power_usage_effectiveness - 1.0
-    it_peak_w = usage.peak_power_w / offers.peak_power_usage_effectiveness
-    fixed_j = product(overhead * offers.cooling_fixed_fraction * it_peak_w, usage.wall_s)
-    varying = 1.0 + overhead * (1.0 - offers.cooling_fixed_fraction)
-    is_finite = np.isfinite(usage.energy_j)
-    it_j = np.where(is_finite, (usage.energy_j - np.where(is_finite, fixed_j, 0.0)) / varying, np.inf)
     onsite = of_sites(job, plans, lambda site: _or_nan(site.water_onsite_l_per_kwh))
     offsite = of_sites(job, plans, lambda site: _or_nan(site.water_offsite_l_per_kwh))
-    litres = product(np.nan_to_num(onsite) / JOULES_PER_KWH, it_j)
+    litres = product(np.nan_to_num(onsite) / JOULES_PER_KWH, it_energy_j(job, plans, usage))
     litres += product(np.nan_to_num(offsite) / JOULES_PER_KWH, usage.energy_j)
     return np.where(np.isnan(onsite) & np.isnan(offsite), np.nan, litres)
 

@@ -1,4 +1,4 @@
-"""What does a run cost? Rent, or the share of everything that owners buy, by part.
+"""What does a run cost? Rent, or the share of everything that owners buy, by part; and storage that the run buys either way.
 
 Owners pay for calendar time: a run answers for its own days and for its share of those in which nothing runs
 (`Ownership.utilization_fraction`). Nodes have a resale market; everything else is written off over its own life.
@@ -42,8 +42,8 @@ def cost_parts(
 ) -> dict[str, Floats]:
     """Returns the parts of the cost at one level of the hardware's price, by their column of `ScoreTable`.
 
-    A rented design has no part but rent, because electricity and maintenance are in every rent; a bought one has no
-    rent.
+    A rented design has no part but rent and storage, because electricity and maintenance are in every rent; a bought one
+    has no rent. Storage that is bought for the run is bought whoever owns the accelerators.
 
     Args:
         job: the job.
@@ -59,6 +59,7 @@ def cost_parts(
     return {
         "rent_usd": rent_cost(job, plans, usage, rent),
         **{name: np.where(bought, values, 0.0) for name, values in owned.items()},
+        "storage_usd": owned["storage_usd"],
     }
 
 
@@ -71,13 +72,12 @@ def rent_cost(job: Job, plans: PlanTable, usage: Usage, usd_per_gpu_hour: Floats
 
 @dataclass(frozen=True, kw_only=True)
 class Purchase:
-    """What owners pay at the start, USD `(n,)`. Nodes alone can be sold again."""
+    """What owners pay at the start, USD `(n,)`, beside storage. Nodes alone can be sold again."""
 
     nodes: Floats
     node_installation: Floats
     network: Floats
     network_installation: Floats
-    storage: Floats
     facility: Floats
 
 
@@ -92,7 +92,6 @@ def purchase(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> 
         node_installation=own.installation_fraction * nodes,
         network=network,
         network_installation=own.installation_fraction * network,
-        storage=np.full(len(plans), job.storage.capacity_bytes * job.storage.usd_per_byte),
         facility=own.facility_usd_per_w * usage.peak_power_w / offers.peak_power_usage_effectiveness,
     )
 
@@ -103,7 +102,6 @@ def written_off_usd_per_year(own: Ownership, price: Purchase) -> dict[str, Float
         "node_installation": own.lifetime_years,
         "network": own.network_years,
         "network_installation": own.network_years,
-        "storage": own.storage_years,
         "facility": own.facility_lifetime_years,
     }
     rate = own.capital_cost_fraction_per_year
@@ -133,7 +131,7 @@ def owned_parts(
     demand_usd_per_year = usage.peak_power_w * YEAR / MONTH * of_sites(job, plans, _demand_usd_per_w_month)
     return {
         "capital_usd": _used_up(own, price.nodes, years) + product(wired, years),
-        "storage_usd": product(yearly["storage"], years),
+        "storage_usd": storage_usd(job, usage),
         "maintenance_usd": product((price.nodes + price.network) * own.maintenance_fraction_per_year, years),
         "staff_usd": product(np.full(len(plans), own.staff_usd_per_year), years),
         "facility_usd": product(yearly["facility"], years),
@@ -141,6 +139,13 @@ def owned_parts(
         # A month's peak is charged however few of its hours are used, so that idle days are paid as those of the run.
         "demand_usd": product(demand_usd_per_year, years),
     }
+
+
+def storage_usd(job: Job, usage: Usage) -> Floats:
+    """Returns the share of the storage bought for the run that it uses up, `(n,)`, for renters as for owners."""
+    own, price_usd = job.ownership, job.storage.capacity_bytes * job.storage.usd_per_byte
+    usd_per_year = price_usd * annuity_fraction(own.capital_cost_fraction_per_year, own.storage_years)
+    return product(np.full(len(usage), usd_per_year), held_years(own, usage.wall_s))
 
 
 def _demand_usd_per_w_month(site: Site) -> float:

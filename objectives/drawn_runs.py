@@ -11,9 +11,10 @@ import numpy as np
 from objectives.run_response import Response, responses, step_factors
 from objectives.scores import ScoreTable
 from objectives.unsure_inputs import STEP_TIME, Normal, UnsureInput, unsure_inputs
-from objectives.usage import Usage, of_sites
+from objectives.usage import Usage, it_energy_j
 from simulator.energy import BUCKETS
 from simulator.job import Job
+from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.simulate import Outcomes
 from simulator.table import Floats, total
@@ -76,8 +77,8 @@ class DrawnRuns:
     """Energy of the facility, `(r, n)`."""
     peak_power_w: Floats
     """Most that the facility draws, `(r, n)`."""
-    cooling: Floats
-    """What the facility draws for a watt of IT power, over that at the middle, `(r, n)`."""
+    peak_cooling: Floats
+    """What the facility draws for a watt of IT power in the warmest hour, over that at the middle, `(r, n)`."""
 
     @classmethod
     def of(cls, designs: UnsureDesigns, normal: Normal) -> Self:
@@ -89,8 +90,12 @@ class DrawnRuns:
         for name, response in designs.responses.items():
             moved = response.of(moving[name])
             wall, energy = wall + moved[0], energy + moved[1]
-        cooling = _cooling(job, plans, factors["cooling_overhead"])
-        power = _power(outcomes, factors) * cooling
+        in_mean, at_peak = (
+            _cooling(overhead, factors["cooling_overhead"]) for overhead in _overheads(job, plans, outcomes)
+        )
+        storage = [
+            share * (factors["storage_power"] - 1.0) for share in _storage_shares(job, plans, outcomes)
+        ]
         return cls(
             job=job,
             plans=plans,
@@ -98,9 +103,9 @@ class DrawnRuns:
             scores=scores,
             factors=factors,
             wall_s=scores.time_to_train_s * np.exp(wall),
-            energy_j=scores.energy_j * np.exp(energy) * power,
-            peak_power_w=outcomes.summary.peak_power_w * factors["compute_power"] * cooling,
-            cooling=cooling,
+            energy_j=scores.energy_j * np.exp(energy) * (_power(outcomes, factors) + storage[0]) * in_mean,
+            peak_power_w=outcomes.summary.peak_power_w * (factors["compute_power"] + storage[1]) * at_peak,
+            peak_cooling=at_peak,
         )
 
     @property
@@ -125,6 +130,27 @@ def _power(outcomes: Outcomes, factors: Mapping[str, Floats]) -> Floats:
     return np.asarray((1.0 - waiting) * factors["compute_power"] + waiting * factors["waiting_power"])
 
 
-def _cooling(job: Job, plans: PlanTable, factors: Floats) -> Floats:
-    overhead = of_sites(job, plans, lambda site: site.power_usage_effectiveness) - 1.0
+def _storage_shares(job: Job, plans: PlanTable, outcomes: Outcomes) -> tuple[Floats, Floats]:
+    """Share of storage in the IT energy and in the hall's peak power, as far as it goes by its capacity, `(n,)` each."""
+    power_w, usage = job.storage.power_of_bytes_w, Usage.of(outcomes)
+    is_finite = np.isfinite(usage.energy_j)
+    it_j = np.where(is_finite, it_energy_j(job, plans, usage), 1.0)
+    in_energy = power_w * np.where(is_finite, usage.wall_s, 0.0) / it_j
+    return in_energy, power_w / outcomes.summary.hall_power_w
+
+
+def _overheads(job: Job, plans: PlanTable, outcomes: Outcomes) -> tuple[Floats, Floats]:
+    """What cooling draws for a watt of IT power in the mean of the run and in the warmest hour, `(n,)` each."""
+    offers = OfferTable.from_job(job).take(plans.offer)
+    usage = Usage.of(outcomes)
+    is_finite = np.isfinite(usage.energy_j)
+    # A fixed part weighs more than at full load in the mean; a run without end has no mean.
+    it_j = np.where(is_finite, it_energy_j(job, plans, usage), 1.0)
+    at_full_load = offers.power_usage_effectiveness - 1.0
+    in_mean = np.where(is_finite, usage.energy_j, 1.0 + at_full_load) / it_j - 1.0
+    return np.asarray(in_mean), offers.peak_power_usage_effectiveness - 1.0
+
+
+def _cooling(overhead: Floats, factors: Floats) -> Floats:
+    """What the facility draws at factors on its overhead, over that at the middle, `(r, n)`."""
     return np.asarray((1.0 + overhead * factors) / (1.0 + overhead))

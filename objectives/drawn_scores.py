@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from objectives.carbon import operational_kgco2e
-from objectives.cost import is_bought, owned_parts, rent_cost
+from objectives.cost import is_bought, owned_parts, rent_cost, storage_usd
 from objectives.drawn_runs import DrawnRuns
 from objectives.scores import EMBODIED_PARTS
 from objectives.unsure_inputs import HARDWARE_PRICE
@@ -84,13 +84,20 @@ def drawn_cost(runs: DrawnRuns) -> Floats:
     rent = _middles(runs, [offer.rent_usd_per_gpu_hour for offer in runs.job.offers])
     cost = rent_cost(runs.job, runs.every_plan, usage, rent.ravel()).reshape(rent.shape)
     bought = np.flatnonzero(is_bought(runs.job, plans))
+    places = np.arange(rent.size).reshape(rent.shape)
+    if runs.job.storage.capacity_bytes > 0.0:
+        for draw in range(len(cost)):
+            cost[draw] += storage_usd(_job_of(runs, draw), usage.take(places[draw]))
     if len(bought):
         node = _middles(runs, [offer.purchase_usd_per_node for offer in runs.job.offers])
-        places = np.arange(rent.size).reshape(rent.shape)
         for draw in range(len(cost)):
             used = usage.take(places[draw, bought])
             cost[draw, bought] = _owned(runs, draw, bought, used, node[draw, bought])
     return cost
+
+
+def _job_of(runs: DrawnRuns, draw: int) -> Job:
+    return job_of_draw(runs.job, {name: float(values[draw, 0]) for name, values in runs.factors.items()})
 
 
 def _middles(runs: DrawnRuns, estimates: list[Estimate | None]) -> Floats:
@@ -102,10 +109,9 @@ def _middles(runs: DrawnRuns, estimates: list[Estimate | None]) -> Floats:
 def _owned(runs: DrawnRuns, draw: int, rows: NDArray[np.intp], usage: Usage, usd_per_node: Floats) -> Floats:
     """Cost of owning some designs in one draw."""
     factors = {name: values[draw, rows] for name, values in runs.factors.items()}
-    job = job_of_draw(runs.job, {name: float(values[0]) for name, values in factors.items()})
-    parts = owned_parts(job, runs.plans.take(rows), usage, usd_per_node)
+    parts = owned_parts(_job_of(runs, draw), runs.plans.take(rows), usage, usd_per_node)
     # The building is paid by IT power, which cooling is no part of.
-    parts["facility_usd"] = parts["facility_usd"] / runs.cooling[draw, rows]
+    parts["facility_usd"] = parts["facility_usd"] / runs.peak_cooling[draw, rows]
     for name in ("electricity_usd", "demand_usd"):
         parts[name] = parts[name] * factors["electricity_price"]
     return total(parts.values())

@@ -87,7 +87,7 @@ class ScoreTable(Table):
     capital_usd: Floats
     """Share of purchase, installation and interest for nodes and network that the run uses up, when they are bought."""
     storage_usd: Floats
-    """The same for storage that is bought for this run."""
+    """The same for storage that is bought for this run, by renters, too."""
     maintenance_usd: Floats
     staff_usd: Floats
     facility_usd: Floats

@@ -49,6 +49,7 @@ BY_JOB = (
     "maintenance",
     "facility_price",
     "network_price",
+    "storage_power",
     "storage_price",
 )
 """and of which there is one draw for all designs."""

@@ -13,6 +13,7 @@ from simulator.hourly import HourlyProfile
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
+from simulator.power import facility_w_per_w
 from simulator.simulate import Outcomes
 from simulator.table import Floats, Table
 
@@ -54,6 +55,18 @@ def num_held_gpus(job: Job, plans: PlanTable) -> Floats:
     gpus_per_node = OfferTable.from_job(job).gpus_per_node[plans.offer]
     nodes = np.ceil(plans.num_gpus / gpus_per_node) + plans.num_spare_nodes
     return np.asarray(nodes * gpus_per_node, dtype=np.float64)
+
+
+def it_energy_j(job: Job, plans: PlanTable, usage: Usage) -> Floats:
+    """Returns what nodes, fabric and storage draw of the facility's energy, without cooling, `(n,)`; infinite as that is."""
+    offers = OfferTable.from_job(job).take(plans.offer)
+    it_peak_w = usage.peak_power_w / offers.peak_power_usage_effectiveness
+    overhead = offers.power_usage_effectiveness - 1.0
+    fixed_j = product(overhead * offers.cooling_fixed_fraction * it_peak_w, usage.wall_s)
+    is_finite = np.isfinite(usage.energy_j)
+    varying_j = usage.energy_j - np.where(is_finite, fixed_j, 0.0)
+    per_w = facility_w_per_w(offers, offers.power_usage_effectiveness)
+    return np.where(is_finite, varying_j / per_w, np.inf)
 
 
 def of_sites(job: Job, plans: PlanTable, figure: Callable[[Site], float]) -> Floats:

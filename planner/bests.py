@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from objectives.usage import num_held_gpus
+from objectives.usage import Usage, it_energy_j, num_held_gpus
 from planner.comparisons import Best, Driver
 from simulator.job import Job, Objective
 from simulator.table import Integers
@@ -69,12 +69,16 @@ def _changes(job: Job, front: Evaluation, objective: Objective, mine: int, rival
 def _drivers(job: Job, front: Evaluation, objective: Objective, mine: int, rival: int) -> tuple[Driver, ...]:
     pair = front.take(np.array([mine, rival]))
     found = [
-        Driver(name=name, value=float(values[0]), reference=float(values[1]))
-        for name, values in _factors(job, pair, objective)
+        Driver(name=name, value=float(values[0]), reference=float(values[1]), is_factor=is_factor)
+        for is_factor, columns in (
+            (True, _factors(job, pair, objective)),
+            (False, _behind_factors(pair, objective)),
+        )
+        for name, values in columns
         if np.isfinite(values).all()
     ]
     told = [driver for driver in found if _size(driver) > LEAST_DIFFERENCE]
-    return tuple(sorted(told, key=_size, reverse=True))
+    return tuple(sorted(told, key=lambda driver: (driver.is_factor, _size(driver)), reverse=True))
 
 
 def _size(driver: Driver) -> float:
@@ -99,6 +103,12 @@ def _factors(job: Job, pair: Evaluation, objective: Objective) -> Iterator[tuple
             yield from _factors_of_carbon(pair)
 
 
+def _behind_factors(pair: Evaluation, objective: Objective) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields what acts on an objective through its factors, `(2,)` each."""
+    if objective is Objective.ENERGY:
+        yield "power cap as a share of the TDP", pair.plans.power_cap_fraction
+
+
 def _factors_of_time(job: Job, pair: Evaluation) -> Iterator[tuple[str, np.ndarray]]:
     step_s, gpus = pair.outcomes.steps.step_time_s, pair.plans.num_gpus
     yield "GPUs", gpus
@@ -115,12 +125,13 @@ def _factors_of_cost(job: Job, pair: Evaluation) -> Iterator[tuple[str, np.ndarr
 
 def _factors_of_energy(job: Job, pair: Evaluation) -> Iterator[tuple[str, np.ndarray]]:
     hours = pair.plans.num_gpus * pair.scores.time_to_train_s / HOUR
-    sites = [job.site_of(job.offers[offer]) for offer in pair.plans.offer]
-    pue = np.array([site.power_usage_effectiveness for site in sites])
+    energy = pair.outcomes.energy
+    training = 1.0 - energy.spare_j / energy.total_j
+    it_j = it_energy_j(job, pair.plans, Usage.of(pair.outcomes))
     yield "GPU-hours", hours
-    yield "W per GPU without cooling", pair.scores.energy_j / (hours * HOUR) / pue
-    yield "PUE", pue
-    yield "power cap as a share of the TDP", pair.plans.power_cap_fraction
+    yield "W per GPU without cooling and spares", training * it_j / (hours * HOUR)
+    yield "PUE", pair.scores.energy_j / it_j
+    yield "all energy over that without idle spares", 1.0 / training
 
 
 def _factors_of_carbon(pair: Evaluation) -> Iterator[tuple[str, np.ndarray]]:

@@ -66,10 +66,11 @@ def has_several_sites(answer: Recommendation) -> bool:
 
 
 def driver_text(driver: Driver) -> str:
-    """Returns one factor in both designs: `GPUs: 512, not 128 (x 4.00)`."""
+    """Returns one factor in both designs: `GPUs: 512, not 128 (x 4.00)`; without a ratio where it is none of a product."""
     write = human.count if driver.name == "GPUs" else human.short
     value, reference = write(driver.value), write(driver.reference)
-    ratio = f" (x {human.digits(driver.value / driver.reference)})" if driver.reference else ""
+    has_ratio = driver.is_factor and driver.reference
+    ratio = f" (x {human.digits(driver.value / driver.reference)})" if has_ratio else ""
     return f"{driver.name}: {value}, not {reference}{ratio}"
 
 

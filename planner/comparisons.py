@@ -116,6 +116,9 @@ class Driver(Record):
     """In the design,"""
     reference: float
     """and in the one that it is compared with."""
+    is_factor: bool = True
+    """Whether the objective follows their ratio; false for what acts through another factor, as a power cap does through
+    the power of a GPU."""
 
 
 class Best(Record):
@@ -132,8 +135,8 @@ class Best(Record):
     else, or of the whole front. Null for a front of one design."""
     drivers: tuple[Driver, ...]
     """What makes the difference, the largest ratio first; what differs by less than half a per cent is left out. Time is
-    work over GPUs x speed x share of the time in steps; cost of rent GPU-hours x price; energy GPU-hours x power x PUE;
-    carbon energy x grid + making."""
+    work over GPUs x speed x share of the time in steps; cost of rent GPU-hours x price; energy GPU-hours x power x PUE x idle
+    spares;    carbon energy x grid + making."""
     changes: dict[str, float]
     """The other objectives over those of the design that it is compared with, less one: above 0 is given up. Risks, and
     what the other has nothing of, as differences."""

@@ -96,10 +96,14 @@ def _orders(sure: InputUncertainty) -> Iterator[str]:
     for objective in dict.fromkeys(pair.objective for pair in sure.neighbours):
         shares = [pair.holds_fraction for pair in sure.neighbours if pair.objective == objective]
         num_sure = sum(share >= SURE_FRACTION for share in shares)
+        words, least = human.words(objective), human.percent(min(shares))
+        if len(shares) == 1:
+            yield f"The one pair of designs that differs in {words} keeps its order in {least} of them."
+            continue
+        keep = "keeps its" if num_sure == 1 else "keep their"
         yield (
-            f"Of {len(shares)} pairs of designs that follow each other in {human.words(objective)}, {num_sure} keep their "
-            f"order in {human.percent(SURE_FRACTION)} of them or more; the least sure pair does in "
-            f"{human.percent(min(shares))}."
+            f"Of {len(shares)} pairs of designs that follow each other in {words}, {num_sure} {keep} "
+            f"order in {human.percent(SURE_FRACTION)} of them or more; the least sure pair does in {least}."
         )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from planner.job_schema import Location
+from planner.job_schema import Location, long_form
 from planner.problems import Findings
 from planner.short_forms import Fields, found, lengthen
 from simulator import catalog
@@ -43,9 +43,12 @@ def resolved_site(owner: Fields, location: Location, folder: Path, findings: Fin
         findings: takes the problems.
     """
     lengthen(owner, "site", location, findings)
-    given, here = owner.get("site"), (*location, "site")
-    if not isinstance(given, dict):
-        return given
+    given = owner.get("site")
+    return _written_out(given, (*location, "site"), folder, findings) if isinstance(given, dict) else given
+
+
+def _written_out(given: Fields, here: Location, folder: Path, findings: Findings) -> Fields:
+    """Returns the fields of a site that stands at a place."""
     site = {**given}
     for field, unit in PROFILES.items():
         if field in site:
@@ -74,11 +77,13 @@ def resolved_what_if(given: Fields, folder: Path, findings: Findings) -> Fields:
     sites = given.get("sites")
     if not isinstance(sites, list):
         return given
-    places = [("what_if", "sites", index) for index in range(len(sites))]
-    written = [
-        resolved_site({"site": site}, place, folder, findings)
-        for place, site in zip(places, sites, strict=True)
-    ]
+    written = []
+    for index, site in enumerate(sites):
+        here: Location = ("what_if", "sites", index)
+        if isinstance(site, str):
+            findings.rename((*here, "region"), here)
+        long = long_form("site", site)
+        written.append(_written_out(long, here, folder, findings) if isinstance(long, dict) else site)
     return {**given, "sites": written}
 
 
@@ -105,13 +110,25 @@ def _profile(value: object, unit: TraceUnit, location: Location, folder: Path, f
             return _found_profile(lambda: read_trace(folder / value, unit), value, location, findings)
         case list():
             return {"per_hour": value}
-        case dict() if value.keys() <= set(_SWINGS) and all(
-            isinstance(v, (int, float)) for v in value.values()
-        ):
+        case dict() if value and value.keys() <= set(_SWINGS):
+            if not _are_numbers(value, location, findings):
+                return None
             swings = {"mean": 0.0, **{name: float(str(swing)) for name, swing in value.items()}}
             return _found_profile(lambda: synthetic_profile(**swings), str(value), location, findings)
         case _:
             return value
+
+
+def _are_numbers(swings: Fields, location: Location, findings: Findings) -> bool:
+    """Whether a mean and its swings are numbers; what is none is reported."""
+    wrong = {
+        name: value
+        for name, value in swings.items()
+        if isinstance(value, bool) or not isinstance(value, (int, float))
+    }
+    for name, value in wrong.items():
+        findings.add((*location, name), value, "must be a number, as all of mean and its swings are")
+    return not wrong
 
 
 def _found_profile(

@@ -16,6 +16,7 @@ from planner.plan_input import plan_of
 from planner.reasons import FULL_FRACTION, cautions, scope_text
 from planner.recommendation import Design, Uncertainty
 from planner.sensitivity import Sensitivities, sensitivities
+from planner.simpler_models import SimplerModel, simpler_models
 from planner.timeline import TimelineSummary, summary_of
 from planner.uncertainty import NUM_REPLAYS, accuracy_of, uncertainty_of
 from planner.violations import (
@@ -66,6 +67,8 @@ class SimulatedDesign(Record):
     """What each stage of the pipeline does in one step; null without a design, and for steps of more than 200,000 passes."""
     sensitivities: Sensitivities | None = None
     """Which inputs drive time, cost, energy, carbon and goodput; null without a design, and where it was not asked for."""
+    simpler_models: tuple[SimplerModel, ...] = ()
+    """What the nameplate product, MLCO2 and LLMCarbon would say; empty without a design."""
     carbon_scope: str = ""
     """What the figures of carbon count, and what they leave out."""
     warnings: tuple[str, ...] = ()
@@ -134,6 +137,7 @@ def _with_design(job: Job, answer: SimulatedDesign, evaluation: Evaluation) -> S
     known: dict[str, object] = {
         "design": design,
         "limits": limit_uses(job, evaluation),
+        "simpler_models": simpler_models(job, evaluation),
         "spread": _spread(job, evaluation, answer.seed),
         "timeline": summary_of(step) if step else None,
         "warnings": (*answer.warnings, *_warnings(plan, design, evaluation)),

@@ -48,6 +48,9 @@ def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline
         show_timeline(step, console)
     if answer.sensitivities:
         show_sensitivities(answer.sensitivities, console)
+    if answer.simpler_models:
+        title(console, "what simpler models would say")
+        grid(console, _simpler(answer))
     notes = _notes(answer)
     if notes:
         title(console, "mind")
@@ -61,6 +64,18 @@ def _headline(answer: SimulatedDesign) -> str:
         return f"{'Never ends' if is_endless else 'Cannot be run'}{what}"
     verdict = "Keeps all limits" if answer.is_feasible else "Breaks what is listed below"
     return f"{verdict}: {design_headline(answer.design)}"
+
+
+def _simpler(answer: SimulatedDesign) -> list[tuple[str, ...]]:
+    return [
+        (
+            each.name,
+            f"{human.short(each.gpu_hours)} GPU-hours",
+            human.energy(each.energy_kwh),
+            f"{human.carbon(each.operational_kgco2e)} of operation",
+        )
+        for each in answer.simpler_models
+    ]
 
 
 def _notes(answer: SimulatedDesign) -> list[str]:

@@ -14,6 +14,7 @@ from simulator.ownership import Depreciation
 
 FACTOR_FIELDS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("flash", "price"): ("storage", "usd_per_byte"),
+    ("flash", "power"): ("storage", "power_w_per_byte"),
     ("flash", "embodied_carbon"): ("storage", "embodied_kgco2e_per_byte"),
     ("building", "embodied_carbon"): ("ownership", "building_kgco2e_per_gpu"),
     ("facility", "price"): ("ownership", "facility_usd_per_w"),

@@ -14,6 +14,7 @@ from objectives.unsure_inputs import straggler_excess_factors
 from planner.human import percent
 from planner.job_changes import Change, scaling, setting
 from simulator.accuracy import Accuracy
+from simulator.hardware import Site
 from simulator.job import Estimate, Job
 from simulator.options import Factors, InputFactors
 from simulator.record import Record
@@ -159,14 +160,7 @@ def _of_site(job: Job, offer: int) -> Iterator[Lever]:
     place: tuple[str | int, ...] = ("offers", offer, "site") if job.offers[offer].site else ("site",)
     path = f"offers[{offer}].site" if job.offers[offer].site else "site"
     site = job.site_of(job.offers[offer])
-    overhead, cooling = site.power_usage_effectiveness - 1.0, job.input_factors.cooling_overhead
-    yield _lever(
-        f"{path}.power_usage_effectiveness",
-        "",
-        (1.0 + cooling.low * overhead, 1.0 + overhead, 1.0 + cooling.high * overhead),
-        why_unsure("cooling_overhead"),
-        setting(*place, "power_usage_effectiveness"),
-    )
+    yield _cooling(job, site, path, place)
     for name, factor, unit in (
         ("grid_kgco2e_per_kwh", "grid", "kgCO2e/kWh"),
         ("electricity_usd_per_kwh", "electricity_price", "USD/kWh"),
@@ -174,6 +168,23 @@ def _of_site(job: Job, offer: int) -> Iterator[Lever]:
         yield _field_lever(
             job, f"{path}.{name}", factor, getattr(site, name), setting(*place, name), unit=unit
         )
+
+
+def _cooling(job: Job, site: Site, path: str, place: tuple[str | int, ...]) -> Lever:
+    """The overhead of the site, that of its weather included."""
+    factors, climate = job.input_factors.cooling_overhead, site.climate
+    if climate is not None:
+        weather = scaling((*place, "climate"), ("overhead_per_celsius",))
+        steady = setting(*place, "power_usage_effectiveness")
+        overhead = site.power_usage_effectiveness - 1.0
+
+        def warmer(job: Job, factor: float) -> Job:
+            return weather(steady(job, 1.0 + factor * overhead), factor)
+
+        return _factor_lever(job, "cooling, climate included", "cooling_overhead", warmer)
+    field, overhead = "power_usage_effectiveness", site.power_usage_effectiveness - 1.0
+    values = 1.0 + factors.low * overhead, 1.0 + overhead, 1.0 + factors.high * overhead
+    return _lever(f"{path}.{field}", "", values, why_unsure("cooling_overhead"), setting(*place, field))
 
 
 def _of_ownership(job: Job) -> Iterator[Lever]:

@@ -117,6 +117,16 @@ _RULES = (
         ),
     ),
     _Rule(
+        is_used=_has_capacity,
+        why=_NO_CAPACITY,
+        paths=("storage.power_w_per_byte", *_factors("storage_power")),
+    ),
+    _Rule(
+        is_used=lambda job: job.storage.capacity_power_w is None,
+        why="storage.capacity_power_w is given",
+        paths=("storage.power_w_per_byte", *_factors("storage_power")),
+    ),
+    _Rule(
         is_used=_is_counted("storage"),
         why="carbon_scope.storage is false",
         paths=("storage.embodied_kgco2e_per_byte", *_factors("embodied_storage")),
@@ -149,12 +159,15 @@ _RULES = (
             "electricity_price",
             "economic_loss",
             "residual_value",
-            "capital_cost",
             "maintenance",
             "facility_price",
             "network_price",
-            "storage_price",
         ),
+    ),
+    _Rule(
+        is_used=_either(_buys, _has_capacity),
+        why=f"{_NOT_BOUGHT}, and {_NO_CAPACITY}",
+        paths=_factors("capital_cost"),
     ),
     _Rule(
         is_used=lambda job: job.ownership.depreciation is Depreciation.ECONOMIC,
@@ -172,8 +185,8 @@ _RULES = (
         paths=_factors("capital_cost"),
     ),
     _Rule(
-        is_used=_either(_buys, _is_counted("accelerators", "hosts", "network", "storage")),
-        why=f"{_NOT_BOUGHT}, and carbon_scope counts nothing that lives as long",
+        is_used=_either(_buys, _has_capacity, _is_counted("accelerators", "hosts", "network")),
+        why=f"{_NOT_BOUGHT}, {_NO_CAPACITY}, and carbon_scope counts nothing that lives as long",
         paths=_factors("lifetime"),
     ),
     _Rule(
@@ -182,30 +195,28 @@ _RULES = (
         paths=_factors("facility_lifetime"),
     ),
     _Rule(
-        is_used=_either(_buys, _is_counted(*_SHARED_OUT)),
-        why=f"{_NOT_BOUGHT}, and carbon_scope counts nothing that is shared out",
+        is_used=_either(_buys, _has_capacity, _is_counted(*_SHARED_OUT)),
+        why=f"{_NOT_BOUGHT}, {_NO_CAPACITY}, and carbon_scope counts nothing that is shared out",
         paths=_factors("utilization"),
     ),
     _Rule(
         is_used=_has_owner,
         why=_NO_OWNER,
         paths=(
-            "storage.usd_per_byte",
             "ownership.depreciation",
             "ownership.economic_loss_per_year",
             "ownership.age_years",
             "ownership.residual_fraction",
             "ownership.installation_fraction",
-            "ownership.capital_cost_fraction_per_year",
             "ownership.maintenance_fraction_per_year",
             "ownership.staff_usd_per_year",
             "ownership.facility_usd_per_w",
         ),
     ),
     _Rule(
-        is_used=_either(_has_owner, _is_counted("storage")),
-        why=f"{_NO_OWNER}, and carbon_scope.storage is false",
-        paths=("storage.capacity_bytes", "ownership.storage_lifetime_years"),
+        is_used=_either(_has_owner, _has_capacity),
+        why=f"{_NO_OWNER}, and {_NO_CAPACITY}",
+        paths=("ownership.capital_cost_fraction_per_year",),
     ),
     _Rule(
         is_used=_either(_has_owner, _is_counted("network")),
@@ -218,13 +229,13 @@ _RULES = (
         paths=("ownership.facility_lifetime_years",),
     ),
     _Rule(
-        is_used=_either(_has_owner, _is_counted("accelerators", "hosts", "network", "storage")),
-        why=f"{_NO_OWNER}, and carbon_scope counts nothing that lives as long",
+        is_used=_either(_has_owner, _has_capacity, _is_counted("accelerators", "hosts", "network")),
+        why=f"{_NO_OWNER}, {_NO_CAPACITY}, and carbon_scope counts nothing that lives as long",
         paths=("ownership.lifetime_years",),
     ),
     _Rule(
-        is_used=_either(_has_owner, _is_counted(*_SHARED_OUT)),
-        why=f"{_NO_OWNER}, and carbon_scope counts nothing that is shared out",
+        is_used=_either(_has_owner, _has_capacity, _is_counted(*_SHARED_OUT)),
+        why=f"{_NO_OWNER}, {_NO_CAPACITY}, and carbon_scope counts nothing that is shared out",
         paths=("ownership.utilization_fraction",),
     ),
     _Rule(
@@ -271,7 +282,10 @@ def _of_offers(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _of_sites(job: Job) -> Iterator[tuple[str, str]]:
-    """Terms of electricity, which owners pay, at sites where nothing can be owned."""
+    """A site where nothing stands; and terms of electricity, which owners pay, at sites where nothing can be owned."""
+    own_sites = [offer.site for offer in job.offers]
+    if None not in own_sites and job.site not in own_sites:
+        yield "site", "every offer has a site of its own"
     owned = {
         job.site_of(offer) for offer in job.offers if _has_owner(job.model_copy(update={"offers": (offer,)}))
     }

@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from constraints.evaluation import Evaluation, evaluate, judge
-from objectives.break_even import (
-    MONTHS_PER_YEAR,
-    node_price_of,
-    outlay_usd,
-    payback_months,
-    running_usd_per_year,
-)
-from objectives.carbon import made_kgco2e
-from objectives.cost import held_years
+from constraints.evaluation import Evaluation, evaluate
 from objectives.pausing import best_start
-from objectives.scores import Usage, total
 from planner import human
 from planner.comparisons import WhatIfCase
+from planner.fleet_refresh import Best, refreshed
 from planner.grid_conventions import grid_convention, unlike_grids
 from planner.what_if_case import case_of, hours_to_spare, paused_case
 from simulator.hardware import Site
 from simulator.hourly import HourlyProfile
 from simulator.job import Estimate, Job
-from simulator.limits import Limits
-from simulator.options import Pause, WhatIf
-from simulator.table import Floats
+from simulator.options import Pause
 from simulator.units import HOUR
 
 PriceField = Literal["rent_usd_per_gpu_hour", "purchase_usd_per_node"]
-Best = Callable[[Job], Evaluation | None]
-"""Finds the recommended design of another job, one row; `None` where there is none."""
 WORTH_WAITING_FRACTION = 1e-3
 """Smaller gains are not worth a wait, nor known: grids and tariffs of the next week are forecasts."""
-NO_RESALE = "what the old one would sell for is not counted, since its age is not known"
 OWN_TO_A_SITE: Mapping[str, str] = {
     "grid_profile": "hourly grid",
     "electricity_profile": "hourly tariff",
@@ -63,7 +49,7 @@ def what_if_cases(job: Job, chosen: Evaluation, best: Best) -> tuple[WhatIfCase,
         *(_repriced(job, chosen, "rent_usd_per_gpu_hour", usd, best) for usd in asked.rents_usd_per_gpu_hour),
         *(_repriced(job, chosen, "purchase_usd_per_node", usd, best) for usd in asked.purchases_usd_per_node),
         *(_elsewhere(job, chosen, site) for site in asked.sites),
-        *(_refreshed(job, chosen, name, best) for name in [asked.refresh_from] if name),
+        *(refreshed(job, chosen, name, best) for name in [asked.refresh_from] if name),
     ]
     return tuple(cases)
 
@@ -180,56 +166,3 @@ def _differences_of_sites(here: Site, there: Site) -> Iterator[str]:
     ours, theirs = grid_convention(here), grid_convention(there)
     if next(unlike_grids((here, there)), None):
         yield f"its grid is counted otherwise ({theirs.words}, not {ours.words})"
-
-
-def _refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCase:
-    """When replacing an old fleet pays: what the new one takes to make and buy against what it saves in every month."""
-    case = f"instead of going on with {name}"
-    old_offers = tuple(offer for offer in job.offers if offer.accelerator.id == name)
-    if not old_offers:
-        return WhatIfCase(case=case, note=f"{name} is not among the offers")
-    old_job = job.model_copy(update={"offers": old_offers, "limits": Limits(), "what_if": WhatIf()})
-    old = best(old_job)
-    if old is None:
-        return WhatIfCase(case=case, note=f"no design on {name} can run")
-    years = held_years(job.ownership, chosen.scores.time_to_train_s)
-    saved_kg = (old.scores.operational_kgco2e - chosen.scores.operational_kgco2e) / years
-    saved_usd = (_running_usd(old_job, old) - _running_usd(job, chosen)) / years
-    made_kg = total(made_kgco2e(job, chosen.plans))
-    in_carbon = _years_until(made_kg, saved_kg) * MONTHS_PER_YEAR
-    in_money = payback_months(job.ownership, _outlay_usd(job, chosen), saved_usd)
-    going_on = old_job.model_copy(update={"limits": job.limits})
-    return case_of(
-        case,
-        chosen,
-        judge(going_on, old.plans, old.outcomes),
-        f"the new fleet has made up for its making {_after(in_carbon[0])}, and for its price {_after(in_money[0])}; "
-        f"{NO_RESALE}",
-    )
-
-
-def _running_usd(job: Job, part: Evaluation) -> Floats:
-    """What a run costs an owner beside the purchase."""
-    usage = Usage.of(part.outcomes)
-    per_year = running_usd_per_year(job, part.plans, usage, _node_prices(job, part))
-    return np.asarray(per_year * held_years(job.ownership, usage.wall_s))
-
-
-def _outlay_usd(job: Job, part: Evaluation) -> Floats:
-    return outlay_usd(job, part.plans, Usage.of(part.outcomes), _node_prices(job, part))
-
-
-def _node_prices(job: Job, part: Evaluation) -> Floats:
-    return np.array([node_price_of(job.offers[int(part.plans.offer[0])])], dtype=np.float64)
-
-
-def _years_until(made_kg: Floats, saved_kg_per_year: Floats) -> Floats:
-    """Years of going on after which savings have made up for the making; infinite where nothing is saved."""
-    never = np.full(len(made_kg), np.inf)
-    return np.asarray(np.divide(made_kg, saved_kg_per_year, out=never, where=saved_kg_per_year > 0.0))
-
-
-def _after(months: float) -> str:
-    if np.isnan(months):
-        return "in a time that nobody can tell without its price"
-    return f"after {human.digits(months)} calendar months" if np.isfinite(months) else "never"

@@ -157,7 +157,8 @@ KNOWN_RUNS = (
         ),
         own_figures="5 steps of MLPerf Training in the constants, two of them of this model, layout and size (v3.0, v3.1); "
         "power of computation and host fitted to its meters; no failures, stragglers or saves, as after the fact",
-        in_their_place="a fit without MLPerf Training; power of computation as metered on B200; the rules",
+        in_their_place="a fit without MLPerf Training; power of computation as metered on B200; the "
+        "power of the host stays as solved from its logs; the rules",
         publisher="MLPerf Training",
         unseen_compute_power_fraction=1.05,
         note="metered at the nodes; its work is 288 steps and evaluations, as in the submissions of this size to v3.0 and v3.1",

@@ -15,6 +15,7 @@ from functools import cache
 from importlib import resources
 
 from objectives.baselines import llmcarbon_cold_efficiency, nameplate_energy_j
+from objectives.usage import Usage, it_energy_j
 from planner.held_out import constants_without, evaluate_with
 from planner.known_run import KnownRun
 from planner.whole_run_jobs import KNOWN_RUNS
@@ -166,6 +167,7 @@ def simulated(
         job = _drawing(job, run.unseen_compute_power_fraction)
     plan = run.plan(job)
     result = evaluate_with(job, PlanTable.from_plans([plan]), constants)
+    it_j = float(it_energy_j(job, result.plans, Usage.of(result.outcomes))[0])
     wall_s, energy_j = float(result.scores.time_to_train_s[0]), float(result.scores.energy_j[0])
     return Simulated(
         published=published,
@@ -173,7 +175,7 @@ def simulated(
         energy_mwh=energy_j / JOULES_PER_MWH,
         step_s=float(result.outcomes.steps.step_time_s[0]),
         goodput_fraction=float(result.outcomes.run.goodput_fraction[0]),
-        power_w_per_gpu=energy_j / wall_s / plan.num_gpus / job.site.power_usage_effectiveness,
+        power_w_per_gpu=it_j / wall_s / plan.num_gpus,
     )
 
 

@@ -166,14 +166,14 @@ def metered_text() -> str:
     assert known_mwh is not None, "the run was metered"
     ours = (run.cold, run.shipped)
     rows = [
-        _metered_cells("step", "s", METERED_STEP_S, [each.step_s for each in ours]),
-        _metered_cells(
+        compared_cells("step", "s", METERED_STEP_S, [each.step_s for each in ours]),
+        compared_cells(
             "power of a node, AC",
             "kW",
             METERED_NODE_W / KILO,
             [GPUS_PER_NODE * each.power_w_per_gpu / KILO for each in ours],
         ),
-        _metered_cells(
+        compared_cells(
             "energy of 64 nodes", "kWh", known_mwh * KILO, [each.energy_mwh * KILO for each in ours]
         ),
     ]
@@ -185,7 +185,8 @@ def _metered() -> Prediction:
     return next(run for run in predictions() if run.published.row_id == METERED_RUN)
 
 
-def _metered_cells(name: str, unit: str, metered: float, ours: Sequence[float]) -> list[str]:
+def compared_cells(name: str, unit: str, metered: float, ours: Sequence[float]) -> list[str]:
+    """Returns one metered quantity beside predictions of it."""
     found = [cell for value in ours for cell in (f"{_mwh(value)} {unit}", off(value / metered - 1.0))]
     return [name, f"{_mwh(metered)} {unit}", *found]
 

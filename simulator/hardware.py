@@ -16,6 +16,8 @@ from simulator.embodied import Dies
 from simulator.hourly import MOST_KGCO2E_PER_KWH, MOST_USD_PER_KWH, HourlyProfile, require_plausible
 from simulator.record import Choice, Record
 
+MOST_PUE = 5.0
+"""A facility that draws more for its cooling than that is a mistake in a figure."""
 FAMILIES_WITHOUT_BF16 = ("volta",)
 """Architectures whose 16-bit matrix products are fp16 only: V100 has no bf16 (`simulator/catalog/data/accelerators.csv`)."""
 
@@ -184,14 +186,28 @@ class Storage(Record):
     """Rate at which one node can write (2 GB/s: planning figure for a parallel file system)."""
     read_bytes_per_s_per_node: PositiveFloat = 2e9
     """Rate at which one node can read."""
-    capacity_power_w: float = Field(default=0.0, ge=0)
-    """Power of the storage system that is counted towards this run; 0 where the site's share is unknown."""
+    capacity_power_w: float | None = Field(default=None, ge=0)
+    """Power of the storage system that is counted towards this run; left out: that of `capacity_bytes`, since the share
+    in a site's storage is not known."""
     capacity_bytes: float = Field(default=0.0, ge=0)
-    """Capacity that is bought for this run, by owners, and whose making is counted; 0: part of the site."""
+    """Capacity that is bought for this run, whoever owns the accelerators, and whose making is counted; 0: part of the
+    site."""
+    power_w_per_byte: float = Field(default=3.5e-12, ge=0, le=1e-9)
+    """Power of one byte of capacity, where `capacity_power_w` is left out (flash: 2 to 5 W per usable TB; estimate)."""
     usd_per_byte: float = Field(default=400e-12, ge=0, le=1e-7)
     """Price of one byte of capacity (parallel file system, all flash: 400 USD per usable TB; estimate, 150-400)."""
     embodied_kgco2e_per_byte: float = Field(default=0.16e-9, ge=0, le=1e-7)
     """Greenhouse gases of making one byte of capacity (flash: 0.16 kg/GB; SCARIF's regression over servers)."""
+
+    @property
+    def power_w(self) -> float:
+        """IT power that is counted towards the run, in all of its phases."""
+        return self.power_of_bytes_w if self.capacity_power_w is None else self.capacity_power_w
+
+    @property
+    def power_of_bytes_w(self) -> float:
+        """What of it is known by the capacity alone."""
+        return 0.0 if self.capacity_power_w is not None else self.capacity_bytes * self.power_w_per_byte
 
 
 class Site(Record):
@@ -203,7 +219,7 @@ class Site(Record):
     """Greenhouse gases of one kilowatt-hour, location-based."""
     electricity_usd_per_kwh: float = Field(ge=0, le=MOST_USD_PER_KWH)
     """Price of electricity; paid by owners only, it is part of every rent."""
-    power_usage_effectiveness: float = Field(ge=1, le=5)
+    power_usage_effectiveness: float = Field(ge=1, le=MOST_PUE)
     """Facility energy over IT energy (PUE) at full load, below the climate's threshold."""
     cooling_fixed_fraction: float = Field(default=0.0, ge=0, le=1)
     """Share of the overhead at full load that goes on when the load falls; 0: the PUE is the same at every load."""
@@ -227,4 +243,14 @@ class Site(Record):
     def _profiles_are_plausible(self) -> Self:
         require_plausible(self.grid_profile, "grid_profile", MOST_KGCO2E_PER_KWH, "kg/kWh")
         require_plausible(self.electricity_profile, "electricity_profile", MOST_USD_PER_KWH, "USD/kWh")
+        return self
+
+    @model_validator(mode="after")
+    def _warmest_hour_is_plausible(self) -> Self:
+        worst = self.power_usage_effectiveness + (self.climate.peak_overhead if self.climate else 0.0)
+        if worst > MOST_PUE:
+            raise ValueError(
+                f"climate raises the PUE of the warmest hour to {worst:.3g}; it must be at most {MOST_PUE:g}: is "
+                "overhead_per_celsius or free_cooling_below_celsius too far off?"
+            )
         return self

@@ -134,6 +134,8 @@ class InputFactors(Record):
     """Building, power and cooling: 10 to 15 USD/W about 12."""
     network_price: Factors = Factors(low=0.8, high=1.25)
     """Switches, optics and cables: 36 to 50 thousand USD a switch (public price sheet of August 2024)."""
+    storage_power: Factors = Factors(low=0.57, high=1.43)
+    """Power of storage by its capacity: 2 to 5 W per usable TB about 3.5; a `capacity_power_w` that is given is not drawn."""
     storage_price: Factors = Factors(low=0.38, high=1.1)
     """Storage: 150 to 400 USD per usable TB about 400; estimate."""
 

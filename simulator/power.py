@@ -189,7 +189,7 @@ class _ItPower:
             cap=plans.power_cap_fraction,
             floor=job.operation.power_floor_fraction,
             num_nodes=plans.num_gpus / offers.gpus_per_node,
-            shared_w=fabric_w + job.storage.capacity_power_w,
+            shared_w=fabric_w + job.storage.power_w,
             spares_w=np.zeros(len(plans)),
         )
         return replace(bare, spares_w=plans.num_spare_nodes * bare.node_w(bare.idle))

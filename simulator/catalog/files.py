@@ -46,6 +46,7 @@ SI_PER_UNIT: Mapping[str, float] = {
     "kgCO2e/GB": 1.0 / GIGA,
     "USD/TB": 1.0 / TERA,
     "USD/W": 1.0,
+    "W/TB": 1.0 / TERA,
     "1/year": 1.0,
 }
 """SI value of each unit that may stand in the files; prices, energy and carbon factors stay per hour, year and kWh."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from objectives.break_even import rent_or_own
 from objectives.cost import cost_parts
 from objectives.scores import COST_PARTS, EMBODIED_PARTS, score
 from objectives.usage import Usage
@@ -96,6 +97,19 @@ class TestOwning:
         assert part(longer, "storage_usd", year) == pytest.approx(800e3 / 8)
         assert part(job, "staff_usd", year) == pytest.approx(5e5)
         assert part(job, "capital_usd", year) == pytest.approx(1.1 * 900e3 / 5)
+
+    def test_storage_bought_for_the_run_is_paid_by_those_who_rent_the_nodes_too(self) -> None:
+        storage = {"capacity_bytes": 2e15, "usd_per_byte": 400e-12}
+        own = {"capital_cost_fraction_per_year": 0.0, "lifetime_years": 5, "utilization_fraction": 0.5}
+        year = usage(hours=0.5 * 8766)
+        for offer in (H100_RENTED, H100_BOUGHT):
+            job = job_with(offer, storage=storage, ownership=own)
+            assert part(job, "storage_usd", year) == pytest.approx(800e3 / 5)
+        bare, stored = (job_with(H100_RENTED, ownership=own, storage=each) for each in ({}, storage))
+        before, after = (rent_or_own(each, PLANS, year) for each in (bare, stored))
+        assert after.rent_usd - before.rent_usd == pytest.approx(800e3 / 5)
+        assert after.own_usd - before.own_usd == pytest.approx(800e3 / 5)
+        assert after.break_even_months == before.break_even_months
 
     def test_nodes_alone_can_be_sold_again(self) -> None:
         # Installing costs 90,000 USD, a fifth of it a year; 24 ports at 1,000 USD and their installation take ten years.

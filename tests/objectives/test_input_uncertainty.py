@@ -144,6 +144,31 @@ def test_cost_of_capital_acts_through_the_annuity() -> None:
     assert ends.high[place, 0, 0] / ends.middle[0, 0] == pytest.approx(annuity(0.12) / annuity(0.08))
 
 
+def test_the_price_of_storage_is_unsure_for_those_who_rent_the_nodes_too() -> None:
+    factors = only("storage_price", 0.5, 2.0)
+    job = job_with(H100_RENTED, objectives=["cost"], storage={"capacity_bytes": 1e15}, input_factors=factors)
+    plans = plans_with({"num_gpus": 16})
+    result = evaluate(job, plans)
+    ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
+    place = [name.startswith("storage_price") for name in ends.names].index(True)
+    storage = result.scores.storage_usd[0]
+    assert ends.middle[0, 0] == pytest.approx(result.scores.cost_usd[0], rel=1e-12)
+    assert ends.high[place, 0, 0] - ends.middle[0, 0] == pytest.approx(storage, rel=1e-9)
+
+
+def test_the_power_of_storage_is_unsure_unless_it_is_given() -> None:
+    site = {**PLACE, "power_usage_effectiveness": 1.25}
+    plans = plans_with({"num_gpus": 16, "num_spare_nodes": 1})
+    for power, grown_w in ({}, 0.4 * 3500.0), ({"capacity_power_w": 3500.0}, 0.0):  # 3.5 W/TB on 1 PB
+        fields = {"site": site, "objectives": ["energy"], "input_factors": only("storage_power", 0.6, 1.4)}
+        job = job_with(storage={"capacity_bytes": 1e15, **power}, **fields)
+        result = evaluate(job, plans)
+        ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
+        place = [name.startswith("storage_power") for name in ends.names].index(True)
+        grown_j = 1.25 * grown_w * result.scores.time_to_train_s[0]
+        assert ends.high[place, 0, 0] - ends.middle[0, 0] == pytest.approx(grown_j, rel=1e-9, abs=1.0)
+
+
 def test_a_draw_scores_as_a_job_with_the_drawn_figures() -> None:
     amounts = {
         "hardware_price": 1.15,
@@ -223,6 +248,25 @@ def _changed(job: Job, by: dict[str, float]) -> Job:
             "storage": job.storage.model_copy(update=stored),
         }
     )
+
+
+PLACE = {"region": "here", "grid_kgco2e_per_kwh": 0.4, "electricity_usd_per_kwh": 0.1}
+WARM = {
+    **PLACE,
+    "power_usage_effectiveness": 1.1,
+    "climate": {"mean_celsius": 20, "free_cooling_below_celsius": 10, "overhead_per_celsius": 0.05},
+}
+"""Weather adds 0.5 in every hour."""
+
+
+def _ends_of_cooling(site: dict[str, object]) -> Floats:
+    """Energy and cost of owners at half and at one and a half times the overhead of cooling, `(2, 2)`."""
+    fields = {"objectives": ["energy", "cost"], "input_factors": only("cooling_overhead", 0.5, 1.5)}
+    job, plans = job_with(FIXED, site=site, **fields), plans_with({"num_gpus": 16, "num_spare_nodes": 1})
+    result = evaluate(job, plans)
+    ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
+    place = [name.startswith("cooling_overhead") for name in ends.names].index(True)
+    return np.array([ends.low[place, 0], ends.high[place, 0]])
 
 
 class TestRuns:
@@ -308,6 +352,21 @@ class TestRuns:
         place = [name.startswith("waiting_power") for name in ends.names].index(True)
         assert ends.high[place, 0, 0] == pytest.approx(energy.total_j[0] + waiting)
         assert set(WAITING_PARTS) < set(EnergyTable.names())
+
+    def test_the_weather_s_part_of_the_cooling_is_as_unsure_as_the_rest(self) -> None:
+        steady, warm = (
+            _ends_of_cooling(site) for site in ({**PLACE, "power_usage_effectiveness": 1.6}, WARM)
+        )
+        np.testing.assert_allclose(warm, steady, rtol=1e-9)
+        assert warm[1, 0] > 1.05 * warm[0, 0]
+
+    def test_cooling_that_does_not_fall_with_the_load_is_as_unsure_as_a_simulation_with_more_of_it(
+        self,
+    ) -> None:
+        fixed = {**PLACE, "power_usage_effectiveness": 1.6, "cooling_fixed_fraction": 0.8}
+        plans = plans_with({"num_gpus": 16, "num_spare_nodes": 1})
+        more = evaluate(job_with(site={**fixed, "power_usage_effectiveness": 1.9}), plans)
+        np.testing.assert_allclose(_ends_of_cooling(fixed)[1, 0], more.scores.energy_j[0], rtol=1e-9)
 
     def test_a_risk_follows_the_time_that_is_drawn(self) -> None:
         plans = plans_with({"num_gpus": 16})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -37,6 +38,7 @@ from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "four-bests.yaml"
 FIGURES = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e")
+PLACE = {"grid_kgco2e_per_kwh": 0.4, "electricity_usd_per_kwh": 0.1}
 HOURLY = {"region": "us-iowa", "grid_profile": {"mean": 0.4, "daily_amplitude": 0.3}}
 
 
@@ -133,23 +135,48 @@ class TestBests:
     def test_the_factors_of_an_objective_multiply_to_its_ratio(self) -> None:
         dirty = {**A100_RENTED, "site": "poland"}
         job = job_with(H100_RENTED, dirty, objectives=["time_to_train", "cost", "energy", "carbon"])
-        front = evaluate(job, plans_with({"num_gpus": 64}, {"num_gpus": 16, "offer": 1}))
+        capped = {"num_gpus": 64, "power_cap_fraction": 0.6, "num_spare_nodes": 2}
+        front = evaluate(job, plans_with(capped, {"num_gpus": 16, "offer": 1}))
         for row in (0, 1):
             for best in bests_of(job, front, np.array([7, 8]), row):
                 place = (7, 8).index(best.design_id)
                 objective = Objective(best.objective)
                 values = front.scores.objective(objective)
-                factors = {driver.name: driver.value / driver.reference for driver in best.drivers}
+                factors = {
+                    driver.name: driver.value / driver.reference
+                    for driver in best.drivers
+                    if "(x" in driver_text(driver)
+                }
                 if objective is Objective.CARBON:
                     assert factors["kWh"] == pytest.approx(
                         front.scores.energy_j[place] / front.scores.energy_j[1 - place]
                     )
                     continue
-                factors.pop("power cap as a share of the TDP", None)
                 # Factors that differ by less than half a per cent are left out; time is work over its factors.
                 ratio = values[place] / values[1 - place]
                 expected = 1.0 / ratio if objective is Objective.TIME else ratio
                 assert math.prod(factors.values()) == pytest.approx(expected, rel=0.01)
+
+    def test_a_power_cap_is_told_without_a_ratio_and_after_the_factors(self) -> None:
+        job = job_with(objectives=["time_to_train", "energy"])
+        front = evaluate(job, plans_with({"num_gpus": 16}, {"num_gpus": 16, "power_cap_fraction": 0.6}))
+        drivers = bests_of(job, front, np.array([7, 8]), 0)[1].drivers
+        assert driver_text(drivers[-1]) == "power cap as a share of the TDP: 0.6, not 1"
+        assert all("(x" in driver_text(driver) for driver in drivers[:-1])
+
+    def test_spares_and_the_weather_are_not_told_as_power_of_a_gpu(self) -> None:
+        climate = {"mean_celsius": 20, "free_cooling_below_celsius": 10, "overhead_per_celsius": 0.05}
+        warm = {**PLACE, "region": "warm", "power_usage_effectiveness": 1.1, "climate": climate}
+        cool = {**PLACE, "region": "cool", "power_usage_effectiveness": 1.1}
+        offers = ({**H100_RENTED, "site": site} for site in (warm, cool))
+        job = job_with(*offers, objectives=["energy", "time_to_train"])
+        front = evaluate(
+            job, plans_with({"num_gpus": 16, "num_spare_nodes": 1}, {"num_gpus": 16, "offer": 1})
+        )
+        drivers = {driver.name: driver for driver in bests_of(job, front, np.array([7, 8]), 0)[0].drivers}
+        assert (drivers["PUE"].value, drivers["PUE"].reference) == pytest.approx((1.1, 1.6))
+        assert "all energy over that without idle spares" in drivers
+        assert "W per GPU without cooling and spares" not in drivers
 
     def test_a_front_of_one_design_is_best_without_a_rival(self) -> None:
         job = job_with(H100_RENTED)
@@ -211,7 +238,16 @@ class TestWords:
         assert all(0.5 < share < 1.0 for pair, share in shares.items() if 12 in pair)
         (told,) = (sentence for sentence in survivals(sure) if "follow each other in cost" in sentence)
         assert told.startswith(
-            "Of 2 pairs of designs that follow each other in cost, 1 keep their order in 90.0 %"
+            "Of 2 pairs of designs that follow each other in cost, 1 keeps its order in 90.0 %"
+        )
+
+    def test_one_pair_is_told_as_one(self) -> None:
+        job = job_with(H100_RENTED, A100_RENTED, objectives=["cost"])
+        front = evaluate(job, plans_with({"num_gpus": 32}, {"num_gpus": 32, "offer": 1}))
+        sure = input_uncertainty_of(job, front, np.array([10, 11]), 0, seed=1)
+        (told,) = (sentence for sentence in survivals(sure) if "pair" in sentence)
+        assert re.fullmatch(
+            r"The one pair of designs that differs in cost keeps its order in [\d.]+ % of them\.", told
         )
 
     def test_draws_tell_how_often_limits_are_kept(self) -> None:
@@ -455,6 +491,28 @@ class TestCases:
             "what the old one would sell for is not counted, since its age is not known"
         )
 
+    def test_going_on_with_an_old_fleet_takes_nothing_that_is_bought_or_made_already(self) -> None:
+        fields = {"storage": {"capacity_bytes": 1e15}, "carbon_scope": {"storage": True}}
+        old_fleet = {**A100_RENTED, "other_purchase_usd_per_node": 150e3}
+        job = job_with(H100_RENTED, old_fleet, what_if={"refresh_from": "a100-sxm4-80gb"}, **fields)
+        bought = {"rent_usd_per_gpu_hour": None, "purchase_usd_per_node": 150e3}
+        old = evaluate(job_with({**A100_RENTED, **bought}, **fields), plans_with({"num_gpus": 32})).scores
+        running = old.maintenance_usd + old.staff_usd + old.electricity_usd + old.demand_usd + old.storage_usd
+        case = case_of(job, "instead of going on with a100-sxm4-80gb")
+        assert case.cost_usd == pytest.approx(float(running[0]), rel=1e-12)
+        assert case.carbon_kgco2e == pytest.approx(
+            float(old.operational_kgco2e[0] + old.embodied_storage_kgco2e[0]), rel=1e-12
+        )
+
+    def test_the_budget_of_going_on_is_that_of_running(self) -> None:
+        old_fleet = {**A100_RENTED, "other_purchase_usd_per_node": 150e3}
+        asked = {"refresh_from": "a100-sxm4-80gb"}
+        usd = case_of(job_with(H100_RENTED, old_fleet, what_if=asked), "instead").cost_usd
+        assert usd is not None
+        for share, breaks in ((1.1, False), (0.8, True)):
+            job = job_with(H100_RENTED, old_fleet, what_if=asked, limits={"budget_usd": share * usd})
+            assert ("budget_usd" in case_of(job, "instead").limits_broken) == breaks
+
     def test_another_rent_changes_the_cost_and_nothing_else(self) -> None:
         job = job_with(H100_RENTED, what_if={"rents_usd_per_gpu_hour": [1.25, 5.0]})
         free = chosen_of(job).scores
@@ -479,10 +537,18 @@ class TestCases:
         assert case.cost_usd == pytest.approx(bought.cost_usd[0])
 
     def test_an_unknown_region_is_a_problem_of_the_job(self) -> None:
-        with pytest.raises(
-            InputError, match=r"what_if\.sites\[0\].*atlantis.*is not among the catalogue's sites"
-        ):
-            job_with(H100_RENTED, what_if={"sites": ["atlantis"]})
+        rule = "is not among the catalogue's sites"
+        for site in ("atlantis", {"region": "atlantis"}):
+            with pytest.raises(InputError, match=rf"what_if\.sites\[0\].*atlantis.*{rule}") as caught:
+                job_with(H100_RENTED, what_if={"sites": [site]})
+            assert len(caught.value.problems) == 1
+        assert job_with(what_if={"sites": ["norway"]}).what_if.sites == (job_with(site="norway").site,)
+
+    @pytest.mark.parametrize("value", [True, "much", None])
+    def test_a_mean_that_is_no_number_is_its_own_problem(self, value: object) -> None:
+        with pytest.raises(InputError, match=r"site\.grid_profile\.mean.*: must be a number") as caught:
+            job_with(site={"region": "us-iowa", "grid_profile": {"mean": value}})
+        assert len(caught.value.problems) == 1
 
 
 def test_the_scope_is_named_with_what_it_leaves_out() -> None:

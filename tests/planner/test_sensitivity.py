@@ -197,6 +197,22 @@ def test_they_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer.sensitivities is None
 
 
+def test_cooling_is_as_unsure_where_the_weather_is_part_of_it_as_where_it_is_not() -> None:
+    steady = load_job(RENTED, ["site.power_usage_effectiveness=1.6"])
+    climate = "{mean_celsius: 20, free_cooling_below_celsius: 10, overhead_per_celsius: 0.05}"
+    warm = load_job(RENTED, ["site.power_usage_effectiveness=1.1", f"site.climate={climate}"])
+    names = "site.power_usage_effectiveness", "cooling, climate included"
+    swings = [
+        swing_of(found_of(job, RENTED_PLAN), "energy_kwh", name)
+        for job, name in zip((steady, warm), names, strict=True)
+    ]
+    for end in ("at_low", "at_high"):
+        values = [getattr(swing, end) for swing in swings]
+        assert values[0] == pytest.approx(values[1], rel=1e-9)
+    assert swings[1].swing_fraction is not None
+    assert swings[1].swing_fraction > 0.05
+
+
 def test_the_site_that_matters_is_that_of_the_offer() -> None:
     job = load_job(RENTED, ["offers[1].site=norway"])
     found = simulate_plan(job, read_plan(RENTED_PLAN))

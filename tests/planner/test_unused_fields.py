@@ -36,6 +36,11 @@ JOBS: Mapping[str, Job] = {
     "bought": job_with(H100_BOUGHT),
     "bought, everything counted": job_with(H100_BOUGHT, **EVERYTHING),
     "bought, economic": job_with(H100_BOUGHT, ownership={"depreciation": "economic"}),
+    "rented, with storage": job_with(H100_RENTED, storage={"capacity_bytes": 1e15}),
+    "rented, no price to own, with storage": job_with(UNPRICED, storage={"capacity_bytes": 1e15}),
+    "rented, with storage of a known power": job_with(
+        H100_RENTED, storage={"capacity_bytes": 1e15, "capacity_power_w": 4e3}
+    ),
     "rented, nothing made": job_with(H100_RENTED, carbon_scope=NOTHING_MADE),
     "rented, no price to own": job_with(UNPRICED),
     "rented, no price to own, nothing made": job_with(UNPRICED, carbon_scope=NOTHING_MADE),
@@ -46,6 +51,7 @@ CHANGES: Mapping[str, float] = {
     "storage.usd_per_byte": 2e-10,
     "storage.embodied_kgco2e_per_byte": 3e-10,
     "storage.capacity_power_w": 5e3,
+    "storage.power_w_per_byte": 2e-12,
     "ownership.lifetime_years": 4.0,
     "ownership.network_lifetime_years": 7.0,
     "ownership.storage_lifetime_years": 7.0,
@@ -150,6 +156,16 @@ def test_the_remark_names_every_field_once_with_its_reason() -> None:
         "carbon_scope counts nothing of the making: carbon is that of operation alone.",
     ]
     assert set(unused_notes(job)) <= set(cautions(job, None))
+
+
+def test_a_site_where_no_offer_stands_is_told_as_unused() -> None:
+    offers = ({**H100_RENTED, "site": region} for region in ("norway", "poland"))
+    nowhere = job_with(*offers)
+    assert unused_fields(nowhere) == {"site": "every offer has a site of its own"}
+    moved = nowhere.model_copy(update={"site": job_with(site="france").site})
+    assert np.array_equal(told(nowhere), told(moved), equal_nan=True)
+    assert unused_fields(nowhere.model_copy(update={"site": nowhere.offers[0].site})) == {}
+    assert unused_fields(job_with({**H100_RENTED, "site": "norway"}, H100_RENTED)) == {}
 
 
 def test_what_owners_pay_for_electricity_is_unused_where_nothing_can_be_owned() -> None:

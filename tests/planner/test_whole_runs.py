@@ -71,8 +71,9 @@ def test_the_metered_run_is_within_its_bounds_as_shipped_and_a_little_further_of
     assert metered.shipped.energy_error_fraction == pytest.approx(0.0, abs=0.06)
     assert metered.shipped.power_w_per_gpu * 8 == pytest.approx(6849, rel=0.05)
     assert metered.cold.power_w_per_gpu * 8 == pytest.approx(6849, rel=0.05)
-    # Cold, a fleet has stragglers, about as many as the 9 % that the published jobs add to 512 alike (arXiv 2505.05713).
-    assert metered.cold.energy_error_fraction == pytest.approx(0.0, abs=0.15)
+    # Cold, a fleet has stragglers, about as many as the 9 % that the published jobs add to 512 alike (arXiv 2505.05713);
+    # steps and power that are less than the metered ones make up for a part of them.
+    assert metered.cold.energy_error_fraction == pytest.approx(0.0, abs=0.06)
 
 
 class TestColdRuns:

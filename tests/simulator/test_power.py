@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator.climate import Climate
-from simulator.hardware import Fabric
+from simulator.hardware import Fabric, Site
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.options import Operation
@@ -24,6 +24,7 @@ from simulator.power import (
     slowdown_under_cap,
 )
 from tests.simulator.builders import A100, job_of, plan_of, rented, table_of, training
+from tests.support import job_with, plans_with
 
 
 def power_of(job: Job, plan: Plan) -> PhasePower:
@@ -309,3 +310,24 @@ def test_older_nodes_draw_less() -> None:
         power_of(job_of(training(), rented(name)), plan_of(data=8)) for name in (A100, "h100-sxm5-80gb")
     )
     assert old.compute_w < 0.8 * new.compute_w
+
+
+def test_weather_that_no_facility_could_cool_is_refused() -> None:
+    hot = Climate(mean_celsius=50, free_cooling_below_celsius=0, overhead_per_celsius=1)
+    fields = {"region": "here", "grid_kgco2e_per_kwh": 0.4, "electricity_usd_per_kwh": 0.1}
+    with pytest.raises(
+        ValidationError, match=r"climate raises the PUE of the warmest hour to 51\.2; .* at most 5"
+    ):
+        Site(**fields, power_usage_effectiveness=1.2, climate=hot)
+    mild = Climate(mean_celsius=20, free_cooling_below_celsius=10, overhead_per_celsius=0.05)
+    assert Site(**fields, power_usage_effectiveness=1.2, climate=mild).climate == mild
+
+
+def test_storage_draws_what_its_capacity_says_unless_its_power_is_given() -> None:
+    plans = plans_with({"num_gpus": 16})
+    peaks = []
+    for storage in ({}, {"capacity_bytes": 2e15}, {"capacity_bytes": 2e15, "capacity_power_w": 1e4}):
+        job = job_with(storage=storage)
+        peaks.append(power_levels(job, plans, OfferTable.from_job(job).take(plans.offer)).hall_power_w[0])
+    assert peaks[1] - peaks[0] == pytest.approx(2000 * 3.5)  # two thousand terabytes at 3.5 W
+    assert peaks[2] - peaks[0] == pytest.approx(1e4)
