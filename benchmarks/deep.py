@@ -1,8 +1,9 @@
 """How fast is the deep depth, beside TrioSim and ASTRA-sim, and does an event cost the same on a large network?
 
-    python -m benchmarks.deep FOLDER
+    python -m benchmarks.deep [FOLDER]
 
-FOLDER is `sample_trace/trace2-h100-bs128` of github.com/sarchlab/triosim (commit 3fb3c06), with `vgg13` and `resnet50`.
+FOLDER is `sample_trace/trace2-h100-bs128` of github.com/sarchlab/triosim (commit 3fb3c06), with `vgg13` and `resnet50`; left
+out: `tests/data/traces`, which holds the same two traces in capplan's format.
 The times of TrioSim (the same commit) and of ASTRA-sim 2 (commit 4f387bc, analytical network) were measured on a machine
 with two cores; they are those of the whole program, ours those of building and playing the graph in a warm process, in
 seconds of one core, the shortest of five runs.
@@ -22,16 +23,17 @@ from simulator.deep.collectives import Collectives
 from simulator.deep.extrapolate import extrapolate
 from simulator.deep.parallelism import Parallelism
 from simulator.deep.play import play
+from simulator.deep.read import read_operator_trace
 from simulator.deep.routing import Router
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.deep.topologies import cluster, ring, switch
 from simulator.deep.topology import Topology
 from simulator.deep.trace import OperatorTrace
 from simulator.deep.triosim import TrioSimCase, triosim_step
-from simulator.deep.triosim_files import read_triosim
 from simulator.units import GIB, MIB
 
 NUM_RUNS = 5
+TRACES = Path(__file__).parents[1] / "tests" / "data" / "traces"
 TRIOSIM_S = {
     ("vgg13", "dp"): {8: "0.03", 32: "0.32", 64: "1.0"},
     ("vgg13", "ddp"): {8: "0.16", 32: "1.9", 64: "8.4"},
@@ -149,9 +151,12 @@ def print_growth() -> None:
 def main() -> None:
     """Prints the three tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "folder", type=Path, nargs="?", help="TrioSim's own; left out: the same in our format"
+    )
     folder = parser.parse_args().folder
-    print_steps({name: read_triosim(folder / name) for name in ("vgg13", "resnet50")})
+    paths = {name: folder / name if folder else TRACES / f"{name}.json" for name in ("vgg13", "resnet50")}
+    print_steps({name: read_operator_trace(path) for name, path in paths.items()})
     print_all_reduces()
     print_growth()
 

@@ -118,5 +118,5 @@ def convert(*, profile: Path, graph: Path, batch_size: int, file: Path, quiet: b
 
     with quiet_libraries(), working("reading the profile", is_shown=not quiet):
         made = convert_profile(profile, graph, file, batch_size=batch_size)
-    seconds = made.single_device_s
-    click.echo(f"{file}: {len(made)} operators in {made.num_layers} layers, {seconds:.6g} s a step", err=True)
+    layers = "1 layer" if made.num_layers == 1 else f"{made.num_layers} layers"
+    click.echo(f"{file}: {len(made)} operators in {layers}, {made.single_device_s:.6g} s a step", err=True)

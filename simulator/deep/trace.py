@@ -106,6 +106,8 @@ class OperatorTrace:
     """`(n,)` of a backward operator that reads parameters, the forward operator that read them; else `NO_OPERATOR`."""
     gradient_ready: Integers
     """`(m,)` of a parameter, the operator after which its gradient is complete; else `NO_OPERATOR`."""
+    source: str | None = None
+    """Who measured it, on what; None: nobody said."""
 
     def __len__(self) -> int:
         return len(self.names)

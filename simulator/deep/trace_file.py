@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, ValidationError
 
 from simulator.deep.trace import Category, Lists, OperatorTrace, Phase
@@ -26,6 +28,8 @@ class TraceRecord(Record):
     name: str = Field(min_length=1, max_length=200)
     batch_size: int = Field(ge=1, le=MOST_SAMPLES)
     """Samples of the step."""
+    source: str | None = Field(default=None, max_length=1000)
+    """Who measured it, on what."""
     tensors: tuple[TensorRecord, ...]
     operators: tuple[OperatorRecord, ...]
     """In the order in which they ran."""
@@ -43,9 +47,10 @@ def read_trace_file(path: Path) -> OperatorTrace:
     except ValidationError as error:
         raise InputError(problems_of(error, "")[:MOST_PROBLEMS], source=str(path)) from error
     try:
-        return build_trace(record.name, record.batch_size, record.tensors, record.operators)
+        trace = build_trace(record.name, record.batch_size, record.tensors, record.operators)
     except InputError as error:
         raise InputError(list(error.problems), source=str(path)) from error
+    return replace(trace, source=record.source)
 
 
 def is_trace_file(path: Path) -> bool:
@@ -59,13 +64,15 @@ def is_trace_file(path: Path) -> bool:
 
 
 def write_trace_file(trace: OperatorTrace, path: Path) -> None:
-    """Writes a trace; `read_trace_file` gives the same one back.
+    """Writes a trace, fields at their defaults left out; `read_trace_file` gives the same one back.
 
     Raises:
         InputError: the file cannot be written.
     """
-    record = trace_record(trace).model_dump(mode="json", exclude_none=True)
-    heads = [f'"{field}": {json.dumps(record[field])}' for field in ("format", "name", "batch_size")]
+    whole = trace_record(trace)
+    record = {"format": whole.format, **whole.model_dump(mode="json", exclude_defaults=True)}
+    fields = [field for field in ("format", "name", "batch_size", "source") if field in record]
+    heads = [f'"{field}": {json.dumps(record[field])}' for field in fields]
     lists = [f'"{field}": {_one_a_line(record[field])}' for field in ("tensors", "operators")]
     try:
         path.write_text("{" + ",\n".join([*heads, *lists]) + "}\n", encoding="utf-8")
@@ -81,18 +88,20 @@ def _one_a_line(rows: list[object]) -> str:
 def trace_record(trace: OperatorTrace) -> TraceRecord:
     """Returns a trace as it stands in a file."""
     tensors = trace.tensors
-    rows = zip(tensors.names, tensors.num_bytes, tensors.category, tensors.storage, strict=True)
+    is_shared = np.bincount(tensors.storage)[tensors.storage] > 1
+    rows = zip(tensors.names, tensors.num_bytes, tensors.category, tensors.storage, is_shared, strict=True)
     return TraceRecord(
         name=trace.name,
         batch_size=trace.batch_size,
+        source=trace.source,
         tensors=tuple(
             TensorRecord(
                 id=name,
                 num_bytes=float(size),
                 category=Category.from_code(int(category)),
-                storage=str(storage),
+                storage=str(storage) if has_views else None,
             )
-            for name, size, category, storage in rows
+            for name, size, category, storage, has_views in rows
         ),
         operators=tuple(_operator_record(trace, row) for row in range(len(trace))),
     )

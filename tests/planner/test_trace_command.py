@@ -12,7 +12,9 @@ from planner.trace_events import COMPUTE, NETWORK
 from planner.trace_play import PlayAnswer
 from planner.trace_simulation import TraceAnswer
 from simulator.deep.chakra_files import read_chakra
-from tests.simulator.deep.traces import profile_and_graph, unpack, write_small
+from simulator.deep.trace_file import write_trace_file
+from tests.simulator.deep.profiles import EVENTS, NODES, written
+from tests.simulator.deep.traces import measured, write_small
 
 
 @pytest.fixture
@@ -73,8 +75,9 @@ class TestAnswer:
             assert link.full_fraction == pytest.approx(SUMMED_S / answer.step_s)
 
     def test_the_same_as_triosim(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        folder = str(unpack("vgg13", tmp_path))
-        answer = answered(capsys, folder, "--gpus", "8", "--parallel", "tp", "--rules", "triosim")
+        file = tmp_path / "vgg13.json"
+        write_trace_file(measured("vgg13"), file)
+        answer = answered(capsys, str(file), "--gpus", "8", "--parallel", "tp", "--rules", "triosim")
         assert answer.step_s == pytest.approx(55.055e-3, rel=5e-5)
         assert answer.tensor_parallel == 8
 
@@ -215,27 +218,27 @@ class TestExport:
 
 class TestConvert:
     def test_a_converted_profile_is_played(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        file = tmp_path / "vgg.json"
-        files = [str(path) for path in profile_and_graph()]
+        file = tmp_path / "linear.json"
+        files = [str(path) for path in written(tmp_path, EVENTS, NODES)]
         arguments = ["trace", "convert", *files, "--batch-size", "512", "--output", str(file)]
         assert main(arguments) == 0
-        assert "77 operators in 13 layers, 0.34637 s a step" in capsys.readouterr().err
+        assert "3 operators in 1 layer, 0.00123 s a step" in capsys.readouterr().err
         assert main(arguments) == 0  # an older trace is replaced
         capsys.readouterr()
         answer = answered(capsys, str(file), "--gpus", "1")
-        assert answer.step_s == pytest.approx(0.34637)
-        assert (answer.trace, answer.batch_size) == ("vgg", 512)
+        assert answer.step_s == pytest.approx(1230e-6)
+        assert (answer.trace, answer.batch_size) == ("linear", 512)
 
     def test_another_file_is_not_replaced(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         file = tmp_path / "notes.json"
         file.write_text("mine", encoding="utf-8")
-        files = [str(path) for path in profile_and_graph()]
+        files = [str(path) for path in written(tmp_path, EVENTS, NODES)]
         assert main(["trace", "convert", *files, "--batch-size", "1", "--output", str(file)]) == 2
         assert "exists and is no trace of capplan" in capsys.readouterr().err
         assert file.read_text(encoding="utf-8") == "mine"
 
     def test_a_swapped_pair_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        files = [str(path) for path in reversed(profile_and_graph())]
+        files = [str(path) for path in reversed(written(tmp_path, EVENTS, NODES))]
         output = str(tmp_path / "vgg.json")
         assert main(["trace", "convert", *files, "--batch-size", "1", "--output", output]) == 2
         assert (

@@ -18,7 +18,7 @@ from simulator.deep.trace_build import OperatorRecord, TensorRecord, build_trace
 from simulator.deep.triosim_files import read_triosim
 from simulator.errors import InputError
 from simulator.units import MIB
-from tests.simulator.deep.traces import unpack, write_small
+from tests.simulator.deep.traces import measured, write_small
 
 BANDWIDTH = 1e6
 """So slow that the 1,632 bytes of the small trace's gradients take milliseconds."""
@@ -106,10 +106,10 @@ class TestDataParallel:
         summed = 1.5 * PARAMETER_BYTES / BANDWIDTH
         assert ends.max() == pytest.approx(2 * (FORWARD + BACKWARD) + summed + 2 * OPTIMIZER)
 
-    def test_buckets_of_vgg13(self, tmp_path: Path) -> None:
+    def test_buckets_of_vgg13(self) -> None:
         # Last layer first, weight and bias: 4,096,000 + 1,000; 16,777,216 + 4,096; 102,760,448 + 4,096; convolutions of
         # 2,359,296 + 512, ... A bucket is closed by the parameter that fills it: 1 MiB, then 25 MiB (6,553,600 numbers).
-        trace = read_triosim(unpack("vgg13", tmp_path))
+        trace = measured("vgg13")
         found = buckets(trace.parameters, trace.tensors.num_bytes, trace.gradient_ready, MIB, 25 * MIB)
         assert [bucket.num_bytes / 4 for bucket in found] == [
             4_096_000,
@@ -161,8 +161,8 @@ class TestPipeline:
     def test_stages_take_equal_time(self) -> None:
         assert stages(even(6, 1e-3, 2e-3), 3).tolist() == [0, 0, 1, 1, 2, 2]
 
-    def test_stages_are_cut_by_time_and_not_by_count(self, tmp_path: Path) -> None:
-        trace = read_triosim(unpack("vgg13", tmp_path))
+    def test_stages_are_cut_by_time_and_not_by_count(self) -> None:
+        trace = measured("vgg13")
         cut = stages(trace, 4)
         seconds = np.bincount(cut[trace.layer[:70]], weights=trace.duration_s[:70])
         layers = np.bincount(trace.layer[:70], weights=trace.duration_s[:70])

@@ -1,10 +1,9 @@
-"""Do a profile and an execution trace of PyTorch become the trace that TrioSim's own tracer makes of them?"""
+"""Do a profile and an execution trace of PyTorch become the trace that they should?"""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,130 +11,14 @@ import numpy as np
 import pytest
 
 from benchmarks.fuzz_traces import mutations, num_refused
-from simulator.deep.division import with_batch
 from simulator.deep.execution_graph import read_execution_graph
 from simulator.deep.kineto import read_profile
-from simulator.deep.operator_model import fit_operators, samples_of
 from simulator.deep.profiled_trace import read_profiled
-from simulator.deep.trace import OperatorTrace, Phase
-from simulator.deep.triosim_files import read_triosim
+from simulator.deep.trace import Phase
 from simulator.errors import InputError
-from tests.simulator.deep.traces import profile_and_graph, unpack
+from tests.simulator.deep.profiles import EVENTS, NODES, Entry, event, launched, node, tensor, written
 
 NUM_MUTATIONS = 300
-Entry = dict[str, object]
-
-
-@pytest.fixture(scope="module")
-def profiled() -> OperatorTrace:
-    return read_profiled(*profile_and_graph(), batch_size=512)
-
-
-@pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> OperatorTrace:
-    """The same model on the same accelerator with a batch of 128."""
-    return read_triosim(unpack("vgg13", tmp_path_factory.mktemp("triosim")))
-
-
-def event(name: str, begin: float, length: float, **fields: object) -> Entry:
-    return {
-        "ph": "X",
-        "cat": "cpu_op",
-        "name": name,
-        "ts": begin,
-        "dur": length,
-        "pid": 1,
-        "tid": 1,
-        **fields,
-    }
-
-
-def launched(number: int, begin: float, length: float, name: str = "gemm", tid: int = 1) -> list[Entry]:
-    """A launch, and its kernel."""
-    about = {"correlation": number}
-    return [
-        event("cudaLaunchKernel", begin, 1.0, cat="cuda_runtime", tid=tid, args=about),
-        event(name, begin + 100.0, length, cat="kernel", tid=7, args=about),
-    ]
-
-
-def tensor(number: int, elements: int = 8) -> list[object]:
-    return [number, number + 100, 0, elements, 4, "cuda:0"]
-
-
-def node(number: int, name: str, **fields: object) -> Entry:
-    return {"id": number, "name": name, "rf_id": number, "parent": 1, "tid": 1, "scope": 0, **fields}
-
-
-EVENTS = [
-    event("aten::linear", 0.0, 10.0),
-    event("aten::addmm", 1.0, 8.0),
-    *launched(1, 2.0, 500.0),
-    event("aten::view", 11.0, 2.0),
-    event("autograd::engine::evaluate_function: AddmmBackward0", 20.0, 10.0, tid=2),
-    *launched(2, 21.0, 700.0, tid=2),
-    event("Optimizer.step#SGD.step", 40.0, 20.0, cat="user_annotation"),
-    event("aten::_foreach_add_", 41.0, 5.0),
-    *launched(3, 42.0, 30.0),
-]
-NODES = [
-    node(1, "[pytorch|profiler|execution_trace|thread]", scope=7),
-    node(
-        2,
-        "aten::linear",
-        inputs=[tensor(1), tensor(2, 64), tensor(3)],
-        outputs=[tensor(4)],
-        input_shapes=[[1, 8], [8, 8], [8]],
-        op_schema="aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
-    ),
-    node(5, "autograd::engine::evaluate_function: AddmmBackward0"),
-    node(6, "AddmmBackward0", parent=5, inputs=[tensor(5)]),
-    node(7, "aten::mm", parent=6, inputs=[tensor(5), tensor(2, 64)], outputs=[tensor(6, 64)]),
-    node(8, "Optimizer.step#SGD.step", scope=7),
-    node(9, "aten::_foreach_add_", parent=8, inputs=[[tensor(2, 64), tensor(3)], [tensor(6, 64)]]),
-]
-
-
-def written(folder: Path, events: list[Entry], nodes: list[Entry]) -> tuple[Path, Path]:
-    profile, graph = folder / "profile.json", folder / "graph.json"
-    profile.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
-    graph.write_text(json.dumps({"nodes": nodes}), encoding="utf-8")
-    return profile, graph
-
-
-class TestVgg13:
-    def test_operators_are_those_of_triosims_tracer(
-        self, profiled: OperatorTrace, shipped: OperatorTrace
-    ) -> None:
-        assert Counter(profiled.names) == Counter(shipped.names)
-        assert [int(profiled.is_in(phase).sum()) for phase in Phase] == [35, 35, 7]
-        assert profiled.can_split.sum() == shipped.can_split.sum() == 26
-
-    def test_parameters_and_layers_are_the_same(
-        self, profiled: OperatorTrace, shipped: OperatorTrace
-    ) -> None:
-        assert profiled.parameter_bytes == 4 * 133_047_848
-        assert (profiled.num_layers, len(profiled.parameters)) == (13, 26)
-        ready = [trace.gradient_ready[trace.parameters].tolist() for trace in (profiled, shipped)]
-        assert ready[0] == ready[1]
-
-    def test_four_times_the_batch_has_four_times_the_operations(
-        self, profiled: OperatorTrace, shipped: OperatorTrace
-    ) -> None:
-        assert profiled.num_flop.sum() == pytest.approx(4 * shipped.num_flop.sum())
-
-    def test_all_kernels_of_the_step_are_counted(self, profiled: OperatorTrace) -> None:
-        # 346,344 microseconds of kernels in the file, and a few of memory sets.
-        assert profiled.single_device_s == pytest.approx(346.37e-3, rel=2e-4)
-
-    def test_another_batch_is_predicted(self, profiled: OperatorTrace, shipped: OperatorTrace) -> None:
-        # Measured: +5.5 and -4.1 % in proportion, +3.9 and +1.2 % by lines; TrioSim's rule has +8.6 and -7.9 %.
-        for known, other in ((shipped, profiled), (profiled, shipped)):
-            model = fit_operators([samples_of(known)])
-            proportional = with_batch(known, other.batch_size).single_device_s / other.single_device_s
-            fitted = with_batch(known, other.batch_size, model).single_device_s / other.single_device_s
-            assert abs(proportional - 1) < 0.06
-            assert abs(fitted - 1) < 0.045
 
 
 class TestSmallStep:

@@ -11,7 +11,7 @@ from simulator.deep.trace import OperatorTrace
 from simulator.deep.triosim import TrioSimCase, triosim_step
 from simulator.deep.triosim_files import read_triosim
 from simulator.errors import InputError
-from tests.simulator.deep.traces import unpack, write_small
+from tests.simulator.deep.traces import measured, write_small
 
 SAME = 5e-5
 """The figures are printed with a microsecond."""
@@ -20,9 +20,8 @@ MANY_FETCHES, SOME_OVERLAP = 3e-3, 4e-3
 
 
 @pytest.fixture(scope="module")
-def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OperatorTrace]:
-    folder = tmp_path_factory.mktemp("triosim")
-    return {name: read_triosim(unpack(name, folder)) for name in ("vgg13", "resnet50")}
+def traces() -> dict[str, OperatorTrace]:
+    return {name: measured(name) for name in ("vgg13", "resnet50")}
 
 
 def milliseconds(

@@ -1,9 +1,15 @@
-"""Which traces do the tests play? A small one of our own, written in the format of TrioSim, and those that TrioSim ships."""
+"""Which traces do the tests play? A small one of our own, and measured ones of full size, which can be written as TrioSim's."""
 
 from __future__ import annotations
 
-import gzip
+import csv
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
+
+from simulator.deep.trace import Category, OperatorTrace, Phase
+from simulator.deep.trace_file import read_trace_file
 
 OPERATORS = """\
 OperatorID,OperatorName,Operator_input,Operator_output,Operator_cudatime,Operator_cudatimenooverlap,InputSize,OutputSize,gpuid,stage,tpflag
@@ -44,7 +50,13 @@ Index,TensorID,TensorShape,TensorNumElement,TensorEachByte,TensorType,TensorStor
 21,v,[408],408,4,input,s18,0
 """
 
-_SHIPPED = Path(__file__).parent / "triosim"
+_MEASURED = Path(__file__).parents[2] / "data" / "traces"
+_BYTES_OF_A_NUMBER = 4.0
+
+
+def measured(name: str) -> OperatorTrace:
+    """Returns a step that was measured: `vgg13`, `resnet50` (batch 128), or `vgg13-batch512`; the files say by whom."""
+    return read_trace_file(_MEASURED / f"{name}.json")
 
 
 def write_small(folder: Path, *, operators: str = OPERATORS, tensors: str = TENSORS) -> Path:
@@ -55,16 +67,65 @@ def write_small(folder: Path, *, operators: str = OPERATORS, tensors: str = TENS
     return folder
 
 
-def unpack(name: str, folder: Path) -> Path:
-    """Unpacks one of TrioSim's traces (`vgg13`, `resnet50`); returns its folder."""
-    target = folder / name
-    target.mkdir()
-    for file in ("trace.csv", "tensor.csv"):
-        (target / file).write_bytes(gzip.decompress((_SHIPPED / name / f"{file}.gz").read_bytes()))
-    return target
+def write_as_triosim(trace: OperatorTrace, folder: Path) -> Path:
+    """Writes any trace as TrioSim's tracer would into a folder, which it returns."""
+    folder.mkdir(exist_ok=True)
+    operators, tensors = (text.splitlines()[0].split(",") for text in (OPERATORS, TENSORS))
+    _write_rows(folder / "trace.csv", operators, _operator_rows(trace))
+    _write_rows(folder / "tensor.csv", tensors, _tensor_rows(trace))
+    return folder
 
 
-def profile_and_graph() -> tuple[Path, Path]:
-    """The profile and the execution trace from which TrioSim's tracer makes a trace of VGG-13 with a batch of 512."""
-    folder = _SHIPPED / "profile"
-    return folder / "profiler_vgg13.json.gz", folder / "graph_vgg13.json.gz"
+def _write_rows(path: Path, heading: list[str], rows: list[list[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([heading, *rows])
+
+
+def _operator_rows(trace: OperatorTrace) -> list[list[object]]:
+    return [
+        [
+            row + 1,
+            name,
+            *_listed(trace, row, trace.tensors.names),
+            *[f"{trace.duration_s[row] * 1e6:.9g}"] * 2,
+            *_listed(trace, row, [f"{size:.0f}" for size in trace.tensors.num_bytes]),
+            0,
+            Phase.from_code(int(trace.phase[row])).value,
+            int(trace.can_split[row]),
+        ]
+        for row, name in enumerate(trace.names)
+    ]
+
+
+def _listed(trace: OperatorTrace, row: int, texts: Sequence[str]) -> list[str]:
+    """What an operator reads, and what it makes: `[4; 6; 8]`."""
+    lists = (part.of(row).tolist() for part in (trace.inputs, trace.outputs))
+    return [f"[{'; '.join(texts[number] for number in part)}]" for part in lists]
+
+
+def _tensor_rows(trace: OperatorTrace) -> list[list[object]]:
+    """A row for each tensor, and one more for each that an operator makes."""
+    tensors, shapes = trace.tensors, _shapes_of_weights(trace)
+    kinds = {Category.PARAMETER: "weight=None", Category.STATE: "running_mean"}
+    rows: list[list[object]] = []
+    for number in [*range(len(tensors.names)), *np.unique(trace.outputs.values).tolist()]:
+        num_bytes, storage = tensors.num_bytes[number], f"s{tensors.storage[number]}"
+        each = _BYTES_OF_A_NUMBER if num_bytes % _BYTES_OF_A_NUMBER == 0 else 1.0
+        size = f"{num_bytes / each:.0f}"
+        kind = kinds.get(Category.from_code(int(tensors.category[number])), "output")
+        shape = shapes.get(number, f"[{size}]")
+        rows.append([len(rows), tensors.names[number], shape, size, f"{each:.0f}", kind, storage, 0])
+    return rows
+
+
+def _shapes_of_weights(trace: OperatorTrace) -> dict[int, str]:
+    """Of weights of what is split: the outputs, and the inputs of which each is made, as the operations say."""
+    shapes = {}
+    for row in np.flatnonzero(trace.can_split & trace.is_in(Phase.FORWARD)).tolist():
+        num_made = trace.tensors.num_bytes[trace.outputs.of(row)[0]] / _BYTES_OF_A_NUMBER
+        num_inputs = round(trace.num_flop[row] / 2.0 / num_made)
+        parameters = np.intersect1d(trace.inputs.of(row), trace.parameters)
+        weight = int(parameters[np.argmax(trace.tensors.num_bytes[parameters])])
+        num_outputs = round(trace.tensors.num_bytes[weight] / _BYTES_OF_A_NUMBER / num_inputs)
+        shapes[weight] = f"[{num_outputs}, {num_inputs}]"
+    return shapes
