@@ -13,7 +13,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from constraints.evaluation import Evaluation
-from objectives.pareto import distinct_rows
 from planner.bests import bests_of
 from planner.choice import chosen_row
 from planner.comparisons import InputUncertainty, WhatIfCase
@@ -52,10 +51,6 @@ from studies.tracking import DEFAULT_FILE, StudyTracker
 
 LARGEST_SEED = 2**32 - 1
 Clock = Callable[[], datetime]
-
-SAME_WITHIN_FRACTION = 0.001
-"""Designs whose objectives all differ by less are shown as one; far below what the model can tell apart."""
-
 
 ALGORITHM_NAMES = {
     Algorithm.NSGA2: "NSGA-II",
@@ -217,7 +212,7 @@ def _explained(
 def _answer(
     job: Job, seed: int, result: StudyResult, infeasibility: Infeasibility | None, now: datetime
 ) -> Recommendation:
-    front, ids = distinct_front(job, result.archive)
+    front, ids = result.archive.distinct_front()
     row = chosen_row(job, front) if front is not None else None
     designs = designs_of(job, front, ids) if front is not None else ()
     status: Status = "recommended"
@@ -229,7 +224,6 @@ def _answer(
         uncertainty_of(job, front, ids, row, seed) if front is not None and row is not None else None
     )
     unsure, cases = _compared(job, front, ids, row, seed)
-    days = designs[row].time_to_train_days if row is not None else 0.0
     return Recommendation(
         capplan_version=software_tags()["capplan_version"],
         catalog_hash=catalog_hash(),
@@ -252,16 +246,8 @@ def _answer(
         input_uncertainty=unsure,
         what_if=cases,
         mlflow=None,
-        warnings=cautions(job, front, uncertainty, days),
+        warnings=cautions(job, front, uncertainty, designs[row] if row is not None else None),
     )
-
-
-def distinct_front(job: Job, archive: Archive) -> tuple[Evaluation | None, Integers]:
-    """The front without designs that hardly differ from another one, such as in the checkpoint interval alone."""
-    if archive.front is None:
-        return None, archive.ids
-    rows = distinct_rows(archive.front.objectives(job), SAME_WITHIN_FRACTION)
-    return archive.front.take(rows), archive.ids[rows]
 
 
 def _compared(

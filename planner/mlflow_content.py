@@ -40,9 +40,8 @@ def finish(
 
 def result_metrics(answer: Recommendation) -> dict[str, float]:
     """What MLflow's table of studies shows and sorts by, beside the ends of the curves."""
-    metrics = {"num_distinct": float(len(answer.front))}
     if answer.best is None:
-        return metrics
+        return {}
     names = (
         "time_to_train_days",
         "cost_usd",
@@ -51,7 +50,7 @@ def result_metrics(answer: Recommendation) -> dict[str, float]:
         "mfu_fraction",
         "goodput_fraction",
     )
-    return metrics | {f"recommended_{name}": float(getattr(answer.best, name)) for name in names}
+    return {f"recommended_{name}": float(getattr(answer.best, name)) for name in names}
 
 
 def asked_params(job: Job, seed: int) -> dict[str, str]:

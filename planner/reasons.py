@@ -9,7 +9,7 @@ from constraints.limits import ExcessTable
 from planner import human
 from planner.calibration_notes import calibration_notes
 from planner.grid_conventions import grid_convention, unlike_grids
-from planner.recommendation import Rejection, Uncertainty
+from planner.recommendation import Design, Rejection, Uncertainty
 from planner.uncertainty import calibrated_accuracy
 from planner.unused_fields import unused_notes
 from simulator.accuracy import step_time_error
@@ -242,7 +242,10 @@ def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
 
 
 def cautions(
-    job: Job, front: Evaluation | None, uncertainty: Uncertainty | None = None, days: float = 0.0
+    job: Job,
+    front: Evaluation | None,
+    uncertainty: Uncertainty | None = None,
+    best: Design | None = None,
 ) -> tuple[str, ...]:
     """Returns what the reader should know before trusting the figures.
 
@@ -250,9 +253,10 @@ def cautions(
         job: the job.
         front: the designs that are shown.
         uncertainty: of the recommended design.
-        days: its time to train.
+        best: the recommended design.
     """
-    notes = _one_sided_error(uncertainty, days) if uncertainty else []
+    notes = _full_memory(front, best) if front is not None else []
+    notes += _one_sided_error(uncertainty, best.time_to_train_days) if uncertainty and best else []
     notes += _unequal_errors(job)
     notes += calibration_notes(job)
     notes += unlike_grids([*map(job.site_of, job.offers), *job.what_if.sites])
@@ -267,12 +271,22 @@ def cautions(
         notes.append(
             f"No measured kernels are known for {', '.join(estimated)}; Hopper's efficiencies are scaled to them."
         )
-    if front is not None:
-        summary = front.outcomes.summary
-        num_full = int(np.sum(summary.peak_memory_bytes > FULL_FRACTION * summary.memory_capacity_bytes))
-        if num_full:
-            notes.append(
-                f"{num_full} of {len(front)} designs on the front would fill more than {FULL_FRACTION:.0%} of the memory, "
-                "which is within the error of the memory model (docs/validation.md): try them before you rely on them."
-            )
     return tuple(notes)
+
+
+def _full_memory(front: Evaluation, best: Design | None) -> list[str]:
+    """A note where designs might not fit after all, first of all the recommended one."""
+    summary = front.outcomes.summary
+    num_full = int(np.sum(summary.peak_memory_bytes > FULL_FRACTION * summary.memory_capacity_bytes))
+    if num_full == 0:
+        return []
+    own = ""
+    if best is not None:
+        used = best.peak_memory_bytes / best.memory_capacity_bytes
+        if used > FULL_FRACTION:
+            own = f"Design {best.design_id}, the recommended one, would fill {human.percent(used)} of the memory. "
+    note = (
+        f"{own}{num_full} of {len(front)} designs on the front would fill more than {FULL_FRACTION:.0%} of the memory, "
+        "which is within the error of the memory model (docs/validation.md): try them before you rely on them."
+    )
+    return [note]

@@ -9,8 +9,8 @@ from constraints.evaluation import evaluate
 from planner.output import JOB_FILE
 from planner.recommendation import Design, Recommendation
 from planner.report_breakdowns import breakdowns
-from planner.report_data import DesignCounts, Figure, InputGroup, Report, Reproduction
-from planner.report_designs import DesignCloud, cloud_of_table
+from planner.report_data import Figure, InputGroup, Report, Reproduction
+from planner.report_designs import DesignCloud, cloud_of_table, design_counts
 from planner.report_flips import flips
 from planner.report_front import errors_of, front_figure
 from planner.report_inputs import inputs
@@ -73,7 +73,7 @@ def build_report(
         figures=tuple(_figures(job, answer, best, errors, progress)) if best else (),
         inputs=_inputs(job, best),
         reproduction=_reproduction(answer),
-        designs=DesignCounts(num_designs=cloud.num_simulated, num_drawn=len(drawn)),
+        designs=design_counts(cloud, drawn),
     )
     return DrawnReport(report=report, cloud=drawn)
 

@@ -16,8 +16,8 @@ from simulator.record import Record
 
 FAMILY: Final = "capplan report "
 """Every report says that it is one,"""
-SCHEMA: Final = "capplan report 2"
-"""and which fields it has: another number means other fields. 2: curves have the recommended design beside them."""
+SCHEMA: Final = "capplan report 3"
+"""and which fields it has: another number means other fields. 3: drawn designs are counted by kind."""
 
 Quantity = Literal["usd", "kwh", "kgco2e", "bytes", "s", "days", "w", "fraction", "change", "count"]
 """Unit of the numbers of a figure; `change` is a share with its sign."""
@@ -212,7 +212,8 @@ class InputValue(Record):
     source: str
     """Where it comes from."""
     confidence: str
-    """`verified`, `partial` or `estimate` for figures of the catalogue; else who says so: `job`, `default` or `range`."""
+    """`verified`, `partial` or `estimate` for figures of the catalogue; else who says so: `job`, `preset`,
+    `default` or `range`."""
 
 
 class InputGroup(Record):
@@ -240,18 +241,24 @@ class Reproduction(Record):
 
 
 class DesignCounts(Record):
-    """How many designs there are, and how many of them the page draws."""
+    """How many designs there are, and how many of them the page draws: all up to 100,000, else an even share of each kind."""
 
     num_designs: int
     """Designs that were simulated."""
-    num_drawn: int
-    """Those in the page: all up to 100,000, else every k-th beside the feasible ones."""
+    num_feasible: int
+    """Those whose run ends and that keep all limits."""
+    num_broken: int
+    """Those whose run ends and that break a limit."""
+    num_feasible_drawn: int
+    """Feasible designs in the page."""
+    num_broken_drawn: int
+    """Designs in the page that break a limit."""
 
 
 class Report(Record):
     """Everything that a report shows, less the cloud of designs behind the front."""
 
-    format: Literal["capplan report 2"] = SCHEMA
+    format: Literal["capplan report 3"] = SCHEMA
     """Which fields to expect."""
     answer: Recommendation
     """The answer, as `capplan recommend --json` prints it."""

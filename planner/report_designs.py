@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraints.limits import ExcessTable
+from planner.report_data import DesignCounts
 from simulator.errors import StudyError
 from simulator.job import Job
 from simulator.table import Booleans, Floats, Integers
@@ -104,6 +105,11 @@ class DesignCloud:
         return self.codes["accelerator"]
 
     @property
+    def num_feasible(self) -> int:
+        """Designs that keep all limits."""
+        return int(np.count_nonzero(self.broken == 0))
+
+    @property
     def is_possible(self) -> Booleans:
         """Whether a design keeps what no limit of a user can change."""
         bits = sum(1 << EXCESS_NAMES.index(name) for name in UNCHANGEABLE)
@@ -120,12 +126,28 @@ class DesignCloud:
         )
 
     def thinned(self, most: int = MOST_DRAWN) -> DesignCloud:
-        """Returns at most so many designs: feasible ones first, evenly spread where they are too many themselves."""
+        """Returns at most so many designs, evenly spread.
+
+        Feasible ones have half of the places, those that break a limit the other half; what one kind does not need, the
+        other one gets.
+        """
         if len(self) <= most:
             return self
-        feasible, rest = np.flatnonzero(self.broken == 0), np.flatnonzero(self.broken)
-        kept = _spread(feasible, most)
-        return self.take(np.sort(np.concatenate([kept, _spread(rest, most - len(kept))])))
+        feasible, broken = np.flatnonzero(self.broken == 0), np.flatnonzero(self.broken)
+        num_feasible = min(len(feasible), max(most - most // 2, most - len(broken)))
+        kept = _spread(feasible, num_feasible), _spread(broken, most - num_feasible)
+        return self.take(np.sort(np.concatenate(kept)))
+
+
+def design_counts(cloud: DesignCloud, drawn: DesignCloud) -> DesignCounts:
+    """Returns how many designs of each kind there are, and how many of them are drawn."""
+    return DesignCounts(
+        num_designs=cloud.num_simulated,
+        num_feasible=cloud.num_feasible,
+        num_broken=len(cloud) - cloud.num_feasible,
+        num_feasible_drawn=drawn.num_feasible,
+        num_broken_drawn=len(drawn) - drawn.num_feasible,
+    )
 
 
 def _spread(rows: NDArray[np.intp], most: int) -> NDArray[np.intp]:

@@ -9,7 +9,7 @@ import numpy as np
 from planner import human
 from planner.design_view import layout
 from planner.recommendation import Design
-from planner.report_data import FrontFigure, Quantity, Report
+from planner.report_data import DesignCounts, FrontFigure, Quantity, Report
 from planner.report_front import role_of
 from planner.report_html import Html, joined, tag
 from planner.report_tables import number, table
@@ -37,16 +37,12 @@ def explorer(report: Report) -> Html:
 
 
 def _stage(report: Report, figure: FrontFigure) -> Html:
-    counts = report.designs
-    drawn = (
-        f"{human.count(counts.num_drawn)} of {human.count(counts.num_designs)} simulated designs are drawn."
-    )
     return tag(
         "figure",
         tag(
             "figcaption",
             tag("h3", figure.title, id="front-title"),
-            tag("p", f"{figure.note} {drawn}", class_="note", id="front-note"),
+            tag("p", f"{figure.note} {_drawn_text(report.designs)}", class_="note", id="front-note"),
         ),
         tag(
             "div",
@@ -62,6 +58,18 @@ def _stage(report: Report, figure: FrontFigure) -> Html:
         role="group",
         aria_labelledby="front-title",
     )
+
+
+def _drawn_text(counts: DesignCounts) -> str:
+    """How many designs of each kind the picture shows."""
+    kinds = (
+        (counts.num_feasible_drawn, counts.num_feasible, "feasible designs"),
+        (counts.num_broken_drawn, counts.num_broken, "designs that break a limit"),
+    )
+    drawn = [f"{human.count(shown)} of {human.count(total)} {kind}" for shown, total, kind in kinds if total]
+    endless = counts.num_designs - counts.num_feasible - counts.num_broken
+    never = f"; {human.count(endless)} whose run never ends are not" if endless else ""
+    return f"Drawn: {' and '.join(drawn)}{never}."
 
 
 def _controls() -> Html:
@@ -111,11 +119,11 @@ def _legend(report: Report, figure: FrontFigure) -> Html:
         "broken": "breaks a limit",
     }
     roles = {point.role for point in figure.points}
-    answer, num_others = report.answer, report.designs.num_drawn - len(report.answer.front)
+    counts = report.designs
     is_drawn = {
         **{role: role in roles for role in ("recommended", "tied", "front")},
-        "beaten": num_others > 0 and answer.num_feasible > len(answer.front),
-        "broken": num_others > 0 and answer.num_evaluated > answer.num_feasible,
+        "beaten": counts.num_feasible_drawn > len(report.answer.front),
+        "broken": counts.num_broken_drawn > 0,
     }
     keys = {key: name for key, name in names.items() if is_drawn[key]}
     return tag(

@@ -37,6 +37,7 @@ OWN_OFFER: Final = "offers["
 """How the names of inputs begin that belong to one offer, such as its price."""
 QUOTE_FACTORS: Final = (0.25, 4.0)
 """How far a price without a range is tried."""
+QUOTE_WORDS: Final = "a price without a range, tried from a quarter to four times"
 SAME_FRACTION: Final = 1e-9
 """Changes of an objective by less are rounding."""
 
@@ -55,11 +56,26 @@ def flips(job: Job, answer: Recommendation, best: Design, accuracy: Accuracy) ->
         note=(
             "Each input alone, from the low to the high end of its range, as a change from the value that was used; a "
             "price without a range from a quarter to four times. A mark is where another design becomes the best "
-            f"compromise. Tried: {choice.tried}. Inputs that move no objective and break no limit are left out."
+            "compromise, and can be told from the recommended one. Tried: "
+            f"{choice.tried}. Inputs that move no objective and break no limit are left out.{_together(answer, accuracy)}"
         ),
         quantity="change",
         mid=0.0,
         ranges=tuple(sorted(ranges, key=_order)),
+    )
+
+
+def _together(answer: Recommendation, accuracy: Accuracy) -> str:
+    """Why draws of all inputs change the recommendation more often than one input at a time does."""
+    unsure = answer.input_uncertainty
+    if unsure is None or len(unsure.designs) < 2:
+        return ""
+    error = human.percent(accuracy.mean_absolute_error_fraction)
+    return (
+        f" All inputs together say more: {human.percent(unsure.recommended_fraction)} of {human.count(unsure.num_draws)} "
+        f"draws recommend the same design (“Other circumstances”). Here all steps on the same accelerators move by {error}, "
+        "their mean error; there by errors that are often larger, of which each layout has a part of its own, and what "
+        "cannot be told apart counts as another design."
     )
 
 
@@ -203,15 +219,15 @@ def _range(choice: _Choice, label: str, lever: Lever) -> Range:
     found = [_flip(choice, lever, end) for end in _ends(lever)]
     marks = [mark for mark, _ in filter(None, found)]
     notes = [note for _, note in filter(None, found)]
-    low, high = lever.input.low, lever.input.high
+    low, high = min(_ends(lever), default=mid), max(_ends(lever), default=mid)
     return Range(
         label=label,
-        low_text=input_text(lever.input, low),
-        high_text=input_text(lever.input, high),
-        at_low=min([low / mid - 1.0, *(mark.value for mark in marks)]),
-        at_high=max([high / mid - 1.0, *(mark.value for mark in marks)]),
+        low_text=input_text(lever.input, min(low, mid)),
+        high_text=input_text(lever.input, max(high, mid)),
+        at_low=min(low / mid - 1.0, 0.0),
+        at_high=max(high / mid - 1.0, 0.0),
         marks=tuple(marks),
-        note="; ".join(notes) or lever.input.why,
+        note="; ".join(notes) or (QUOTE_WORDS if _is_quote(lever) else lever.input.why),
     )
 
 
@@ -236,7 +252,7 @@ def _flip(choice: _Choice, lever: Lever, end: float) -> tuple[Mark, str] | None:
 
 def _title(flipping: list[Range]) -> str:
     if not flipping:
-        return "None of the changes that were tried changes the recommendation"
+        return "No input that changes alone changes the recommendation"
     nearest = min(flipping, key=_nearest)
     mark = min(nearest.marks, key=lambda mark: abs(mark.value))
     count = "One input" if len(flipping) == 1 else f"{len(flipping)} inputs"

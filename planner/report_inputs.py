@@ -14,10 +14,14 @@ from simulator.catalog import Figure, Kind, accelerator, fabric, figures, model,
 from simulator.errors import CatalogError
 from simulator.job import Estimate, Job, Offer
 from simulator.record import Record
+from simulator.reliability import RELIABILITY_PRESETS, Reliability
 
 FROM_CATALOG: Final = ("accelerator", "node", "fabric", "site", "model")
 """Fields of a job that are whole entries of the catalogue."""
-JOB_FILE, DEFAULT = "job file", "capplan's default"
+JOB_FILE, DEFAULT = "job file", "capplan's default, whether the job file repeats it or not"
+PRESET: Final = "preset `{name}`, whether the job file repeats it or not"
+_Said = tuple[str, str]
+"""Source and confidence of a figure."""
 UNITLESS: Final = ("text", "count", "fraction", "ratio")
 
 
@@ -41,42 +45,73 @@ def _ranges(job: Job, offer: int, accuracy: Accuracy) -> Iterator[InputValue]:
         )
         yield InputValue(
             name=lever.input.name,
-            value=f"{mid} ({low} to {high})",
-            source=lever.input.why,
-            confidence="range",
+            value=f"{mid} ({low} to {high})" if low != high else f"{mid} (no range given)",
+            source=lever.input.why if low != high else "the job has one value and no range",
+            confidence="range" if low != high else "job",
         )
 
 
-def _fields(record: Record, path: tuple[str, ...]) -> Iterator[InputValue]:
-    """Yields the plain fields of a record and of the records in it, less those that the catalogue describes."""
+def _fields(record: Record, path: tuple[str, ...], usual: Record | None = None) -> Iterator[InputValue]:
+    """Yields the plain fields of a record and of the records in it, less those that the catalogue describes.
+
+    Args:
+        record: a job, or a part of one.
+        path: where it stands in the job.
+        usual: what stands there in a job that says nothing of it; left out: each field's own default.
+    """
     source = record.price_source if isinstance(record, Offer) else JOB_FILE
     for name, field in type(record).model_fields.items():
-        if name not in FROM_CATALOG:
-            value = getattr(record, name)
-            is_default = not field.is_required() and value == field.default
-            yield from _values(value, (*path, name), DEFAULT if is_default else source)
+        if name in FROM_CATALOG:
+            continue
+        value = getattr(record, name)
+        default = (
+            getattr(usual, name)
+            if isinstance(usual, type(record))
+            else field.get_default(call_default_factory=True)
+        )
+        said = (DEFAULT, "default") if value == default else _preset_of(record, name) or (source, "job")
+        yield from _values(value, (*path, name), said, default if isinstance(default, Record) else None)
 
 
-def _values(value: object, path: tuple[str, ...], source: str) -> Iterator[InputValue]:
+def _preset_of(record: Record, name: str) -> _Said | None:
+    """Source and confidence of a figure of a published fleet, by whose name a job file takes it."""
+    if not isinstance(record, Reliability):
+        return None
+    value = getattr(record, name)
+    alike = (preset for preset, fleet in RELIABILITY_PRESETS.items() if getattr(fleet, name) == value)
+    preset = next(alike, None)
+    return (PRESET.format(name=preset), "preset") if preset else None
+
+
+def _values(
+    value: object, path: tuple[str, ...], said: _Said, usual: Record | None = None
+) -> Iterator[InputValue]:
+    """Yields the plain fields in a value, of which a plain one has one source and one confidence."""
     match value:
         case None:
             pass
         case Estimate():
-            shown = f"{_shown(value.mid)} ({_shown(value.low)} to {_shown(value.high)})"
-            yield _asked(path, shown, source)
+            yield _asked(path, _estimate_text(value), said)
         case Record():
-            yield from _fields(value, path)
+            yield from _fields(value, path, usual)
         case tuple() if any(isinstance(item, Record) for item in value):
             for index, item in enumerate(value):
-                yield from _values(item, (*path[:-1], f"{path[-1]}[{index}]"), source)
+                yield from _values(item, (*path[:-1], f"{path[-1]}[{index}]"), said)
         case _:
             # Where the price of an offer comes from says nothing about its other fields.
-            yield _asked(path, _shown(value), source if source == DEFAULT else JOB_FILE)
+            yield _asked(path, _shown(value), (JOB_FILE, "job") if said[1] == "job" else said)
 
 
-def _asked(path: tuple[str, ...], shown: str, source: str) -> InputValue:
-    confidence = "default" if source == DEFAULT else "job"
+def _asked(path: tuple[str, ...], shown: str, said: _Said) -> InputValue:
+    source, confidence = said
     return InputValue(name=".".join(path), value=shown, source=source, confidence=confidence)
+
+
+def _estimate_text(value: Estimate) -> str:
+    """A price with its range, if it has one."""
+    if value.low == value.high:
+        return _shown(value.mid)
+    return f"{_shown(value.mid)} ({_shown(value.low)} to {_shown(value.high)})"
 
 
 def _shown(value: object) -> str:

@@ -156,7 +156,7 @@ def _draws(answer: Recommendation) -> Html | None:
 def _kept(unsure: InputUncertainty) -> Iterator[Html]:
     """Yields in how many draws the limits are kept and the choice is the same."""
     for field, words in (
-        ("recommended_fraction", " recommend the same design."),
+        ("recommended_fraction", " recommend the same design, with all inputs drawn at once."),
         ("within_deadline_fraction", " keep the deadline."),
         ("within_budget_fraction", " keep the budget."),
     ):

@@ -11,7 +11,6 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from planner.answer import distinct_front
 from planner.designs import designs_of
 from planner.recommendation import Design
 from planner.study_facts import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of
@@ -64,14 +63,15 @@ class StudyList(Record):
 class StudyStatus(StudyState):
     """The same with what the designs are worth."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     """Of this form; it rises when a field goes or changes its meaning."""
     num_feasible: int
     """Designs that keep every limit."""
     num_front: int
-    """Feasible designs that no other one beats; as many have the tag `front` in MLflow."""
-    num_distinct: int
-    """Those of them that are left when designs that differ by less than 0.1 % are shown as one."""
+    """Designs of the front, on which designs that differ by less than 0.1 % count once; as many have the tag `front` in
+    MLflow."""
+    num_not_dominated: int
+    """Feasible designs that no other one beats: the front and its near-equals, which have the tag `near_front`."""
     hypervolume_fraction: float = Field(ge=0, le=1)
     """Share of the box between zero and the worst values of the first front that the front dominates."""
     stages: dict[str, int]
@@ -85,16 +85,18 @@ class StudyStatus(StudyState):
 class StudyFront(Record):
     """The front of a study as it is now."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     """Of this form; it rises when a field goes or changes its meaning."""
     study: StudyState
     """What it is the front of."""
     objectives: tuple[str, ...]
     """What was made small."""
     num_front: int
-    """Feasible designs that no other one beats."""
+    """Designs of the front."""
+    num_not_dominated: int
+    """Feasible designs that no other one beats: the front and its near-equals."""
     front: tuple[Design, ...]
-    """Those of them that are left when designs that differ by less than 0.1 % are shown as one, by rising first
+    """Designs that no other one beats, of which those that differ by less than 0.1 % count once, by rising first
     objective."""
 
 
@@ -142,8 +144,8 @@ def status_of(path: Path) -> StudyStatus:
             {
                 **_state(journal),
                 "num_feasible": archive.num_feasible,
-                "num_front": len(archive.ids),
-                "num_distinct": len(distinct_front(job, archive)[1]),
+                "num_front": len(archive.distinct_front()[1]),
+                "num_not_dominated": len(archive.ids),
                 "hypervolume_fraction": archive.hypervolume(),
                 "stages": stages,
                 "simulation_hash": facts["simulation_hash"],
@@ -159,11 +161,12 @@ def front_of(path: Path) -> StudyFront:
         archive = Archive(job)
         for batch in journal.batches():
             archive.add(batch.found(job))
-        front, ids = distinct_front(job, archive)
+        front, ids = archive.distinct_front()
         return StudyFront(
             study=StudyState.model_validate(_state(journal)),
             objectives=tuple(objective.value for objective in job.objectives),
-            num_front=len(archive.ids),
+            num_front=len(ids),
+            num_not_dominated=len(archive.ids),
             front=() if front is None else designs_of(job, front, ids),
         )
 

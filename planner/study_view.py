@@ -60,7 +60,7 @@ def show_status(study: StudyStatus, console: Console) -> None:
         ("begun", study.created_at),
         ("searched", human.duration(study.elapsed_s)),
         ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} keep all limits"),
-        ("front", f"{human.count(study.num_front)} designs{_alike(study.num_front, study.num_distinct)}"),
+        ("front", f"{human.count(study.num_front)} designs{_near(study.num_front, study.num_not_dominated)}"),
         ("hypervolume", human.percent(study.hypervolume_fraction)),
         ("in MLflow", ", ".join(study.delivered_to) or f"no; `capplan study sync {study.name}` delivers it"),
         ("simulations", f"hash {study.simulation_hash}: shared with studies of the same hash"),
@@ -79,8 +79,8 @@ def show_front(found: StudyFront, console: Console) -> None:
     console.print(Text(f"Study {study.name} ({study.state}): {human.count(study.num_designs)} designs"))
     title(console, f"Pareto front ({human.count(len(found.front))} designs; {objectives})")
     show_designs(console, found.front)
-    if alike := _alike(found.num_front, len(found.front)):
-        console.print(Text(f"No other design beats {human.count(found.num_front)} designs{alike}."))
+    if near := _near(found.num_front, found.num_not_dominated):
+        console.print(Text(f"The front has {human.count(found.num_front)} designs{near}."))
 
 
 def show_counts(name: str, counts: Counts, console: Console) -> None:
@@ -95,11 +95,11 @@ def show_counts(name: str, counts: Counts, console: Console) -> None:
     grid(console, rows)
 
 
-def _alike(num_front: int, num_distinct: int) -> str:
-    """Why a front is shown with fewer designs than it has."""
-    if num_front == num_distinct:
+def _near(num_front: int, num_not_dominated: int) -> str:
+    """What no other design beats either, and yet does not stand on the front."""
+    if num_front == num_not_dominated:
         return ""
-    return f", shown as {human.count(num_distinct)}: those that differ by less than 0.1 % are shown as one"
+    return f", and {human.count(num_not_dominated - num_front)} more that differ from one of them by less than 0.1 %"
 
 
 def _table(*headings: str) -> Table:

@@ -7,26 +7,32 @@ from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
-from objectives.pareto import front_rows, hypervolume
+from objectives.pareto import distinct_rows, front_rows, hypervolume
 from simulator.job import Job
 from simulator.table import Integers
 from studies.reduction import Reduction
 
+SAME_WITHIN_FRACTION = 0.001
+"""Designs that no other one beats and that differ by less in every objective are one design of the front; far
+below what the model can tell apart."""
+
 
 class Archive:
-    """The Pareto front of the feasible designs seen so far, with the numbers under which they were recorded."""
+    """The feasible designs seen so far that no other one beats, with the numbers under which they were recorded."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self.front: Evaluation | None = None
-        """Feasible designs that no other one beats, by rising first objective; `None` while there is none."""
+        """Feasible designs that no other one beats, near-equals among them, by rising first objective; `None` while there
+        is none."""
         self.ids: Integers = np.zeros(0, dtype=np.int64)
-        """Numbers of the front's designs."""
+        """Numbers of these designs."""
         self.num_evaluated = 0
         self.num_feasible = 0
         self.num_breaking = dict.fromkeys(ExcessTable.names(), 0)
         """Designs that break each limit; one design may break several."""
         self._reference: NDArray[np.float64] | None = None
+        self._distinct: NDArray[np.intp] | None = None
 
     def add(self, found: Evaluation | Reduction) -> Integers:
         """Takes in evaluated designs, or what is worth keeping of them.
@@ -54,6 +60,17 @@ class Archive:
         assert self._reference is not None, "the first front sets it"
         return hypervolume(values / self._reference, np.ones(values.shape[1]))
 
+    def distinct_front(self) -> tuple[Evaluation | None, Integers]:
+        """Returns the front as everybody is shown it, and its numbers: without designs that hardly differ from another one.
+
+        Near-equals are such as differ in the checkpoint interval alone, by less than `SAME_WITHIN_FRACTION`.
+        """
+        if self.front is None:
+            return None, self.ids
+        if self._distinct is None:
+            self._distinct = distinct_rows(self.front.objectives(self._job), SAME_WITHIN_FRACTION)
+        return self.front.take(self._distinct), self.ids[self._distinct]
+
     def _merge(self, front: Evaluation, ids: Integers) -> None:
         if len(front) == 0:
             return
@@ -66,4 +83,4 @@ class Archive:
             ids = np.concatenate([self.ids, ids])[rows]
         if self._reference is None:
             self._reference = 1.1 * front.objectives(self._job).max(axis=0)
-        self.front, self.ids = front, ids
+        self.front, self.ids, self._distinct = front, ids, None

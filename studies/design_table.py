@@ -105,7 +105,9 @@ class Marks:
     """By what the designs of a study are told apart in MLflow."""
 
     front: frozenset[int]
-    """Numbers of the designs on the front."""
+    """Numbers of the designs on the front, on which those that hardly differ count once."""
+    not_dominated: frozenset[int]
+    """Numbers of the designs that no other one beats: those of the front and their near-equals."""
     recommended: int | None
     """Number of the recommended design, if there is one."""
     tied: frozenset[int] = frozenset()
@@ -124,7 +126,7 @@ def design_runs(job: Job, evaluation: Evaluation, ids: Integers, marks: Marks) -
         for name, column in plan_columns(job, evaluation.plans).items()
     }
     metrics = {**metric_columns(evaluation), "excess": evaluation.excess.total}
-    numbers = ids.tolist()
+    numbers, near, rank_of = ids.tolist(), marks.not_dominated - marks.front, ranks(job, evaluation)
     return RunTable(
         names=[run_name(number) for number in numbers],
         params=params,
@@ -132,7 +134,10 @@ def design_runs(job: Job, evaluation: Evaluation, ids: Integers, marks: Marks) -
         tags={
             "feasible": [_flag(is_feasible) for is_feasible in evaluation.is_feasible.tolist()],
             "front": [_flag(number in marks.front) for number in numbers],
-            "rank": ranks(job, evaluation),
+            "near_front": [_flag(number in near) for number in numbers],
+            "rank": [
+                "near" if number in near else rank for number, rank in zip(numbers, rank_of, strict=True)
+            ],
             "recommended": [_flag(number == marks.recommended) for number in numbers],
             "tied": [_flag(number in marks.tied) for number in numbers],
         },

@@ -119,8 +119,12 @@ class Recording:
         self.close_table()
         if self._tracker is None:
             return
+        _, front = self.archive.distinct_front()
         marks = Marks(
-            front=frozenset(self.archive.ids.tolist()), recommended=recommended_id, tied=frozenset(tied_ids)
+            front=frozenset(front.tolist()),
+            not_dominated=frozenset(self.archive.ids.tolist()),
+            recommended=recommended_id,
+            tied=frozenset(tied_ids),
         )
         try:
             self._send_parts(self._tracker)
@@ -195,7 +199,8 @@ class Recording:
         return {
             "num_evaluated": float(self.archive.num_evaluated),
             "num_feasible": float(self.archive.num_feasible),
-            "num_front": float(len(self.archive.ids)),
+            "num_front": float(len(self.archive.distinct_front()[1])),
+            "num_not_dominated": float(len(self.archive.ids)),
         }
 
     def _log_design_runs(self, tracker: StudyTracker, marks: Marks, recorded_names: Collection[str]) -> None:

@@ -12,8 +12,7 @@ import numpy as np
 
 from planner.answer import recommend
 from planner.report_build import DrawnReport
-from planner.report_data import DesignCounts
-from planner.report_designs import METRICS
+from planner.report_designs import METRICS, design_counts
 from planner.report_front import front_figure
 from planner.report_sources import report_of_folder
 from simulator.job import Estimate, Job
@@ -79,11 +78,13 @@ def large(num_designs: int, num_front: int) -> DrawnReport:
     numbers = {
         name: column[rows] * (noise if name in METRICS else 1.0) for name, column in few.numbers.items()
     }
+    cloud = replace(
+        few.take(rows), num_simulated=num_designs, design_id=np.arange(num_designs), numbers=numbers
+    )
     update = {
         "answer": answer,
         "errors": errors,
         "figures": (front_figure(answer, errors), *report.figures[1:]),
-        "designs": DesignCounts(num_designs=num_designs, num_drawn=num_designs),
+        "designs": design_counts(cloud, cloud),
     }
-    cloud = replace(few.take(rows), design_id=np.arange(num_designs), numbers=numbers)
     return DrawnReport(report=report.model_copy(update=update), cloud=cloud)

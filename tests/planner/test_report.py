@@ -21,23 +21,27 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from constraints.evaluation import evaluate
+from planner import human
 from planner.answer import recommend
 from planner.cli import main
+from planner.job_file import load_job
+from planner.reasons import cautions
 from planner.recommendation import Design, Recommendation
 from planner.report_breakdowns import OBJECTIVE_FIELDS
 from planner.report_build import DrawnReport
-from planner.report_data import LinesFigure, RangesFigure, Report
-from planner.report_designs import EXCESS_NAMES, METRICS, packed
+from planner.report_data import DesignCounts, LinesFigure, RangesFigure, Report
+from planner.report_designs import EXCESS_NAMES, METRICS, design_counts, packed
 from planner.report_files import write_page, write_pictures
 from planner.report_flips import flips
 from planner.report_html import tag
+from planner.report_inputs import inputs
 from planner.report_page import page
 from planner.report_sources import report_of_folder
 from planner.report_units import log_ticks, text, tick_text, ticks
 from planner.study_reports import export_designs
 from planner.sweep import Sweep, run_sweep
 from planner.uncertainty import accuracy_of
-from simulator.accuracy import Accuracy
+from simulator.accuracy import Accuracy, step_time_error
 from simulator.errors import InputError, StudyError
 from simulator.job import Estimate, GpuRange, Job, Objective
 from simulator.limits import Limits
@@ -162,9 +166,23 @@ def test_nothing_flips_where_one_design_is_best_in_everything() -> None:
     unlimited = report.job.model_copy(update={"limits": Limits(), "offers": offers})
     found = flips_of(unlimited, alone)
     assert all(not each.marks for each in found.ranges)
-    assert found.title == "None of the changes that were tried changes the recommendation"
+    assert found.title == "No input that changes alone changes the recommendation"
     # The cluster is rented, so that what an owner pays moves nothing.
     assert not {"building", "maintenance", "cost of capital"} & {each.label for each in found.ranges}
+
+
+def test_one_input_at_a_time_and_all_of_them_together_are_told_apart() -> None:
+    report = drawn().report
+    unsure = report.answer.input_uncertainty
+    assert unsure is not None
+    ranges = figure("flips")
+    assert isinstance(ranges, RangesFigure)
+    error = report.errors[best_of(report).design_id]
+    assert f"by {human.percent(error)}, their mean error" in ranges.note
+    told = f"{human.percent(unsure.recommended_fraction)} of {unsure.num_draws:,} draws recommend the same design"
+    assert told in ranges.note
+    without = report.answer.model_copy(update={"input_uncertainty": None})
+    assert "draws" not in flips_of(report.job, without).note
 
 
 def flips_of(job_: Job, answer: Recommendation) -> RangesFigure:
@@ -198,6 +216,9 @@ def test_a_quote_is_searched_beyond_itself_for_offers_that_are_not_on_the_front(
     )
     (mark,), (beyond,) = own.marks, other.marks
     assert mark.value > 0 > beyond.value
+    # A quote has no range; it is shown as far as it was tried, from a quarter to four times.
+    assert (own.low_text, own.high_text) == ("0.25 USD/GPU-hour", "4 USD/GPU-hour")
+    assert [(each.at_low, each.at_high) for each in (own, other)] == [(-0.75, 3.0)] * 2
     # What leaves the ratio of both rents at the flip the same: 1 + mark = 1 / (1 + beyond), to the halvings.
     assert (1.0 + mark.value) * (1.0 + beyond.value) == pytest.approx(1.0, abs=0.02)
     assert "a100-sxm4-80gb" in own.note
@@ -268,14 +289,44 @@ def test_the_designs_in_the_page_are_those_of_the_design_table_to_five_digits() 
     np.testing.assert_array_equal(budget, table["cost_usd"][ends] > 2.4e4)
 
 
-def test_too_many_designs_are_thinned_to_the_feasible_ones_first() -> None:
-    cloud = drawn().cloud
-    num_feasible = int(np.count_nonzero(cloud.broken == 0))
-    thin = cloud.thinned(num_feasible + 3)
-    assert len(thin) == num_feasible + 3
-    assert np.count_nonzero(thin.broken == 0) == num_feasible
-    assert len(cloud.thinned(5)) == 5
-    assert thin.num_simulated == cloud.num_simulated
+def test_too_many_designs_are_thinned_so_that_both_kinds_are_still_drawn() -> None:
+    few = drawn().cloud
+    num_broken = int(np.count_nonzero(few.broken))
+    # Nine feasible designs to one that breaks a limit, as in large studies, and the other way round.
+    for share, most, expected in ((0.9, 400, (300, 100)), (0.1, 400, (100, 300)), (0.5, 400, (200, 200))):
+        assert 0 < num_broken < len(few)
+        rows = np.arange(1_000) % 10 < round(10 * share)
+        cloud = few.take(np.where(rows, np.flatnonzero(few.broken == 0)[0], np.flatnonzero(few.broken)[0]))
+        thin = cloud.thinned(most)
+        assert (np.count_nonzero(thin.broken == 0), np.count_nonzero(thin.broken)) == expected
+        assert design_counts(cloud, thin).model_dump() == {
+            "num_designs": few.num_simulated,
+            "num_feasible": round(1_000 * share),
+            "num_broken": 1_000 - round(1_000 * share),
+            "num_feasible_drawn": expected[0],
+            "num_broken_drawn": expected[1],
+        }
+
+
+def test_the_note_of_the_picture_counts_the_drawn_designs_of_each_kind() -> None:
+    report = drawn().report
+    counts = DesignCounts(
+        num_designs=210_000,
+        num_feasible=150_000,
+        num_broken=59_000,
+        num_feasible_drawn=50_000,
+        num_broken_drawn=40_000,
+    )
+    texts = Page(page(replace(drawn(), report=report.model_copy(update={"designs": counts})))).texts
+    told = (
+        "Drawn: 50,000 of 150,000 feasible designs and 40,000 of 59,000 designs that break a limit; "
+        "1,000 whose run never ends are not."
+    )
+    assert any(told in each for each in texts)
+    assert "breaks a limit" in texts
+    none = counts.model_copy(update={"num_broken": 0, "num_broken_drawn": 0})
+    plain = Page(page(replace(drawn(), report=report.model_copy(update={"designs": none})))).texts
+    assert "breaks a limit" not in plain
 
 
 def test_a_study_and_its_folder_give_the_same_figures(
@@ -316,6 +367,23 @@ def test_mlflow_holds_the_same_figures_as_page_and_json(tmp_path: Path, uri: str
     assert json.loads(written.record())["answer"] == json.loads(answer.model_dump_json())
 
 
+def test_mlflow_shows_the_front_of_the_answer_where_other_designs_nearly_equal_it(
+    tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("studies.archive.SAME_WITHIN_FRACTION", 0.05)
+    answer = recommend(job(), seed=1, tracking_uri=uri, output=tmp_path / "out", clock=lambda: NOON)
+    run = MlflowClient(tracking_uri=uri).get_run(answer.mlflow_run_id)
+    num_not_dominated = run.data.metrics["num_not_dominated"]
+    assert len(answer.front) < num_not_dominated == len(drawn().report.answer.front)
+    assert run.data.metrics["num_front"] == len(answer.front)
+    shown = Report.model_validate_json(Page((tmp_path / "out" / "report.html").read_text()).record())
+    assert {design.design_id for design in shown.answer.front} == {
+        design.design_id for design in answer.front
+    }
+    table = read_designs(tmp_path / "out" / "designs.parquet")
+    check_design_runs(MlflowClient(tracking_uri=uri), run, answer, table)
+
+
 def study_metrics(answer: Recommendation) -> dict[str, float]:
     """All metrics of a study's run that its answer knows."""
     best, front = answer.recommendation, answer.front
@@ -333,7 +401,7 @@ def study_metrics(answer: Recommendation) -> dict[str, float]:
         "num_feasible": answer.num_feasible,
         "feasible_fraction": answer.num_feasible / answer.num_evaluated,
         "num_front": len(front),
-        "num_distinct": len(front),
+        "num_not_dominated": len(front),  # none of this study nearly equals another one
         "best_time_to_train_s": pytest.approx(min(design.time_to_train_days for design in front) * 86_400.0),
         "best_cost_usd": min(design.cost_usd for design in front),
         "best_carbon_kgco2e": min(design.carbon_kgco2e for design in front),
@@ -458,6 +526,54 @@ def test_every_input_has_a_source_and_a_confidence() -> None:
     assert asked["ownership.lifetime_years"] == ("5", "default")
 
 
+def test_inputs_say_who_has_said_them(tmp_path: Path) -> None:
+    """Figures of a preset, defaults made by a factory, and what differs from both."""
+    text_of_job = """
+workload: {model: llama-3.1-8b, tokens: 2.0e+11, sequence_length: 8192, global_batch_size: 128}
+offers: [{accelerator: h100-sxm5-80gb, num_gpus: 64, rent_usd_per_gpu_hour: 2.4}]
+site: us-iowa
+objectives: [cost, carbon]
+reliability: {preset: frontier, weibull_shape: 0.75}
+input_factors: {failure_rate: {low: 0.25, high: 2.0}}
+"""
+    (tmp_path / "job.yaml").write_text(text_of_job)
+    asked = load_job(tmp_path / "job.yaml")
+    groups = {group.title: group.rows for group in inputs(asked, 0, step_time_error("hopper", "bf16"))}
+    said = {row.name: (row.confidence, row.source) for row in groups["The job"]}
+    assert said["objectives"] == ("job", "job file")
+    assert said["reliability.failures_per_1000_node_days"] == (
+        "preset",
+        "preset `frontier`, whether the job file repeats it or not",
+    )
+    assert said["reliability.straggler_log_mean"][0] == "default"
+    assert said["input_factors.failure_rate.low"] == ("job", "job file")
+    factors = [who for name, (who, _) in said.items() if name.startswith("input_factors.")]
+    assert len(factors) > 10
+    assert factors.count("default") == len(factors) - 1
+    (rent,) = [row for row in groups["Ranges of what is not known exactly"] if "rent" in row.name]
+    assert (rent.value, rent.confidence) == ("2.4 USD/GPU-hour (no range given)", "job")
+
+
+def test_a_recommended_design_that_hardly_fits_is_named_before_all_others() -> None:
+    best, chosen = (
+        best_of(drawn().report),
+        evaluate(job(), PlanTable.from_plans([best_of(drawn().report).plan])),
+    )
+    for used, begins in (
+        (
+            0.97,
+            f"Design {best.design_id}, the recommended one, would fill 97.0 % of the memory. 1 of 1 designs",
+        ),
+        (0.5, "1 of 1 designs on the front would fill more than 95% of the memory"),
+    ):
+        summary = chosen.outcomes.summary
+        full = replace(summary, peak_memory_bytes=0.97 * summary.memory_capacity_bytes)
+        front = replace(chosen, outcomes=replace(chosen.outcomes, summary=full))
+        shown = best.model_copy(update={"peak_memory_bytes": used * best.memory_capacity_bytes})
+        assert cautions(job(), front, None, shown)[0].startswith(begins)
+    assert not any("fill" in note for note in cautions(job(), chosen, None, best))
+
+
 def test_the_command_of_the_page_gives_the_same_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -558,10 +674,10 @@ def test_a_page_of_a_hundred_thousand_designs_and_a_thousand_on_the_front_stays_
 
 def test_a_report_of_an_older_version_may_be_replaced(tmp_path: Path) -> None:
     target = write_page(drawn(), tmp_path / "page.html")
-    text_of_older = target.read_text().replace("capplan report 2", "capplan report 1")
+    text_of_older = target.read_text().replace("capplan report 3", "capplan report 2")
     target.write_text(text_of_older)
     write_page(drawn(), target)
-    assert "capplan report 2" in target.read_text()[:2_000]
+    assert "capplan report 3" in target.read_text()[:2_000]
 
 
 def without(text: str, *names: str) -> str:

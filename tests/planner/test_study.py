@@ -319,7 +319,7 @@ def runs_of(uri: str) -> tuple[list[Run], dict[str, dict[str, str]]]:
 def test_status_and_mlflow_say_the_same_of_the_front(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("planner.answer.SAME_WITHIN_FRACTION", 0.05)
+    monkeypatch.setattr("studies.archive.SAME_WITHIN_FRACTION", 0.05)
     study = run(tmp_path)
     deliver(study.path, tracking_uri=uri)
     (parent,), tags = runs_of(uri)
@@ -327,10 +327,14 @@ def test_status_and_mlflow_say_the_same_of_the_front(
     assert status.hypervolume_fraction == parent.data.metrics["hypervolume"]
     assert status.num_front == parent.data.metrics["num_front"]
     assert status.num_front == sum(tag["front"] == "1" for tag in tags.values())
-    assert status.num_distinct == parent.data.metrics["num_distinct"] == len(study.answer.front)
-    assert status.num_distinct < status.num_front  # so that the two numbers are told apart here
+    assert {name for name, tag in tags.items() if tag["front"] == "1"} == on_front(study.answer)
+    assert all((tag["rank"] == "1") == (tag["front"] == "1") for tag in tags.values())
+    num_near = sum(tag["near_front"] == tag["feasible"] == "1" for tag in tags.values())
+    assert num_near == sum(tag["rank"] == "near" for tag in tags.values()) > 0
+    assert status.num_not_dominated == parent.data.metrics["num_not_dominated"] == status.num_front + num_near
     found = front_of(study.path)
-    assert (found.num_front, len(found.front)) == (status.num_front, status.num_distinct)
+    assert found.front == study.answer.front
+    assert (found.num_front, found.num_not_dominated) == (status.num_front, status.num_not_dominated)
 
 
 def test_a_delivery_brings_each_design_once_and_marks_the_recommended_one(tmp_path: Path, uri: str) -> None:
@@ -454,13 +458,22 @@ def test_one_filter_gives_the_front_and_another_one_what_cannot_be_told_from_the
     beats = (values[:, None, :] <= values[None, :, :]).all(axis=2) & (
         values[:, None, :] < values[None, :, :]
     ).any(axis=2)
-    assert found("tags.front = '1'") == found("tags.rank = '1'") == set(names[~beats.any(axis=0)])
+    not_beaten = set(names[~beats.any(axis=0)])
+    assert found("tags.front = '1'") == found("tags.rank = '1'") == on_front(study.answer)
+    assert (
+        found("tags.near_front = '1'") == found("tags.rank = 'near'") == not_beaten - on_front(study.answer)
+    )
     assert len(found("tags.rank = '2'")) > 0
     assert study.answer.uncertainty is not None
     tied = {f"design {number}" for number in study.answer.uncertainty.tied_designs}
     assert found("tags.tied = '1'") == tied
     infeasible = study.answer.num_evaluated - study.answer.num_feasible
     assert len(found("tags.rank = 'none'")) == len(found("tags.feasible = '0'")) == infeasible
+
+
+def on_front(answer: Recommendation) -> set[str]:
+    """Names of the runs of the front's designs."""
+    return {f"design {design.design_id}" for design in answer.front}
 
 
 def objectives_of_feasible_designs(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -500,14 +513,12 @@ def test_a_study_that_is_sent_again_from_its_middle_has_every_point_once(tmp_pat
         "num_feasible",
         "feasible_fraction",
         "num_front",
+        "num_not_dominated",
         "hypervolume",
         "designs_per_s",
     }
     curves |= {"best_time_to_train_s", "best_cost_usd", "best_carbon_kgco2e"}
-    results = {
-        "num_distinct",
-        *(name for name in result_metrics(resumed.answer) if name.startswith("recommended_")),
-    }
+    results = set(result_metrics(resumed.answer))
     histories = {
         name: [point.step for point in client.get_metric_history(killed.info.run_id, name)]
         for name in client.get_run(killed.info.run_id).data.metrics
