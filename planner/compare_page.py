@@ -25,6 +25,7 @@ MARK = "<!-- capplan compare -->"
 """In every page, so that only these are replaced."""
 
 STYLE = """\
+main { max-width: 84rem; }
 @media (max-width: 34rem) { table, tbody, tr { display: block; } thead { position: absolute; left: -99rem; }
   tr { padding: 0.5rem 0; border-bottom: 1px solid var(--line); } td, td.number { display: block; padding: 0.1rem 0; border: 0;
   text-align: left; white-space: normal; overflow-wrap: anywhere; } td:empty { display: none; }
