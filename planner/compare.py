@@ -9,8 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pydantic import Field
+
 from constraints.evaluation import evaluate
 from planner import __version__
+from planner.compare_choice import choices_of
+from planner.compare_figures import (
+    Cause,
+    Metrics,
+    change,
+    design_of,
+    figures_or_reason,
+    metrics_of,
+    plus,
+    without_rounding,
+)
 from planner.compare_inputs import (
     Difference,
     differences,
@@ -20,10 +33,9 @@ from planner.compare_inputs import (
     with_one_offer,
 )
 from planner.compare_sides import Side
-from planner.designs import design_at
 from planner.output import SINGLE_FIGURES
 from planner.recommendation import Design
-from planner.violations import AVAILABILITY, layout_violations, limit_violations
+from planner.violations import limit_violations
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
@@ -31,17 +43,6 @@ from simulator.record import Record
 
 RECORDED_TOLERANCE = 1e-3
 """Answers whose recorded figures are farther off than that were given by another version or catalogue."""
-_PARTS = (
-    "memory_bytes",
-    "step_seconds",
-    "run_seconds",
-    "cost_parts_usd",
-    "energy_parts_kwh",
-    "carbon_parts_kgco2e",
-    "metrics",
-    "power_w",
-)
-Metrics = dict[str, float]
 
 
 class InputRow(Record):
@@ -61,7 +62,7 @@ class DecisionRow(Record):
     decision: str
     """Field of the plan, `accelerator`, `node` or `region`."""
     values: tuple[str | None, ...]
-    """Side by side; null where a side has no design."""
+    """Side by side; null where a side has no design. The interval between saves is the one that is used."""
     is_same: bool
     """Whether all sides decide alike."""
 
@@ -73,17 +74,6 @@ class MetricRow(Record):
     """Field of a design, parts as `field.part`; the unit is in the name."""
     values: tuple[float | None, ...]
     """Side by side; null where a side has no design or does not know the figure."""
-
-
-class Cause(Record):
-    """What one input alone changes in the design of the first side."""
-
-    input: str
-    """Its place in the job."""
-    effects: Metrics
-    """Change of each figure; figures that it leaves alone are left out."""
-    note: str = ""
-    """Why there is no figure, where there is none."""
 
 
 class Explanation(Record):
@@ -99,6 +89,11 @@ class Explanation(Record):
     """What the other design changes under the inputs of the other side."""
     total: Metrics
     """The whole difference."""
+    choices: tuple[Cause, ...] = ()
+    """Inputs, one at a time, by the design that is then chosen among those of both answers instead of the first; these and
+    `choice_interaction` sum to `design`. None where a design was given, not chosen."""
+    choice_interaction: Metrics = Field(default={})
+    """What inputs choose only together, and what their design changes more under all inputs than under one."""
     notes: tuple[str, ...] = ()
     """What could not be told apart."""
 
@@ -136,7 +131,7 @@ def compare(sides: Sequence[Side]) -> Comparison:
     if len(sides) < 2:
         rule = "needs two or more of: study, answer, job@plan, job"
         raise InputError([Problem(path="compare", value="", rule=rule)])
-    designs = [_design(side.job, side.plan) if side.plan else None for side in sides]
+    designs = [design_of(side.job, side.plan) if side.plan else None for side in sides]
     first = sides[0]
     explained = [
         _explanation(first, side, designs[0], design)
@@ -152,19 +147,6 @@ def compare(sides: Sequence[Side]) -> Comparison:
         explanations=tuple(explained),
         warnings=tuple(_warnings(sides, designs)),
     )
-
-
-def _design(job: Job, plan: Plan) -> Design:
-    return design_at(job, evaluate(job, PlanTable.from_plans([plan])), 0, 0)
-
-
-def metrics_of(design: Design) -> Metrics:
-    """Returns every figure of a design by its name; parts have a point in theirs."""
-    figures = {name: float(getattr(design, name)) for name in SINGLE_FIGURES}
-    for name in _PARTS:
-        parts: dict[str, float | None] = getattr(design, name)
-        figures |= {f"{name}.{part}": float(value) for part, value in parts.items() if value is not None}
-    return figures
 
 
 def _input_rows(sides: Sequence[Side]) -> tuple[InputRow, ...]:
@@ -192,8 +174,15 @@ def _decision_rows(designs: Sequence[Design | None]) -> tuple[DecisionRow, ...]:
     fields = [name for name in Plan.model_fields if name != "offer"]
     return (
         *own,
-        *(row(name, [in_short(getattr(d.plan, name)) if d else None for d in designs]) for name in fields),
+        *(row(name, [_decided(d, name) if d else None for d in designs]) for name in fields),
     )
+
+
+def _decided(design: Design, name: str) -> str:
+    """What a plan decides; the interval between saves is that of the run, because most plans leave it to capplan."""
+    if name != "checkpoint_interval_s":
+        return in_short(getattr(design.plan, name))
+    return "never" if design.checkpoint_interval_s is None else in_short(design.checkpoint_interval_s)
 
 
 def _metric_rows(designs: Sequence[Design | None]) -> tuple[MetricRow, ...]:
@@ -235,24 +224,28 @@ def _explanation(first: Side, other: Side, before: Design, after: Design) -> Exp
     assert first.plan is not None
     own, plan = with_one_offer(first.job, first.job.offers[first.plan.offer]), _alone(first.plan)
     moved, notes = _moved(own, other.job)
-    base, total = metrics_of(before), _change(metrics_of(before), metrics_of(after))
+    base, total = metrics_of(before), change(metrics_of(before), metrics_of(after))
     found = [difference for difference in differences(own, moved) if not difference.is_choosing]
     causes = tuple(_cause(difference, own, moved, plan, base) for difference in found)
-    together = _figures(moved, plan)
+    together = figures_or_reason(moved, plan)
     if isinstance(together, str):
         note = f"the design of {first.name} cannot be run with the inputs of {other.name} ({together})"
         design, interaction, notes = total, {}, [*notes, f"{note}: inputs and design cannot be told apart"]
     else:
         sums = {name: sum(cause.effects.get(name, 0.0) for cause in causes) for name in base}
         interaction = {name: together[name] - base[name] - sums[name] for name in base if name in together}
-        design = _change(together, metrics_of(after))
+        design = change(together, metrics_of(after))
+    choices, told = choices_of(first, other)
+    chosen = plus(cause.effects for cause in choices)
     return Explanation(
         side=other.name,
         causes=causes,
-        interaction=_without_rounding(interaction, base),
-        design=_without_rounding(design, base),
+        interaction=without_rounding(interaction, base),
+        design=without_rounding(design, base),
         total=total,
-        notes=tuple(notes),
+        choices=tuple(choices),
+        choice_interaction=without_rounding(change(chosen, design), base) if choices else {},
+        notes=(*notes, *told),
     )
 
 
@@ -271,30 +264,7 @@ def _moved(own: Job, other: Job) -> tuple[Job, list[str]]:
 
 
 def _cause(difference: Difference, own: Job, moved: Job, plan: Plan, base: Metrics) -> Cause:
-    figures = _figures(swapped(own, difference, moved), plan)
+    figures = figures_or_reason(swapped(own, difference, moved), plan)
     if isinstance(figures, str):
         return Cause(input=difference.name, effects={}, note=figures)
-    return Cause(input=difference.name, effects=_without_rounding(_change(base, figures), base))
-
-
-def _figures(job: Job, plan: Plan) -> Metrics | str:
-    """The figures of a plan, or why it cannot be run."""
-    broken = [rule for rule in layout_violations(job, plan) if rule.constraint != AVAILABILITY]
-    if broken:
-        return broken[0].sentence
-    try:
-        return metrics_of(_design(job, plan))
-    except InputError as error:
-        return error.problems[0].rule
-
-
-def _change(before: Metrics, after: Metrics) -> Metrics:
-    names = dict.fromkeys([*before, *after])
-    return {name: after.get(name, 0.0) - before.get(name, 0.0) for name in names}
-
-
-def _without_rounding(changes: Metrics, base: Metrics) -> Metrics:
-    """Leaves out changes that only rounding makes."""
-    return {
-        name: change for name, change in changes.items() if abs(change) > 1e-12 * abs(base.get(name, 0.0))
-    }
+    return Cause(input=difference.name, effects=without_rounding(change(base, figures), base))

@@ -44,6 +44,8 @@ class Difference:
     after: str
     is_choosing: bool
     """Whether it only decides which design is chosen."""
+    accelerator: str = ""
+    """What is on offer on one side only, where that is the difference."""
 
 
 def offer_of(job: Job, accelerator: str) -> int | None:
@@ -77,7 +79,13 @@ def _offers(first: Job, second: Job) -> Iterator[Difference]:
         if place is None or other is None:
             before, after = ("not on offer" if index is None else "on offer" for index in (place, other))
             yield Difference(
-                name=label, record=(), fields=("offers",), before=before, after=after, is_choosing=True
+                name=label,
+                record=(),
+                fields=("offers",),
+                before=before,
+                after=after,
+                is_choosing=True,
+                accelerator=name,
             )
             continue
         mine, theirs = first.offers[place], second.offers[other]
@@ -190,6 +198,25 @@ def swapped(job: Job, difference: Difference, other: Job) -> Job:
     found = _swapped(job, other, difference.record, difference.fields)
     assert isinstance(found, Job)
     return found
+
+
+def with_input(job: Job, difference: Difference, other: Job) -> Job:
+    """Returns a job with one input of another, in which other things may be on offer; nothing is validated."""
+    if difference.fields == ("offers",):
+        return _with_offers_of(job, difference.accelerator, other)
+    theirs = {offer.accelerator.id: place for place, offer in reversed(list(enumerate(other.offers)))}
+    aligned = tuple(
+        other.offers[theirs[offer.accelerator.id]] if offer.accelerator.id in theirs else offer
+        for offer in job.offers
+    )
+    return swapped(job, difference, other.model_copy(update={"offers": aligned}))
+
+
+def _with_offers_of(job: Job, accelerator: str, other: Job) -> Job:
+    """A job in which one accelerator is on offer just where it is in the other."""
+    kept = [offer for offer in job.offers if offer.accelerator.id != accelerator]
+    taken = [offer for offer in other.offers if offer.accelerator.id == accelerator]
+    return job.model_copy(update={"offers": (*kept, *taken)})
 
 
 def _swapped(mine: object, theirs: object, record: Path, fields: tuple[str, ...]) -> object:

@@ -7,7 +7,14 @@ from html import escape
 from pathlib import Path
 
 from planner.compare import Comparison, Explanation
-from planner.compare_view import EXPLAINED, SHOWN_METRICS, explanation_rows, figure_rows, letters
+from planner.compare_view import (
+    EXPLAINED,
+    SHOWN_METRICS,
+    explanation_notes,
+    explanation_rows,
+    figure_rows,
+    letters,
+)
 from planner.compare_words import name_words, value_words
 from planner.human import words
 from planner.output import SINGLE_FIGURES
@@ -18,6 +25,7 @@ MARK = "<!-- capplan compare -->"
 """In every page, so that only these are replaced."""
 
 STYLE = """\
+main { max-width: 84rem; }
 @media (max-width: 34rem) { table, tbody, tr { display: block; } thead { position: absolute; left: -99rem; }
   tr { padding: 0.5rem 0; border-bottom: 1px solid var(--line); } td, td.number { display: block; padding: 0.1rem 0; border: 0;
   text-align: left; white-space: normal; overflow-wrap: anywhere; } td:empty { display: none; }
@@ -85,7 +93,7 @@ def _explained(found: Comparison, explanation: Explanation, letter: str) -> Iter
     yield f"<h2>What makes {letter} differ from A</h2>"
     yield (
         '<p class="note">Each input alone under the design of A, what all together make beyond their sum, '
-        "and the other design; the rows sum to the last one.</p>"
+        "and the other design, by the inputs that choose it where answers are compared; the rows sum to the last one.</p>"
     )
     heads = [words(name) for name in EXPLAINED]
     rows = explanation_rows(explanation, found.metrics, EXPLAINED)
@@ -95,8 +103,5 @@ def _explained(found: Comparison, explanation: Explanation, letter: str) -> Iter
     more = explanation_rows(explanation, found.metrics, others)
     yield table(("cause", *(words(name) for name in others)), more, numbers_from=1, has_sum=True)
     yield "</details>"
-    for cause in explanation.causes:
-        if cause.note:
-            yield f"<p>{escape(name_words(cause.input))}: {escape(cause.note)}</p>"
-    for note in explanation.notes:
+    for note in explanation_notes(explanation):
         yield f"<p>{escape(note)}</p>"

@@ -45,6 +45,8 @@ class Side:
     """What an answer says of it."""
     reasons: tuple[str, ...] = ()
     """Why there is none."""
+    front: tuple[Plan, ...] = ()
+    """The designs that an answer chose among; none where the design was given."""
 
 
 def read_side(
@@ -138,7 +140,14 @@ def _studied(text: str, path: Path) -> Side:
 def _with_answer(text: str, job: Job, answer: Recommendation) -> Side:
     best = answer.best
     reasons = answer.infeasibility.reasons if answer.infeasibility else ()
-    return Side(name=text, job=job, plan=best.plan if best else None, recorded=best, reasons=reasons)
+    return Side(
+        name=text,
+        job=job,
+        plan=best.plan if best else None,
+        recorded=best,
+        reasons=reasons,
+        front=tuple(design.plan for design in answer.front),
+    )
 
 
 def _problem(text: str, rule: str) -> InputError:

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from planner import human
-from planner.compare import Comparison, Explanation, MetricRow, Metrics
+from planner.compare import Comparison, Explanation, MetricRow
+from planner.compare_figures import Metrics
 from planner.compare_words import name_words, value_words
 from planner.figure_units import change_text, figure_text
 from planner.text_blocks import sentences, title
@@ -113,14 +114,24 @@ def explanation_rows(
 ) -> list[tuple[str, ...]]:
     """Returns one row for each cause whose effect can be seen in one of the figures, and the total."""
     base = {row.metric: row.values[0] or 0.0 for row in metrics}
-    causes = [(cause.input, cause.effects) for cause in explanation.causes]
-    parts = [
-        *causes,
-        ("inputs together, beyond their sum", explanation.interaction),
-        ("another design", explanation.design),
-    ]
+    causes = [(name_words(cause.input), cause.effects) for cause in explanation.causes]
+    parts = [*causes, ("inputs together, beyond their sum", explanation.interaction), *_chosen(explanation)]
     rows = [_effects(name, effects, names) for name, effects in parts if _is_seen(effects, base, names)]
     return [*rows, _effects("in all", explanation.total, names)]
+
+
+def _chosen(explanation: Explanation) -> list[tuple[str, Metrics]]:
+    """What the other design makes, by the inputs that choose it where that is known."""
+    if not explanation.choices:
+        return [("another design", explanation.design)]
+    alone = [(f"another design by {name_words(each.input)}", each.effects) for each in explanation.choices]
+    return [*alone, ("another design by inputs together", explanation.choice_interaction)]
+
+
+def explanation_notes(explanation: Explanation) -> list[str]:
+    """Returns what stands below the rows: which design an input chooses, why a cause has no figure, and what to know."""
+    causes = [(name_words(cause.input), cause.note) for cause in (*explanation.causes, *explanation.choices)]
+    return [*(f"{name}: {note}" for name, note in causes if note), *explanation.notes]
 
 
 def _is_seen(effects: Metrics, base: Metrics, names: Sequence[str]) -> bool:
@@ -128,7 +139,7 @@ def _is_seen(effects: Metrics, base: Metrics, names: Sequence[str]) -> bool:
 
 
 def _effects(cause: str, effects: Metrics, names: Sequence[str]) -> tuple[str, ...]:
-    return (name_words(cause), *(change_text(name, effects.get(name, 0.0)) for name in names))
+    return (cause, *(change_text(name, effects.get(name, 0.0)) for name in names))
 
 
 def _show_explanation(
@@ -137,8 +148,7 @@ def _show_explanation(
     title(console, f"what makes {letter} differ from A")
     heads = [human.words(name) for name in EXPLAINED]
     _table(console, ("cause", *heads), explanation_rows(explanation, metrics, EXPLAINED), from_right=1)
-    notes = [f"{name_words(cause.input)}: {cause.note}" for cause in explanation.causes if cause.note]
-    sentences(console, [*notes, *explanation.notes])
+    sentences(console, explanation_notes(explanation))
 
 
 def _table(

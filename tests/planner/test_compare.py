@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from planner import cli, recommend, simulate_plan
+from planner.cli_output import rendered
 from planner.compare import Comparison, compare
 from planner.compare_inputs import differences
 from planner.compare_sides import Side, read_side
+from planner.compare_view import show_comparison
 from planner.durable import run_study_of
 from planner.output import SINGLE_FIGURES
 from planner.plan_input import plan_of
@@ -185,6 +187,79 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recommend(job_with(name="cheap"), tracking=False, output=place / "answer")
     run_study_of(job_with(name="green", site="sweden"), store=StudyStore(place / "studies"))
     return place
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    """Two answers to jobs that differ in the price and in how many GPUs may be taken."""
+    place, store = tmp_path_factory.mktemp("grown"), StudyStore()
+    few = {**H100_RENTED, "num_gpus": {"min": 16, "max": 32}, "rent_usd_per_gpu_hour": 2.5}
+    more = {**H100_RENTED, "num_gpus": {"min": 16, "max": 64}, "rent_usd_per_gpu_hour": 3.0}
+    for name, offer in (("few", few), ("more", more)):
+        job = job_with(offer, objectives=["time_to_train", "cost"], preference={"time_to_train": 2.0})
+        recommend(job, tracking=False, output=place / name)
+    return compare([read_side(str(place / name), store) for name in ("few", "more")])
+
+
+class TestChoices:
+    def test_an_input_that_only_chooses_is_told_by_the_design_that_it_chooses(
+        self, grown: Comparison
+    ) -> None:
+        (explained,) = grown.explanations
+        assert explained.design["time_to_train_days"] < 0.0
+        chosen = {cause.input: cause for cause in explained.choices}
+        # Time counts for more than cost, so that more GPUs are taken once they can be had. A price multiplies the cost of
+        # every design alike, so that it chooses none.
+        gpus = chosen["offers[h100-sxm5-80gb].num_gpus"]
+        assert gpus.effects["time_to_train_days"] == explained.total["time_to_train_days"]
+        assert gpus.note.startswith("alone, it chooses 64 x h100-sxm5-80gb")
+        assert chosen["offers[h100-sxm5-80gb].price"].effects == {}
+
+    def test_choices_and_what_inputs_choose_together_sum_to_the_other_design(self, grown: Comparison) -> None:
+        (explained,) = grown.explanations
+        for metric in SINGLE_FIGURES:
+            parts = [*(cause.effects for cause in explained.choices), explained.choice_interaction]
+            before, _ = values_of(grown, metric)
+            # Parts that only rounding makes are left out.
+            assert sum(part.get(metric, 0.0) for part in parts) == pytest.approx(
+                explained.design.get(metric, 0.0), abs=1e-9 * abs(before)
+            )
+        # The other design costs more the dearer a GPU is: 0.5 of 2.5 USD, for what the number alone makes.
+        (gpus,) = [cause for cause in explained.choices if cause.effects]
+        alone_usd, together_usd = (part["cost_usd"] for part in (gpus.effects, explained.choice_interaction))
+        assert together_usd == pytest.approx(0.2 * alone_usd, rel=1e-6)
+
+    def test_the_terminal_names_the_input_that_chooses(self, grown: Comparison) -> None:
+        text = rendered(lambda console: show_comparison(grown, console))
+        assert re.search(r"another design by GPUs of h100-sxm5-80gb +-", text)
+        assert "  another design  " not in text
+
+    def test_a_given_design_is_nobodys_choice(self) -> None:
+        found = compare([side(job_with()), side(job_with(H100_BOUGHT))])
+        assert found.explanations[0].choices == ()
+
+    def test_an_accelerator_that_is_on_offer_on_one_side_only_chooses(self, tmp_path: Path) -> None:
+        cheap = {**A100_RENTED, "rent_usd_per_gpu_hour": 0.5}
+        for name, offers in (("one", [H100_RENTED]), ("both", [H100_RENTED, cheap])):
+            recommend(job_with(*offers, objectives=["cost"]), tracking=False, output=tmp_path / name)
+        sides = [read_side(str(tmp_path / name), StudyStore()) for name in ("one", "both", "one")]
+        there, back = compare(sides[:2]), compare(sides[1:])
+        for found in (there, back):
+            ((cause,), total) = found.explanations[0].choices, found.explanations[0].total
+            assert cause.input == "offers[a100-sxm4-80gb]"
+            assert cause.effects["cost_usd"] == pytest.approx(total["cost_usd"], rel=1e-12)
+        assert there.explanations[0].total["cost_usd"] == -back.explanations[0].total["cost_usd"]
+        assert there.explanations[0].total["cost_usd"] < 0.0
+
+
+def test_the_interval_between_saves_is_the_one_that_is_used() -> None:
+    found = compare([side(job_with()), side(job_with(), {"checkpoint_scheme": "none"})])
+    (row,) = [row for row in found.decisions if row.decision == "checkpoint_interval_s"]
+    design = simulate_plan(job_with(), PLAN, with_sensitivities=False).design
+    assert design is not None
+    assert row.values[0] is not None
+    assert float(row.values[0]) == pytest.approx(design.checkpoint_interval_s, rel=1e-3)
+    assert row.values[1] == "never"
 
 
 class TestSides:

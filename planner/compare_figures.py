@@ -1,0 +1,85 @@
+"""What does a design come to, figure by figure, and what does something change in it? The numbers of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from constraints.evaluation import evaluate
+from planner.designs import design_at
+from planner.output import SINGLE_FIGURES
+from planner.recommendation import Design
+from planner.violations import AVAILABILITY, layout_violations
+from simulator.errors import InputError
+from simulator.job import Job
+from simulator.plan import Plan, PlanTable
+from simulator.record import Record
+
+_PARTS = (
+    "memory_bytes",
+    "step_seconds",
+    "run_seconds",
+    "cost_parts_usd",
+    "energy_parts_kwh",
+    "carbon_parts_kgco2e",
+    "metrics",
+    "power_w",
+)
+Metrics = dict[str, float]
+"""Figures by the names of the fields of a design; parts have a point in theirs."""
+
+
+class Cause(Record):
+    """What one input alone changes in the design of the first side."""
+
+    input: str
+    """Its place in the job."""
+    effects: Metrics
+    """Change of each figure; figures that it leaves alone are left out."""
+    note: str = ""
+    """Why there is no figure, where there is none."""
+
+
+def design_of(job: Job, plan: Plan) -> Design:
+    """Returns a plan simulated."""
+    return design_at(job, evaluate(job, PlanTable.from_plans([plan])), 0, 0)
+
+
+def metrics_of(design: Design) -> Metrics:
+    """Returns every figure of a design by its name; parts have a point in theirs."""
+    figures = {name: float(getattr(design, name)) for name in SINGLE_FIGURES}
+    for name in _PARTS:
+        parts: dict[str, float | None] = getattr(design, name)
+        figures |= {f"{name}.{part}": float(value) for part, value in parts.items() if value is not None}
+    return figures
+
+
+def figures_or_reason(job: Job, plan: Plan) -> Metrics | str:
+    """Returns the figures of a plan, or why it cannot be run."""
+    broken = [rule for rule in layout_violations(job, plan) if rule.constraint != AVAILABILITY]
+    if broken:
+        return broken[0].sentence
+    try:
+        return metrics_of(design_of(job, plan))
+    except InputError as error:
+        return error.problems[0].rule
+
+
+def change(before: Metrics, after: Metrics) -> Metrics:
+    """Returns by how much each figure changes; one that is missing is nothing."""
+    names = dict.fromkeys([*before, *after])
+    return {name: after.get(name, 0.0) - before.get(name, 0.0) for name in names}
+
+
+def plus(changes: Iterable[Metrics]) -> Metrics:
+    """Returns the sum of changes, figure by figure."""
+    total: Metrics = {}
+    for one in changes:
+        total = {name: total.get(name, 0.0) + one.get(name, 0.0) for name in dict.fromkeys([*total, *one])}
+    return total
+
+
+def without_rounding(changes: Metrics, base: Metrics) -> Metrics:
+    """Leaves out changes that only rounding makes."""
+    return {
+        name: change for name, change in changes.items() if abs(change) > 1e-12 * abs(base.get(name, 0.0))
+    }
