@@ -170,7 +170,9 @@ def _show_table(console: Console, headings: Sequence[str], rows: Iterable[Sequen
         is_number = any(
             row[index][:1].isdigit() or row[index][:1] == "$" for row in kept
         ) and heading not in ("date", "source")
-        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+        table.add_column(
+            heading, justify="right" if is_number else "left", overflow="fold", no_wrap=index == 0
+        )
     for row in kept:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
