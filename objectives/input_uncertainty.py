@@ -70,8 +70,10 @@ def _won_fraction(values: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
-    """The objectives of n designs with each of m inputs at its ends, all others at the middle."""
+    """The k figures of n designs with each of m inputs at its ends, all others at the middle."""
 
+    columns: tuple[str, ...]
+    """The k figures: the objectives of the job in their order, and the drawn figures that are none."""
     names: tuple[str, ...]
     """The m inputs, such as `hardware_price of a100-sxm4-80gb`."""
     middle: Floats
@@ -101,7 +103,7 @@ def draw_objectives(designs: UnsureDesigns, *, seed: int, num_draws: int = NUM_D
 
 
 def objectives_at_ends(designs: UnsureDesigns) -> Ends:
-    """Returns the objectives of some designs with each unsure input at its ends, one at a time.
+    """Returns the objectives and other figures of some designs with each unsure input at its ends, one at a time.
 
     The error of each layout's own step time, of which there are as many as designs, is left out.
     """
@@ -118,5 +120,11 @@ def objectives_at_ends(designs: UnsureDesigns) -> Ends:
         return at
 
     runs = DrawnRuns.of(designs, normal)
-    values = drawn_objectives(runs, drawn_figures(runs))
-    return Ends(names=names, middle=values[-1], low=values[:-1:2], high=values[1:-1:2])
+    figures, objectives = drawn_figures(runs), tuple(each.value for each in designs.job.objectives)
+    others = tuple(name for name in figures if name not in objectives)
+    values = np.concatenate(
+        [drawn_objectives(runs, figures), *(figures[name][:, :, None] for name in others)], axis=2
+    )
+    return Ends(
+        columns=(*objectives, *others), names=names, middle=values[-1], low=values[:-1:2], high=values[1:-1:2]
+    )

@@ -64,7 +64,7 @@ class TornadoBar(Record):
     """The input, such as `hardware_price of h100-sxm5-80gb`: fields of `InputFactors`, the hardware's price, or the step
     time that all designs on the same accelerators share."""
     objective: str
-    """What is looked at."""
+    """What is looked at: an objective, or a figure of [DrawnDesign](#drawndesign) that is none, such as `water`."""
     design_id: int
     """Of which design."""
     middle: float
@@ -104,7 +104,8 @@ class InputUncertainty(Record):
     """The designs that were drawn: all of the front, or 60 evenly spread over a longer one, with the best in every
     objective."""
     tornado: tuple[TornadoBar, ...] = ()
-    """What drives the recommended design's objectives: every input that moves one, the largest swing first."""
+    """What drives the recommended design's objectives and other figures: every input that moves one, the largest swing
+    first."""
 
 
 class Driver(Record):

@@ -174,7 +174,8 @@ def front_tornado(job: Job, front: Evaluation, ids: Integers) -> tuple[TornadoBa
         ids: `(n,)` their numbers.
 
     Returns:
-        One bar for each design, objective and input that moves it, by design and objective, the largest swing first.
+        One bar for each design, objective or other drawn figure, and input that moves it, by design and figure, the largest
+        swing first.
     """
     return tornado_of(UnsureDesigns.of(job, front.plans, front.outcomes, front.scores), ids)
 
@@ -185,13 +186,13 @@ def tornado_of(designs: UnsureDesigns, ids: Integers) -> tuple[TornadoBar, ...]:
     places = _places(ends.middle), _places(ends.low), _places(ends.high)
     bars = []
     for row, design_id in enumerate(ids.tolist()):
-        for k, objective in enumerate(designs.job.objectives):
+        for k, column in enumerate(ends.columns):
             swings = np.abs(ends.high[:, row, k] - ends.low[:, row, k])
             moving = np.flatnonzero(swings > ROUNDING * np.abs(ends.middle[row, k]))
             bars += [
                 TornadoBar(
                     input=ends.names[lever],
-                    objective=objective.value,
+                    objective=column,
                     design_id=design_id,
                     middle=float(ends.middle[row, k]),
                     at_low=float(ends.low[lever, row, k]),

@@ -28,6 +28,7 @@ MODEL_ROOMS = ("simulator", "constraints")
 """Rooms that hold the model; every constant in them has its line in docs/model.md."""
 NO_MODEL = {
     "simulator.checkpoint.NEVER_S": "infinity",
+    "simulator.hardware.MOST_PUE": "what is taken for a mistake in a figure",
     "simulator.memory.NEVER_SPLIT": "a ZeRO stage beyond the last",
     "simulator.huggingface": "how other files are read",
     "simulator.pipeline_timeline": "longest timeline",

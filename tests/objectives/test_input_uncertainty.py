@@ -109,8 +109,7 @@ def test_every_field_of_the_input_factors_moves_something_when_everything_is_at_
         moved |= {
             name.partition(" of ")[0] for name, moves in zip(ends.names, does_move, strict=True) if moves
         }
-    # Water is a figure, not an objective.
-    assert moved == {"hardware_price", *InputFactors.model_fields} - {"water"}
+    assert moved == {"hardware_price", *InputFactors.model_fields}
 
 
 def test_the_lifetime_of_nodes_means_nothing_to_what_loses_its_value_on_the_market() -> None:

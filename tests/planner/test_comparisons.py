@@ -18,7 +18,7 @@ from planner import Recommendation, human, load_job, recommend
 from planner.bests import bests_of
 from planner.bests_view import driver_text, paragraph
 from planner.comparisons import Best, Driver, WhatIfCase
-from planner.comparisons_view import survivals, what_if_rows
+from planner.comparisons_view import intervals, survivals, what_if_rows
 from planner.design_view import merits
 from planner.designs import design_at, water_scope
 from planner.grid_conventions import grid_convention
@@ -288,6 +288,15 @@ class TestTornado:
         (bar,) = price
         assert (bar.at_low / bar.middle, bar.at_high / bar.middle) == pytest.approx((0.2 / 1.3, 9.0 / 1.3))
         assert (bar.place_at_low, bar.place_at_high) == (1, 2)
+
+    def test_inputs_of_figures_that_are_no_objective_are_named_too(self) -> None:
+        job = job_with(site={"region": "us-iowa", "water_onsite_l_per_kwh": 1.0}, objectives=["cost"])
+        sure = input_uncertainty_of(job, chosen_of(job), np.array([7]), 0, seed=1)
+        told = {words: drivers for words, _, drivers in intervals(sure)}
+        assert told.keys() == {"time to train", "cost", "energy", "carbon", "water"}
+        assert all(told.values())
+        # A factor on the water of every kilowatt-hour, between half and 1.6 times.
+        assert told["water"].startswith("water of us-iowa -50 % to +60 %")
 
     def test_the_largest_swing_comes_first(self) -> None:
         job = job_with(H100_RENTED)
