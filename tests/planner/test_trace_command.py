@@ -48,6 +48,14 @@ class TestAnswer:
         assert answer.efficiency_fraction == pytest.approx(8.8e-3 / (8.8e-3 + SUMMED_S))
         assert (answer.data_parallel, answer.num_microbatches, answer.batch_size) == (4, 1, 128)
 
+    def test_sharded_replicas_do_a_part_of_the_optimizer_each(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        fast = ("--bandwidth", "1e15", "--latency", "0")
+        answer = answered(capsys, small, "--gpus", "4", "--parallel", "fsdp", *fast)
+        assert answer.step_s == pytest.approx(8.3e-3 + 0.5e-3 / 4)
+        assert answer.data_parallel == 4
+
     def test_parts_of_every_accelerator_sum_to_the_step(
         self, small: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -150,10 +158,12 @@ class TestBroken:
         ("arguments", "message"),
         [
             (("--parallel", "pp=3"), "--parallel = pp=3: the degrees multiply to 3, and --gpus is 4"),
-            (("--parallel", "zz"), "--parallel = zz: must begin with a kind; known: ddp, dp, tp, pp"),
+            (("--parallel", "zz"), "--parallel = zz: must begin with a kind; known: ddp, dp, fsdp, tp, pp"),
             (("--parallel", "tp=2,tp=2"), "--parallel = tp=2: is given twice"),
             (("--parallel", "tp=two"), "--parallel = tp=two: needs a whole number behind the equals sign"),
-            (("--parallel", "dp=2,ddp=2"), "dp and ddp both say how many replicas: give one of them"),
+            (("--parallel", "fsdp=2,ddp=2"), "ddp and fsdp each say how many replicas: give one of them"),
+            (("--rules", "triosim", "--parallel", "fsdp"), "--parallel: is nothing that TrioSim has"),
+            (("--parallel", "dp=2,ddp=2"), "ddp and dp each say how many replicas: give one of them"),
             (("--parallel", "pp"), "pipeline_parallel = 4: must be at most 2, the layers of 'small'"),
             (("--speed", "4=0.5"), "--speed = 4: must be an accelerator, 0 to 3"),
             (("--speed", "1=0"), "'1=0' must be an accelerator and its speed over that of the trace"),
