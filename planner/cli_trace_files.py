@@ -56,7 +56,7 @@ def export(
 
     One file for each accelerator, step.RANK.et, with its operators and collectives, and the groups of these in
     step.groups.json. Collectives stay whole: the other simulator chooses how to run them. Older files of these names are
-    replaced.
+    replaced; a folder with traces of more accelerators, or in the other format, is refused.
 
     Exit codes: 0 the files are written; 2 broken input.
     """

@@ -24,7 +24,7 @@ _OPTIONS = (
         default="ddp",
         show_default=True,
         metavar="KIND[=N],...",
-        help="ddp, dp (gradients at the end), tp, pp; or degrees such as ddp=4,tp=2,pp=4.",
+        help="ddp, dp (gradients at the end), fsdp (sharded), tp, pp; or degrees such as ddp=4,tp=2,pp=4.",
     ),
     click.option(
         "--batch-size",

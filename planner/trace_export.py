@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from planner.trace_request import TraceRequest
@@ -14,6 +15,7 @@ from simulator.errors import InputError, Problem
 
 NAME = "step"
 """How the files begin: `step.0.et`."""
+_WRITTEN = re.compile(rf"{NAME}\.\d{{1,6}}\.(?:et|json)", re.ASCII)
 
 
 def export_trace(request: TraceRequest, folder: Path, *, suffix: str) -> int:
@@ -25,17 +27,36 @@ def export_trace(request: TraceRequest, folder: Path, *, suffix: str) -> int:
         suffix: `.et` or `.json`.
 
     Raises:
-        InputError: the trace is broken, cannot be divided so, or the files cannot be written.
+        InputError: the trace is broken, cannot be divided so, the files cannot be written, or the folder holds others of
+            an older export, which would be played together with them.
     """
     trace = read_operator_trace(request.path, batch_size=request.trace_batch_size)
     export = chakra_export(trace, request.parallelism(), batch_size=request.batch_size)
+    _make_folder(folder)
+    _refuse_leftovers(folder, {f"{NAME}.{rank}{suffix}" for rank in range(len(export.nodes))})
+    export.write(folder, NAME, suffix=suffix)
+    return sum(len(nodes) for nodes in export.nodes)
+
+
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         rule = f"cannot be made: {error.strerror or error}"
         raise InputError([Problem(path="--output", value=str(folder), rule=rule)]) from error
-    export.write(folder, NAME, suffix=suffix)
-    return sum(len(nodes) for nodes in export.nodes)
+
+
+def _refuse_leftovers(folder: Path, new: set[str]) -> None:
+    """Nothing is removed: a file of this name may be somebody's own."""
+    try:
+        old = {path.name for path in folder.iterdir() if _WRITTEN.fullmatch(path.name)}
+    except OSError as error:
+        rule = f"cannot be read: {error.strerror or error}"
+        raise InputError([Problem(path="--output", value=str(folder), rule=rule)]) from error
+    if left := sorted(old - new, key=lambda name: int(name.split(".")[1])):
+        more = f" and {len(left) - 1:,} more" if len(left) > 1 else ""
+        rule = f"holds {left[0]}{more} of another export: remove what is left of it, or choose another folder"
+        raise InputError([Problem(path="--output", value=str(folder), rule=rule)])
 
 
 def convert_profile(profile: Path, graph: Path, file: Path, *, batch_size: int) -> OperatorTrace:

@@ -69,7 +69,11 @@ def _files(folder: Path) -> tuple[str, list[Path]]:
     found: dict[str, dict[int, Path]] = {}
     for path in sorted(folder.iterdir()):
         if match := _TRACE.fullmatch(path.name):
-            found.setdefault(match[1], {})[int(match[2])] = path
+            other = found.setdefault(match[1], {}).setdefault(int(match[2]), path)
+            if other != path:
+                raise broken(
+                    folder, "", "", f"has accelerator {int(match[2])} twice: {other.name}, {path.name}"
+                )
     if len(found) != 1:
         rule = f"has traces of {len(found)} runs ({', '.join(sorted(found))[:60]}): it must be one"
         raise broken(folder, "", "", rule if found else "has no traces, such as step.0.et")

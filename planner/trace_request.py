@@ -1,7 +1,7 @@
 """What is asked of an operator trace? The words of the command line, as the types of the simulator.
 
-ddp, dp, tp, pp        all accelerators in one kind of parallelism
-ddp=2,tp=4,pp=8        hybrids; the degrees multiply to the number of accelerators
+ddp, dp, fsdp, tp, pp    all accelerators in one kind of parallelism
+ddp=2,tp=4,pp=8          hybrids; the degrees multiply to the number of accelerators
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ from simulator.units import GIGA, MICROSECOND
 
 MOST_FULL = 1_024
 """Accelerators of a network with a cable from each to each: half a million cables."""
-KINDS = ("ddp", "dp", "tp", "pp")
+REPLICAS = {
+    "ddp": GradientSync.BUCKETS,
+    "dp": GradientSync.AT_THE_END,
+    "fsdp": GradientSync.SHARDED,
+}
+"""Kinds that say how many replicas, and how these add up their gradients."""
+KINDS = (*REPLICAS, "tp", "pp")
 
 
 class NetworkKind(Choice):
@@ -97,17 +103,18 @@ class TraceRequest:
         """
         degrees = self._degrees()
         num_stages = degrees.get("pp", 1)
-        if "dp" in degrees and "ddp" in degrees:
-            raise _broken(
-                "--parallel", self.parallel, "dp and ddp both say how many replicas: give one of them"
-            )
+        kinds = [kind for kind in degrees if kind in REPLICAS]
+        if len(kinds) > 1:
+            rule = f"{' and '.join(sorted(kinds))} each say how many replicas: give one of them"
+            raise _broken("--parallel", self.parallel, rule)
+        kind = kinds[0] if kinds else "ddp"
         found = Parallelism(
-            data_parallel=degrees.get("dp", degrees.get("ddp", 1)),
+            data_parallel=degrees.get(kind, 1),
             tensor_parallel=degrees.get("tp", 1),
             pipeline_parallel=num_stages,
             num_microbatches=num_stages if self.num_microbatches is None else self.num_microbatches,
             order=self.order,
-            sync=GradientSync.AT_THE_END if "dp" in degrees else GradientSync.BUCKETS,
+            sync=REPLICAS[kind],
         )
         if found.num_gpus != self.num_gpus:
             rule = f"the degrees multiply to {found.num_gpus}, and --gpus is {self.num_gpus}"

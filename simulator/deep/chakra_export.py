@@ -90,6 +90,9 @@ class _Traffic:
         # The size of an all-gather is what each accelerator contributes (astra-sim's `Ring.cc`).
         return self._collective(CommType.ALL_GATHER, ranks, num_bytes / ranks.shape[-1], after)
 
+    def ring_reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        return self._collective(CommType.REDUCE_SCATTER, ranks, num_bytes, after)
+
     def _collective(self, kind: CommType, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         if ranks.shape[-1] == 1:
             return after

@@ -36,6 +36,9 @@ class Traffic(Protocol):
     def ring_all_gather(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-gather around each ring of `(..., n)` ranks."""
 
+    def ring_reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds a reduce-scatter around each ring of `(..., n)` ranks."""
+
     def send(
         self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
     ) -> Integers:

@@ -7,6 +7,7 @@ Every accelerator has a compute stream; what it sends travels beside it. A repli
 as the trace's unless another one is asked for.
 
     data parallel      gradients are added up around a ring, bucket by bucket or at the end; the optimizer waits for them
+    sharded            weights are gathered layer by layer, one layer ahead; gradients are scattered layer by layer
     tensor parallel    operators that can be split take 1/n; what they make is gathered, and in the backward pass the
                        gradient of what they read is added up, before the next operator begins
     pipeline parallel  stages of equal time; activations go to the next stage and as many bytes of gradients come back

@@ -32,6 +32,8 @@ class GradientSync(Choice):
     """While the backward pass runs, bucket by bucket (PyTorch's DistributedDataParallel)."""
     AT_THE_END = "at_the_end"
     """All of them, when the backward pass is over."""
+    SHARDED = "sharded"
+    """Each replica keeps a part of all weights, which are gathered layer by layer; see `simulator.deep.sharded`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from simulator.deep.division import (
 )
 from simulator.deep.operator_model import OperatorModel
 from simulator.deep.parallelism import GradientSync, Parallelism, stage_order
+from simulator.deep.sharded import ShardedStage, bytes_of_layers
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.deep.trace import OperatorTrace, Phase
 from simulator.table import Floats, Integers
@@ -134,13 +135,16 @@ class _Step:
         done = np.full((2, parallelism.num_microbatches, *shape), NONE)
         before = np.full(shape, NONE)
         ended: dict[int, Integers] = {}
+        shards = self._shards(stage)
         for is_forward, microbatch in order:
             gate = (forward if is_forward else backward)[stage, microbatch]
             self.graph.add_edges(before, gate)
             phase = Phase.FORWARD if is_forward else Phase.BACKWARD
-            before = self._add_operators(stage, self._operators(stage, phase), gate, microbatch, ended)
+            before = self._add_operators(
+                stage, self._operators(stage, phase), gate, microbatch, ended, shards
+            )
             done[0 if is_forward else 1, microbatch] = before
-        summed = self._add_sync(stage, before, ended)
+        summed = self._add_sync(stage, before, ended) if shards is None else shards.scattered
         self._add_optimizer(stage, self.graph.add("gradients ready", after=[before, summed]))
         return done[0], done[1]
 
@@ -149,19 +153,45 @@ class _Step:
         is_here[is_here] = self.stage_of_layer[self.trace.layer[is_here]] == stage
         return np.flatnonzero(is_here)
 
+    def _shards(self, stage: int) -> ShardedStage | None:
+        """What gathers the weights of a stage, if its replicas keep parts of them."""
+        if self.parallelism.sync is not GradientSync.SHARDED or self.parallelism.data_parallel == 1:
+            return None
+        layer_bytes, gradient_bytes = bytes_of_layers(self.trace, self.parameter_bytes)
+        return ShardedStage(
+            graph=self.graph,
+            traffic=self.traffic,
+            ranks=self.ranks[stage],
+            layer_bytes=layer_bytes,
+            gradient_bytes=gradient_bytes,
+        )
+
     def _add_operators(
-        self, stage: int, operators: Integers, after: Integers, microbatch: int, ended: dict[int, Integers]
+        self,
+        stage: int,
+        operators: Integers,
+        after: Integers,
+        microbatch: int,
+        ended: dict[int, Integers],
+        shards: ShardedStage | None,
     ) -> Integers:
         """Adds operators one after another, with what is shared between them; notes in `ended` when each is done."""
         for run in self._runs(operators):
+            if shards is not None:
+                after = shards.gather(int(self.trace.layer[run[0]]), after)
             after = self._add_run(stage, run, self.duration_s[run], after, microbatch)
             ended.update(zip(run.tolist(), np.moveaxis(after, -1, 0), strict=True))
+            if shards is not None:
+                shards.scatter(run, after[..., -1])
             after = self._share(stage, int(run[-1]), after[..., -1])
         return after
 
     def _runs(self, operators: Integers) -> Iterator[Integers]:
-        """Cuts operators behind each that is followed by traffic."""
-        cuts = np.flatnonzero(self.shared_bytes[operators] > 0) + 1
+        """Cuts operators behind each that is followed by traffic, and between layers that are gathered."""
+        is_cut = self.shared_bytes[operators[:-1]] > 0
+        if self.parallelism.sync is GradientSync.SHARDED:
+            is_cut |= np.diff(self.trace.layer[operators]) != 0
+        cuts = np.flatnonzero(is_cut) + 1
         yield from (run for run in np.split(operators, cuts) if len(run))
 
     def _add_run(
@@ -213,6 +243,8 @@ class _Step:
         operators = np.flatnonzero(trace.is_in(Phase.OPTIMIZER))
         if len(operators):
             share = sum(bucket.num_bytes for bucket in self._buckets(stage)) / (trace.parameter_bytes or 1.0)
+            if self.parallelism.sync is GradientSync.SHARDED:
+                share /= self.parallelism.data_parallel
             self._add_run(
                 stage, operators, share * trace.duration_s[operators], after.reshape(self.ranks.shape[1:]), 0
             )

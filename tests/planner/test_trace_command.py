@@ -48,6 +48,14 @@ class TestAnswer:
         assert answer.efficiency_fraction == pytest.approx(8.8e-3 / (8.8e-3 + SUMMED_S))
         assert (answer.data_parallel, answer.num_microbatches, answer.batch_size) == (4, 1, 128)
 
+    def test_sharded_replicas_do_a_part_of_the_optimizer_each(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        fast = ("--bandwidth", "1e15", "--latency", "0")
+        answer = answered(capsys, small, "--gpus", "4", "--parallel", "fsdp", *fast)
+        assert answer.step_s == pytest.approx(8.3e-3 + 0.5e-3 / 4)
+        assert answer.data_parallel == 4
+
     def test_parts_of_every_accelerator_sum_to_the_step(
         self, small: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -150,10 +158,12 @@ class TestBroken:
         ("arguments", "message"),
         [
             (("--parallel", "pp=3"), "--parallel = pp=3: the degrees multiply to 3, and --gpus is 4"),
-            (("--parallel", "zz"), "--parallel = zz: must begin with a kind; known: ddp, dp, tp, pp"),
+            (("--parallel", "zz"), "--parallel = zz: must begin with a kind; known: ddp, dp, fsdp, tp, pp"),
             (("--parallel", "tp=2,tp=2"), "--parallel = tp=2: is given twice"),
             (("--parallel", "tp=two"), "--parallel = tp=two: needs a whole number behind the equals sign"),
-            (("--parallel", "dp=2,ddp=2"), "dp and ddp both say how many replicas: give one of them"),
+            (("--parallel", "fsdp=2,ddp=2"), "ddp and fsdp each say how many replicas: give one of them"),
+            (("--rules", "triosim", "--parallel", "fsdp"), "--parallel: is nothing that TrioSim has"),
+            (("--parallel", "dp=2,ddp=2"), "ddp and dp each say how many replicas: give one of them"),
             (("--parallel", "pp"), "pipeline_parallel = 4: must be at most 2, the layers of 'small'"),
             (("--speed", "4=0.5"), "--speed = 4: must be an accelerator, 0 to 3"),
             (("--speed", "1=0"), "'1=0' must be an accelerator and its speed over that of the trace"),
@@ -202,10 +212,42 @@ class TestExport:
         assert sum(node.duration_micros for node in first) == 4000 + 300 + 250
 
     def test_json_is_the_same(self, small: str, tmp_path: Path) -> None:
-        arguments = ["trace", "export", small, "--gpus", "2", "--output", str(tmp_path / "astra")]
-        assert main(arguments) == main([*arguments, "--format", "json"]) == 0
-        both = [read_chakra(tmp_path / "astra" / f"step.1.{form}") for form in ("et", "json")]
+        arguments = ["trace", "export", small, "--gpus", "2"]
+        for form in ("et", "json"):
+            assert main([*arguments, "--format", form, "--output", str(tmp_path / form)]) == 0
+        both = [read_chakra(tmp_path / form / f"step.1.{form}") for form in ("et", "json")]
         assert both[0] == both[1]
+
+    def test_an_older_export_of_the_same_names_is_replaced(self, small: str, tmp_path: Path) -> None:
+        arguments = ["trace", "export", small, "--gpus", "2", "--output", str(tmp_path)]
+        assert main([*arguments, "--parallel", "dp"]) == 0
+        before = (tmp_path / "step.1.et").read_bytes()
+        assert main([*arguments, "--parallel", "tp"]) == 0
+        assert (tmp_path / "step.1.et").read_bytes() != before
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("--gpus", "2"), "holds step.2.et and 1 more of another export: remove what is left of it"),
+            (("--gpus", "3"), "holds step.3.et of another export: remove what is left of it"),
+            (("--gpus", "4", "--format", "json"), "holds step.0.et and 3 more of another export"),
+        ],
+    )
+    def test_files_that_would_be_left_of_another_export_are_refused(
+        self,
+        small: str,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+        arguments: tuple[str, ...],
+        message: str,
+    ) -> None:
+        folder = tmp_path / "astra"
+        export = ["trace", "export", small, "--output", str(folder)]
+        assert main([*export, "--gpus", "4"]) == 0
+        before = {path: path.read_bytes() for path in folder.iterdir()}
+        assert main([*export, *arguments]) == 2
+        assert message in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
     def test_a_folder_that_cannot_be_made_is_refused(
         self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -277,6 +319,7 @@ class TestPlay:
         ("name", "text", "message"),
         [
             ("step.1.et", None, "lacks the trace of accelerator 1: step.1.et"),
+            ("step.1.json", "", "has accelerator 1 twice: step.1.et, step.1.json"),
             ("other.0.et", "", "has traces of 2 runs (other, step): it must be one"),
             ("step.groups.json", "[]", 'must be groups and their accelerators, such as {"1": [0, 1]}'),
             ("step.groups.json", '{"1": [0, true]}', "must be groups and their accelerators"),

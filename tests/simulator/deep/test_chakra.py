@@ -224,6 +224,7 @@ class TestBothWays:
             Parallelism(),
             Parallelism(data_parallel=4),
             Parallelism(data_parallel=2, sync=GradientSync.AT_THE_END),
+            Parallelism(data_parallel=4, sync=GradientSync.SHARDED),
             Parallelism(tensor_parallel=2),
             Parallelism(pipeline_parallel=2, num_microbatches=2),
             Parallelism(

@@ -254,6 +254,60 @@ class TestHybrids:
         assert moved.get("send", 0.0) == pytest.approx(2 * (num_stages - 1) * 8.0 * replicas * parts)
 
 
+class TestSharded:
+    """Eight equal layers of 100 bytes: to gather or to scatter one over n replicas takes (n - 1) / n x 100 bytes."""
+
+    LAYERS, REPLICAS = 8, 4
+
+    def step_s(self, forward_s: float, backward_s: float, part_s: float) -> float:
+        """With layers that take so long to gather."""
+        sharded = Parallelism(data_parallel=self.REPLICAS, sync=GradientSync.SHARDED)
+        trace = even(self.LAYERS, forward_s, backward_s)
+        return on_ring(trace, sharded, (self.REPLICAS - 1) / self.REPLICAS * 100.0 / part_s)
+
+    def test_what_is_gathered_in_time_shows_at_the_ends_only(self) -> None:
+        # The first gathering and the last scattering have nothing to hide behind; gathering and scattering share links.
+        assert self.step_s(1.0, 2.0, 0.5) == pytest.approx(0.5 + 8 * 1.0 + 8 * 2.0 + 0.5)
+
+    def test_a_slow_network_holds_up_the_forward_pass(self) -> None:
+        # Gatherings one after another, the last layer's computing behind them; backward there is time for both.
+        assert self.step_s(1.0, 10.0, 3.0) == pytest.approx(8 * 3.0 + 1.0 + 8 * 10.0 + 3.0)
+
+    def test_without_computing_only_traffic_is_left(self) -> None:
+        # Eight gathered forward, seven backward, eight scattered: the links are never idle.
+        assert self.step_s(0.0, 0.0, 1.0) == pytest.approx(8 + 7 + 8)
+
+    def test_the_optimizer_has_a_part_of_the_weights(self, small: OperatorTrace) -> None:
+        sharded = Parallelism(data_parallel=4, sync=GradientSync.SHARDED)
+        assert on_ring(small, sharded, 1e15) == pytest.approx(FORWARD + BACKWARD + OPTIMIZER / 4)
+
+    def test_one_replica_has_nothing_to_gather(self, small: OperatorTrace) -> None:
+        assert on_ring(small, Parallelism(sync=GradientSync.SHARDED)) == pytest.approx(8.8e-3)
+
+    def test_weights_travel_twice_and_gradients_half_as_far_as_in_an_all_reduce(self) -> None:
+        sharded = Parallelism(data_parallel=4, sync=GradientSync.SHARDED)
+        graph = extrapolate(even(8, 1e-3, 2e-3), sharded, ring(4, 1e9, 0.0)).graph
+        moved = {
+            name: graph.num_bytes[graph.label == number].sum() for number, name in enumerate(graph.labels)
+        }
+        assert moved["all-gather"] == pytest.approx((8 + 7) * 3 * 100.0)
+        assert moved["reduce-scatter"] == pytest.approx(8 * 3 * 100.0)
+
+    def test_parts_of_operators_are_sharded_too(self) -> None:
+        hybrid = Parallelism(
+            data_parallel=2,
+            tensor_parallel=2,
+            pipeline_parallel=2,
+            num_microbatches=4,
+            sync=GradientSync.SHARDED,
+        )
+        graph = extrapolate(even(8, 1e-3, 2e-3), hybrid, switch(8, 1e15, 0.0)).graph
+        scattered = graph.num_bytes[graph.label == graph.labels.index("reduce-scatter")].sum()
+        # Of each micro-batch; rings of two, each for a half of the weights, move that half once.
+        assert scattered == pytest.approx(4 * 8 * 2 * 50.0)
+        assert graph.duration_s[graph.resource != NONE].sum() == pytest.approx(24e-3 * 2)
+
+
 class TestBroken:
     @pytest.mark.parametrize(
         ("parallelism", "message"),
