@@ -70,7 +70,7 @@ def build_report(
         job=job,
         answer=answer,
         errors=errors,
-        figures=tuple(_figures(job, answer, best, errors, progress)) if best else (),
+        figures=tuple(_figures(job, answer, best, errors, cloud, progress)) if best else (),
         inputs=_inputs(job, best),
         reproduction=_reproduction(answer),
         designs=design_counts(cloud, drawn),
@@ -79,7 +79,12 @@ def build_report(
 
 
 def _figures(
-    job: Job, answer: Recommendation, best: Design, errors: dict[int, float], progress: Told
+    job: Job,
+    answer: Recommendation,
+    best: Design,
+    errors: dict[int, float],
+    cloud: DesignCloud,
+    progress: Told,
 ) -> Iterator[Figure]:
     """Yields all figures in reading order."""
     chosen = evaluate(job, PlanTable.from_plans([best.plan]))
@@ -90,7 +95,7 @@ def _figures(
         "how sure it is": lambda: spreads(job, answer, chosen),
         "what would change it": lambda: [flips(job, answer, best, accuracy)],
         "what drives it": lambda: tornados(job, best, accuracy),
-        "how it scales": lambda: scaling(job, answer, best),
+        "how it scales": lambda: scaling(job, answer, best, cloud),
     }
     for number, (name, make) in enumerate(parts.items()):
         progress(Progress(stage=f"report: {name}", num_done=number, num_total=len(parts)))

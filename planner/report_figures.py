@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, assert_never
 
 from planner import human
@@ -21,7 +21,7 @@ from planner.report_data import (
 )
 from planner.report_html import Html, joined, percent, tag, unbroken
 from planner.report_tables import figure_table
-from planner.report_units import log_ticks, text, tick_text, ticks
+from planner.report_units import log_ticks, size_ticks, text, tick_text, ticks
 from planner.sensitivity_view import ends_text
 
 NUM_COLOURS: Final = 7
@@ -275,7 +275,7 @@ def _lines(figure: LinesFigure) -> Html:
     )
     marks = [line.mark for line in figure.lines if line.mark]
     rows, verticals = _marks([(across(mark.value), mark.label) for mark in marks])
-    columns = [(across(value), human.count(value)) for value in _sizes(x_low, x_high)]
+    columns = [(across(value), human.count(value)) for value in size_ticks(x_low, x_high)]
     return joined(
         tag("div", rows, class_="outside") if marks else None,
         tag("div", *rulers, drawing, *dots, diamond, *verticals, class_="field outside"),
@@ -291,10 +291,3 @@ def _bounds(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     room = max((high / low) ** 0.06, 1.02)
     return low / room, high * room
-
-
-def _sizes(low: float, high: float) -> Iterator[float]:
-    """Powers of two, as clusters are built, at most six of them."""
-    powers = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
-    step = max(1, math.ceil(len(powers) / 6))
-    return (2.0**power for power in powers[::step])

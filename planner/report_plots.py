@@ -19,7 +19,7 @@ from planner.report_data import (
 )
 from planner.report_designs import DesignCloud
 from planner.report_figures import NUM_COLOURS, OTHER, part_colours
-from planner.report_units import log_ticks, tick_text, ticks
+from planner.report_units import log_ticks, size_ticks, tick_text, ticks
 from planner.sensitivity_view import ends_text
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _draw_lines(axes: Axes, figure: LinesFigure) -> None:
     axes.plot(chosen.x, chosen.y, "D", markersize=7.0, color=WARM, label=chosen.label)
     axes.set_xlabel(figure.x_label)
     axes.grid(visible=True, which="major", color="#dfe2e7", linewidth=0.7)
-    _place_ticks(axes.xaxis, [2.0**power for power in range(21)], "count")
+    _place_ticks(axes.xaxis, size_ticks(*axes.get_xlim()), "count")
     _place_ticks(axes.yaxis, log_ticks(*axes.get_ylim()), figure.quantity)
     _write_legend(axes)
 

@@ -1,7 +1,8 @@
-"""How much faster are more accelerators, and where do they stop paying? The fastest layouts over the sizes of an offer."""
+"""How much faster are more accelerators, and where do they stop paying? The best designs over the sizes of an offer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -12,14 +13,17 @@ from planner import human
 from planner.recommendation import Design, Recommendation
 from planner.report_breakdowns import shown_name
 from planner.report_data import Line, LinePoint, LinesFigure, Mark, Quantity
+from planner.report_designs import DesignCloud
 from planner.report_rivals import sizes_of
 from planner.report_units import text
 from planner.sweep import fastest_at
 from simulator.job import Job
+from simulator.table import Booleans, Floats
 from simulator.units import DAY
+from studies.archive import SAME_WITHIN_FRACTION
 
 MOST_SIZES: Final = 10
-"""Sizes of each accelerator that are simulated."""
+"""Sizes of each accelerator that are drawn, beside the recommended and the cheapest one."""
 MOST_CURVES: Final = 3
 """Accelerators of the front that are compared."""
 LEAST_SIZES: Final = 3
@@ -28,62 +32,76 @@ LEAST_GAIN: Final = 2.0**0.5
 """Speed-up by twice the accelerators below which they hardly pay: each further one adds less than half of its share."""
 
 
-_Run = tuple[float, float, float]
-"""Number of accelerators, days and USD."""
+_Run = tuple[float, float]
+"""Number of accelerators, and days or USD."""
 
 
 @dataclass(frozen=True)
 class _Curve:
-    """The fastest layout of one accelerator at every size that can be laid out."""
+    """The best figure of one accelerator at each of its sizes."""
 
     accelerator: str
-    num_gpus: tuple[float, ...]
-    days: tuple[float, ...]
-    cost_usd: tuple[float, ...]
-    end_of_gain: float | None
-    """First size whose double is not worth it; `None` where every double that was simulated is."""
+    runs: tuple[_Run, ...]
+    end_of_gain: float | None = None
+    """First size whose double is not worth it; `None` where every double that is known is."""
 
 
-def scaling(job: Job, answer: Recommendation, best: Design) -> list[LinesFigure]:
-    """Returns time and cost against the number of accelerators; none where too few sizes can be laid out."""
+def scaling(job: Job, answer: Recommendation, best: Design, cloud: DesignCloud) -> list[LinesFigure]:
+    """Returns time and cost against the number of accelerators, each where enough sizes are known.
+
+    Args:
+        job: what was asked.
+        answer: what came out.
+        best: the recommended design.
+        cloud: all designs that were simulated.
+    """
     offers = {design.accelerator: design.plan.offer for design in (*reversed(answer.front), best)}
-    names = [best.accelerator, *(name for name in offers if name != best.accelerator)]
-    found = [_curve(_alike(job, best), offers[name], best) for name in names[:MOST_CURVES]]
-    curves = [curve for curve in found if len(curve.num_gpus) >= LEAST_SIZES]
+    names = [best.accelerator, *(name for name in offers if name != best.accelerator)][:MOST_CURVES]
+    times = [_time_curve(_alike(job, best), offers[name], best, cloud) for name in names]
+    costs = [_Curve(name, _cheapest(name, answer, best, cloud)) for name in names]
+    return [*_time_figure(_long(times), best), *_cost_figure(_long(costs), best)]
+
+
+def _long(curves: list[_Curve]) -> list[_Curve]:
+    return [curve for curve in curves if len(curve.runs) >= LEAST_SIZES]
+
+
+def _time_figure(curves: list[_Curve], best: Design) -> Iterator[LinesFigure]:
     if not curves:
-        return []
-    lines = tuple(_line(curve, curve.days) for curve in curves)
+        return
+    lines = tuple(_line(curve) for curve in curves)
     dashed = (
         " Dashed and upright: the size from which twice the accelerators are less than 1.41 times as fast."
         if any(line.mark for line in lines)
         else ""
     )
-    return [
-        LinesFigure(
-            name="scaling",
-            title=_title(curves[0]),
-            note=(
-                "Time to train with the fastest layout of every size that may be taken, at the recommended ZeRO stage, "
-                f"whatever the limits say, as long as more are faster. Diamond: the recommended design.{dashed}"
-            ),
-            x_label="accelerators",
-            quantity="days",
-            lines=lines,
-            chosen=_chosen(best, best.time_to_train_days, "days"),
+    yield LinesFigure(
+        name="scaling",
+        title=_title(curves[0]),
+        note=(
+            "Time to train with the fastest layout of every size that may be taken, among those that were simulated and "
+            "all at the recommended ZeRO stage, whatever the limits say, as long as more are faster. Diamond: the "
+            f"recommended design.{dashed}"
         ),
-        LinesFigure(
-            name="scaling-cost",
-            title=_cost_title(curves),
-            note=(
-                "Cost of the same runs. The recommended design may cost less than the fastest layout of its size, since "
-                "it is the best compromise of all layouts."
-            ),
-            x_label="accelerators",
-            quantity="usd",
-            lines=tuple(_line(curve, curve.cost_usd) for curve in curves),
-            chosen=_chosen(best, best.cost_usd, "usd"),
-        ),
-    ]
+        x_label="accelerators",
+        quantity="days",
+        lines=lines,
+        chosen=_chosen(best, best.time_to_train_days, "days"),
+    )
+
+
+def _cost_figure(curves: list[_Curve], best: Design) -> Iterator[LinesFigure]:
+    if not curves:
+        return
+    yield LinesFigure(
+        name="scaling-cost",
+        title=_cost_title(curves),
+        note="Cost of the cheapest design of every size that was simulated and keeps all limits. Diamond: the recommended one.",
+        x_label="accelerators",
+        quantity="usd",
+        lines=tuple(_line(curve) for curve in curves),
+        chosen=_chosen(best, best.cost_usd, "usd"),
+    )
 
 
 def _alike(job: Job, best: Design) -> Job:
@@ -92,24 +110,50 @@ def _alike(job: Job, best: Design) -> Job:
     return job.model_copy(update={"search": job.search.model_copy(update=chosen)})
 
 
-def _curve(job: Job, offer: int, best: Design) -> _Curve:
-    """The runs of one offer at its sizes; what cannot be laid out, or never ends, is left out."""
+def _time_curve(job: Job, offer: int, best: Design, cloud: DesignCloud) -> _Curve:
+    """The fastest runs of one offer at its sizes; what cannot be laid out, or never ends, is left out."""
     alone = job.model_copy(update={"offers": (job.offers[offer],)})
-    sizes = sizes_of(job, offer, best.plan.num_gpus, MOST_SIZES)
-    runs = [(float(size), fastest_at(alone, size)) for size in sizes]
-    known = [
-        (size, float(run.scores.time_to_train_s[0]) / DAY, float(run.scores.cost_usd[0]))
-        for size, run in runs
-        if run is not None and np.isfinite(run.scores.time_to_train_s[0])
-    ]
-    end = _end_of_gain(known)
-    shown = _while_faster(known)
-    columns = [tuple(run[place] for run in shown) for place in range(3)]
-    return _Curve(job.offers[offer].accelerator.id, columns[0], columns[1], columns[2], end)
+    name = job.offers[offer].accelerator.id
+    simulated = _least_by_size(cloud, name, cloud.days, cloud.is_possible)
+    known = []
+    for size in sizes_of(job, offer, best.plan.num_gpus, MOST_SIZES):
+        run = fastest_at(alone, size)
+        laid_out_s = float(run.scores.time_to_train_s[0]) if run is not None else np.inf
+        days = min(laid_out_s / DAY, simulated.get(size, np.inf))
+        if np.isfinite(days):
+            known.append((float(size), days))
+    return _Curve(name, tuple(_while_faster(known)), _end_of_gain(known))
+
+
+def _cheapest(name: str, answer: Recommendation, best: Design, cloud: DesignCloud) -> tuple[_Run, ...]:
+    """The least cost of one accelerator at each size that the study knows, as the front has it where it is on the front."""
+    found = _least_by_size(cloud, name, cloud.cost_usd, cloud.broken == 0)
+    for design in answer.front:
+        size = design.plan.num_gpus
+        # Of designs that hardly differ the front shows one, which need not be the cheapest of them.
+        is_same = design.cost_usd <= found.get(size, np.inf) * (1.0 + SAME_WITHIN_FRACTION)
+        if design.accelerator == name and is_same:
+            found[size] = design.cost_usd
+    sizes = sorted(found)
+    kept = {sizes[row] for row in np.linspace(0, len(sizes) - 1, min(len(sizes), MOST_SIZES)).astype(np.intp)}
+    kept |= {min(sizes, key=found.__getitem__)} if sizes else set()
+    kept |= {best.plan.num_gpus} & found.keys()
+    return tuple((float(size), found[size]) for size in sorted(kept))
+
+
+def _least_by_size(cloud: DesignCloud, name: str, values: Floats, is_taken: Booleans) -> dict[int, float]:
+    """The least value of one accelerator at each size, among the rows that are taken."""
+    if name not in cloud.accelerators:
+        return {}
+    rows = np.flatnonzero(is_taken & (cloud.accelerator == cloud.accelerators.index(name)))
+    sizes, place = np.unique(cloud.num_gpus[rows], return_inverse=True)
+    least = np.full(len(sizes), np.inf)
+    np.minimum.at(least, place, values[rows])
+    return {int(size): float(value) for size, value in zip(sizes, least, strict=True)}
 
 
 def _end_of_gain(runs: list[_Run]) -> float | None:
-    for (size, days, _), (more, fewer_days, _) in pairwise(runs):
+    for (size, days), (more, fewer_days) in pairwise(runs):
         if days / fewer_days < LEAST_GAIN ** np.log2(more / size):
             return size
     return None
@@ -121,12 +165,13 @@ def _while_faster(runs: list[_Run]) -> list[_Run]:
     return runs[: next(slower, len(runs))]
 
 
-def _line(curve: _Curve, values: tuple[float, ...]) -> Line:
+def _line(curve: _Curve) -> Line:
     end = curve.end_of_gain
     mark = None
     if end is not None:
         mark = Mark(value=end, label=f"{human.count(end)} {curve.accelerator}")
-    return Line(label=curve.accelerator, x=curve.num_gpus, y=values, mark=mark)
+    sizes, values = zip(*curve.runs, strict=True)
+    return Line(label=curve.accelerator, x=sizes, y=values, mark=mark)
 
 
 def _chosen(best: Design, value: float, quantity: Quantity) -> LinePoint:
@@ -138,15 +183,12 @@ def _chosen(best: Design, value: float, quantity: Quantity) -> LinePoint:
 def _title(curve: _Curve) -> str:
     end = curve.end_of_gain
     if end is None:
-        return f"Up to {human.count(curve.num_gpus[-1])} {curve.accelerator} every doubling pays"
+        return f"Up to {human.count(curve.runs[-1][0])} {curve.accelerator} every doubling pays"
     return f"Beyond {human.count(end)} {curve.accelerator} doubling hardly pays"
 
 
 def _cost_title(curves: list[_Curve]) -> str:
-    cheapest = min(curves, key=lambda curve: min(curve.cost_usd))
-    row = int(np.argmin(cheapest.cost_usd))
-    size = human.count(cheapest.num_gpus[row])
-    return (
-        f"Among the fastest layouts that of {size} {cheapest.accelerator} costs least, "
-        f"{text(cheapest.cost_usd[row], 'usd')}"
+    cost_usd, size, name = min(
+        (cost, size, curve.accelerator) for curve in curves for size, cost in curve.runs
     )
+    return f"{human.count(size)} {name} cost least, {text(cost_usd, 'usd')}"

@@ -36,6 +36,9 @@ UNITS: Final[Mapping[Quantity, str]] = {
 }
 """The same as they stand in JSON and in the tables behind the figures."""
 LEAST_TICKS: Final = 3
+NUM_NARROW_TICKS: Final = 3
+"""Wanted on a logarithmic axis that is too short for numbers that are round on it."""
+MOST_SIZES: Final = 6
 ROUND_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
@@ -79,11 +82,24 @@ def _unit(largest: float, quantity: Quantity) -> float:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Returns 1, 2 and 5 times powers of ten within a range; the powers alone where there are many, more where few."""
+    """Returns 1, 2 and 5 times powers of ten within a range; the powers alone where there are many, more where few.
+
+    There are always two or more where the range is no point.
+    """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1.0,), (1.0, 2.0, 5.0), (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)):
         every = (factor * 10.0**power for power in powers for factor in factors)
         found = [value for value in every if low * 0.999 <= value <= high * 1.001]
         if len(found) >= LEAST_TICKS:
             return found
-    return found
+    return found if len(found) > 1 else ticks(low, high, "count", NUM_NARROW_TICKS)
+
+
+def size_ticks(low: float, high: float) -> list[float]:
+    """Returns powers of two within a range, at most six, as clusters are built; where it is narrow other round numbers."""
+    powers = range(math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9) + 1)
+    step = max(1, math.ceil(len(powers) / MOST_SIZES))
+    found = [2.0**power for power in powers[::step]]
+    return (
+        found if len(found) > 1 else [value for value in ticks(low, high, "count") if value == round(value)]
+    )

@@ -37,7 +37,7 @@ from planner.report_html import tag
 from planner.report_inputs import inputs
 from planner.report_page import page
 from planner.report_sources import report_of_folder
-from planner.report_units import log_ticks, text, tick_text, ticks
+from planner.report_units import log_ticks, size_ticks, text, tick_text, ticks
 from planner.study_reports import export_designs
 from planner.sweep import Sweep, run_sweep
 from planner.uncertainty import accuracy_of
@@ -230,7 +230,7 @@ def best_of_answer(answer: Recommendation) -> Design:
     return answer.recommendation
 
 
-def test_scaling_is_what_a_sweep_finds_and_falls_with_every_size() -> None:
+def test_scaling_is_what_a_sweep_or_the_study_finds_and_falls_with_every_size() -> None:
     lines = figure("scaling")
     assert isinstance(lines, LinesFigure)
     report = drawn().report
@@ -246,7 +246,44 @@ def test_scaling_is_what_a_sweep_finds_and_falls_with_every_size() -> None:
     )
     (point,) = run_sweep(sweep)
     assert point.result is not None
-    assert own.y[1] == pytest.approx(point.result.scores.time_to_train_s[0] / 86_400.0, rel=1e-9)
+    table = read_designs(answered() / "designs.parquet")
+    fits = (
+        (table["excess_memory"] <= 0) & (table["excess_host_memory"] <= 0) & (table["excess_progress"] <= 0)
+    )
+    rows = fits & (table["accelerator"] == best.accelerator) & (table["num_gpus"] == size)
+    fastest = min(table["time_to_train_days"][rows].min(), point.result.scores.time_to_train_s[0] / 86_400.0)
+    assert own.y[1] == pytest.approx(fastest, rel=1e-9)
+
+
+def test_the_cheapest_size_is_that_of_the_cheapest_design_of_the_front() -> None:
+    """Cost is an objective, so that the cheapest design of all is on the front; and the table has the least of each size."""
+    lines, report = figure("scaling-cost"), drawn().report
+    assert isinstance(lines, LinesFigure)
+    cheapest = min(report.answer.front, key=lambda design: design.cost_usd)
+    words = f"{cheapest.plan.num_gpus} {cheapest.accelerator} cost least, {text(cheapest.cost_usd, 'usd')}"
+    assert lines.title == words
+    table = read_designs(answered() / "designs.parquet")
+    for line in lines.lines:
+        for size, cost_usd in zip(line.x, line.y, strict=True):
+            rows = table["is_feasible"] & (table["num_gpus"] == size) & (table["accelerator"] == line.label)
+            assert cost_usd == pytest.approx(table["cost_usd"][rows].min(), rel=0.001)
+    for design in report.answer.front:
+        for line in lines.lines:
+            if line.label == design.accelerator and design.plan.num_gpus in line.x:
+                assert line.y[line.x.index(design.plan.num_gpus)] <= design.cost_usd
+
+
+def test_no_design_of_the_front_is_faster_than_the_curve_of_times() -> None:
+    lines = figure("scaling")
+    assert isinstance(lines, LinesFigure)
+    curves = {line.label: dict(zip(line.x, line.y, strict=True)) for line in lines.lines}
+    shown = [
+        (design.time_to_train_days, curves[design.accelerator].get(design.plan.num_gpus))
+        for design in drawn().report.answer.front
+        if design.accelerator in curves
+    ]
+    assert sum(days is not None for _, days in shown) > 2
+    assert all(days is None or days <= own for own, days in shown)
 
 
 def test_the_mark_of_scaling_is_the_first_size_whose_double_is_less_than_half_as_useful() -> None:
@@ -639,6 +676,10 @@ def test_axes_have_round_numbers_in_the_unit_that_is_shown() -> None:
     assert ticks(3.0, 3.0, "usd") == [3.0]
     assert log_ticks(1.0, 100.0) == [1.0, 10.0, 100.0]
     assert log_ticks(2.0, 9.0) == [2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0]
+    assert log_ticks(3.24, 3.66) == pytest.approx([3.4, 3.6])
+    assert log_ticks(32_180.0, 34_800.0) == [33_000.0, 34_000.0]
+    assert size_ticks(60.0, 550.0) == [64.0, 128.0, 256.0, 512.0]
+    assert size_ticks(90.0, 130.0) == [90.0, 100.0, 110.0, 120.0, 130.0]
     assert text(None, "days") == "never ends"
 
 
