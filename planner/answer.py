@@ -43,7 +43,7 @@ from studies.evaluator import Evaluator, Simulation
 from studies.exhaustive import Reducer
 from studies.experiments import software_tags
 from studies.identity import Identity
-from studies.progress import Report, Stop, ignore, never_stop
+from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
 from studies.reduction import Reduction
 from studies.study import StudyResult, run_study
@@ -118,6 +118,7 @@ def recommend(
         folder = output or scratch
         tracker = parts = log = None
         if tracking:
+            progress(Progress(stage="opening the MLflow store", num_done=0, num_total=None))
             tracker = stack.enter_context(_opened_tracker(job, seed, tracking_uri, experiment))
             tracker.log_inputs(job.name, Identity.of(job, seed).job, inputs_profile(job))
             parts = DesignParts(scratch / PARTS)

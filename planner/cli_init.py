@@ -146,10 +146,10 @@ def _option_problem(question: Question, text: str | None, error: ValueError) -> 
 
 def _check_place(file: Path, *, force: bool) -> None:
     rule = ""
-    if file.suffix.lower() not in (".yaml", ".yml"):
-        rule = "must end in .yaml"
-    elif file.is_dir():
-        rule = "is a folder: name a file in it"
+    if file.is_dir():
+        rule = f"is a folder: name a file in it, such as {file / 'job.yaml'}"
+    elif file.suffix.lower() not in (".yaml", ".yml"):
+        rule = f"must end in .yaml, such as {file.with_suffix('.yaml')}, or {file / 'job.yaml'} in a folder that exists"
     elif not file.parent.is_dir():
         rule = f"the folder {file.parent} does not exist: make it first"
     elif file.exists() and not force:

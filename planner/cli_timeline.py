@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 
 LAST_REPLAY = 399
 """`planner.uncertainty.NUM_REPLAYS` less one: the spread of an answer is made of these replays."""
+STEP, RUN, BOTH = DRAWN = ("step", "run", "both")
+"""What a file may hold. A viewer shows all of it at once, so that beside a run of days a step cannot be seen."""
 
 
 @click.command(
     short_help="Show one step and one run of a plan as they pass.",
     epilog=examples(
         "capplan timeline job.yaml --plan tp=8,pp=4,dp=16,mbs=2",
-        "capplan timeline job.yaml --plan plan.yaml --output trace.json",
+        "capplan timeline job.yaml --plan plan.yaml --output step.json",
+        "capplan timeline job.yaml --plan plan.yaml --what run --output run.json",
         "capplan timeline job.yaml --plan tp=8,dp=64 --replay 17 --seed 3 --json",
     ),
 )
@@ -59,6 +62,13 @@ LAST_REPLAY = 399
     metavar="FILE.json",
     help="Also write every event, for ui.perfetto.dev or chrome://tracing.",
 )
+@click.option(
+    "--what",
+    type=click.Choice(DRAWN),
+    default=STEP,
+    show_default=True,
+    help="What --output writes. A viewer opened on both shows the run, and the step once zoomed in.",
+)
 @json_option
 @progress_options
 def timeline(
@@ -71,13 +81,14 @@ def timeline(
     seed: int,
     replay: int,
     file: Path | None,
+    what: str,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Show one step of a plan, stage by stage, and one run of it: saves, failures, restarts.
 
     The step is the one that the answer's step time is made of; the run is one of the replays that its spread is made
-    of. --output writes both into one trace: the stages of the step, the traffic between them, and the run.
+    of. --output writes the step as a trace: its stages, and the traffic between them. --what run writes the run.
 
     Exit codes: 0 an answer; 2 broken input, or a plan that cannot be run.
     """
@@ -106,6 +117,8 @@ def timeline(
         checked = _plan_that_runs(found)
         step = one_step(asked, found)
         run = run_timeline(asked, checked, seed=seed, replication=replay)
+    if file is not None and what != RUN and step is None:
+        raise _no_step(what)
     answer = timeline_answer(asked, checked, found.timeline, run)
     if as_json:
         write(answer.model_dump_json(indent=2) + "\n")
@@ -115,8 +128,31 @@ def timeline(
             write(rendered(lambda console: show_timeline(step, console)))
         write(rendered(lambda console: show_run(run, answer.run, console)))
     if file is not None:
-        write_timeline(file, job=found.job, plan=layout(checked), step=step, run=run, option="--output")
-        click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)
+        write_timeline(
+            file,
+            job=found.job,
+            plan=layout(checked),
+            step=step if what != RUN else None,
+            run=run if what != STEP else None,
+            option="--output",
+        )
+        click.echo(
+            f"Timeline: {file} ({_TOLD[what]}; open it in ui.perfetto.dev or chrome://tracing)", err=True
+        )
+
+
+_TOLD = {
+    STEP: "one step; --what run writes the run",
+    RUN: "one run; --what step writes a step",
+    BOTH: "a step at the very beginning, and one run",
+}
+
+
+def _no_step(what: str) -> Exception:
+    from simulator.errors import InputError, Problem
+
+    rule = "a step of more than 200,000 passes is not drawn: take --what run"
+    return InputError([Problem(path="--what", value=what, rule=rule)])
 
 
 def _plan_that_runs(found: SimulatedDesign) -> Plan:

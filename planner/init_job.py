@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.human import short, typed
-from planner.init_model import is_config, model_shape, model_value
+from planner.init_model import is_config, longest_sequence, model_shape, model_value
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.errors import CatalogError
 from simulator.units import GIGA, KILO, MEGA, TERA
 
 SUFFIXES = {"k": KILO, "m": MEGA, "b": GIGA, "g": GIGA, "t": TERA}
+USUAL_SEQUENCE_LENGTH = 8192
 TOKENS_PER_PARAMETER = 20.0
 """Tokens for each parameter with which a model of given compute learns most (Hoffmann et al., arXiv 2203.15556)."""
 LARGEST_RANGE = 1_000_000
@@ -118,9 +119,12 @@ def _model(text: str, answers: Answers) -> str:
 
 
 def _accelerators(text: str, _: Answers) -> str:
-    names = list(dict.fromkeys(name.strip().lower() for name in text.split(",") if name.strip()))
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
     if not names:
         raise ValueError("needs at least one accelerator, such as h100-sxm5-80gb")
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"names {', '.join(twice)} more than once: name each accelerator once")
     known = catalog.names(Kind.ACCELERATORS)
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -172,6 +176,10 @@ def _tokens(answers: Answers) -> str:
     return short(float(f"{TOKENS_PER_PARAMETER * parameters:.1g}")).replace(" ", "").replace("G", "B")
 
 
+def _sequence_length(answers: Answers) -> str:
+    return str(min(USUAL_SEQUENCE_LENGTH, longest_sequence(answers["model"]) or USUAL_SEQUENCE_LENGTH))
+
+
 def _always(value: str) -> Callable[[Answers], str]:
     return lambda _: value
 
@@ -184,7 +192,9 @@ QUESTIONS = (
         checked=_model,
     ),
     Question(name="tokens", text="On how many tokens?", default=_tokens, checked=_amount("5e11, 500B or 2T")),
-    Question(name="sequence-length", text="Tokens of one sequence?", default=_always("8192"), checked=_whole),
+    Question(
+        name="sequence-length", text="Tokens of one sequence?", default=_sequence_length, checked=_whole
+    ),
     Question(
         name="batch-tokens",
         text="Tokens of one optimizer step?",

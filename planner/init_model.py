@@ -14,6 +14,8 @@ from simulator.huggingface import shape_from_config
 from simulator.model import ModelShape
 
 _SUFFIX = ".json"
+_POSITIONS = ("max_position_embeddings", "n_positions")
+"""Keys of a `config.json` with the longest sequence that a model was made for."""
 
 
 def is_config(text: str) -> bool:
@@ -38,6 +40,15 @@ def model_shape(text: str) -> ModelShape:
     except InputError as error:
         raise ValueError("; ".join(str(problem) for problem in error.problems)) from None
     raise ValueError("must be a config.json, which holds one mapping")
+
+
+def longest_sequence(text: str) -> int | None:
+    """Returns for how many tokens a model, as `model_shape` takes it, was made; `None` where nothing says so."""
+    if not is_config(text):
+        return catalog.model(text).num_learned_positions or None
+    document = read_document(Path(text))
+    found = [document.get(key) for key in _POSITIONS] if isinstance(document, Mapping) else []
+    return next((value for value in found if isinstance(value, int) and value > 0), None)
 
 
 def model_value(text: str, file: Path) -> str:

@@ -37,6 +37,13 @@ _LEAST_RATE = 10.0
 """Slower work is told in pieces a second with digits behind the point."""
 
 
+class _CountColumn(MofNCompleteColumn):
+    """How much is done; nothing where it cannot be counted, such as while a store opens."""
+
+    def render(self, task: Task) -> Text:
+        return Text("") if task.total is None and not task.completed else super().render(task)
+
+
 class _RateColumn(ProgressColumn):
     """How fast it goes, once that is known."""
 
@@ -49,10 +56,10 @@ class _RateColumn(ProgressColumn):
 
 
 class _RemainingColumn(ProgressColumn):
-    """How long it still takes at that rate; nothing where the end is not known."""
+    """How long it still takes at that rate; nothing where the end is not known, or reached."""
 
     def render(self, task: Task) -> Text:
-        left_s = task.time_remaining
+        left_s = None if task.finished else task.time_remaining
         return Text("" if left_s is None else f"{human.duration(max(1.0, left_s))} left")
 
 
@@ -71,7 +78,7 @@ def progress_line(console: Console | None = None) -> Iterator[Report]:
         SpinnerColumn(),
         TextColumn("{task.description}"),
         *bar,
-        MofNCompleteColumn(),
+        _CountColumn(),
         _RateColumn(),
         TimeElapsedColumn(),
         _RemainingColumn(),
@@ -87,7 +94,7 @@ def progress_line(console: Console | None = None) -> Iterator[Report]:
         redirect_stdout=False,
         redirect_stderr=False,
     ) as progress:
-        task = progress.add_task("reading the job", total=None, best="")
+        task = progress.add_task("starting", total=None, best="")
 
         stage = ""
 

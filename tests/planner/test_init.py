@@ -88,6 +88,31 @@ def test_what_is_commented_out_can_be_uncommented(tmp_path: Path) -> None:
     assert job.offers[0].price_source == "user"
 
 
+@pytest.mark.parametrize(("longest", "length"), [(4096, 4096), (131_072, 8192), ("long", 8192)])
+def test_a_sequence_is_no_longer_than_the_model_was_made_for(
+    longest: object, length: int, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(OWN_MODEL | {"max_position_embeddings": longest}), encoding="utf-8")
+    assert load_job(init(tmp_path, "--model", str(config))).workload.sequence_length == length
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("nowhere/job.yaml", "nowhere does not exist: make it first"),
+        ("nowhere", "nowhere/job.yaml in a folder that exists"),
+        (".", "is a folder: name a file in it, such as "),
+    ],
+)
+def test_a_file_in_no_folder_is_refused_with_the_way_out(
+    file: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["init", str(tmp_path / file), "--yes"]) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("model", names(Kind.MODELS))
 def test_every_model_of_the_catalogue_gets_a_job_that_loads(model: str, tmp_path: Path) -> None:
     # Short sequences: some models were made for no more than 2,048 tokens.
@@ -106,6 +131,10 @@ def test_every_model_of_the_catalogue_gets_a_job_that_loads(model: str, tmp_path
         (["--model", "nowhere/config.json"], "--model = 'nowhere/config.json': "),
         (["--accelerators", "h100"], "nearest: h100-"),
         (["--accelerators", ","], "needs at least one accelerator"),
+        (
+            ["--accelerators", "h100-sxm5-80gb,H100-sxm5-80gb", "--rent", "2,3"],
+            "1 problem\n  --accelerators = 'h100-sxm5-80gb,H100-sxm5-80gb': names h100-sxm5-80gb more than once",
+        ),
         (["--accelerators", "gaudi2"], "--rent: is needed: the catalogue has no rent of gaudi2"),
         (["--rent", "1,2,3"], "must be one number, or one for each of h100-sxm5-80gb"),
         (["--gpus", "512-64"], "must be a range such as 64-1024"),

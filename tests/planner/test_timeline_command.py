@@ -32,7 +32,7 @@ def case(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 def trace(folder: Path, job: str, plan: str) -> dict[str, object]:
     file = folder / "trace.json"
-    assert cli.main(["timeline", job, "--plan", plan, "--output", str(file)]) == 0
+    assert cli.main(["timeline", job, "--plan", plan, "--output", str(file), "--what", "both"]) == 0
     found: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))
     return found
 
@@ -41,6 +41,35 @@ def entries(folder: Path, job: str, plan: str) -> list[Entry]:
     found = trace(folder, job, plan)["traceEvents"]
     assert isinstance(found, list)
     return found
+
+
+@pytest.mark.parametrize(
+    ("options", "processes"), [([], {STAGES, NETWORK}), (["--what", "run"], {RUN})], ids=["default", "run"]
+)
+def test_a_step_of_seconds_and_a_run_of_days_have_files_of_their_own(
+    options: list[str], processes: set[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "trace.json"
+    assert cli.main(["timeline", BLOOM, "--plan", BLOOM_PLAN, "--output", str(file), *options, "--json"]) == 0
+    answer = TimelineAnswer.model_validate_json(capsys.readouterr().out)
+    events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
+    assert {event["pid"] for event in events} == processes
+    # A viewer shows a file from end to end: what it opens on is as long as what was asked for.
+    last_s = max(event.get("ts", 0.0) + event.get("dur", 0.0) for event in events) / 1e6
+    assert answer.step is not None
+    asked_s = answer.run.wall_time_s if options else answer.step.step_time_s
+    assert last_s == pytest.approx(asked_s, rel=0.05)
+
+
+def test_a_step_that_is_too_long_to_be_drawn_is_refused_with_the_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planner.one_design.one_step", lambda *_: None)
+    file = tmp_path / "trace.json"
+    assert cli.main(["timeline", BLOOM, "--plan", BLOOM_PLAN, "--output", str(file)]) == 2
+    assert "take --what run" in capsys.readouterr().err
+    assert not file.exists()
+    assert cli.main(["timeline", BLOOM, "--plan", BLOOM_PLAN, "--output", str(file), "--what", "run"]) == 0
 
 
 def number(entry: Entry, name: str) -> float:
