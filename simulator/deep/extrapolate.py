@@ -10,7 +10,8 @@ as the trace's unless another one is asked for.
     sharded            weights are gathered layer by layer, one layer ahead; gradients are scattered layer by layer
     tensor parallel    operators that can be split take 1/n; what they make is gathered, and in the backward pass the
                        gradient of what they read is added up, before the next operator begins
-    pipeline parallel  stages of equal time; activations go to the next stage and as many bytes of gradients come back
+    pipeline parallel  stages of equal time, or several chunks on each of them in turn; activations go to the next stage
+                       and as many bytes of gradients come back
 """
 
 from __future__ import annotations

@@ -49,6 +49,8 @@ class Parallelism:
     num_microbatches: int = 1
     """Parts in which a replica's batch passes through; gradients are added up over all of them."""
     order: PipelineOrder = PipelineOrder.ONE_F_ONE_B
+    num_chunks: int = 1
+    """Runs of layers on each stage; above 1 the pipeline is interleaved (Narayanan et al. 2021)."""
     sync: GradientSync = GradientSync.BUCKETS
     first_bucket_bytes: float = MIB
     """The first bucket is small, so that traffic begins early (PyTorch's `_DEFAULT_FIRST_BUCKET_BYTES`)."""
@@ -80,14 +82,32 @@ class Parallelism:
         if speed is not None and not (len(speed) == self.num_gpus and (speed > 0).all()):
             rule = f"must be above 0 for each of {self.num_gpus} accelerators"
             problems.append(Problem(path="speed", value=str(speed.tolist())[:60], rule=rule))
-        if self.pipeline_parallel > trace.num_layers:
-            rule = f"must be at most {trace.num_layers}, the layers of {trace.name!r}"
-            problems.append(Problem(path="pipeline_parallel", value=str(self.pipeline_parallel), rule=rule))
+        problems += self._pipeline_problems(trace)
         if self.tensor_parallel > 1 and not trace.can_split.any():
             rule = f"must be 1: no operator of {trace.name!r} can be split"
             problems.append(Problem(path="tensor_parallel", value=str(self.tensor_parallel), rule=rule))
         if problems:
             raise InputError(problems)
+
+    def _pipeline_problems(self, trace: OperatorTrace) -> list[Problem]:
+        num_stages, num_chunks = self.pipeline_parallel, self.num_chunks
+        if num_stages > trace.num_layers:
+            rule = f"must be at most {trace.num_layers}, the layers of {trace.name!r}"
+            return [Problem(path="pipeline_parallel", value=str(num_stages), rule=rule)]
+        if num_chunks == 1 or num_stages < 1:
+            return []
+        most = trace.num_layers // num_stages
+        multiples = (
+            f"needs micro-batches in multiples of the {num_stages} stages, not {self.num_microbatches}"
+        )
+        rules = {
+            f"must be at most {most}, the layers of {trace.name!r} on a stage": num_chunks <= most,
+            "must be 1 without a pipeline": num_stages > 1,
+            "must be 1 in the order gpipe": self.order is PipelineOrder.ONE_F_ONE_B,
+            multiples: self.num_microbatches % num_stages == 0,
+        }
+        broken = [rule for rule, is_kept in rules.items() if not is_kept]
+        return [Problem(path="num_chunks", value=str(num_chunks), rule=rule) for rule in broken]
 
     def _out_of_range(self) -> list[Problem]:
         limits = {
@@ -95,6 +115,7 @@ class Parallelism:
             "tensor_parallel": MOST_GPUS,
             "pipeline_parallel": MOST_GPUS,
             "num_microbatches": MOST_MICROBATCHES,
+            "num_chunks": MOST_GPUS,
         }
         problems = [
             Problem(path=name, value=str(getattr(self, name)), rule=f"must be between 1 and {most:,}")
@@ -125,3 +146,26 @@ def stage_order(
         turns.append((False, microbatch))
         turns += forward[num_ahead + microbatch : num_ahead + microbatch + 1]
     return turns
+
+
+def interleaved_order(
+    stage: int, num_stages: int, num_chunks: int, num_microbatches: int
+) -> list[tuple[bool, int, int]]:
+    """Returns what a stage of several chunks does, in order: whether forward, of which chunk, of which micro-batch.
+
+    Micro-batches pass through each chunk in groups of as many as stages; as few passes forward as keep all stages busy,
+    then one backward for each forward (Narayanan et al. 2021, section 2.2).
+    """
+    num_passes = num_chunks * num_microbatches
+    num_ahead = min(2 * (num_stages - stage - 1) + (num_chunks - 1) * num_stages + 1, num_passes)
+    turns = []
+    for number in range(num_passes):
+        group, within = divmod(number, num_stages * num_chunks)
+        chunk, microbatch = within // num_stages, group * num_stages + within % num_stages
+        turns.append((chunk, microbatch))
+    forward = [(True, chunk, microbatch) for chunk, microbatch in turns]
+    order = forward[:num_ahead]
+    for number, (chunk, microbatch) in enumerate(turns):
+        order.append((False, num_chunks - 1 - chunk, microbatch))
+        order += forward[num_ahead + number : num_ahead + number + 1]
+    return order

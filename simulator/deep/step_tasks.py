@@ -22,7 +22,7 @@ from simulator.deep.division import (
     with_batch,
 )
 from simulator.deep.operator_model import OperatorModel
-from simulator.deep.parallelism import GradientSync, Parallelism, stage_order
+from simulator.deep.parallelism import GradientSync, Parallelism, interleaved_order, stage_order
 from simulator.deep.sharded import ShardedStage, bytes_of_layers
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.deep.trace import OperatorTrace, Phase
@@ -83,21 +83,27 @@ class _Step:
     def add(self) -> None:
         """Adds all tasks."""
         self.graph.add_resources(self.parallelism.num_gpus)
-        num_stages = self.parallelism.pipeline_parallel
         arrived = self._new_gates(), self._new_gates()
-        done = [self._add_stage(stage, *arrived) for stage in range(num_stages)]
-        sent = boundary_bytes(self.trace, self.stage_of_layer)
-        for stage in range(num_stages - 1):
-            self._send(stage, stage + 1, sent[stage], done[stage][0], arrived[0])
-            self._send(stage + 1, stage, sent[stage], done[stage + 1][1], arrived[1])
+        forward, backward = np.full(arrived[0].shape, NONE), np.full(arrived[0].shape, NONE)
+        for stage in range(self.parallelism.pipeline_parallel):
+            self._add_stage(stage, arrived, (forward, backward))
+        sent = boundary_bytes(self.trace, self.chunk_of_layer)
+        for chunk in range(len(forward) - 1):
+            self._send(chunk, chunk + 1, sent[chunk], forward, arrived[0])
+            self._send(chunk + 1, chunk, sent[chunk], backward, arrived[1])
 
     @cached_property
     def ranks(self) -> Integers:
         return self.parallelism.ranks()
 
     @cached_property
+    def chunk_of_layer(self) -> Integers:
+        """Chunks are numbered in the order in which a micro-batch passes them; each stage has every p-th one."""
+        return stages(self.trace, self.parallelism.pipeline_parallel * self.parallelism.num_chunks)
+
+    @cached_property
     def stage_of_layer(self) -> Integers:
-        return stages(self.trace, self.parallelism.pipeline_parallel)
+        return np.asarray(self.chunk_of_layer % self.parallelism.pipeline_parallel)
 
     @cached_property
     def duration_s(self) -> Floats:
@@ -115,42 +121,49 @@ class _Step:
         return shared_bytes(self.trace) if is_shared else np.zeros(len(self.trace))
 
     def _new_gates(self) -> Integers:
-        """Joins that wait for what a stage is sent, `(stages, micro-batches, replicas, parts)`."""
+        """Joins that wait for what a chunk is sent, `(chunks, micro-batches, replicas, parts)`."""
         num_stages, *inside = self.ranks.shape
-        shape = (num_stages, self.parallelism.num_microbatches, *inside)
+        shape = (num_stages * self.parallelism.num_chunks, self.parallelism.num_microbatches, *inside)
         return self.graph.add("arrived", after=[np.full(shape, NONE)]).reshape(shape)
 
-    def _add_stage(self, stage: int, forward: Integers, backward: Integers) -> tuple[Integers, Integers]:
-        """Adds what a stage does; returns when each micro-batch is through, forward and backward.
+    def _add_stage(
+        self, stage: int, arrived: tuple[Integers, Integers], done: tuple[Integers, Integers]
+    ) -> None:
+        """Adds what a stage does, and notes when each micro-batch is through its chunks.
 
         Args:
             stage: its number.
-            forward: gates of all stages for what comes from the stage before.
-            backward: the same from the stage behind.
+            arrived: gates of all chunks, `(chunks, micro-batches, replicas, parts)`, forward and backward.
+            done: the same, to be filled in.
         """
-        parallelism, shape = self.parallelism, self.ranks.shape[1:]
-        order = stage_order(
-            parallelism.order, stage, parallelism.pipeline_parallel, parallelism.num_microbatches
-        )
-        done = np.full((2, parallelism.num_microbatches, *shape), NONE)
-        before = np.full(shape, NONE)
+        before = np.full(self.ranks.shape[1:], NONE)
         ended: dict[int, Integers] = {}
         shards = self._shards(stage)
-        for is_forward, microbatch in order:
-            gate = (forward if is_forward else backward)[stage, microbatch]
+        for is_forward, chunk, microbatch in self._turns(stage):
+            way, phase = (0, Phase.FORWARD) if is_forward else (1, Phase.BACKWARD)
+            gate = arrived[way][chunk, microbatch]
             self.graph.add_edges(before, gate)
-            phase = Phase.FORWARD if is_forward else Phase.BACKWARD
-            before = self._add_operators(
-                stage, self._operators(stage, phase), gate, microbatch, ended, shards
-            )
-            done[0 if is_forward else 1, microbatch] = before
+            operators = self._operators(chunk, phase)
+            before = self._add_operators(stage, operators, gate, microbatch, ended, shards)
+            done[way][chunk, microbatch] = before
         summed = self._add_sync(stage, before, ended) if shards is None else shards.scattered
         self._add_optimizer(stage, self.graph.add("gradients ready", after=[before, summed]))
-        return done[0], done[1]
 
-    def _operators(self, stage: int, phase: Phase) -> Integers:
+    def _turns(self, stage: int) -> list[tuple[bool, int, int]]:
+        """What a stage does, in order: whether forward, which chunk, which micro-batch."""
+        cut = self.parallelism
+        if cut.num_chunks == 1:
+            order = stage_order(cut.order, stage, cut.pipeline_parallel, cut.num_microbatches)
+            return [(is_forward, stage, microbatch) for is_forward, microbatch in order]
+        interleaved = interleaved_order(stage, cut.pipeline_parallel, cut.num_chunks, cut.num_microbatches)
+        return [
+            (is_forward, chunk * cut.pipeline_parallel + stage, number)
+            for is_forward, chunk, number in interleaved
+        ]
+
+    def _operators(self, chunk: int, phase: Phase) -> Integers:
         is_here = self.trace.is_in(phase)
-        is_here[is_here] = self.stage_of_layer[self.trace.layer[is_here]] == stage
+        is_here[is_here] = self.chunk_of_layer[self.trace.layer[is_here]] == chunk
         return np.flatnonzero(is_here)
 
     def _shards(self, stage: int) -> ShardedStage | None:
@@ -250,7 +263,11 @@ class _Step:
             )
 
     def _send(self, source: int, target: int, num_bytes: float, done: Integers, arrived: Integers) -> None:
-        """Sends what each micro-batch of a stage makes to another one, from each accelerator to its counterpart."""
-        here, there = (np.broadcast_to(self.ranks[stage], done.shape).ravel() for stage in (source, target))
-        sent = self.traffic.send(here, there, num_bytes, done.ravel(), "send")
+        """Sends what each micro-batch of a chunk makes to another one, from each accelerator to its counterpart."""
+        num_stages = self.parallelism.pipeline_parallel
+        here, there = (
+            np.broadcast_to(self.ranks[chunk % num_stages], done[source].shape).ravel()
+            for chunk in (source, target)
+        )
+        sent = self.traffic.send(here, there, num_bytes, done[source].ravel(), "send")
         self.graph.add_edges(sent, arrived[target].ravel())

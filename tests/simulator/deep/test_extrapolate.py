@@ -206,6 +206,39 @@ class TestPipeline:
         part = 3e-3 * 8 / num_stages / num_microbatches
         assert took_s == pytest.approx((num_microbatches + num_stages - 1) * part, rel=1e-6)
 
+    @pytest.mark.parametrize(
+        ("num_stages", "num_chunks", "num_microbatches"),
+        [(2, 2, 2), (2, 2, 8), (2, 4, 4), (4, 2, 4), (4, 2, 12), (4, 4, 8)],
+    )
+    def test_an_interleaved_pipeline_has_a_smaller_bubble(
+        self, num_stages: int, num_chunks: int, num_microbatches: int
+    ) -> None:
+        # (m + (p - 1) / v) (f + b), for one micro-batch on one stage (Narayanan et al. 2021, section 2.2).
+        interleaved = Parallelism(
+            pipeline_parallel=num_stages, num_chunks=num_chunks, num_microbatches=num_microbatches
+        )
+        took_s = on_ring(even(16, 1e-3, 2e-3), interleaved, 1e15)
+        part = 3e-3 * 16 / num_stages / num_microbatches
+        assert took_s == pytest.approx((num_microbatches + (num_stages - 1) / num_chunks) * part, rel=1e-6)
+
+    def test_every_chunk_of_every_replica_works_once(self) -> None:
+        interleaved = Parallelism(
+            data_parallel=2, tensor_parallel=2, pipeline_parallel=2, num_chunks=4, num_microbatches=4
+        )
+        graph = extrapolate(even(8, 1e-3, 2e-3), interleaved, switch(8, 1e9, 1e-6)).graph
+        assert graph.duration_s[graph.resource != NONE].sum() == pytest.approx(2 * 24e-3)
+        reduced = graph.num_bytes[graph.label == graph.labels.index("all-reduce")].sum()
+        # Gradients of weights over two replicas, of 8 x 100 bytes; and backward what the parts of seven layers share.
+        assert reduced == pytest.approx(2 * 8 * 100.0 + 2 * 7 * 8.0 * 2)
+
+    def test_interleaving_sends_more(self) -> None:
+        # Each of the 2 x 4 - 1 boundaries between chunks is crossed by 8 bytes forward and 8 backward.
+        interleaved = Parallelism(pipeline_parallel=2, num_chunks=4, num_microbatches=4)
+        made = extrapolate(even(8, 1e-3, 2e-3), interleaved, ring(2, 1e9, 0.0))
+        sent = made.graph.num_bytes[made.graph.label == made.graph.labels.index("send")]
+        assert sent.sum() == pytest.approx(7 * 2 * 8.0)
+        assert made.stage_of_layer.tolist() == [0, 1] * 4
+
     @pytest.mark.parametrize("num_microbatches", [1, 2, 7])
     @pytest.mark.parametrize("order", PipelineOrder)
     def test_every_stage_does_every_pass_once(self, order: PipelineOrder, num_microbatches: int) -> None:
@@ -316,6 +349,24 @@ class TestBroken:
                 Parallelism(pipeline_parallel=3),
                 "pipeline_parallel = 3: must be at most 2, the layers of 'small'",
             ),
+            (
+                Parallelism(pipeline_parallel=2, num_chunks=2, num_microbatches=2),
+                "num_chunks = 2: must be at most 1, the layers of 'small' on a stage",
+            ),
+            (Parallelism(num_chunks=2), "num_chunks = 2: must be 1 without a pipeline"),
+            (
+                Parallelism(pipeline_parallel=2, num_chunks=2, order=PipelineOrder.GPIPE),
+                "num_chunks = 2: must be 1 in the order gpipe",
+            ),
+            (
+                Parallelism(pipeline_parallel=2, num_chunks=2, num_microbatches=3),
+                "num_chunks = 2: needs micro-batches in multiples of the 2 stages, not 3",
+            ),
+            (
+                Parallelism(pipeline_parallel=0, num_chunks=2),
+                "pipeline_parallel = 0: must be between 1 and 65,536",
+            ),
+            (Parallelism(num_chunks=0), "num_chunks = 0: must be between 1 and 65,536"),
             (Parallelism(data_parallel=0), "data_parallel = 0: must be between 1 and 65,536"),
             (
                 Parallelism(data_parallel=5),
