@@ -5,6 +5,7 @@ Only click is imported here; the catalogue waits until the command runs, as in `
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.cli_help import examples
+from planner.cli_options import json_option
 
 if TYPE_CHECKING:
     from planner.init_job import Answers, Question
@@ -59,7 +61,8 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--no-schema", is_flag=True, help=f"Leave out {SCHEMA_FILE}, with which editors complete the file."
 )
-def init(*, file: Path, yes: bool, force: bool, no_schema: bool, **given: str | None) -> None:
+@json_option
+def init(*, file: Path, yes: bool, force: bool, no_schema: bool, as_json: bool, **given: str | None) -> None:
     """Write a commented job file; FILE is job.yaml if not given.
 
     Asks on a terminal for what no option gives, and checks every answer; elsewhere --yes is needed. The JSON
@@ -91,8 +94,19 @@ def init(*, file: Path, yes: bool, force: bool, no_schema: bool, **given: str | 
     parse_job(document, folder=file.parent, source=str(file))
     _write_job(file, text, force=force)
     schema = None if no_schema else _write_schema(file.with_name(SCHEMA_FILE))
-    beside = f", and {schema} for editors" if schema else ""
-    click.echo(f"{file} is written{beside}. Next: capplan recommend {file}")
+    _tell(file, schema, as_json=as_json)
+
+
+def _tell(file: Path, schema: Path | None, *, as_json: bool) -> None:
+    from planner.json_forms import WrittenJob
+
+    command = f"capplan recommend {shlex.quote(str(file))}"
+    if as_json:
+        beside = str(schema) if schema else None
+        written = WrittenJob(file=str(file), schema_file=beside, next_command=command)
+        click.echo(written.model_dump_json(indent=2))
+        return
+    click.echo(f"{file} is written{f', and {schema} for editors' if schema else ''}. Next: {command}")
 
 
 def _check_options(options: Mapping[str, str | None], *, is_asking: bool) -> None:

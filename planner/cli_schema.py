@@ -31,6 +31,9 @@ SCHEMA_NAMES = (
     "study-export",
     "study-merge",
     "study-sync",
+    "report",
+    "ui",
+    "init",
 )
 """`planner.schemas.NAMES`, which is too heavy to be imported for `--help`."""
 

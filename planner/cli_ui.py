@@ -5,7 +5,6 @@ Only click is imported here; MLflow waits until the command runs, as in `planner
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,7 +88,9 @@ def _tell(studies: str, front: str | None, *, as_json: bool) -> None:
     from planner.cli_output import write
 
     if as_json:
-        write(json.dumps({"schema_version": 1, "address": studies, "front_address": front}) + "\n")
+        from planner.json_forms import TrackingPage
+
+        write(TrackingPage(address=studies, front_address=front).model_dump_json() + "\n")
         return
     write(f"Studies: {studies}\n")
     if front is not None:

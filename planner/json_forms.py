@@ -97,3 +97,27 @@ class StudySync(Record):
     """Of this form; it rises when a field goes or changes its meaning."""
     studies: tuple[SyncedStudy, ...]
     """The studies, in the order in which they were delivered."""
+
+
+class TrackingPage(Record):
+    """What `capplan ui --json` prints, once the interface answers."""
+
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
+    address: str
+    """Where the studies are shown."""
+    front_address: str | None
+    """Where the designs of their fronts are shown; null where there is no study, or where the store is a server."""
+
+
+class WrittenJob(Record):
+    """What `capplan init --json` prints."""
+
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
+    file: str
+    """The job file that was written."""
+    schema_file: str | None
+    """The JSON Schema beside it, for editors; null where none was written."""
+    next_command: str
+    """What answers the job."""

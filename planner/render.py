@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_FRONT_ROWS = 20
 """Designs of the front that are shown; files and JSON hold all of them."""
+NUM_ENDS = 2
+"""Rows that are kept for the ends of a long front."""
 
 _INDENT = 2
 _FRONT_MARKS = "* recommended; ~ cannot be told from it; < least of an objective"
@@ -104,8 +106,11 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
     )
     told = [f"{replays}; simulated step times are off by {error} on average {whose}."]
     if sure.tied_designs:
-        ties = ", ".join(str(design_id) for design_id in sure.tied_designs)
-        told.append(f"Within that error it cannot be told from design {ties} of the front (marked ~).")
+        shown = [str(each.design_id) for each in _front_rows(answer) if each.design_id in sure.tied_designs]
+        hidden = len(sure.tied_designs) - len(shown)
+        more = f" and {human.count(hidden)} more" if hidden else ""
+        ties = f"{', '.join(shown)} (marked ~){more} of the front"
+        told.append(f"Within that error it cannot be told from design {ties}.")
     console.print()
     sentences(console, told)
 
@@ -160,7 +165,7 @@ def _show_front(answer: Recommendation, console: Console) -> None:
 
 
 def _front_rows(answer: Recommendation) -> list[Design]:
-    """Returns the recommended design, the best of each objective, and others evenly spread over the front with both ends."""
+    """Returns the recommended design, the best of each objective, tied ones, and others from end to end of the front."""
     last = len(answer.front) - 1
     if last < MAX_FRONT_ROWS:
         return list(answer.front)
@@ -168,9 +173,18 @@ def _front_rows(answer: Recommendation) -> list[Design]:
     if answer.recommendation:
         named.add(answer.recommendation.design_id)
     chosen = {index for index, design in enumerate(answer.front) if design.design_id in named}
-    num_spread = max(2, MAX_FRONT_ROWS - len(chosen))
-    chosen |= {round(step * last / (num_spread - 1)) for step in range(num_spread)}
+    ties = answer.uncertainty.tied_designs if answer.uncertainty else ()
+    tied = [index for index, design in enumerate(answer.front) if design.design_id in ties]
+    chosen |= set(_spread_over(tied, MAX_FRONT_ROWS - len(chosen) - NUM_ENDS))
+    chosen |= set(_spread_over(range(last + 1), max(NUM_ENDS, MAX_FRONT_ROWS - len(chosen))))
     return [design for index, design in enumerate(answer.front) if index in chosen]
+
+
+def _spread_over(indices: Sequence[int], most: int) -> Sequence[int]:
+    """Returns as many of some indices as there is room for, evenly, with both ends where there is room for two."""
+    if len(indices) <= most:
+        return indices
+    return [indices[round(step * (len(indices) - 1) / max(1, most - 1))] for step in range(most)]
 
 
 def _mark(answer: Recommendation, design: Design) -> str:

@@ -260,6 +260,8 @@ class Report(Record):
 
     format: Literal["capplan report 3"] = SCHEMA
     """Which fields to expect."""
+    schema_version: int = 2
+    """Of this form, as in `format`; it rises when a field goes or changes its meaning."""
     answer: Recommendation
     """The answer, as `capplan recommend --json` prints it."""
     job: Job

@@ -16,12 +16,15 @@ from planner.json_forms import (
     StudyMerge,
     StudySync,
     SweepAnswer,
+    TrackingPage,
     ValidationAnswer,
+    WrittenJob,
 )
 from planner.layer_cut import LayerCut
 from planner.one_design import SimulatedDesign
 from planner.purchase_plan import PurchasePlan
 from planner.recommendation import Recommendation
+from planner.report_data import Report
 from planner.schema_job import DIALECT, job_file_schema
 from planner.study_reports import StudyFront, StudyList, StudyStatus
 from planner.timeline_run import TimelineAnswer
@@ -50,9 +53,12 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "study-export": StudyExport,
     "study-merge": StudyMerge,
     "study-sync": StudySync,
+    "report": Report,
+    "ui": TrackingPage,
+    "init": WrittenJob,
 }
-"""What each command prints with `--json`; `answer` is that of recommend, study run and study resume, `balance` that of
-explain --balance."""
+"""What each command prints with `--json`; `report` is what `report --format json` writes, `answer` is that of recommend,
+study run and study resume, `balance` that of explain --balance."""
 NAMES = (JOB, *ANSWERS)
 
 

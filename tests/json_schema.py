@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
@@ -37,7 +38,7 @@ KNOWN = {
     *LENGTHS,
     *("$schema", "$defs", "$ref", "title", "description", "default", "examples", "format"),
     *("type", "enum", "const", "anyOf", "oneOf", "properties", "required", "additionalProperties", "items"),
-    *("propertyNames", "prefixItems", "discriminator", "deprecated"),
+    *("propertyNames", "prefixItems", "discriminator", "deprecated", "pattern"),
 }
 
 
@@ -59,6 +60,8 @@ def problems(value: object, schema: object, root: Schema, path: str = "") -> Ite
         yield f"{path}: {value!r} is not one of {schema['enum']}"
     if "const" in schema and value != schema["const"]:
         yield f"{path}: {value!r} is not {schema['const']!r}"
+    if "pattern" in schema and isinstance(value, str) and not re.search(str(schema["pattern"]), value):
+        yield f"{path}: {value!r} does not match {schema['pattern']}"
     yield from _bounded(value, schema, path)
     if isinstance(value, dict):
         yield from _object(value, schema, root, path)

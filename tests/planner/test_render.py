@@ -120,6 +120,26 @@ def test_a_recommended_design_in_the_middle_of_a_long_front_is_always_shown() ->
     assert [row.split()[1] for row in rows if row.startswith("*")] == ["608"]
 
 
+@pytest.mark.parametrize(("num_tied", "hidden"), [(1, ""), (5, ""), (400, " and 383 more")])
+def test_every_tied_design_that_is_named_has_a_row_and_the_others_are_counted(
+    num_tied: int, hidden: str
+) -> None:
+    answer = recommended(num_front=1000)
+    assert answer.uncertainty is not None
+    tied = tuple(each.design_id for each in answer.front[301 : 301 + num_tied])
+    answer = answer.model_copy(
+        update={"uncertainty": answer.uncertainty.model_copy(update={"tied_designs": tied})}
+    )
+    text = text_of(answer)
+    rows = lines_with(text, "TP8 PP4 VPP2 DP32")
+    assert len(rows) <= MAX_FRONT_ROWS
+    marked = [row.split()[1] for row in rows if row.startswith("~")]
+    sentence = " ".join(text.split()).partition("it cannot be told from design ")[2].partition(".")[0]
+    # Of twenty rows one is the recommended design, and one more an end of the front.
+    assert sentence == f"{', '.join(marked)} (marked ~){hidden} of the front"
+    assert len(marked) == min(num_tied, 17)
+
+
 @pytest.mark.parametrize("num_front", [1, 19, 20, 21, 22])
 def test_fronts_around_the_limit_are_shown_with_the_recommended_design(num_front: int) -> None:
     text = text_of(recommended(num_front=num_front))

@@ -136,6 +136,7 @@ def outputs(folder: Path) -> dict[str, list[str]]:
         "study-list": ["study", "list", *store],
         "study-export": ["study", "export", *store, "small", str(folder / "designs.parquet")],
         "study-merge": ["study", "merge", *store, "small", "other", "--into", "both"],
+        "init": ["init", str(folder / "first.yaml"), "--yes", "--force"],
         "study-sync": ["study", "sync", *store, "small", "--tracking-uri", f"sqlite:///{folder}/mlflow.db"],
     }
 
@@ -168,9 +169,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 # What a stage spends a step on has had other names.
 SECOND_FORMS = ("simulate", "timeline")
+# These do not end, or write a file; their tests follow.
+OTHERWISE = ("ui", "report")
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", [name for name in ANSWERS if name not in OTHERWISE])
 def test_what_a_command_prints_keeps_its_schema_and_reads_back(
     name: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,6 +184,30 @@ def test_what_a_command_prints_keeps_its_schema_and_reads_back(
     assert printed["schema_version"] == (2 if name in SECOND_FORMS else 1)
     again = ANSWERS[name].model_validate(printed).model_dump(mode="json", exclude_none=name == "catalog")
     assert again == printed
+
+
+def test_the_record_of_a_report_keeps_its_schema_and_reads_back(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    command = ["report", "small", "--store", str(folder), "--format", "json", "--output", str(file)]
+    assert cli.main([*command, "--quiet"]) == 0
+    written = json.loads(file.read_text(encoding="utf-8"))
+    schema = schema_of("report")
+    assert list(problems(written, schema, schema)) == []
+    assert written["format"] == f"capplan report {written['schema_version']}"
+    assert ANSWERS["report"].model_validate(written).model_dump(mode="json") == written
+
+
+def test_the_addresses_of_the_interface_keep_their_schema(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A server shows itself: its address is printed, and nothing is started or asked.
+    monkeypatch.setattr("planner.tracking_page.store_to_show", str)
+    monkeypatch.setattr("planner.tracking_page.newest_experiment", lambda _: "7")
+    assert cli.main(["ui", "--tracking-uri", "http://127.0.0.1:9", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    schema = schema_of("ui")
+    assert list(problems(printed, schema, schema)) == []
+    assert printed["schema_version"] == 1
 
 
 @pytest.mark.parametrize("arguments", [["explain"], ["explain", "memory"]])
