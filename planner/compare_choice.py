@@ -19,6 +19,7 @@ from planner.choice import chosen_row
 from planner.compare_figures import Cause, Metrics, change, figures_or_reason, without_rounding
 from planner.compare_inputs import Difference, differences, with_input
 from planner.compare_sides import Side
+from planner.compare_words import name_words
 from planner.design_view import layout
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
@@ -49,12 +50,31 @@ def choices_of(first: Side, other: Side) -> tuple[list[Cause], list[str]]:
     if not (first.front and other.front and found):
         return [], []
     known = list(dict.fromkeys((*_known(first), *_known(other))))
-    own = _choice(first.job, known)
+    own, theirs = _choice(first.job, known), _choice(other.job, known)
     if own is None:
         return [], [f"none of the designs of both answers keeps the limits of {first.name}"]
-    causes = [_cause(difference, first.job, other.job, known, own) for difference in found]
+    chosen = [_choice(with_input(first.job, difference, other.job), known) for difference in found]
+    causes = [
+        _cause(difference, first.job, other.job, own, design)
+        for difference, design in zip(found, chosen, strict=True)
+    ]
     told = f"another design: chosen anew among the {human.count(len(known))} designs of both answers, with one input changed"
-    return causes, [*_differs(first, own), told]
+    notes = [*_differs(first, own), told]
+    if theirs not in (None, own, *chosen):
+        notes += _needed_together(first.job, other.job, known, theirs)
+    return causes, notes
+
+
+def _needed_together(
+    first: Job, other: Job, known: list[KnownDesign], theirs: KnownDesign | None
+) -> list[str]:
+    """Inputs without any of which the other design would not be chosen, where no input alone chooses it."""
+    needed = [
+        name_words(difference.name)
+        for difference in differences(other, first)
+        if _choice(with_input(other, difference, first), known) != theirs
+    ]
+    return [f"another design by inputs together: chosen only with {' and '.join(needed)}"] if needed else []
 
 
 def _differs(side: Side, own: KnownDesign) -> Iterator[str]:
@@ -63,16 +83,15 @@ def _differs(side: Side, own: KnownDesign) -> Iterator[str]:
 
 
 def _cause(
-    difference: Difference, first: Job, other: Job, known: list[KnownDesign], own: KnownDesign
+    difference: Difference, first: Job, other: Job, own: KnownDesign, chosen: KnownDesign | None
 ) -> Cause:
     """The design that one changed input chooses, beside the one that is chosen without it, both under that input."""
-    job = with_input(first, difference, other)
-    chosen = _choice(job, known)
     if chosen is None:
         note = "with this input alone, none of the designs of both answers keeps the limits"
         return Cause(input=difference.name, effects={}, note=note)
     if chosen == own:
         return Cause(input=difference.name, effects={})
+    job = with_input(first, difference, other)
     # What only decides the choice changes no figure; it may have taken the design off the market.
     before = _figures(own, first if difference.is_choosing else job)
     after = _figures(chosen, job)

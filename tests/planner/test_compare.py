@@ -234,6 +234,23 @@ class TestChoices:
         assert re.search(r"another design by GPUs of h100-sxm5-80gb +-", text)
         assert "  another design  " not in text
 
+    def test_inputs_that_choose_only_together_are_named(self, tmp_path: Path) -> None:
+        # A budget a little above the cost of the first answer, or a price a little higher: its design is still affordable
+        # with either, and not with both.
+        asked = {"objectives": ["time_to_train", "cost"], "preference": {"time_to_train": 2.0}}
+        first = recommend(job_with(**asked), tracking=False, output=tmp_path / "first")
+        assert first.best is not None
+        dear = {**H100_RENTED, "rent_usd_per_gpu_hour": {"low": 2.0, "mid": 2.51, "high": 4.0}}
+        tight = {"budget_usd": first.best.cost_usd * 1.002}
+        recommend(job_with(dear, limits=tight, **asked), tracking=False, output=tmp_path / "other")
+        sides = [read_side(str(tmp_path / name), StudyStore()) for name in ("first", "other")]
+        (explained,) = compare(sides).explanations
+        assert all(cause.effects == {} for cause in explained.choices)
+        assert explained.choice_interaction["time_to_train_days"] == explained.total["time_to_train_days"]
+        assert explained.total["time_to_train_days"] > 0.0
+        together = "chosen only with limits: budget and price of h100-sxm5-80gb"
+        assert any(note.endswith(together) for note in explained.notes)
+
     def test_a_given_design_is_nobodys_choice(self) -> None:
         found = compare([side(job_with()), side(job_with(H100_BOUGHT))])
         assert found.explanations[0].choices == ()
