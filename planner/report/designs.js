@@ -78,7 +78,7 @@ function describe(design) {
         `${plan.micro_batch_size}, recompute ${plan.recompute}` +
         `${plan.recompute_num_layers ? ` of ${plan.recompute_num_layers} layers` : ""}, ZeRO ${plan.zero_stage}` +
         `${plan.shard_ranks ? ` in groups of ${plan.shard_ranks}` : ""}, ${plan.precision}, ` +
-        `saves ${plan.checkpoint_scheme}, ${plan.num_spare_nodes} spare nodes`,
+        `saves ${plan.checkpoint_scheme}, ${plan.num_spare_nodes} spare node${plan.num_spare_nodes === 1 ? "" : "s"}`,
       Object.entries(metrics).filter(([key]) => key !== "num_gpus")
         .map(([key, metric]) => `${metric.name} ${metric.format(design.values[key])}`).join("; "),
     ],
