@@ -48,6 +48,7 @@ def _stage(report: Report, figure: FrontFigure) -> Html:
             "div",
             _controls(),
             _scatter(),
+            tag("p", class_="note", id="num-beyond", role="status"),
             _legend(report, figure),
             _details(),
             _parallel(),
@@ -76,6 +77,7 @@ def _controls() -> Html:
     boxes = {
         "show-beaten": "beaten designs",
         "show-broken": "designs that break a limit",
+        "show-far": "designs far from the front",
         "show-errors": "error bars",
     }
     return tag(
@@ -85,7 +87,7 @@ def _controls() -> Html:
             for axis, name in (("x", "across"), ("y", "up"))
         ),
         *(
-            tag("label", tag("input", type="checkbox", id=key, checked=True), f" {name}")
+            tag("label", tag("input", type="checkbox", id=key, checked=key != "show-far"), f" {name}")
             for key, name in boxes.items()
         ),
         tag("label", tag("input", type="checkbox", id="log-scale"), " logarithmic"),

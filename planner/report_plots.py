@@ -21,6 +21,7 @@ from planner.report_designs import DesignCloud
 from planner.report_figures import NUM_COLOURS, OTHER, part_colours
 from planner.report_units import log_ticks, size_ticks, tick_text, ticks
 from planner.sensitivity_view import ends_text
+from planner.uncertain_inputs import LEAST_SHARE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,6 +38,8 @@ COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e0
 ACCENT, WARM, SOFT, FAINT, BROKEN = "#1a5fb4", "#c8500a", "#59606c", "#a7aeb9", "#f0c8ab"
 LOW, HIGH = "#86c1ea", "#0067a5"
 TITLE_CHARACTERS: Final = 88
+ROOM_FRACTION: Final = 0.5
+"""Room around the front for designs that are nearly as good, as a share of its extent; as in scales.js."""
 STYLE: Final[dict[Any, Any]] = {
     "font.size": 9.0,
     "axes.spines.top": False,
@@ -191,8 +194,8 @@ def _draw_front(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
     _draw_cloud(axes, figure, cloud)
     looks = {
         "front": ("o", ACCENT, ACCENT, "on the front"),
-        "tied": ("o", "white", WARM, "cannot be told from it"),
         "recommended": ("D", WARM, WARM, "recommended"),
+        "tied": ("o", "none", WARM, "cannot be told from it"),
     }
     for role, (marker, face, edge, label) in looks.items():
         points = [point for point in figure.points if point.role == role]
@@ -202,14 +205,14 @@ def _draw_front(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
                 for column in zip(*((p.x, p.y, p.error_fraction) for p in points), strict=True)
             )
             # Simulated over measured is 1 +- error, so the truth is the figure over that.
-            below, above = 1.0 - 1.0 / (1.0 + error), 1.0 / np.maximum(1.0 - error, 0.1) - 1.0
+            below, above = 1.0 - 1.0 / (1.0 + error), 1.0 / np.maximum(1.0 - error, LEAST_SHARE) - 1.0
             axes.errorbar(
                 x,
                 y,
                 xerr=[x * below, x * above],
                 yerr=[y * below, y * above],
                 fmt=marker,
-                markersize=6.0,
+                markersize=9.0 if role == "tied" else 6.0,  # a ring around what it hardly differs from
                 markerfacecolor=face,
                 markeredgecolor=edge,
                 ecolor=edge,
@@ -226,10 +229,10 @@ def _draw_front(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
 
 
 def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
-    """The other designs, as far as they lie near the front; as one image, which keeps SVG small."""
-    xs, ys = (np.array([getattr(point, name) for point in figure.points]) for name in ("x", "y"))
+    """The other designs, as far as they lie around the front; as one image, which keeps SVG small."""
     x_column, y_column = (cloud.numbers[name] for name in (figure.x_field, figure.y_field))
-    is_near = (x_column <= 1.6 * xs.max()) & (y_column <= 1.6 * ys.max())
+    (left, right), (bottom, top) = (_window(figure, name) for name in ("x", "y"))
+    is_near = (left <= x_column) & (x_column <= right) & (bottom <= y_column) & (y_column <= top)
     for label, colour, is_kind in (
         ("breaks a limit", BROKEN, cloud.broken > 0),
         ("beaten by another", FAINT, cloud.broken == 0),
@@ -237,6 +240,20 @@ def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
         rows = is_near & is_kind
         if rows.any():
             axes.scatter(x_column[rows], y_column[rows], s=3.0, color=colour, label=label, rasterized=True)
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, top)
+    if num_beyond := int(np.count_nonzero(~is_near)):
+        told = f"{num_beyond:,} more designs lie beyond the edges of this picture, which is drawn around the front"
+        axes.set_title(told, fontsize=8.0, color=SOFT, loc="right")
+
+
+def _window(figure: FrontFigure, axis: Literal["x", "y"]) -> tuple[float, float]:
+    """The ends of an axis on which the front has room on both sides, error bars included."""
+    values = [(getattr(point, axis), point.error_fraction) for point in figure.points]
+    low = min(value / (1.0 + error) for value, error in values)
+    high = max(value / max(1.0 - error, LEAST_SHARE) for value, error in values)
+    room = ROOM_FRACTION * (high - low) or ROOM_FRACTION * high or 1.0
+    return max(low - room, 0.5 * low), high + room
 
 
 def _write_ticks(axis: Axis, quantity: Quantity) -> None:

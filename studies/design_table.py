@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,14 +120,24 @@ def run_name(number: int) -> str:
     return f"design {number}"
 
 
-def design_runs(job: Job, evaluation: Evaluation, ids: Integers, marks: Marks) -> RunTable:
-    """Returns designs as MLflow shows them: decisions as parameters, figures as metrics, what they are as tags."""
+def design_runs(
+    job: Job, evaluation: Evaluation, ids: Integers, marks: Marks, rank_of: Sequence[str]
+) -> RunTable:
+    """Returns designs as MLflow shows them: decisions as parameters, figures as metrics, what they are as tags.
+
+    Args:
+        job: the question.
+        evaluation: the designs.
+        ids: their numbers, `(n,)`.
+        marks: by what they are told apart.
+        rank_of: their ranks among all designs of the study, `(n,)`.
+    """
     params = {
         name: [str(value) for value in column.tolist()]
         for name, column in plan_columns(job, evaluation.plans).items()
     }
     metrics = {**metric_columns(evaluation), "excess": evaluation.excess.total}
-    numbers, near, rank_of = ids.tolist(), marks.not_dominated - marks.front, ranks(job, evaluation)
+    numbers, near = ids.tolist(), marks.not_dominated - marks.front
     return RunTable(
         names=[run_name(number) for number in numbers],
         params=params,

@@ -18,7 +18,7 @@ from simulator.table import Integers
 from studies.archive import Archive
 from studies.design_log import Columns, DesignLog
 from studies.design_parts import PARTS, DesignParts
-from studies.design_table import Marks, design_columns, design_runs, run_name
+from studies.design_table import Marks, design_columns, design_runs, ranks, run_name
 from studies.reduction import Reduction, kept_of
 from studies.tracking import RunStatus, StudyTracker
 
@@ -216,4 +216,6 @@ class Recording:
         new = [row for row, number in enumerate(ids.tolist()) if run_name(number) not in recorded_names]
         rows = np.array(new, dtype=np.intp)
         if len(rows):
-            tracker.log_designs(design_runs(self._job, evaluation.take(rows), ids[rows], marks))
+            every = ranks(self._job, evaluation)  # what is recorded already counts, too
+            rank_of = [every[row] for row in new]
+            tracker.log_designs(design_runs(self._job, evaluation.take(rows), ids[rows], marks, rank_of))

@@ -167,7 +167,7 @@ function makeControls() {
   state.isLog = high > 10 * low;
   byId("log-scale").checked = state.isLog;
   byId("log-scale").addEventListener("change", (event) => { state.isLog = event.target.checked; drawAll(); });
-  for (const id of ["show-beaten", "show-broken", "show-errors"]) byId(id).addEventListener("change", drawAll);
+  for (const id of ["show-beaten", "show-broken", "show-far", "show-errors"]) byId(id).addEventListener("change", drawAll);
   byId("clear-filters").addEventListener("click", clearAll);
   for (const button of document.querySelectorAll(".pick")) {
     button.addEventListener("click", () => {

@@ -30,15 +30,20 @@ function errorEnds(design, key, reach) {
   return [design.values[key] / (1 + error), design.values[key] / Math.max(0.1, 1 - error)];
 }
 
+// Beside the front there is room for designs that are nearly as good; the others are shown on demand.
+const ROOM = 0.5;
 function extent(key) {
   let low = Infinity, high = -Infinity;
   const take = (value) => { if (value < low) low = value; if (value > high) high = value; };
   const reach = byId("show-errors").checked && metrics[key].hasError ? 1 : 0;
   for (const design of front) errorEnds(design, key, reach).forEach(take);
-  if (byId("show-beaten").checked) {
-    const values = cloud.columns[key];
-    for (let row = 0; row < cloud.rows; row += 1) if (!cloud.columns.broken[row]) take(values[row]);
+  if (!byId("show-far").checked) {
+    const room = ROOM * (high - low);
+    const most = key.endsWith("_fraction") ? 1 : Infinity;
+    return [low > room ? low - room : low / 2, Math.min(high + room, most)];
   }
+  const values = cloud.columns[key];
+  for (let row = 0; row < cloud.rows; row += 1) if (isShown(row)) take(values[row]);
   return [low, high];
 }
 
@@ -75,8 +80,12 @@ function ticks(axis, most) {
   }
   const rough = (high - low) / most;
   const size = 10 ** Math.floor(Math.log10(rough));
-  const step = size * ([1, 2, 5, 10].find((factor) => size * factor >= rough) || 10);
-  const found = [];
-  for (let value = Math.ceil(low / step) * step; value <= high; value += step) found.push(value);
-  return found;
+  const widest = [1, 2, 5, 10].find((factor) => size * factor >= rough) || 10;
+  // One number on an axis says nothing of its scale: a finer step then.
+  for (const factor of [widest, widest / 2, widest / 4, widest / 5, widest / 10]) {
+    const step = size * factor, found = [];
+    for (let value = Math.ceil(low / step) * step; value <= high; value += step) found.push(value);
+    if (found.length > 1 || !(high > low)) return found;
+  }
+  return [];
 }

@@ -59,7 +59,24 @@ function drawCloud() {
   context.globalAlpha = 1;
   drawFront(context, paint);
   context.restore();
+  sayBeyond(width, height);
   indexCells();
+}
+
+function isInside(row, width, height) {
+  return px[row] >= margin.left && px[row] <= width - margin.right
+    && py[row] >= margin.top && py[row] <= height - margin.bottom;
+}
+
+function sayBeyond(width, height) {
+  let count = 0;
+  for (let row = 0; row < cloud.rows; row += 1) {
+    if (kept[row] && isShown(row) && !isInside(row, width, height)) count += 1;
+  }
+  byId("num-beyond").textContent = count
+    ? `${formats.count(count)} more designs lie beyond the edges of this picture, which is drawn around the front; `
+      + "“designs far from the front” brings them in."
+    : "All designs that are to be shown lie within the picture.";
 }
 
 function drawAxes(context, paint, width, height) {
@@ -94,10 +111,10 @@ function symbol(context, paint, design, x, y) {
     context.closePath();
     context.fillStyle = paint.warm;
   } else {
-    context.arc(x, y, 5, 0, 2 * Math.PI);
-    context.fillStyle = design.role === "tied" ? paint.paper : paint.accent;
+    context.arc(x, y, design.role === "tied" ? 7 : 5, 0, 2 * Math.PI);
+    context.fillStyle = paint.accent;
   }
-  context.fill();
+  if (design.role !== "tied") context.fill();
   context.lineWidth = design.role === "tied" ? 3 : 1.5;
   context.strokeStyle = design.role === "tied" ? paint.warm : paint.paper;
   context.stroke();
@@ -118,7 +135,7 @@ function errorBar(context, design, key, axis, from, across) {
 }
 
 function drawFront(context, paint) {
-  const order = { front: 0, tied: 1, recommended: 2 };
+  const order = { front: 0, recommended: 1, tied: 2 };  // rings leave to be seen what lies below them
   const sorted = [...front].sort((one, other) => order[one.role] - order[other.role]);
   for (const design of sorted) {
     const x = plot.x.place(design.values[state.x]), y = plot.y.place(design.values[state.y]);
@@ -141,7 +158,7 @@ function indexCells() {
   const starts = new Int32Array(across * down + 1), cellOf = new Int32Array(cloud.rows).fill(-1);
   for (let row = 0; row < cloud.rows; row += 1) {
     const x = px[row], y = py[row];
-    if (!kept[row] || !isShown(row) || !(x >= 0 && y >= 0 && x < plot.width && y < plot.height)) continue;
+    if (!kept[row] || !isShown(row) || !isInside(row, plot.width, plot.height)) continue;
     cellOf[row] = Math.floor(y / CELL) * across + Math.floor(x / CELL);
     starts[cellOf[row] + 1] += 1;
   }

@@ -272,6 +272,18 @@ def drawn_front(axes: Axes, figure: FrontFigure) -> None:
     drawn_ends = [pair for each in ends for pair in (each[:2], each[2:])]
     np.testing.assert_allclose(sorted(drawn_ends), sorted(expected), rtol=1e-12)
     assert (axes.get_xlabel(), axes.get_ylabel()) == (figure.x_label, figure.y_label)
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    for low, high, values in (
+        (left, right, [p.x for p in figure.points]),
+        (bottom, top, [p.y for p in figure.points]),
+    ):
+        assert low < min(values) < max(values) < high
+        assert max(values) - min(values) > 0.3 * (high - low)  # the front does not sit in a corner
+    columns = drawn().cloud.numbers
+    x, y = columns[figure.x_field], columns[figure.y_field]
+    num_beyond = np.count_nonzero(~((x >= left) & (x <= right) & (y >= bottom) & (y <= top)))
+    assert num_beyond > 0
+    assert axes.get_title(loc="right").startswith(f"{num_beyond:,} more designs lie beyond the edges")
 
 
 DRAWN: dict[str, Callable[[Axes, Any], None]] = {

@@ -221,6 +221,29 @@ def test_another_axis_is_another_picture(browser: Browser) -> None:
         assert len(pictures) == 6
 
 
+def test_the_picture_is_drawn_around_the_front_and_counts_what_lies_beyond(browser: Browser) -> None:
+    cloud, front = drawn().cloud, drawn().report.answer.front
+    with opened(browser) as page:
+        box = page.locator("#scatter").bounding_box()
+        assert box is not None
+        page.locator("#log-scale").set_checked(False)
+        places = [place_of(page, design.design_id) for design in front]
+        spans = [max(column) - min(column) for column in zip(*places, strict=True)]
+        # The front has half of its extent on either side; error bars take a part of that extent, axes one of the box.
+        assert spans[0] > 0.2 * box["width"]
+        assert spans[1] > 0.2 * box["height"]
+        told = page.locator("#num-beyond").inner_text()
+        num_beyond = int(told.split()[0].replace(",", ""))
+        assert 0 < num_beyond <= len(cloud) - len(front)
+        page.locator("#show-far").check()
+        page.locator("#num-beyond", has_text="All designs").wait_for()
+        page.locator("#show-far").uncheck()
+        page.locator("#num-beyond", has_text=told).wait_for()
+        page.locator("#show-beaten").uncheck()
+        page.locator("#show-broken").uncheck()
+        page.locator("#num-beyond", has_text="All designs").wait_for()
+
+
 def test_dragging_keeps_the_designs_within_and_escape_brings_all_back(browser: Browser) -> None:
     best = drawn().report.answer.recommendation
     assert best is not None
@@ -293,6 +316,7 @@ def test_keys_alone_reach_everything_and_walk_through_the_front(browser: Browser
             "axis-x",
             "axis-y",
             "show-beaten",
+            "show-far",
             "log-scale",
             "scatter",
             "save-job",

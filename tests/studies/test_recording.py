@@ -68,6 +68,24 @@ def test_table_and_runs_hold_every_design_once(
     assert sorted(on_front) == sorted(f"design {number}" for number in archive.ids.tolist())
 
 
+def test_designs_that_are_sent_later_keep_their_rank_among_all(
+    job: Job, designs: Evaluation, tmp_path: Path, uri: str
+) -> None:
+    archive = Archive(job)
+    with StudyTracker.open(experiment="capplan", run_name="rest", tracking_uri=uri) as tracker:
+        record = Recording(job, archive, None, tracker)
+        record.record(designs, "test")
+        on_front = {f"design {number}" for number in archive.ids.tolist()}
+        record.finish("FINISHED", {}, [], recorded_names=on_front)
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_run(tracker.run_id).info.experiment_id
+    of_study = f"tags.mlflow.parentRunId = '{tracker.run_id}'"
+    ranks = [run.data.tags["rank"] for run in client.search_runs([experiment], of_study, max_results=5000)]
+    assert len(ranks) == len(designs) - len(on_front)
+    assert "2" in ranks
+    assert "1" not in ranks
+
+
 def test_above_the_stated_number_the_front_has_runs_and_the_table_everything(
     job: Job, designs: Evaluation, tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
