@@ -18,7 +18,7 @@ from studies.estimates import Estimator, bounds_of
 from studies.evolution import Evolution
 from studies.knobs import Knobs
 from studies.plan_keys import plan_keys
-from studies.ratio_model import LENGTH_SCALE, NUGGET, RatioModel
+from studies.ratio_model import LENGTH_SCALE, NUGGET, NUM_CHOICES, RatioModel
 from studies.screening import Screening
 from studies.starts import CORNERS, first_designs, first_rows, near_fronts
 from studies.tuning import DEFAULT
@@ -50,7 +50,9 @@ def test_a_later_restart_begins_in_the_corners_that_cp_sat_finds(space: Space, c
 def test_a_gaussian_process_gives_the_textbook_answer() -> None:
     # Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, equation 2.25, by NumPy's solver.
     random = np.random.default_rng(0)
-    known, asked = (np.column_stack([random.random((n, 10)), random.integers(0, 3, (n, 5))]) for n in (30, 7))
+    known, asked = (
+        np.column_stack([random.random((n, 10)), random.integers(0, 3, (n, NUM_CHOICES))]) for n in (30, 7)
+    )
     ratios = random.random((30, 2))
 
     def covariance(first: np.ndarray, second: np.ndarray) -> np.ndarray:
