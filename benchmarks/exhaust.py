@@ -25,6 +25,7 @@ from planner.job_file import parse_job
 from simulator.job import Job
 from simulator.units import MIB
 from studies.archive import Archive
+from studies.reduction import Reduction
 from studies.study import run_study
 
 NUM_POWER_CAPS = 50
@@ -63,9 +64,9 @@ def exhausted(job: Job) -> dict[str, float]:
     """Tries every design of a job and returns what that took and found."""
     archive = Archive(job)
 
-    def record(evaluation: Evaluation, stage: str) -> None:
+    def record(found: Evaluation | Reduction, stage: str) -> None:
         del stage
-        archive.add(evaluation)
+        archive.add(found)
 
     started_s, cpu_s = time.perf_counter(), time.process_time()
     run_study(job, archive, record, seed=1)

@@ -130,6 +130,10 @@ class Remembered(Evaluator):
             parts.append(evaluate(self._job, plans.take(~is_known)))
         return Evaluation.concatenate(parts).take(np.argsort(rows))
 
+    def space(self) -> Space:
+        """See `Evaluator.space`."""
+        return pruned_space(self._job)
+
     def elapsed_s(self) -> float:
         """See `Evaluator.elapsed_s`."""
         return 0.0

@@ -19,6 +19,7 @@ from benchmarks.search import job_of
 from benchmarks.search_jobs import FREE
 from benchmarks.throughput import jobs
 from constraints.evaluation import Evaluation
+from constraints.space import Space
 from planner import Job, recommend
 from simulator.plan import CheckpointScheme, PlanTable, Schedule
 from simulator.search_options import Algorithm, Search
@@ -47,6 +48,10 @@ class Timed(Evaluator):
         self.wall_s += time.perf_counter() - wall_s
         self.cpu_s += time.process_time() - cpu_s
         return evaluation
+
+    def space(self) -> Space:
+        """See `Evaluator.space`."""
+        return self._simulation.space()
 
     def elapsed_s(self) -> float:
         """See `Evaluator.elapsed_s`."""

@@ -96,8 +96,10 @@ class Trace:
     def _slowest_replica_s(self, forward_s: Floats, backward_s: Floats) -> Floats:
         num_steps, num_replicas, num_stages, num_micro_batches = forward_s.shape
         flat = (num_steps * num_replicas, num_stages, num_micro_batches)
-        durations = [np.ascontiguousarray(values.reshape(flat)) for values in (forward_s, backward_s)]
-        end_s = play_replicas(num_stages, self.send_s, *durations).max(axis=1)
+        forwards, backwards = (
+            np.ascontiguousarray(values.reshape(flat)) for values in (forward_s, backward_s)
+        )
+        end_s = play_replicas(num_stages, self.send_s, forwards, backwards).max(axis=1)
         return np.asarray(end_s.reshape(num_steps, num_replicas).max(axis=1))
 
     def sample(self, num_steps: int) -> Trace:

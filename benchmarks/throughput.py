@@ -16,6 +16,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -111,10 +112,8 @@ def rates(job: Job) -> Figures:
 
 def latency_s(job: Job, designs: PlanTable) -> float:
     """Returns the median CPU time of evaluating one design alone."""
-    rows = range(min(100, len(designs)))
-    return median(
-        cpu_seconds(lambda row=row: evaluate(job, designs.take(slice(row, row + 1))), 1) for row in rows
-    )
+    alone = [designs.take(slice(row, row + 1)) for row in range(min(100, len(designs)))]
+    return median(cpu_seconds(partial(evaluate, job, design), 1) for design in alone)
 
 
 def rate_on_two_cores(job: Job, designs: PlanTable) -> float:
