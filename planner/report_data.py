@@ -260,7 +260,7 @@ class Report(Record):
 
     format: Literal["capplan report 3"] = SCHEMA
     """Which fields to expect."""
-    schema_version: int = 2
+    schema_version: int = 3
     """Of this form, as in `format`; it rises when a field goes or changes its meaning."""
     answer: Recommendation
     """The answer, as `capplan recommend --json` prints it."""

@@ -107,11 +107,11 @@ function drawAxes(context, paint, width, height) {
 function symbol(context, paint, design, x, y) {
   context.beginPath();
   if (design.role === "recommended") {
-    context.moveTo(x, y - 8); context.lineTo(x + 8, y); context.lineTo(x, y + 8); context.lineTo(x - 8, y);
+    context.moveTo(x, y - 6); context.lineTo(x + 6, y); context.lineTo(x, y + 6); context.lineTo(x - 6, y);
     context.closePath();
     context.fillStyle = paint.warm;
   } else {
-    context.arc(x, y, design.role === "tied" ? 7 : 5, 0, 2 * Math.PI);
+    context.arc(x, y, design.role === "tied" ? 8 : 5, 0, 2 * Math.PI);
     context.fillStyle = paint.accent;
   }
   if (design.role !== "tied") context.fill();
