@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 from objectives.metrics import MetricTable
+from planner.one_design import SimulatedDesign
 from planner.recommendation import Design, Recommendation
 from simulator.job import Job
 from simulator.record import Record
@@ -64,7 +65,12 @@ def is_field_of(model: type[Record], path: str) -> bool:
 def exists(name: str) -> bool:
     if name.startswith(("objectives.", "simulator.", "planner.")):
         return find_spec(name) is not None
-    answers = {*Design.model_fields, *Recommendation.model_fields, *MetricTable.names()}
+    answers = {
+        *Design.model_fields,
+        *SimulatedDesign.model_fields,
+        *Recommendation.model_fields,
+        *MetricTable.names(),
+    }
     return name in answers or is_field_of(Job, name)
 
 
