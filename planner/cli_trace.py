@@ -6,12 +6,14 @@ Only click is imported here; everything heavier waits until the command runs, as
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import click
 
 from planner.cli_help import examples
 from planner.cli_options import json_option, progress_options
+from planner.cli_trace_answer import tell
 from planner.cli_trace_files import convert, export
 from planner.cli_trace_options import division_options, network_options
 from planner.cli_trace_play import play
@@ -118,11 +120,10 @@ def simulate(
     Exit codes: 0 an answer; 2 broken input, such as a trace that contradicts itself.
     """
     from planner.cli import _check_installation
-    from planner.cli_output import quiet_libraries, rendered, working, write
+    from planner.cli_output import quiet_libraries, working
 
     _check_installation()
-    from planner.timeline_file import check_timeline_file, write_entries
-    from planner.trace_events import check_size, trace_entries
+    from planner.timeline_file import check_timeline_file
     from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
     from planner.trace_simulation import simulate_trace
     from planner.trace_view import show_trace
@@ -151,16 +152,8 @@ def simulate(
     )
     with quiet_libraries(), working("playing the step", is_shown=not quiet):
         run = simulate_trace(request)
-    if file is not None:
-        check_size(run)
-    if as_json:
-        write(run.answer.model_dump_json(indent=2) + "\n")
-    else:
-        write(rendered(lambda console: show_trace(run.answer, console)))
-    if file is not None:
-        about = {"trace": run.answer.trace, "parallel": parallel}
-        write_entries(file, about, trace_entries(run), option="--output")
-        click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)
+    about = {"trace": run.answer.trace, "parallel": parallel}
+    tell(run, run.answer, partial(show_trace, run.answer), about=about, file=file, as_json=as_json)
 
 
 for command in (play, export, convert):

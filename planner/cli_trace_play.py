@@ -5,12 +5,14 @@ Only click is imported here; everything heavier waits until the command runs, as
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from planner.cli_help import examples
 from planner.cli_options import json_option, progress_options
+from planner.cli_trace_answer import tell
 from planner.cli_trace_options import network_options
 
 
@@ -52,11 +54,10 @@ def play(
     Exit codes: 0 an answer; 2 broken input, such as collectives that do not fit together.
     """
     from planner.cli import _check_installation
-    from planner.cli_output import quiet_libraries, rendered, working, write
+    from planner.cli_output import quiet_libraries, working
 
     _check_installation()
-    from planner.timeline_file import check_timeline_file, write_entries
-    from planner.trace_events import check_size, trace_entries
+    from planner.timeline_file import check_timeline_file
     from planner.trace_play import play_traces
     from planner.trace_request import NetworkKind, TraceRequest
     from planner.trace_view import show_played
@@ -74,12 +75,5 @@ def play(
     )
     with quiet_libraries(), working("playing the traces", is_shown=not quiet):
         run = play_traces(request)
-    if file is not None:
-        check_size(run)
-    if as_json:
-        write(run.answer.model_dump_json(indent=2) + "\n")
-    else:
-        write(rendered(lambda console: show_played(run.answer, console)))
-    if file is not None:
-        write_entries(file, {"traces": run.answer.traces}, trace_entries(run), option="--output")
-        click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)
+    about = {"traces": run.answer.traces}
+    tell(run, run.answer, partial(show_played, run.answer), about=about, file=file, as_json=as_json)
