@@ -165,11 +165,6 @@ def facility_w_per_w(offers: OfferTable, power_usage_effectiveness: Floats) -> F
     return 1.0 + (power_usage_effectiveness - 1.0) * (1.0 - offers.cooling_fixed_fraction)
 
 
-def peak_power(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    """Returns the most that the facility draws: every accelerator computing, spares idle; W, `(n,)`."""
-    return power_levels(job, plans, offers).peak_power_w
-
-
 @dataclass(frozen=True, kw_only=True)
 class _ItPower:
     """What the nodes, the fabric and the storage draw, before cooling."""

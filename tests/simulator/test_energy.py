@@ -11,7 +11,7 @@ from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, Plan, PlanTable
-from simulator.power import peak_power, phase_power
+from simulator.power import phase_power, power_levels
 from simulator.run import RunTable
 from simulator.simulate import Outcomes, simulate
 from tests.simulator.builders import job_of, plan_of, rented, table_of, training
@@ -55,8 +55,12 @@ def test_phases_sum_to_the_total_and_to_mean_power_times_wall_time() -> None:
 def test_mean_power_lies_between_standing_still_and_computing() -> None:
     power = phase_power(JOB, PLANS, offers_of(JOB, PLANS))
     assert (OUTCOMES.summary.mean_power_w > power.stalled_w + power.spares_w).all()
-    assert (OUTCOMES.summary.mean_power_w < peak_power(JOB, PLANS, offers_of(JOB, PLANS))).all()
-    assert OUTCOMES.summary.peak_power_w == pytest.approx(peak_power(JOB, PLANS, offers_of(JOB, PLANS)))
+    assert (
+        OUTCOMES.summary.mean_power_w < power_levels(JOB, PLANS, offers_of(JOB, PLANS)).peak_power_w
+    ).all()
+    assert OUTCOMES.summary.peak_power_w == pytest.approx(
+        power_levels(JOB, PLANS, offers_of(JOB, PLANS)).peak_power_w
+    )
 
 
 def test_a_run_that_only_computes_draws_the_power_of_computing() -> None:

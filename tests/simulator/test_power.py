@@ -18,7 +18,6 @@ from simulator.power import (
     PhasePower,
     fabric_power_per_gpu,
     fabric_tiers,
-    peak_power,
     phase_power,
     power_levels,
     slowdown_under_cap,
@@ -104,7 +103,9 @@ class TestMeteredPower:
         offers = OfferTable.from_job(job).take(table.offer)
         # DGX H100: (8 x 700 W + 1,200 W)/0.95 + 1,100 W of fans; a spare idles at 70 W each, 78 % of the host, half the fans.
         computing_w, idle_w = (8 * 700 + 1200) / 0.95 + 1100, (8 * 70 + 0.78 * 1200) / 0.95 + 550
-        assert peak_power(job, table, offers) == pytest.approx(2 * computing_w + idle_w, rel=0.002)
+        assert power_levels(job, table, offers).peak_power_w == pytest.approx(
+            2 * computing_w + idle_w, rel=0.002
+        )
 
 
 class TestPowerCap:
@@ -238,7 +239,7 @@ class TestCooling:
         it = power_of(without_cooling(job_of()), plan)
         assert power_of(job, plan).compute_w == pytest.approx((1.2 + 0.1 / np.pi) * it.compute_w, rel=1e-3)
         table = table_of(plan)
-        peak_w = peak_power(job, table, OfferTable.from_job(job).take(table.offer))
+        peak_w = power_levels(job, table, OfferTable.from_job(job).take(table.offer)).peak_power_w
         assert peak_w == pytest.approx((1.2 + 0.1) * it.compute_w, rel=1e-3)
 
     @pytest.mark.parametrize(("fixed", "swing_pue"), [(0.0, 1.5), (0.4, 1.3), (1.0, 1.0)])
