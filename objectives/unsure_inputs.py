@@ -61,15 +61,6 @@ _NO_PART_OF_ITS_OWN = ("offer", "power_cap_fraction")
 """Columns of a layout in which two designs may differ and still meet the same error of their own."""
 
 
-def factor_draws(factors: Factors, normal: Floats) -> Floats:
-    """Returns factors about one, `(r,)`, whose 5th and 95th percentiles are the low and the high one."""
-    return _between(np.log(factors.low), np.log(factors.high), normal)
-
-
-def _between(log_low: float | Floats, log_high: float | Floats, normal: Floats) -> Floats:
-    return np.asarray(np.exp(normal / Z_95 * np.where(normal < 0.0, np.negative(log_low), log_high)))
-
-
 def estimate_factors(estimate: Estimate) -> Factors:
     """Returns the ends of an estimate over its middle; 1 where the middle is nothing."""
     if estimate.mid == 0.0:
@@ -95,7 +86,8 @@ class UnsureInput:
         """Returns the factors of every draw and design, `(r, n)`."""
         names = tuple(dict.fromkeys(self.draws))
         drawn = np.column_stack([normal(name) for name in names])
-        return _between(self.log_low, self.log_high, drawn[:, [names.index(name) for name in self.draws]])
+        normals = drawn[:, [names.index(name) for name in self.draws]]
+        return np.exp(normals / Z_95 * np.where(normals < 0.0, -self.log_low, self.log_high))
 
     @property
     def is_certain(self) -> bool:

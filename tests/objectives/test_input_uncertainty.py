@@ -17,7 +17,7 @@ from objectives.drawn_scores import drawn_figures, drawn_objectives
 from objectives.input_uncertainty import DrawnObjectives, draw_objectives, objectives_at_ends
 from objectives.metrics import metrics
 from objectives.run_response import CHANGES, slow_down_steps
-from objectives.unsure_inputs import Z_95, estimate_factors, factor_draws
+from objectives.unsure_inputs import Z_95, UnsureInput, estimate_factors
 from planner.measured_runs import compare, read_rows
 from simulator.energy import EnergyTable
 from simulator.job import Estimate, Job
@@ -51,11 +51,17 @@ def only(name: str, low: float, high: float) -> dict[str, object]:
     return {**SURE, name: {"low": low, "high": high}}
 
 
+def unsure(factors: Factors) -> UnsureInput:
+    return UnsureInput(
+        name="rent", draws=("rent",), log_low=np.log([factors.low]), log_high=np.log([factors.high])
+    )
+
+
 def test_one_draw_in_twenty_lies_below_low_and_one_above_high() -> None:
     normal = np.random.default_rng(7).standard_normal(200_000)
-    factors = factor_draws(Factors(low=0.5, high=3.0), normal)
+    factors = unsure(Factors(low=0.5, high=3.0)).factors(lambda _name: normal)
     np.testing.assert_allclose(np.quantile(factors, (0.05, 0.5, 0.95)), [0.5, 1.0, 3.0], rtol=0.02)
-    prices = factor_draws(estimate_factors(Estimate(low=2.0, mid=2.5, high=4.0)), normal)
+    prices = unsure(estimate_factors(Estimate(low=2.0, mid=2.5, high=4.0))).factors(lambda _name: normal)
     np.testing.assert_allclose(np.quantile(prices, (0.05, 0.95)), [0.8, 1.6], rtol=0.02)
 
 
