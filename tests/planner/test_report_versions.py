@@ -1,0 +1,89 @@
+"""What do reports say of answers and studies that other versions of capplan have written?"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from planner.cli import main
+from planner.report_files import write_page
+from planner.report_sources import report_of_folder
+from studies.store import StudyStore
+from tests.planner.report_studies import NOON, answered, drawn, job
+
+
+def test_a_report_of_an_older_version_may_be_replaced(tmp_path: Path) -> None:
+    target = write_page(drawn(), tmp_path / "page.html")
+    text_of_older = target.read_text().replace("capplan report 3", "capplan report 2")
+    target.write_text(text_of_older)
+    write_page(drawn(), target)
+    assert "capplan report 3" in target.read_text()[:2_000]
+
+
+def without(text: str, *names: str) -> str:
+    """JSON that lacks some fields."""
+    return json.dumps({name: value for name, value in json.loads(text).items() if name not in names})
+
+
+@pytest.mark.parametrize(
+    ("file", "field"), [("recommendation.json", "num_feasible"), ("job.json", "workload")]
+)
+def test_a_folder_of_another_version_is_one_clear_error(
+    file: str, field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = tmp_path / "older"
+    shutil.copytree(answered(), older)
+    (older / file).write_text(without((older / file).read_text(), field))
+    assert main(["report", str(older), "--output", str(tmp_path / "page.html")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("holds no answer of this version of capplan: answer the job anew") == 1
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from planner.durable import run_study_of
+
+    store = StudyStore(tmp_path_factory.mktemp("store"))
+    return run_study_of(job(), seed=1, store=store, clock=lambda: NOON).path
+
+
+@pytest.mark.parametrize(
+    ("fact", "field", "commands"),
+    [
+        ("answer", "num_feasible", (["report"], ["study", "resume"], ["study", "sync"])),
+        ("job", "workload", (["report"], ["study", "status"], ["study", "front"], ["study", "sync"])),
+    ],
+)
+def test_a_study_of_another_version_is_one_clear_error(
+    fact: str,
+    field: str,
+    commands: tuple[list[str], ...],
+    study: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    older = tmp_path / study.name
+    shutil.copy(study, older)
+    with closing(sqlite3.connect(older)) as connection, connection:
+        ((written,),) = connection.execute("SELECT value FROM facts WHERE name = ?", (fact,))
+        new = without(written, field)
+        connection.execute("UPDATE facts SET value = ? WHERE name = ?", (new, fact))
+    rule = f"the {fact} of this study was written by another version of capplan ({field}: Field required)"
+    for words in commands:
+        assert main([*words, older.stem, "--store", str(tmp_path)]) == 1
+        assert capsys.readouterr().err.count(rule) == 1, words
+
+
+def test_fields_that_an_older_answer_lacks_and_that_have_a_default_are_filled_in(tmp_path: Path) -> None:
+    older = tmp_path / "older"
+    shutil.copytree(answered(), older)
+    file = older / "recommendation.json"
+    file.write_text(without(file.read_text(), "what_if", "best_of_each", "warnings"))
+    assert report_of_folder(older).report.figures == drawn().report.figures
