@@ -83,7 +83,7 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     parts = _Parts.of(rank, chunks)
     weights = StepWeights.of(rank.workload, rank.plans, chunks)
     layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-    shards_s, copies_s = _shard_collectives(rank, parts, *layers_s), _host_copies(rank, parts, *layers_s)
+    shards_s, copies_s = _exposed_behind(rank, parts, layers_s)
     times = play_pipelines(**_columns(rank, parts, weights, *_added(layers_s, shards_s, copies_s)))
     stages = rank.plans.pipeline_parallel
     per_gpu = num_micro_batches(rank.workload, rank.plans) / stages
@@ -137,7 +137,7 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
     parts = _Parts.of(rank, chunks)
     weights = StepWeights.of(rank.workload, rank.plans, chunks)
     layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-    shards_s, copies_s = _shard_collectives(rank, parts, *layers_s), _host_copies(rank, parts, *layers_s)
+    shards_s, copies_s = _exposed_behind(rank, parts, layers_s)
     return StepParts(
         pipeline=_columns(rank, parts, weights, *_added(layers_s, shards_s, copies_s)),
         forward=parts.exposed("forward", shards_s[0], copies_s[0]),
@@ -247,6 +247,15 @@ class _Parts:
         """Sum over the parts of every chunk, `(n, C)`, of a time `(n,)` for each of the k parts."""
         pairs = zip(self.counts, part_times_s, strict=True)
         return total(count * time_s[:, None] for count, time_s in pairs)
+
+
+def _exposed_behind(rank: Rank, parts: _Parts, layers_s: Directions) -> tuple[Directions, Directions]:
+    """Traffic of shards and copies to the host that show behind the passes of every chunk, each `(n, C)` a way.
+
+    Both have links of their own and travel side by side: copies show where they outlast passes and shards together.
+    """
+    shards_s = _shard_collectives(rank, parts, *layers_s)
+    return shards_s, _host_copies(rank, parts, *_added(layers_s, shards_s))
 
 
 def _shard_collectives(rank: Rank, parts: _Parts, forward_s: Floats, backward_s: Floats) -> Directions:
