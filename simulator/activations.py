@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.casts import is_cast, product_bytes
+from simulator.expert_ranks import expert_load
 from simulator.job import Workload
 from simulator.lora import AdaptedProduct
 from simulator.plan import PlanTable, Recompute, Schedule
@@ -157,7 +158,7 @@ def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Flo
     inputs = _keeps_input(workload, AdaptedProduct.QKV) + _keeps_input(workload, AdaptedProduct.FC1)
     norms = (2.0 * ACTIVATION_BYTES + inputs * product) * model.hidden_size
     latents = (ACTIVATION_BYTES + product) * _latent_width(workload)
-    block = _expert_block(workload, product) if is_expert else _ffn(workload, product)
+    block = _expert_block(workload, plans, product) if is_expert else _ffn(workload, product)
     split = _sequence_split(workload, plans)
     kept = (norms + latents) / split + (_attention(workload, plans) + block) / plans.tensor_parallel
     small = workload.lora.rank * len(workload.lora.targets) if workload.lora else 0
@@ -198,7 +199,7 @@ def _ffn(workload: Workload, product: Floats, width: float | None = None) -> Flo
     return (ACTIVATION_BYTES * (workload.model.num_ffn_matrices - 1) + kept) * hidden
 
 
-def _expert_block(workload: Workload, product: Floats) -> Floats:
+def _expert_block(workload: Workload, plans: PlanTable, product: Floats) -> Floats:
     """Bytes per token of routed experts, to each of which a copy of the token goes, and of shared ones.
 
     Ranks that have parts of the same expert have a copy each. Router weights are applied before the last product, so that
@@ -208,7 +209,7 @@ def _expert_block(workload: Workload, product: Floats) -> Floats:
     assert experts is not None
     inputs = _keeps_input(workload, AdaptedProduct.FC1) * product
     copies = (
-        workload.expert_load
+        expert_load(workload, plans)
         * experts.experts_per_token
         * (
             workload.expert_tensor_parallel * inputs * workload.model.hidden_size
@@ -227,10 +228,10 @@ def _selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) ->
     qk_dim, value_dim = model.attention_dims
     attention = model.num_heads * (qk_dim + value_dim) + model.num_kv_heads * value_dim
     output = model.hidden_size if model.is_gated else 0
-    block = float(model.ffn_hidden_size + output)
+    block: Floats | float = float(model.ffn_hidden_size + output)
     if is_expert and experts:
         width = experts.expert_ffn_hidden_size + workload.expert_tensor_parallel * output
-        routed = workload.expert_load * experts.experts_per_token * width
+        routed = expert_load(workload, plans) * experts.experts_per_token * width
         block = routed + experts.shared_ffn_hidden_size
     residual = model.hidden_size / _sequence_split(workload, plans)
     return np.asarray(ACTIVATION_BYTES * (residual + (attention + block) / plans.tensor_parallel))
@@ -240,10 +241,10 @@ def _gradient_width(workload: Workload, plans: PlanTable, *, is_expert: bool) ->
     """Bytes per token of the gradients that are alive at once: of the residual stream and of the widest tensor."""
     model, experts = workload.model, workload.model.experts
     num_inputs = model.num_ffn_matrices - 1
-    wide = num_inputs * float(model.ffn_hidden_size)
+    wide: Floats | float = num_inputs * float(model.ffn_hidden_size)
     if is_expert and experts:
         wide = (
-            workload.expert_load
+            expert_load(workload, plans)
             * experts.experts_per_token
             * (
                 workload.expert_tensor_parallel * model.hidden_size

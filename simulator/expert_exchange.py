@@ -11,6 +11,7 @@ from math import comb
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
+from simulator.expert_ranks import expert_load
 from simulator.hardware import Precision
 from simulator.layer_collectives import Directions, exposed_s, members_in_domain
 from simulator.model import MixtureOfExperts
@@ -72,7 +73,7 @@ def _dispatch_s(rank: Rank, value_bytes: Floats | float) -> Floats:
         members_in_domain(rank, stride, plans.expert_parallel),
     )
     token_bytes = value_bytes * rank.workload.model.hidden_size * rank.tokens / plans.tensor_parallel
-    token_bytes = token_bytes * rank.workload.expert_load
+    token_bytes = token_bytes * expert_load(rank.workload, rank.plans)
     if rank.workload.expert_dispatch == "all_to_all":
         return all_to_all_s(
             num_bytes=token_bytes * experts.experts_per_token,
@@ -94,7 +95,12 @@ def _copies_to_parts_s(rank: Rank) -> Floats:
     """Copies of tokens to all ranks that have parts of the same experts, and sums of what those return."""
     experts, shares = rank.workload.model.experts, rank.workload.expert_tensor_parallel
     assert experts is not None
-    copies = rank.workload.expert_load * experts.experts_per_token * rank.tokens / rank.plans.tensor_parallel
+    copies = (
+        expert_load(rank.workload, rank.plans)
+        * experts.experts_per_token
+        * rank.tokens
+        / rank.plans.tensor_parallel
+    )
     num_bytes = shares * ACTIVATION_BYTES * copies * rank.workload.model.hidden_size
     members = members_in_domain(rank, 1, np.full(len(rank.plans), shares))
     return total(

@@ -1,4 +1,4 @@
-"""Among how many ranks is a layer's set of experts split, and how many ranks hold or shard the same part?
+"""Among how many ranks is a layer's set of experts split, how many hold or shard the same part, and how loaded is each?
 
 Expert-parallel ranks (e) have different experts, expert-tensor-parallel ones (t_e) parts of the same experts. The ranks that
 share out a set follow each other, parts of an expert first (Megatron Core).
@@ -28,3 +28,9 @@ def routed_shard_group(workload: Workload, plans: PlanTable) -> Floats:
     """Returns how many ranks share one copy of such a part, `(n,)`: z t / (e t_e), and 1 where a set spans several groups."""
     ranks = shard_group(plans) * plans.tensor_parallel / expert_ranks(workload, plans)
     return np.where(plans.shard_ranks > 0, np.maximum(1.0, np.floor(ranks)), ranks)
+
+
+def expert_load(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns the tokens that the most loaded rank computes, over the average, `(n,)`: e at most, if it has them all."""
+    most = min(workload.expert_imbalance, workload.expert_capacity_factor or workload.expert_imbalance)
+    return np.minimum(most, plans.expert_parallel)

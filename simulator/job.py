@@ -130,8 +130,9 @@ class Workload(Record):
     expert_tensor_parallel: int = Field(default=1, gt=0, le=10_000)
     """Ranks that share each routed expert (ETP), whatever `tensor_parallel` is; 1: experts are whole."""
     expert_imbalance: float = Field(default=1.0, ge=1)
-    """Tokens of the most loaded rank over those of the average one; 1: balanced routing."""
-    expert_capacity_factor: PositiveFloat | None = None
+    """Tokens of the most loaded rank over those of the average one; 1: balanced routing. Where e ranks share the experts it is
+    e at most: one of them then has all tokens."""
+    expert_capacity_factor: float | None = Field(default=None, ge=1)
     """Tokens that a rank's experts take at most, over the average; further ones are dropped. Left out: none are dropped."""
     documents: Documents | None = None
     """What is packed into the sequences; left out: every sequence is one document."""
@@ -161,6 +162,16 @@ class Workload(Record):
         if self.overlaps_shared_experts and self.overlaps_expert_exchange:
             raise ValueError(
                 "overlaps_shared_experts and overlaps_expert_exchange exclude each other; give one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _routes_each_token_to_different_experts(self) -> Self:
+        experts = self.model.experts
+        if experts and self.expert_imbalance > (most := experts.num_experts / experts.experts_per_token):
+            raise ValueError(
+                f"expert_imbalance ({self.expert_imbalance:g}) must not exceed {most:g}, num_experts over "
+                f"experts_per_token: no expert can take more than every token"
             )
         return self
 
@@ -195,11 +206,6 @@ class Workload(Record):
     def wire_bytes(self) -> int:
         """Bytes of one gradient on the wire."""
         return self.sync_bytes or self.gradient_bytes
-
-    @property
-    def expert_load(self) -> float:
-        """Tokens that the most loaded rank computes, over the average."""
-        return min(self.expert_imbalance, self.expert_capacity_factor or self.expert_imbalance)
 
     @property
     def num_steps(self) -> float:

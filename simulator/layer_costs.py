@@ -19,7 +19,7 @@ from simulator.casts import is_cast
 from simulator.compute import ALIGNED_ELEMENTS
 from simulator.context_exchange import context_exchange_s
 from simulator.expert_exchange import expert_exchange_s, num_reached
-from simulator.expert_ranks import expert_ranks
+from simulator.expert_ranks import expert_load, expert_ranks
 from simulator.host_time import BACKWARD_RATIO, NUM_FORWARD_KERNELS, host_waits_s
 from simulator.layer_collectives import (
     Directions,
@@ -210,7 +210,12 @@ def routed_tokens(rank: Rank) -> Floats:
     """Returns the tokens that all experts of the most loaded rank compute, once for each of their experts."""
     experts = rank.workload.model.experts
     assert experts is not None
-    own = rank.workload.expert_load * rank.tokens * experts.experts_per_token / rank.plans.tensor_parallel
+    own = (
+        expert_load(rank.workload, rank.plans)
+        * rank.tokens
+        * experts.experts_per_token
+        / rank.plans.tensor_parallel
+    )
     return own * rank.workload.expert_tensor_parallel
 
 
@@ -242,7 +247,7 @@ def _permuted_bytes(rank: Rank) -> Floats:
         passes = 2.0 * k + 2.0 + np.where(is_sent, 4.0 * gathered, 0.0)
     if rank.workload.expert_products == "separate":
         passes = passes + np.where(is_cast(rank.plans), PADDING_PASSES * gathered, 0.0)
-    tokens = rank.workload.expert_load * rank.tokens / rank.plans.tensor_parallel
+    tokens = expert_load(rank.workload, rank.plans) * rank.tokens / rank.plans.tensor_parallel
     return np.asarray(ACTIVATION_BYTES * tokens * passes * rank.workload.model.hidden_size)
 
 
@@ -258,8 +263,8 @@ def _moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
     rotary = rank.tokens * 2.0 * model.head_dim * (model.num_heads + model.num_kv_heads) / t
     if is_expert and model.experts:
         experts = model.experts
-        routed = rank.workload.expert_load * experts.experts_per_token * experts.expert_ffn_hidden_size
-        width = routed + experts.shared_ffn_hidden_size
+        copies = expert_load(rank.workload, rank.plans) * experts.experts_per_token
+        width: Floats | float = copies * experts.expert_ffn_hidden_size + experts.shared_ffn_hidden_size
     else:
         width = float(model.ffn_hidden_size)
     activation = rank.tokens * model.num_ffn_matrices * width / t

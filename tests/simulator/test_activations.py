@@ -96,10 +96,12 @@ class TestActivations:
         assert (routed.kept_bytes - dense.kept_bytes)[0] == pytest.approx(32 * 4096 * 2 * extra)
 
     def test_an_imbalance_fills_the_most_loaded_rank_up_to_its_capacity(self) -> None:
-        workload = training("mixtral-8x7b", sequence_length=4096, global_batch_size=1)
+        workload = training("mixtral-8x7b", sequence_length=4096, global_batch_size=2)
 
         def kept(**changes: float) -> float:
-            return float(activations_of(workload.model_copy(update=changes), plan_of()).kept_bytes[0])
+            return float(
+                activations_of(workload.model_copy(update=changes), plan_of(expert=2, data=2)).kept_bytes[0]
+            )
 
         copies = 32 * 4096 * 2 * 2 * (3 * 14336 + 4096)
         assert kept(expert_imbalance=1.5) - kept() == pytest.approx(copies / 2)

@@ -14,6 +14,7 @@ from benchmarks.fit_dispatch import RATES, Rate
 from simulator import catalog
 from simulator.activations import stage_activations
 from simulator.expert_exchange import expert_exchange_s, num_reached
+from simulator.expert_ranks import expert_load
 from simulator.hardware import Precision
 from simulator.job import Workload
 from simulator.layer_costs import PartTimes, expert_layer
@@ -379,6 +380,12 @@ def test_groups_that_cannot_be_are_refused(fields: dict[str, int], message: str)
         MixtureOfExperts.model_validate(mixture | fields)
 
 
+def load_of(expert: int = 8, **fields: float) -> float:
+    """Load of the busiest of some ranks that share eight experts."""
+    workload = changed(training("mixtral-8x7b"), **fields)
+    return float(expert_load(workload, table_of(plan_of(expert=expert, data=8)))[0])
+
+
 class TestLoad:
     def test_the_most_loaded_rank_is_waited_for(self) -> None:
         even = training("mixtral-8x7b", sequence_length=8192)
@@ -391,11 +398,31 @@ class TestLoad:
             assert 1.5 < (getattr(skewed, name) / getattr(balanced, name))[0] < 2.0
 
     def test_a_capacity_drops_what_is_beyond_it(self) -> None:
+        assert load_of() == 1.0
+        assert load_of(expert_imbalance=1.7) == 1.7
+        assert load_of(expert_imbalance=1.7, expert_capacity_factor=1.25) == 1.25
+        assert load_of(expert_capacity_factor=1.25) == 1.0
+
+    def test_a_rank_that_has_all_experts_takes_no_more_than_all_tokens(self) -> None:
+        assert load_of(1, expert_imbalance=4.0) == 1.0
+        assert load_of(2, expert_imbalance=4.0) == 2.0
+
+    @pytest.mark.parametrize(
+        ("field", "value", "rule"),
+        [
+            (
+                "expert_imbalance",
+                4.5,
+                r"expert_imbalance \(4.5\) must not exceed 4, num_experts over experts_per",
+            ),
+            ("expert_imbalance", 1e308, "must not exceed 4"),
+            ("expert_capacity_factor", 0.99, "greater than or equal to 1"),
+        ],
+    )
+    def test_routing_that_cannot_be_is_refused(self, field: str, value: float, rule: str) -> None:
         workload = training("mixtral-8x7b")
-        assert workload.expert_load == 1.0
-        assert changed(workload, expert_imbalance=1.7).expert_load == 1.7
-        assert changed(workload, expert_imbalance=1.7, expert_capacity_factor=1.25).expert_load == 1.25
-        assert changed(workload, expert_capacity_factor=1.25).expert_load == 1.0
+        with pytest.raises(ValidationError, match=rule):
+            Workload.model_validate(workload.model_dump() | {field: value})
 
     def test_sorting_a_token_for_each_of_its_experts_takes_memory_bandwidth(self) -> None:
         # Qwen3-30B-A3B, 8 of 128 experts on 16 ranks, of which copies reach 6.6: 2 (6.6 + 8) passes over h, and 6 x 8 + 2
