@@ -19,6 +19,7 @@ from planner.sensitivity import Sensitivities, sensitivities
 from planner.simpler_models import SimplerModel, simpler_models
 from planner.timeline import TimelineSummary, summary_of
 from planner.uncertainty import NUM_REPLAYS, accuracy_of, uncertainty_of
+from planner.unused_workload import narrowed_to
 from planner.violations import (
     AVAILABILITY,
     Violation,
@@ -186,11 +187,9 @@ def _warnings(plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
 
 
 def _notes_on_choices(job: Job, plan: Plan) -> tuple[str, ...]:
-    """Notes on the accelerator and the number format, for this plan's offer alone."""
+    """Notes on the accelerator, the number format and fields without effect, for this plan alone."""
     precisions = job.workload.precisions
-    workload = job.workload.model_copy(update={"precisions": (plan.precision,)})
-    alone = job.model_copy(update={"offers": (job.offers[plan.offer],), "workload": workload})
-    notes = list(cautions(alone, None))
+    notes = list(cautions(narrowed_to(job, plan), None))
     if plan.precision not in precisions:
         known = ", ".join(precision.value for precision in precisions)
         notes.append(f"precision {plan.precision.value} is not one that the job would choose ({known}).")

@@ -1,18 +1,19 @@
 """Which fields of a job change nothing in its answer, because another one leaves them without effect? One remark names them.
 
-Money, energy and carbon: prices without anything to buy, factors on what the scope of carbon leaves out, terms of owners
-where nothing has a price to own it at. They are no errors: a price list or a base job serves many jobs. What a job asks
-for in vain is one (`planner.job_contradictions`).
+Those of the workload stand in `planner.unused_workload`, those of money, energy and carbon here: prices without anything
+to buy, factors on what the scope of carbon leaves out, terms of owners where nothing has a price to own it at. They are no
+errors: a price list or a base job serves many jobs. What a job asks for in vain is one (`planner.job_contradictions`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from objectives.break_even import node_price_of
+from planner.unused_rule import UnusedRule
+from planner.unused_workload import WORKLOAD_RULES
 from simulator.hardware import Fabric
 from simulator.job import Job
 from simulator.ownership import Depreciation
@@ -36,20 +37,10 @@ def unused_notes(job: Job) -> Iterator[str]:
 def unused_fields(job: Job) -> dict[str, str]:
     """Returns the fields that differ from their defaults and change nothing, by their place, each with the reason."""
     found: dict[str, str] = {}
-    for rule in _RULES:
+    for rule in (*_RULES, *WORKLOAD_RULES):
         if not rule.is_used(job):
             found |= {path: rule.why for path in rule.paths if path not in found and _is_set(job, path)}
     return found | dict(_of_offers(job)) | dict(_of_sites(job))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rule:
-    """Fields that only matter where a job has something else."""
-
-    is_used: Callable[[Job], bool]
-    why: str
-    """Why not, where it has not."""
-    paths: tuple[str, ...]
 
 
 def _is_set(job: Job, path: str) -> bool:
@@ -106,7 +97,7 @@ _NOT_BOUGHT = "no offer is bought"
 _NO_OWNER = "nothing is bought, and no node on offer has a price to compare with"
 _NO_CAPACITY = "storage.capacity_bytes is 0"
 _RULES = (
-    _Rule(
+    UnusedRule(
         is_used=_has_capacity,
         why=_NO_CAPACITY,
         paths=(
@@ -116,43 +107,45 @@ _RULES = (
             *_factors("storage_price", "embodied_storage"),
         ),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_has_capacity,
         why=_NO_CAPACITY,
         paths=("storage.power_w_per_byte", *_factors("storage_power")),
     ),
-    _Rule(
+    UnusedRule(
         is_used=lambda job: job.storage.capacity_power_w is None,
         why="storage.capacity_power_w is given",
         paths=("storage.power_w_per_byte", *_factors("storage_power")),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_is_counted("storage"),
         why="carbon_scope.storage is false",
         paths=("storage.embodied_kgco2e_per_byte", *_factors("embodied_storage")),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_is_counted("building"),
         why="carbon_scope.building is false",
         paths=("ownership.building_kgco2e_per_gpu", *_factors("embodied_building")),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_is_counted("replacements"),
         why="carbon_scope.replacements is false",
         paths=("ownership.replaced_gpus_per_node_failure", *_factors("replaced_accelerators")),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_is_counted("network"),
         why="carbon_scope.network is false",
         paths=_factors("embodied_network"),
     ),
-    _Rule(is_used=_is_counted("hosts"), why="carbon_scope.hosts is false", paths=_factors("embodied_host")),
-    _Rule(
+    UnusedRule(
+        is_used=_is_counted("hosts"), why="carbon_scope.hosts is false", paths=_factors("embodied_host")
+    ),
+    UnusedRule(
         is_used=_is_counted("accelerators", "replacements"),
         why="carbon_scope.accelerators and carbon_scope.replacements are false",
         paths=_factors("embodied_accelerator"),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_buys,
         why=_NOT_BOUGHT,
         paths=_factors(
@@ -164,42 +157,42 @@ _RULES = (
             "network_price",
         ),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_either(_buys, _has_capacity),
         why=f"{_NOT_BOUGHT}, and {_NO_CAPACITY}",
         paths=_factors("capital_cost"),
     ),
-    _Rule(
+    UnusedRule(
         is_used=lambda job: job.ownership.depreciation is Depreciation.ECONOMIC,
         why="ownership.depreciation is straight_line",
         paths=_factors("economic_loss"),
     ),
-    _Rule(
+    UnusedRule(
         is_used=lambda job: job.ownership.residual_fraction > 0.0,
         why="ownership.residual_fraction is 0",
         paths=_factors("residual_value"),
     ),
-    _Rule(
+    UnusedRule(
         is_used=lambda job: job.ownership.capital_cost_fraction_per_year > 0.0,
         why="ownership.capital_cost_fraction_per_year is 0",
         paths=_factors("capital_cost"),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_either(_buys, _has_capacity, _is_counted("accelerators", "hosts", "network")),
         why=f"{_NOT_BOUGHT}, {_NO_CAPACITY}, and carbon_scope counts nothing that lives as long",
         paths=_factors("lifetime"),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_either(_buys, _is_counted("building")),
         why=f"{_NOT_BOUGHT}, and carbon_scope.building is false",
         paths=_factors("facility_lifetime"),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_either(_buys, _has_capacity, _is_counted(*_SHARED_OUT)),
         why=f"{_NOT_BOUGHT}, {_NO_CAPACITY}, and carbon_scope counts nothing that is shared out",
         paths=_factors("utilization"),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_has_owner,
         why=_NO_OWNER,
         paths=(
@@ -213,63 +206,63 @@ _RULES = (
             "ownership.facility_usd_per_w",
         ),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_either(_has_owner, _has_capacity),
         why=f"{_NO_OWNER}, and {_NO_CAPACITY}",
         paths=("ownership.capital_cost_fraction_per_year",),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_either(_has_owner, _is_counted("network")),
         why=f"{_NO_OWNER}, and carbon_scope.network is false",
         paths=("ownership.network_lifetime_years",),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_either(_has_owner, _is_counted("building")),
         why=f"{_NO_OWNER}, and carbon_scope.building is false",
         paths=("ownership.facility_lifetime_years",),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_either(_has_owner, _has_capacity, _is_counted("accelerators", "hosts", "network")),
         why=f"{_NO_OWNER}, {_NO_CAPACITY}, and carbon_scope counts nothing that lives as long",
         paths=("ownership.lifetime_years",),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_either(_has_owner, _has_capacity, _is_counted(*_SHARED_OUT)),
         why=f"{_NO_OWNER}, {_NO_CAPACITY}, and carbon_scope counts nothing that is shared out",
         paths=("ownership.utilization_fraction",),
     ),
-    _Rule(
+    UnusedRule(
         is_used=lambda job: any(offer.interruptions_per_1000_node_days for offer in job.offers),
         why="no offer has interruptions_per_1000_node_days",
         paths=_factors("interruption_rate"),
     ),
-    _Rule(
+    UnusedRule(
         is_used=lambda job: job.reliability.stragglers is None,
         why="the causes of stragglers are known",
         paths=_factors("straggler_excess"),
     ),
-    _Rule(
+    UnusedRule(
         is_used=lambda job: job.reliability.straggler_log_mean is not None,
         why="reliability.straggler_log_mean is null",
         paths=_factors("straggler_excess"),
     ),
-    _Rule(
+    UnusedRule(
         is_used=lambda job: job.search.checkpoint_schemes != (CheckpointScheme.NONE,),
         why="nothing is saved",
         paths=_factors("storage_bandwidth"),
     ),
-    _Rule(
+    UnusedRule(
         is_used=lambda job: job.may_cap_power,
         why="no power cap below 1 is searched",
         paths=_factors("cap_slowdown"),
     ),
-    _Rule(
+    UnusedRule(
         is_used=_is_cooled,
         why="power_usage_effectiveness is 1 everywhere",
         paths=_factors("cooling_overhead"),
     ),
-    _Rule(is_used=_has_grid, why="the grid is free of carbon everywhere", paths=_factors("grid")),
-    _Rule(is_used=_knows_water, why="no site on offer knows its water", paths=_factors("water")),
+    UnusedRule(is_used=_has_grid, why="the grid is free of carbon everywhere", paths=_factors("grid")),
+    UnusedRule(is_used=_knows_water, why="no site on offer knows its water", paths=_factors("water")),
 )
 
 

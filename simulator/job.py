@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
@@ -72,9 +72,9 @@ class Workload(Record):
     sequence parallelism."""
     overlaps_gradient_sync: bool = True
     """Whether gradients are synchronised bucket by bucket behind the backward pass."""
-    gradient_bytes: PositiveInt = 4
+    gradient_bytes: Literal[2, 4] = 4
     """Bytes of one accumulated gradient (4: fp32 accumulation as in Megatron; 2: 16-bit)."""
-    sync_bytes: PositiveInt | None = None
+    sync_bytes: Literal[1, 2, 4] | None = None
     """Bytes of one gradient on the wire; left out: the same as `gradient_bytes`."""
     selective_recompute: SelectiveRecompute = "attention"
     """What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
@@ -88,7 +88,7 @@ class Workload(Record):
     recompute_method: RecomputeMethod = "block"
     """What `recompute_num_layers` of a plan counts. `block`: the first layers of every chunk, which alone are computed again;
     `uniform`: layers of a group, of which only the first input is kept."""
-    logit_bytes: PositiveInt = 6
+    logit_bytes: int = Field(default=6, ge=2, le=32)
     """Bytes that the loss needs for each logit (2: fused, in place; 6: 16-bit logits and an fp32 copy; 10: without any
     fusion)."""
     weight_prefetch: WeightPrefetch = "both"

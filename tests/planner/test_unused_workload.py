@@ -1,0 +1,112 @@
+"""Are exactly those fields of a workload told as unused whose change changes no step and no memory?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+
+import numpy as np
+import pytest
+
+from constraints.evaluation import evaluate
+from planner.unused_fields import unused_fields
+from planner.unused_workload import WORKLOAD_RULES, narrowed_to
+from simulator.job import Job
+from simulator.plan import Plan, PlanTable
+from simulator.table import Floats
+from tests.support import H100_RENTED, job_with, plans_with
+
+ONE = {"tensor_parallel": [1], "pipeline_parallel": [1], "context_parallel": [1]}
+JOBS: Mapping[str, Job] = {
+    "dense": job_with(H100_RENTED),
+    "dense, fp8": job_with(H100_RENTED, workload={"precisions": ["bf16", "fp8"]}),
+    "dense, data parallel": job_with(H100_RENTED, search=ONE),
+    "dense, ZeRO 1": job_with(
+        H100_RENTED, search={"zero_stages": [1], "recompute": ["full"], "recompute_num_layers": [2]}
+    ),
+    "dense, ZeRO 3, fp8": job_with(
+        H100_RENTED, workload={"precisions": ["fp8"]}, search={"zero_stages": [3]}
+    ),
+    "no sequence parallelism": job_with(H100_RENTED, workload={"has_sequence_parallel": False}),
+    "experts": job_with(H100_RENTED, workload={"model": "mixtral-8x7b"}),
+    "experts out of balance, fp8": job_with(
+        H100_RENTED, workload={"model": "mixtral-8x7b", "expert_imbalance": 1.5, "precisions": ["fp8"]}
+    ),
+    "shared experts": job_with(H100_RENTED, workload={"model": "deepseek-v2-lite"}),
+}
+CHANGES: Mapping[str, object] = {
+    "expert_dispatch": "deduplicated",
+    "overlaps_expert_exchange": True,
+    "expert_products": "separate",
+    "overlaps_shared_experts": True,
+    "dispatches_in_8_bits": True,
+    "expert_tensor_parallel": 2,
+    "expert_imbalance": 1.75,
+    "expert_capacity_factor": 1.25,
+    "fp8_recipe": "blockwise",
+    "keeps_cast_weights": True,
+    "weight_prefetch": "backward",
+    "selective_recompute": "every_other_product",
+    "recompute_method": "uniform",
+    "context_exchange": "all_gather",
+    "keeps_stage_outputs": True,
+    "overlaps_tensor_comm": True,
+    "has_sequence_parallel": False,
+}
+"""Another value of every field that a rule is about."""
+
+
+def plans_of(job: Job) -> PlanTable:
+    """Designs with every decision on which a field of the workload depends."""
+    search, lists = job.search, {}
+    for degree in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
+        lists[degree] = getattr(search, degree) or (1, 2)
+    lists["expert_parallel"] = (1, 2) if job.workload.model.experts else (1,)
+    lists["zero_stage"] = search.zero_stages
+    lists["recompute"] = search.recompute
+    lists["precision"] = job.workload.precisions
+    lists["recompute_num_layers"] = (None, *(search.recompute_num_layers or ()))
+    rows = [dict(zip(lists, values, strict=True)) for values in product(*lists.values())]
+    return plans_with(
+        *(row for row in rows if row["recompute_num_layers"] is None or row["recompute"] == "full")
+    )
+
+
+def told(job: Job, plans: PlanTable) -> Floats:
+    """Step times and peaks of memory."""
+    outcomes = evaluate(job, plans).outcomes
+    return np.column_stack([outcomes.steps.step_time_s, outcomes.summary.peak_memory_bytes])
+
+
+def changed(job: Job, **fields: object) -> Job:
+    return job.model_copy(update={"workload": job.workload.model_copy(update=fields)})
+
+
+def test_every_field_of_a_rule_is_tried() -> None:
+    assert {path for rule in WORKLOAD_RULES for path in rule.paths} == {
+        f"workload.{name}" for name in CHANGES
+    }
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_field_is_told_as_unused_where_changing_it_changes_nothing(name: str) -> None:
+    job, plans = JOBS[name], plans_of(JOBS[name])
+    before = told(job, plans)
+    for field, value in CHANGES.items():
+        if getattr(job.workload, field) == value:
+            continue
+        other = changed(job, **{field: value})
+        is_same = np.array_equal(before, told(other, plans), equal_nan=True)
+        assert (f"workload.{field}" in unused_fields(other)) == is_same, (field, unused_fields(other))
+
+
+def test_one_plan_alone_is_told_what_it_does_not_use() -> None:
+    job = changed(JOBS["dense, fp8"], context_exchange="all_to_all", keeps_cast_weights=True)
+    plan = Plan.model_validate(
+        {"offer": 0, "num_gpus": 8, "data_parallel": 8, "zero_stage": 3, "precision": "fp8"}
+    )
+    assert unused_fields(job) == {}
+    assert unused_fields(narrowed_to(job, plan)) == {
+        "workload.context_exchange": "context_parallel is 1",
+        "workload.keeps_cast_weights": "under ZeRO stage 3 weights are cast when they are gathered",
+    }
