@@ -88,18 +88,26 @@ def bound(job: Job, layouts: PlanTable, under_other_cap: BoundTable | None = Non
     """
     # Layouts of like width share a block, because a block is as wide as its widest layout.
     order = np.argsort(layouts.pipeline_parallel * layouts.virtual_pipeline, kind="stable")
+    steps = bound_step(job, layouts)
     blocks = [
-        _bound_block(job, layouts.take(rows), None if under_other_cap is None else under_other_cap.take(rows))
+        _bound_block(
+            job,
+            layouts.take(rows),
+            steps.take(rows),
+            None if under_other_cap is None else under_other_cap.take(rows),
+        )
         for rows in np.split(order, range(LAYOUTS_PER_BLOCK, len(order), LAYOUTS_PER_BLOCK))
     ]
     return BoundTable.concatenate(blocks).take(np.argsort(order, kind="stable"))
 
 
-def _bound_block(job: Job, layouts: PlanTable, under_other_cap: BoundTable | None) -> BoundTable:
+def _bound_block(
+    job: Job, layouts: PlanTable, steps: StepBoundTable, under_other_cap: BoundTable | None
+) -> BoundTable:
     offers = OfferTable.from_job(job).take(layouts.offer)
     fewest = replace(layouts, num_spare_nodes=_fewest_spare_nodes(job, layouts))
     levels = power_levels(job, fewest, offers)
-    usage = _least_usage(job, fewest, offers, levels.peak_power_w)
+    usage = _least_usage(job, fewest, offers, steps, levels.peak_power_w)
     lowered = 1.0 - MARGIN
     return BoundTable(
         **_memory_fractions(job, layouts, offers, under_other_cap),
@@ -162,9 +170,10 @@ def _fewest_spare_nodes(job: Job, layouts: PlanTable) -> Integers:
     )
 
 
-def _least_usage(job: Job, layouts: PlanTable, offers: OfferTable, peak_power_w: Floats) -> Usage:
+def _least_usage(
+    job: Job, layouts: PlanTable, offers: OfferTable, steps: StepBoundTable, peak_power_w: Floats
+) -> Usage:
     """Time, energy and power of a run without saves and failures."""
-    steps = bound_step(job, layouts)
     steps_s = job.workload.num_steps * steps.step_time_s * least_slowdown(job, layouts)
     # Evaluations only add to it; they are left out, as saves and failures are.
     wall_s = steps_s + first_start_s(job)
