@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from constraints.layout import can_save_by
 from constraints.limits import LIMIT_NAMES, excess_over
@@ -34,6 +35,7 @@ from simulator.simulate import LAYOUTS_PER_BLOCK, layout_memory
 from simulator.table import Booleans, Floats, Integers, Table
 from simulator.table import total as total_of
 from simulator.units import DAY
+from simulator.work_parts import on_threads
 
 EXACT_POWERS = (
     "hall_power_w",
@@ -86,19 +88,16 @@ def bound(job: Job, layouts: PlanTable, under_other_cap: BoundTable | None = Non
         under_other_cap: bounds of the same layouts under other power caps; they need the same memory, which is then not
             added up again.
     """
+    steps = bound_step(job, layouts)
+
+    def bounded(rows: NDArray[np.intp]) -> BoundTable:
+        others = None if under_other_cap is None else under_other_cap.take(rows)
+        return _bound_block(job, layouts.take(rows), steps.take(rows), others)
+
     # Layouts of like width share a block, because a block is as wide as its widest layout.
     order = np.argsort(layouts.pipeline_parallel * layouts.virtual_pipeline, kind="stable")
-    steps = bound_step(job, layouts)
-    blocks = [
-        _bound_block(
-            job,
-            layouts.take(rows),
-            steps.take(rows),
-            None if under_other_cap is None else under_other_cap.take(rows),
-        )
-        for rows in np.split(order, range(LAYOUTS_PER_BLOCK, len(order), LAYOUTS_PER_BLOCK))
-    ]
-    return BoundTable.concatenate(blocks).take(np.argsort(order, kind="stable"))
+    blocks = np.split(order, range(LAYOUTS_PER_BLOCK, len(order), LAYOUTS_PER_BLOCK))
+    return BoundTable.concatenate(on_threads(bounded, blocks)).take(np.argsort(order, kind="stable"))
 
 
 def _bound_block(

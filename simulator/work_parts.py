@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
-from numba import set_num_threads
+from numba import get_num_threads, set_num_threads
 from numpy.typing import NDArray
 
 from simulator.activations import num_micro_batches
@@ -52,11 +52,14 @@ def equal_parts(job: Job, plans: PlanTable, num_parts: int) -> list[Rows]:
 
 
 def on_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Returns what a function makes of each item, all at once on threads; kernels in it have one thread each.
+    """Returns what a function makes of each item, on as many threads as Numba may use; kernels in it have one thread each.
 
     Whatever a call raises is raised here. Threads pay where arrays are long: NumPy and compiled kernels let go of the
     interpreter for those alone.
     """
-    with ThreadPoolExecutor(len(items), initializer=set_num_threads, initargs=(1,)) as pool:
+    num_threads = min(get_num_threads(), len(items))
+    if num_threads < 2:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(num_threads, initializer=set_num_threads, initargs=(1,)) as pool:
         calls = [pool.submit(contextvars.copy_context().run, function, item) for item in items]
         return [call.result() for call in calls]

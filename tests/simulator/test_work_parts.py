@@ -79,6 +79,7 @@ def test_the_number_of_threads_changes_no_byte(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "LEAST_DESIGNS_PER_THREAD", 1000)
     monkeypatch.setattr(module, "on_threads", watched)
     monkeypatch.setattr(module, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(parts_module, "get_num_threads", lambda: 2)
     together = simulate(JOB, plans)
     monkeypatch.setattr(module, "get_num_threads", lambda: 1)
     try:
@@ -91,11 +92,14 @@ def test_the_number_of_threads_changes_no_byte(monkeypatch: pytest.MonkeyPatch) 
         assert column.tobytes() == together.columns()[name].tobytes(), name
 
 
-def test_kernels_on_threads_have_one_thread_each_and_what_is_raised_there_is_raised() -> None:
-    assert on_threads(lambda number: (number, get_num_threads()), [3, 4]) == [(3, 1), (4, 1)]
+def test_kernels_on_threads_have_one_thread_each_and_what_is_raised_there_is_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parts_module, "get_num_threads", lambda: 2)
+    assert on_threads(lambda number: (number, get_num_threads()), [5, 4, 3]) == [(5, 1), (4, 1), (3, 1)]
 
     def broken(number: int) -> int:
         raise StudyError(f"part {number}")
 
     with pytest.raises(StudyError, match="part 1"):
-        on_threads(broken, [1])
+        on_threads(broken, [1, 1])
