@@ -5,8 +5,9 @@
     python -m benchmarks.throughput --calculon DIR        also Calculon on the same layouts, in the same run
 
 An evaluation is everything that a search asks for: step, memory, saves, run with failures, energy, cost, carbon, limits.
-Rates are per second of CPU time, so that other work on the machine disturbs them little; where two processes share the
-work, seconds are those of the clock on the wall. Designs are drawn at random from those that fit memory, none twice.
+Rates are per second of CPU time, so that other work on the machine disturbs them little; where two threads or processes
+share the work, and for one thread beside them, seconds are those of the clock on the wall. Designs are drawn at random from
+those that fit memory, none twice.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from constraints.space import pruned_space
 from planner.job_file import parse_job
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable, distinct_layouts
+from simulator.work_parts import equal_parts
 
 NUM_DESIGNS = 8_192
 NUM_REPETITIONS = 3
@@ -105,7 +107,9 @@ def rates(job: Job) -> Figures:
         "designs_per_cpu_s": len(designs) / designs_s,
         "distinct_layouts_of_designs_per_cpu_s": num_distinct / designs_s,
         "layouts_per_cpu_s": len(layouts) / cpu_seconds(lambda: evaluate(job, layouts)),
-        "designs_per_s_on_two_cores": rate_on_two_cores(job, designs),
+        "designs_per_s_of_one_thread": rate_by_the_clock(job, designs, 1),
+        "designs_per_s_of_two_threads": rate_by_the_clock(job, designs, 2),
+        "designs_per_s_of_two_processes": rate_of_two_processes(job, designs),
         "latency_ms": latency_s(job, designs) * 1e3,
     }
 
@@ -116,14 +120,26 @@ def latency_s(job: Job, designs: PlanTable) -> float:
     return median(cpu_seconds(partial(evaluate, job, design), 1) for design in alone)
 
 
-def rate_on_two_cores(job: Job, designs: PlanTable) -> float:
-    """Returns designs per second of two processes with half of them each, by the clock on the wall."""
-    halves = [designs.take(slice(start, None, 2)) for start in range(2)]
+def rate_by_the_clock(job: Job, designs: PlanTable, num_threads: int) -> float:
+    """Returns designs per second of so many threads of this process, by the clock on the wall."""
+    set_num_threads(num_threads)
+    seconds = []
+    for _ in range(NUM_REPETITIONS + 1):
+        started_s = time.perf_counter()
+        evaluate(job, designs)
+        seconds.append(time.perf_counter() - started_s)
+    set_num_threads(1)
+    return len(designs) / min(seconds[1:])
+
+
+def rate_of_two_processes(job: Job, designs: PlanTable) -> float:
+    """Returns designs per second of two processes with a part of them each, by the clock on the wall."""
+    parts = [designs.take(rows) for rows in equal_parts(job, designs, 2)]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         seconds = []
         for _ in range(NUM_REPETITIONS + 1):
             started_s = time.perf_counter()
-            list(pool.map(_evaluated, [job] * 2, halves))
+            list(pool.map(_evaluated, [job] * len(parts), parts))
             seconds.append(time.perf_counter() - started_s)
     return len(designs) / min(seconds[1:])
 

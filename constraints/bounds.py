@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from constraints.layout import can_save_by
 from constraints.limits import LIMIT_NAMES, excess_over
@@ -34,6 +35,7 @@ from simulator.simulate import LAYOUTS_PER_BLOCK, layout_memory
 from simulator.table import Booleans, Floats, Integers, Table
 from simulator.table import total as total_of
 from simulator.units import DAY
+from simulator.work_parts import on_threads
 
 EXACT_POWERS = (
     "hall_power_w",
@@ -86,20 +88,25 @@ def bound(job: Job, layouts: PlanTable, under_other_cap: BoundTable | None = Non
         under_other_cap: bounds of the same layouts under other power caps; they need the same memory, which is then not
             added up again.
     """
+    steps = bound_step(job, layouts)
+
+    def bounded(rows: NDArray[np.intp]) -> BoundTable:
+        others = None if under_other_cap is None else under_other_cap.take(rows)
+        return _bound_block(job, layouts.take(rows), steps.take(rows), others)
+
     # Layouts of like width share a block, because a block is as wide as its widest layout.
     order = np.argsort(layouts.pipeline_parallel * layouts.virtual_pipeline, kind="stable")
-    blocks = [
-        _bound_block(job, layouts.take(rows), None if under_other_cap is None else under_other_cap.take(rows))
-        for rows in np.split(order, range(LAYOUTS_PER_BLOCK, len(order), LAYOUTS_PER_BLOCK))
-    ]
-    return BoundTable.concatenate(blocks).take(np.argsort(order, kind="stable"))
+    blocks = np.split(order, range(LAYOUTS_PER_BLOCK, len(order), LAYOUTS_PER_BLOCK))
+    return BoundTable.concatenate(on_threads(bounded, blocks)).take(np.argsort(order, kind="stable"))
 
 
-def _bound_block(job: Job, layouts: PlanTable, under_other_cap: BoundTable | None) -> BoundTable:
+def _bound_block(
+    job: Job, layouts: PlanTable, steps: StepBoundTable, under_other_cap: BoundTable | None
+) -> BoundTable:
     offers = OfferTable.from_job(job).take(layouts.offer)
     fewest = replace(layouts, num_spare_nodes=_fewest_spare_nodes(job, layouts))
     levels = power_levels(job, fewest, offers)
-    usage = _least_usage(job, fewest, offers, levels.peak_power_w)
+    usage = _least_usage(job, fewest, offers, steps, levels.peak_power_w)
     lowered = 1.0 - MARGIN
     return BoundTable(
         **_memory_fractions(job, layouts, offers, under_other_cap),
@@ -162,9 +169,10 @@ def _fewest_spare_nodes(job: Job, layouts: PlanTable) -> Integers:
     )
 
 
-def _least_usage(job: Job, layouts: PlanTable, offers: OfferTable, peak_power_w: Floats) -> Usage:
+def _least_usage(
+    job: Job, layouts: PlanTable, offers: OfferTable, steps: StepBoundTable, peak_power_w: Floats
+) -> Usage:
     """Time, energy and power of a run without saves and failures."""
-    steps = bound_step(job, layouts)
     steps_s = job.workload.num_steps * steps.step_time_s * least_slowdown(job, layouts)
     # Evaluations only add to it; they are left out, as saves and failures are.
     wall_s = steps_s + first_start_s(job)

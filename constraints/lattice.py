@@ -42,8 +42,6 @@ class Degrees:
 class RoughBlock:
     """Ways to split a model from which the layouts of one block follow."""
 
-    number: int
-    """Of its degrees: blocks of one number differ in the power cap alone."""
     degrees: Integers
     """Rows (offer, t, p, v, c, e, d, micro-batch), `(n, 8)`."""
     power_cap_fraction: float
@@ -109,12 +107,15 @@ class BlockIndex:
 
     def block(self, number: int) -> RoughBlock:
         """Returns one block."""
-        cap, place = divmod(number, len(self._first) - 1)
+        place, power_cap_fraction = self.place_of(number)
         chosen = self._degrees[self._first[place] : self._first[place + 1]]
         rows = [_with_data_parallel(self._job, index, degrees, self._splits) for index, degrees in chosen]
-        return RoughBlock(
-            number=place, degrees=np.concatenate(rows), power_cap_fraction=self._job.power_caps[cap]
-        )
+        return RoughBlock(degrees=np.concatenate(rows), power_cap_fraction=power_cap_fraction)
+
+    def place_of(self, number: int) -> tuple[int, float]:
+        """Returns the number of the degrees of a block, and its power cap: blocks of one such number differ in that alone."""
+        cap, place = divmod(number, len(self._first) - 1)
+        return place, self._job.power_caps[cap]
 
 
 def layouts_in(job: Job, block: RoughBlock) -> PlanTable:

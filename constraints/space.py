@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from constraints.bounds import BoundTable, bound, kept_by_bounds
 from constraints.lattice import (
+    BlockIndex,
     cross_run_knobs,
     layout_blocks,
     layouts_in,
     no_layouts,
     num_run_knobs,
-    rough_blocks,
 )
 from constraints.limits import with_limits
 from simulator.job import Job
@@ -171,15 +171,16 @@ def pruned_space(job: Job) -> Space:
 def _bounded_blocks(job: Job) -> Iterator[Block]:
     """Yields all layouts with their bounds; what power caps leave as it is is found out under the first one."""
     under_first_cap: dict[int, Block] = {}
-    num_layouts = 0
-    for rough in rough_blocks(job):
-        if rough.number in under_first_cap:
-            yield _capped(job, under_first_cap[rough.number], rough.power_cap_fraction)
+    num_layouts, index = 0, BlockIndex(job)
+    for number in range(len(index)):
+        place, power_cap_fraction = index.place_of(number)
+        if place in under_first_cap:
+            yield _capped(job, under_first_cap[place], power_cap_fraction)
             continue
-        block = _bounded(job, layouts_in(job, rough))
+        block = _bounded(job, layouts_in(job, index.block(number)))
         num_layouts += len(block.layouts)
         if len(job.power_caps) > 1 and num_layouts <= MOST_IN_MEMORY:
-            under_first_cap[rough.number] = block
+            under_first_cap[place] = block
         yield block
 
 

@@ -2,18 +2,24 @@
 
 What is left out only makes a step longer: sends between stages, traffic between replicas and of ZeRO, the optimizer,
 and all waiting but that of one stage for the first activation and after its last gradient. For dense models that is 3 to
-6 % of a step on the median layout (tests/constraints/test_bounds.py), for a twentieth of the time that playing takes.
+6 % of a step on the median layout (tests/constraints/test_bounds.py), for a hundredth of the time that playing takes.
+
+What a layer takes does not depend on how many stages and replicas there are, and how many layers a stage has depends on
+little else. So both are computed once for all layouts that share them, and a layout only adds up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.activations import num_micro_batches
-from simulator.chunks import Chunks, split_layers
+from simulator.chunks import split_layers
+from simulator.compiled import compiled
 from simulator.job import Job
 from simulator.layer_costs import (
     PartTimes,
@@ -23,10 +29,22 @@ from simulator.layer_costs import (
     kept_layer_times,
     output_layer,
 )
-from simulator.plan import PlanTable, distinct_layouts, splits_backward
+from simulator.plan import LAYOUT_COLUMNS, PlanTable, splits_backward
 from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers
-from simulator.table import Floats, Integers, Table
+from simulator.simulate import LAYOUTS_PER_BLOCK
+from simulator.table import Booleans, Floats, Integers, Table, first_of_equals, sum_columns, total
+
+OTHER_COLUMNS = ("pipeline_parallel", "virtual_pipeline", "pipeline_schedule", "data_parallel", "shard_ranks")
+"""Columns on which the times of the parts of a model do not depend: how many stages and replicas there are."""
+CUT_COLUMNS = (
+    "pipeline_parallel",
+    "virtual_pipeline",
+    "pipeline_schedule",
+    "recompute",
+    "recompute_num_layers",
+)
+"""Columns on which it depends how many layers of which kind a chunk has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,64 +64,121 @@ def bound_step(job: Job, layouts: PlanTable) -> StepBoundTable:
 
     Of what ZeRO shards only whole gradients are priced here (`Rank.weight_gradient_s`); stages 1 and 2 share their bounds.
     """
-    first, inverse = distinct_layouts(replace(layouts, zero_stage=np.maximum(layouts.zero_stage, 2)))
-    return _bound_distinct(job, layouts.take(first)).take(inverse)
-
-
-def _bound_distinct(job: Job, layouts: PlanTable) -> StepBoundTable:
-    chunks = split_layers(job.workload.model, layouts, job.workload.stage_layers)
-    parts = list(_parts(Rank.of(job, layouts), chunks))
-    num_micro = num_micro_batches(job.workload, layouts)
-    passes_s = _sum_over(parts, "forward_s", "backward_s")
-    per_gpu = num_micro / layouts.pipeline_parallel
-    compute = ("forward_compute_s", "backward_compute_s")
-    exposed = [f"{way}_{kind}_comm_s" for way in ("forward", "backward") for kind in ("tensor", "expert")]
+    cut_layouts, cut = _distinct(layouts, CUT_COLUMNS)
+    cuts, has_kept = _cuts(job, cut_layouts)
+    sharded = replace(layouts, zero_stage=np.maximum(layouts.zero_stage, 2))
+    priced_layouts, priced = _distinct(sharded, _part_columns(job))
+    times = _part_times(job, priced_layouts, has_kept=has_kept).take(priced)
+    pipelines = _Pipelines(
+        num_stages=layouts.pipeline_parallel,
+        num_micro_batches=num_micro_batches(job.workload, layouts),
+        splits_backward=splits_backward(layouts),
+    )
+    num_each = cuts.counts.sum(axis=1)[cut]
+    per_gpu = pipelines.num_micro_batches / pipelines.num_stages
     return StepBoundTable(
-        step_time_s=_least_pipeline_s(passes_s, chunks, layouts, num_micro),
-        compute_s=_sum_over(parts, *compute).sum(axis=1) * per_gpu,
-        communication_s=_sum_over(parts, *exposed).sum(axis=1) * per_gpu,
+        step_time_s=_least_pipelines_s(times.pass_s, cuts, cut, pipelines),
+        compute_s=sum_columns(times.compute_s * num_each) * per_gpu,
+        communication_s=sum_columns(times.communication_s * num_each) * per_gpu,
     )
 
 
-def _least_pipeline_s(chunk_s: Floats, chunks: Chunks, layouts: PlanTable, num_micro: Integers) -> Floats:
-    """Least time of a pipeline whose chunks take `(n, C)` for forward and backward of one micro-batch, `(n,)`.
+def _part_columns(job: Job) -> list[str]:
+    """Columns on which the times of the parts of a model depend; where replicas are unlike, all wait for the slowest one."""
+    columns = [name for name in LAYOUT_COLUMNS if name not in OTHER_COLUMNS]
+    return [*columns, "data_parallel"] if job.workload.sequence_shape.has_unlike_replicas else columns
+
+
+def _distinct(layouts: PlanTable, names: Sequence[str]) -> tuple[PlanTable, NDArray[np.intp]]:
+    """One layout of all those that are equal in some columns, and for each layout the row of that one."""
+    first, inverse = first_of_equals([getattr(layouts, name) for name in names])
+    return layouts.take(first), inverse
+
+
+class _Cuts(NamedTuple):
+    """How chunks are made of the parts of a model: k parts, C chunks."""
+
+    counts: Floats
+    """`(n, C, k)` how often each chunk has each part; 0 in chunks that there are not."""
+    stages: Integers
+    """`(n, C)` the stage of each chunk."""
+
+
+class _Pipelines(NamedTuple):
+    """Shapes of pipelines, `(n,)`."""
+
+    num_stages: Integers
+    num_micro_batches: Integers
+    splits_backward: Booleans
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PartTimes(Table):
+    """Seconds of one micro-batch in each part of the model, forward and backward, `(n, k)`."""
+
+    pass_s: Floats
+    compute_s: Floats
+    communication_s: Floats
+
+
+def _cuts(job: Job, layouts: PlanTable) -> tuple[_Cuts, bool]:
+    """The parts of every chunk in the order of `_parts`, and whether layers that keep their activations are among them."""
+    chunks = split_layers(job.workload.model, layouts, job.workload.stage_layers)
+    kept = KeptLayers.of(job.workload, layouts, chunks)
+    num_sorts = 2 if job.workload.model.experts else 1
+    layers = [chunks.num_dense_layers, chunks.num_expert_layers][:num_sorts]
+    own = [kept.dense, kept.expert][:num_sorts] if kept else []
+    if own:
+        layers = [all_ - its for all_, its in zip(layers, own, strict=True)]
+    ends = [chunks.is_first.astype(np.float64), chunks.is_last.astype(np.float64)]
+    counts = np.stack([*own, layers[0], *ends, *layers[1:]], axis=2)
+    return _Cuts(counts=counts, stages=chunks.stages), bool(own)
+
+
+def _part_times(job: Job, layouts: PlanTable, *, has_kept: bool) -> _PartTimes:
+    """The times of the parts of layouts, as many at once as the cache holds."""
+    starts = range(0, max(1, len(layouts)), LAYOUTS_PER_BLOCK)
+    blocks = [layouts.take(slice(start, start + LAYOUTS_PER_BLOCK)) for start in starts]
+    ranks = [Rank.of(job, block) for block in blocks]
+    return _PartTimes.concatenate([_columns_of(_parts(rank, has_kept=has_kept)) for rank in ranks])
+
+
+def _parts(rank: Rank, *, has_kept: bool) -> list[PartTimes]:
+    parts = kept_layer_times(rank) if has_kept else []
+    parts += [dense_layer(rank), embedding(rank), output_layer(rank)]
+    return parts + ([expert_layer(rank)] if rank.workload.model.experts else [])
+
+
+def _columns_of(parts: Sequence[PartTimes]) -> _PartTimes:
+    exposed = [f"{way}_{kind}_comm_s" for way in ("forward", "backward") for kind in ("tensor", "expert")]
+    return _PartTimes(
+        pass_s=np.column_stack([part.forward_s + part.backward_s for part in parts]),
+        compute_s=np.column_stack([part.forward_compute_s + part.backward_compute_s for part in parts]),
+        communication_s=np.column_stack([total(getattr(part, name) for name in exposed) for part in parts]),
+    )
+
+
+@compiled
+def _least_pipelines_s(part_s: Floats, cuts: _Cuts, cut: Integers, pipelines: _Pipelines) -> Floats:
+    """Least times of pipelines whose parts take `(n, k)` for forward and backward of one micro-batch, `(n,)`.
 
     Stage r cannot begin before the first micro-batch has passed the chunks before chunk r, works m times on each of its
     own, and after its last backward, that of chunk r, the gradient still has to pass the same chunks. Where weight
     gradients come later, the stage may be at work meanwhile.
     """
-    busy_s = _per_stage(chunk_s, chunks) * num_micro[:, None]
-    before_s = np.where(splits_backward(layouts)[:, None], 0.0, np.cumsum(chunk_s, axis=1) - chunk_s)
-    stage = np.arange(busy_s.shape[1])
-    is_stage = stage < layouts.pipeline_parallel[:, None]
-    return np.asarray(np.max(busy_s + before_s[:, stage], axis=1, where=is_stage, initial=0.0))
-
-
-def _per_stage(chunk_s: Floats, chunks: Chunks) -> Floats:
-    """Sums chunk values `(n, C)` over the chunks of each stage, `(n, P)` with P the largest number of stages."""
-    num_rows = len(chunk_s)
-    width = int(chunks.num_stages.max(initial=1))
-    place = np.arange(num_rows)[:, None] * width + chunks.stages
-    sums = np.bincount(place.ravel(), weights=chunk_s.ravel(), minlength=num_rows * width)
-    return np.asarray(sums, dtype=np.float64).reshape(num_rows, width)
-
-
-def _parts(rank: Rank, chunks: Chunks) -> Iterator[tuple[PartTimes, Floats]]:
-    """Yields the parts of the model, and how often each chunk has them, `(n, C)`."""
-    kept = KeptLayers.of(rank.workload, rank.plans, chunks)
-    counts = [chunks.num_dense_layers, chunks.num_expert_layers]
-    if kept:
-        kept_counts = [kept.dense, kept.expert]
-        yield from zip(kept_layer_times(rank), kept_counts, strict=False)
-        counts = [all_ - own for all_, own in zip(counts, kept_counts, strict=True)]
-    yield dense_layer(rank), counts[0]
-    yield embedding(rank), chunks.is_first.astype(np.float64)
-    yield output_layer(rank), chunks.is_last.astype(np.float64)
-    if rank.workload.model.experts:
-        yield expert_layer(rank), counts[1]
-
-
-def _sum_over(parts: Sequence[tuple[PartTimes, Floats]], *names: str) -> Floats:
-    """Sum of some times over the parts of every chunk, `(n, C)`."""
-    times = [(np.sum([getattr(part, name) for name in names], axis=0), count) for part, count in parts]
-    return np.asarray(np.sum([time[:, None] * count for time, count in times], axis=0))
+    num_rows, num_chunks = len(part_s), cuts.counts.shape[1]
+    least_s, busy_s, before_s = np.zeros(num_rows), np.empty(num_chunks), np.empty(num_chunks)
+    for row in range(num_rows):
+        number, passed_s = cut[row], 0.0
+        busy_s[:] = 0.0
+        for chunk in range(num_chunks):
+            chunk_s = 0.0
+            for part in range(part_s.shape[1]):
+                chunk_s += part_s[row, part] * cuts.counts[number, chunk, part]
+            before_s[chunk] = 0.0 if pipelines.splits_backward[row] else passed_s
+            passed_s += chunk_s
+            busy_s[cuts.stages[number, chunk]] += chunk_s
+        for stage in range(pipelines.num_stages[row]):
+            stage_s = busy_s[stage] * pipelines.num_micro_batches[row] + before_s[stage]
+            least_s[row] = max(least_s[row], stage_s)
+    return least_s

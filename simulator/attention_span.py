@@ -72,6 +72,11 @@ class SequenceShape:
         """What a token sees on average over the layers."""
         return sum(span.share * span.tokens for span in layer_spans(self))
 
+    @property
+    def has_unlike_replicas(self) -> bool:
+        """Whether replicas have unlike documents, so that `imbalance` follows from how many there are."""
+        return self.documents is not None and self.documents.imbalance is None
+
     def imbalance(self, num_replicas: Integers, num_sequences: Integers) -> Floats:
         """Returns the work in attention of the replica that has most over that of the average one, `(n,)`.
 
@@ -79,7 +84,7 @@ class SequenceShape:
             num_replicas: Replicas, `(n,)`.
             num_sequences: Sequences of one replica in one step, `(n,)`.
         """
-        if self.documents is None or self.documents.imbalance is not None:
+        if not self.has_unlike_replicas:
             given = self.documents and self.documents.imbalance
             return np.full(len(num_replicas), given or 1.0)
         spread, most = _spread(self)

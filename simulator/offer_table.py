@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from simulator.job import Job, Offer
 from simulator.table import Floats, Integers, Table
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class OfferTable(Table):
     """Hardware figures `(n,)`, SI; `peak_flop_per_s` is `(n, 4)`, one column per `Precision`, NaN where absent."""
@@ -52,12 +53,21 @@ class OfferTable(Table):
     """Share of the cooling's power that does not fall with the load, the weather's part included."""
 
     @classmethod
-    def from_job(cls, job: Job) -> Self:
-        """Returns one row for each offer of the job."""
+    def from_job(cls, job: Job) -> OfferTable:
+        """Returns one row for each offer of the job; read-only, for a batch of designs asks tens of times."""
+        for known, table in _latest:
+            if known is job:
+                return table
         rows = [_row(offer, job.site_of(offer)) for offer in job.offers]
-        return cls(**{name: _column([row[name] for row in rows], name) for name in cls.names()})
+        table = cls(**{name: _column([row[name] for row in rows], name) for name in cls.names()})
+        for column in table.columns().values():
+            column.flags.writeable = False
+        _latest[:] = [(job, table)]
+        return table
 
 
+_latest: list[tuple[Job, OfferTable]] = []
+"""The job that was asked for last; jobs do not change, so the same one has the same table."""
 _COUNTS = ("gpus_per_node", "link_domain_size", "nodes_per_rack", "switch_ports")
 
 

@@ -12,7 +12,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from simulator.hardware import Precision
 from simulator.record import Choice, Record
-from simulator.table import Floats, Integers, Table
+from simulator.table import Floats, Integers, Table, first_of_equals
 
 
 class Recompute(Choice):
@@ -227,10 +227,7 @@ class PlanTable(Table):
 
 def distinct_layouts(plans: PlanTable) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Returns the first row of every distinct layout, and for every row the number of its layout."""
-    keys = np.column_stack([np.asarray(getattr(plans, name), dtype=np.float64) for name in LAYOUT_COLUMNS])
-    packed = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.dtype.itemsize * keys.shape[1])))[:, 0]
-    _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
-    return first, inverse
+    return first_of_equals([getattr(plans, name) for name in LAYOUT_COLUMNS])
 
 
 def shard_group(plans: PlanTable) -> Integers:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
+from numba import get_num_threads
 from numpy.typing import NDArray
 
 from simulator.checkpoint import CheckpointTable, checkpoint_costs
@@ -30,9 +31,12 @@ from simulator.run_stragglers import expected_straggler_slowdown
 from simulator.step import StepTable, simulate_step
 from simulator.table import Floats, Table
 from simulator.trained_weights import trained_flop_per_token
+from simulator.work_parts import equal_parts, on_threads
 
 LAYOUTS_PER_BLOCK = 4096
 """Layouts that are priced together: enough to hide NumPy's cost per call, few enough to stay in the cache."""
+LEAST_DESIGNS_PER_THREAD = 2_048
+"""With fewer designs threads mostly wait for each other; the pipelines alone are then shared (`simulator.pipeline`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +115,18 @@ def simulate(job: Job, plans: PlanTable) -> Outcomes:
     Args:
         job: the job; supplies everything that is not a decision.
         plans: `(n,)` designs with valid layouts (`constraints.layout`); a layout that has no schedule comes out as NaN.
+
+    Large batches are shared among as many threads as Numba may use; what comes out does not depend on them.
     """
+    num_parts = min(get_num_threads(), len(plans) // LEAST_DESIGNS_PER_THREAD)
+    parts = equal_parts(job, plans, num_parts) if num_parts > 1 else []
+    if len(parts) < 2:
+        return _simulate(job, plans)
+    outcomes = on_threads(lambda rows: _simulate(job, plans.take(rows)), parts)
+    return Outcomes.concatenate(outcomes).take(np.argsort(np.concatenate(parts)))
+
+
+def _simulate(job: Job, plans: PlanTable) -> Outcomes:
     steps, memory = steps_and_memory(job, plans)
     return outcomes_of(job, plans, steps, memory)
 

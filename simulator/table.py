@@ -18,6 +18,11 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
+MOST_CODES = 2**62
+"""Numbers of rows are below it, so that they fit 64 bits."""
+MOST_DIGITS = 2**24
+"""Whole numbers that spread further are sorted before they are digits."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
@@ -51,6 +56,36 @@ class Table:
         return cls(
             **{name: np.concatenate([getattr(table, name) for table in tables]) for name in cls.names()}
         )
+
+
+def first_of_equals(columns: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Returns the first of all rows that are equal in some columns, and for every row the number of that one, `(n,)`.
+
+    Rows are compared as one whole number each: digits of places that have as many values as the columns.
+
+    Args:
+        columns: `(n,)` each, at least one, without NaN.
+    """
+    codes: Integers = np.zeros(len(columns[0]), dtype=np.int64)
+    num_codes = 1
+    for column in columns:
+        digits, num_digits = _digits(column)
+        if num_codes > MOST_CODES // num_digits:
+            codes = np.unique(codes, return_inverse=True)[1]
+            num_codes = len(codes)
+        codes, num_codes = codes * num_digits + digits, num_codes * num_digits
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    return first, inverse
+
+
+def _digits(column: NDArray[np.generic]) -> tuple[Integers, int]:
+    """Numbers from 0 on that are equal for equal values, `(n,)`, and how many there may be."""
+    if len(column) and column.dtype.kind == "i":
+        least = column.min()
+        if (num_digits := int(column.max()) - int(least) + 1) <= MOST_DIGITS:
+            return np.asarray(column - least, dtype=np.int64), num_digits
+    values, digits = np.unique(column, return_inverse=True)
+    return np.asarray(digits, dtype=np.int64), max(1, len(values))
 
 
 def total(columns: Iterable[Floats]) -> Floats:

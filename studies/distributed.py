@@ -24,6 +24,7 @@ from simulator.errors import EngineError
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import Outcomes, simulate
+from simulator.work_parts import equal_parts
 from studies.blocks import BlockPart
 from studies.engine import Engine, Pending
 from studies.payload import from_bytes
@@ -163,11 +164,15 @@ class DaskEngine(Engine):
         num_chunks = (
             min(self._cluster.num_workers, len(plans) // LEAST_DESIGNS_PER_CHUNK) if is_awaited else 1
         )
+        parts = equal_parts(self._job, plans, num_chunks) if num_chunks > 1 else [np.arange(len(plans))]
         pending = [
             self._cluster.submit(simulate_chunk, self._packed, packed_plans(plans.take(rows)))
-            for rows in np.array_split(np.arange(len(plans)), max(1, num_chunks))
+            for rows in parts
         ]
-        return lambda: Outcomes.concatenate([from_bytes(result()).outcomes() for result in pending])
+        places = np.argsort(np.concatenate(parts))
+        return lambda: Outcomes.concatenate([from_bytes(result()).outcomes() for result in pending]).take(
+            places
+        )
 
     def prune(self, number: int) -> Pending[PrunedBlock]:
         """See `Engine.prune`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
+from numba import get_num_threads
 from numpy.typing import NDArray
 
 from constraints.bounds import BoundTable
@@ -20,6 +21,7 @@ from simulator.job import Job, Objective
 from simulator.plan import PlanTable
 from simulator.table import Booleans, Floats
 from simulator.units import DAY
+from simulator.work_parts import on_threads
 from studies.algorithm import Results
 from studies.knobs import Knobs
 from studies.plan_keys import Keys, plan_keys
@@ -52,6 +54,8 @@ MOST_EXCESS = 10.0
 """Excess at which broken limits are cut off."""
 CERTAIN_EXCESS = 0.02
 """Estimated excess of a limit that no objective measures from which it counts."""
+LEAST_ROWS_PER_THREAD = 2_000
+"""Designs whose estimates take longer than to begin a thread."""
 DIGITS = 6
 """Decimals of a shortfall: designs that differ by less keep their order, whatever machine does the sums."""
 
@@ -109,8 +113,12 @@ class Estimator:
 
     def layout_shortfalls(self) -> Floats:
         """Returns the same as `shortfalls` for the layouts of the space, all corrected by the mean ratio, `(n,)`."""
-        ratios = np.broadcast_to(self._fitted().mean, (len(self._log_bounds), len(self._job.objectives) + 1))
-        return self._shortfalls(np.arange(len(self._log_bounds)), ratios)
+        mean, front = self._fitted().mean, self._front()
+
+        def estimated(rows: _Rows) -> Floats:
+            return self._shortfalls(rows, np.broadcast_to(mean, (len(rows), len(mean))), front)
+
+        return np.concatenate(on_threads(estimated, _shared(np.arange(len(self._log_bounds)))))
 
     def shortfalls(self, plans: PlanTable) -> Floats:
         """Returns how far designs of the space are estimated to be from the front, `(n,)`.
@@ -118,14 +126,19 @@ class Estimator:
         By the logarithm of the factor by which the objectives have to be better than estimated for a design to keep all
         limits and be beaten by no design of the front; negative where it is expected to be on it anyway.
         """
-        ratios = self._fitted().ratios(features_of(self._job, plans))
-        return self._shortfalls(self._knobs.layout_rows(plans), ratios)
+        features, layout_rows = features_of(self._job, plans), self._knobs.layout_rows(plans)
+        model, front = self._fitted(), self._front()
 
-    def _shortfalls(self, rows: _Rows, ratios: Floats) -> Floats:
+        def estimated(rows: _Rows) -> Floats:
+            return self._shortfalls(layout_rows[rows], model.ratios(features[rows]), front)
+
+        return np.concatenate(on_threads(estimated, _shared(np.arange(len(plans)))))
+
+    def _shortfalls(self, rows: _Rows, ratios: Floats, front: Floats) -> Floats:
         """The same for layouts `rows` and ratios `(n, k + 1)`, the last of which is what no objective measures."""
         hidden = np.where(ratios[:, -1] > CERTAIN_EXCESS, ratios[:, -1], -np.inf)
         shortfalls = np.maximum(hidden, self._beyond_limits(rows, ratios))
-        shortfalls = _beyond_front(self._log_bounds[rows] + ratios[:, :-1], self._front(), shortfalls)
+        shortfalls = _beyond_front(self._log_bounds[rows] + ratios[:, :-1], front, shortfalls)
         return np.asarray(
             np.round(np.where(shortfalls == -np.inf, 0.0, shortfalls), DIGITS), dtype=np.float64
         )
@@ -145,7 +158,9 @@ class Estimator:
     def _fitted(self) -> RatioModel:
         if self._fit is None:
             ratios = self._known_ratios()
-            nearest = np.argsort(self._shortfalls(self._rows, ratios), kind="stable")[:MOST_LEARNED]
+            nearest = np.argsort(self._shortfalls(self._rows, ratios, self._front()), kind="stable")[
+                :MOST_LEARNED
+            ]
             self._fit = RatioModel(self._features[nearest], ratios[nearest])
         return self._fit
 
@@ -158,6 +173,11 @@ class Estimator:
         beyond = self._beyond_limits(self._rows, ratios)
         excess = np.log1p(np.minimum(self._results.excess, MOST_EXCESS))
         return np.column_stack([ratios, np.where(beyond > 0.0, 0.0, excess)])
+
+
+def _shared(rows: _Rows) -> list[_Rows]:
+    """Rows in as many parts as there are threads; few of them in one."""
+    return np.array_split(rows, min(get_num_threads(), max(1, len(rows) // LEAST_ROWS_PER_THREAD)))
 
 
 @compiled

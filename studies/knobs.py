@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from constraints.layout import can_save_by, layout_excess
 from constraints.space import Space
+from simulator.compiled import compiled
 from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.plan import PlanTable
@@ -211,7 +212,14 @@ def _of_layouts(values: Mapping[str, NDArray[np.generic]]) -> list[NDArray[np.ge
 
 def _codes(indices: Integers, values: Iterable[NDArray[np.generic]]) -> Integers:
     """Index rows `(n, k)` as one number each: digits of a number whose places have as many values as the knobs."""
-    codes = np.zeros(len(indices), dtype=np.int64)
-    for column, each in enumerate(values):
-        codes = codes * len(each) + indices[:, column]
-    return codes
+    return _joined_digits(indices, np.array([len(each) for each in values], dtype=np.int64))
+
+
+@compiled
+def _joined_digits(digits: Integers, sizes: Integers) -> Integers:
+    """The first digits of each row `(n, k)`, as many as there are sizes of places, as one number, `(n,)`."""
+    numbers = np.zeros(len(digits), dtype=np.int64)
+    for row in range(len(digits)):
+        for place in range(len(sizes)):
+            numbers[row] = numbers[row] * sizes[place] + digits[row, place]
+    return numbers

@@ -13,8 +13,9 @@ from constraints.bounds import BoundTable
 from constraints.lattice import cross_run_knobs, num_run_knobs
 from constraints.space import Space
 from objectives.pareto import front_rows
+from simulator.compiled import compiled
 from simulator.plan import PlanTable
-from simulator.table import Floats, Integers
+from simulator.table import Booleans, Floats, Integers
 from studies.estimates import LEAST_VALUE, bounds_of
 from studies.knobs import Knobs
 
@@ -93,10 +94,26 @@ def near_fronts(values: Floats, most: int) -> _Rows:
         if len(rows) == 0:  # too few to say anything
             return np.arange(len(values))
         num_found, front, left = num_found + len(rows), left[rows], np.delete(left, rows)
-    for point in values[front]:
-        is_behind = (values[others] >= point).all(axis=1) & (values[others] > point).any(axis=1)
-        others = others[~is_behind]
+    others = others[~_is_behind(values[others], values[front])]
     return np.sort(np.concatenate([order[: NEAREST_PER_PLACE * most], others]))
+
+
+@compiled
+def _is_behind(values: Floats, points: Floats) -> Booleans:
+    """Which rows `(n, k)` are nowhere better and somewhere worse than one of the points `(m, k)`, `(n,)`."""
+    is_behind = np.zeros(len(values), dtype=np.bool_)
+    for row in range(len(values)):
+        for point in range(len(points)):
+            is_worse = False
+            for column in range(values.shape[1]):
+                if values[row, column] < points[point, column]:
+                    is_worse = False
+                    break
+                is_worse = is_worse or values[row, column] > points[point, column]
+            if is_worse:
+                is_behind[row] = True
+                break
+    return is_behind
 
 
 def _corners(bounds: BoundTable, most: int) -> _Rows:

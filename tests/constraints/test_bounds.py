@@ -264,6 +264,16 @@ def test_a_layout_that_only_computes_takes_no_longer_than_its_bound() -> None:
     np.testing.assert_allclose(least.step_time_s, steps.step_time_s - steps.optimizer_s, rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", JOBS)
+def test_the_bound_of_a_layout_does_not_depend_on_its_neighbours(name: str) -> None:
+    layouts, _ = sample(name)
+    together = bound_step(JOBS[name], layouts)
+    for row in range(0, len(layouts), max(1, len(layouts) // 10)):
+        alone = bound_step(JOBS[name], layouts.take(slice(row, row + 1)))
+        for column, values in alone.columns().items():
+            np.testing.assert_array_equal(values[0], getattr(together, column)[row], err_msg=column)
+
+
 def test_bounds_of_no_layouts_are_no_bounds() -> None:
     job = job_with()
     assert len(bound(job, enumerate_layouts(job).take(slice(0)))) == 0

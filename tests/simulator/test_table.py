@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from simulator.table import Floats, Integers, Table, sum_columns
+from simulator.table import Floats, Integers, Table, first_of_equals, sum_columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,3 +70,24 @@ def test_columns_of_zeros_do_not_change_the_last_bit_of_a_sum() -> None:
     wide = np.hstack([values, np.zeros((100, 333))])
     assert (sum_columns(wide) == sum_columns(values)).all()
     assert sum_columns(values) == pytest.approx(values.sum(axis=1), rel=1e-14)
+
+
+_ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sampled_from([-(2**62), 0, 7, 2**62]),  # too far apart to be digits
+        st.sampled_from([0.5, 1.0, float("inf")]),
+        st.integers(-(2**23), 2**23 - 1),
+        st.integers(0, 2**24 - 1),
+    ),
+    max_size=30,
+)
+
+
+@given(rows=_ROWS)
+def test_equal_rows_are_found_at_the_first_of_them(rows: list[tuple[float, ...]]) -> None:
+    dtypes = (np.int64, np.int64, np.float64, np.int64, np.int64)
+    columns = [np.array([row[k] for row in rows], dtype=dtype) for k, dtype in enumerate(dtypes)]
+    first, number = first_of_equals(columns)
+    assert first[number].tolist() == [rows.index(row) for row in rows]
+    assert len(first) == len(set(rows))

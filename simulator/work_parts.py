@@ -1,0 +1,65 @@
+"""Which designs of a batch does each core or worker simulate? Parts that are about as much work and share no layout.
+
+Designs of one layout share its step, so a batch that is cut anywhere else has most layouts in every part: 8,192 random
+designs of 1,255 layouts of GPT-3 would be cut into halves of 1,232 and 1,237 layouts, which take as long as the whole.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+from numba import get_num_threads, set_num_threads
+from numpy.typing import NDArray
+
+from simulator.activations import num_micro_batches
+from simulator.job import Job
+from simulator.plan import PlanTable, distinct_layouts
+
+LAYOUT_WORK = 6_000
+"""What a layout takes beside its forwards and backwards, in these: some 25 of 61 microseconds (docs/studies.md)."""
+DESIGN_WORK = 1_000
+"""What a design takes beside its layout."""
+
+Rows = NDArray[np.intp]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def equal_parts(job: Job, plans: PlanTable, num_parts: int) -> list[Rows]:
+    """Returns the rows of each part, rising; fewer parts than asked for where there are fewer layouts.
+
+    Args:
+        job: the job.
+        plans: the designs, `(n,)`.
+        num_parts: at least 1.
+    """
+    first, inverse = distinct_layouts(plans)
+    layouts = plans.take(first)
+    shape = (layouts.pipeline_parallel, layouts.virtual_pipeline, num_micro_batches(job.workload, layouts))
+    work = 2 * np.prod(shape, axis=0) + LAYOUT_WORK + DESIGN_WORK * np.bincount(inverse)
+    order = np.lexsort(
+        (layouts.pipeline_schedule, *shape)
+    )  # what has one shape shares the order of its operations
+    before = np.cumsum(work[order]) - work[order]
+    part = np.empty(len(order), dtype=np.int64)
+    part[order] = before * num_parts // max(1, work.sum())
+    rows = [np.flatnonzero(part[inverse] == number) for number in range(num_parts)]
+    return [some for some in rows if len(some)]
+
+
+def on_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Returns what a function makes of each item, on as many threads as Numba may use; kernels in it have one thread each.
+
+    Whatever a call raises is raised here. Threads pay where arrays are long: NumPy and compiled kernels let go of the
+    interpreter for those alone.
+    """
+    num_threads = min(get_num_threads(), len(items))
+    if num_threads < 2:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(num_threads, initializer=set_num_threads, initargs=(1,)) as pool:
+        calls = [pool.submit(contextvars.copy_context().run, function, item) for item in items]
+        return [call.result() for call in calls]
