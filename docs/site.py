@@ -38,6 +38,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/how-to/checkpoint-schemes.md",
             "docs/how-to/uneven-stages.md",
             "docs/how-to/traces.md",
+            "docs/how-to/opendc.md",
             "docs/how-to/long-sequences.md",
             "docs/how-to/script.md",
             "docs/how-to/tracking-server.md",
