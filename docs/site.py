@@ -69,6 +69,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/cost-energy-carbon.md",
             "docs/validation.md",
             "docs/whole-runs.md",
+            "docs/perfsim.md",
             "docs/catalog-sources.md",
         ),
     ),
