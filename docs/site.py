@@ -70,6 +70,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/validation.md",
             "docs/whole-runs.md",
             "docs/perfsim.md",
+            "docs/systems.md",
             "docs/catalog-sources.md",
         ),
     ),

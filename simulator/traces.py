@@ -64,7 +64,9 @@ def read_trace(path: Path, unit: TraceUnit = GRID_TRACE) -> HourlyProfile:
         InputError: the file cannot be read, or a row breaks the form; the first such row is named.
     """
     if path.suffix == PARQUET and unit is not GRID_TRACE:
-        raise _broken("", "", f"must be a text file: a file of Parquet holds a grid, not {unit.name}", str(path))
+        raise _broken(
+            "", "", f"must be a text file: a file of Parquet holds a grid, not {unit.name}", str(path)
+        )
     cells = _parquet_cells(path) if path.suffix == PARQUET else _cells(_lines(path), str(path))
     rows = _rows(cells, unit, str(path))
     spacing_s = _spacing_s(rows, str(path))
