@@ -111,9 +111,8 @@ def export(
     from planner.cli_output import quiet_libraries, working
 
     _check_installation()
-    from planner.cli_timeline import _plan_that_runs
+    from planner.goodput_job import plan_that_runs
     from planner.job_file import load_job
-    from planner.one_design import simulate_plan
     from planner.opendc_export import export_opendc
     from planner.plan_input import read_plan
     from planner.plan_saves import with_saves
@@ -121,7 +120,7 @@ def export(
     with quiet_libraries(), working("writing the experiment", is_shown=not quiet):
         asked = load_job(job, overrides)
         chosen = with_saves(asked, read_plan(plan), scheme=scheme, interval=interval)
-        checked = _plan_that_runs(simulate_plan(asked, chosen, seed, with_sensitivities=False))
+        checked = plan_that_runs(asked, chosen)
         written = export_opendc(
             asked, checked, folder, start=start, seed=seed, replication=replay, period_s=period_s
         )

@@ -121,11 +121,11 @@ def read_numbers(file: Path, form: Form) -> dict[str, Floats]:
             raise broken("", "", "is larger than 50 MB", str(file))
         with pq.ParquetFile(file) as source:
             table = source.read()
+        return {name: _numbers(table, name, str(file)) for name, *_ in form}
     except OSError as error:
         raise broken("", "", f"cannot be read: {error.strerror or 'broken off'}", str(file)) from error
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError, OverflowError) as error:  # broken names of columns are no text
         raise broken("", "", "is no Parquet file, or is broken off", str(file)) from error
-    return {name: _numbers(table, name, str(file)) for name, *_ in form}
 
 
 def _numbers(table: pa.Table, name: str, source: str) -> Floats:

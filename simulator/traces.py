@@ -102,10 +102,11 @@ def _parquet_cells(path: Path) -> list[list[str]]:
         with pq.ParquetFile(path) as source:
             if missing := [name for name in PARQUET_COLUMNS if name not in source.schema_arrow.names]:
                 raise _broken(missing[0], "", "must be a column of a carbon trace", str(path))
-            table = source.read(columns=list(PARQUET_COLUMNS))
-    except (OSError, pa.ArrowException) as error:
+            columns = source.read(columns=list(PARQUET_COLUMNS)).to_pydict()
+    # Broken names are no text, and broken times none that exist.
+    except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
         raise _broken("", "", f"cannot be read as Parquet: {type(error).__name__}", str(path)) from error
-    return [[str(time), str(value)] for time, value in zip(*table.to_pydict().values(), strict=True)]
+    return [[str(time), str(value)] for time, value in zip(*columns.values(), strict=True)]
 
 
 def _rows(lines: list[list[str]], unit: TraceUnit, source: str) -> list[_Row]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.fuzz_traces import mutations, num_refused, opendc_readers
 from planner.cli import main
 from planner.opendc_export import MOST_ROWS, Written, export_opendc
 from planner.opendc_failures import TracedFailures, read_failures, weibull_shape
@@ -173,6 +174,12 @@ class TestExport:
         )
         assert np.all(rows["failure_intensity"] == 0.5)
 
+    def test_faults_of_racks_stop_all_their_nodes(self, tmp_path: Path) -> None:
+        racks = {"nodes_per_domain": 2, "domain_failures_per_1000_domain_days": 4000.0}
+        job, plan, _ = asked({**NEVER, **racks})
+        exported(tmp_path, job, plan)
+        assert set(read(tmp_path, "failures.parquet")["failure_intensity"]) == {1.0}
+
     def test_the_experiment_names_files_that_are_there(self, tmp_path: Path) -> None:
         job, plan, _ = asked(NEVER)
         exported(tmp_path, job, plan)
@@ -332,6 +339,18 @@ class TestCarbonTraces:
             read_trace(file, PRICE_TRACE)
 
 
+@pytest.mark.parametrize("kind", [0, 1], ids=["failures", "carbon"])
+def test_mutated_files_are_read_or_refused_in_one_message(tmp_path: Path, kind: int) -> None:
+    path, read_again = list(opendc_readers(tmp_path))[kind]
+    assert num_refused(read_again) == 0
+    refused = 0
+    for changed in mutations(path.read_bytes(), 400):
+        path.write_bytes(changed)
+        refused += num_refused(read_again)
+    # Most mutations hit the head or the tail of so small a file.
+    assert 200 < refused <= 400
+
+
 class TestCommand:
     def test_failures_are_printed_as_lines_of_a_job_file_and_as_json(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -387,4 +406,4 @@ class TestCommand:
             )
             == 2
         )
-        assert "--plan" in capsys.readouterr().err
+        assert "tensor_parallel" in capsys.readouterr().err
