@@ -3,8 +3,8 @@
     python -m benchmarks.fuzz_traces FOLDER --count 10000
 
 FOLDER has a small `trace.csv` and `tensor.csv` of TrioSim's, and `profile.json` and `graph.json` of PyTorch; the files of
-our own and of Chakra are made from the first two. Any error that is not one message of ours, and any reader that takes
-longer than `MOST_SECONDS`, ends the run and leaves the file for a look.
+our own and of Chakra are made from the first two, those of OpenDC from nothing. Any error that is not one message of ours,
+and any reader that takes longer than `MOST_SECONDS`, ends the run and leaves the file for a look.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from planner.opendc_failures import read_failures
+from planner.opendc_files import CARBON, FAILURES, write_parquet
 from simulator.deep.chakra_export import chakra_export
 from simulator.deep.chakra_files import read_chakra, write_chakra
 from simulator.deep.parallelism import Parallelism
@@ -25,6 +27,8 @@ from simulator.deep.profiled_trace import read_profiled
 from simulator.deep.trace_file import read_trace_file, write_trace_file
 from simulator.deep.triosim_files import read_triosim
 from simulator.errors import InputError
+from simulator.traces import read_trace
+from simulator.units import DAY, MILLISECOND
 
 PIECES = (b",", b'"', b"\n", b"-", b"9" * 30, b"[", b"{", b"nan", b"\x00", b"\xff\xff\xff\xff")
 """What is put in between."""
@@ -75,10 +79,26 @@ def readers(folder: Path) -> Iterator[tuple[Path, Callable[[], object]]]:
         path = folder / f"chakra{suffix}"
         write_chakra(path, nodes)
         yield path, lambda path=path: read_chakra(path)  # type: ignore[misc] # bound now
+    yield from opendc_readers(folder)
     profile, graph = folder / "profile.json", folder / "graph.json"
     if profile.exists():
         for path in (profile, graph):
             yield path, lambda: read_profiled(profile, graph, batch_size=1)
+
+
+def opendc_readers(folder: Path) -> Iterator[tuple[Path, Callable[[], object]]]:
+    """Yields a failure trace and a carbon trace of two days, and what reads them."""
+    failures, carbon = folder / "failures.parquet", folder / "carbon.parquet"
+    rows = np.full(20, int(DAY / MILLISECOND))
+    write_parquet(
+        failures,
+        FAILURES,
+        [{"failure_interval": rows, "failure_duration": rows, "failure_intensity": np.ones(20)}],
+    )
+    yield failures, lambda: read_failures(failures, num_nodes=10)
+    hours = np.datetime64("2026-01-01", "ms") + np.arange(48) * np.timedelta64(1, "h")
+    write_parquet(carbon, CARBON, [{"timestamp": hours, "carbon_intensity": np.arange(100.0, 148.0)}])
+    yield carbon, lambda: read_trace(carbon)
 
 
 def main() -> None:
@@ -99,7 +119,7 @@ def main() -> None:
             path.write_bytes(content)
             assert longest_s < MOST_SECONDS, f"{path.name} took {longest_s:.1f} s"
             print(
-                f"{path.name:12} {arguments.count:,} mutated, {refused:,} refused, longest {longest_s:.2f} s"
+                f"{path.name:16} {arguments.count:,} mutated, {refused:,} refused, longest {longest_s:.2f} s"
             )
 
 

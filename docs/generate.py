@@ -35,6 +35,8 @@ from docs.explain_page import (
     PURCHASE_PAGE,
     constraint_tables,
 )
+from docs.perfsim_page import PAGE as PERFSIM_PAGE
+from docs.perfsim_page import perfsim_page
 from docs.readme import README, filled_readme
 from planner.explanation import PlanExplanation, SpaceExplanation
 from planner.fleet import Fleet
@@ -227,6 +229,7 @@ def main() -> int:
         GOODPUT_PAGE: goodput_reference(),
         CONSTRAINTS_PAGE: constraints_reference(),
         PURCHASE_PAGE: purchase_reference(),
+        PERFSIM_PAGE: perfsim_page(),
         README: filled_readme(),
         STUDY_PAGE: filled_page(all_rows()),
         **{SCHEMAS / f"{name}.schema.json": schema_text(name) for name in NAMES},

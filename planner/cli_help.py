@@ -10,7 +10,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Ask", ("init", "recommend", "explain", "purchase", "report")),
     ("Look at one plan", ("simulate", "timeline", "trace", "goodput", "sweep")),
     ("Keep and compare", ("study", "compare", "ui")),
-    ("Look up and check", ("catalog", "schema", "validate", "calibrate", "completion")),
+    ("Look up and check", ("catalog", "schema", "validate", "calibrate", "opendc", "completion")),
 )
 """Headings of the first page of help, and the commands below each; those that are not named stand under `More`."""
 CODES = """\

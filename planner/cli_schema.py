@@ -34,6 +34,7 @@ SCHEMA_NAMES = (
     "report",
     "ui",
     "init",
+    "opendc-failures",
 )
 """`planner.schemas.NAMES`, which is too heavy to be imported for `--help`."""
 

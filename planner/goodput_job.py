@@ -70,7 +70,7 @@ def play_job_goodput(
     """
     names = option_names or {}
     given = _checked(numbers or {}, names)
-    plan = _plan_that_runs(job, written)
+    plan = plan_that_runs(job, written)
     runs = _Runs.of(job, plan, given)
     used = run_inputs({**runs.numbers(0), "num_replications": num_replications, "seed": seed}, names)
     interval_name = names.get("interval_s", "checkpoint_interval_s")
@@ -89,7 +89,7 @@ def _checked(numbers: Mapping[str, object], names: dict[str, str]) -> dict[str, 
     return {name: getattr(checked, name) for name in numbers if numbers[name] is not None}
 
 
-def _plan_that_runs(job: Job, written: Mapping[str, object]) -> Plan:
+def plan_that_runs(job: Job, written: Mapping[str, object]) -> Plan:
     """Returns the plan; raises `InputError` where it has no run."""
     plan, num_gpus = plan_of(job, written)
     if num_gpus != plan.num_gpus:

@@ -174,10 +174,13 @@ FORMS = (
         Form(
             model=Site,
             field=field,
-            written=f"path of a file with two columns, `timestamp, {unit}`; list of hourly values; or "
+            written=f"path of a file with two columns, `timestamp, {unit}`{other}; list of hourly values; or "
             "{mean, daily_amplitude, yearly_amplitude}",
         )
-        for field, unit in (("grid_profile", "g/kWh"), ("electricity_profile", "USD/kWh"))
+        for field, unit, other in (
+            ("grid_profile", "g/kWh", ", or of a carbon trace of OpenDC (`.parquet`)"),
+            ("electricity_profile", "USD/kWh", ""),
+        )
     ),
     Form(
         model=Accelerator,

@@ -22,6 +22,7 @@ from planner.json_forms import (
 )
 from planner.layer_cut import LayerCut
 from planner.one_design import SimulatedDesign
+from planner.opendc_failures import TracedFailures
 from planner.purchase_plan import PurchasePlan
 from planner.recommendation import Recommendation
 from planner.report_data import Report
@@ -56,6 +57,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "report": Report,
     "ui": TrackingPage,
     "init": WrittenJob,
+    "opendc-failures": TracedFailures,
 }
 """What each command prints with `--json`; `report` is what `report --format json` writes, `answer` is that of recommend,
 study run and study resume, `balance` that of explain --balance."""

@@ -4,7 +4,8 @@
     2025-01-01T00:00,412
     2025-01-01T01:00,398
 
-Timestamps are ISO 8601 and evenly spaced; rows finer than an hour are averaged, coarser ones repeated.
+Timestamps are ISO 8601 and evenly spaced; rows finer than an hour are averaged, coarser ones repeated. Files whose names
+end in `.parquet` are carbon traces of OpenDC: the columns `timestamp` and `carbon_intensity`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from simulator.hourly import (
 from simulator.table import Floats
 from simulator.units import HOUR, KILO
 
+PARQUET = ".parquet"
+PARQUET_COLUMNS = ("timestamp", "carbon_intensity")
 _MOST_BYTES = 50_000_000
 
 
@@ -60,7 +63,12 @@ def read_trace(path: Path, unit: TraceUnit = GRID_TRACE) -> HourlyProfile:
     Raises:
         InputError: the file cannot be read, or a row breaks the form; the first such row is named.
     """
-    rows = _rows(_lines(path), unit, str(path))
+    if path.suffix == PARQUET and unit is not GRID_TRACE:
+        raise _broken(
+            "", "", f"must be a text file: a file of Parquet holds a grid, not {unit.name}", str(path)
+        )
+    cells = _parquet_cells(path) if path.suffix == PARQUET else _cells(_lines(path), str(path))
+    rows = _rows(cells, unit, str(path))
     spacing_s = _spacing_s(rows, str(path))
     values = np.array([value for *_, value in rows])
     if 0.0 < values.max() < unit.least_peak:
@@ -83,9 +91,27 @@ def _lines(path: Path) -> list[str]:
         raise _broken("", "", f"cannot be read: {type(error).__name__}", str(path)) from error
 
 
-def _rows(lines: list[str], unit: TraceUnit, source: str) -> list[_Row]:
+def _parquet_cells(path: Path) -> list[list[str]]:
+    """Returns the rows of a carbon trace of OpenDC as those of a text file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise _broken("", "", "is larger than 50 MB", str(path))
+        with pq.ParquetFile(path) as source:
+            if missing := [name for name in PARQUET_COLUMNS if name not in source.schema_arrow.names]:
+                raise _broken(missing[0], "", "must be a column of a carbon trace", str(path))
+            columns = source.read(columns=list(PARQUET_COLUMNS)).to_pydict()
+    # Broken names are no text, and broken times none that exist.
+    except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
+        raise _broken("", "", f"cannot be read as Parquet: {type(error).__name__}", str(path)) from error
+    return [[str(time), str(value)] for time, value in zip(*columns.values(), strict=True)]
+
+
+def _rows(lines: list[list[str]], unit: TraceUnit, source: str) -> list[_Row]:
     rows: list[_Row] = []
-    for number, cells in enumerate(_cells(lines, source), start=1):
+    for number, cells in enumerate(lines, start=1):
         if not cells or (number == 1 and _is_heading(cells)):
             continue
         rule = _broken_rule(cells, unit)

@@ -116,6 +116,8 @@ def outputs(folder: Path) -> dict[str, list[str]]:
     side = f"{BLOOM}@{PLAN}"
     trace = str(write_small(folder / "trace"))
     assert cli.main(["trace", "export", trace, "--gpus", "2", "--output", str(folder / "astra")]) == 0
+    opendc = folder / "opendc"
+    assert cli.main(["opendc", "export", BLOOM, "--plan", PLAN, "--output", str(opendc), "--quiet"]) == 0
     return {
         "answer": ["recommend", str(folder / "job.yaml"), "--no-tracking", "--quiet"],
         "simulate": ["simulate", BLOOM, "--plan", PLAN],
@@ -137,6 +139,7 @@ def outputs(folder: Path) -> dict[str, list[str]]:
         "study-export": ["study", "export", *store, "small", str(folder / "designs.parquet")],
         "study-merge": ["study", "merge", *store, "small", "other", "--into", "both"],
         "init": ["init", str(folder / "first.yaml"), "--yes", "--force"],
+        "opendc-failures": ["opendc", "failures", str(opendc / "failures.parquet"), "--nodes", "48"],
         "study-sync": ["study", "sync", *store, "small", "--tracking-uri", f"sqlite:///{folder}/mlflow.db"],
     }
 

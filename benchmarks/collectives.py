@@ -1,0 +1,150 @@
+"""How far are collectives from measured ones, by size and by group? Nothing of these tables is fitted, transfers excepted.
+
+    python -m benchmarks.collectives --measured DIR
+
+DIR holds `collectives/` with all-reduces and transfers on DGX A100 and DGX H100 (microsoft/vidur, MIT:
+`a100_dgx_all_reduce.csv` and so on) and `vtrain/` with all-reduces on 2, 4 and 8 A100 of one node (VIA-Research/vTrain:
+`AR_GPU8_1M_1024M_LUT` and so on). Four fifths of the transfers were fitted (`benchmarks.fit_links`), but for those between
+A100 nodes, whose network cards nobody names: they are counted with 200 Gbit/s for each accelerator, as in a DGX A100.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from simulator.network import LinkConstants, all_reduce_s, link_constants, point_to_point_s
+from simulator.table import Floats
+from simulator.units import MIB, MILLISECOND, gigabits_per_s
+
+NANOSECOND = 1e-9
+DECADES = ((0.0, MIB / 16), (MIB / 16, MIB), (MIB, 10 * MIB), (10 * MIB, 100 * MIB), (100 * MIB, np.inf))
+"""Lower and upper size."""
+NAMES = ("< 64 KiB", "64 KiB - 1 MiB", "1 - 10 MiB", "10 - 100 MiB", "> 100 MiB")
+WITHIN_NODE = (2, 4, 8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Measured seconds of one operation on one machine."""
+
+    name: str
+    family: str
+    bytes_per_s: float
+    """Scale-up bandwidth of one accelerator."""
+    network_bytes_per_s: float
+    """Network card of one accelerator."""
+    rows: pd.DataFrame
+    """Columns: num_bytes, group, members (in each node), seconds."""
+
+    @property
+    def predicted_s(self) -> Floats:
+        """Returns what the model says of every row."""
+        links = self._links()
+        size = self.rows.num_bytes.to_numpy(float)
+        group, members = self.rows.group.to_numpy(float), self.rows.members.to_numpy(float)
+        if self.name.endswith("transfers"):
+            return point_to_point_s(num_bytes=size, is_same_domain=members == group, links=links)
+        return all_reduce_s(num_bytes=size, group_size=group, members_per_domain=members, links=links)
+
+    def _links(self) -> LinkConstants:
+        return link_constants(
+            [self.family],
+            ["infiniband-hdr"],
+            intra_bytes_per_s=self.bytes_per_s,
+            inter_bytes_per_s_per_gpu=self.network_bytes_per_s,
+            gpus_per_domain=8.0,
+        )
+
+
+def all_tables(measured: Path) -> list[Table]:
+    """Returns every table of the folder."""
+    a100 = {"family": "ampere", "bytes_per_s": 300e9, "network_bytes_per_s": gigabits_per_s(200.0)}
+    h100 = {"family": "hopper", "bytes_per_s": 450e9, "network_bytes_per_s": gigabits_per_s(400.0)}
+    folder = measured / "collectives"
+    machines = (("A100", "a100_dgx", a100), ("H100", "h100_dgx", h100))
+    tables = [Table(name="A100 all-reduce (vTrain)", rows=_vtrain(measured / "vtrain"), **a100)]  # type: ignore[arg-type]
+    for label, system, machine in machines:
+        for operation, name in (("all_reduce", "all-reduce (Vidur)"), ("send_recv", "transfers")):
+            rows = _vidur(folder / f"{system}_{operation}.csv", operation)
+            tables.append(Table(name=f"{label} {name}", rows=rows, **machine))  # type: ignore[arg-type]
+    return tables
+
+
+def _vidur(file: Path, operation: str) -> pd.DataFrame:
+    """Returns medians of the repetitions; groups fill their nodes evenly."""
+    rows = pd.read_csv(file)
+    return pd.DataFrame(
+        {
+            "num_bytes": rows["size"].astype(float),
+            "group": rows["num_workers"],
+            "members": np.minimum(rows["devices_per_node"], rows["num_workers"]),
+            "seconds": rows[f"time_stats.{operation}.median"] * MILLISECOND,
+        }
+    )
+
+
+def _vtrain(folder: Path) -> pd.DataFrame:
+    """Returns times out of place; columns are size, count, type, time in ns, and others."""
+    frames = []
+    for group in WITHIN_NODE:
+        rows = pd.read_csv(
+            folder / f"AR_GPU{group}_1M_1024M_LUT", usecols=[0, 3], names=["size", "ns"], skiprows=1
+        )
+        frames.append(
+            pd.DataFrame(
+                {"num_bytes": rows["size"].astype(float), "group": group, "seconds": rows.ns * NANOSECOND}
+            )
+        )
+    joined = pd.concat(frames, ignore_index=True)
+    return joined.assign(members=joined.group)
+
+
+def error_rows(table: Table) -> list[str]:
+    """Returns a line for each group: mean absolute error and bias by size."""
+    errors = table.predicted_s / table.rows.seconds.to_numpy() - 1.0
+    lines = []
+    for (members, group), indices in table.rows.groupby(["members", "group"]).indices.items():
+        size = table.rows.num_bytes.to_numpy()[indices]
+        cells = [_cell(errors[indices][(size >= low) & (size < high)]) for low, high in DECADES]
+        nodes = group // members
+        place = f"{group} in a node" if nodes == 1 else f"{members} in each of {nodes} nodes"
+        lines.append(f"| {table.name} | {place} | {' | '.join(cells)} |")
+    return lines
+
+
+def mean_error(table: Table) -> str:
+    """Returns mean absolute error, bias and number of all rows inside a node from 1 MiB up."""
+    rows = table.rows
+    is_counted = (rows.members == rows.group).to_numpy() & (rows.num_bytes >= MIB).to_numpy()
+    return _cell((table.predicted_s / rows.seconds.to_numpy() - 1.0)[is_counted])
+
+
+def _cell(errors: Floats) -> str:
+    if not errors.size:
+        return "-"
+    return f"{np.abs(errors).mean():.1%} ({errors.mean():+.1%}, {errors.size:,})"
+
+
+def main() -> int:
+    """Prints the table of errors."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--measured", type=Path, required=True, help="folder with collectives/ and vtrain/")
+    tables = all_tables(parser.parse_args().measured)
+    lines = [line for table in tables for line in error_rows(table)]
+    head = f"| measured | group | {' | '.join(NAMES)} |"
+    print("\n".join([head, "|---" * (2 + len(NAMES)) + "|", *lines]))
+    print("\nInside a node, from 1 MiB up, all groups:")
+    print("\n".join(f"- {table.name}: {mean_error(table)}" for table in tables))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

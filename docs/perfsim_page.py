@@ -1,0 +1,84 @@
+"""How does the page of PerfSim-Survey-2026's training scenarios come about? From their answers, and the suite's own judgement.
+
+python -m docs.perfsim_page     writes docs/perfsim.md, as does docs.generate
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from docs.perfsim import SCENARIOS, YES
+
+PAGE = Path(__file__).with_name("perfsim.md")
+FEATURES = (
+    ("data parallel, several nodes", "T1.3"),
+    ("tensor parallel", "T2.1"),
+    ("pipeline", "T3.1"),
+    ("interleaved pipeline", "T3.2"),
+    ("FP8", "T4.1"),
+    ("LoRA", "T4.2"),
+    ("sequence parallel", "T4.3"),
+    ("mixture of experts", "T4.4"),
+)
+INTRODUCTION = """\
+# The training scenarios of PerfSim-Survey-2026
+
+A survey of performance models (github.com/sarchlab/ml-perf-survey, commit ad7cdaa; `llm-benchmark-suite.json`) asks 11
+questions about training that one tool should answer. Each is a job in `examples/perfsim`, which says what the suite gives
+and what it leaves open. Nobody has measured them: how far capplan is from measured steps is on [validation](validation.md).
+
+`capplan simulate` answers each with the step, what it is spent on, the memory and the MFU; where a scenario asks for a
+comparison, the figure is that of two such plans. `python -m docs.perfsim_page` makes this page.
+"""
+COVERAGE = """\
+## Who covers what
+
+The columns of the others are the suite's own judgement. Vidur simulates inference; Timeloop and nn-Meter know
+neither large models nor several accelerators.
+"""
+GAP = """\
+ASTRA-sim is given the times of computing, and NeuSight, as the suite judges it, gives those alone. FP8 and LoRA are covered
+by none of the five. capplan runs all, computing, traffic and memory together, and goes on from the step to the run:
+failures, saves, cost, energy and carbon. Of what is asked it does not predict two things: what FP8 does to the accuracy of
+the model, and how evenly a router spreads its tokens. The suite's scenarios of inference are out of its scope.
+"""
+
+
+def perfsim_page() -> str:
+    """Returns the page."""
+    answers = [f"| {one.name} {one.title} | {one.asked} | {one.answer(one)} |" for one in SCENARIOS]
+    commands = [f"# {one.name}\n{one.command}" for one in SCENARIOS]
+    lines = [
+        INTRODUCTION,
+        "## Answers\n",
+        "| scenario | asked | answer |\n|---|---|---|",
+        *answers,
+        "\n## Commands\n",
+        "```sh",
+        *commands,
+        "```\n",
+        COVERAGE,
+        *_coverage(),
+    ]
+    return "\n".join(lines)
+
+
+def _coverage() -> list[str]:
+    scenarios = {one.name: one for one in SCENARIOS}
+    rows = []
+    for feature, name in FEATURES:
+        one = scenarios[name]
+        rows.append(f"| {feature} | {name} | {one.neusight} | {one.astra_sim} | no | yes: {one.uses} |")
+    num = {tool: sum(getattr(one, tool) == YES for one in SCENARIOS) for tool in ("neusight", "astra_sim")}
+    return [
+        "| feature | scenario | NeuSight | ASTRA-sim | Vidur, Timeloop, nn-Meter | capplan |\n|---|---|---|---|---|---|",
+        *rows,
+        f"\nOf the {len(SCENARIOS)} scenarios NeuSight covers {num['neusight']} in full, ASTRA-sim {num['astra_sim']}.",
+        GAP,
+    ]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(perfsim_page(), encoding="utf-8")
+    sys.exit(0)
