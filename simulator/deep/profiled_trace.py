@@ -17,8 +17,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from simulator.deep.execution_graph import GraphOperator, GraphTensor, read_execution_graph
+from simulator.deep.execution_graph import GraphOperator, read_execution_graph
 from simulator.deep.kineto import ProfiledOperator, read_profile
+from simulator.deep.reused_ids import GraphTensor
 from simulator.deep.trace import Category, OperatorTrace, Phase
 from simulator.deep.trace_build import MOST_FLOP, OperatorRecord, TensorRecord, build_trace
 from simulator.deep.trace_text import broken, problems_of
