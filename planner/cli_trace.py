@@ -14,6 +14,7 @@ import click
 from planner.cli_help import examples
 from planner.cli_options import json_option, progress_options
 from planner.cli_trace_answer import tell
+from planner.cli_trace_capture import capture
 from planner.cli_trace_files import convert, export
 from planner.cli_trace_options import division_options, network_options
 from planner.cli_trace_play import play
@@ -36,7 +37,7 @@ def _speeds(_context: click.Context, _option: click.Parameter, values: tuple[str
     epilog=examples(
         "capplan trace simulate vgg13 --gpus 64 --parallel ddp",
         "capplan trace export vgg13 --gpus 64 --parallel ddp --output astra",
-        "capplan trace convert profile.json graph.json --batch-size 512 --output step-trace.json",
+        "capplan trace capture train.py --batch-size 32 --output step-trace.json",
     ),
 )
 def trace() -> None:
@@ -156,5 +157,5 @@ def simulate(
     tell(run, run.answer, partial(show_trace, run.answer), about=about, file=file, as_json=as_json)
 
 
-for command in (play, export, convert):
+for command in (play, export, convert, capture):
     trace.add_command(command)
