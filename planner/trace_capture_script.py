@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import runpy
 import sys
 import time
@@ -62,6 +63,7 @@ class Capture:
         self.has_all = False
         self.torch: ModuleType | None = None
         self._depth = 0
+        self._was_unwound = False
 
     def watch(self, torch: ModuleType) -> None:
         """Hooks into every optimizer and every backward pass.
@@ -101,7 +103,11 @@ class Capture:
             return
         try:
             next(turns)
-        except StopIteration:  # and again, where the script catches everything
+        except StopIteration:
+            if self._was_unwound:  # but the script catches everything; all is written
+                sys.stdout.flush()
+                os._exit(0)
+            self._was_unwound = True
             raise EnoughSeenError from None
 
     def _observations(self, torch: ModuleType) -> Iterator[None]:
