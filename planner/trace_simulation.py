@@ -109,6 +109,7 @@ def _case(request: TraceRequest) -> TrioSimCase:
     """What TrioSim calls it; it has no hybrids, other networks, or accelerators of other speeds."""
     rules = {
         "--parallel": request.parallel not in ("dp", "ddp", "tp", "pp"),
+        "--interleaved": request.num_chunks > 1,
         "--network": request.network is not NetworkKind.RING,
         "--speed": bool(request.speeds),
         "--times": request.times is not Times.PROPORTIONAL,

@@ -14,7 +14,7 @@ from planner.trace_simulation import TraceAnswer
 from simulator.deep.chakra_files import read_chakra
 from simulator.deep.trace_file import write_trace_file
 from tests.simulator.deep.profiles import EVENTS, NODES, written
-from tests.simulator.deep.traces import measured, write_small
+from tests.simulator.deep.traces import even, measured, write_small
 
 
 @pytest.fixture
@@ -66,6 +66,20 @@ class TestAnswer:
             parts = row.busy_s + sum(row.traffic_waits_s.values()) + row.others_wait_s + row.over_s
             assert parts == pytest.approx(answer.step_s)
         assert len(answer.accelerators) == 8
+
+    @pytest.mark.parametrize(("num_chunks", "bubble_s"), [(1, 3e-3), (2, 1.5e-3), (4, 0.75e-3)])
+    def test_interleaving_divides_the_bubble_by_the_chunks(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], num_chunks: int, bubble_s: float
+    ) -> None:
+        # Eight layers of 1 ms forward and 2 ms backward on two stages: a micro-batch of four takes a stage 3 ms, and the
+        # bubble is (stages - 1) / chunks of that (Narayanan et al. 2021, section 2.2).
+        file = tmp_path / "layers.json"
+        write_trace_file(even(8, 1e-3, 2e-3), file)
+        pipeline = ("--parallel", "pp", "--microbatches", "4", "--interleaved", str(num_chunks))
+        answer = answered(
+            capsys, str(file), "--gpus", "2", *pipeline, "--bandwidth", "1e15", "--latency", "0"
+        )
+        assert answer.step_s == pytest.approx(12e-3 + bubble_s)
 
     def test_links_of_an_even_ring_are_equally_hot(
         self, small: str, capsys: pytest.CaptureFixture[str]
@@ -165,6 +179,8 @@ class TestBroken:
             (("--rules", "triosim", "--parallel", "fsdp"), "--parallel: is nothing that TrioSim has"),
             (("--parallel", "dp=2,ddp=2"), "ddp and dp each say how many replicas: give one of them"),
             (("--parallel", "pp"), "pipeline_parallel = 4: must be at most 2, the layers of 'small'"),
+            (("--parallel", "ddp", "--interleaved", "2"), "num_chunks = 2: must be 1 without a pipeline"),
+            (("--rules", "triosim", "--interleaved", "2"), "--interleaved: is nothing that TrioSim has"),
             (("--speed", "4=0.5"), "--speed = 4: must be an accelerator, 0 to 3"),
             (("--speed", "1=0"), "'1=0' must be an accelerator and its speed over that of the trace"),
             (("--on", "h100-sxm5-80gb"), "--on = h100-sxm5-80gb: needs --traced-on"),
