@@ -33,6 +33,8 @@ class TraceAnswer(PlayedStep):
     tensor_parallel: int
     pipeline_parallel: int
     num_microbatches: int
+    num_chunks: int
+    """Runs of layers on each stage; above 1 the pipeline is interleaved."""
     batch_size: int
     """Samples of each replica."""
     single_device_s: float
@@ -148,6 +150,7 @@ def _answer(
         tensor_parallel=parallelism.tensor_parallel,
         pipeline_parallel=parallelism.pipeline_parallel,
         num_microbatches=parallelism.num_microbatches,
+        num_chunks=parallelism.num_chunks,
         batch_size=batch_size,
         step_s=step_s,
         single_device_s=alone_s,

@@ -131,6 +131,14 @@ class TestWords:
         assert "Others wait for accelerator 2 to compute: 24.9 ms together, 8.30 ms each" in text
         assert "for all-reduce traffic on average" in text
 
+    def test_an_interleaved_pipeline_is_named(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "layers.json"
+        write_trace_file(even(8, 1e-3, 2e-3), file)
+        text = told(capsys, str(file), "--gpus", "2", "--parallel", "pp", "--interleaved", "4")
+        assert "2 stages, 2 micro-batches, 4 runs of layers on each stage" in text
+
     def test_hidden_traffic_is_said_to_be_hidden(
         self, small: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
