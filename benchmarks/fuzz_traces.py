@@ -2,9 +2,10 @@
 
     python -m benchmarks.fuzz_traces FOLDER --count 10000
 
-FOLDER has a small `trace.csv` and `tensor.csv` of TrioSim's, and `profile.json` and `graph.json` of PyTorch; the files of
-our own and of Chakra are made from the first two, those of OpenDC from nothing. Any error that is not one message of ours,
-and any reader that takes longer than `MOST_SECONDS`, ends the run and leaves the file for a look.
+FOLDER has a small `trace.csv` and `tensor.csv` of TrioSim's, `profile.json` and `graph.json` of PyTorch, and `captured.json`
+of `capplan trace capture`; the files of our own and of Chakra are made from the first two, those of OpenDC from nothing. Any
+error that is not one message of ours, and any reader that takes longer than `MOST_SECONDS`, ends the run and leaves the file
+for a look.
 """
 
 from __future__ import annotations
@@ -80,6 +81,9 @@ def readers(folder: Path) -> Iterator[tuple[Path, Callable[[], object]]]:
         write_chakra(path, nodes)
         yield path, lambda path=path: read_chakra(path)  # type: ignore[misc] # bound now
     yield from opendc_readers(folder)
+    captured = folder / "captured.json"
+    if captured.exists():
+        yield captured, lambda: read_trace_file(captured)
     profile, graph = folder / "profile.json", folder / "graph.json"
     if profile.exists():
         for path in (profile, graph):

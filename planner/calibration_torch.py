@@ -63,24 +63,25 @@ class TorchDevice:
         return int(self.torch.cuda.device_count()) if self.has_gpu else 1
 
     def power_w(self) -> float | None:
-        """Power by NVML; `None` where the bindings are missing or the driver does not tell."""
+        """Power by NVML; `None` where the bindings are missing, or the driver or the board does not tell."""
         if not self.has_gpu or find_spec("pynvml") is None:
             return None
         try:
             return float(self.torch.cuda.power_draw(0)) / KILO
-        except (RuntimeError, AttributeError, ModuleNotFoundError):
+        except (RuntimeError, AttributeError, ModuleNotFoundError, import_module("pynvml").NVMLError):
             return None
 
     def prepare(self, kernel: Kernel) -> Runs:
         """Makes the inputs of a kernel and returns what times it."""
-        run = self._operator(kernel)
+        run = self.operator(kernel)
         if kernel.kind is KernelKind.EMPTY and self.has_gpu:
             return self._graph_timer(run)
         if kernel.kind is KernelKind.HOST_LAUNCH or not self.has_gpu:
             return self._host_timer(run, waits=kernel.kind is not KernelKind.HOST_LAUNCH)
         return self._event_timer(run)
 
-    def _operator(self, kernel: Kernel) -> Callable[[], object]:
+    def operator(self, kernel: Kernel) -> Callable[[], object]:
+        """Makes the inputs of a kernel and returns what runs it."""
         torch = self.torch
         match kernel.kind:
             case KernelKind.GEMM | KernelKind.INPUT_GRADIENT | KernelKind.WEIGHT_GRADIENT:

@@ -6,6 +6,7 @@ Only click is imported here; everything heavier waits until the command runs, as
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import click
 from planner.cli_help import examples
 from planner.cli_options import json_option, progress_options
 from planner.cli_trace_answer import tell
+from planner.cli_trace_capture import capture
 from planner.cli_trace_files import convert, export
-from planner.cli_trace_options import division_options, network_options
+from planner.cli_trace_options import Division, Network, division_options, network_options
 from planner.cli_trace_play import play
 
 
@@ -36,7 +38,7 @@ def _speeds(_context: click.Context, _option: click.Parameter, values: tuple[str
     epilog=examples(
         "capplan trace simulate vgg13 --gpus 64 --parallel ddp",
         "capplan trace export vgg13 --gpus 64 --parallel ddp --output astra",
-        "capplan trace convert profile.json graph.json --batch-size 512 --output step-trace.json",
+        "capplan trace capture train.py --batch-size 32 --output step-trace.json",
     ),
 )
 def trace() -> None:
@@ -48,6 +50,7 @@ def trace() -> None:
     epilog=examples(
         "capplan trace simulate vgg13 --gpus 64 --parallel ddp",
         "capplan trace simulate vgg13 --gpus 32 --parallel ddp=4,tp=2,pp=4 --network nodes",
+        "capplan trace simulate vgg13 --gpus 4 --parallel pp --interleaved 2 --microbatches 8",
         "capplan trace simulate vgg13 --gpus 8 --speed 3=0.8 --output step.json",
         "capplan trace simulate vgg13 --gpus 8 --parallel tp --rules triosim --json",
     ),
@@ -91,18 +94,8 @@ def trace() -> None:
 @progress_options
 def simulate(
     *,
-    path: Path,
-    gpus: int,
-    parallel: str,
-    batch_size: int | None,
-    trace_batch_size: int | None,
-    microbatches: int | None,
-    order: str,
-    network: str,
-    bandwidth: float,
-    latency: float,
-    gpus_per_node: int,
-    card_bandwidth: float,
+    division: Division,
+    network: Network,
     speeds: dict[int, float],
     traced_on: str | None,
     other: str | None,
@@ -124,26 +117,14 @@ def simulate(
 
     _check_installation()
     from planner.timeline_file import check_timeline_file
-    from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
+    from planner.trace_request import Rules, Times
     from planner.trace_simulation import simulate_trace
     from planner.trace_view import show_trace
-    from simulator.deep.parallelism import PipelineOrder
 
     if file is not None:
         check_timeline_file(file, "--output")
-    request = TraceRequest(
-        path=path,
-        num_gpus=gpus,
-        parallel=parallel,
-        batch_size=batch_size,
-        trace_batch_size=trace_batch_size,
-        num_microbatches=microbatches,
-        order=PipelineOrder(order),
-        network=NetworkKind(network),
-        bandwidth_bytes_per_s=bandwidth,
-        latency_s=latency,
-        gpus_per_node=gpus_per_node,
-        card_bytes_per_s=card_bandwidth,
+    request = replace(
+        network.under(division.request()),
         speeds=speeds,
         rules=Rules(rules),
         times=Times(times),
@@ -152,9 +133,9 @@ def simulate(
     )
     with quiet_libraries(), working("playing the step", is_shown=not quiet):
         run = simulate_trace(request)
-    about = {"trace": run.answer.trace, "parallel": parallel}
+    about = {"trace": run.answer.trace, "parallel": division.parallel}
     tell(run, run.answer, partial(show_trace, run.answer), about=about, file=file, as_json=as_json)
 
 
-for command in (play, export, convert):
+for command in (play, export, convert, capture):
     trace.add_command(command)

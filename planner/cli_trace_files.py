@@ -11,7 +11,7 @@ import click
 
 from planner.cli_help import examples
 from planner.cli_options import progress_options
-from planner.cli_trace_options import division_options
+from planner.cli_trace_options import Division, division_options
 
 
 @click.command(
@@ -41,13 +41,7 @@ from planner.cli_trace_options import division_options
 @progress_options
 def export(
     *,
-    path: Path,
-    gpus: int,
-    parallel: str,
-    batch_size: int | None,
-    trace_batch_size: int | None,
-    microbatches: int | None,
-    order: str,
+    division: Division,
     form: str,
     folder: Path,
     quiet: bool,
@@ -65,21 +59,13 @@ def export(
 
     _check_installation()
     from planner.trace_export import export_trace
-    from planner.trace_request import TraceRequest
-    from simulator.deep.parallelism import PipelineOrder
 
-    request = TraceRequest(
-        path=path,
-        num_gpus=gpus,
-        parallel=parallel,
-        batch_size=batch_size,
-        trace_batch_size=trace_batch_size,
-        num_microbatches=microbatches,
-        order=PipelineOrder(order),
-    )
     with quiet_libraries(), working("writing the traces", is_shown=not quiet):
-        num_nodes = export_trace(request, folder, suffix=f".{form}")
-    click.echo(f"{gpus} traces with {num_nodes:,} nodes: {folder / f'step.0.{form}'} and beside it", err=True)
+        num_nodes = export_trace(division.request(), folder, suffix=f".{form}")
+    click.echo(
+        f"{division.gpus} traces with {num_nodes:,} nodes: {folder / f'step.0.{form}'} and beside it",
+        err=True,
+    )
 
 
 @click.command(

@@ -1,18 +1,80 @@
-"""Which arguments do the commands of operator traces share? The trace, and how it is divided among accelerators."""
+"""Which arguments do the commands of operator traces share? The trace, how it is divided among accelerators, the network.
+
+A command gets the arguments that it shares as one value, which makes the request that the simulator's side understands.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import reduce, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from planner.trace_request import TraceRequest
 
 MOST_GPUS = 65_536
 """`simulator.deep.parallelism.MOST_GPUS`, which is too heavy to be imported for `--help`."""
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+_Command = Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """A trace, and how it is divided: the values of `division_options`."""
+
+    path: Path
+    gpus: int
+    parallel: str
+    batch_size: int | None
+    trace_batch_size: int | None
+    microbatches: int | None
+    order: str
+    interleaved: int
+
+    def request(self) -> TraceRequest:
+        """Returns what is asked, on the network that is used where none is named."""
+        from planner.trace_request import TraceRequest
+        from simulator.deep.parallelism import PipelineOrder
+
+        return TraceRequest(
+            path=self.path,
+            num_gpus=self.gpus,
+            parallel=self.parallel,
+            batch_size=self.batch_size,
+            trace_batch_size=self.trace_batch_size,
+            num_microbatches=self.microbatches,
+            order=PipelineOrder(self.order),
+            num_chunks=self.interleaved,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """What joins the accelerators: the values of `network_options`."""
+
+    network: str
+    bandwidth: float
+    latency: float
+    gpus_per_node: int
+    card_bandwidth: float
+
+    def under(self, request: TraceRequest) -> TraceRequest:
+        """Returns a request with this network."""
+        from planner.trace_request import NetworkKind
+
+        return replace(
+            request,
+            network=NetworkKind(self.network),
+            bandwidth_bytes_per_s=self.bandwidth,
+            latency_s=self.latency,
+            gpus_per_node=self.gpus_per_node,
+            card_bytes_per_s=self.card_bandwidth,
+        )
+
 
 _OPTIONS = (
     click.argument("path", type=click.Path(path_type=Path), metavar="TRACE"),
@@ -50,6 +112,14 @@ _OPTIONS = (
         default="1f1b",
         show_default=True,
         help="Order of micro-batches in a stage.",
+    ),
+    click.option(
+        "--interleaved",
+        type=click.IntRange(1, MOST_GPUS),
+        default=1,
+        show_default=True,
+        metavar="CHUNKS",
+        help="Runs of layers on each stage, in turn; above 1 the order is Megatron-LM's interleaved 1F1B.",
     ),
 )
 
@@ -96,10 +166,24 @@ _NETWORK_OPTIONS = (
 
 
 def network_options(command: _Command) -> _Command:
-    """Adds what joins the accelerators to a command."""
-    return reduce(lambda found, option: option(found), reversed(_NETWORK_OPTIONS), command)
+    """Adds what joins the accelerators to a command, which gets it as `network`."""
+    return _shared(command, _NETWORK_OPTIONS, "network", Network)
 
 
 def division_options(command: _Command) -> _Command:
-    """Adds the trace and how it is divided to a command."""
-    return reduce(lambda found, option: option(found), reversed(_OPTIONS), command)
+    """Adds the trace and how it is divided to a command, which gets them as `division`."""
+    return _shared(command, _OPTIONS, "division", Division)
+
+
+def _shared(
+    command: _Command, options: Sequence[Callable[[_Command], _Command]], name: str, kind: type[Any]
+) -> _Command:
+    """Adds options to a command, and hands it their values as one."""
+
+    @wraps(command)
+    def gathered(**given: object) -> object:
+        values = {field.name: given.pop(field.name) for field in fields(kind)}
+        return command(**given, **{name: kind(**values)})
+
+    begin: _Command = gathered
+    return reduce(lambda found, option: option(found), reversed(options), begin)

@@ -13,7 +13,7 @@ import click
 from planner.cli_help import examples
 from planner.cli_options import json_option, progress_options
 from planner.cli_trace_answer import tell
-from planner.cli_trace_options import network_options
+from planner.cli_trace_options import Network, network_options
 
 
 @click.command(
@@ -37,11 +37,7 @@ from planner.cli_trace_options import network_options
 def play(
     *,
     folder: Path,
-    network: str,
-    bandwidth: float,
-    latency: float,
-    gpus_per_node: int,
-    card_bandwidth: float,
+    network: Network,
     file: Path | None,
     as_json: bool,
     quiet: bool,
@@ -59,20 +55,12 @@ def play(
     _check_installation()
     from planner.timeline_file import check_timeline_file
     from planner.trace_play import play_traces
-    from planner.trace_request import NetworkKind, TraceRequest
+    from planner.trace_request import TraceRequest
     from planner.trace_view import show_played
 
     if file is not None:
         check_timeline_file(file, "--output")
-    request = TraceRequest(
-        path=folder,
-        num_gpus=1,
-        network=NetworkKind(network),
-        bandwidth_bytes_per_s=bandwidth,
-        latency_s=latency,
-        gpus_per_node=gpus_per_node,
-        card_bytes_per_s=card_bandwidth,
-    )
+    request = network.under(TraceRequest(path=folder, num_gpus=1))
     with quiet_libraries(), working("playing the traces", is_shown=not quiet):
         run = play_traces(request)
     about = {"traces": run.answer.traces}

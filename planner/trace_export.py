@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -71,9 +72,20 @@ def convert_profile(profile: Path, graph: Path, file: Path, *, batch_size: int) 
     Raises:
         InputError: a file is broken, or `file` is something else than a trace.
     """
-    if file.exists() and not is_trace_file(file):
-        rule = "exists and is no trace of capplan: choose another name"
-        raise InputError([Problem(path="--output", value=str(file), rule=rule)])
+    check_trace_target(file)
     trace = read_profiled(profile, graph, batch_size=batch_size, name=file.name.partition(".")[0])
     write_trace_file(trace, file)
     return trace
+
+
+def check_trace_target(file: Path) -> None:
+    """Raises `InputError` where a trace cannot be written, or would replace something else than a trace."""
+    rule = ""
+    if not file.parent.is_dir():
+        rule = f"the folder {file.parent} does not exist: make it first"
+    elif file.exists() and not is_trace_file(file):
+        rule = "exists and is no trace of capplan: choose another name"
+    elif not os.access(file.parent, os.W_OK | os.X_OK):
+        rule = f"the folder {file.parent} cannot be written to"
+    if rule:
+        raise InputError([Problem(path="--output", value=str(file), rule=rule)])

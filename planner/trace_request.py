@@ -78,6 +78,8 @@ class TraceRequest:
     num_microbatches: int | None = None
     """Left out: as many as stages, and one under TrioSim's rules."""
     order: PipelineOrder = PipelineOrder.ONE_F_ONE_B
+    num_chunks: int = 1
+    """Runs of layers on each stage; above 1 the pipeline is interleaved."""
     network: NetworkKind = NetworkKind.RING
     bandwidth_bytes_per_s: float = 65 * GIGA
     """Of a cable, in one direction; of an accelerator to the switch of its node."""
@@ -114,6 +116,7 @@ class TraceRequest:
             pipeline_parallel=num_stages,
             num_microbatches=num_stages if self.num_microbatches is None else self.num_microbatches,
             order=self.order,
+            num_chunks=self.num_chunks,
             sync=REPLICAS[kind],
         )
         if found.num_gpus != self.num_gpus:

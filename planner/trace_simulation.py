@@ -33,6 +33,8 @@ class TraceAnswer(PlayedStep):
     tensor_parallel: int
     pipeline_parallel: int
     num_microbatches: int
+    num_chunks: int
+    """Runs of layers on each stage; above 1 the pipeline is interleaved."""
     batch_size: int
     """Samples of each replica."""
     single_device_s: float
@@ -109,6 +111,7 @@ def _case(request: TraceRequest) -> TrioSimCase:
     """What TrioSim calls it; it has no hybrids, other networks, or accelerators of other speeds."""
     rules = {
         "--parallel": request.parallel not in ("dp", "ddp", "tp", "pp"),
+        "--interleaved": request.num_chunks > 1,
         "--network": request.network is not NetworkKind.RING,
         "--speed": bool(request.speeds),
         "--times": request.times is not Times.PROPORTIONAL,
@@ -147,6 +150,7 @@ def _answer(
         tensor_parallel=parallelism.tensor_parallel,
         pipeline_parallel=parallelism.pipeline_parallel,
         num_microbatches=parallelism.num_microbatches,
+        num_chunks=parallelism.num_chunks,
         batch_size=batch_size,
         step_s=step_s,
         single_device_s=alone_s,

@@ -55,6 +55,7 @@ def _summary(answer: TraceAnswer) -> Iterator[str]:
         "parts of each operator": answer.tensor_parallel,
         "stages": answer.pipeline_parallel,
         "micro-batches": answer.num_microbatches,
+        "runs of layers on each stage": answer.num_chunks,
     }
     split = ", ".join(f"{human.count(number)} {name}" for name, number in degrees.items() if number > 1)
     rules = " by the rules of TrioSim's code" if answer.rules.value == "triosim" else ""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from simulator.deep.reused_ids import Call, GraphTensor, told_apart
 from simulator.deep.trace_text import broken, problems_of, read_json
 from simulator.errors import InputError
 
@@ -42,24 +43,6 @@ class _Node(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphTensor:
-    """A tensor as an operator sees it."""
-
-    id: int
-    storage: int
-    num_elements: int
-    element_bytes: int
-    shape: tuple[int, ...] = ()
-    argument: str = ""
-    """What the operator calls it, such as `weight`."""
-
-    @property
-    def num_bytes(self) -> float:
-        """Elements times bytes of each."""
-        return float(self.num_elements * self.element_bytes)
-
-
-@dataclass(frozen=True, kw_only=True)
 class GraphOperator:
     """One operator of the outermost level."""
 
@@ -81,22 +64,15 @@ def read_execution_graph(path: Path) -> list[GraphOperator]:
     children: dict[int, list[_Node]] = {}
     for node in nodes:
         children.setdefault(node.parent, []).append(node)
-    found = []
-    for node in nodes:
-        if _is_outermost(path, node, known):
-            inputs, outputs = _tensors(node, children, 0)
-            found.append(
-                GraphOperator(
-                    name=node.name,
-                    thread=node.tid,
-                    record_id=node.rf_id,
-                    inputs=tuple(inputs),
-                    outputs=tuple(outputs),
-                )
-            )
-    if not found:
+    for siblings in children.values():
+        siblings.sort(key=lambda node: node.rf_id)
+    outermost = sorted(
+        (node for node in nodes if _is_outermost(path, node, known)), key=lambda node: node.rf_id
+    )
+    if not outermost:
         raise broken(path, "nodes", "", "has no operators")
-    return sorted(found, key=lambda operator: operator.record_id)
+    calls = told_apart([_call(node, children, 0) for node in outermost])
+    return [_operator(node, call) for node, call in zip(outermost, calls, strict=True)]
 
 
 def _nodes(path: Path) -> list[_Node]:
@@ -150,23 +126,37 @@ def _is_outermost(path: Path, node: _Node, known: dict[int, _Node]) -> bool:
     return around is None
 
 
-def _tensors(
-    node: _Node, children: dict[int, list[_Node]], depth: int
-) -> tuple[list[GraphTensor], list[GraphTensor]]:
-    """What a node reads and makes, or else what the nodes inside it do."""
-    inputs, outputs = _read(node), list(_in(node.outputs))
-    inside = [child for child in children.get(node.id, []) if child.id != node.id]
-    if outputs or not inside or depth >= MOST_DEPTH:
-        return inputs, outputs
-    for child in inside:
-        more_inputs, more_outputs = _tensors(child, children, depth + 1)
-        inputs += more_inputs
-        outputs += more_outputs
-    made = {tensor.id for tensor in outputs}
-    own = [tensor for tensor in inputs if tensor.id not in made]
-    return list({tensor.id: tensor for tensor in own}.values()), list(
-        {tensor.id: tensor for tensor in outputs}.values()
+def _call(node: _Node, children: dict[int, list[_Node]], depth: int) -> Call:
+    inside = children.get(node.id, []) if depth < MOST_DEPTH else []
+    return Call(
+        inputs=tuple(_read(node)),
+        outputs=tuple(_in(node.outputs)),
+        inside=tuple(_call(child, children, depth + 1) for child in inside if child.id != node.id),
     )
+
+
+def _operator(node: _Node, call: Call) -> GraphOperator:
+    """A node with what it reads before it has made it, and with all that it makes."""
+    inputs: dict[int, GraphTensor] = {}
+    outputs: dict[int, GraphTensor] = {}
+    for part in _telling(call):
+        inputs.update((tensor.id, tensor) for tensor in part.inputs if tensor.id not in outputs)
+        outputs.update((tensor.id, tensor) for tensor in part.outputs)
+    return GraphOperator(
+        name=node.name,
+        thread=node.tid,
+        record_id=node.rf_id,
+        inputs=tuple(inputs.values()),
+        outputs=tuple(outputs.values()),
+    )
+
+
+def _telling(call: Call) -> Iterator[Call]:
+    """A call, and where it does not say what it makes, those inside it."""
+    yield call
+    if not call.outputs:
+        for one in call.inside:
+            yield from _telling(one)
 
 
 def _read(node: _Node) -> list[GraphTensor]:

@@ -1,7 +1,7 @@
 """Which operators did PyTorch's profiler see, when, and how long were their kernels? A profile in Kineto's JSON.
 
 Operators of the outermost level count, one thread after another; a kernel belongs to the operator during which it was
-launched (`correlation` of the launch and of the kernel). Of a profile of several steps (`ProfilerStep#`) the last one counts.
+launched (`correlation` of the launch and of the kernel). A profile may be of several steps (`ProfilerStep#`).
 """
 
 from __future__ import annotations
@@ -59,21 +59,31 @@ class ProfiledOperator:
     """Of its kernels, one after another; of the operator itself in a profile without kernels."""
     phase: Phase
     record_id: int | None
-    """`Record function id`, by which an execution trace knows it; newer profiles have it."""
+    """`Record function id`, by which an execution trace of the same step knows it; newer profiles have it."""
 
 
 def read_profile(path: Path) -> list[ProfiledOperator]:
-    """Returns the operators of a profile in the order in which they began, those without kernels included.
+    """Returns the operators of the last step of a profile, as `read_steps` does."""
+    return read_steps(path)[-1]
+
+
+def read_steps(path: Path) -> list[list[ProfiledOperator]]:
+    """Returns the operators of each step of a profile in the order in which they began, those without kernels included.
 
     Raises:
         InputError: the file is no profile, or an event breaks the form; names event, field and rule.
     """
     events = _events(path)
-    operators = sorted(_outermost(_within_last_step(events)), key=lambda event: event.ts)
-    if not operators:
+    outermost = sorted(_outermost(events), key=lambda event: event.ts)
+    steps = [found for found in _by_step(events, outermost) if found]
+    if not steps:
         raise broken(
             path, "traceEvents", "", f"has no operators (cat {_OPERATOR}): profile ProfilerActivity.CPU, too"
         )
+    return [_profiled(events, operators) for operators in steps]
+
+
+def _profiled(events: Sequence[_Event], operators: Sequence[_Event]) -> list[ProfiledOperator]:
     took = _kernel_us(events, operators)
     first = min((event.ts for event in operators if event.name.startswith(_BACKWARD)), default=float("inf"))
     steps = [event for event in events if event.cat == _ANNOTATION and event.name.startswith(_OPTIMIZER)]
@@ -84,7 +94,7 @@ def read_profile(path: Path) -> list[ProfiledOperator]:
             begin_us=event.ts,
             duration_s=(event.dur if took is None else took[number]) * MICROSECOND,
             phase=_phase(event, first, steps),
-            record_id=_whole(event.args.get("Record function id")),
+            record_id=_whole(event.args.get("Record function id")) or None,
         )
         for number, event in enumerate(operators)
     ]
@@ -111,18 +121,19 @@ def _events(path: Path) -> list[_Event]:
     return events
 
 
-def _within_last_step(events: Sequence[_Event]) -> list[_Event]:
-    operators = [event for event in events if event.cat == _OPERATOR]
+def _by_step(events: Sequence[_Event], operators: Sequence[_Event]) -> Iterator[list[_Event]]:
+    """Operators that began in each step; all of them in a profile that marks no steps."""
     steps = [event for event in events if event.cat == _ANNOTATION and event.name.startswith(_STEP)]
     if not steps:
-        return operators
-    last = max(steps, key=lambda event: event.ts)
-    return [event for event in operators if last.ts <= event.ts < last.end]
+        yield list(operators)
+    for step in sorted(steps, key=lambda event: event.ts):
+        yield [event for event in operators if step.ts <= event.ts < step.end]
 
 
-def _outermost(operators: Sequence[_Event]) -> Iterator[_Event]:
+def _outermost(events: Sequence[_Event]) -> Iterator[_Event]:
     """Operators that no other one of their thread is around."""
     until: dict[tuple[int | str, int | str], float] = {}
+    operators = [event for event in events if event.cat == _OPERATOR]
     for event in sorted(operators, key=lambda event: (event.ts, -event.dur)):
         thread = event.pid, event.tid
         if event.ts >= until.get(thread, -1.0):

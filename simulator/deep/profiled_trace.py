@@ -17,8 +17,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from simulator.deep.execution_graph import GraphOperator, GraphTensor, read_execution_graph
+from simulator.deep.execution_graph import GraphOperator, read_execution_graph
 from simulator.deep.kineto import ProfiledOperator, read_profile
+from simulator.deep.reused_ids import GraphTensor
 from simulator.deep.trace import Category, OperatorTrace, Phase
 from simulator.deep.trace_build import MOST_FLOP, OperatorRecord, TensorRecord, build_trace
 from simulator.deep.trace_text import broken, problems_of
@@ -47,7 +48,14 @@ def read_profiled(profile: Path, graph: Path, *, batch_size: int, name: str = ""
     Raises:
         InputError: a file is broken, or they are not of the same step; names file, place, field and rule.
     """
-    timed = [operator for operator in read_profile(profile) if operator.duration_s > 0.0]
+    return joined(
+        read_profile(profile), graph, batch_size=batch_size, name=name or profile.name.partition(".")[0]
+    )
+
+
+def joined(profiled: Sequence[ProfiledOperator], graph: Path, *, batch_size: int, name: str) -> OperatorTrace:
+    """Returns the operator trace of one step from the operators of its profile; see `read_profiled`."""
+    timed = [operator for operator in profiled if operator.duration_s > 0.0]
     pairs = _pairs(timed, read_execution_graph(graph))
     if not pairs or len(pairs) < len(timed) / 2:
         rule = f"has {len(pairs)} of the {len(timed)} operators with kernels of the profile: are they of the same step?"
@@ -70,8 +78,8 @@ def read_profiled(profile: Path, graph: Path, *, batch_size: int, name: str = ""
         ]
         operators = [_record(pair) for pair in pairs]
     except ValidationError as error:
-        raise InputError(problems_of(error, "operators and their tensors"), f"{profile}, {graph}") from error
-    return build_trace(name or profile.name.partition(".")[0], batch_size, records, operators)
+        raise InputError(problems_of(error, "operators and their tensors"), str(graph)) from error
+    return build_trace(name, batch_size, records, operators)
 
 
 def _pairs(timed: Sequence[ProfiledOperator], graph: Sequence[GraphOperator]) -> list[_Pair]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -64,7 +65,7 @@ def is_trace_file(path: Path) -> bool:
 
 
 def write_trace_file(trace: OperatorTrace, path: Path) -> None:
-    """Writes a trace, fields at their defaults left out; `read_trace_file` gives the same one back.
+    """Writes a trace as a whole, fields at their defaults left out; `read_trace_file` gives the same one back.
 
     Raises:
         InputError: the file cannot be written.
@@ -74,9 +75,13 @@ def write_trace_file(trace: OperatorTrace, path: Path) -> None:
     fields = [field for field in ("format", "name", "batch_size", "source") if field in record]
     heads = [f'"{field}": {json.dumps(record[field])}' for field in fields]
     lists = [f'"{field}": {_one_a_line(record[field])}' for field in ("tensors", "operators")]
+    partial = path.with_name(f".{path.name}.partial")
     try:
-        path.write_text("{" + ",\n".join([*heads, *lists]) + "}\n", encoding="utf-8")
+        partial.write_text("{" + ",\n".join([*heads, *lists]) + "}\n", encoding="utf-8")
+        partial.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise broken(path, "", "", f"cannot be written: {error.strerror or error}") from error
 
 

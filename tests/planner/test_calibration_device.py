@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import calibration_torch
+from planner import calibration_device, calibration_torch
 from planner.calibration_device import NUM_REPETITIONS, Runs, grid, measure, time_s
 from planner.calibration_file import load_calibration
 from planner.calibration_kernel_models import Values, published_values, simulated_s
@@ -216,21 +218,73 @@ def test_without_pytorch_or_without_a_gpu_the_way_out_is_said(
         torch_device()
 
 
-def test_the_timing_loop_runs_on_a_cpu_where_pytorch_is() -> None:
+class NVMLError(Exception):
+    """What the bindings of NVML raise; no `RuntimeError`."""
+
+
+def test_a_board_that_does_not_tell_its_power_is_measured_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def power_draw(_device: int) -> float:
+        raise NVMLError("Not Supported")
+
+    monkeypatch.setattr(calibration_torch, "find_spec", lambda _: object())
+    monkeypatch.setattr(calibration_torch, "import_module", lambda _: SimpleNamespace(NVMLError=NVMLError))
+    torch = ModuleType("torch")
+    torch.cuda = SimpleNamespace(power_draw=power_draw)  # type: ignore[attr-defined]
+    assert TorchDevice(torch, "cuda").power_w() is None
+    torch.cuda = SimpleNamespace(power_draw=lambda _device: 123_000)  # type: ignore[attr-defined] # milliwatts
+    assert TorchDevice(torch, "cuda").power_w() == 123.0
+
+
+SMALL = (
+    Kernel(kind=KernelKind.EMPTY),
+    Kernel(kind=KernelKind.HOST_LAUNCH),
+    *(Kernel(kind=kind, num_bytes=6_000) for kind in (KernelKind.COPY, KernelKind.ADD)),
+    *(
+        Kernel(kind=kind, m=64, n=32, k=16)
+        for kind in (KernelKind.GEMM, KernelKind.INPUT_GRADIENT, KernelKind.WEIGHT_GRADIENT)
+    ),
+    *(
+        Kernel(kind=kind, batch=1, sequence_length=64, num_heads=2, head_dim=16)
+        for kind in (KernelKind.ATTENTION, KernelKind.ATTENTION_BACKWARD)
+    ),
+)
+"""One of each kind that needs no second device."""
+
+
+def test_a_cpu_is_measured_where_pytorch_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+    monkeypatch.setattr(calibration_device, "grid", lambda _num_devices: SMALL)
+    monkeypatch.setattr(calibration_device, "TIMED_S", 1e-4)
+    table = measure(TorchDevice(torch, "cpu"), date="2026-05-01")
+    assert (table.device, table.kernels, table.idle_power_w) == ("cpu", SMALL, None)
+    assert (table.seconds > 0.0).all()
+    write_kernels(table, tmp_path / "kernels.csv")
+    assert read_kernels(tmp_path / "kernels.csv").kernels == SMALL
+
+
+def test_products_are_of_the_layouts_of_a_step_where_pytorch_is() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is an extra")
     device = TorchDevice(torch, "cpu")
-    for kind in set(KernelKind) - {KernelKind.ALL_REDUCE}:
-        timed: Callable[[int], float] = device.prepare(
-            Kernel(
-                kind=kind,
-                m=64,
-                n=32,
-                k=16,
-                batch=1,
-                sequence_length=64,
-                num_heads=2,
-                head_dim=16,
-                num_bytes=6000,
-            )
-        )
-        assert timed(2) > 0.0
+    for kind in (KernelKind.GEMM, KernelKind.INPUT_GRADIENT, KernelKind.WEIGHT_GRADIENT):
+        product: Any = device.operator(Kernel(kind=kind, m=64, n=32, k=16))()
+        assert tuple(product.shape) == (64, 32)
+        assert product.dtype == torch.bfloat16
+    backward: Callable[[], Any] = device.operator(
+        Kernel(kind=KernelKind.ATTENTION_BACKWARD, batch=3, sequence_length=64, num_heads=2, head_dim=16)
+    )
+    assert [tuple(gradient.shape) for gradient in backward()] == 3 * [(3, 2, 64, 16)]
+    assert [tuple(gradient.shape) for gradient in backward()] == 3 * [
+        (3, 2, 64, 16)
+    ]  # again from the same graph
+
+
+def test_what_only_a_gpu_can_run_is_there_in_the_installed_pytorch() -> None:
+    cuda = pytest.importorskip("torch", reason="PyTorch is an extra").cuda
+    inspect.signature(cuda.Event.__new__).bind(cuda.Event, enable_timing=True)
+    inspect.signature(cuda.Event.elapsed_time).bind("start", "end")
+    inspect.signature(cuda.graph.__init__).bind("self", "graph")
+    inspect.signature(cuda.CUDAGraph.replay).bind("graph")
+    inspect.signature(cuda.nccl.all_reduce).bind([])
+    for named in (cuda.get_device_name, cuda.mem_get_info, cuda.power_draw):
+        inspect.signature(named).bind(0)
+    assert {"device_count", "is_available", "synchronize"} <= set(dir(cuda))

@@ -14,7 +14,7 @@ from planner.trace_simulation import TraceAnswer
 from simulator.deep.chakra_files import read_chakra
 from simulator.deep.trace_file import write_trace_file
 from tests.simulator.deep.profiles import EVENTS, NODES, written
-from tests.simulator.deep.traces import measured, write_small
+from tests.simulator.deep.traces import even, measured, write_small
 
 
 @pytest.fixture
@@ -67,6 +67,20 @@ class TestAnswer:
             assert parts == pytest.approx(answer.step_s)
         assert len(answer.accelerators) == 8
 
+    @pytest.mark.parametrize(("num_chunks", "bubble_s"), [(1, 3e-3), (2, 1.5e-3), (4, 0.75e-3)])
+    def test_interleaving_divides_the_bubble_by_the_chunks(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], num_chunks: int, bubble_s: float
+    ) -> None:
+        # Eight layers of 1 ms forward and 2 ms backward on two stages: a micro-batch of four takes a stage 3 ms, and the
+        # bubble is (stages - 1) / chunks of that (Narayanan et al. 2021, section 2.2).
+        file = tmp_path / "layers.json"
+        write_trace_file(even(8, 1e-3, 2e-3), file)
+        pipeline = ("--parallel", "pp", "--microbatches", "4", "--interleaved", str(num_chunks))
+        answer = answered(
+            capsys, str(file), "--gpus", "2", *pipeline, "--bandwidth", "1e15", "--latency", "0"
+        )
+        assert answer.step_s == pytest.approx(12e-3 + bubble_s)
+
     def test_links_of_an_even_ring_are_equally_hot(
         self, small: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -117,6 +131,14 @@ class TestWords:
         assert "Others wait for accelerator 2 to compute: 24.9 ms together, 8.30 ms each" in text
         assert "for all-reduce traffic on average" in text
 
+    def test_an_interleaved_pipeline_is_named(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "layers.json"
+        write_trace_file(even(8, 1e-3, 2e-3), file)
+        text = told(capsys, str(file), "--gpus", "2", "--parallel", "pp", "--interleaved", "4")
+        assert "2 stages, 2 micro-batches, 4 runs of layers on each stage" in text
+
     def test_hidden_traffic_is_said_to_be_hidden(
         self, small: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -165,6 +187,8 @@ class TestBroken:
             (("--rules", "triosim", "--parallel", "fsdp"), "--parallel: is nothing that TrioSim has"),
             (("--parallel", "dp=2,ddp=2"), "ddp and dp each say how many replicas: give one of them"),
             (("--parallel", "pp"), "pipeline_parallel = 4: must be at most 2, the layers of 'small'"),
+            (("--parallel", "ddp", "--interleaved", "2"), "num_chunks = 2: must be 1 without a pipeline"),
+            (("--rules", "triosim", "--interleaved", "2"), "--interleaved: is nothing that TrioSim has"),
             (("--speed", "4=0.5"), "--speed = 4: must be an accelerator, 0 to 3"),
             (("--speed", "1=0"), "'1=0' must be an accelerator and its speed over that of the trace"),
             (("--on", "h100-sxm5-80gb"), "--on = h100-sxm5-80gb: needs --traced-on"),

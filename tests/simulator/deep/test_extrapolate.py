@@ -18,7 +18,7 @@ from simulator.deep.trace_build import OperatorRecord, TensorRecord, build_trace
 from simulator.deep.triosim_files import read_triosim
 from simulator.errors import InputError
 from simulator.units import MIB
-from tests.simulator.deep.traces import measured, write_small
+from tests.simulator.deep.traces import even, measured, write_small
 
 BANDWIDTH = 1e6
 """So slow that the 1,632 bytes of the small trace's gradients take milliseconds."""
@@ -37,37 +37,6 @@ def makespan_s(made: Extrapolation) -> float:
 
 def on_ring(trace: OperatorTrace, parallelism: Parallelism, bandwidth: float = BANDWIDTH) -> float:
     return makespan_s(extrapolate(trace, parallelism, ring(parallelism.num_gpus, bandwidth, 0.0)))
-
-
-def even(num_layers: int, forward_s: float, backward_s: float) -> OperatorTrace:
-    """Layers of equal time and size, without an optimizer."""
-    tensors = [TensorRecord(id="a-1", num_bytes=8.0)]
-    forward, backward = [], []
-    for layer in range(num_layers):
-        tensors.append(TensorRecord(id=f"w{layer}", num_bytes=100.0, category=Category.PARAMETER))
-        tensors += [TensorRecord(id=f"{kind}{layer}", num_bytes=8.0) for kind in ("a", "g")]
-        inputs = (f"a{layer - 1}", f"w{layer}")
-        forward.append(
-            OperatorRecord(
-                name="linear",
-                phase=Phase.FORWARD,
-                duration_s=forward_s,
-                inputs=inputs,
-                outputs=(f"a{layer}",),
-                can_split=True,
-            )
-        )
-        backward.append(
-            OperatorRecord(
-                name="back",
-                phase=Phase.BACKWARD,
-                duration_s=backward_s,
-                inputs=inputs,
-                outputs=(f"g{layer}",),
-                can_split=True,
-            )
-        )
-    return build_trace("even", 4, tensors, [*forward, *reversed(backward)])
 
 
 class TestDataParallel:

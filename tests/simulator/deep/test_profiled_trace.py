@@ -14,7 +14,7 @@ from benchmarks.fuzz_traces import mutations, num_refused
 from simulator.deep.execution_graph import read_execution_graph
 from simulator.deep.kineto import read_profile
 from simulator.deep.profiled_trace import read_profiled
-from simulator.deep.trace import Phase
+from simulator.deep.trace import Category, Phase
 from simulator.errors import InputError
 from tests.simulator.deep.profiles import EVENTS, NODES, Entry, event, launched, node, tensor, written
 
@@ -86,6 +86,37 @@ class TestSmallStep:
         assert both[0].names == both[1].names
         assert np.array_equal(both[0].num_flop, both[1].num_flop)
         assert both[0].tensors.names == both[1].tensors.names
+
+
+class TestReusedNumbers:
+    """The observer numbers addresses, and PyTorch's allocators give free ones away again."""
+
+    def test_bytes_that_are_allocated_again_are_other_bytes(self, tmp_path: Path) -> None:
+        # The gradient of the weight has the number, the address and the size of what the forward pass made.
+        nodes = [
+            {**one, "outputs": [tensor(4, 64)]}
+            if one["id"] == 7
+            else {**one, "inputs": [[tensor(2, 64), tensor(3)], [tensor(4, 64)]]}
+            if one["id"] == 9
+            else {**one, "outputs": [tensor(4, 64)]}
+            if one["id"] == 2
+            else one
+            for one in NODES
+        ]
+        trace = read_profiled(*written(tmp_path, EVENTS, nodes), batch_size=4)
+        made = [trace.outputs.of(row).tolist() for row in range(2)]
+        categories = [[Category.from_code(int(trace.tensors.category[one])) for one in row] for row in made]
+        assert categories == [[Category.ACTIVATION], [Category.GRADIENT]]
+        assert trace.inputs.of(2).tolist()[-1] == made[1][0]
+
+    def test_what_was_saved_may_come_back_under_a_number_that_is_made_later(self, tmp_path: Path) -> None:
+        # Tensor 6 is the output of the forward pass unpacked; then its number goes to the gradient of the weight.
+        unpacked = [6, 104, 0, 8, 4, "cuda:0"]
+        nodes = [{**one, "inputs": [tensor(5), unpacked]} if one["id"] == 6 else one for one in NODES]
+        trace = read_profiled(*written(tmp_path, EVENTS, nodes), batch_size=4)
+        read, made = trace.inputs.of(1).tolist(), trace.outputs.of(1).tolist()
+        assert trace.tensors.storage[trace.outputs.of(0)[0]] in trace.tensors.storage[read]
+        assert not set(read) & set(made)
 
 
 class TestBroken:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from simulator.deep.trace import Category, OperatorTrace, Phase
+from simulator.deep.trace_build import OperatorRecord, TensorRecord, build_trace
 from simulator.deep.trace_file import read_trace_file
 
 OPERATORS = """\
@@ -65,6 +66,37 @@ def write_small(folder: Path, *, operators: str = OPERATORS, tensors: str = TENS
     (folder / "trace.csv").write_text(operators, encoding="utf-8")
     (folder / "tensor.csv").write_text(tensors, encoding="utf-8")
     return folder
+
+
+def even(num_layers: int, forward_s: float, backward_s: float) -> OperatorTrace:
+    """Layers of equal time and size, without an optimizer."""
+    tensors = [TensorRecord(id="a-1", num_bytes=8.0)]
+    forward, backward = [], []
+    for layer in range(num_layers):
+        tensors.append(TensorRecord(id=f"w{layer}", num_bytes=100.0, category=Category.PARAMETER))
+        tensors += [TensorRecord(id=f"{kind}{layer}", num_bytes=8.0) for kind in ("a", "g")]
+        inputs = (f"a{layer - 1}", f"w{layer}")
+        forward.append(
+            OperatorRecord(
+                name="linear",
+                phase=Phase.FORWARD,
+                duration_s=forward_s,
+                inputs=inputs,
+                outputs=(f"a{layer}",),
+                can_split=True,
+            )
+        )
+        backward.append(
+            OperatorRecord(
+                name="back",
+                phase=Phase.BACKWARD,
+                duration_s=backward_s,
+                inputs=inputs,
+                outputs=(f"g{layer}",),
+                can_split=True,
+            )
+        )
+    return build_trace("even", 4, tensors, [*forward, *reversed(backward)])
 
 
 def write_as_triosim(trace: OperatorTrace, folder: Path) -> Path:
