@@ -54,7 +54,7 @@ _OPTIONS = (
 )
 
 
-NETWORKS = ("ring", "switch", "full", "nodes")
+NETWORKS = ("ring", "switch", "full", "nodes", "photonic")
 _ABOVE_ZERO = click.FloatRange(min=0.0, min_open=True, max=1e15)
 _NETWORK_OPTIONS = (
     click.option(
@@ -66,7 +66,7 @@ _NETWORK_OPTIONS = (
         default=65e9,
         show_default="65e9",
         metavar="BYTES/S",
-        help="Of a cable in one direction; in nodes, of an accelerator to its switch.",
+        help="Of a cable or circuit in one direction; in nodes, of an accelerator to its switch.",
     ),
     click.option(
         "--latency",
@@ -91,6 +91,22 @@ _NETWORK_OPTIONS = (
         show_default="50e9",
         metavar="BYTES/S",
         help="Of the network card that each accelerator of a node has.",
+    ),
+    click.option(
+        "--ports",
+        type=click.IntRange(1, 4096),
+        default=8,
+        show_default=True,
+        metavar="N",
+        help="In photonic: circuits that an accelerator can have at one time.",
+    ),
+    click.option(
+        "--set-up",
+        type=click.FloatRange(0.0, 1e6),
+        default=0.02,
+        show_default="0.02",
+        metavar="S",
+        help="In photonic: from asking for a circuit until it is up.",
     ),
 )
 

@@ -42,6 +42,8 @@ def play(
     latency: float,
     gpus_per_node: int,
     card_bandwidth: float,
+    ports: int,
+    set_up: float,
     file: Path | None,
     as_json: bool,
     quiet: bool,
@@ -72,6 +74,8 @@ def play(
         latency_s=latency,
         gpus_per_node=gpus_per_node,
         card_bytes_per_s=card_bandwidth,
+        num_ports=ports,
+        set_up_s=set_up,
     )
     with quiet_libraries(), working("playing the traces", is_shown=not quiet):
         run = play_traces(request)

@@ -15,7 +15,7 @@ from planner.problems import nearest
 from simulator import catalog
 from simulator.deep.operator_model import Rates
 from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder
-from simulator.deep.topologies import cluster, fully_connected, ring, switch
+from simulator.deep.topologies import cluster, fully_connected, photonic, ring, switch
 from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
 from simulator.hardware import Accelerator
@@ -43,6 +43,8 @@ class NetworkKind(Choice):
     """A cable from each accelerator to each."""
     NODES = "nodes"
     """Nodes with a switch inside and a card for each accelerator, on rails."""
+    PHOTONIC = "photonic"
+    """Circuits from each accelerator to each, a few at one time, set up when they are wanted."""
 
 
 class Rules(Choice):
@@ -86,6 +88,10 @@ class TraceRequest:
     gpus_per_node: int = 8
     card_bytes_per_s: float = 50 * GIGA
     """Of a network card of a node."""
+    num_ports: int = 8
+    """Circuits that an accelerator can have at one time, in `PHOTONIC` (TrioSim's default)."""
+    set_up_s: float = 0.02
+    """From asking for a circuit until it is up (TrioSim's default)."""
     speeds: dict[int, float] = field(default_factory=dict)
     """Accelerators that are slower or faster than that of the trace, by number."""
     rules: Rules = Rules.CAPPLAN
@@ -142,10 +148,13 @@ class TraceRequest:
                 return ring(size, bandwidth, latency_s)
             case NetworkKind.SWITCH:
                 return switch(size, bandwidth, latency_s)
+            case NetworkKind.PHOTONIC:
+                self._require_few()
+                return photonic(
+                    size, bandwidth, latency_s, num_ports=self.num_ports, set_up_s=self.set_up_s
+                )
             case NetworkKind.FULL:
-                if size > MOST_FULL:
-                    rule = f"must be at most {MOST_FULL:,} with a cable from each to each"
-                    raise _broken("--gpus", str(size), rule)
+                self._require_few()
                 return fully_connected(size, bandwidth, latency_s)
             case NetworkKind.NODES:
                 if size % self.gpus_per_node:
@@ -159,6 +168,11 @@ class TraceRequest:
                     card_bytes_per_s=self.card_bytes_per_s,
                     fabric_latency_s=latency_s,
                 )
+
+    def _require_few(self) -> None:
+        if self.num_gpus > MOST_FULL:
+            rule = f"must be at most {MOST_FULL:,} with a cable or circuit from each to each"
+            raise _broken("--gpus", str(self.num_gpus), rule)
 
     def rates(self) -> tuple[Rates, Rates] | None:
         """Returns what the accelerator of the trace and the other one can do; `None` where it is the same one.

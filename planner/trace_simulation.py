@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner import __version__
-from planner.played_step import PlayedStep, StepRun, accelerator_times, hot_links
+from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links
 from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
 from simulator.deep.division import moved, with_batch
 from simulator.deep.extrapolate import extrapolate
@@ -155,4 +155,5 @@ def _answer(
         num_tasks=len(graph),
         accelerators=accelerator_times(graph, found),
         hot_links=hot_links(topology, paths, played, found),
+        circuits=circuit_summary(topology, played),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner import human
-from planner.played_step import AcceleratorTime, PlayedStep
+from planner.played_step import AcceleratorTime, CircuitSummary, PlayedStep
 from planner.text_blocks import bar, grid, headline, sentences, title
 from planner.trace_play import PlayAnswer
 from planner.trace_simulation import TraceAnswer
@@ -47,6 +47,10 @@ def _show_step(answer: PlayedStep, console: Console) -> None:
     if answer.hot_links:
         title(console, "the links that are waited for longest, and how long by an average accelerator")
         grid(console, _links(answer))
+    if answer.circuits is not None:
+        title(console, "circuits that messages wait for longest, all of them together")
+        sentences(console, [_circuits(answer.circuits)])
+        grid(console, _circuit_rows(answer.circuits))
 
 
 def _summary(answer: TraceAnswer) -> Iterator[str]:
@@ -117,6 +121,18 @@ def _held_up(row: AcceleratorTime, answer: PlayedStep) -> str:
 
 def _counts(seconds: float, answer: PlayedStep) -> bool:
     return answer.step_s > 0.0 and seconds / answer.step_s >= SMALLEST_FRACTION
+
+
+def _circuits(circuits: CircuitSummary) -> str:
+    return (
+        f"{human.count(circuits.num_circuits)} circuits are set up {human.count(circuits.num_set_ups)} times; messages "
+        f"wait {human.duration(circuits.waited_s)} for ports and set-ups, all of them together."
+    )
+
+
+def _circuit_rows(circuits: CircuitSummary) -> Iterator[tuple[str, str, str]]:
+    for row in circuits.longest:
+        yield row.circuit, f"set up {human.count(row.num_set_ups)} times", human.duration(row.waited_s)
 
 
 def _links(answer: PlayedStep) -> Iterator[tuple[str, str, str, str]]:

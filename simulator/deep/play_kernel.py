@@ -1,6 +1,6 @@
 """How does a task graph run? Compiled: task after task, flow after flow, on one clock.
 
-Two things happen by themselves: a duration ends, and the first flow of a path has moved all its bytes. All that happens
+Three things happen by themselves: a duration ends, the first flow of a path has moved all its bytes, a circuit is up. All that happens
 at one moment is done before the network is shared out anew, and only where the number of flows on a path has changed.
 Flows of a path have the same rate, so that each path counts the bytes that a flow on it would have moved so far
 (`moved`); a flow that enters at count m leaves at m + its bytes, whatever the rates were in between.
@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.compiled import compiled_uncounted
+from simulator.deep.circuit_kernel import CircuitState, circuit_of, leave, may_go, next_up, next_up_s
 from simulator.deep.heap import first_item, first_key, pop, push, set_key
 from simulator.deep.sharing import Sharing, fill, touch
 from simulator.deep.tasks import NONE
@@ -41,7 +42,7 @@ class State(NamedTuple):
     ready_s: Floats
     """`(n,)` when the last predecessor ended."""
     start_s: Floats
-    """`(n,)` when the task got its resource."""
+    """`(n,)` when the task got its resource and its circuit."""
     end_s: Floats
     """`(n,)`; NaN for a task that was never reached."""
     waits_for: Integers
@@ -94,18 +95,18 @@ FIRST, WORK, TIMERS, CHANGED = 0, 1, 2, 3
 
 
 @compiled_uncounted
-def run(tasks: Tasks, net: Sharing, state: State, is_max_min: bool) -> int:
+def run(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, is_max_min: bool) -> int:
     """Plays all tasks; returns how many ended."""
     num_ended = 0
     for task in range(len(tasks.duration_s)):
         if state.waits_for[task] == 0:
             _add_work(state, task)
     while True:
-        num_ended += _do_work(tasks, net, state)
+        num_ended += _do_work(tasks, net, circuits, state)
         if state.sizes[CHANGED] > 0:
             _share_out(net, state, is_max_min)
         timer_s = state.timer_s[0] if state.sizes[TIMERS] > 0 else np.inf
-        now_s = min(timer_s, first_key(state.path_end_s))
+        now_s = min(timer_s, first_key(state.path_end_s), next_up_s(circuits))
         if np.isinf(now_s):
             break
         state.now_s[0] = now_s
@@ -113,11 +114,13 @@ def run(tasks: Tasks, net: Sharing, state: State, is_max_min: bool) -> int:
         while state.sizes[TIMERS] > 0 and state.timer_s[0] <= until_s:
             task = state.timer_task[0]
             state.sizes[TIMERS] = pop(state.timer_s, state.timer_task, state.sizes[TIMERS])
-            num_ended += _duration_over(tasks, net, state, task)
+            num_ended += _duration_over(tasks, net, circuits, state, task)
         while first_key(state.path_end_s) <= until_s:
             path = first_item(state.path_end_s)
             set_key(state.path_end_s, path, np.inf)
-            num_ended += _flows_done(tasks, net, state, path)
+            num_ended += _flows_done(tasks, net, circuits, state, path)
+        while next_up_s(circuits) <= until_s:
+            num_ended += _circuit_up(tasks, net, circuits, state, next_up(circuits))
     return num_ended
 
 
@@ -129,7 +132,7 @@ def _add_work(state: State, task: int) -> None:
 
 
 @compiled_uncounted
-def _do_work(tasks: Tasks, net: Sharing, state: State) -> int:
+def _do_work(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State) -> int:
     """Starts all tasks that are ready, or lets them queue; returns how many ended at once."""
     num_ended = 0
     while state.sizes[WORK] > 0:
@@ -144,7 +147,7 @@ def _do_work(tasks: Tasks, net: Sharing, state: State) -> int:
                     _queue(state, resource, task)
                     continue
                 state.is_busy[resource] = True
-        num_ended += _begin(tasks, net, state, task)
+        num_ended += _begin(tasks, net, circuits, state, task)
     return num_ended
 
 
@@ -159,22 +162,44 @@ def _queue(state: State, resource: int, task: int) -> None:
 
 
 @compiled_uncounted
-def _begin(tasks: Tasks, net: Sharing, state: State, task: int) -> int:
-    """Starts a task on its resource; returns 1 if it ended at once."""
+def _begin(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: int) -> int:
+    """Starts a task on its resource, or lets it wait for its circuit; returns 1 if it ended at once."""
     state.start_s[task] = state.now_s[0]
+    circuit = circuit_of(circuits, tasks.path[task])
+    if circuit != NONE and not may_go(circuits, circuit, task, state.now_s[0]):
+        return 0
+    return _go(tasks, net, circuits, state, task)
+
+
+@compiled_uncounted
+def _circuit_up(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, first: int) -> int:
+    """Starts the flows that waited for a circuit, from the first one on; returns how many ended at once."""
+    num_ended, task = 0, first
+    while task != NONE:
+        behind = circuits.next_flow[task]
+        circuits.waited_s[task] = state.now_s[0] - state.start_s[task]
+        state.start_s[task] = state.now_s[0]
+        num_ended += _go(tasks, net, circuits, state, task)
+        task = behind
+    return num_ended
+
+
+@compiled_uncounted
+def _go(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: int) -> int:
+    """Lets the duration of a task run; returns 1 if it ended at once."""
     if tasks.duration_s[task] > 0.0:
         end_s = state.now_s[0] + tasks.duration_s[task]
         state.sizes[TIMERS] = push(state.timer_s, state.timer_task, state.sizes[TIMERS], end_s, task)
         return 0
-    return _duration_over(tasks, net, state, task)
+    return _duration_over(tasks, net, circuits, state, task)
 
 
 @compiled_uncounted
-def _duration_over(tasks: Tasks, net: Sharing, state: State, task: int) -> int:
+def _duration_over(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: int) -> int:
     """Ends a task, or sends it on its way; returns 1 if it ended."""
     path = tasks.path[task]
     if path == NONE or tasks.num_bytes[task] == 0.0 or net.path_offsets[path] == net.path_offsets[path + 1]:
-        _end(tasks, state, task)
+        _end(tasks, circuits, state, task)
         return 1
     _count_moved(net, state, path)
     if net.num_flows[path] == 0:
@@ -187,9 +212,12 @@ def _duration_over(tasks: Tasks, net: Sharing, state: State, task: int) -> int:
 
 
 @compiled_uncounted
-def _end(tasks: Tasks, state: State, task: int) -> None:
-    """Ends a task: its resource goes to the one that waits longest, its successors may be ready."""
+def _end(tasks: Tasks, circuits: CircuitState, state: State, task: int) -> None:
+    """Ends a task: its circuit and its resource go to those that wait longest, its successors may be ready."""
     state.end_s[task] = state.now_s[0]
+    circuit = circuit_of(circuits, tasks.path[task])
+    if circuit != NONE:
+        leave(circuits, circuit, state.now_s[0])
     resource = tasks.resource[task]
     if resource != NONE:
         waiting = state.first_waiting[resource]
@@ -206,7 +234,7 @@ def _end(tasks: Tasks, state: State, task: int) -> None:
 
 
 @compiled_uncounted
-def _flows_done(tasks: Tasks, net: Sharing, state: State, path: int) -> int:
+def _flows_done(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, path: int) -> int:
     """Ends the first flow of a path and those that are done with it; returns how many."""
     _count_moved(net, state, path)
     first = state.root[path]
@@ -217,7 +245,7 @@ def _flows_done(tasks: Tasks, net: Sharing, state: State, path: int) -> int:
         flow = state.root[path]
         state.root[path] = _merged(state, state.left[flow], state.right[flow])
         _change_flows(net, state, path, -1)
-        _end(tasks, state, flow)
+        _end(tasks, circuits, state, flow)
         num_done += 1
     return num_done
 
