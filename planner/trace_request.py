@@ -150,9 +150,7 @@ class TraceRequest:
                 return switch(size, bandwidth, latency_s)
             case NetworkKind.PHOTONIC:
                 self._require_few()
-                return photonic(
-                    size, bandwidth, latency_s, num_ports=self.num_ports, set_up_s=self.set_up_s
-                )
+                return photonic(size, bandwidth, latency_s, num_ports=self.num_ports, set_up_s=self.set_up_s)
             case NetworkKind.FULL:
                 self._require_few()
                 return fully_connected(size, bandwidth, latency_s)

@@ -115,7 +115,7 @@ def _case(request: TraceRequest) -> TrioSimCase:
         "--on": request.on is not None or request.traced_on is not None,
     }
     problems = [
-        Problem(path=option, value="", rule="is nothing that TrioSim has: leave it out, or --rules triosim")
+        Problem(path=option, value="", rule="is nothing that --rules triosim covers: leave one of them out")
         for option, is_broken in rules.items()
         if is_broken
     ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner import human
-from planner.played_step import AcceleratorTime, CircuitSummary, PlayedStep
+from planner.played_step import CIRCUITS, AcceleratorTime, CircuitSummary, PlayedStep
 from planner.text_blocks import bar, grid, headline, sentences, title
 from planner.trace_play import PlayAnswer
 from planner.trace_simulation import TraceAnswer
@@ -105,10 +105,14 @@ def waiting_sentences(answer: PlayedStep) -> list[str]:
         longest = max(range(len(seconds)), key=seconds.__getitem__)
         if _counts(seconds[longest], answer):
             told.append(
-                f"Accelerators wait {human.duration(sum(seconds) / len(seconds))} for {name} traffic on average; "
+                f"Accelerators wait {human.duration(sum(seconds) / len(seconds))} for {_traffic(name)} on average; "
                 f"accelerator {longest} longest, {human.duration(seconds[longest])}."
             )
     return told or ["Nobody waits for anybody: all traffic is hidden behind computing."]
+
+
+def _traffic(name: str) -> str:
+    return "circuits to be set up" if name == CIRCUITS else f"{name} traffic"
 
 
 def _held_up(row: AcceleratorTime, answer: PlayedStep) -> str:
@@ -125,14 +129,15 @@ def _counts(seconds: float, answer: PlayedStep) -> bool:
 
 def _circuits(circuits: CircuitSummary) -> str:
     return (
-        f"{human.count(circuits.num_circuits)} circuits are set up {human.count(circuits.num_set_ups)} times; messages "
-        f"wait {human.duration(circuits.waited_s)} for ports and set-ups, all of them together."
+        f"Messages wait {human.duration(circuits.waited_s)} for ports and set-ups, all of them together: "
+        f"{human.count(circuits.num_set_ups)} set-ups of {human.count(circuits.num_circuits)} circuits."
     )
 
 
 def _circuit_rows(circuits: CircuitSummary) -> Iterator[tuple[str, str, str]]:
     for row in circuits.longest:
-        yield row.circuit, f"set up {human.count(row.num_set_ups)} times", human.duration(row.waited_s)
+        times = "once" if row.num_set_ups == 1 else f"{human.count(row.num_set_ups)} times"
+        yield row.circuit, f"set up {times}", human.duration(row.waited_s)
 
 
 def _links(answer: PlayedStep) -> Iterator[tuple[str, str, str, str]]:

@@ -95,9 +95,7 @@ def circuit_switched(
     """
     chosen = np.arange(topology.num_links) if links is None else np.asarray(links, dtype=np.int64)
     ports = np.broadcast_to(np.asarray(num_ports, dtype=np.int64), (topology.num_vertices,))
-    circuits = circuits_of_links(
-        topology.source, topology.target, chosen, num_ports=ports, set_up_s=set_up_s
-    )
+    circuits = circuits_of_links(topology.source, topology.target, chosen, num_ports=ports, set_up_s=set_up_s)
     return replace(topology, circuits=circuits)
 
 

@@ -48,6 +48,25 @@ class TestAnswer:
         assert answer.efficiency_fraction == pytest.approx(8.8e-3 / (8.8e-3 + SUMMED_S))
         assert (answer.data_parallel, answer.num_microbatches, answer.batch_size) == (4, 1, 128)
 
+    def test_circuits_are_set_up_before_gradients_travel(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        photonic = ("--network", "photonic", "--ports", "2", "--set-up", "3")
+        answer = answered(capsys, small, "--gpus", "4", "--parallel", "dp", *SLOW_NET, *photonic)
+        assert answer.step_s == pytest.approx(3.0 + 8.8e-3 + SUMMED_S)
+        assert answer.circuits is not None
+        assert (answer.circuits.num_circuits, answer.circuits.num_set_ups) == (4, 4)
+        assert answer.circuits.waited_s == pytest.approx(4 * 3.0)
+        for row in answer.accelerators:
+            assert row.traffic_waits_s["circuits"] == pytest.approx(3.0)
+            parts = row.busy_s + sum(row.traffic_waits_s.values()) + row.others_wait_s + row.over_s
+            assert parts == pytest.approx(answer.step_s)
+        words = told(capsys, small, "--gpus", "4", "--parallel", "dp", *SLOW_NET, *photonic)
+        assert (
+            "Messages wait 12.0 s for ports and set-ups, all of them together: 4 set-ups of 4 circuits."
+            in words
+        )
+
     def test_sharded_replicas_do_a_part_of_the_optimizer_each(
         self, small: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -162,19 +181,28 @@ class TestBroken:
             (("--parallel", "tp=2,tp=2"), "--parallel = tp=2: is given twice"),
             (("--parallel", "tp=two"), "--parallel = tp=two: needs a whole number behind the equals sign"),
             (("--parallel", "fsdp=2,ddp=2"), "ddp and fsdp each say how many replicas: give one of them"),
-            (("--rules", "triosim", "--parallel", "fsdp"), "--parallel: is nothing that TrioSim has"),
+            (
+                ("--rules", "triosim", "--parallel", "fsdp"),
+                "--parallel: is nothing that --rules triosim covers",
+            ),
             (("--parallel", "dp=2,ddp=2"), "ddp and dp each say how many replicas: give one of them"),
             (("--parallel", "pp"), "pipeline_parallel = 4: must be at most 2, the layers of 'small'"),
             (("--speed", "4=0.5"), "--speed = 4: must be an accelerator, 0 to 3"),
             (("--speed", "1=0"), "'1=0' must be an accelerator and its speed over that of the trace"),
             (("--on", "h100-sxm5-80gb"), "--on = h100-sxm5-80gb: needs --traced-on"),
             (("--on", "h100", "--traced-on", "zz9"), "zz9"),
-            (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that TrioSim has"),
+            (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that --rules triosim covers"),
             (("--gpus", "2048", "--network", "full"), "--gpus = 2048: must be at most 1,024 with a cable"),
             (("--gpus", "65536"), "needs more than 16,000,000 tasks: take fewer accelerators"),
             (("--network", "nodes"), "--gpus = 4: must be a multiple of 8, the accelerators of a node"),
-            (("--rules", "triosim", "--parallel", "ddp=4"), "--parallel: is nothing that TrioSim has"),
-            (("--rules", "triosim", "--network", "switch"), "--network: is nothing that TrioSim has"),
+            (
+                ("--rules", "triosim", "--parallel", "ddp=4"),
+                "--parallel: is nothing that --rules triosim covers",
+            ),
+            (
+                ("--rules", "triosim", "--network", "switch"),
+                "--network: is nothing that --rules triosim covers",
+            ),
         ],
     )
     def test_what_cannot_be_is_refused(

@@ -126,9 +126,7 @@ def test_waits_for_circuits_are_told_apart_from_traffic() -> None:
     streams = graph.add_resources(2)
     path = router.paths([0], [1])
     computed = graph.add("compute", duration_s=2.0, resource=streams[0])
-    sent = graph.add(
-        "send", duration_s=router.latency_s(path), num_bytes=100.0, path=path, after=[computed]
-    )
+    sent = graph.add("send", duration_s=router.latency_s(path), num_bytes=100.0, path=path, after=[computed])
     graph.add("use", duration_s=3.0, resource=streams[1], after=[sent])
     built, paths = graph.build(), router.table()
     found = waits(built, play(built, topology, paths), len(paths))
