@@ -84,6 +84,7 @@ def play(
         resource=graph.resource,
         offsets=graph.offsets,
         successors=graph.successors,
+        unless=graph.unless,
     )
     circuits = new_circuit_state(topology.circuits, _circuit_of_path(topology, paths), len(graph))
     if run(tasks, net, circuits, state, sharing is SharingRule.MAX_MIN) < len(graph):

@@ -14,7 +14,7 @@ import numpy as np
 
 from simulator.compiled import compiled_uncounted
 from simulator.deep.circuit_kernel import CircuitState, circuit_of, leave, may_go, next_up, next_up_s
-from simulator.deep.heap import first_item, first_key, pop, push, set_key
+from simulator.deep.heap import first_item, first_key, merged, pop, push, set_key
 from simulator.deep.sharing import Sharing, fill, touch
 from simulator.deep.tasks import NONE
 from simulator.table import Booleans, Floats, Integers
@@ -32,6 +32,7 @@ class Tasks(NamedTuple):
     resource: Integers
     offsets: Integers
     successors: Integers
+    unless: Integers
 
 
 class State(NamedTuple):
@@ -165,10 +166,21 @@ def _queue(state: State, resource: int, task: int) -> None:
 def _begin(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: int) -> int:
     """Starts a task on its resource, or lets it wait for its circuit; returns 1 if it ended at once."""
     state.start_s[task] = state.now_s[0]
+    if _is_superfluous(tasks, state, task):
+        _end(tasks, state, task)
+        return 1
     circuit = circuit_of(circuits, tasks.path[task])
     if circuit != NONE and not may_go(circuits, circuit, task, state.now_s[0]):
         return 0
     return _go(tasks, net, circuits, state, task)
+
+
+@compiled_uncounted
+def _is_superfluous(tasks: Tasks, state: State, task: int) -> bool:
+    """Whether the task that makes this one superfluous has ended."""
+    if len(tasks.unless) == 0 or tasks.unless[task] == NONE:
+        return False
+    return not np.isnan(state.end_s[tasks.unless[task]])
 
 
 @compiled_uncounted
@@ -199,25 +211,31 @@ def _duration_over(tasks: Tasks, net: Sharing, circuits: CircuitState, state: St
     """Ends a task, or sends it on its way; returns 1 if it ended."""
     path = tasks.path[task]
     if path == NONE or tasks.num_bytes[task] == 0.0 or net.path_offsets[path] == net.path_offsets[path + 1]:
-        _end(tasks, circuits, state, task)
+        _leave(tasks, circuits, state, task)
+        _end(tasks, state, task)
         return 1
     _count_moved(net, state, path)
     if net.num_flows[path] == 0:
         state.moved_bytes[path] = 0.0
     state.leaves_at_bytes[task] = state.moved_bytes[path] + tasks.num_bytes[task]
     state.left[task], state.right[task] = NONE, NONE
-    state.root[path] = _merged(state, state.root[path], task)
+    state.root[path] = merged(state.leaves_at_bytes, state.left, state.right, state.root[path], task)
     _change_flows(net, state, path, 1)
     return 0
 
 
 @compiled_uncounted
-def _end(tasks: Tasks, circuits: CircuitState, state: State, task: int) -> None:
-    """Ends a task: its circuit and its resource go to those that wait longest, its successors may be ready."""
-    state.end_s[task] = state.now_s[0]
+def _leave(tasks: Tasks, circuits: CircuitState, state: State, task: int) -> None:
+    """Hands the circuit of a task that is over to those that wait longest."""
     circuit = circuit_of(circuits, tasks.path[task])
     if circuit != NONE:
         leave(circuits, circuit, state.now_s[0])
+
+
+@compiled_uncounted
+def _end(tasks: Tasks, state: State, task: int) -> None:
+    """Ends a task: its resource goes to the one that waits longest, its successors may be ready."""
+    state.end_s[task] = state.now_s[0]
     resource = tasks.resource[task]
     if resource != NONE:
         waiting = state.first_waiting[resource]
@@ -243,9 +261,12 @@ def _flows_done(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State
     num_done = 0
     while state.root[path] != NONE and state.leaves_at_bytes[state.root[path]] <= limit:
         flow = state.root[path]
-        state.root[path] = _merged(state, state.left[flow], state.right[flow])
+        state.root[path] = merged(
+            state.leaves_at_bytes, state.left, state.right, state.left[flow], state.right[flow]
+        )
         _change_flows(net, state, path, -1)
-        _end(tasks, circuits, state, flow)
+        _leave(tasks, circuits, state, flow)
+        _end(tasks, state, flow)
         num_done += 1
     return num_done
 
@@ -268,29 +289,6 @@ def _change_flows(net: Sharing, state: State, path: int, by: int) -> None:
         state.is_changed[path] = True
         state.changed[state.sizes[CHANGED]] = path
         state.sizes[CHANGED] += 1
-
-
-@compiled_uncounted
-def _merged(state: State, one: int, other: int) -> int:
-    """Merges two skew heaps of flows (Sleator and Tarjan 1986) along their right spines; returns the root."""
-    root, parent = NONE, NONE
-    while min(one, other) > NONE:
-        if state.leaves_at_bytes[other] < state.leaves_at_bytes[one]:
-            one, other = other, one
-        if parent == NONE:
-            root = one
-        else:
-            state.left[parent] = one
-        parent = one
-        one_right = state.right[one]
-        state.right[one] = state.left[one]
-        state.left[one] = NONE
-        one = one_right
-    rest = other if one == NONE else one
-    if parent == NONE:
-        return rest
-    state.left[parent] = rest
-    return root
 
 
 @compiled_uncounted

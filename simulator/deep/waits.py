@@ -53,7 +53,7 @@ def waits(graph: TaskGraph, played: Played, num_paths: int) -> Waits:
     )
     order = np.flatnonzero(graph.resource != NONE)
     order = order[np.lexsort((order, played.end_s[order], played.start_s[order], graph.resource[order]))]
-    latest = _latest(graph.offsets, graph.successors, played.end_s, graph.path)
+    latest = _latest(graph.offsets, graph.successors, played.ready_s, played.end_s, graph.path)
     asked_s = played.start_s - played.circuit_wait_s if len(played.circuit_wait_s) else played.start_s
     _attribute(
         order,
@@ -88,8 +88,10 @@ class _Found(NamedTuple):
 
 
 @compiled
-def _latest(offsets: Integers, successors: Integers, end_s: Floats, path: Integers) -> Integers:
-    """The predecessor of each task that ended last, `NONE` where there is none.
+def _latest(
+    offsets: Integers, successors: Integers, ready_s: Floats, end_s: Floats, path: Integers
+) -> Integers:
+    """The predecessor of each task that ended last before it was ready, `NONE` where there is none.
 
     Of those that ended together it is the one on the task's own path: around a ring that runs evenly every accelerator
     waits for the link that leads to it.
@@ -98,6 +100,8 @@ def _latest(offsets: Integers, successors: Integers, end_s: Floats, path: Intege
     for task in range(len(end_s)):
         for place in range(offsets[task], offsets[task + 1]):
             after = successors[place]
+            if end_s[task] > ready_s[after]:
+                continue  # the task did not wait for all that come before it
             last_s = -1.0 if latest[after] == NONE else end_s[latest[after]]
             is_later = end_s[task] > last_s * (1.0 + SAME_TIME_FRACTION)
             is_equal = end_s[task] >= last_s * (1.0 - SAME_TIME_FRACTION)
