@@ -50,6 +50,7 @@ def trace() -> None:
         "capplan trace simulate vgg13 --gpus 32 --parallel ddp=4,tp=2,pp=4 --network nodes",
         "capplan trace simulate vgg13 --gpus 8 --speed 3=0.8 --output step.json",
         "capplan trace simulate vgg13 --gpus 16 --parallel fsdp --network photonic --ports 2 --set-up 0.001",
+        "capplan trace simulate vgg13 --gpus 8 --parallel hop --hop graph=ring-based,backups=1 --speed 3=0.2",
         "capplan trace simulate vgg13 --gpus 8 --parallel tp --rules triosim --json",
     ),
 )
@@ -82,6 +83,13 @@ def trace() -> None:
     help="triosim: as TrioSim's published code, for comparison.",
 )
 @click.option(
+    "--hop",
+    default="",
+    metavar="KEY=VALUE,...",
+    help="With --parallel hop: graph (ring, ring-based, double-ring, complete, FILE.json), iterations, gap, backups, "
+    "staleness, skip; slowdown, chance, seed.",
+)
+@click.option(
     "--output",
     "file",
     type=click.Path(path_type=Path),
@@ -111,6 +119,7 @@ def simulate(
     other: str | None,
     times: str,
     rules: str,
+    hop: str,
     file: Path | None,
     as_json: bool,
     quiet: bool,
@@ -126,8 +135,10 @@ def simulate(
     from planner.cli_output import quiet_libraries, working
 
     _check_installation()
+    from planner.hop_simulation import HopRun, simulate_hop
+    from planner.hop_view import show_hop
     from planner.timeline_file import check_timeline_file
-    from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
+    from planner.trace_request import HOP, NetworkKind, Rules, Times, TraceRequest
     from planner.trace_simulation import simulate_trace
     from planner.trace_view import show_trace
     from simulator.deep.parallelism import PipelineOrder
@@ -154,11 +165,13 @@ def simulate(
         times=Times(times),
         traced_on=traced_on,
         on=other,
+        hop=hop,
     )
     with quiet_libraries(), working("playing the step", is_shown=not quiet):
-        run = simulate_trace(request)
+        run = simulate_hop(request) if parallel == HOP else simulate_trace(request)
+    show = partial(show_hop, run.answer) if isinstance(run, HopRun) else partial(show_trace, run.answer)
     about = {"trace": run.answer.trace, "parallel": parallel}
-    tell(run, run.answer, partial(show_trace, run.answer), about=about, file=file, as_json=as_json)
+    tell(run, run.answer, show, about=about, file=file, as_json=as_json)
 
 
 for command in (play, export, convert):

@@ -24,7 +24,8 @@ _OPTIONS = (
         default="ddp",
         show_default=True,
         metavar="KIND[=N],...",
-        help="ddp, dp (gradients at the end), fsdp (sharded), tp, pp; or degrees such as ddp=4,tp=2,pp=4.",
+        help="ddp, dp (gradients at the end), fsdp (sharded), tp, pp; or degrees such as ddp=4,tp=2,pp=4; or hop "
+        "(decentralised).",
     ),
     click.option(
         "--batch-size",

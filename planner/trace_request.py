@@ -2,6 +2,7 @@
 
 ddp, dp, fsdp, tp, pp    all accelerators in one kind of parallelism
 ddp=2,tp=4,pp=8          hybrids; the degrees multiply to the number of accelerators
+hop                      decentralised, see `planner.hop_simulation`
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ REPLICAS = {
 }
 """Kinds that say how many replicas, and how these add up their gradients."""
 KINDS = (*REPLICAS, "tp", "pp")
+HOP = "hop"
+"""Decentralised training, in which no two workers need be in the same iteration."""
 
 
 class NetworkKind(Choice):
@@ -100,6 +103,10 @@ class TraceRequest:
     """Accelerator of the trace, by its name in the catalogue; together with `on`."""
     on: str | None = None
     """Accelerator that the step is asked for."""
+    hop: str = ""
+    """Of `--parallel hop`: `KEY=VALUE,...`, see `planner.hop_simulation`."""
+    offload: str = ""
+    """Of a limited memory: `KEY=VALUE,...`, see `planner.offload_request`."""
 
     def parallelism(self) -> Parallelism:
         """Returns the degrees.
@@ -131,8 +138,10 @@ class TraceRequest:
         degrees: dict[str, int] = {}
         for pair in self.parallel.split(","):
             kind, equals, number = (part.strip() for part in pair.partition("="))
+            if kind == HOP:
+                raise _broken("--parallel", pair, "stands alone, and only in trace simulate")
             if kind not in KINDS:
-                raise _broken("--parallel", pair, f"must begin with a kind; {nearest(kind, KINDS)}")
+                raise _broken("--parallel", pair, f"must begin with a kind; {nearest(kind, (*KINDS, HOP))}")
             if kind in degrees:
                 raise _broken("--parallel", pair, "is given twice")
             if equals and not (number.isascii() and number.isdigit() and 0 < len(number) < 10):

@@ -56,11 +56,13 @@ def simulate_trace(request: TraceRequest) -> TraceRun:
     Raises:
         InputError: the trace is broken, or cannot be spread as asked.
     """
-    trace = read_operator_trace(request.path, batch_size=request.trace_batch_size)
+    if request.hop:
+        rule = "is read with --parallel hop only: leave it out, or ask for that"
+        raise InputError([Problem(path="--hop", value=request.hop[:60], rule=rule)])
     if request.rules is Rules.TRIOSIM:
+        trace = read_operator_trace(request.path, batch_size=request.trace_batch_size)
         return _by_triosim(request, trace)
-    if rates := request.rates():
-        trace = moved(trace, *rates)
+    trace = asked_trace(request)
     parallelism = request.parallelism()
     topology = request.topology()
     made = extrapolate(
@@ -69,15 +71,22 @@ def simulate_trace(request: TraceRequest) -> TraceRun:
         topology,
         batch_size=request.batch_size,
         speed=request.speed(),
-        model=_model(request, trace),
+        model=operator_model(request, trace),
     )
     played = play(made.graph, topology, made.paths)
     answer = _answer(request, trace, parallelism, made.graph, topology, made.paths, played)
     return TraceRun(answer=answer, graph=made.graph, topology=topology, paths=made.paths, played=played)
 
 
-def _model(request: TraceRequest, trace: OperatorTrace) -> OperatorModel | None:
-    """Lines for operators with another batch, where they were asked for."""
+def asked_trace(request: TraceRequest) -> OperatorTrace:
+    """Returns the trace, as it would be on the accelerator that is asked for; raises `InputError` where it is broken."""
+    trace = read_operator_trace(request.path, batch_size=request.trace_batch_size)
+    rates = request.rates()
+    return moved(trace, *rates) if rates else trace
+
+
+def operator_model(request: TraceRequest, trace: OperatorTrace) -> OperatorModel | None:
+    """Returns lines for operators with another batch, where they were asked for."""
     return fit_operators([samples_of(trace)]) if request.times is Times.FITTED else None
 
 
@@ -136,7 +145,7 @@ def _answer(
     batch_size = request.batch_size or trace.batch_size
     found = waits(graph, played, len(paths))
     step_s = played.makespan_s
-    alone_s = with_batch(trace, batch_size, _model(request, trace)).single_device_s
+    alone_s = with_batch(trace, batch_size, operator_model(request, trace)).single_device_s
     samples_per_s = parallelism.data_parallel * batch_size / step_s if step_s > 0.0 else 0.0
     return TraceAnswer(
         capplan_version=__version__,

@@ -44,6 +44,11 @@ def _show_step(answer: PlayedStep, console: Console) -> None:
     grid(console, _parts(answer, console))
     title(console, "who waits for whom")
     sentences(console, waiting_sentences(answer))
+    show_links(answer, console)
+
+
+def show_links(answer: PlayedStep, console: Console) -> None:
+    """Writes the links and circuits that are waited for."""
     if answer.hot_links:
         title(console, "the links that are waited for longest, and how long by an average accelerator")
         grid(console, _links(answer))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli import main
+from planner.hop_simulation import HopAnswer
 from planner.trace_events import COMPUTE, NETWORK
 from planner.trace_play import PlayAnswer
 from planner.trace_simulation import TraceAnswer
@@ -66,6 +67,54 @@ class TestAnswer:
             "Messages wait 12.0 s for ports and set-ups, all of them together: 4 set-ups of 4 circuits."
             in words
         )
+
+    def test_decentralised_workers_do_not_wait_for_a_slow_one_that_they_need_not_hear(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        # A step takes 8.8 ms, and twice that on accelerator 0; those beside it are three iterations ahead of it, those
+        # beside them six, and the last one, which hears from both of these, seven.
+        asked = [small, "--gpus", "6", "--parallel", "hop", "--hop", "iterations=20,gap=3,backups=1"]
+        asked += ["--speed", "0=0.5", "--network", "full", "--bandwidth", "1e12", "--latency", "0"]
+        assert main(["trace", "simulate", *asked, "--json"]) == 0
+        answer = HopAnswer.model_validate_json(capsys.readouterr().out)
+        assert answer.step_s == pytest.approx(20 * 17.6e-3)
+        assert answer.workers[1].iterations_per_s == pytest.approx(20 / (17 * 17.6e-3))
+        assert answer.workers[3].iterations_per_s == pytest.approx(20 / (13 * 17.6e-3))
+        assert answer.workers[1].for_tokens_s == pytest.approx(17 * 17.6e-3 - 20 * 8.8e-3)
+        assert [wait.worker for wait in answer.workers[1].waits_for] == [0]
+        assert answer.samples_per_s == pytest.approx(6 * 20 * 128 / answer.step_s)
+        assert answer.largest_gap == 3
+        assert main(["trace", "simulate", *asked]) == 0
+        words = capsys.readouterr().out
+        assert "small on 6 workers" in words
+        assert "largest gap between neighbours 3; 0 iterations skipped" in words
+        assert "for 0 (123 ms)" in words
+
+    def test_a_graph_of_ones_own_and_slowdowns_by_chance(
+        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "pairs.json"
+        file.write_text("[[0, 1], [1, 0]]", encoding="utf-8")
+        hop = f"graph={file},iterations=10,chance=1,slowdown=3,seed=7"
+        asked = [
+            small,
+            "--gpus",
+            "2",
+            "--parallel",
+            "hop",
+            "--hop",
+            hop,
+            "--bandwidth",
+            "1e12",
+            "--latency",
+            "0",
+        ]
+        assert main(["trace", "simulate", *asked, "--json"]) == 0
+        answer = HopAnswer.model_validate_json(capsys.readouterr().out)
+        assert answer.step_s == pytest.approx(10 * 3 * 8.8e-3)
+        file.write_text("[[0, 1], [1, 0, 2]]", encoding="utf-8")
+        assert main(["trace", "simulate", *asked]) == 2
+        assert "must be pairs of sender and receiver" in capsys.readouterr().err
 
     def test_sharded_replicas_do_a_part_of_the_optimizer_each(
         self, small: str, capsys: pytest.CaptureFixture[str]
@@ -191,6 +240,21 @@ class TestBroken:
             (("--speed", "1=0"), "'1=0' must be an accelerator and its speed over that of the trace"),
             (("--on", "h100-sxm5-80gb"), "--on = h100-sxm5-80gb: needs --traced-on"),
             (("--on", "h100", "--traced-on", "zz9"), "zz9"),
+            (("--hop", "gap=3"), "--hop = gap=3: is read with --parallel hop only"),
+            (("--parallel", "hop=2,tp=2"), "--parallel = hop=2: stands alone"),
+            (("--parallel", "hop", "--hop", "gap"), "--hop = gap: needs a value: gap=..."),
+            (("--parallel", "hop", "--hop", "gap=3,gap=4"), "--hop = gap=4: is given twice"),
+            (("--parallel", "hop", "--hop", "gaps=3"), "--hop = gaps=3: must begin with a key"),
+            (("--parallel", "hop", "--hop", "gap=0"), "--hop gap = 0: must be a whole number between 1"),
+            (
+                ("--parallel", "hop", "--hop", "chance=nan"),
+                "--hop chance = nan: must be a number between 0 and 1",
+            ),
+            (("--parallel", "hop", "--hop", "graph=rong"), "--hop graph = rong: must be a graph"),
+            (("--parallel", "hop", "--hop", "graph=no.json"), "does not exist"),
+            (("--parallel", "hop", "--hop", "backups=2"), "num_backups = 2: must be below 2"),
+            (("--parallel", "hop", "--microbatches", "2"), "--microbatches: is nothing that workers"),
+            (("--parallel", "hop", "--rules", "triosim"), "--rules: is nothing that workers"),
             (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that --rules triosim covers"),
             (("--gpus", "2048", "--network", "full"), "--gpus = 2048: must be at most 1,024 with a cable"),
             (("--gpus", "65536"), "needs more than 16,000,000 tasks: take fewer accelerators"),
