@@ -51,6 +51,7 @@ def trace() -> None:
         "capplan trace simulate vgg13 --gpus 8 --speed 3=0.8 --output step.json",
         "capplan trace simulate vgg13 --gpus 16 --parallel fsdp --network photonic --ports 2 --set-up 0.001",
         "capplan trace simulate vgg13 --gpus 8 --parallel hop --hop graph=ring-based,backups=1 --speed 3=0.2",
+        "capplan trace simulate vgg13 --gpus 8 --offload memory=8e9,host=25e9",
         "capplan trace simulate vgg13 --gpus 8 --parallel tp --rules triosim --json",
     ),
 )
@@ -90,6 +91,13 @@ def trace() -> None:
     "staleness, skip; slowdown, chance, seed.",
 )
 @click.option(
+    "--offload",
+    default="",
+    metavar="KEY=VALUE,...",
+    help="A limited memory (of ddp, dp): memory, host (link, BYTES/S), host-memory, host-latency; pool, pool-shared, "
+    "pool-memory, pool-latency.",
+)
+@click.option(
     "--output",
     "file",
     type=click.Path(path_type=Path),
@@ -120,6 +128,7 @@ def simulate(
     times: str,
     rules: str,
     hop: str,
+    offload: str,
     file: Path | None,
     as_json: bool,
     quiet: bool,
@@ -166,6 +175,7 @@ def simulate(
         traced_on=traced_on,
         on=other,
         hop=hop,
+        offload=offload,
     )
     with quiet_libraries(), working("playing the step", is_shown=not quiet):
         run = simulate_hop(request) if parallel == HOP else simulate_trace(request)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner import human
+from planner.offload_request import MemoryUse
 from planner.played_step import CIRCUITS, AcceleratorTime, CircuitSummary, PlayedStep
 from planner.text_blocks import bar, grid, headline, sentences, title
 from planner.trace_play import PlayAnswer
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 3
 """Accelerators that are named as those that others wait for."""
+MOST_TENSORS = 10
+"""Offloaded tensors that are listed; the JSON form has all of them."""
 SMALLEST_FRACTION = 0.0005
 """Parts of the step below this are left out."""
 
@@ -24,6 +27,8 @@ def show_trace(answer: TraceAnswer, console: Console) -> None:
     """Writes a traced step."""
     _headline(answer.trace, answer, console)
     sentences(console, _summary(answer))
+    if answer.memory is not None:
+        _show_memory(answer.memory, console)
     _show_step(answer, console)
 
 
@@ -72,6 +77,34 @@ def _summary(answer: TraceAnswer) -> Iterator[str]:
         f"{human.digits(answer.samples_per_s)} samples/s; one accelerator alone takes "
         f"{human.duration(answer.single_device_s)}: efficiency {human.percent(answer.efficiency_fraction)}"
     )
+    yield f"tensors of a whole replica: {human.memory(answer.replica_peak_bytes)} at the peak"
+
+
+def _show_memory(memory: MemoryUse, console: Console) -> None:
+    title(console, "what does not fit")
+    tiers = [
+        f"{human.memory(tier.peak_bytes)} on the {tier.tier}" for tier in memory.tiers if tier.peak_bytes
+    ]
+    room = f"{human.memory(memory.peak_bytes)} of {human.memory(memory.capacity_bytes)} used at the peak"
+    moved = (
+        f"{', '.join([room, *tiers])}: {human.count(len(memory.tensors))} activations with "
+        f"{human.memory(memory.moved_bytes)} leave and come back."
+    )
+    free = f"The step would take {human.duration(memory.unlimited_step_s)} if all of it fitted."
+    sentences(console, [moved, free])
+    grid(console, _moved_rows(memory))
+
+
+def _moved_rows(memory: MemoryUse) -> Iterator[tuple[str, ...]]:
+    largest = sorted(memory.tensors, key=lambda row: (-row.num_bytes, row.needed_by))
+    for row in largest[:MOST_TENSORS]:
+        left = "from the beginning" if row.leaves_after is None else f"after operator {row.leaves_after}"
+        yield (
+            f"tensor {row.tensor}",
+            human.memory(row.num_bytes),
+            f"{left}, to make room for {row.makes_room_for}",
+            f"back after {row.returns_after}, for {row.needed_by}",
+        )
 
 
 def _mean(answer: PlayedStep) -> dict[str, float]:

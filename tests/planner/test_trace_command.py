@@ -12,6 +12,7 @@ from planner.hop_simulation import HopAnswer
 from planner.trace_events import COMPUTE, NETWORK
 from planner.trace_play import PlayAnswer
 from planner.trace_simulation import TraceAnswer
+from simulator import catalog
 from simulator.deep.chakra_files import read_chakra
 from simulator.deep.trace_file import write_trace_file
 from tests.simulator.deep.profiles import EVENTS, NODES, written
@@ -115,6 +116,35 @@ class TestAnswer:
         file.write_text("[[0, 1], [1, 0, 2]]", encoding="utf-8")
         assert main(["trace", "simulate", *asked]) == 2
         assert "must be pairs of sender and receiver" in capsys.readouterr().err
+
+    def test_a_limited_memory_sends_activations_away(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        # At the peak, when the gradient of the loss is made, there are parameters and moments (1,632 bytes and twice as
+        # many), the target, y and its gradient (1,024 each), the loss (4), x (256) and h (512). h is not needed there.
+        whole = answered(capsys, small, "--gpus", "2", *SLOW_NET)
+        assert whole.replica_peak_bytes == 3 * 1632 + 3 * 1024 + 4 + 256 + 512
+        memory = whole.replica_peak_bytes - 400
+        asked = [small, "--gpus", "2", *SLOW_NET, "--offload", f"memory={memory:.0f},host=1e9"]
+        answer = answered(capsys, *asked)
+        assert answer.memory is not None
+        assert answer.memory.unlimited_step_s == whole.step_s
+        assert answer.memory.peak_bytes <= memory
+        assert "h" in [row.tensor for row in answer.memory.tensors]
+        assert answer.memory.moved_bytes == sum(row.num_bytes for row in answer.memory.tensors)
+        assert answer.step_s >= whole.step_s
+        words = told(capsys, *asked)
+        assert "What does not fit" in words
+        assert "tensor h" in words
+
+    def test_the_memory_of_a_named_accelerator_is_that_of_the_catalogue(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        names = ("--traced-on", "h100-sxm5-80gb", "--on", "a100-sxm4-80gb")
+        answer = answered(capsys, small, "--gpus", "2", *names, "--offload", "host=1e9")
+        assert answer.memory is not None
+        assert answer.memory.capacity_bytes == catalog.accelerator("a100-sxm4-80gb").memory_bytes
+        assert answer.memory.tensors == ()
 
     def test_sharded_replicas_do_a_part_of_the_optimizer_each(
         self, small: str, capsys: pytest.CaptureFixture[str]
@@ -240,6 +270,21 @@ class TestBroken:
             (("--speed", "1=0"), "'1=0' must be an accelerator and its speed over that of the trace"),
             (("--on", "h100-sxm5-80gb"), "--on = h100-sxm5-80gb: needs --traced-on"),
             (("--on", "h100", "--traced-on", "zz9"), "zz9"),
+            (("--offload", "memory=1e9"), "--offload host: must be given, or pool"),
+            (("--offload", "host=1e9"), "--offload memory: must be given"),
+            (("--offload", "memory=1e9,pool=1e9"), "--offload pool-shared: must be given"),
+            (("--offload", "memory=1e9,host=1e9,pool-memory=1"), "--offload pool-memory = 1: needs pool=..."),
+            (("--offload", "memory=x,host=1e9"), "--offload memory = x: must be a number"),
+            (("--offload", "memory=5000,host=1e9"), "capacity_bytes = 5,000: must be at least"),
+            (
+                ("--offload", "memory=1e9,host=1e9", "--parallel", "tp"),
+                "tensor_parallel = 4: must be left out",
+            ),
+            (
+                ("--offload", "memory=1e9,host=1e9", "--rules", "triosim"),
+                "--offload: is nothing that --rules",
+            ),
+            (("--offload", "memory=1e9,host=1e9", "--parallel", "hop"), "--offload: is nothing that workers"),
             (("--hop", "gap=3"), "--hop = gap=3: is read with --parallel hop only"),
             (("--parallel", "hop=2,tp=2"), "--parallel = hop=2: stands alone"),
             (("--parallel", "hop", "--hop", "gap"), "--hop = gap: needs a value: gap=..."),
