@@ -15,6 +15,7 @@ SCHEMA_NAMES = (
     "simulate",
     "timeline",
     "trace-simulate",
+    "trace-hop",
     "trace-play",
     "compare",
     "balance",

@@ -52,6 +52,9 @@ def trace() -> None:
         "capplan trace simulate vgg13 --gpus 32 --parallel ddp=4,tp=2,pp=4 --network nodes",
         "capplan trace simulate vgg13 --gpus 4 --parallel pp --interleaved 2 --microbatches 8",
         "capplan trace simulate vgg13 --gpus 8 --speed 3=0.8 --output step.json",
+        "capplan trace simulate vgg13 --gpus 16 --parallel fsdp --network photonic --ports 2 --set-up 0.001",
+        "capplan trace simulate vgg13 --gpus 8 --parallel hop --hop graph=ring-based,backups=1 --speed 3=0.2",
+        "capplan trace simulate vgg13 --gpus 8 --offload memory=8e9,host=25e9",
         "capplan trace simulate vgg13 --gpus 8 --parallel tp --rules triosim --json",
     ),
 )
@@ -84,6 +87,20 @@ def trace() -> None:
     help="triosim: as TrioSim's published code, for comparison.",
 )
 @click.option(
+    "--hop",
+    default="",
+    metavar="KEY=VALUE,...",
+    help="With --parallel hop: graph (ring, ring-based, double-ring, complete, FILE.json), iterations, gap, backups, "
+    "staleness, skip; slowdown, chance, seed.",
+)
+@click.option(
+    "--offload",
+    default="",
+    metavar="KEY=VALUE,...",
+    help="A limited memory (of ddp, dp): memory, host (link, BYTES/S), host-memory, host-latency; pool, pool-shared, "
+    "pool-memory, pool-latency.",
+)
+@click.option(
     "--output",
     "file",
     type=click.Path(path_type=Path),
@@ -101,6 +118,8 @@ def simulate(
     other: str | None,
     times: str,
     rules: str,
+    hop: str,
+    offload: str,
     file: Path | None,
     as_json: bool,
     quiet: bool,
@@ -116,8 +135,10 @@ def simulate(
     from planner.cli_output import quiet_libraries, working
 
     _check_installation()
+    from planner.hop_simulation import HopRun, simulate_hop
+    from planner.hop_view import show_hop
     from planner.timeline_file import check_timeline_file
-    from planner.trace_request import Rules, Times
+    from planner.trace_request import HOP, Rules, Times
     from planner.trace_simulation import simulate_trace
     from planner.trace_view import show_trace
 
@@ -130,11 +151,14 @@ def simulate(
         times=Times(times),
         traced_on=traced_on,
         on=other,
+        hop=hop,
+        offload=offload,
     )
     with quiet_libraries(), working("playing the step", is_shown=not quiet):
-        run = simulate_trace(request)
+        run = simulate_hop(request) if division.parallel == HOP else simulate_trace(request)
+    show = partial(show_hop, run.answer) if isinstance(run, HopRun) else partial(show_trace, run.answer)
     about = {"trace": run.answer.trace, "parallel": division.parallel}
-    tell(run, run.answer, partial(show_trace, run.answer), about=about, file=file, as_json=as_json)
+    tell(run, run.answer, show, about=about, file=file, as_json=as_json)
 
 
 for command in (play, export, convert, capture):

@@ -61,6 +61,8 @@ class Network:
     latency: float
     gpus_per_node: int
     card_bandwidth: float
+    ports: int
+    set_up: float
 
     def under(self, request: TraceRequest) -> TraceRequest:
         """Returns a request with this network."""
@@ -73,6 +75,8 @@ class Network:
             latency_s=self.latency,
             gpus_per_node=self.gpus_per_node,
             card_bytes_per_s=self.card_bandwidth,
+            num_ports=self.ports,
+            set_up_s=self.set_up,
         )
 
 
@@ -86,7 +90,8 @@ _OPTIONS = (
         default="ddp",
         show_default=True,
         metavar="KIND[=N],...",
-        help="ddp, dp (gradients at the end), fsdp (sharded), tp, pp; or degrees such as ddp=4,tp=2,pp=4.",
+        help="ddp, dp (gradients at the end), fsdp (sharded), tp, pp; or degrees such as ddp=4,tp=2,pp=4; or hop "
+        "(decentralised).",
     ),
     click.option(
         "--batch-size",
@@ -124,7 +129,7 @@ _OPTIONS = (
 )
 
 
-NETWORKS = ("ring", "switch", "full", "nodes")
+NETWORKS = ("ring", "switch", "full", "nodes", "photonic")
 _ABOVE_ZERO = click.FloatRange(min=0.0, min_open=True, max=1e15)
 _NETWORK_OPTIONS = (
     click.option(
@@ -136,7 +141,7 @@ _NETWORK_OPTIONS = (
         default=65e9,
         show_default="65e9",
         metavar="BYTES/S",
-        help="Of a cable in one direction; in nodes, of an accelerator to its switch.",
+        help="Of a cable or circuit in one direction; in nodes, of an accelerator to its switch.",
     ),
     click.option(
         "--latency",
@@ -161,6 +166,22 @@ _NETWORK_OPTIONS = (
         show_default="50e9",
         metavar="BYTES/S",
         help="Of the network card that each accelerator of a node has.",
+    ),
+    click.option(
+        "--ports",
+        type=click.IntRange(1, 4096),
+        default=8,
+        show_default=True,
+        metavar="N",
+        help="In photonic: circuits that an accelerator can have at one time.",
+    ),
+    click.option(
+        "--set-up",
+        type=click.FloatRange(0.0, 1e6),
+        default=0.02,
+        show_default="0.02",
+        metavar="S",
+        help="In photonic: from asking for a circuit until it is up.",
     ),
 )
 

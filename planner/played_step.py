@@ -15,6 +15,8 @@ from simulator.record import Record
 
 MOST_LINKS = 10
 """Hot links that are listed."""
+CIRCUITS = "circuits"
+"""What is waited for where a message has no circuit yet."""
 SMALLEST_FRACTION = 1e-6
 """A wait below this share of the step is rounding."""
 
@@ -27,7 +29,7 @@ class AcceleratorTime(Record):
     busy_s: float
     """Computing."""
     traffic_waits_s: dict[str, float]
-    """Waiting for traffic, by its kind: `all-reduce`, `all-gather`, `send`."""
+    """Waiting for traffic, by its kind: `all-reduce`, `all-gather`, `send`; before it moves, for `circuits`."""
     others_wait_s: float
     """Waiting while others compute what it needs."""
     over_s: float
@@ -51,6 +53,29 @@ class HotLink(Record):
     """How long accelerators waited for traffic on it, all of them together."""
 
 
+class CircuitLink(Record):
+    """A pair of accelerators that was joined by a circuit."""
+
+    circuit: str
+    """Such as `gpu 3 - gpu 4`."""
+    num_set_ups: int
+    waited_s: float
+    """How long messages waited for it, all of them together."""
+
+
+class CircuitSummary(Record):
+    """What the circuits of a circuit-switched network did in a step."""
+
+    num_circuits: int
+    """Pairs that were joined at least once."""
+    num_set_ups: int
+    """How often circuits were set up, all of them together; more than `num_circuits`: some were torn down in between."""
+    waited_s: float
+    """How long messages waited for ports and set-ups, all of them together."""
+    longest: tuple[CircuitLink, ...]
+    """Those that messages waited for longest, at most 10."""
+
+
 class PlayedStep(Record):
     """A step on many accelerators."""
 
@@ -67,6 +92,8 @@ class PlayedStep(Record):
     """All of them, by number."""
     hot_links: tuple[HotLink, ...]
     """The links that are waited for longest, at most 10."""
+    circuits: CircuitSummary | None = None
+    """None without circuits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +110,10 @@ def accelerator_times(graph: TaskGraph, found: Waits) -> tuple[AcceleratorTime, 
     """Returns what each accelerator did, by number."""
     is_waited = found.for_traffic_s.sum(axis=0) > 0.0
     names = [graph.labels[label] for label in np.flatnonzero(is_waited)]
-    waited = found.for_traffic_s[:, is_waited].tolist()
+    waits = found.for_traffic_s[:, is_waited]
+    if found.for_circuits_s.any():
+        names, waits = [*names, CIRCUITS], np.column_stack([waits, found.for_circuits_s])
+    waited = waits.tolist()
     columns = (found.busy_s, found.for_others_s, np.maximum(0.0, found.over_s), found.waited_for_s)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return tuple(
@@ -118,4 +148,26 @@ def hot_links(topology: Topology, paths: Paths, played: Played, found: Waits) ->
         )
         for link in hottest.tolist()
         if waited_s[link] > SMALLEST_FRACTION * step_s
+    )
+
+
+def circuit_summary(topology: Topology, played: Played) -> CircuitSummary | None:
+    """Returns what circuits did, where there are any."""
+    circuits, use = topology.circuits, played.circuit_use
+    if circuits is None or use is None:
+        return None
+    longest = np.argsort(-use.waited_s, kind="stable")[:MOST_LINKS]
+    return CircuitSummary(
+        num_circuits=int(np.count_nonzero(use.num_set_ups)),
+        num_set_ups=int(use.num_set_ups.sum()),
+        waited_s=float(use.waited_s.sum()),
+        longest=tuple(
+            CircuitLink(
+                circuit=" - ".join(topology.vertex_names[end] for end in circuits.ends[number].tolist()),
+                num_set_ups=int(use.num_set_ups[number]),
+                waited_s=float(use.waited_s[number]),
+            )
+            for number in longest.tolist()
+            if use.num_set_ups[number]
+        ),
     )

@@ -10,6 +10,7 @@ from planner.calibration_answer import CalibrationAnswer
 from planner.compare import Comparison
 from planner.explanation import Explanation
 from planner.goodput import Goodput
+from planner.hop_simulation import HopAnswer
 from planner.json_forms import (
     CatalogAnswer,
     StudyExport,
@@ -38,6 +39,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "simulate": SimulatedDesign,
     "timeline": TimelineAnswer,
     "trace-simulate": TraceAnswer,
+    "trace-hop": HopAnswer,
     "trace-play": PlayAnswer,
     "compare": Comparison,
     "balance": LayerCut,

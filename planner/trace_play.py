@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner import __version__
-from planner.played_step import PlayedStep, StepRun, accelerator_times, hot_links
+from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links
 from planner.trace_request import TraceRequest
 from simulator.deep.chakra import ChakraNode
 from simulator.deep.chakra_files import read_chakra
@@ -58,6 +58,7 @@ def play_traces(request: TraceRequest) -> PlayRun:
         num_tasks=len(step.graph),
         accelerators=accelerator_times(step.graph, found),
         hot_links=hot_links(topology, step.paths, played, found),
+        circuits=circuit_summary(topology, played),
     )
     return PlayRun(answer=answer, graph=step.graph, topology=topology, paths=step.paths, played=played)
 

@@ -2,6 +2,7 @@
 
 ddp, dp, fsdp, tp, pp    all accelerators in one kind of parallelism
 ddp=2,tp=4,pp=8          hybrids; the degrees multiply to the number of accelerators
+hop                      decentralised, see `planner.hop_simulation`
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from planner.problems import nearest
 from simulator import catalog
 from simulator.deep.operator_model import Rates
 from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder
-from simulator.deep.topologies import cluster, fully_connected, ring, switch
+from simulator.deep.topologies import cluster, fully_connected, photonic, ring, switch
 from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
 from simulator.hardware import Accelerator
@@ -32,6 +33,8 @@ REPLICAS = {
 }
 """Kinds that say how many replicas, and how these add up their gradients."""
 KINDS = (*REPLICAS, "tp", "pp")
+HOP = "hop"
+"""Decentralised training, in which no two workers need be in the same iteration."""
 
 
 class NetworkKind(Choice):
@@ -43,6 +46,8 @@ class NetworkKind(Choice):
     """A cable from each accelerator to each."""
     NODES = "nodes"
     """Nodes with a switch inside and a card for each accelerator, on rails."""
+    PHOTONIC = "photonic"
+    """Circuits from each accelerator to each, a few at one time, set up when they are wanted."""
 
 
 class Rules(Choice):
@@ -88,6 +93,10 @@ class TraceRequest:
     gpus_per_node: int = 8
     card_bytes_per_s: float = 50 * GIGA
     """Of a network card of a node."""
+    num_ports: int = 8
+    """Circuits that an accelerator can have at one time, in `PHOTONIC` (TrioSim's default)."""
+    set_up_s: float = 0.02
+    """From asking for a circuit until it is up (TrioSim's default)."""
     speeds: dict[int, float] = field(default_factory=dict)
     """Accelerators that are slower or faster than that of the trace, by number."""
     rules: Rules = Rules.CAPPLAN
@@ -96,6 +105,10 @@ class TraceRequest:
     """Accelerator of the trace, by its name in the catalogue; together with `on`."""
     on: str | None = None
     """Accelerator that the step is asked for."""
+    hop: str = ""
+    """Of `--parallel hop`: `KEY=VALUE,...`, see `planner.hop_simulation`."""
+    offload: str = ""
+    """Of a limited memory: `KEY=VALUE,...`, see `planner.offload_request`."""
 
     def parallelism(self) -> Parallelism:
         """Returns the degrees.
@@ -128,8 +141,10 @@ class TraceRequest:
         degrees: dict[str, int] = {}
         for pair in self.parallel.split(","):
             kind, equals, number = (part.strip() for part in pair.partition("="))
+            if kind == HOP:
+                raise _broken("--parallel", pair, "stands alone, and only in trace simulate")
             if kind not in KINDS:
-                raise _broken("--parallel", pair, f"must begin with a kind; {nearest(kind, KINDS)}")
+                raise _broken("--parallel", pair, f"must begin with a kind; {nearest(kind, (*KINDS, HOP))}")
             if kind in degrees:
                 raise _broken("--parallel", pair, "is given twice")
             if equals and not (number.isascii() and number.isdigit() and 0 < len(number) < 10):
@@ -145,10 +160,11 @@ class TraceRequest:
                 return ring(size, bandwidth, latency_s)
             case NetworkKind.SWITCH:
                 return switch(size, bandwidth, latency_s)
+            case NetworkKind.PHOTONIC:
+                self._require_few()
+                return photonic(size, bandwidth, latency_s, num_ports=self.num_ports, set_up_s=self.set_up_s)
             case NetworkKind.FULL:
-                if size > MOST_FULL:
-                    rule = f"must be at most {MOST_FULL:,} with a cable from each to each"
-                    raise _broken("--gpus", str(size), rule)
+                self._require_few()
                 return fully_connected(size, bandwidth, latency_s)
             case NetworkKind.NODES:
                 if size % self.gpus_per_node:
@@ -162,6 +178,11 @@ class TraceRequest:
                     card_bytes_per_s=self.card_bytes_per_s,
                     fabric_latency_s=latency_s,
                 )
+
+    def _require_few(self) -> None:
+        if self.num_gpus > MOST_FULL:
+            rule = f"must be at most {MOST_FULL:,} with a cable or circuit from each to each"
+            raise _broken("--gpus", str(self.num_gpus), rule)
 
     def rates(self) -> tuple[Rates, Rates] | None:
         """Returns what the accelerator of the trace and the other one can do; `None` where it is the same one.

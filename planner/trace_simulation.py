@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from planner import __version__
-from planner.played_step import PlayedStep, StepRun, accelerator_times, hot_links
+from planner.offload_request import MemoryUse, memory_use, offload_asked
+from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links
 from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
 from simulator.deep.division import moved, with_batch
 from simulator.deep.extrapolate import extrapolate
+from simulator.deep.memory import lifetimes
 from simulator.deep.operator_model import OperatorModel, fit_operators, samples_of
 from simulator.deep.parallelism import GradientSync, Parallelism
 from simulator.deep.play import Played, SharingRule, play
@@ -43,6 +46,10 @@ class TraceAnswer(PlayedStep):
     """Of all replicas together."""
     efficiency_fraction: float
     """Samples per second of each accelerator over those of one alone."""
+    replica_peak_bytes: float
+    """Most bytes of tensors of a whole replica at one time, if one accelerator held it."""
+    memory: MemoryUse | None = None
+    """What a limited memory costs; None: none was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,29 +65,52 @@ def simulate_trace(request: TraceRequest) -> TraceRun:
     Raises:
         InputError: the trace is broken, or cannot be spread as asked.
     """
-    trace = read_operator_trace(request.path, batch_size=request.trace_batch_size)
+    if request.hop:
+        rule = "is read with --parallel hop only: leave it out, or ask for that"
+        raise InputError([Problem(path="--hop", value=request.hop[:60], rule=rule)])
     if request.rules is Rules.TRIOSIM:
+        trace = read_operator_trace(request.path, batch_size=request.trace_batch_size)
         return _by_triosim(request, trace)
-    if rates := request.rates():
-        trace = moved(trace, *rates)
+    trace = asked_trace(request)
+    offload = offload_asked(request)
     parallelism = request.parallelism()
     topology = request.topology()
-    made = extrapolate(
+    spread = partial(
+        extrapolate,
         trace,
         parallelism,
         topology,
         batch_size=request.batch_size,
         speed=request.speed(),
-        model=_model(request, trace),
+        model=operator_model(request, trace),
     )
-    played = play(made.graph, topology, made.paths)
-    answer = _answer(request, trace, parallelism, made.graph, topology, made.paths, played)
-    return TraceRun(answer=answer, graph=made.graph, topology=topology, paths=made.paths, played=played)
+    made = spread(offload=offload)
+    played = play(made.graph, made.topology, made.paths)
+    answer = _answer(request, trace, parallelism, made.graph, made.topology, made.paths, played)
+    if offload is not None:
+        free = spread()
+        unlimited_s = play(free.graph, free.topology, free.paths).makespan_s
+        memory = memory_use(offload, made, lifetimes(_batched(request, trace)), unlimited_s)
+        answer = answer.model_copy(update={"memory": memory})
+    return TraceRun(answer=answer, graph=made.graph, topology=made.topology, paths=made.paths, played=played)
 
 
-def _model(request: TraceRequest, trace: OperatorTrace) -> OperatorModel | None:
-    """Lines for operators with another batch, where they were asked for."""
+def asked_trace(request: TraceRequest) -> OperatorTrace:
+    """Returns the trace, as it would be on the accelerator that is asked for; raises `InputError` where it is broken."""
+    trace = read_operator_trace(request.path, batch_size=request.trace_batch_size)
+    rates = request.rates()
+    return moved(trace, *rates) if rates else trace
+
+
+def operator_model(request: TraceRequest, trace: OperatorTrace) -> OperatorModel | None:
+    """Returns lines for operators with another batch, where they were asked for."""
     return fit_operators([samples_of(trace)]) if request.times is Times.FITTED else None
+
+
+def _batched(request: TraceRequest, trace: OperatorTrace) -> OperatorTrace:
+    """The step of one replica on one accelerator."""
+    batch_size = request.batch_size or trace.batch_size
+    return with_batch(trace, batch_size, operator_model(request, trace))
 
 
 def _by_triosim(request: TraceRequest, trace: OperatorTrace) -> TraceRun:
@@ -114,11 +144,12 @@ def _case(request: TraceRequest) -> TrioSimCase:
         "--interleaved": request.num_chunks > 1,
         "--network": request.network is not NetworkKind.RING,
         "--speed": bool(request.speeds),
+        "--offload": bool(request.offload),
         "--times": request.times is not Times.PROPORTIONAL,
         "--on": request.on is not None or request.traced_on is not None,
     }
     problems = [
-        Problem(path=option, value="", rule="is nothing that TrioSim has: leave it out, or --rules triosim")
+        Problem(path=option, value="", rule="is nothing that --rules triosim covers: leave one of them out")
         for option, is_broken in rules.items()
         if is_broken
     ]
@@ -139,7 +170,8 @@ def _answer(
     batch_size = request.batch_size or trace.batch_size
     found = waits(graph, played, len(paths))
     step_s = played.makespan_s
-    alone_s = with_batch(trace, batch_size, _model(request, trace)).single_device_s
+    alone = _batched(request, trace)
+    alone_s = alone.single_device_s
     samples_per_s = parallelism.data_parallel * batch_size / step_s if step_s > 0.0 else 0.0
     return TraceAnswer(
         capplan_version=__version__,
@@ -156,7 +188,9 @@ def _answer(
         single_device_s=alone_s,
         samples_per_s=samples_per_s,
         efficiency_fraction=samples_per_s * alone_s / batch_size / request.num_gpus,
+        replica_peak_bytes=lifetimes(alone).peak_bytes,
         num_tasks=len(graph),
         accelerators=accelerator_times(graph, found),
         hot_links=hot_links(topology, paths, played, found),
+        circuits=circuit_summary(topology, played),
     )

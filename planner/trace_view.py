@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner import human
-from planner.played_step import AcceleratorTime, PlayedStep
+from planner.offload_request import MemoryUse
+from planner.played_step import CIRCUITS, AcceleratorTime, CircuitSummary, PlayedStep
 from planner.text_blocks import bar, grid, headline, sentences, title
 from planner.trace_play import PlayAnswer
 from planner.trace_simulation import TraceAnswer
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 3
 """Accelerators that are named as those that others wait for."""
+MOST_TENSORS = 10
+"""Offloaded tensors that are listed; the JSON form has all of them."""
 SMALLEST_FRACTION = 0.0005
 """Parts of the step below this are left out."""
 
@@ -24,6 +27,8 @@ def show_trace(answer: TraceAnswer, console: Console) -> None:
     """Writes a traced step."""
     _headline(answer.trace, answer, console)
     sentences(console, _summary(answer))
+    if answer.memory is not None:
+        _show_memory(answer.memory, console)
     _show_step(answer, console)
 
 
@@ -44,9 +49,18 @@ def _show_step(answer: PlayedStep, console: Console) -> None:
     grid(console, _parts(answer, console))
     title(console, "who waits for whom")
     sentences(console, waiting_sentences(answer))
+    show_links(answer, console)
+
+
+def show_links(answer: PlayedStep, console: Console) -> None:
+    """Writes the links and circuits that are waited for."""
     if answer.hot_links:
         title(console, "the links that are waited for longest, and how long by an average accelerator")
         grid(console, _links(answer))
+    if answer.circuits is not None:
+        title(console, "circuits that messages wait for longest, all of them together")
+        sentences(console, [_circuits(answer.circuits)])
+        grid(console, _circuit_rows(answer.circuits))
 
 
 def _summary(answer: TraceAnswer) -> Iterator[str]:
@@ -64,6 +78,34 @@ def _summary(answer: TraceAnswer) -> Iterator[str]:
         f"{human.digits(answer.samples_per_s)} samples/s; one accelerator alone takes "
         f"{human.duration(answer.single_device_s)}: efficiency {human.percent(answer.efficiency_fraction)}"
     )
+    yield f"tensors of a whole replica: {human.memory(answer.replica_peak_bytes)} at the peak"
+
+
+def _show_memory(memory: MemoryUse, console: Console) -> None:
+    title(console, "what does not fit")
+    tiers = [
+        f"{human.memory(tier.peak_bytes)} on the {tier.tier}" for tier in memory.tiers if tier.peak_bytes
+    ]
+    room = f"{human.memory(memory.peak_bytes)} of {human.memory(memory.capacity_bytes)} used at the peak"
+    moved = (
+        f"{', '.join([room, *tiers])}: {human.count(len(memory.tensors))} activations with "
+        f"{human.memory(memory.moved_bytes)} leave and come back."
+    )
+    free = f"The step would take {human.duration(memory.unlimited_step_s)} if all of it fitted."
+    sentences(console, [moved, free])
+    grid(console, _moved_rows(memory))
+
+
+def _moved_rows(memory: MemoryUse) -> Iterator[tuple[str, ...]]:
+    largest = sorted(memory.tensors, key=lambda row: (-row.num_bytes, row.needed_by))
+    for row in largest[:MOST_TENSORS]:
+        left = "from the beginning" if row.leaves_after is None else f"after operator {row.leaves_after}"
+        yield (
+            f"tensor {row.tensor}",
+            human.memory(row.num_bytes),
+            f"{left}, to make room for {row.makes_room_for}",
+            f"back after {row.returns_after}, for {row.needed_by}",
+        )
 
 
 def _mean(answer: PlayedStep) -> dict[str, float]:
@@ -102,10 +144,14 @@ def waiting_sentences(answer: PlayedStep) -> list[str]:
         longest = max(range(len(seconds)), key=seconds.__getitem__)
         if _counts(seconds[longest], answer):
             told.append(
-                f"Accelerators wait {human.duration(sum(seconds) / len(seconds))} for {name} traffic on average; "
+                f"Accelerators wait {human.duration(sum(seconds) / len(seconds))} for {_traffic(name)} on average; "
                 f"accelerator {longest} longest, {human.duration(seconds[longest])}."
             )
     return told or ["Nobody waits for anybody: all traffic is hidden behind computing."]
+
+
+def _traffic(name: str) -> str:
+    return "circuits to be set up" if name == CIRCUITS else f"{name} traffic"
 
 
 def _held_up(row: AcceleratorTime, answer: PlayedStep) -> str:
@@ -118,6 +164,19 @@ def _held_up(row: AcceleratorTime, answer: PlayedStep) -> str:
 
 def _counts(seconds: float, answer: PlayedStep) -> bool:
     return answer.step_s > 0.0 and seconds / answer.step_s >= SMALLEST_FRACTION
+
+
+def _circuits(circuits: CircuitSummary) -> str:
+    return (
+        f"Messages wait {human.duration(circuits.waited_s)} for ports and set-ups, all of them together: "
+        f"{human.count(circuits.num_set_ups)} set-ups of {human.count(circuits.num_circuits)} circuits."
+    )
+
+
+def _circuit_rows(circuits: CircuitSummary) -> Iterator[tuple[str, str, str]]:
+    for row in circuits.longest:
+        times = "once" if row.num_set_ups == 1 else f"{human.count(row.num_set_ups)} times"
+        yield row.circuit, f"set up {times}", human.duration(row.waited_s)
 
 
 def _links(answer: PlayedStep) -> Iterator[tuple[str, str, str, str]]:

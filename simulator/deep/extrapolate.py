@@ -19,8 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulator.deep.collectives import Collectives
+from simulator.deep.division import with_batch
+from simulator.deep.memory import lifetimes
+from simulator.deep.memory_tiers import with_tiers
+from simulator.deep.offload import Offload, OffloadPlan, add_moves, plan_offload
 from simulator.deep.operator_model import OperatorModel
-from simulator.deep.parallelism import Parallelism
+from simulator.deep.parallelism import GradientSync, Parallelism
 from simulator.deep.routing import Paths, Router
 from simulator.deep.step_tasks import add_step
 from simulator.deep.tasks import TaskGraph, TaskGraphBuilder
@@ -40,6 +44,8 @@ class Extrapolation:
     parallelism: Parallelism
     stage_of_layer: Integers
     """`(num_layers,)`."""
+    offload: OffloadPlan | None = None
+    """What leaves an accelerator whose memory is too small; None: nobody asked."""
 
 
 def extrapolate(
@@ -50,6 +56,7 @@ def extrapolate(
     batch_size: int | None = None,
     speed: Floats | None = None,
     model: OperatorModel | None = None,
+    offload: Offload | None = None,
 ) -> Extrapolation:
     """Returns the step of a trace on many accelerators.
 
@@ -60,24 +67,53 @@ def extrapolate(
         batch_size: samples of each replica; left out: those of the trace.
         speed: `(num_gpus,)` of each accelerator over that of the trace; left out: all as fast.
         model: lines of operators, for another batch and micro-batches; left out: time is proportional to the batch.
+        offload: a limited memory, for replicas that each have all of the model; left out: everything fits.
 
     Raises:
-        InputError: the trace cannot be divided so, or the network is too small.
+        InputError: the trace cannot be divided so, the network or the memory is too small.
     """
+    if offload is not None:
+        _check_whole_replicas(parallelism)
     parallelism.check(trace, batch_size, speed)
     _check_network(parallelism, topology)
-    graph = TaskGraphBuilder()
-    collectives = Collectives(graph=graph, router=Router(topology))
+    network = with_tiers(topology, offload.tiers if offload else ())
+    graph, ended = TaskGraphBuilder(), dict[int, Integers]()
+    collectives = Collectives(graph=graph, router=Router(network.topology))
     stage_of_layer = add_step(
-        trace, parallelism, graph, collectives, batch_size=batch_size, speed=speed, model=model
+        trace, parallelism, graph, collectives, batch_size=batch_size, speed=speed, model=model, ended=ended
     )
+    plan = None
+    if offload is not None:
+        needed = lifetimes(with_batch(trace, batch_size or trace.batch_size, model))
+        plan = plan_offload(needed, offload, parallelism.num_gpus)
+        tasks = {operator: tasks.ravel() for operator, tasks in ended.items()}
+        add_moves(graph, collectives.router, network, plan, tasks)
     return Extrapolation(
         graph=graph.build(),
-        topology=topology,
+        topology=network.topology,
         paths=collectives.router.table(),
         parallelism=parallelism,
         stage_of_layer=stage_of_layer,
+        offload=plan,
     )
+
+
+def _check_whole_replicas(parallelism: Parallelism) -> None:
+    rules = {
+        "tensor_parallel": (parallelism.tensor_parallel, parallelism.tensor_parallel == 1),
+        "pipeline_parallel": (parallelism.pipeline_parallel, parallelism.pipeline_parallel == 1),
+        "num_microbatches": (parallelism.num_microbatches, parallelism.num_microbatches == 1),
+        "sync": (parallelism.sync.value, parallelism.sync is not GradientSync.SHARDED),
+    }
+    problems = [
+        Problem(
+            path=name, value=str(value), rule="must be left out with a limited memory: replicas are whole"
+        )
+        for name, (value, is_whole) in rules.items()
+        if not is_whole
+    ]
+    if problems:
+        raise InputError(problems)
 
 
 def _check_network(parallelism: Parallelism, topology: Topology) -> None:

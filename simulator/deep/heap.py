@@ -8,6 +8,8 @@ from __future__ import annotations
 from simulator.compiled import compiled_uncounted
 from simulator.table import Floats, Integers
 
+NO_ITEM = -1
+
 
 @compiled_uncounted
 def push(keys: Floats, items: Integers, size: int, key: float, item: int) -> int:
@@ -74,3 +76,34 @@ def first_item(keys: Floats) -> int:
         if keys[place] != keys[1]:
             place += 1
     return place - len(keys) // 2
+
+
+@compiled_uncounted
+def merged(keys: Floats, left: Integers, right: Integers, one: int, other: int) -> int:
+    """Merges two skew heaps (Sleator and Tarjan 1986) along their right spines; returns the root.
+
+    Args:
+        keys: `(n,)` of all items.
+        left: `(n,)` left child of each item, or `NO_ITEM`.
+        right: `(n,)` right child.
+        one: root of a heap, or `NO_ITEM`.
+        other: root of another one.
+    """
+    root, parent = NO_ITEM, NO_ITEM
+    while min(one, other) > NO_ITEM:
+        if keys[other] < keys[one]:
+            one, other = other, one
+        if parent == NO_ITEM:
+            root = one
+        else:
+            left[parent] = one
+        parent = one
+        one_right = right[one]
+        right[one] = left[one]
+        left[one] = NO_ITEM
+        one = one_right
+    rest = other if one == NO_ITEM else one
+    if parent == NO_ITEM:
+        return rest
+    left[parent] = rest
+    return root

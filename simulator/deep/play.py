@@ -14,6 +14,8 @@ from enum import StrEnum
 
 import numpy as np
 
+from simulator.deep.circuit_kernel import new_circuit_state
+from simulator.deep.circuits import CircuitUse, circuit_use
 from simulator.deep.play_kernel import State, Tasks, run
 from simulator.deep.routing import Paths
 from simulator.deep.sharing import new_sharing
@@ -39,7 +41,7 @@ class Played:
     ready_s: Floats
     """`(n,)` when the last predecessor ended."""
     start_s: Floats
-    """`(n,)` when the task got its resource."""
+    """`(n,)` when the task got its resource and its circuit."""
     end_s: Floats
     """`(n,)`."""
     link_bytes: Floats
@@ -48,6 +50,10 @@ class Played:
     """`(l,)` how long there was a flow on it."""
     link_full_s: Floats
     """`(l,)` how long its flows could have used more."""
+    circuit_wait_s: Floats
+    """`(n,)` how long a flow waited for its circuit, which is before `start_s`; empty without circuits."""
+    circuit_use: CircuitUse | None
+    """None without circuits."""
 
     @property
     def makespan_s(self) -> float:
@@ -67,7 +73,7 @@ def play(
         sharing: how flows share links.
 
     Raises:
-        InputError: tasks wait for each other in a circle; names some of them.
+        InputError: tasks wait for each other in a circle; names some of them. A way needs two circuits.
     """
     net = new_sharing(paths.offsets, paths.links, topology.bandwidth_bytes_per_s)
     state = _new_state(graph, len(paths), topology.num_links)
@@ -78,8 +84,10 @@ def play(
         resource=graph.resource,
         offsets=graph.offsets,
         successors=graph.successors,
+        unless=graph.unless,
     )
-    if run(tasks, net, state, sharing is SharingRule.MAX_MIN) < len(graph):
+    circuits = new_circuit_state(topology.circuits, _circuit_of_path(topology, paths), len(graph))
+    if run(tasks, net, circuits, state, sharing is SharingRule.MAX_MIN) < len(graph):
         raise _circle(graph, state.end_s)
     return Played(
         ready_s=state.ready_s,
@@ -88,6 +96,10 @@ def play(
         link_bytes=_link_bytes(graph, paths, topology.num_links),
         link_used_s=state.used_s,
         link_full_s=state.full_s,
+        circuit_wait_s=circuits.waited_s,
+        circuit_use=circuit_use(circuits.of_path, graph.path, circuits.waited_s, circuits.num_set_ups)
+        if topology.circuits
+        else None,
     )
 
 
@@ -96,6 +108,12 @@ def _circle(graph: TaskGraph, end_s: Floats) -> InputError:
     names = ", ".join(f"{task} ({graph.label_of(task)})" for task in stuck[:3].tolist())
     rule = f"{len(stuck)} tasks wait for each other in a circle, among them {names}"
     return InputError([Problem(path="", value="", rule=rule)], source="task graph")
+
+
+def _circuit_of_path(topology: Topology, paths: Paths) -> Integers:
+    if topology.circuits is None:
+        return np.empty(0, np.int64)
+    return topology.circuits.of_path(paths.offsets, paths.links, topology.vertex_names)
 
 
 def _link_bytes(graph: TaskGraph, paths: Paths, num_links: int) -> Floats:

@@ -1,7 +1,7 @@
 """How does a task graph run? Compiled: task after task, flow after flow, on one clock.
 
-Two things happen by themselves: a duration ends, and the first flow of a path has moved all its bytes. All that happens
-at one moment is done before the network is shared out anew, and only where the number of flows on a path has changed.
+Three things happen by themselves: a duration ends, the first flow of a path has moved all its bytes, a circuit is up. All
+that happens at one moment is done before the network is shared out anew, and only where the number of flows has changed.
 Flows of a path have the same rate, so that each path counts the bytes that a flow on it would have moved so far
 (`moved`); a flow that enters at count m leaves at m + its bytes, whatever the rates were in between.
 """
@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.compiled import compiled_uncounted
-from simulator.deep.heap import first_item, first_key, pop, push, set_key
+from simulator.deep.circuit_kernel import CircuitState, circuit_of, leave, may_go, next_up, next_up_s
+from simulator.deep.heap import first_item, first_key, merged, pop, push, set_key
 from simulator.deep.sharing import Sharing, fill, touch
 from simulator.deep.tasks import NONE
 from simulator.table import Booleans, Floats, Integers
@@ -31,6 +32,7 @@ class Tasks(NamedTuple):
     resource: Integers
     offsets: Integers
     successors: Integers
+    unless: Integers
 
 
 class State(NamedTuple):
@@ -41,7 +43,7 @@ class State(NamedTuple):
     ready_s: Floats
     """`(n,)` when the last predecessor ended."""
     start_s: Floats
-    """`(n,)` when the task got its resource."""
+    """`(n,)` when the task got its resource and its circuit."""
     end_s: Floats
     """`(n,)`; NaN for a task that was never reached."""
     waits_for: Integers
@@ -94,18 +96,18 @@ FIRST, WORK, TIMERS, CHANGED = 0, 1, 2, 3
 
 
 @compiled_uncounted
-def run(tasks: Tasks, net: Sharing, state: State, is_max_min: bool) -> int:
+def run(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, is_max_min: bool) -> int:
     """Plays all tasks; returns how many ended."""
     num_ended = 0
     for task in range(len(tasks.duration_s)):
         if state.waits_for[task] == 0:
             _add_work(state, task)
     while True:
-        num_ended += _do_work(tasks, net, state)
+        num_ended += _do_work(tasks, net, circuits, state)
         if state.sizes[CHANGED] > 0:
             _share_out(net, state, is_max_min)
         timer_s = state.timer_s[0] if state.sizes[TIMERS] > 0 else np.inf
-        now_s = min(timer_s, first_key(state.path_end_s))
+        now_s = min(timer_s, first_key(state.path_end_s), next_up_s(circuits))
         if np.isinf(now_s):
             break
         state.now_s[0] = now_s
@@ -113,11 +115,13 @@ def run(tasks: Tasks, net: Sharing, state: State, is_max_min: bool) -> int:
         while state.sizes[TIMERS] > 0 and state.timer_s[0] <= until_s:
             task = state.timer_task[0]
             state.sizes[TIMERS] = pop(state.timer_s, state.timer_task, state.sizes[TIMERS])
-            num_ended += _duration_over(tasks, net, state, task)
+            num_ended += _duration_over(tasks, net, circuits, state, task)
         while first_key(state.path_end_s) <= until_s:
             path = first_item(state.path_end_s)
             set_key(state.path_end_s, path, np.inf)
-            num_ended += _flows_done(tasks, net, state, path)
+            num_ended += _flows_done(tasks, net, circuits, state, path)
+        while next_up_s(circuits) <= until_s:
+            num_ended += _circuit_up(tasks, net, circuits, state, next_up(circuits))
     return num_ended
 
 
@@ -129,7 +133,7 @@ def _add_work(state: State, task: int) -> None:
 
 
 @compiled_uncounted
-def _do_work(tasks: Tasks, net: Sharing, state: State) -> int:
+def _do_work(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State) -> int:
     """Starts all tasks that are ready, or lets them queue; returns how many ended at once."""
     num_ended = 0
     while state.sizes[WORK] > 0:
@@ -144,7 +148,7 @@ def _do_work(tasks: Tasks, net: Sharing, state: State) -> int:
                     _queue(state, resource, task)
                     continue
                 state.is_busy[resource] = True
-        num_ended += _begin(tasks, net, state, task)
+        num_ended += _begin(tasks, net, circuits, state, task)
     return num_ended
 
 
@@ -159,21 +163,55 @@ def _queue(state: State, resource: int, task: int) -> None:
 
 
 @compiled_uncounted
-def _begin(tasks: Tasks, net: Sharing, state: State, task: int) -> int:
-    """Starts a task on its resource; returns 1 if it ended at once."""
+def _begin(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: int) -> int:
+    """Starts a task on its resource, or lets it wait for its circuit; returns 1 if it ended at once."""
     state.start_s[task] = state.now_s[0]
+    if _is_superfluous(tasks, state, task):
+        _end(tasks, state, task)
+        return 1
+    circuit = circuit_of(circuits, tasks.path[task])
+    if circuit != NONE and not may_go(circuits, circuit, task, state.now_s[0]):
+        return 0
+    return _go(tasks, net, circuits, state, task)
+
+
+@compiled_uncounted
+def _is_superfluous(tasks: Tasks, state: State, task: int) -> bool:
+    """Whether the task that makes this one superfluous has ended."""
+    if len(tasks.unless) == 0 or tasks.unless[task] == NONE:
+        return False
+    return not np.isnan(state.end_s[tasks.unless[task]])
+
+
+@compiled_uncounted
+def _circuit_up(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, first: int) -> int:
+    """Starts the flows that waited for a circuit, from the first one on; returns how many ended at once."""
+    num_ended, task = 0, first
+    while task != NONE:
+        behind = circuits.next_flow[task]
+        circuits.waited_s[task] = state.now_s[0] - state.start_s[task]
+        state.start_s[task] = state.now_s[0]
+        num_ended += _go(tasks, net, circuits, state, task)
+        task = behind
+    return num_ended
+
+
+@compiled_uncounted
+def _go(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: int) -> int:
+    """Lets the duration of a task run; returns 1 if it ended at once."""
     if tasks.duration_s[task] > 0.0:
         end_s = state.now_s[0] + tasks.duration_s[task]
         state.sizes[TIMERS] = push(state.timer_s, state.timer_task, state.sizes[TIMERS], end_s, task)
         return 0
-    return _duration_over(tasks, net, state, task)
+    return _duration_over(tasks, net, circuits, state, task)
 
 
 @compiled_uncounted
-def _duration_over(tasks: Tasks, net: Sharing, state: State, task: int) -> int:
+def _duration_over(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: int) -> int:
     """Ends a task, or sends it on its way; returns 1 if it ended."""
     path = tasks.path[task]
     if path == NONE or tasks.num_bytes[task] == 0.0 or net.path_offsets[path] == net.path_offsets[path + 1]:
+        _leave(tasks, circuits, state, task)
         _end(tasks, state, task)
         return 1
     _count_moved(net, state, path)
@@ -181,9 +219,17 @@ def _duration_over(tasks: Tasks, net: Sharing, state: State, task: int) -> int:
         state.moved_bytes[path] = 0.0
     state.leaves_at_bytes[task] = state.moved_bytes[path] + tasks.num_bytes[task]
     state.left[task], state.right[task] = NONE, NONE
-    state.root[path] = _merged(state, state.root[path], task)
+    state.root[path] = merged(state.leaves_at_bytes, state.left, state.right, state.root[path], task)
     _change_flows(net, state, path, 1)
     return 0
+
+
+@compiled_uncounted
+def _leave(tasks: Tasks, circuits: CircuitState, state: State, task: int) -> None:
+    """Hands the circuit of a task that is over to those that wait longest."""
+    circuit = circuit_of(circuits, tasks.path[task])
+    if circuit != NONE:
+        leave(circuits, circuit, state.now_s[0])
 
 
 @compiled_uncounted
@@ -206,7 +252,7 @@ def _end(tasks: Tasks, state: State, task: int) -> None:
 
 
 @compiled_uncounted
-def _flows_done(tasks: Tasks, net: Sharing, state: State, path: int) -> int:
+def _flows_done(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, path: int) -> int:
     """Ends the first flow of a path and those that are done with it; returns how many."""
     _count_moved(net, state, path)
     first = state.root[path]
@@ -215,8 +261,11 @@ def _flows_done(tasks: Tasks, net: Sharing, state: State, path: int) -> int:
     num_done = 0
     while state.root[path] != NONE and state.leaves_at_bytes[state.root[path]] <= limit:
         flow = state.root[path]
-        state.root[path] = _merged(state, state.left[flow], state.right[flow])
+        state.root[path] = merged(
+            state.leaves_at_bytes, state.left, state.right, state.left[flow], state.right[flow]
+        )
         _change_flows(net, state, path, -1)
+        _leave(tasks, circuits, state, flow)
         _end(tasks, state, flow)
         num_done += 1
     return num_done
@@ -240,29 +289,6 @@ def _change_flows(net: Sharing, state: State, path: int, by: int) -> None:
         state.is_changed[path] = True
         state.changed[state.sizes[CHANGED]] = path
         state.sizes[CHANGED] += 1
-
-
-@compiled_uncounted
-def _merged(state: State, one: int, other: int) -> int:
-    """Merges two skew heaps of flows (Sleator and Tarjan 1986) along their right spines; returns the root."""
-    root, parent = NONE, NONE
-    while min(one, other) > NONE:
-        if state.leaves_at_bytes[other] < state.leaves_at_bytes[one]:
-            one, other = other, one
-        if parent == NONE:
-            root = one
-        else:
-            state.left[parent] = one
-        parent = one
-        one_right = state.right[one]
-        state.right[one] = state.left[one]
-        state.left[one] = NONE
-        one = one_right
-    rest = other if one == NONE else one
-    if parent == NONE:
-        return rest
-    state.left[parent] = rest
-    return root
 
 
 @compiled_uncounted

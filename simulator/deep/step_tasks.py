@@ -38,6 +38,7 @@ def add_step(
     batch_size: int | None = None,
     speed: Floats | None = None,
     model: OperatorModel | None = None,
+    ended: dict[int, Integers] | None = None,
 ) -> Integers:
     """Adds the step of a trace on many accelerators to a graph; see `extrapolate`.
 
@@ -49,6 +50,7 @@ def add_step(
         batch_size: samples of each replica; left out: those of the trace.
         speed: `(num_gpus,)` of each accelerator over that of the trace.
         model: lines of operators.
+        ended: filled with the tasks of each operator, `(replicas, parts)`, those of its last micro-batch.
 
     Returns:
         The stage of each layer, `(num_layers,)`.
@@ -64,6 +66,7 @@ def add_step(
         graph=graph,
         traffic=traffic,
         speed=np.ones(parallelism.num_gpus) if speed is None else speed,
+        ended={} if ended is None else ended,
     )
     step.add()
     return step.stage_of_layer
@@ -79,6 +82,8 @@ class _Step:
     graph: TaskGraphBuilder
     traffic: Traffic
     speed: Floats
+    ended: dict[int, Integers]
+    """Tasks of each operator, those of its last micro-batch."""
 
     def add(self) -> None:
         """Adds all tasks."""
@@ -137,16 +142,15 @@ class _Step:
             done: the same, to be filled in.
         """
         before = np.full(self.ranks.shape[1:], NONE)
-        ended: dict[int, Integers] = {}
         shards = self._shards(stage)
         for is_forward, chunk, microbatch in self._turns(stage):
             way, phase = (0, Phase.FORWARD) if is_forward else (1, Phase.BACKWARD)
             gate = arrived[way][chunk, microbatch]
             self.graph.add_edges(before, gate)
             operators = self._operators(chunk, phase)
-            before = self._add_operators(stage, operators, gate, microbatch, ended, shards)
+            before = self._add_operators(stage, operators, gate, microbatch, shards)
             done[way][chunk, microbatch] = before
-        summed = self._add_sync(stage, before, ended) if shards is None else shards.scattered
+        summed = self._add_sync(stage, before) if shards is None else shards.scattered
         self._add_optimizer(stage, self.graph.add("gradients ready", after=[before, summed]))
 
     def _turns(self, stage: int) -> list[tuple[bool, int, int]]:
@@ -185,15 +189,14 @@ class _Step:
         operators: Integers,
         after: Integers,
         microbatch: int,
-        ended: dict[int, Integers],
         shards: ShardedStage | None,
     ) -> Integers:
-        """Adds operators one after another, with what is shared between them; notes in `ended` when each is done."""
+        """Adds operators one after another, with what is shared between them; notes their tasks in `ended`."""
         for run in self._runs(operators):
             if shards is not None:
                 after = shards.gather(int(self.trace.layer[run[0]]), after)
             after = self._add_run(stage, run, self.duration_s[run], after, microbatch)
-            ended.update(zip(run.tolist(), np.moveaxis(after, -1, 0), strict=True))
+            self.ended.update(zip(run.tolist(), np.moveaxis(after, -1, 0), strict=True))
             if shards is not None:
                 shards.scatter(run, after[..., -1])
             after = self._share(stage, int(run[-1]), after[..., -1])
@@ -229,14 +232,14 @@ class _Step:
             return self.traffic.ring_all_gather(self.ranks[stage], num_bytes, after)
         return self.traffic.ring_all_reduce(self.ranks[stage], num_bytes, after)
 
-    def _add_sync(self, stage: int, backward_done: Integers, ended: dict[int, Integers]) -> Integers:
+    def _add_sync(self, stage: int, backward_done: Integers) -> Integers:
         """Adds up gradients over the replicas, one bucket after another; returns when the last one is there."""
         if self.parallelism.data_parallel == 1:
             return backward_done
         summed = np.full(backward_done.shape, NONE)
         for number, bucket in enumerate(self._buckets(stage)):
             is_early = self.parallelism.sync is GradientSync.BUCKETS
-            ready = ended[bucket.ready] if is_early else backward_done
+            ready = self.ended[bucket.ready] if is_early else backward_done
             begin = self.graph.add(f"bucket {number}", after=[ready, summed]).reshape(ready.shape)
             summed = self.traffic.ring_all_reduce(self.ranks[stage].T, bucket.num_bytes, begin.T).T
         return summed
@@ -258,9 +261,10 @@ class _Step:
             share = sum(bucket.num_bytes for bucket in self._buckets(stage)) / (trace.parameter_bytes or 1.0)
             if self.parallelism.sync is GradientSync.SHARDED:
                 share /= self.parallelism.data_parallel
-            self._add_run(
+            tasks = self._add_run(
                 stage, operators, share * trace.duration_s[operators], after.reshape(self.ranks.shape[1:]), 0
             )
+            self.ended.update(zip(operators.tolist(), np.moveaxis(tasks, -1, 0), strict=True))
 
     def _send(self, source: int, target: int, num_bytes: float, done: Integers, arrived: Integers) -> None:
         """Sends what each micro-batch of a chunk makes to another one, from each accelerator to its counterpart."""

@@ -2,7 +2,8 @@
 
 A task takes its `duration_s` on its resource, then, if it is a flow, moves `num_bytes` along a path. A resource (a stream
 of an accelerator, say) does one task at a time, in the order in which they become ready. A task without duration, bytes
-and resource is a join: it ends when the last of its predecessors has ended.
+and resource is a join: it ends when the last of its predecessors has ended, or all but some of them where it may miss
+those. A task that is there `unless` another one has ended takes no time and moves nothing when that has ended before it.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ class TaskGraph:
     """`(n + 1,)` where the successors of a task begin in `successors`."""
     successors: Integers
     num_predecessors: Integers
-    """`(n,)`."""
+    """`(n,)` how many must have ended before a task is ready."""
     num_resources: int
+    unless: Integers
+    """`(n,)` task that makes this one superfluous if it has ended when this one begins, or `NONE`; empty: none does."""
 
     def __len__(self) -> int:
         return len(self.duration_s)
@@ -65,6 +68,8 @@ class TaskGraphBuilder:
     num_resources: int = 0
     _columns: list[tuple[Floats, Floats, Integers, Integers, Integers]] = field(default_factory=list)
     _edges: list[tuple[Integers, Integers]] = field(default_factory=list)
+    _misses: list[tuple[Integers, int]] = field(default_factory=list)
+    _unless: list[tuple[Integers, Integers]] = field(default_factory=list)
     _labels: dict[str, int] = field(default_factory=dict)
     _num_tasks: int = 0
 
@@ -89,6 +94,7 @@ class TaskGraphBuilder:
         path: ArrayLike = NONE,
         resource: ArrayLike = NONE,
         after: Sequence[ArrayLike] = (),
+        unless: ArrayLike = NONE,
     ) -> Integers:
         """Adds tasks; the columns broadcast against each other and against each array of predecessors.
 
@@ -99,16 +105,19 @@ class TaskGraphBuilder:
             path: numbers of a `Router`.
             resource: numbers of `add_resources`.
             after: predecessors, each an array that broadcasts to the tasks; `NONE` stands for no predecessor.
+            unless: tasks that make these superfluous if they have ended when these begin; `NONE`: nothing does.
         """
         named = self.names([label]) if isinstance(label, str) else label
-        columns = np.broadcast_arrays(duration_s, num_bytes, path, resource, named, *after)
+        columns = np.broadcast_arrays(duration_s, num_bytes, path, resource, named, unless, *after)
         size = columns[0].size
         self.require_room(size)
         numbers = np.arange(self._num_tasks, self._num_tasks + size)
         duration, moved = (column.ravel().astype(np.float64) for column in columns[:2])
-        way, place, called, *before = (column.ravel().astype(np.int64) for column in columns[2:])
+        way, place, called, better, *before = (column.ravel().astype(np.int64) for column in columns[2:])
         self._columns.append((duration, moved, way, place, called))
         self._num_tasks += size
+        if (better != NONE).any():
+            self._unless.append((numbers, better))
         for predecessors in before:
             self.add_edges(predecessors, numbers)
         return numbers
@@ -124,6 +133,10 @@ class TaskGraphBuilder:
         first, second = (part.ravel().astype(np.int64) for part in np.broadcast_arrays(before, after))
         is_edge = first != NONE
         self._edges.append((first[is_edge], second[is_edge]))
+
+    def let_miss(self, tasks: ArrayLike, count: int) -> None:
+        """Lets tasks begin when all but `count` of their predecessors have ended, whichever these are."""
+        self._misses.append((np.asarray(tasks, dtype=np.int64).ravel(), count))
 
     def join(self, label: str, tasks: ArrayLike) -> int:
         """Adds a task that ends when all of `tasks` have ended; returns its number."""
@@ -161,9 +174,22 @@ class TaskGraphBuilder:
             labels=labels,
             offsets=offsets,
             successors=successors,
-            num_predecessors=np.bincount(after, minlength=self._num_tasks),
+            num_predecessors=self._num_needed(after),
             num_resources=self.num_resources,
+            unless=self._all_unless(),
         )
+
+    def _num_needed(self, after: Integers) -> Integers:
+        needed = np.bincount(after, minlength=self._num_tasks)
+        for tasks, count in self._misses:
+            needed[tasks] = np.maximum(0, needed[tasks] - count)
+        return needed
+
+    def _all_unless(self) -> Integers:
+        found = np.full(self._num_tasks if self._unless else 0, NONE, dtype=np.int64)
+        for tasks, better in self._unless:
+            found[tasks] = better
+        return found
 
 
 @compiled

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from simulator.deep.circuits import circuits_of_links
 from simulator.deep.topology import Topology, TopologyBuilder
 from simulator.errors import InputError, Problem
 
@@ -60,6 +61,42 @@ def fully_connected(num_ranks: int, bandwidth_bytes_per_s: float, latency_s: flo
     one, other = np.triu_indices(num_ranks, 1)
     builder.connect(ranks[one], ranks[other], bandwidth_bytes_per_s, latency_s)
     return builder.build()
+
+
+def photonic(
+    num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float, *, num_ports: int, set_up_s: float
+) -> Topology:
+    """Returns accelerators around a circuit switch, any two of which can be joined, each to a few at one time.
+
+    Args:
+        num_ranks: accelerators.
+        bandwidth_bytes_per_s: of a circuit, in each direction.
+        latency_s: of a circuit that is up.
+        num_ports: circuits that an accelerator can have at one time.
+        set_up_s: from asking for a circuit until it is up.
+    """
+    every = fully_connected(num_ranks, bandwidth_bytes_per_s, latency_s)
+    return replace(circuit_switched(every, num_ports=num_ports, set_up_s=set_up_s), name="photonic")
+
+
+def circuit_switched(
+    topology: Topology, *, num_ports: ArrayLike, set_up_s: float, links: ArrayLike | None = None
+) -> Topology:
+    """Returns a network some of whose links are there only while a circuit is set up; see `simulator.deep.circuits`.
+
+    Args:
+        topology: the network with all links.
+        num_ports: circuits that each vertex can have at one time, one number or `(v,)`.
+        set_up_s: from asking for a circuit until it is up.
+        links: those that need a circuit, by number; left out: all. The two directions of a pair share one.
+
+    Raises:
+        InputError: an end of a circuit has no port, or the time is negative or not finite.
+    """
+    chosen = np.arange(topology.num_links) if links is None else np.asarray(links, dtype=np.int64)
+    ports = np.broadcast_to(np.asarray(num_ports, dtype=np.int64), (topology.num_vertices,))
+    circuits = circuits_of_links(topology.source, topology.target, chosen, num_ports=ports, set_up_s=set_up_s)
+    return replace(topology, circuits=circuits)
 
 
 def switch(num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> Topology:

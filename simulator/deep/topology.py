@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simulator.deep.circuits import Circuits
 from simulator.errors import InputError, Problem
 from simulator.table import Booleans, Floats, Integers
 
@@ -34,6 +35,8 @@ class Topology:
     """`(l,)` in the direction of the link."""
     latency_s: Floats
     """`(l,)` until the first byte has crossed the link and the vertex behind it."""
+    circuits: Circuits | None = None
+    """What some links need to be there; None: all of them are, always."""
 
     @property
     def num_vertices(self) -> int:

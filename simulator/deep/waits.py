@@ -27,6 +27,8 @@ class Waits:
     """`(r,)` computing."""
     for_traffic_s: Floats
     """`(r, l)` waiting for flows, by what these are called."""
+    for_circuits_s: Floats
+    """`(r,)` waiting until flows have a circuit: for a port, and for the set-up."""
     for_others_s: Floats
     """`(r,)` waiting for others that compute."""
     over_s: Floats
@@ -43,6 +45,7 @@ def waits(graph: TaskGraph, played: Played, num_paths: int) -> Waits:
     found = _Found(
         busy_s=np.zeros(size),
         for_traffic_s=np.zeros((size, len(graph.labels))),
+        for_circuits_s=np.zeros(size),
         for_others_s=np.zeros(size),
         waited_for_s=np.zeros(size),
         path_s=np.zeros(num_paths),
@@ -50,10 +53,12 @@ def waits(graph: TaskGraph, played: Played, num_paths: int) -> Waits:
     )
     order = np.flatnonzero(graph.resource != NONE)
     order = order[np.lexsort((order, played.end_s[order], played.start_s[order], graph.resource[order]))]
-    latest = _latest(graph.offsets, graph.successors, played.end_s, graph.path)
+    latest = _latest(graph.offsets, graph.successors, played.ready_s, played.end_s, graph.path)
+    asked_s = played.start_s - played.circuit_wait_s if len(played.circuit_wait_s) else played.start_s
     _attribute(
         order,
         latest,
+        asked_s,
         played.start_s,
         played.end_s,
         graph.resource,
@@ -64,6 +69,7 @@ def waits(graph: TaskGraph, played: Played, num_paths: int) -> Waits:
     return Waits(
         busy_s=found.busy_s,
         for_traffic_s=found.for_traffic_s,
+        for_circuits_s=found.for_circuits_s,
         for_others_s=found.for_others_s,
         over_s=played.makespan_s - found.last_s,
         waited_for_s=found.waited_for_s,
@@ -74,6 +80,7 @@ def waits(graph: TaskGraph, played: Played, num_paths: int) -> Waits:
 class _Found(NamedTuple):
     busy_s: Floats
     for_traffic_s: Floats
+    for_circuits_s: Floats
     for_others_s: Floats
     waited_for_s: Floats
     path_s: Floats
@@ -81,8 +88,10 @@ class _Found(NamedTuple):
 
 
 @compiled
-def _latest(offsets: Integers, successors: Integers, end_s: Floats, path: Integers) -> Integers:
-    """The predecessor of each task that ended last, `NONE` where there is none.
+def _latest(
+    offsets: Integers, successors: Integers, ready_s: Floats, end_s: Floats, path: Integers
+) -> Integers:
+    """The predecessor of each task that ended last before it was ready, `NONE` where there is none.
 
     Of those that ended together it is the one on the task's own path: around a ring that runs evenly every accelerator
     waits for the link that leads to it.
@@ -91,6 +100,8 @@ def _latest(offsets: Integers, successors: Integers, end_s: Floats, path: Intege
     for task in range(len(end_s)):
         for place in range(offsets[task], offsets[task + 1]):
             after = successors[place]
+            if end_s[task] > ready_s[after]:
+                continue  # the task did not wait for all that come before it
             last_s = -1.0 if latest[after] == NONE else end_s[latest[after]]
             is_later = end_s[task] > last_s * (1.0 + SAME_TIME_FRACTION)
             is_equal = end_s[task] >= last_s * (1.0 - SAME_TIME_FRACTION)
@@ -103,6 +114,7 @@ def _latest(offsets: Integers, successors: Integers, end_s: Floats, path: Intege
 def _attribute(
     order: Integers,
     latest: Integers,
+    asked_s: Floats,
     start_s: Floats,
     end_s: Floats,
     resource: Integers,
@@ -126,5 +138,6 @@ def _attribute(
             elif resource[cause] != NONE and resource[cause] != own:
                 found.for_others_s[own] += spent_s
                 found.waited_for_s[resource[cause]] += spent_s
-            until_s = from_s
+            until_s = max(begin_s, min(from_s, asked_s[cause]))
+            found.for_circuits_s[own] += from_s - until_s
             cause = latest[cause]

@@ -123,6 +123,7 @@ def outputs(folder: Path) -> dict[str, list[str]]:
         "simulate": ["simulate", BLOOM, "--plan", PLAN],
         "timeline": ["timeline", BLOOM, "--plan", PLAN],
         "trace-simulate": ["trace", "simulate", trace, "--gpus", "4"],
+        "trace-hop": ["trace", "simulate", trace, "--gpus", "4", "--parallel", "hop", "--hop", "backups=1"],
         "trace-play": ["trace", "play", str(folder / "astra")],
         "compare": ["compare", side, f"{BLOOM}@tp=8,pp=6,dp=8,mbs=2,recompute=full"],
         "balance": ["explain", BLOOM, "--plan", PLAN, "--balance"],

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from planner.cli import main
+from planner.hop_simulation import HopAnswer
 from planner.trace_events import COMPUTE, NETWORK
 from planner.trace_play import PlayAnswer
 from planner.trace_simulation import TraceAnswer
+from simulator import catalog
 from simulator.deep.chakra_files import read_chakra
 from simulator.deep.trace_file import write_trace_file
 from tests.simulator.deep.profiles import EVENTS, NODES, written
@@ -47,6 +49,102 @@ class TestAnswer:
         assert answer.samples_per_s == pytest.approx(4 * 128 / (8.8e-3 + SUMMED_S))
         assert answer.efficiency_fraction == pytest.approx(8.8e-3 / (8.8e-3 + SUMMED_S))
         assert (answer.data_parallel, answer.num_microbatches, answer.batch_size) == (4, 1, 128)
+
+    def test_circuits_are_set_up_before_gradients_travel(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        photonic = ("--network", "photonic", "--ports", "2", "--set-up", "3")
+        answer = answered(capsys, small, "--gpus", "4", "--parallel", "dp", *SLOW_NET, *photonic)
+        assert answer.step_s == pytest.approx(3.0 + 8.8e-3 + SUMMED_S)
+        assert answer.circuits is not None
+        assert (answer.circuits.num_circuits, answer.circuits.num_set_ups) == (4, 4)
+        assert answer.circuits.waited_s == pytest.approx(4 * 3.0)
+        for row in answer.accelerators:
+            assert row.traffic_waits_s["circuits"] == pytest.approx(3.0)
+            parts = row.busy_s + sum(row.traffic_waits_s.values()) + row.others_wait_s + row.over_s
+            assert parts == pytest.approx(answer.step_s)
+        words = told(capsys, small, "--gpus", "4", "--parallel", "dp", *SLOW_NET, *photonic)
+        assert (
+            "Messages wait 12.0 s for ports and set-ups, all of them together: 4 set-ups of 4 circuits."
+            in words
+        )
+
+    def test_decentralised_workers_do_not_wait_for_a_slow_one_that_they_need_not_hear(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        # A step takes 8.8 ms, and twice that on accelerator 0; those beside it are three iterations ahead of it, those
+        # beside them six, and the last one, which hears from both of these, seven.
+        asked = [small, "--gpus", "6", "--parallel", "hop", "--hop", "iterations=20,gap=3,backups=1"]
+        asked += ["--speed", "0=0.5", "--network", "full", "--bandwidth", "1e12", "--latency", "0"]
+        assert main(["trace", "simulate", *asked, "--json"]) == 0
+        answer = HopAnswer.model_validate_json(capsys.readouterr().out)
+        assert answer.step_s == pytest.approx(20 * 17.6e-3)
+        assert answer.workers[1].iterations_per_s == pytest.approx(20 / (17 * 17.6e-3))
+        assert answer.workers[3].iterations_per_s == pytest.approx(20 / (13 * 17.6e-3))
+        assert answer.workers[1].for_tokens_s == pytest.approx(17 * 17.6e-3 - 20 * 8.8e-3)
+        assert [wait.worker for wait in answer.workers[1].waits_for] == [0]
+        assert answer.samples_per_s == pytest.approx(6 * 20 * 128 / answer.step_s)
+        assert answer.largest_gap == 3
+        assert main(["trace", "simulate", *asked]) == 0
+        words = capsys.readouterr().out
+        assert "small on 6 workers" in words
+        assert "largest gap between neighbours 3; 0 iterations skipped" in words
+        assert "for 0 (123 ms)" in words
+
+    def test_a_graph_of_ones_own_and_slowdowns_by_chance(
+        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "pairs.json"
+        file.write_text("[[0, 1], [1, 0]]", encoding="utf-8")
+        hop = f"graph={file},iterations=10,chance=1,slowdown=3,seed=7"
+        asked = [
+            small,
+            "--gpus",
+            "2",
+            "--parallel",
+            "hop",
+            "--hop",
+            hop,
+            "--bandwidth",
+            "1e12",
+            "--latency",
+            "0",
+        ]
+        assert main(["trace", "simulate", *asked, "--json"]) == 0
+        answer = HopAnswer.model_validate_json(capsys.readouterr().out)
+        assert answer.step_s == pytest.approx(10 * 3 * 8.8e-3)
+        file.write_text("[[0, 1], [1, 0, 2]]", encoding="utf-8")
+        assert main(["trace", "simulate", *asked]) == 2
+        assert "must be pairs of sender and receiver" in capsys.readouterr().err
+
+    def test_a_limited_memory_sends_activations_away(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        # At the peak, when the gradient of the loss is made, there are parameters and moments (1,632 bytes and twice as
+        # many), the target, y and its gradient (1,024 each), the loss (4), x (256) and h (512). h is not needed there.
+        whole = answered(capsys, small, "--gpus", "2", *SLOW_NET)
+        assert whole.replica_peak_bytes == 3 * 1632 + 3 * 1024 + 4 + 256 + 512
+        memory = whole.replica_peak_bytes - 400
+        asked = [small, "--gpus", "2", *SLOW_NET, "--offload", f"memory={memory:.0f},host=1e9"]
+        answer = answered(capsys, *asked)
+        assert answer.memory is not None
+        assert answer.memory.unlimited_step_s == whole.step_s
+        assert answer.memory.peak_bytes <= memory
+        assert "h" in [row.tensor for row in answer.memory.tensors]
+        assert answer.memory.moved_bytes == sum(row.num_bytes for row in answer.memory.tensors)
+        assert answer.step_s >= whole.step_s
+        words = told(capsys, *asked)
+        assert "What does not fit" in words
+        assert "tensor h" in words
+
+    def test_the_memory_of_a_named_accelerator_is_that_of_the_catalogue(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        names = ("--traced-on", "h100-sxm5-80gb", "--on", "a100-sxm4-80gb")
+        answer = answered(capsys, small, "--gpus", "2", *names, "--offload", "host=1e9")
+        assert answer.memory is not None
+        assert answer.memory.capacity_bytes == catalog.accelerator("a100-sxm4-80gb").memory_bytes
+        assert answer.memory.tensors == ()
 
     def test_sharded_replicas_do_a_part_of_the_optimizer_each(
         self, small: str, capsys: pytest.CaptureFixture[str]
@@ -184,7 +282,10 @@ class TestBroken:
             (("--parallel", "tp=2,tp=2"), "--parallel = tp=2: is given twice"),
             (("--parallel", "tp=two"), "--parallel = tp=two: needs a whole number behind the equals sign"),
             (("--parallel", "fsdp=2,ddp=2"), "ddp and fsdp each say how many replicas: give one of them"),
-            (("--rules", "triosim", "--parallel", "fsdp"), "--parallel: is nothing that TrioSim has"),
+            (
+                ("--rules", "triosim", "--parallel", "fsdp"),
+                "--parallel: is nothing that --rules triosim covers",
+            ),
             (("--parallel", "dp=2,ddp=2"), "ddp and dp each say how many replicas: give one of them"),
             (("--parallel", "pp"), "pipeline_parallel = 4: must be at most 2, the layers of 'small'"),
             (("--parallel", "ddp", "--interleaved", "2"), "num_chunks = 2: must be 1 without a pipeline"),
@@ -193,12 +294,48 @@ class TestBroken:
             (("--speed", "1=0"), "'1=0' must be an accelerator and its speed over that of the trace"),
             (("--on", "h100-sxm5-80gb"), "--on = h100-sxm5-80gb: needs --traced-on"),
             (("--on", "h100", "--traced-on", "zz9"), "zz9"),
-            (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that TrioSim has"),
+            (("--offload", "memory=1e9"), "--offload host: must be given, or pool"),
+            (("--offload", "host=1e9"), "--offload memory: must be given"),
+            (("--offload", "memory=1e9,pool=1e9"), "--offload pool-shared: must be given"),
+            (("--offload", "memory=1e9,host=1e9,pool-memory=1"), "--offload pool-memory = 1: needs pool=..."),
+            (("--offload", "memory=x,host=1e9"), "--offload memory = x: must be a number"),
+            (("--offload", "memory=5000,host=1e9"), "capacity_bytes = 5,000: must be at least"),
+            (
+                ("--offload", "memory=1e9,host=1e9", "--parallel", "tp"),
+                "tensor_parallel = 4: must be left out",
+            ),
+            (
+                ("--offload", "memory=1e9,host=1e9", "--rules", "triosim"),
+                "--offload: is nothing that --rules",
+            ),
+            (("--offload", "memory=1e9,host=1e9", "--parallel", "hop"), "--offload: is nothing that workers"),
+            (("--hop", "gap=3"), "--hop = gap=3: is read with --parallel hop only"),
+            (("--parallel", "hop=2,tp=2"), "--parallel = hop=2: stands alone"),
+            (("--parallel", "hop", "--hop", "gap"), "--hop = gap: needs a value: gap=..."),
+            (("--parallel", "hop", "--hop", "gap=3,gap=4"), "--hop = gap=4: is given twice"),
+            (("--parallel", "hop", "--hop", "gaps=3"), "--hop = gaps=3: must begin with a key"),
+            (("--parallel", "hop", "--hop", "gap=0"), "--hop gap = 0: must be a whole number between 1"),
+            (
+                ("--parallel", "hop", "--hop", "chance=nan"),
+                "--hop chance = nan: must be a number between 0 and 1",
+            ),
+            (("--parallel", "hop", "--hop", "graph=rong"), "--hop graph = rong: must be a graph"),
+            (("--parallel", "hop", "--hop", "graph=no.json"), "does not exist"),
+            (("--parallel", "hop", "--hop", "backups=2"), "num_backups = 2: must be below 2"),
+            (("--parallel", "hop", "--microbatches", "2"), "--microbatches: is nothing that workers"),
+            (("--parallel", "hop", "--rules", "triosim"), "--rules: is nothing that workers"),
+            (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that --rules triosim covers"),
             (("--gpus", "2048", "--network", "full"), "--gpus = 2048: must be at most 1,024 with a cable"),
             (("--gpus", "65536"), "needs more than 16,000,000 tasks: take fewer accelerators"),
             (("--network", "nodes"), "--gpus = 4: must be a multiple of 8, the accelerators of a node"),
-            (("--rules", "triosim", "--parallel", "ddp=4"), "--parallel: is nothing that TrioSim has"),
-            (("--rules", "triosim", "--network", "switch"), "--network: is nothing that TrioSim has"),
+            (
+                ("--rules", "triosim", "--parallel", "ddp=4"),
+                "--parallel: is nothing that --rules triosim covers",
+            ),
+            (
+                ("--rules", "triosim", "--network", "switch"),
+                "--network: is nothing that --rules triosim covers",
+            ),
         ],
     )
     def test_what_cannot_be_is_refused(
