@@ -54,20 +54,29 @@ class PlanNetwork:
             leaf_of=np.asarray(leaf_of, dtype=np.int64),
         )
 
-    def near(self, source: Integers, target: Integers) -> Integers:
-        """Returns ways through a scale-up switch between accelerators of one domain, `(...)`."""
-        size = self.roles.num_played
-        return self._numbers(source, np.stack([source, size + target], axis=-1))
+    def near(self, source: Integers, target: Integers, times: int = 1) -> Integers:
+        """Returns ways through a scale-up switch between accelerators of one domain, `(...)`, for so many like flows."""
+        back = self.roles.num_played + target
+        ways = zip(source.ravel().tolist(), back.ravel().tolist(), strict=True)
+        numbers = [self._number((out,) * times + (back,) * times) for out, back in ways]
+        return np.array(numbers, dtype=np.int64).reshape(source.shape)
 
     def far(
-        self, source: Integers, target: Integers, times: int = 1, *, crosses: Booleans | None = None
+        self,
+        source: Integers,
+        target: Integers,
+        times: int = 1,
+        *,
+        senders: int = 1,
+        crosses: Booleans | None = None,
     ) -> Integers:
         """Returns ways through the fabric, `(...)`.
 
         Args:
             source: accelerators that are played.
             target: the same; that which stands for the receiver.
-            times: how many flows like this one cross the links of a leaf to the spine at once.
+            times: how many flows like this one are on the card of an accelerator at once.
+            senders: how many accelerators like this one pass the links of a leaf to the spine at once.
             crosses: whether each passes the spine; left out: where the leaves of its ends differ.
         """
         size, num_leaves = self.roles.num_played, len(np.unique(self.leaf_of))
@@ -76,7 +85,7 @@ class PlanNetwork:
         up, down = 4 * size + self.leaf_of[source], 4 * size + num_leaves + self.leaf_of[target]
         passes = self.leaf_of[source] != self.leaf_of[target] if crosses is None else crosses
         ways = [
-            [o, *([u] * times), *([d] * times), b] if c else [o, b]
+            (o,) * times + ((u,) * (times * senders) + (d,) * (times * senders) if c else ()) + (b,) * times
             for o, u, d, b, c in zip(
                 out.ravel().tolist(),
                 up.ravel().tolist(),
@@ -86,11 +95,7 @@ class PlanNetwork:
                 strict=True,
             )
         ]
-        return np.array([self._number(tuple(way)) for way in ways], dtype=np.int64).reshape(source.shape)
-
-    def _numbers(self, source: Integers, links: Integers) -> Integers:
-        ways = links.reshape(-1, links.shape[-1]).tolist()
-        return np.array([self._number(tuple(way)) for way in ways], dtype=np.int64).reshape(source.shape)
+        return np.array([self._number(way) for way in ways], dtype=np.int64).reshape(source.shape)
 
     def _number(self, links: tuple[int, ...]) -> int:
         if links not in self._ways:

@@ -92,26 +92,31 @@ class FoldedTraffic:
         return sent, sent
 
     def _ways(self, traffic: Collective, stage: int) -> Iterator[tuple[Integers, float]]:
-        """Ways of the played accelerators of a stage, `(R,)`, and what moves on each."""
+        """Ways of the played accelerators of a stage, `(R,)`, and what each of the flows like it moves."""
         num_roles = self.network.roles.ranks.shape[1]
         own = stage * num_roles + np.arange(num_roles)
         if traffic.near_bytes > 0.0 or traffic.far_bytes == 0.0:
-            yield self.network.near(own, own), traffic.near_bytes
+            yield self.network.near(own, own, traffic.num_near), traffic.near_bytes / traffic.num_near
         if traffic.far_bytes > 0.0:
             crossing = self._crossing(traffic, stage)
+            num_passing = round(crossing.share * traffic.num_far)
+            num_staying = traffic.num_far - num_passing
             if crossing.share > 0.0:
-                yield self._far(own, own, crossing), crossing.share * traffic.far_bytes
+                times = max(1, num_passing)
+                yield self._far(own, own, crossing, times), crossing.share * traffic.far_bytes / times
             if crossing.share < 1.0:
-                yield self.network.far(own, own), (1.0 - crossing.share) * traffic.far_bytes
+                times = max(1, num_staying)
+                yield self.network.far(own, own, times), (1.0 - crossing.share) * traffic.far_bytes / times
 
-    def _far(self, source: Integers, target: Integers, crossing: Crossing) -> Integers:
+    def _far(self, source: Integers, target: Integers, crossing: Crossing, times: int = 1) -> Integers:
         """Ways that pass the spine as often as the accelerators that each stands for do at once."""
         counts = self.network.roles.counts
         passes = np.full(1, crossing.share > 0.0)
+        senders = np.maximum(1, np.rint(crossing.times * counts / counts.sum())).astype(np.int64).tolist()
         return np.concatenate(
             [
-                self.network.far(source[[role]], target[[role]], max(1, round(times)), crosses=passes)
-                for role, times in enumerate((crossing.times * counts / counts.sum()).tolist())
+                self.network.far(source[[role]], target[[role]], times, senders=number, crosses=passes)
+                for role, number in enumerate(senders)
             ]
         )
 
