@@ -7,7 +7,7 @@ once: `k` flows on a link that are alike are one flow that crosses it `k` times.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -45,7 +45,10 @@ class PlanNetwork:
         leaf_vertices = builder.add("leaf", len(leaves))
         builder.connect(gpus, leaf_vertices[leaf_of], card, 0.0)
         builder.connect(leaf_vertices, builder.add("spine"), cluster.uplink_bytes_per_s()[leaves], 0.0)
-        topology = builder.build()
+        switches = [f"scale-up switch {domain}" for domain in domains.tolist()]
+        names = [f"accelerator {rank}" for rank in ranks.tolist()] + switches
+        names += [*(f"leaf {leaf}" for leaf in leaves.tolist()), "spine"]
+        topology = replace(builder.build(), vertex_names=tuple(names))
         return cls(
             cluster=cluster,
             roles=roles,

@@ -9,7 +9,7 @@ the deep depth adds is who is held up by whom: traffic that shares links, stages
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +24,7 @@ from simulator.deep.plan_roles import Roles, all_ranks, block_size, folded
 from simulator.deep.plan_traffic import FoldedTraffic, MessageTraffic
 from simulator.deep.play import Played, play
 from simulator.deep.routing import Paths
-from simulator.deep.tasks import TaskGraph, TaskGraphBuilder
+from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
 from simulator.job import Job
@@ -48,6 +48,7 @@ class PlanStep:
     topology: Topology
     paths: Paths
     played: Played
+    zero_stage: int
     fast: StepTable
     """The same step at the fast depth, one row."""
 
@@ -57,9 +58,21 @@ class PlanStep:
         return self.played.makespan_s
 
     @cached_property
-    def rank_of(self) -> np.ndarray:
-        """Numbers of the accelerators that are played, `(p R,)`."""
-        return self.roles.ranks.ravel()
+    def unshared_step_time_s(self) -> float:
+        """The same where no flow meets another one on its links: what sharing costs is the rest."""
+        graph, is_flow = self.graph, self.graph.path != NONE
+        alone = np.zeros(len(self.paths))
+        for path in range(len(self.paths)):
+            links, times = np.unique(self.paths.links_of(path), return_counts=True)
+            alone[path] = np.max(times / self.topology.bandwidth_bytes_per_s[links], initial=0.0)
+        moved_s = np.where(is_flow, graph.num_bytes * alone[graph.path], 0.0)
+        delays = replace(
+            graph,
+            duration_s=graph.duration_s + moved_s,
+            num_bytes=np.zeros(len(graph)),
+            path=np.full(len(graph), NONE),
+        )
+        return play(delays, self.topology, self.paths).makespan_s
 
 
 def plan_step(job: Job, plan: Plan, *, faults: Faults | None = None, is_folded: bool = True) -> PlanStep:
@@ -93,6 +106,7 @@ def plan_step(job: Job, plan: Plan, *, faults: Faults | None = None, is_folded: 
         topology=network.topology,
         paths=paths,
         played=play(tasks, network.topology, paths),
+        zero_stage=plan.zero_stage,
         fast=simulate_step(parts.rank, parts.chunks),
     )
 
