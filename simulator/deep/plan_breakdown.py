@@ -43,7 +43,7 @@ class PlanBreakdown:
     seconds: Floats
     """`(r, 8)` by `BUCKETS`; the rows sum to the step."""
     waited_for_s: Floats
-    """`(r, r)` how long the first waited for the computing or the traffic of the second."""
+    """`(r, r)` how long the first waited for the computing or the traffic of the second; itself: for its own traffic."""
     path_s: Floats
     """`(p,)` how long the played accelerators waited for flows on each path."""
 
@@ -147,7 +147,7 @@ def _attribute(
             spent_s = max(0.0, until_s - from_s)
             is_own = owner[cause] == own or is_sync[cause]
             found.seconds[own, bucket[cause] if is_own else _BUBBLE] += spent_s
-            if owner[cause] != NONE and owner[cause] != own:
+            if owner[cause] != NONE:
                 found.waited_for_s[own, owner[cause]] += spent_s
             if path[cause] != NONE:
                 found.path_s[path[cause]] += spent_s
