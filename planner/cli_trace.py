@@ -16,6 +16,7 @@ from planner.cli_options import json_option, progress_options
 from planner.cli_trace_answer import tell
 from planner.cli_trace_files import convert, export
 from planner.cli_trace_options import division_options, network_options
+from planner.cli_trace_plan import export_plan
 from planner.cli_trace_play import play
 
 
@@ -156,5 +157,5 @@ def simulate(
     tell(run, run.answer, partial(show_trace, run.answer), about=about, file=file, as_json=as_json)
 
 
-for command in (play, export, convert):
+for command in (play, export, export_plan, convert):
     trace.add_command(command)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner import __version__
-from planner.deep_words import differences_in_words, waits_in_words
+from planner.deep_words import differences_in_words, faults_in_words, waits_in_words
 from planner.plan_input import plan_of
 from planner.played_step import HotLink, StepRun
 from planner.violations import AVAILABILITY, degrees_violation, layout_violations, limit_violations
@@ -90,6 +90,8 @@ class DeepStep(Record):
     the accelerators that were played."""
     roles: tuple[DeepRole, ...]
     """The accelerators that were played."""
+    slow: tuple[str, ...]
+    """What is slow, in words."""
     is_folded: bool
     """Whether accelerators that do the same were played once."""
     num_tasks: int
@@ -133,7 +135,7 @@ def simulate_deep(job: Job, request: DeepRequest) -> DeepRun:
         (12, True)
     """
     written = request.plan.model_dump(mode="json") if isinstance(request.plan, Plan) else request.plan
-    plan, broken = _checked(job, written)
+    plan, broken = checked_plan(job, written)
     step = plan_step(job, plan, faults=request.faults, is_folded=request.is_folded)
     has_faults = request.faults != Faults()
     usual = plan_step(job, plan, is_folded=request.is_folded) if has_faults else step
@@ -150,8 +152,12 @@ def simulate_deep(job: Job, request: DeepRequest) -> DeepRun:
     )
 
 
-def _checked(job: Job, written: Mapping[str, object]) -> tuple[Plan, tuple[str, ...]]:
-    """Returns a plan that can run, and in sentences which limits it breaks."""
+def checked_plan(job: Job, written: Mapping[str, object]) -> tuple[Plan, tuple[str, ...]]:
+    """Returns a plan that can run, and in sentences which limits it breaks.
+
+    Raises:
+        InputError: the layout cannot run.
+    """
     plan, num_gpus = plan_of(job, written)
     broken = (
         layout_violations(job, plan) if num_gpus == plan.num_gpus else [degrees_violation(plan, num_gpus)]
@@ -200,6 +206,7 @@ def _answer(
         waits=tuple(waits_in_words(found, names, step.step_time_s)),
         hot_links=_hot_links(step, found),
         roles=_roles(step, found, names),
+        slow=tuple(faults_in_words(step.cluster.faults)),
         is_folded=step.roles.is_folded,
         num_tasks=len(step.graph),
     )

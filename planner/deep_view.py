@@ -61,4 +61,5 @@ def _notes(answer: DeepStep) -> list[str]:
         )
     else:
         played = f"Every message of all {human.count(num_gpus)} accelerators was played: {human.count(answer.num_tasks)} tasks."
-    return [played, "One step, without failures and random stragglers.", *answer.warnings]
+    slow = [f"Slow: {'; '.join(answer.slow)}."] if answer.slow else []
+    return [*slow, played, "One step, without failures and random stragglers.", *answer.warnings]

@@ -8,6 +8,7 @@ import numpy as np
 
 from planner import human
 from simulator.deep.plan_breakdown import PlanBreakdown
+from simulator.deep.plan_cluster import Faults
 
 SMALLEST_FRACTION = 0.0005
 """Of the step; what is less is not spoken of."""
@@ -55,6 +56,18 @@ def differences_in_words(
         if abs(seconds) >= least_s and name in _WHY:
             longer = "longer" if seconds > 0.0 else "shorter"
             yield f"{_words(name)}: {human.duration(abs(seconds))} {longer}; {_WHY[name]}."
+
+
+def faults_in_words(faults: Faults) -> Iterator[str]:
+    """Yields what is slow, or fast."""
+    kinds = {
+        "accelerator {} at {:g} of the usual speed": faults.speed,
+        "scale-up link of accelerator {} at {:g} of its bandwidth": faults.scale_up,
+        "card of accelerator {} at {:g} of its bandwidth": faults.card,
+        "links of leaf {} to the spine at {:g} of their bandwidth": faults.leaf,
+    }
+    for words, given in kinds.items():
+        yield from (words.format(number, factor) for number, factor in given.items())
 
 
 def _words(name: str) -> str:

@@ -2,7 +2,7 @@
 
     forward(c, j)   waits for  forward(c-1, j) and its message, and for what its stage does before
     backward(c, j)  waits for  backward(c+1, j) and its message, and for what its stage does before
-    the optimizer   waits for  all gradients of all stages, since their norm is one number
+    the optimizer   waits for  all gradients of all stages, since their norm is one number, and those of a tied embedding
 
 The order of a stage is that of the fast depth (`simulator.pipeline_turns`). Gradients of a chunk are reduced in the same
 number of pieces behind its last backward pass, parameters gathered in as many before its first forward pass.
@@ -88,8 +88,7 @@ class PlanGraph:
         left = self._add_sends()
         self._add_turns(left)
         self._gather_parameters()
-        reduced = [self._reduce_gradients(stage) for stage in range(pipeline.num_stages)]
-        self._add_optimizer(reduced)
+        self._add_optimizer([self._reduce_gradients(stage) for stage in range(pipeline.num_stages)])
 
     def _stage(self, chunk: int) -> int:
         return int(stage_of(self.shape.pipeline, chunk))
@@ -265,28 +264,27 @@ class PlanGraph:
         pieces = [bare] * (count - 1)
         return [*pieces, full] if is_late else [full, *pieces]
 
+    def _complete(self, reduced: After) -> Integers:
+        """When all gradients of each accelerator of one stage are there, `(1, R)`."""
+        num_roles = self.speed.shape[1]
+        complete = self.graph.add("gradients complete", after=[np.full(num_roles, NONE)])
+        for each in reduced:
+            self.graph.add_edges(each, complete[None, :])
+        return complete.reshape(1, num_roles)
+
     def _add_optimizer(self, reduced: list[After]) -> None:
-        """Adds the update of the weights, behind the gradients of all stages and those of a tied embedding."""
-        num_stages, num_roles = self.speed.shape
-        norm = self.graph.join(
-            "gradient norm", np.concatenate([each.ravel() for part in reduced for each in part])
-        )
-        after: tuple[Integers, ...] = (np.full((1, num_roles), norm),)
+        """Adds gradients of a tied embedding, the norm of all, and the update of the weights."""
+        num_roles = self.speed.shape[1]
+        complete = [self._complete(each) for each in reduced]
         if self._has_split_ends and self.parts.tied is not None:
-            ends = (0, num_stages - 1), (num_stages - 1, 0)
-            summed = [
-                self.traffic.send(self.parts.tied, stages, after, "tied gradient all-reduce")[1]
-                for stages in ends
-            ]
-            after = (
-                np.full((1, num_roles), self.graph.join("tied", np.concatenate(summed, axis=1).ravel())),
-            )
-        for stage in range(num_stages):
+            ends = complete[0], complete[-1]
+            complete[0], complete[-1] = self.traffic.tied(self.parts.tied, (0, len(complete) - 1), ends)
+        for stage, normed in enumerate(self.traffic.norm(complete)):
             self.graph.add(
                 OPTIMIZER,
                 duration_s=self.shape.optimizer_s / self.speed[stage][None, :],
                 resource=stage * num_roles + np.arange(num_roles)[None, :],
-                after=after,
+                after=[normed],
             )
 
     @property

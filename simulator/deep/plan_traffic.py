@@ -29,7 +29,7 @@ from simulator.table import Floats, Integers
 
 After = tuple[Integers, ...]
 """Tasks that are waited for, each `(m, R)`."""
-SEND = "pipeline send"
+SEND, TIED = "pipeline send", "tied gradient all-reduce"
 
 
 class PlanTraffic(Protocol):
@@ -42,6 +42,14 @@ class PlanTraffic(Protocol):
         self, message: Message, stages: tuple[int, int], after: After, label: str = SEND
     ) -> tuple[Integers, Integers]:
         """Adds messages to the counterparts in another stage; returns when they have left and when they arrived."""
+
+    def tied(
+        self, message: Message, stages: tuple[int, int], ready: tuple[Integers, Integers]
+    ) -> tuple[Integers, Integers]:
+        """Adds what the two ends of the model add up, `(1, R)` each; returns when either has it."""
+
+    def norm(self, complete: list[Integers]) -> list[Integers]:
+        """Adds the norm of all gradients, of which each stage, `(1, R)`, has a part; returns when each has it."""
 
 
 @dataclass(kw_only=True)
@@ -90,6 +98,16 @@ class FoldedTraffic:
             after=after,
         ).reshape(after[0].shape)
         return sent, sent
+
+    def tied(
+        self, message: Message, stages: tuple[int, int], ready: tuple[Integers, Integers]
+    ) -> tuple[Integers, Integers]:
+        """Adds messages in both directions."""
+        return _both_ways(self, self.graph, message, stages, ready)
+
+    def norm(self, complete: list[Integers]) -> list[Integers]:
+        """Adds one join: the number itself is too small to take time."""
+        return _joined_norm(self.graph, complete)
 
     def _ways(self, traffic: Collective, stage: int) -> Iterator[tuple[Integers, float]]:
         """Ways of the played accelerators of a stage, `(R,)`, and what each of the flows like it moves."""
@@ -172,6 +190,16 @@ class MessageTraffic:
         ).reshape(after[0].shape)
         return sent, sent
 
+    def tied(
+        self, message: Message, stages: tuple[int, int], ready: tuple[Integers, Integers]
+    ) -> tuple[Integers, Integers]:
+        """Adds messages in both directions."""
+        return _both_ways(self, self.graph, message, stages, ready)
+
+    def norm(self, complete: list[Integers]) -> list[Integers]:
+        """Adds one join: the number itself is too small to take time."""
+        return _joined_norm(self.graph, complete)
+
     def _own(self, stage: int) -> Integers:
         size = self.network.cluster.ranks.shape[1]
         return np.asarray(stage * size + np.arange(size))
@@ -250,3 +278,21 @@ class MessageTraffic:
     def _between(self, source: Integers, target: Integers) -> Integers:
         is_near = self._is_near(source, target)
         return np.where(is_near, self.network.near(source, target), self.network.far(source, target))
+
+
+def _both_ways(
+    traffic: PlanTraffic,
+    graph: TaskGraphBuilder,
+    message: Message,
+    stages: tuple[int, int],
+    ready: tuple[Integers, Integers],
+) -> tuple[Integers, Integers]:
+    """Messages between two stages in both directions, which begin when both are ready."""
+    there, back = (traffic.send(message, ways, ready, TIED)[1] for ways in (stages, (stages[1], stages[0])))
+    both = graph.add("tied gradients", after=[there, back]).reshape(there.shape)
+    return both, both
+
+
+def _joined_norm(graph: TaskGraphBuilder, complete: list[Integers]) -> list[Integers]:
+    joined = graph.join("gradient norm", np.concatenate(complete, axis=1).ravel())
+    return [np.full(each.shape, joined) for each in complete]

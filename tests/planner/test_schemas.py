@@ -119,6 +119,7 @@ def outputs(folder: Path) -> dict[str, list[str]]:
     return {
         "answer": ["recommend", str(folder / "job.yaml"), "--no-tracking", "--quiet"],
         "simulate": ["simulate", BLOOM, "--plan", PLAN],
+        "simulate-deep": ["simulate", BLOOM, "--plan", PLAN, "--depth", "deep"],
         "timeline": ["timeline", BLOOM, "--plan", PLAN],
         "trace-simulate": ["trace", "simulate", trace, "--gpus", "4"],
         "trace-play": ["trace", "play", str(folder / "astra")],
