@@ -13,6 +13,7 @@ SCHEMA_NAMES = (
     "job",
     "answer",
     "simulate",
+    "simulate-deep",
     "timeline",
     "trace-simulate",
     "trace-hop",

@@ -18,6 +18,7 @@ from planner.cli_trace_answer import tell
 from planner.cli_trace_capture import capture
 from planner.cli_trace_files import convert, export
 from planner.cli_trace_options import Division, Network, division_options, network_options
+from planner.cli_trace_plan import export_plan
 from planner.cli_trace_play import play
 
 
@@ -161,5 +162,5 @@ def simulate(
     tell(run, run.answer, show, about=about, file=file, as_json=as_json)
 
 
-for command in (play, export, convert, capture):
+for command in (play, export, export_plan, convert, capture):
     trace.add_command(command)

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from planner.calibration_answer import CalibrationAnswer
 from planner.compare import Comparison
+from planner.deep_answer import DeepStep
 from planner.explanation import Explanation
 from planner.goodput import Goodput
 from planner.hop_simulation import HopAnswer
@@ -37,6 +38,7 @@ JOB = "job"
 ANSWERS: dict[str, type[BaseModel]] = {
     "answer": Recommendation,
     "simulate": SimulatedDesign,
+    "simulate-deep": DeepStep,
     "timeline": TimelineAnswer,
     "trace-simulate": TraceAnswer,
     "trace-hop": HopAnswer,
@@ -62,7 +64,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "opendc-failures": TracedFailures,
 }
 """What each command prints with `--json`; `report` is what `report --format json` writes, `answer` is that of recommend,
-study run and study resume, `balance` that of explain --balance."""
+study run and study resume, `balance` that of explain --balance, `simulate-deep` that of simulate --depth deep."""
 NAMES = (JOB, *ANSWERS)
 
 

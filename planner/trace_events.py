@@ -6,7 +6,7 @@ process 1   one row for each accelerator: the messages that it sends, as pairs, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -23,22 +23,23 @@ MOST_EVENTS = 1_000_000
 _DIGITS = 3
 
 
-def check_size(run: StepRun) -> None:
-    """Raises `InputError` where a step has more events than a viewer opens."""
+def check_size(run: StepRun, option: str = "--output") -> None:
+    """Raises `InputError`, by the option that asked for it, where a step has more events than a viewer opens."""
     if len(run.graph) > MOST_EVENTS:
         rule = (
             f"would hold {len(run.graph):,} events, and viewers open {MOST_EVENTS:,}: take fewer accelerators"
         )
-        raise InputError([Problem(path="--output", value="", rule=rule)])
+        raise InputError([Problem(path=option, value="", rule=rule)])
 
 
-def trace_entries(run: StepRun) -> Iterator[Entry]:
-    """Yields what draws a step."""
+def trace_entries(run: StepRun, names: Sequence[str] | None = None) -> Iterator[Entry]:
+    """Yields what draws a step; rows have the given names, or the numbers of the accelerators."""
+    rows = names or [f"accelerator {rank}" for rank in range(run.graph.num_resources)]
     for process, name in ((COMPUTE, "operators"), (NETWORK, "messages")):
         yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
-        for rank in range(run.graph.num_resources):
+        for rank, called in enumerate(rows):
             row = {"pid": process, "tid": rank}
-            yield {"ph": "M", "name": "thread_name", **row, "args": {"name": f"accelerator {rank}"}}
+            yield {"ph": "M", "name": "thread_name", **row, "args": {"name": called}}
     yield from _operators(run)
     yield from _messages(run)
 

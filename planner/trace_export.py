@@ -1,4 +1,4 @@
-"""Where do traces go? Chakra traces into one folder, a file for each accelerator; a converted profile into one file."""
+"""Where do traces go? Those of a traced step or of a plan into one folder, a file each; a converted profile into one file."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import re
 from pathlib import Path
 
 from planner.trace_request import TraceRequest
-from simulator.deep.chakra_export import chakra_export
+from simulator.deep.chakra_export import ChakraExport, chakra_export
+from simulator.deep.plan_export import export_plan
 from simulator.deep.profiled_trace import read_profiled
 from simulator.deep.read import read_operator_trace
 from simulator.deep.trace import OperatorTrace
 from simulator.deep.trace_file import is_trace_file, write_trace_file
 from simulator.errors import InputError, Problem
+from simulator.job import Job
+from simulator.plan import Plan
 
 NAME = "step"
 """How the files begin: `step.0.et`."""
+MOST_FILES = 4_096
+"""Accelerators of a plan whose traces are written."""
 _WRITTEN = re.compile(rf"{NAME}\.\d{{1,6}}\.(?:et|json)", re.ASCII)
 
 
@@ -32,7 +37,28 @@ def export_trace(request: TraceRequest, folder: Path, *, suffix: str) -> int:
             an older export, which would be played together with them.
     """
     trace = read_operator_trace(request.path, batch_size=request.trace_batch_size)
-    export = chakra_export(trace, request.parallelism(), batch_size=request.batch_size)
+    return _write(chakra_export(trace, request.parallelism(), batch_size=request.batch_size), folder, suffix)
+
+
+def export_step(job: Job, plan: Plan, folder: Path, *, suffix: str) -> int:
+    """Writes a step of a plan as Chakra traces; returns how many nodes they have together.
+
+    Args:
+        job: the job.
+        plan: a plan that can run.
+        folder: of the files; it is made.
+        suffix: `.et` or `.json`.
+
+    Raises:
+        InputError: as `export_trace`; or the plan has what the deep depth does not play, or too many accelerators.
+    """
+    if plan.num_gpus > MOST_FILES:
+        rule = f"must be at most {MOST_FILES:,}: each accelerator has a file of its own"
+        raise InputError([Problem(path="num_gpus", value=str(plan.num_gpus), rule=rule)], "--plan")
+    return _write(export_plan(job, plan), folder, suffix)
+
+
+def _write(export: ChakraExport, folder: Path, suffix: str) -> int:
     _make_folder(folder)
     _refuse_leftovers(folder, {f"{NAME}.{rank}{suffix}" for rank in range(len(export.nodes))})
     export.write(folder, NAME, suffix=suffix)

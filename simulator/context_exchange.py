@@ -81,29 +81,44 @@ def _head_ranks(rank: Rank) -> Integers:
 
 def _keys_and_values_s(rank: Rank) -> Floats:
     """Keys and values of the whole sequence, on their way round the ring or gathered."""
-    model, plans, exchanged = rank.workload.model, rank.plans, _head_ranks(rank)
-    kv_heads = np.maximum(1.0, model.num_kv_heads / plans.tensor_parallel) / exchanged
-    whole_tokens = rank.tokens * plans.context_parallel.astype(np.float64)
+    plans, exchanged = rank.plans, _head_ranks(rank)
     group = plans.context_parallel / exchanged
     return all_gather_s(
-        num_bytes=ACTIVATION_BYTES * whole_tokens * kv_heads * sum(model.attention_dims),
+        num_bytes=keys_and_values_bytes(rank),
         group_size=group,
         members_per_domain=members_in_domain(rank, plans.tensor_parallel * exchanged, group),
         links=rank.links,
     )
 
 
-def _heads_s(rank: Rank) -> Floats:
-    """Parts of the sequence for heads, queries, keys and values in one go, and the output back."""
-    model, t, exchanged = rank.workload.model, rank.plans.tensor_parallel, _head_ranks(rank)
+def keys_and_values_bytes(rank: Rank) -> Floats:
+    """Returns the keys and values of the whole sequence, as many heads of them as go round one ring."""
+    model, plans = rank.workload.model, rank.plans
+    kv_heads = np.maximum(1.0, model.num_kv_heads / plans.tensor_parallel) / _head_ranks(rank)
+    whole_tokens = rank.tokens * plans.context_parallel.astype(np.float64)
+    return np.asarray(ACTIVATION_BYTES * whole_tokens * kv_heads * sum(model.attention_dims))
+
+
+def heads_bytes(rank: Rank) -> tuple[Floats, Floats]:
+    """Returns what one rank exchanges parts of the sequence for heads with: before the core, and behind it."""
+    model, t = rank.workload.model, rank.plans.tensor_parallel
     qk_dim, value_dim = model.attention_dims
     entering = model.num_heads * qk_dim + model.num_kv_heads * (qk_dim + value_dim)
+    entering_bytes, leaving_bytes = (
+        ACTIVATION_BYTES * rank.tokens * width / t for width in (entering, model.num_heads * value_dim)
+    )
+    return entering_bytes, leaving_bytes
+
+
+def _heads_s(rank: Rank) -> Floats:
+    """Parts of the sequence for heads, queries, keys and values in one go, and the output back."""
+    t, exchanged = rank.plans.tensor_parallel, _head_ranks(rank)
     return total(
         all_to_all_s(
-            num_bytes=ACTIVATION_BYTES * rank.tokens * width / t,
+            num_bytes=num_bytes,
             group_size=exchanged.astype(np.float64),
             members_per_domain=members_in_domain(rank, t, exchanged),
             links=rank.links,
         )
-        for width in (entering, model.num_heads * value_dim)
+        for num_bytes in heads_bytes(rank)
     )

@@ -72,27 +72,51 @@ def _dispatch_s(rank: Rank, value_bytes: Floats | float) -> Floats:
         plans.expert_parallel.astype(np.float64),
         members_in_domain(rank, stride, plans.expert_parallel),
     )
-    token_bytes = value_bytes * rank.workload.model.hidden_size * rank.tokens / plans.tensor_parallel
-    token_bytes = token_bytes * expert_load(rank.workload, rank.plans)
     if rank.workload.expert_dispatch == "all_to_all":
         return all_to_all_s(
-            num_bytes=token_bytes * experts.experts_per_token,
+            num_bytes=routed_bytes(rank, value_bytes) * experts.experts_per_token,
             group_size=group,
             members_per_domain=members,
             links=rank.links,
         )
-    domains = group / members
+    near_bytes, far_bytes = forwarded_bytes(rank, value_bytes, group, members)
     return forwarded_exchange_s(
-        near_bytes=token_bytes * num_reached(experts, group) * (members - 1.0) / members,
-        far_bytes=token_bytes * num_reached(experts, domains) * (domains - 1.0) / domains,
+        near_bytes=near_bytes,
+        far_bytes=far_bytes,
         group_size=group,
         members_per_domain=members,
         links=rank.links,
     )
 
 
-def _copies_to_parts_s(rank: Rank) -> Floats:
-    """Copies of tokens to all ranks that have parts of the same experts, and sums of what those return."""
+def routed_bytes(rank: Rank, value_bytes: Floats | float) -> Floats:
+    """Returns the tokens of a micro-batch that the most loaded rank routes, each once, with so many bytes a value."""
+    token_bytes = value_bytes * rank.workload.model.hidden_size * rank.tokens / rank.plans.tensor_parallel
+    return np.asarray(token_bytes * expert_load(rank.workload, rank.plans))
+
+
+def forwarded_bytes(
+    rank: Rank, value_bytes: Floats | float, group: Floats, members: Floats
+) -> tuple[Floats, Floats]:
+    """Returns what of deduplicated tokens arrives over the scale-up link, and what leaves through the fabric.
+
+    Args:
+        rank: Ranks of the designs.
+        value_bytes: Of one value on the wire.
+        group: Ranks that share the experts, `(n,)`.
+        members: How many of them are in one link domain, `(n,)`.
+    """
+    experts = rank.workload.model.experts
+    assert experts is not None
+    token_bytes, domains = routed_bytes(rank, value_bytes), group / members
+    return (
+        token_bytes * num_reached(experts, group) * (members - 1.0) / members,
+        token_bytes * num_reached(experts, domains) * (domains - 1.0) / domains,
+    )
+
+
+def copied_bytes(rank: Rank) -> Floats:
+    """Returns the copies of tokens that all ranks with parts of the same experts gather."""
     experts, shares = rank.workload.model.experts, rank.workload.expert_tensor_parallel
     assert experts is not None
     copies = (
@@ -101,7 +125,12 @@ def _copies_to_parts_s(rank: Rank) -> Floats:
         * rank.tokens
         / rank.plans.tensor_parallel
     )
-    num_bytes = shares * ACTIVATION_BYTES * copies * rank.workload.model.hidden_size
+    return np.asarray(shares * ACTIVATION_BYTES * copies * rank.workload.model.hidden_size)
+
+
+def _copies_to_parts_s(rank: Rank) -> Floats:
+    """Copies of tokens to all ranks that have parts of the same experts, and sums of what those return."""
+    shares, num_bytes = rank.workload.expert_tensor_parallel, copied_bytes(rank)
     members = members_in_domain(rank, 1, np.full(len(rank.plans), shares))
     return total(
         collective(

@@ -85,15 +85,15 @@ def num_blocks(rank: Rank, *, is_expert: bool) -> int:
 def _tensor_s(collective: Collective, rank: Rank) -> Floats:
     """One collective over the residual stream between tensor-parallel ranks."""
     return collective(
-        num_bytes=_hidden_bytes(rank),
+        num_bytes=hidden_bytes(rank),
         group_size=_tensor(rank),
         members_per_domain=_members(rank),
         links=rank.links,
     )
 
 
-def _hidden_bytes(rank: Rank) -> Floats:
-    """The residual stream of one micro-batch."""
+def hidden_bytes(rank: Rank) -> Floats:
+    """Returns the residual stream of one micro-batch."""
     return ACTIVATION_BYTES * rank.tokens * rank.workload.model.hidden_size
 
 

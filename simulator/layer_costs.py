@@ -50,6 +50,10 @@ SEPARATE_LOSS_BYTES_PER_LOGIT = 42.0, 14.0
 product with the incoming gradient and a cast (Megatron-LM 2.x, `cross_entropy.py`)."""
 
 
+ROUTED_EXPERTS, SHARED_EXPERTS = "routed experts", "shared experts"
+"""Operators that the traffic of experts stands around, and may hide behind."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PartTimes(Table):
     """Seconds of one micro-batch in one part of the model, `(n,)`; communication is what stays exposed."""
@@ -129,9 +133,9 @@ def _recomputed_s(rank: Rank, forward_s: Floats, core_s: Floats) -> Floats:
 def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floats]:
     """Forward, backward without recomputation, and the forward of the attention core alone."""
     projections, core = projections_s(rank), attention_core_s(rank)
-    ffn = _expert_ffn(rank) if is_expert else _dense_ffn(rank)
-    ratio = 1.0 if rank.workload.has_fused_operators else rank.training.separate_operators_ratio
-    moved_s = rank.memory_bound_s(ratio * _moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
+    parts = feed_forward_operators(rank, is_expert=is_expert)
+    ffn = total(forward_s for forward_s, _ in parts.values()), total(back_s for _, back_s in parts.values())
+    moved_s = moved_operators_s(rank, is_expert=is_expert)
     forward_s, backward_s = (
         total(parts) * rank.compute_slowdown for parts in zip(projections, core, ffn, strict=True)
     )
@@ -154,9 +158,18 @@ def _layer_collectives(
     return blocks * block_forward_s + context_forward_s, blocks * block_backward_s + context_backward_s
 
 
-def _dense_ffn(rank: Rank) -> tuple[Floats, Floats]:
+def moved_operators_s(rank: Rank, *, is_expert: bool) -> Floats:
+    """Returns the memory-bound operators of a layer forward: norms, residuals, positions and activations."""
+    ratio = 1.0 if rank.workload.has_fused_operators else rank.training.separate_operators_ratio
+    return rank.memory_bound_s(ratio * _moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
+
+
+def feed_forward_operators(rank: Rank, *, is_expert: bool) -> dict[str, Directions]:
+    """Returns the operators of the second block of a layer by name, before the slowdown of a power cap."""
+    if is_expert:
+        return _expert_operators(rank)
     width = rank.workload.model.ffn_hidden_size / rank.plans.tensor_parallel
-    return _ffn(rank, rank.tokens, width)
+    return {"feed-forward products": _ffn(rank, rank.tokens, width)}
 
 
 def _ffn(rank: Rank, tokens: Floats, width: Floats, num_gemms: Floats | float = 1.0) -> tuple[Floats, Floats]:
@@ -168,7 +181,7 @@ def _ffn(rank: Rank, tokens: Floats, width: Floats, num_gemms: Floats | float = 
     return in_forward_s + out_forward_s, in_backward_s + out_backward_s
 
 
-def _expert_ffn(rank: Rank) -> tuple[Floats, Floats]:
+def _expert_operators(rank: Rank) -> dict[str, Directions]:
     """Router, routed experts (grouped products over the rank's own experts) and shared experts.
 
     Experts are spread over e ranks, each of which has E / e of them and receives the tokens of the e ranks that they
@@ -183,14 +196,14 @@ def _expert_ffn(rank: Rank) -> tuple[Floats, Floats]:
     h = np.full(len(t), float(rank.workload.model.hidden_size))
     num_casts = np.where(is_cast(rank.plans), NUM_CASTS * NUM_CAST_KERNELS * num_local, 0.0)
     permutation_s = rank.memory_bound_s(_permuted_bytes(rank), NUM_ROUTING_KERNELS + num_casts)
-    parts = [
-        _routed_experts(rank, tokens_per_expert, width, num_local),
-        rank.gemm_s(rank.tokens / t, np.full_like(h, experts.num_experts), h),
-        (permutation_s, permutation_s),
-    ]
+    parts = {
+        ROUTED_EXPERTS: _routed_experts(rank, tokens_per_expert, width, num_local),
+        "router": rank.gemm_s(rank.tokens / t, np.full_like(h, experts.num_experts), h),
+        "permutation": (permutation_s, permutation_s),
+    }
     if experts.shared_ffn_hidden_size:
-        parts.append(_ffn(rank, rank.tokens, experts.shared_ffn_hidden_size / t))
-    return total(forward_s for forward_s, _ in parts), total(backward_s for _, backward_s in parts)
+        parts[SHARED_EXPERTS] = _ffn(rank, rank.tokens, experts.shared_ffn_hidden_size / t)
+    return parts
 
 
 def _routed_experts(rank: Rank, tokens: Floats, width: Floats, num_local: Floats) -> Directions:

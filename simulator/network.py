@@ -204,7 +204,7 @@ def all_to_all_s(
     """
     members = np.minimum(members_per_domain, group_size)
     near_share, far_share = (members - 1.0) / group_size, (group_size - members) / group_size
-    near_s = near_share * num_bytes / _intra_rate(links.all_to_all_fraction, members, links)
+    near_s = near_share * num_bytes / scale_up_rate(links.all_to_all_fraction, members, links)
     far_s = far_share * num_bytes / (links.inter_bytes_per_s_per_gpu * links.inter_fraction)
     transfer_s = _pipelined_s(np.maximum(near_s, far_s), links.intra_ramp_s)
     latency_s = links.intra_hop_s + np.log2(group_size / members) * links.inter_latency_s
@@ -260,14 +260,21 @@ def _near_ring_s(
     volume: Numbers, trips: float, fraction: Floats, members: Numbers, links: LinkConstants
 ) -> Floats:
     """Returns seconds of a ring inside one domain that moves `volume` bytes, `trips` times around."""
-    transfer_s = volume / _intra_rate(fraction, members, links)
+    transfer_s = volume / scale_up_rate(fraction, members, links)
     return trips * _domain_steps(members) * links.intra_hop_s + _pipelined_s(transfer_s, links.intra_ramp_s)
 
 
-def _intra_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Floats:
+def scale_up_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Floats:
     """Returns bytes/s inside a domain for `members` of the group in it."""
     share = np.clip(members, 2.0, MEASURED_GROUP) / MEASURED_GROUP
     return links.intra_bytes_per_s * fraction * share**links.group_exponent
+
+
+def card_rate(members: Numbers, links: LinkConstants) -> Floats:
+    """Returns bytes/s that a ring through the fabric gets out of one member's network card; see `_far_rate`."""
+    has_siblings = (np.asarray(members) > 1) & (np.asarray(members) < links.gpus_per_domain)
+    shared = np.where(has_siblings, links.sibling_ring_fraction, 1.0)
+    return np.asarray(links.inter_bytes_per_s_per_gpu * links.inter_fraction * shared)
 
 
 def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Floats:
@@ -278,11 +285,9 @@ def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Float
     domain all cards, but rings of some members choose the same cards as their siblings. The scale-up link caps the sum.
     """
     has_neighbours = np.asarray(members) > 1
-    has_siblings = has_neighbours & (np.asarray(members) < links.gpus_per_domain)
-    shared = np.where(has_siblings, links.sibling_ring_fraction, 1.0)
-    fabric_rate = links.inter_bytes_per_s_per_gpu * links.inter_fraction * shared * members
+    fabric_rate = card_rate(members, links) * members
     return np.where(
-        has_neighbours, np.minimum(_intra_rate(fraction, members, links), fabric_rate), fabric_rate
+        has_neighbours, np.minimum(scale_up_rate(fraction, members, links), fabric_rate), fabric_rate
     )
 
 

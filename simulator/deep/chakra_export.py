@@ -66,15 +66,15 @@ def chakra_export(
         InputError: the trace cannot be divided so.
     """
     graph = TaskGraphBuilder()
-    traffic = _Traffic(graph)
+    traffic = WholeTraffic(graph)
     add_step(trace, parallelism, graph, traffic, batch_size=batch_size)
-    nodes = _nodes(graph.build(), traffic, parallelism.num_gpus)
+    nodes = nodes_of(graph.build(), traffic, parallelism.num_gpus)
     groups = {number: ranks for ranks, number in traffic.groups.items()}
     return ChakraExport(nodes=nodes, groups=groups)
 
 
 @dataclass
-class _Traffic:
+class WholeTraffic:
     """Takes the place of collectives made of flows: one task for each accelerator, and what it stands for."""
 
     graph: TaskGraphBuilder
@@ -84,13 +84,16 @@ class _Traffic:
     _num_sends: int = 0
 
     def ring_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds an all-reduce of the groups `(..., n)`; returns the tasks, one for each rank."""
         return self._collective(CommType.ALL_REDUCE, ranks, num_bytes, after)
 
     def ring_all_gather(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds an all-gather of the groups `(..., n)`; returns the tasks, one for each rank."""
         # The size of an all-gather is what each accelerator contributes (astra-sim's `Ring.cc`).
         return self._collective(CommType.ALL_GATHER, ranks, num_bytes / ranks.shape[-1], after)
 
     def ring_reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds a reduce-scatter of the groups `(..., n)`; returns the tasks, one for each rank."""
         return self._collective(CommType.REDUCE_SCATTER, ranks, num_bytes, after)
 
     def _collective(self, kind: CommType, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
@@ -112,9 +115,20 @@ class _Traffic:
                 self.stands_for[task] = rank, NodeType.COMM_COLL_NODE, dict(attributes)
         return tasks
 
+    def all_to_all(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds an exchange of one group `(..., n)`; returns the tasks, one for each rank."""
+        return self._collective(CommType.ALL_TO_ALL, ranks, num_bytes, after)
+
     def send(
         self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
     ) -> Integers:
+        """Adds a message for each pair of ranks, `(k,)`; returns what stands for receiving it."""
+        return self.message(source, target, num_bytes, after, label)[1]
+
+    def message(
+        self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
+    ) -> tuple[Integers, Integers]:
+        """Adds a message for each pair of ranks, `(k,)`; returns what stands for sending and for receiving it."""
         sent = self.graph.add(label, after=[after])
         received = self.graph.add(f"receive of {label}", duration_s=np.zeros(len(sent)))
         for one, other, give, take in zip(
@@ -130,11 +144,11 @@ class _Traffic:
             self._num_sends += 1
             self.stands_for[give] = one, NodeType.COMM_SEND_NODE, attributes
             self.stands_for[take] = other, NodeType.COMM_RECV_NODE, dict(attributes)
-        return received
+        return sent, received
 
 
-def _nodes(graph: TaskGraph, traffic: _Traffic, num_gpus: int) -> tuple[tuple[ChakraNode, ...], ...]:
-    """The tasks of each accelerator; joins are left out, and who waits for one waits for what it joins."""
+def nodes_of(graph: TaskGraph, traffic: WholeTraffic, num_gpus: int) -> tuple[tuple[ChakraNode, ...], ...]:
+    """Returns the tasks of each accelerator; joins are left out, and who waits for one waits for what it joins."""
     before: list[list[int]] = [[] for _ in range(len(graph))]
     for task in range(len(graph)):
         for after in graph.successors[graph.offsets[task] : graph.offsets[task + 1]].tolist():
@@ -155,7 +169,7 @@ def _nodes(graph: TaskGraph, traffic: _Traffic, num_gpus: int) -> tuple[tuple[Ch
 
 
 def _node(
-    graph: TaskGraph, traffic: _Traffic, task: int, deps: tuple[int, ...], spent_s: Floats
+    graph: TaskGraph, traffic: WholeTraffic, task: int, deps: tuple[int, ...], spent_s: Floats
 ) -> tuple[int, ChakraNode] | None:
     name = graph.label_of(task)
     if task in traffic.stands_for:

@@ -53,11 +53,10 @@ def waits(graph: TaskGraph, played: Played, num_paths: int) -> Waits:
     )
     order = np.flatnonzero(graph.resource != NONE)
     order = order[np.lexsort((order, played.end_s[order], played.start_s[order], graph.resource[order]))]
-    latest = _latest(graph.offsets, graph.successors, played.ready_s, played.end_s, graph.path)
     asked_s = played.start_s - played.circuit_wait_s if len(played.circuit_wait_s) else played.start_s
     _attribute(
         order,
-        latest,
+        latest_predecessors(graph, played),
         asked_s,
         played.start_s,
         played.end_s,
@@ -75,6 +74,11 @@ def waits(graph: TaskGraph, played: Played, num_paths: int) -> Waits:
         waited_for_s=found.waited_for_s,
         path_s=found.path_s,
     )
+
+
+def latest_predecessors(graph: TaskGraph, played: Played) -> Integers:
+    """Returns the predecessor of each task that ended last, `(n,)`, `NONE` where there is none."""
+    return np.asarray(_latest(graph.offsets, graph.successors, played.ready_s, played.end_s, graph.path))
 
 
 class _Found(NamedTuple):

@@ -1,0 +1,69 @@
+"""What do you type to bring a plan into another simulator? `capplan trace export-plan` with a job and the decisions.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from planner.cli_help import examples
+from planner.cli_options import job_argument, plan_option, progress_options, set_option
+
+
+@click.command(
+    "export-plan",
+    short_help="Write a step of a plan as Chakra traces, for ASTRA-sim.",
+    epilog=examples(
+        "capplan trace export-plan job.yaml --plan tp=8,pp=4,dp=4 --output astra",
+        "capplan trace export-plan job.yaml --plan plan.yaml --format json --output astra",
+    ),
+)
+@job_argument
+@plan_option
+@set_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("et", "json")),
+    default="et",
+    show_default=True,
+    help="et: protobuf, which ASTRA-sim reads; json: its JSON form.",
+)
+@click.option(
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Folder of the files; it is made.",
+)
+@progress_options
+def export_plan(
+    *, job: str, plan: str, overrides: tuple[str, ...], form: str, folder: Path, quiet: bool
+) -> None:
+    """Write one step of a plan of JOB.yaml as Chakra execution traces.
+
+    One file for each accelerator, step.RANK.et, with its operators, messages and collectives, and the groups of these in
+    step.groups.json. Operators take as long as capplan says; collectives stay whole, with their bytes. capplan trace play
+    plays them, too.
+
+    Exit codes: 0 the files are written; 2 broken input, or a plan that cannot be run.
+    """
+    from planner.cli import _check_installation
+    from planner.cli_output import quiet_libraries, working
+
+    _check_installation()
+    from planner.deep_answer import checked_plan
+    from planner.job_file import load_job
+    from planner.plan_input import read_plan
+    from planner.trace_export import export_step
+
+    with quiet_libraries(), working("writing the traces", is_shown=not quiet):
+        asked = load_job(job, overrides)
+        checked, _ = checked_plan(asked, read_plan(plan))
+        num_nodes = export_step(asked, checked, folder, suffix=f".{form}")
+    first = folder / f"step.0.{form}"
+    click.echo(f"{checked.num_gpus} traces with {num_nodes:,} nodes: {first} and beside it", err=True)

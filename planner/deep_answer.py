@@ -1,0 +1,265 @@
+"""What does the deep depth say of one plan? The answer of `capplan simulate --depth deep`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner import __version__
+from planner.deep_words import differences_in_words, faults_in_words, waits_in_words
+from planner.plan_input import plan_of
+from planner.played_step import HotLink, StepRun
+from planner.violations import AVAILABILITY, degrees_violation, layout_violations, limit_violations
+from simulator.catalog import catalog_hash
+from simulator.deep.plan_breakdown import BUCKETS, PlanBreakdown, plan_breakdown
+from simulator.deep.plan_cluster import Faults
+from simulator.deep.plan_step import PlanStep, plan_step
+from simulator.errors import InputError, Problem
+from simulator.job import Job
+from simulator.plan import Plan, PlanTable
+from simulator.record import Record
+
+MOST_LINKS = 10
+"""Hot links that are listed."""
+SMALLEST_FRACTION = 1e-6
+"""A wait below this share of the step is rounding."""
+
+
+class DeepPart(Record):
+    """One part of the step at both depths, of the average accelerator."""
+
+    name: str
+    """As in the [breakdown of a step](answer.md#design), such as `tensor_comm_s`."""
+    fast_s: float
+    """By the fast depth."""
+    deep_s: float
+    """By the deep depth. Waits for what replicas exchange count here wherever they fall, in the fast depth by how much the
+    step is longer for them."""
+
+
+class DeepRole(Record):
+    """What one accelerator that was played does in a step; the parts sum to the step."""
+
+    accelerator: int
+    """Its number: tensor, context, data, pipeline ranks, the first fastest."""
+    stage: int
+    """Pipeline stage, from 0."""
+    stands_for: int
+    """Accelerators of its stage that do the same at the same time, itself included."""
+    speed: float
+    """Over the usual one."""
+    seconds: dict[str, float]
+    """What the step goes into, named as in `parts`."""
+    waits_for_s: dict[str, float]
+    """How long it waits for computing or traffic of others, by the accelerator that is played; the longest few."""
+
+
+class DeepStep(Record):
+    """One step of a plan, operator by operator and message by message."""
+
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
+    capplan_version: str
+    """Version that simulated."""
+    catalog_hash: str
+    """Content of the catalogue that was used."""
+    job: str
+    """Name of the job."""
+    plan: Plan
+    """The decisions, defaults filled in."""
+    step_time_s: float
+    """From the first operator to the last weight update."""
+    fast_step_time_s: float
+    """The same at the fast depth, without anything slow."""
+    difference_fraction: float
+    """Of the deep depth from the fast one."""
+    shared_links_s: float
+    """By how much the step is longer because flows share links."""
+    slow_parts_s: float
+    """By how much it is longer because of what is slow; 0 where nothing is."""
+    differences: tuple[str, ...]
+    """Why the depths differ, in sentences."""
+    parts: tuple[DeepPart, ...]
+    """What the step of the average accelerator goes into; the parts of either depth sum to its step."""
+    waits: tuple[str, ...]
+    """Who waits for whom, in sentences."""
+    hot_links: tuple[HotLink, ...]
+    """Links that are waited for longest, at most 10; their bytes count what efficiency loses, and their waits are those of
+    the accelerators that were played."""
+    roles: tuple[DeepRole, ...]
+    """The accelerators that were played."""
+    slow: tuple[str, ...]
+    """What is slow, in words."""
+    is_folded: bool
+    """Whether accelerators that do the same were played once."""
+    num_tasks: int
+    """Operators and flows that were played."""
+    warnings: tuple[str, ...] = ()
+    """What the reader should know, such as limits that the plan breaks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepRequest:
+    """What is asked of one plan at the deep depth."""
+
+    plan: Plan | Mapping[str, object]
+    """The decisions, with the short forms of the command line."""
+    faults: Faults = field(default_factory=Faults)
+    """What is slow."""
+    is_folded: bool = True
+    """Whether accelerators that do the same are played once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepRun(StepRun):
+    """A played plan with all that is known of it."""
+
+    answer: DeepStep
+    rows: tuple[str, ...]
+    """What the accelerators that were played are called."""
+
+
+def simulate_deep(job: Job, request: DeepRequest) -> DeepRun:
+    """Plays one step of a plan at the deep depth.
+
+    Raises:
+        InputError: the layout cannot run, has what this depth does not play, or what is slow does not exist.
+
+    Example:
+        >>> from planner import load_job
+        >>> bloom = {"tp": 4, "pp": 12, "dp": 8, "mbs": 2, "recompute": "full"}
+        >>> run = simulate_deep(load_job("examples/bloom-176b.yaml"), DeepRequest(plan=bloom))
+        >>> len(run.answer.roles), abs(run.answer.difference_fraction) < 0.02
+        (12, True)
+    """
+    written = request.plan.model_dump(mode="json") if isinstance(request.plan, Plan) else request.plan
+    plan, broken = checked_plan(job, written)
+    step = plan_step(job, plan, faults=request.faults, is_folded=request.is_folded)
+    has_faults = request.faults != Faults()
+    usual = plan_step(job, plan, is_folded=request.is_folded) if has_faults else step
+    found = plan_breakdown(step)
+    names = tuple(accelerator_name(step, row) for row in range(step.roles.num_played))
+    answer = _answer(job, plan, step, usual, found, names).model_copy(update={"warnings": broken})
+    return DeepRun(
+        answer=answer,
+        graph=step.graph,
+        topology=step.topology,
+        paths=step.paths,
+        played=step.played,
+        rows=names,
+    )
+
+
+def checked_plan(job: Job, written: Mapping[str, object]) -> tuple[Plan, tuple[str, ...]]:
+    """Returns a plan that can run, and in sentences which limits it breaks.
+
+    Raises:
+        InputError: the layout cannot run.
+    """
+    plan, num_gpus = plan_of(job, written)
+    broken = (
+        layout_violations(job, plan) if num_gpus == plan.num_gpus else [degrees_violation(plan, num_gpus)]
+    )
+    if fatal := [each.sentence for each in broken if each.constraint != AVAILABILITY]:
+        raise InputError([Problem(path="", value="", rule=rule) for rule in fatal], "--plan")
+    from constraints.evaluation import evaluate
+
+    broken += limit_violations(job, evaluate(job, PlanTable.from_plans([plan])))
+    return plan, tuple(each.sentence for each in broken)
+
+
+def accelerator_name(step: PlanStep, row: int) -> str:
+    """Returns what a played accelerator is called: its stage, and its number where a stage has several."""
+    stage, role = divmod(row, step.roles.ranks.shape[1])
+    if step.roles.ranks.shape[1] == 1:
+        return f"stage {stage}"
+    return f"stage {stage}, accelerator {step.roles.ranks[stage, role]}"
+
+
+def _answer(
+    job: Job, plan: Plan, step: PlanStep, usual: PlanStep, found: PlanBreakdown, names: tuple[str, ...]
+) -> DeepStep:
+    fast_s = float(step.fast.step_time_s[0])
+    parts = _parts(step, found)
+    shared_s, slow_s = step.step_time_s - step.unshared_step_time_s, step.step_time_s - usual.step_time_s
+    return DeepStep(
+        capplan_version=__version__,
+        catalog_hash=catalog_hash(),
+        job=job.name,
+        plan=plan,
+        step_time_s=step.step_time_s,
+        fast_step_time_s=fast_s,
+        difference_fraction=step.step_time_s / fast_s - 1.0,
+        shared_links_s=shared_s,
+        slow_parts_s=slow_s,
+        differences=tuple(
+            differences_in_words(
+                {part.name: part.deep_s - part.fast_s for part in parts},
+                step_s=(step.step_time_s, fast_s),
+                shared_s=shared_s,
+                slow_s=slow_s,
+            )
+        ),
+        parts=parts,
+        waits=tuple(waits_in_words(found, names, step.step_time_s)),
+        hot_links=_hot_links(step, found),
+        roles=_roles(step, found, names),
+        slow=tuple(faults_in_words(step.cluster.faults)),
+        is_folded=step.roles.is_folded,
+        num_tasks=len(step.graph),
+    )
+
+
+def _parts(step: PlanStep, found: PlanBreakdown) -> tuple[DeepPart, ...]:
+    weights = np.tile(step.roles.counts, step.cluster.num_stages) / step.cluster.num_gpus
+    mean_s = weights @ found.seconds
+    return tuple(
+        DeepPart(name=name, fast_s=float(getattr(step.fast, name)[0]), deep_s=float(deep_s))
+        for name, deep_s in zip(BUCKETS, mean_s, strict=True)
+    )
+
+
+def _roles(step: PlanStep, found: PlanBreakdown, names: tuple[str, ...]) -> tuple[DeepRole, ...]:
+    num_roles = step.roles.ranks.shape[1]
+    roles = []
+    for row, name in enumerate(names):
+        stage, role = divmod(row, num_roles)
+        waits = dict(zip(names, found.waited_for_s[row].tolist(), strict=True))
+        longest = sorted((other for other in waits if other != name), key=lambda other: -waits[other])[:3]
+        roles.append(
+            DeepRole(
+                accelerator=int(step.roles.ranks[stage, role]),
+                stage=stage,
+                stands_for=int(step.roles.counts[role]),
+                speed=float(step.roles.speed[stage, role]),
+                seconds=dict(zip(BUCKETS, found.seconds[row].tolist(), strict=True)),
+                waits_for_s={
+                    other: waits[other]
+                    for other in longest
+                    if waits[other] > SMALLEST_FRACTION * step.step_time_s
+                },
+            )
+        )
+    return tuple(roles)
+
+
+def _hot_links(step: PlanStep, found: PlanBreakdown) -> tuple[HotLink, ...]:
+    """The links that are waited for longest; a wait for a way is one for its fullest link."""
+    waited_s = np.zeros(step.topology.num_links)
+    for path in np.flatnonzero(found.path_s > 0.0).tolist():
+        links = step.paths.links_of(path)
+        waited_s[links[np.argmax(step.played.link_full_s[links])]] += found.path_s[path]
+    hottest = np.argsort(-waited_s, kind="stable")[:MOST_LINKS]
+    return tuple(
+        HotLink(
+            link=step.topology.link_name(link),
+            num_bytes=float(step.played.link_bytes[link]),
+            used_fraction=float(step.played.link_used_s[link]) / step.step_time_s,
+            full_fraction=float(step.played.link_full_s[link]) / step.step_time_s,
+            waited_s=float(waited_s[link]),
+        )
+        for link in hottest.tolist()
+        if waited_s[link] > SMALLEST_FRACTION * step.step_time_s
+    )

@@ -1,0 +1,52 @@
+"""Which collectives bring tokens to their experts and back? Those of `simulator.expert_exchange`, as flows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.activations import ACTIVATION_BYTES
+from simulator.deep.plan_collectives import (
+    Collective,
+    Group,
+    Operation,
+    all_to_all,
+    forwarded_exchange,
+    ring,
+)
+from simulator.deep.plan_items import moves
+from simulator.expert_exchange import CAST_DISPATCH_BYTES, copied_bytes, forwarded_bytes, routed_bytes
+from simulator.hardware import Precision
+from simulator.network import FORWARDED_FRACTION
+from simulator.rank import Rank
+
+Traffic = tuple[Collective, ...]
+
+
+def expert_traffic(rank: Rank) -> tuple[Traffic, Traffic]:
+    """Returns what sends the tokens of a micro-batch to their experts, and what brings the results back."""
+    is_8_bit = rank.workload.dispatches_in_8_bits and rank.plans.precision[0] == Precision.FP8.code
+    sent = _dispatch(rank, "expert dispatch", CAST_DISPATCH_BYTES if is_8_bit else ACTIVATION_BYTES)
+    returned = _dispatch(rank, "expert combine", ACTIVATION_BYTES)
+    shares = rank.workload.expert_tensor_parallel
+    if shares == 1:
+        return moves(sent), moves(returned)
+    parts = Group.of(rank, 1, shares)
+    num_bytes = float(copied_bytes(rank)[0])
+    gather, scatter = (
+        ring(f"expert {operation.value}", operation, num_bytes, parts, rank.links)
+        for operation in (Operation.ALL_GATHER, Operation.REDUCE_SCATTER)
+    )
+    return moves(sent, gather), moves(scatter, returned)
+
+
+def _dispatch(rank: Rank, label: str, value_bytes: float) -> Collective:
+    experts, workload = rank.workload.model.experts, rank.workload
+    assert experts is not None
+    group = Group.of(rank, workload.expert_tensor_parallel, int(rank.plans.expert_parallel[0]))
+    if workload.expert_dispatch == "all_to_all":
+        num_bytes = float(routed_bytes(rank, value_bytes)[0]) * experts.experts_per_token
+        return all_to_all(label, num_bytes, group, rank.links)
+    near, far = forwarded_bytes(
+        rank, value_bytes, np.array([float(group.size)]), np.array([float(group.members_per_domain)])
+    )
+    return forwarded_exchange(label, float(near[0]), float(far[0]), group, rank.links, FORWARDED_FRACTION)

@@ -1,0 +1,295 @@
+"""Which tasks is one step of a plan made of? Every pass of every stage and micro-batch, and the traffic around them.
+
+    forward(c, j)   waits for  forward(c-1, j) and its message, and for what its stage does before
+    backward(c, j)  waits for  backward(c+1, j) and its message, and for what its stage does before
+    the optimizer   waits for  all gradients of all stages, since their norm is one number, and those of a tied embedding
+
+The order of a stage is that of the fast depth (`simulator.pipeline_turns`). Gradients of a chunk are reduced in the same
+number of pieces behind its last backward pass, parameters gathered in as many before its first forward pass.
+
+Arrays of tasks are `(m, R)`: micro-batches and the played accelerators of a stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from simulator.deep.plan_collectives import Collective, Operation
+from simulator.deep.plan_items import Beside, Item, Items, Work, stretched
+from simulator.deep.plan_parts import PlanParts
+from simulator.deep.plan_shards import Shards
+from simulator.deep.plan_traffic import After, PlanTraffic
+from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.pipeline_turns import PipelineShape, num_directions, stage_of, turns_of_stages
+from simulator.table import Floats, Integers
+
+FORWARD, BACKWARD, WEIGHT_GRADIENT = range(3)
+DIRECTIONS = ("forward", "backward", "weight gradient")
+OPTIMIZER = "optimizer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepShape:
+    """What the fast depth says of a step beside its parts."""
+
+    pipeline: PipelineShape
+    sends_block: bool
+    """Whether a stage stands still while it sends."""
+    num_buckets: int
+    """Pieces of a chunk's gradients and parameters; 0: whole, with nothing at work."""
+    zero_stage: int
+    reduces_every: int
+    """Micro-batches of a chunk after which ZeRO-2 and ZeRO-3 reduce its gradients."""
+    optimizer_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pass:
+    """The tasks of one pass of all micro-batches through a chunk."""
+
+    begin: Integers
+    """What waits for everything before."""
+    done: After
+    works: list[Integers]
+    """Operators in their order."""
+
+
+@dataclass(kw_only=True)
+class PlanGraph:
+    """Adds the tasks of a step; resource `stage * R + role` is the compute stream of a played accelerator."""
+
+    graph: TaskGraphBuilder
+    traffic: PlanTraffic
+    parts: PlanParts
+    shape: StepShape
+    speed: Floats
+    """`(p, R)` of the played accelerators."""
+    _passes: dict[tuple[int, int], _Pass] = field(default_factory=dict)
+    """By direction and chunk."""
+    _labels: dict[str, Integers] = field(default_factory=dict)
+
+    def add(self) -> None:
+        """Adds all tasks."""
+        pipeline = self.shape.pipeline
+        self.graph.add_resources(int(self.speed.size))
+        self.shards = Shards(
+            graph=self.graph,
+            traffic=self.traffic,
+            parts=self.parts,
+            zero_stage=self.shape.zero_stage,
+            reduces_every=self.shape.reduces_every,
+            last_direction=num_directions(pipeline.schedule) - 1,
+        )
+        for direction in range(num_directions(pipeline.schedule)):
+            for chunk in range(pipeline.num_chunks):
+                self._passes[direction, chunk] = self._add_pass(direction, chunk)
+        left = self._add_sends()
+        self._add_turns(left)
+        self._gather_parameters()
+        self._add_optimizer([self._reduce_gradients(stage) for stage in range(pipeline.num_stages)])
+
+    def _stage(self, chunk: int) -> int:
+        return int(stage_of(self.shape.pipeline, chunk))
+
+    # Passes
+
+    def _add_pass(self, direction: int, chunk: int) -> _Pass:
+        """Adds a pass of all micro-batches through the parts of a chunk, in the order of the model or against it."""
+        stage, kinds = self._stage(chunk), self.parts.kinds[chunk]
+        shape = (self.shape.pipeline.num_micro_batches, self.speed.shape[1])
+        begin = self.graph.add("ready", after=[np.full(shape, NONE)]).reshape(shape)
+        after: After = (begin,)
+        works: list[Integers] = []
+        self.shards.begin_pass(direction, chunk, stage, begin)
+        for kind in kinds if direction == FORWARD else reversed(kinds):
+            after = self.shards.before_part(kind, after)
+            for item in self._items(direction, kind):
+                after = self._add_item(item, direction, stage, after, works)
+            after = self.shards.after_part(kind, after)
+        passes = [(kind, self._items(direction, kind)) for kind in kinds]
+        for item in self.shards.lent(passes):
+            after = self._add_item(item, direction, stage, after, works)
+        self.shards.end_pass()
+        return _Pass(begin=begin, done=after, works=works)
+
+    def _items(self, direction: int, kind: int) -> Items:
+        """What a part does; under zero-bubble schedules gradients of weights are left for later."""
+        passes = self.parts.passes[kind]
+        if direction == FORWARD:
+            return passes.forward
+        if num_directions(self.shape.pipeline.schedule) == len(DIRECTIONS) - 1:
+            return passes.backward
+        later_s = passes.weight_gradient_s
+        if direction == WEIGHT_GRADIENT:
+            return (Work(label="products", duration_s=later_s),) if later_s > 0.0 else ()
+        whole_s = passes.backward_work_s
+        return stretched(passes.backward, max(0.0, 1.0 - later_s / whole_s)) if whole_s else passes.backward
+
+    def _add_item(self, item: Item, direction: int, stage: int, after: After, works: list[Integers]) -> After:
+        match item:
+            case Work():
+                works.append(
+                    self._add_work(f"{DIRECTIONS[direction]}: {item.label}", item.duration_s, stage, after)
+                )
+                return (works[-1],)
+            case Collective():
+                return self.traffic.collective(item, stage, after)
+            case Beside():
+                sent = inner = after
+                for each in item.traffic:
+                    sent = self.traffic.collective(each, stage, sent)
+                for each_item in item.items:
+                    inner = self._add_item(each_item, direction, stage, inner, works)
+                return (*sent, *inner)
+
+    def _add_work(self, label: str, duration_s: float, stage: int, after: After) -> Integers:
+        shape = np.broadcast_shapes(*(each.shape for each in after))
+        if label not in self._labels:
+            numbers = range(shape[0])
+            self._labels[label] = self.graph.names([f"{label} #{number}" for number in numbers])
+        return self.graph.add(
+            self._labels[label][:, None],
+            duration_s=duration_s / self.speed[stage][None, :],
+            resource=stage * self.speed.shape[1] + np.arange(self.speed.shape[1])[None, :],
+            after=after,
+        ).reshape(shape)
+
+    # Order of the stages
+
+    def _add_sends(self) -> dict[tuple[int, int], Integers]:
+        """Adds messages between chunks of different stages; returns when those of a pass have left."""
+        left = {}
+        last = self.shape.pipeline.num_chunks - 1
+        for chunk in range(last):
+            for direction, source, target in ((FORWARD, chunk, chunk + 1), (BACKWARD, chunk + 1, chunk)):
+                done, taker = self._passes[direction, source].done, self._passes[direction, target].begin
+                stages = self._stage(source), self._stage(target)
+                if stages[0] == stages[1]:
+                    self._wait(done, taker)
+                    continue
+                gone, arrived = self.traffic.send(self.parts.sent, stages, done)
+                self._wait((arrived,), taker)
+                left[direction, source] = gone
+        self._wait(self._passes[FORWARD, last].done, self._passes[BACKWARD, last].begin)
+        return left
+
+    def _wait(self, before: After, after: Integers) -> None:
+        for each in before:
+            self.graph.add_edges(each, after)
+
+    def _add_turns(self, left: dict[tuple[int, int], Integers]) -> None:
+        """Lets each stage do one pass after the other, in its order."""
+        num_chunks = self.shape.pipeline.num_chunks
+        for turns in turns_of_stages(self.shape.pipeline).tolist():
+            counts: dict[int, int] = {}
+            previous: tuple[int, int, int] | None = None
+            for kind in turns:
+                direction, chunk = divmod(kind, num_chunks)
+                row = counts[kind] = counts.get(kind, -1) + 1
+                begin = self._passes[direction, chunk].begin[row]
+                if previous is not None:
+                    self._follow(previous, begin, left)
+                    self.shards.follow(previous, (direction, chunk, row))
+                previous = direction, chunk, row
+
+    def _follow(
+        self, previous: tuple[int, int, int], begin: Integers, left: dict[tuple[int, int], Integers]
+    ) -> None:
+        direction, chunk, row = previous
+        for each in self._passes[direction, chunk].done:
+            self.graph.add_edges(each[row], begin)
+        if self.shape.sends_block and (direction, chunk) in left:
+            self.graph.add_edges(left[direction, chunk][row], begin)
+
+    # Traffic of the replicas
+
+    def _chunks_of(self, stage: int) -> list[int]:
+        chunks = range(self.shape.pipeline.num_chunks)
+        return [chunk for chunk in chunks if self._stage(chunk) == stage]
+
+    def _gather_parameters(self) -> None:
+        """Adds gathers of ZeRO-1 and ZeRO-2: chunk after chunk, piece by piece, before the operators that need them."""
+        if self.shape.zero_stage not in (1, 2):
+            return
+        for stage in range(self.shape.pipeline.num_stages):
+            begin = self.graph.add("start", after=[np.full((1, self.speed.shape[1]), NONE)]).reshape(1, -1)
+            after: After = (begin,)
+            for chunk in self._chunks_of(stage):
+                works = self._passes[FORWARD, chunk].works
+                gathers = self.parts.gathers(self.parts.chunk_weights(chunk))
+                pieces = self._pieces(gathers, is_late=False)
+                for number, piece in enumerate(pieces):
+                    for each in piece:
+                        after = self.traffic.collective(each, stage, after)
+                    self._wait(after, works[number * len(works) // len(pieces)][:1])
+            if not self.shape.num_buckets:
+                for chunk in self._chunks_of(stage):
+                    self._wait(after, self._passes[FORWARD, chunk].begin[:1])
+
+    def _reduce_gradients(self, stage: int) -> After:
+        """Adds what replicas reduce once per step; returns what the stage's weights wait for."""
+        pipeline = self.shape.pipeline
+        last = num_directions(pipeline.schedule) - 1
+        ended = tuple(
+            each[-1:] for chunk in self._chunks_of(stage) for each in self._passes[last, chunk].done
+        )
+        if self.shape.zero_stage > 1:
+            return (*ended, *self.shards.reduced(stage))
+        operation = Operation.REDUCE_SCATTER if self.shape.zero_stage == 1 else Operation.ALL_REDUCE
+        after: After = () if self.shape.num_buckets else ended
+        for chunk in reversed(self._chunks_of(stage)):
+            works = self._passes[last, chunk].works
+            if not works:
+                continue
+            pieces = self._pieces(
+                self.parts.gradients(operation, self.parts.chunk_weights(chunk)), is_late=True
+            )
+            for number, piece in enumerate(pieces):
+                ready = works[-(-(number + 1) * len(works) // len(pieces)) - 1][-1:]
+                for each in piece:
+                    after = self.traffic.collective(each, stage, (*after, ready))
+        return (*ended, *after)
+
+    def _pieces(self, whole: tuple[Collective, ...], *, is_late: bool) -> list[tuple[Collective, ...]]:
+        """Cuts collectives into pieces that follow each other, of which one has the start-up of all.
+
+        Without overlap there is one piece. Start-ups of reductions are behind the last piece, so that it ends as late as
+        the whole; those of gathers are before the first.
+        """
+        count = max(1, self.shape.num_buckets)
+        bare = tuple(each.scaled(1.0 / count).with_rest(0.0) for each in whole)
+        full = tuple(each.scaled(1.0 / count).with_rest(each.rest_s) for each in whole)
+        pieces = [bare] * (count - 1)
+        return [*pieces, full] if is_late else [full, *pieces]
+
+    def _complete(self, reduced: After) -> Integers:
+        """When all gradients of each accelerator of one stage are there, `(1, R)`."""
+        num_roles = self.speed.shape[1]
+        complete = self.graph.add("gradients complete", after=[np.full(num_roles, NONE)])
+        for each in reduced:
+            self.graph.add_edges(each, complete[None, :])
+        return complete.reshape(1, num_roles)
+
+    def _add_optimizer(self, reduced: list[After]) -> None:
+        """Adds gradients of a tied embedding, the norm of all, and the update of the weights."""
+        num_roles = self.speed.shape[1]
+        complete = [self._complete(each) for each in reduced]
+        if self._has_split_ends and self.parts.tied is not None:
+            ends = complete[0], complete[-1]
+            complete[0], complete[-1] = self.traffic.tied(self.parts.tied, (0, len(complete) - 1), ends)
+        for stage, normed in enumerate(self.traffic.norm(complete)):
+            self.graph.add(
+                OPTIMIZER,
+                duration_s=self.shape.optimizer_s / self.speed[stage][None, :],
+                resource=stage * num_roles + np.arange(num_roles)[None, :],
+                after=[normed],
+            )
+
+    @property
+    def _has_split_ends(self) -> bool:
+        pipeline = self.shape.pipeline
+        return (
+            self._stage(0) != self._stage(pipeline.num_chunks - 1) and self.parts.rank.workload.lora is None
+        )

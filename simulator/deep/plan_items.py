@@ -1,0 +1,117 @@
+"""What is a pass through a part of the model made of? Work, traffic in between, and traffic beside work.
+
+Values of these types stand for one micro-batch on one rank; `simulator.deep.plan_graph` makes tasks of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from simulator.deep.plan_collectives import Collective
+from simulator.layer_collectives import CORE_SHARE
+
+LENT = "cores lent to"
+"""How work is called that takes longer because traffic beside it takes cores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """An operator."""
+
+    label: str
+    duration_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """Traffic, one after another, beside work; what follows waits for both."""
+
+    traffic: tuple[Collective, ...]
+    items: tuple[Item, ...]
+
+
+Item = Work | Collective | Beside
+Items = tuple[Item, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartPasses:
+    """The passes of one micro-batch through one part of the model: a layer, the embedding or the output layer."""
+
+    forward: Items
+    backward: Items
+    weight_gradient_s: float = 0.0
+    """What of the backward pass zero-bubble schedules compute later."""
+
+    @property
+    def backward_work_s(self) -> float:
+        """All operators of the backward pass."""
+        return seconds_of(self.backward)
+
+
+def work(label: str, duration_s: float) -> Items:
+    """Returns an operator, or nothing where it takes no time."""
+    return (Work(label=label, duration_s=duration_s),) if duration_s > 0.0 else ()
+
+
+def moves(*traffic: Collective) -> tuple[Collective, ...]:
+    """Returns the collectives that send anything."""
+    return tuple(each for each in traffic if each.moves)
+
+
+def beside(traffic: tuple[Collective, ...], items: Items, *, lent_to: str = "") -> Items:
+    """Returns work with traffic beside it.
+
+    Args:
+        traffic: what travels.
+        items: the work.
+        lent_to: the traffic for which cores are taken from the work, in words; nothing: none are.
+    """
+    if not moves(*traffic):
+        return items
+    traffic_s, cover_s = sum(each.alone_s for each in traffic), seconds_of(items)
+    lent = work(f"{LENT} {lent_to}", CORE_SHARE * min(traffic_s, cover_s)) if lent_to else ()
+    return (Beside(traffic=moves(*traffic), items=(*items, *lent)),)
+
+
+def works_of(items: Iterable[Item]) -> list[Work]:
+    """Returns all operators, in their order."""
+    found = []
+    for item in items:
+        if isinstance(item, Work):
+            found.append(item)
+        elif isinstance(item, Beside):
+            found += works_of(item.items)
+    return found
+
+
+def collectives_of(items: Iterable[Item]) -> list[Collective]:
+    """Returns all collectives, those beside work before the work."""
+    found = []
+    for item in items:
+        if isinstance(item, Collective):
+            found.append(item)
+        elif isinstance(item, Beside):
+            found += [*item.traffic, *collectives_of(item.items)]
+    return found
+
+
+def seconds_of(items: Iterable[Item]) -> float:
+    """Returns how long the operators take together."""
+    return sum(each.duration_s for each in works_of(items))
+
+
+def stretched(items: Items, factor: float) -> Items:
+    """Returns the same items with operators that take `factor` times as long."""
+    return tuple(_stretched(item, factor) for item in items)
+
+
+def _stretched(item: Item, factor: float) -> Item:
+    match item:
+        case Work():
+            return Work(label=item.label, duration_s=factor * item.duration_s)
+        case Beside():
+            return Beside(traffic=item.traffic, items=stretched(item.items, factor))
+        case Collective():
+            return item

@@ -1,0 +1,294 @@
+"""Which operators and collectives does a part of the model have, in which order? Prices are those of the fast depth.
+
+A layer is two blocks; tensor-parallel ranks meet where a block is entered and left (`simulator.layer_collectives`):
+
+    attention     norms - gather - projections - core - output product - scatter
+    feed-forward  norms - gather - products or experts - scatter
+
+The keys and values of other context-parallel ranks come before or beside the core, tokens go to their experts and come
+back around the products of these. The backward pass is the mirror image, behind what it computes again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from simulator.adapter_costs import adapters_s
+from simulator.attention_costs import attention_core_s, attention_products
+from simulator.context_exchange import head_ranks, heads_bytes, keys_and_values_bytes
+from simulator.deep.plan_collectives import Collective, Group, Operation, all_to_all, ring
+from simulator.deep.plan_expert_traffic import expert_traffic
+from simulator.deep.plan_items import Items, PartPasses, beside, moves, work
+from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
+from simulator.host_time import BACKWARD_RATIO
+from simulator.layer_collectives import hidden_bytes, num_blocks
+from simulator.layer_costs import (
+    ROUTED_EXPERTS,
+    SHARED_EXPERTS,
+    PartTimes,
+    dense_layer,
+    embedding,
+    expert_layer,
+    feed_forward_operators,
+    moved_operators_s,
+    output_layer,
+)
+from simulator.plan import Recompute
+from simulator.rank import Rank
+from simulator.weight_gradients import (
+    dense_layer_weight_gradients_s,
+    expert_layer_weight_gradients_s,
+    output_layer_weight_gradients_s,
+)
+
+TENSOR, CONTEXT, EXPERT = "tensor traffic", "context traffic", "expert traffic"
+"""How sentences call the traffic inside a replica."""
+
+Pair = tuple[float, float]
+"""Seconds forward and backward."""
+
+
+def layer_passes(rank: Rank, *, is_expert: bool) -> PartPasses:
+    """Returns the passes through one layer, of the only design of `rank`."""
+    return _Layer(rank=rank, is_expert=is_expert).passes()
+
+
+def embedding_passes(rank: Rank) -> PartPasses:
+    """Returns the passes through the input embedding."""
+    times, ends = embedding(rank), TensorEnds.of(rank)
+    is_trained = rank.workload.lora is None
+    backward = (*ends.leaving[1], *work("embedding", float(times.backward_compute_s[0])))
+    return PartPasses(
+        forward=(*work("embedding", float(times.forward_compute_s[0])), *ends.leaving[0]),
+        backward=backward if is_trained else (),
+        weight_gradient_s=float(times.backward_compute_s[0]),
+    )
+
+
+def output_passes(rank: Rank) -> PartPasses:
+    """Returns the passes through the output layer and the loss."""
+    times, ends = output_layer(rank), TensorEnds.of(rank)
+    return PartPasses(
+        forward=(*ends.entering[0], *work("output layer", float(times.forward_compute_s[0]))),
+        backward=(*work("output layer", float(times.backward_compute_s[0])), *ends.entering[1]),
+        weight_gradient_s=float(output_layer_weight_gradients_s(rank)[0]),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorEnds:
+    """Collectives where tensor-parallel ranks enter and leave a block, forward and backward."""
+
+    entering: tuple[tuple[Collective, ...], tuple[Collective, ...]]
+    leaving: tuple[tuple[Collective, ...], tuple[Collective, ...]]
+
+    @classmethod
+    def of(cls, rank: Rank) -> TensorEnds:
+        """Returns those of the only design."""
+
+        def one(operation: Operation) -> tuple[Collective, ...]:
+            label = f"tensor {operation.value}"
+            return moves(ring(label, operation, float(hidden_bytes(rank)[0]), group, rank.links))
+
+        group = Group.of(rank, 1, int(rank.plans.tensor_parallel[0]))
+        if not rank.workload.has_sequence_parallel:
+            reduce = one(Operation.ALL_REDUCE)
+            return cls(entering=((), reduce), leaving=(reduce, ()))
+        gather, scatter = one(Operation.ALL_GATHER), one(Operation.REDUCE_SCATTER)
+        return cls(entering=(gather, scatter), leaving=(scatter, gather))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Layer:
+    """One layer; every `_pair` is seconds forward and backward, behind the slowdown of a power cap."""
+
+    rank: Rank
+    is_expert: bool
+
+    def passes(self) -> PartPasses:
+        """Returns the passes; what the host adds is what the fast depth has beyond the operators."""
+        times = self.times
+        forward, backward = self._forward(), self._backward()
+        recompute = int(self.rank.plans.recompute[0])
+        again: Items = ()
+        if recompute == Recompute.FULL.code:
+            again = forward
+        elif recompute == Recompute.SELECTIVE.code:
+            again = work("recomputed operators", self._selected_s())
+        forward_wait_s, backward_wait_s = self._host_waits_s(times)
+        weights_s = expert_layer_weight_gradients_s if self.is_expert else dense_layer_weight_gradients_s
+        return PartPasses(
+            forward=(*forward, *work("waiting for the host", forward_wait_s)),
+            backward=(*again, *backward, *work("waiting for the host", backward_wait_s)),
+            weight_gradient_s=float(weights_s(self.rank)[0]),
+        )
+
+    @cached_property
+    def times(self) -> PartTimes:
+        return expert_layer(self.rank) if self.is_expert else dense_layer(self.rank)
+
+    @cached_property
+    def operators(self) -> dict[str, Pair]:
+        """All operators by name."""
+        rank = self.rank
+        slowdown = float(rank.compute_slowdown[0])
+        *before, behind = (rank.gemm_s(rank.tokens, n, k) for n, k in attention_products(rank))
+        core_s = attention_core_s(rank)
+        moved_s = float(moved_operators_s(rank, is_expert=self.is_expert)[0]) / 2.0
+        found = {
+            "attention projections": _summed(before, slowdown),
+            "attention core": _pair(core_s, slowdown),
+            "attention output product": _pair(behind, slowdown),
+            "norms and residuals": (moved_s, BACKWARD_RATIO * moved_s),
+        }
+        products = feed_forward_operators(rank, is_expert=self.is_expert)
+        found |= {name: _pair(seconds, slowdown) for name, seconds in products.items()}
+        if rank.workload.lora:
+            found["adapters"] = _pair(adapters_s(rank, rank.workload.lora), 1.0)
+        return found
+
+    def _work(self, way: int, *names: str) -> Items:
+        return tuple(
+            item for name in names if name in self.operators for item in work(name, self.operators[name][way])
+        )
+
+    def _total_s(self, way: int) -> float:
+        """All operators; the memory-bound ones stand in both blocks."""
+        return sum(pair[way] for pair in self.operators.values()) + self.operators["norms and residuals"][way]
+
+    def _host_waits_s(self, times: PartTimes) -> Pair:
+        again_s = {
+            Recompute.FULL.code: self._total_s(0),
+            Recompute.SELECTIVE.code: self._selected_s(),
+        }.get(int(self.rank.plans.recompute[0]), 0.0)
+        all_s = self._total_s(0), self._total_s(1) + again_s
+        have_s = float(times.forward_compute_s[0]), float(times.backward_compute_s[0])
+        # Both are sums of the same numbers in another order: what is left of rounding is no wait.
+        return _beyond(have_s[0], all_s[0]), _beyond(have_s[1], all_s[1])
+
+    def _selected_s(self) -> float:
+        core_s = self.operators["attention core"][0]
+        if self.rank.workload.selective_recompute == "attention":
+            return core_s
+        return (self._total_s(0) - core_s) / 2.0
+
+    def _forward(self) -> Items:
+        ends, experts = TensorEnds.of(self.rank), self._experts(0)
+        attention = (
+            *self._work(0, "norms and residuals"),
+            *self._around(ends.entering[0], self._attention(0), ends.leaving[0]),
+        )
+        split = num_blocks(self.rank, is_expert=self.is_expert) > 1
+        around = (ends.entering[0], ends.leaving[0]) if split else ((), ())
+        feed_forward = (
+            *self._work(0, "norms and residuals"),
+            *self._around(around[0], experts, around[1]),
+            *self._work(0, "adapters"),
+        )
+        return self._hidden_exchange((*attention, *feed_forward))
+
+    def _backward(self) -> Items:
+        ends, experts = TensorEnds.of(self.rank), self._experts(1)
+        split = num_blocks(self.rank, is_expert=self.is_expert) > 1
+        around = (ends.leaving[1], ends.entering[1]) if split else ((), ())
+        feed_forward = (
+            *self._work(1, "adapters"),
+            *self._around(around[0], experts, around[1]),
+            *self._work(1, "norms and residuals"),
+        )
+        attention = (
+            *self._around(ends.leaving[1], self._attention(1), ends.entering[1]),
+            *self._work(1, "norms and residuals"),
+        )
+        return self._hidden_exchange((*feed_forward, *attention))
+
+    def _around(self, first: tuple[Collective, ...], items: Items, last: tuple[Collective, ...]) -> Items:
+        """A block between its collectives, of which software may run a share in pieces beside the products."""
+        workload = self.rank.workload
+        if not (workload.overlaps_tensor_comm and workload.has_sequence_parallel):
+            return (*first, *items, *last)
+        share = self.rank.training.hidden_tensor_fraction
+        hidden = tuple(each.scaled(share) for each in (*first, *last))
+        shown = [tuple(each.scaled(1.0 - share) for each in ends) for ends in (first, last)]
+        return (*shown[0], *beside(hidden, items, lent_to=TENSOR), *shown[1])
+
+    def _attention(self, way: int) -> Items:
+        names = ("attention projections", "attention output product")
+        before, behind = (self._work(way, name) for name in (names if way == 0 else reversed(names)))
+        return (*before, *self._core(way), *behind)
+
+    def _core(self, way: int) -> Items:
+        """The core, with what context-parallel ranks exchange around it or beside it."""
+        rank, core = self.rank, self._work(way, "attention core")
+        degree, tensor = int(rank.plans.context_parallel[0]), int(rank.plans.tensor_parallel[0])
+        if degree == 1:
+            return core
+        exchanged = int(head_ranks(rank.workload, rank.plans, rank.offers.link_domain_size)[0])
+        around = Group.of(rank, tensor * exchanged, degree // exchanged)
+        num_bytes = float(keys_and_values_bytes(rank)[0])
+        gather, scatter = (
+            ring(f"context {operation.value}", operation, num_bytes, around, rank.links)
+            for operation in (Operation.ALL_GATHER, Operation.REDUCE_SCATTER)
+        )
+        if rank.workload.chosen_exchange == "all_gather":
+            return (*moves(gather), *core) if way == 0 else (*moves(gather), *core, *moves(scatter))
+        core = beside((gather,) if way == 0 else (gather, gather), core, lent_to=CONTEXT)
+        if exchanged == 1:
+            return core
+        heads = Group.of(rank, tensor, exchanged)
+        before, behind = (
+            moves(all_to_all("context all-to-all", float(size[0]), heads, rank.links))
+            for size in heads_bytes(rank)
+        )
+        return (*before, *core, *behind) if way == 0 else (*behind, *core, *before)
+
+    def _experts(self, way: int) -> Items:
+        """The products of the second block; tokens travel before and behind those of the experts."""
+        if not self.is_expert:
+            return self._work(way, "feed-forward products")
+        sent, returned = expert_traffic(self.rank)
+        if way == 1:
+            sent, returned = returned, sent
+        routing, shared = self._work(way, "router", "permutation"), self._work(way, SHARED_EXPERTS)
+        if self.rank.workload.overlaps_shared_experts and shared:
+            shared = beside((*sent, *returned), shared, lent_to=EXPERT)
+            sent = returned = ()
+        shown = 1.0 - self._hidden_share()
+        sent, returned = (tuple(each.scaled(shown) for each in each_way) for each_way in (sent, returned))
+        products = (*moves(*sent), *self._work(way, ROUTED_EXPERTS), *moves(*returned))
+        return (*routing, *products, *shared) if way == 0 else (*shared, *products, *routing)
+
+    def _hidden_share(self) -> float:
+        """Share of the traffic of experts that disappears behind another micro-batch."""
+        if not (self.is_expert and self.rank.workload.overlaps_expert_exchange):
+            return 0.0
+        exchange_s = sum(each.alone_s for each_way in expert_traffic(self.rank) for each in each_way)
+        cover_s = (self._total_s(0) + self._total_s(1)) / 2.0
+        return min(HIDDEN_EXCHANGE_SHARE, cover_s / exchange_s) if exchange_s > 0.0 else 0.0
+
+    def _hidden_exchange(self, items: Items) -> Items:
+        """A pass with what travels to experts meanwhile, for the computing of another micro-batch."""
+        share = self._hidden_share()
+        if share == 0.0:
+            return items
+        sent, returned = expert_traffic(self.rank)
+        return beside(tuple(each.scaled(share) for each in (*sent, *returned)), items)
+
+
+def _pair(seconds: tuple[np.ndarray, np.ndarray], factor: float) -> Pair:
+    return factor * float(seconds[0][0]), factor * float(seconds[1][0])
+
+
+def _summed(parts: list[tuple[np.ndarray, np.ndarray]], factor: float) -> Pair:
+    pairs = [_pair(part, factor) for part in parts]
+    return sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
+
+
+ROUNDING_FRACTION = 1e-9
+
+
+def _beyond(whole_s: float, parts_s: float) -> float:
+    return whole_s - parts_s if whole_s - parts_s > ROUNDING_FRACTION * whole_s else 0.0

@@ -1,0 +1,181 @@
+"""What does every chunk of a plan's pipeline compute, send and share? Passes, weights and traffic of replicas by part.
+
+A chunk is a row of parts: the embedding on the first, layers, the output layer on the last. Layers that are computed again
+in the backward pass come before those that keep their activations, dense ones before those with experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from simulator.activations import ACTIVATION_BYTES
+from simulator.chunks import Chunks
+from simulator.deep.plan_collectives import Collective, Group, Message, Operation, message, ring
+from simulator.deep.plan_items import PartPasses, moves
+from simulator.deep.plan_operators import embedding_passes, layer_passes, output_passes
+from simulator.expert_ranks import expert_ranks, expert_replicas
+from simulator.lora import adapter_parameters
+from simulator.memory import WEIGHT_BYTES
+from simulator.plan import shard_group
+from simulator.rank import Rank
+from simulator.recomputed_layers import KeptLayers, without_recompute
+from simulator.trained_weights import StepWeights
+
+EMBEDDING, OUTPUT, DENSE, EXPERT, KEPT_DENSE, KEPT_EXPERT = range(6)
+"""Kinds of parts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """Weights, of all ranks that share one copy."""
+
+    shared: float
+    """Those that every token meets."""
+    routed: float = 0.0
+    """Those of routed experts."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there are any."""
+        return self.shared + self.routed > 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanParts:
+    """The parts of the only design of `rank`."""
+
+    rank: Rank
+    chunks: Chunks
+
+    @cached_property
+    def kinds(self) -> tuple[tuple[int, ...], ...]:
+        """Kinds of the parts of each chunk, in the order of the model."""
+        return tuple(tuple(self._kinds(chunk)) for chunk in range(int(self.chunks.num_chunks[0])))
+
+    def _kinds(self, chunk: int) -> Iterator[int]:
+        kept = KeptLayers.of(self.rank.workload, self.rank.plans, self.chunks)
+        if self.chunks.is_first[0, chunk]:
+            yield EMBEDDING
+        for again, keeps, all_layers, kept_layers in (
+            (DENSE, KEPT_DENSE, self.chunks.num_dense_layers, kept.dense if kept else None),
+            (EXPERT, KEPT_EXPERT, self.chunks.num_expert_layers, kept.expert if kept else None),
+        ):
+            num_kept = 0 if kept_layers is None else round(kept_layers[0, chunk])
+            yield from [again] * (round(all_layers[0, chunk]) - num_kept) + [keeps] * num_kept
+        if self.chunks.is_last[0, chunk]:
+            yield OUTPUT
+
+    @cached_property
+    def passes(self) -> dict[int, PartPasses]:
+        """Passes by kind."""
+        rank = self.rank
+        keeping = replace(rank, plans=without_recompute(rank.plans))
+        made = {
+            EMBEDDING: lambda: embedding_passes(rank),
+            OUTPUT: lambda: output_passes(rank),
+            DENSE: lambda: layer_passes(rank, is_expert=False),
+            EXPERT: lambda: layer_passes(rank, is_expert=True),
+            KEPT_DENSE: lambda: layer_passes(keeping, is_expert=False),
+            KEPT_EXPERT: lambda: layer_passes(keeping, is_expert=True),
+        }
+        return {kind: made[kind]() for kind in {kind for chunk in self.kinds for kind in chunk}}
+
+    def weights_of(self, kind: int) -> tuple[Weights, Weights]:
+        """Returns the trained and the frozen weights of a part."""
+        model, lora = self.rank.workload.model, self.rank.workload.lora
+        experts = float(model.experts.num_experts * model.expert_parameters) if model.experts else 0.0
+        layer = Weights(shared=model.dense_layer_parameters)
+        expert_layer = Weights(shared=model.expert_layer_shared_parameters, routed=experts)
+        all_weights = {
+            EMBEDDING: Weights(shared=model.embedding_parameters),
+            OUTPUT: Weights(shared=model.output_parameters),
+            DENSE: layer,
+            KEPT_DENSE: layer,
+            EXPERT: expert_layer,
+            KEPT_EXPERT: expert_layer,
+        }[kind]
+        if lora is None:
+            return all_weights, Weights(shared=0.0)
+        is_layer = kind not in (EMBEDDING, OUTPUT)
+        return Weights(shared=adapter_parameters(model, lora) if is_layer else 0.0), all_weights
+
+    def chunk_weights(self, chunk: int) -> Weights:
+        """Returns the trained weights of a chunk, the copy of a tied embedding included."""
+        trained = StepWeights.of(self.rank.workload, self.rank.plans, self.chunks).trained
+        return Weights(shared=float(trained.shared[0, chunk]), routed=float(trained.routed[0, chunk]))
+
+    @cached_property
+    def groups(self) -> tuple[Group, Group]:
+        """Ranks that exchange weights and gradients: those that every token meets, and those of routed experts."""
+        rank, plans, workload = self.rank, self.rank.plans, self.rank.workload
+        shared = Group.of(rank, int(plans.tensor_parallel[0]), int(shard_group(plans)[0]))
+        routed = Group.of(
+            rank, int(expert_ranks(workload, plans)[0]), int(expert_replicas(workload, plans)[0])
+        )
+        return shared, routed
+
+    def exchange(
+        self, label: str, operation: Operation, weights: Weights, value_bytes: float
+    ) -> tuple[Collective, ...]:
+        """Returns the traffic of replicas for weights, those of experts in their own groups."""
+        plans, (shared, routed) = self.rank.plans, self.groups
+        share = weights.shared / float(plans.tensor_parallel[0])
+        part = weights.routed / float(expert_ranks(self.rank.workload, plans)[0])
+        found = [ring(label, operation, share * value_bytes, shared, self.rank.links)]
+        if part > 0.0:
+            found.append(ring(label, operation, part * value_bytes, routed, self.rank.links))
+        return moves(*found)
+
+    def gradients(self, operation: Operation, weights: Weights) -> tuple[Collective, ...]:
+        """Returns the reduction of gradients."""
+        label = f"gradient {operation.value}"
+        return self.exchange(label, operation, weights, float(self.rank.workload.wire_bytes))
+
+    def gathers(self, *weights: Weights) -> tuple[Collective, ...]:
+        """Returns the gathering of weights, each for itself."""
+        return tuple(
+            each
+            for part in weights
+            for each in self.exchange("weight all-gather", Operation.ALL_GATHER, part, WEIGHT_BYTES)
+        )
+
+    @cached_property
+    def sent(self) -> Message:
+        """One activation or its gradient; tensor-parallel ranks send a share each."""
+        rank = self.rank
+        hidden = ACTIVATION_BYTES * rank.tokens * rank.workload.model.hidden_size
+        return message(float((hidden / rank.plans.tensor_parallel)[0]), rank.links)
+
+    @cached_property
+    def tied(self) -> Message | None:
+        """Gradients of a tied embedding, which its two ends add up; `None` where there is nothing to add up.
+
+        Two ranks that add up a buffer send each other half of it twice.
+        """
+        rank = self.rank
+        plans = rank.plans
+        shares = float((plans.tensor_parallel * np.where(plans.zero_stage >= 2, shard_group(plans), 1))[0])
+        num_bytes = rank.workload.model.tied_parameters * rank.workload.wire_bytes / shares
+        near, far = (
+            ring(
+                "tied",
+                Operation.ALL_REDUCE,
+                num_bytes,
+                Group(stride=1, size=2, members_per_domain=g),
+                rank.links,
+            )
+            for g in (2, 1)
+        )
+        if num_bytes == 0.0:
+            return None
+        return Message(
+            num_bytes=num_bytes,
+            near_rest_s=near.rest_s,
+            far_rest_s=far.rest_s,
+            near_bytes=near.near_bytes,
+            far_bytes=far.far_bytes,
+        )

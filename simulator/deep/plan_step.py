@@ -1,0 +1,155 @@
+"""How does one step of a plan pass, operator by operator and message by message?
+
+    step = plan_step(job, plan)
+    step.played.makespan_s
+
+Operators take as long as in the fast depth, and collectives that are alone do, too (`simulator.deep.plan_collectives`); what
+the deep depth adds is who is held up by whom: traffic that shares links, stages that wait, and whatever is slow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from simulator.activations import num_micro_batches
+from simulator.chunks import split_layers
+from simulator.deep.plan_cluster import Faults, PlanCluster
+from simulator.deep.plan_graph import PlanGraph, StepShape
+from simulator.deep.plan_network import PlanNetwork
+from simulator.deep.plan_parts import PlanParts
+from simulator.deep.plan_roles import Roles, all_ranks, block_size, folded
+from simulator.deep.plan_traffic import FoldedTraffic, MessageTraffic
+from simulator.deep.play import Played, play
+from simulator.deep.routing import Paths
+from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
+from simulator.deep.topology import Topology
+from simulator.errors import InputError, Problem
+from simulator.job import Job
+from simulator.memory import reduced_fraction
+from simulator.pipeline_turns import PipelineShape
+from simulator.plan import Plan, PlanTable
+from simulator.rank import Rank
+from simulator.step import NUM_OVERLAP_BUCKETS, StepTable, simulate_step, step_parts
+
+MOST_UNFOLDED = 1_024
+"""Accelerators that are played one by one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanStep:
+    """One step of a plan, played; resource `stage * R + role` of the graph is a played accelerator."""
+
+    cluster: PlanCluster
+    roles: Roles
+    graph: TaskGraph
+    topology: Topology
+    paths: Paths
+    played: Played
+    zero_stage: int
+    fast: StepTable
+    """The same step at the fast depth, one row."""
+
+    @property
+    def step_time_s(self) -> float:
+        """From the first operator to the last weight update."""
+        return self.played.makespan_s
+
+    @cached_property
+    def unshared_step_time_s(self) -> float:
+        """The same where no flow meets another one on its links: what sharing costs is the rest."""
+        graph, is_flow = self.graph, self.graph.path != NONE
+        alone = np.zeros(len(self.paths))
+        for path in range(len(self.paths)):
+            links, times = np.unique(self.paths.links_of(path), return_counts=True)
+            alone[path] = np.max(times / self.topology.bandwidth_bytes_per_s[links], initial=0.0)
+        moved_s = np.where(is_flow, graph.num_bytes * alone[graph.path], 0.0)
+        delays = replace(
+            graph,
+            duration_s=graph.duration_s + moved_s,
+            num_bytes=np.zeros(len(graph)),
+            path=np.full(len(graph), NONE),
+        )
+        return play(delays, self.topology, self.paths).makespan_s
+
+
+def plan_step(job: Job, plan: Plan, *, faults: Faults | None = None, is_folded: bool = True) -> PlanStep:
+    """Plays one step of a plan.
+
+    Args:
+        job: the job.
+        plan: a plan with a valid layout (`constraints.layout`).
+        faults: what is slow; left out: nothing.
+        is_folded: whether accelerators that do the same are played once; else every message of every one is.
+
+    Raises:
+        InputError: the plan has what this depth does not play, is too large, or what is slow does not exist.
+    """
+    refuse_uncovered(job, plan)
+    cluster = PlanCluster.of(job, plan, faults)
+    if not is_folded and plan.num_gpus > MOST_UNFOLDED:
+        rule = f"must be at most {MOST_UNFOLDED:,} to be played one by one; folded, any number is"
+        raise InputError([Problem(path="num_gpus", value=str(plan.num_gpus), rule=rule)], "deep depth")
+    parts, shape = parts_and_shape(job, plan)
+    size = block_size(plan, job.workload.expert_tensor_parallel)
+    roles = (folded if is_folded else all_ranks)(cluster, size)
+    network, graph = PlanNetwork.of(cluster, roles), TaskGraphBuilder()
+    traffic = (FoldedTraffic if is_folded else MessageTraffic)(graph=graph, network=network)
+    PlanGraph(graph=graph, traffic=traffic, parts=parts, shape=shape, speed=roles.speed).add()
+    tasks, paths = graph.build(), network.router.table()
+    return PlanStep(
+        cluster=cluster,
+        roles=roles,
+        graph=tasks,
+        topology=network.topology,
+        paths=paths,
+        played=play(tasks, network.topology, paths),
+        zero_stage=plan.zero_stage,
+        fast=simulate_step(parts.rank, parts.chunks),
+    )
+
+
+def parts_and_shape(job: Job, plan: Plan) -> tuple[PlanParts, StepShape]:
+    """Returns what a step is made of: the parts of the model, and the shape of the pipeline around them."""
+    workload, plans = job.workload, PlanTable.from_plans([plan])
+    rank = Rank.of(job, plans)
+    chunks = split_layers(workload.model, plans, workload.stage_layers)
+    fast = step_parts(rank, chunks)
+    pipeline = PipelineShape(
+        plan.pipeline_schedule.code,
+        plan.pipeline_parallel,
+        plan.pipeline_parallel * plan.virtual_pipeline,
+        int(num_micro_batches(workload, plans)[0]),
+    )
+    is_zero_2 = plan.zero_stage == 2
+    shape = StepShape(
+        pipeline=pipeline,
+        sends_block=bool(np.asarray(fast.pipeline["send_blocks_sender"])[0]),
+        num_buckets=NUM_OVERLAP_BUCKETS if workload.overlaps_gradient_sync else 0,
+        zero_stage=plan.zero_stage,
+        reduces_every=round(1.0 / float(reduced_fraction(workload, plans)[0])) if is_zero_2 else 1,
+        optimizer_s=float(fast.optimizer_s[0]),
+    )
+    return PlanParts(rank=rank, chunks=chunks), shape
+
+
+def refuse_uncovered(job: Job, plan: Plan) -> None:
+    """Raises `InputError` with everything in a plan that is not played at this depth."""
+    workload = job.workload
+    rules = {
+        "shard_ranks": (
+            plan.shard_ranks is not None,
+            "hybrid sharding is not played: leave shard_ranks out, or take --depth fast",
+        ),
+        "workload.activation_offload_fraction": (
+            workload.activation_offload_fraction > 0.0,
+            "activations on their way to main memory are not played: set it to 0, or take --depth fast",
+        ),
+    }
+    problems = [
+        Problem(path=path, value="", rule=rule) for path, (is_broken, rule) in rules.items() if is_broken
+    ]
+    if problems:
+        raise InputError(problems, "deep depth")

@@ -1,0 +1,203 @@
+"""Does `capplan simulate --depth deep` explain one step in words, as JSON and as a timeline?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.cli import main
+from planner.deep_answer import DeepRequest, DeepStep, simulate_deep
+from planner.job_file import load_job
+from planner.one_design import SimulatedDesign
+from planner.trace_events import COMPUTE, NETWORK
+from planner.trace_play import PlayAnswer
+from simulator.deep.tasks import NONE
+
+JOB = """\
+workload: {model: llama-3.1-8b, tokens: 1e11, sequence_length: 8192, global_batch_size: 64}
+offers:
+  - {accelerator: h100-sxm5-80gb, num_gpus: {min: 8, max: 256}, rent_usd_per_gpu_hour: 2.5}
+site: us-iowa
+"""
+PLAN = "tp=4,pp=2,dp=8"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> str:
+    (tmp_path / "job.yaml").write_text(JOB, encoding="utf-8")
+    return str(tmp_path / "job.yaml")
+
+
+def answered(capsys: pytest.CaptureFixture[str], job: str, *options: str, plan: str = PLAN) -> DeepStep:
+    assert main(["simulate", job, "--plan", plan, "--depth", "deep", "--json", *options]) == 0
+    return DeepStep.model_validate_json(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], job: str, *options: str, plan: str = PLAN) -> str:
+    assert main(["simulate", job, "--plan", plan, *options]) == 2
+    return " ".join(capsys.readouterr().err.split())
+
+
+class TestAnswer:
+    def test_parts_of_both_depths_sum_to_their_steps(
+        self, job: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        answer = answered(capsys, job)
+        assert sum(part.deep_s for part in answer.parts) == pytest.approx(answer.step_time_s)
+        assert sum(part.fast_s for part in answer.parts) == pytest.approx(answer.fast_step_time_s)
+        for role in answer.roles:
+            assert sum(role.seconds.values()) == pytest.approx(answer.step_time_s)
+
+    def test_the_fast_step_is_that_of_the_fast_depth(
+        self, job: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        deep = answered(capsys, job)
+        assert main(["simulate", job, "--plan", PLAN, "--json", "--no-sensitivities"]) == 0
+        fast = SimulatedDesign.model_validate_json(capsys.readouterr().out)
+        assert fast.design is not None
+        assert deep.fast_step_time_s == fast.design.step_time_s
+        assert deep.plan == fast.plan
+
+    def test_a_slow_accelerator_is_named_and_waited_for(
+        self, job: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        usual, slow = answered(capsys, job), answered(capsys, job, "--speed", "5=0.5")
+        assert slow.slow_parts_s == pytest.approx(slow.step_time_s - usual.step_time_s)
+        assert slow.slow == ("accelerator 5 at 0.5 of the usual speed",)
+        assert any(sentence.startswith("What is slow makes it") for sentence in slow.differences)
+        # Accelerator 5 is in the second block of four of stage 0: two roles of two stages, of 28 and 4 each.
+        assert [(role.stage, role.accelerator, role.stands_for, role.speed) for role in slow.roles] == [
+            (0, 0, 28, 1.0),
+            (0, 4, 4, 0.5),
+            (1, 32, 28, 1.0),
+            (1, 36, 4, 1.0),
+        ]
+        assert "stage 0, accelerator 4" in slow.roles[3].waits_for_s
+
+    def test_a_slow_card_is_the_hottest_link(self, job: str, capsys: pytest.CaptureFixture[str]) -> None:
+        answer = answered(capsys, job, "--slow-link", "card:3=0.1", plan="tp=1,pp=1,dp=64")
+        # Both roles wait for it, and for nothing else.
+        assert [link.link for link in answer.hot_links] == ["accelerator 3 -> leaf 3"]
+
+    def test_message_by_message_it_is_as_long(self, job: str, capsys: pytest.CaptureFixture[str]) -> None:
+        plan = "tp=4,pp=2,dp=2"
+        folded, whole = answered(capsys, job, plan=plan), answered(capsys, job, "--unfolded", plan=plan)
+        assert (len(folded.roles), len(whole.roles)) == (2, 16)
+        assert whole.step_time_s == pytest.approx(folded.step_time_s, rel=1e-5)
+
+    def test_limits_that_the_plan_breaks_are_told(self, job: str, capsys: pytest.CaptureFixture[str]) -> None:
+        answer = answered(capsys, job, "--set", "limits.deadline_days=1")
+        assert any("deadline_days" in warning for warning in answer.warnings)
+
+    def test_the_view_has_all_of_it(self, job: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["simulate", job, "--plan", PLAN, "--depth", "deep", "--speed", "5=0.5"]) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        for text in (
+            "a step (",
+            "at the fast depth)",
+            "Who waits for whom",
+            "waits longest for traffic of its own groups",
+            "links that are waited for longest",
+            "Slow: accelerator 5 at 0.5 of the usual speed.",
+            "4 of 64 accelerators were played",
+        ):
+            assert text in told
+
+
+class TestTimeline:
+    def test_every_operator_and_every_flow_is_in_the_file(
+        self, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "step.json"
+        answered(capsys, job, "--timeline", str(file))
+        events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
+        run = simulate_deep(load_job(job), DeepRequest(plan={"tp": 4, "pp": 2, "dp": 8}))
+        spans = [event for event in events if event["ph"] == "X"]
+        begins = [event for event in events if event["ph"] == "b"]
+        assert len(spans) == (run.graph.resource != NONE).sum()
+        assert len(begins) == (run.graph.path != NONE).sum()
+        assert {event["pid"] for event in spans} == {COMPUTE}
+        assert {event["pid"] for event in begins} == {NETWORK}
+        rows = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
+        assert rows == ["stage 0", "stage 1"] * 2
+        assert max(event["ts"] + event["dur"] for event in spans) == pytest.approx(
+            run.answer.step_time_s * 1e6, abs=1e-3
+        )
+        assert {"forward: attention core #0", "optimizer"} <= {event["name"] for event in spans}
+
+    def test_another_file_is_left_alone(
+        self, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "notes.json").write_text("mine", encoding="utf-8")
+        told = refused(capsys, job, "--depth", "deep", "--timeline", str(tmp_path / "notes.json"))
+        assert "is no timeline of capplan" in told
+        assert (tmp_path / "notes.json").read_text(encoding="utf-8") == "mine"
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("option", [("--speed", "3=0.5"), ("--slow-link", "card:3=0.5"), ("--unfolded",)])
+    def test_options_of_the_deep_depth_need_it(
+        self, job: str, option: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert f"{option[0]} needs --depth deep" in refused(capsys, job, *option)
+
+    @pytest.mark.parametrize(
+        "option", [("--scheme", "async"), ("--interval", "600"), ("--no-sensitivities",)]
+    )
+    def test_options_of_a_run_do_not_fit_it(
+        self, job: str, option: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert "--depth deep plays one step" in refused(capsys, job, "--depth", "deep", *option)
+
+    @pytest.mark.parametrize(
+        ("option", "message"),
+        [
+            (("--speed", "3=0"), "must be an accelerator and its speed"),
+            (("--speed", "64=0.5"), "must be the number of an accelerator, 0 to 63"),
+            (("--slow-link", "cable:3=0.5"), "must be scale-up, card, leaf with a number"),
+            (("--slow-link", "card:3=2"), "must be scale-up, card, leaf with a number"),
+            (("--slow-link", "leaf:8=0.5"), "must be the number of a leaf, 0 to 7"),
+        ],
+    )
+    def test_slow_parts_that_are_not_there_are_named(
+        self, job: str, option: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert message in refused(capsys, job, "--depth", "deep", *option)
+
+    def test_a_layout_that_cannot_run_says_why(self, job: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "tensor_parallel" in refused(capsys, job, "--depth", "deep", plan="tp=7,dp=8")
+
+    def test_what_the_depth_does_not_play_is_named(
+        self, job: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        told = refused(capsys, job, "--depth", "deep", plan="dp=64,zero_stage=3,shard_ranks=8")
+        assert "hybrid sharding is not played" in told
+
+
+class TestExport:
+    @pytest.mark.parametrize("form", ["et", "json"])
+    def test_a_plan_can_be_exported_and_played(
+        self, job: str, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        folder = str(tmp_path / "astra")
+        arguments = [job, "--plan", "tp=4,pp=2,dp=1,recompute=full", "--set", "workload.global_batch_size=4"]
+        assert main(["trace", "export-plan", *arguments, "--format", form, "--output", folder]) == 0
+        assert "8 traces with" in capsys.readouterr().err
+        wide = ("--network", "nodes", "--bandwidth", "450e9")
+        assert main(["trace", "play", folder, *wide, "--json"]) == 0
+        played = PlayAnswer.model_validate_json(capsys.readouterr().out)
+        assert played.num_gpus == 8
+        assert main(["simulate", *arguments, "--depth", "deep", "--json"]) == 0
+        deep = DeepStep.model_validate_json(capsys.readouterr().out)
+        # The network of the traces has no start-ups and the whole bandwidth of its links.
+        assert 0.9 * deep.step_time_s < played.step_s < deep.step_time_s
+
+    def test_a_plan_of_too_many_accelerators_is_refused(
+        self, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        arguments = [job, "--plan", "tp=8,dp=1024", "--set", "workload.global_batch_size=1024"]
+        assert main(["trace", "export-plan", *arguments, "--output", str(tmp_path / "astra")]) == 2
+        assert "must be at most 4,096" in " ".join(capsys.readouterr().err.split())
+        assert not (tmp_path / "astra").exists()

@@ -1,0 +1,127 @@
+"""Which plans are played at both depths? A grid over models, degrees, schedules and ways to exchange, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulator.job import Job, Workload
+from simulator.model import MixtureOfExperts, ModelShape
+from simulator.plan import Plan, Recompute, Schedule
+from tests.simulator.builders import gpt, job_of, plan_of, training
+
+SMALL = gpt(num_layers=4, has_tied_embeddings=True)
+MIXTURE = gpt(num_layers=4).model_copy(
+    update={"experts": MixtureOfExperts(num_experts=8, experts_per_token=2, expert_ffn_hidden_size=4096)}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A plan of a job."""
+
+    job: Job
+    plan: Plan
+
+
+def _large(model: str, plan: Plan, *, batch: int, sequence: int = 8192, **choices: object) -> Case:
+    return Case(
+        job=job_of(_with(training(model, sequence_length=sequence, global_batch_size=batch), choices)),
+        plan=plan,
+    )
+
+
+def _small(plan: Plan, *, model: ModelShape = SMALL, batch: int = 16, **choices: object) -> Case:
+    return Case(
+        job=job_of(_with(training(model, sequence_length=2048, global_batch_size=batch), choices)), plan=plan
+    )
+
+
+def _with(workload: Workload, choices: dict[str, object]) -> Workload:
+    return Workload.model_validate({**dict(workload), **choices})
+
+
+LARGE = {
+    "8b data": _large("llama-3.1-8b", plan_of(data=64), batch=256),
+    "8b sharded weights": _large("llama-3.1-8b", plan_of(data=64, zero=3), batch=256),
+    "8b sharded gradients": _large("llama-3.1-8b", plan_of(data=32, zero=2), batch=128),
+    "8b whole optimizer": _large("llama-3.1-8b", plan_of(tensor=2, data=32, zero=0), batch=128),
+    "8b gradients at the end": _large(
+        "llama-3.1-8b", plan_of(data=64), batch=128, overlaps_gradient_sync=False
+    ),
+    "8b long context": _large(
+        "llama-3.1-8b", plan_of(tensor=2, context=8, data=8), batch=32, sequence=65_536
+    ),
+    "8b heads exchanged": _large(
+        "llama-3.1-8b", plan_of(context=4, data=8), batch=32, sequence=65_536, context_exchange="all_to_all"
+    ),
+    "8b keys gathered": _large(
+        "llama-3.1-8b", plan_of(context=8, data=8), batch=32, sequence=65_536, context_exchange="all_gather"
+    ),
+    "70b tensor": _large("llama-3.1-70b", plan_of(tensor=8, data=32), batch=256),
+    "70b whole sequences": _large(
+        "llama-3.1-70b", plan_of(tensor=8, data=16), batch=64, has_sequence_parallel=False
+    ),
+    "70b products beside traffic": _large(
+        "llama-3.1-70b", plan_of(tensor=8, data=16), batch=64, overlaps_tensor_comm=True
+    ),
+    "70b pipeline": _large("llama-3.1-70b", plan_of(tensor=4, pipeline=8, data=16), batch=512),
+    "70b interleaved": _large("llama-3.1-70b", plan_of(tensor=4, pipeline=4, virtual=5, data=16), batch=256),
+    "70b gpipe": _large(
+        "llama-3.1-70b", plan_of(tensor=8, pipeline=4, data=8, schedule=Schedule.GPIPE), batch=128
+    ),
+    "70b zb-h1": _large(
+        "llama-3.1-70b", plan_of(tensor=8, pipeline=4, data=8, schedule=Schedule.ZB_H1), batch=128
+    ),
+    "70b zb-v": _large(
+        "llama-3.1-70b", plan_of(tensor=8, pipeline=4, virtual=2, data=8, schedule=Schedule.ZB_V), batch=128
+    ),
+    "70b recomputed": _large(
+        "llama-3.1-70b", plan_of(tensor=4, pipeline=4, data=8, recompute=Recompute.FULL), batch=128
+    ),
+    "70b partly recomputed": _large(
+        "llama-3.1-70b",
+        plan_of(tensor=4, pipeline=4, data=8, recompute=Recompute.FULL, recompute_num_layers=5),
+        batch=128,
+    ),
+    "70b cores recomputed": _large(
+        "llama-3.1-70b", plan_of(tensor=4, pipeline=4, data=8, recompute=Recompute.SELECTIVE), batch=128
+    ),
+    "405b": _large("llama-3.1-405b", plan_of(tensor=8, pipeline=16, data=16), batch=512),
+    "mixtral experts near": _large("mixtral-8x7b", plan_of(expert=8, data=32), batch=256),
+    "mixtral experts far": _large("mixtral-8x7b", plan_of(tensor=4, expert=8, data=32), batch=256),
+    "mixtral experts in a pipeline": _large(
+        "mixtral-8x7b", plan_of(tensor=2, pipeline=4, expert=8, data=16), batch=256
+    ),
+    "mixtral exchange hidden": _large(
+        "mixtral-8x7b",
+        plan_of(tensor=2, pipeline=4, expert=8, data=16),
+        batch=256,
+        overlaps_expert_exchange=True,
+    ),
+    "deepseek": _large(
+        "deepseek-v3",
+        plan_of(pipeline=16, expert=64, data=64),
+        batch=4096,
+        sequence=4096,
+        expert_dispatch="deduplicated",
+    ),
+}
+"""Plans of clusters, 32 to 2,048 accelerators."""
+
+FEW = {
+    "tensor": _small(plan_of(tensor=4)),
+    "data": _small(plan_of(data=8)),
+    "data on two nodes": _small(plan_of(data=16)),
+    "sharded weights": _small(plan_of(data=8, zero=3)),
+    "sharded gradients": _small(plan_of(data=4, pipeline=2, zero=2)),
+    "tensor and data": _small(plan_of(tensor=8, data=2)),
+    "pipeline": _small(plan_of(tensor=2, pipeline=4, data=2)),
+    "interleaved": _small(plan_of(pipeline=2, virtual=2, data=4)),
+    "gpipe on two nodes": _small(plan_of(tensor=8, pipeline=2, schedule=Schedule.GPIPE)),
+    "zb-h1": _small(plan_of(tensor=2, pipeline=2, schedule=Schedule.ZB_H1)),
+    "context": _small(plan_of(tensor=2, context=4)),
+    "context on two nodes": _small(plan_of(tensor=2, context=8), batch=4),
+    "experts": _small(plan_of(expert=8, data=8), model=MIXTURE),
+    "experts on two nodes": _small(plan_of(expert=8, tensor=2, data=8), model=MIXTURE),
+}
+"""Plans of few accelerators, 4 to 16, of which every message can be played."""

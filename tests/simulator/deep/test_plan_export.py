@@ -1,0 +1,59 @@
+"""Is the step of a plan the same when its Chakra traces are read back and played?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from simulator.deep.chakra import CommType, NodeType
+from simulator.deep.chakra_files import read_chakra
+from simulator.deep.chakra_play import chakra_step
+from simulator.deep.plan_export import export_plan, ring_step
+from simulator.deep.play import play
+from simulator.deep.topologies import switch
+from simulator.errors import InputError
+from simulator.units import MICROSECOND
+from tests.simulator.builders import job_of, plan_of, training
+from tests.simulator.deep.plan_cases import FEW
+
+CASES = ("tensor", "sharded weights", "pipeline", "interleaved", "zb-h1", "context", "experts on two nodes")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_read_back_and_played_it_takes_as_long(name: str, tmp_path: Path) -> None:
+    case = FEW[name]
+    export = export_plan(case.job, case.plan)
+    export.write(tmp_path, "step")
+    topology = switch(case.plan.num_gpus, 50e9, 1e-6)
+    ranks = [read_chakra(tmp_path / f"step.{rank}.et") for rank in range(case.plan.num_gpus)]
+    read = chakra_step(ranks, export.groups, topology)
+    read_s = play(read.graph, topology, read.paths).makespan_s
+    tasks, paths = ring_step(case.job, case.plan, topology)
+    own_s = play(tasks, topology, paths).makespan_s
+    # Durations are whole microseconds there, with their sums kept; an operator may begin half a microsecond later.
+    assert read_s == pytest.approx(own_s, abs=50 * MICROSECOND)
+
+
+def test_every_rank_has_its_collectives_with_their_true_bytes() -> None:
+    job = job_of(training("llama-3.1-8b", sequence_length=4096, global_batch_size=4))
+    export = export_plan(job, plan_of(tensor=2, data=2))
+    nodes = export.nodes[0]
+    gathers = [
+        node
+        for node in nodes
+        if node.type is NodeType.COMM_COLL_NODE
+        and node.number("comm_type") == CommType.ALL_GATHER
+        and export.groups[int(str(node.attributes["pg_name"]))] == (0, 1)
+    ]
+    # Two micro-batches of 32 layers gather at two blocks forward and two backward, the output layer and the embedding
+    # at one end each; a rank contributes half of 4096 x 4096 values of 2 bytes.
+    assert len(gathers) == 2 * (32 * 4 + 2)
+    assert {node.number("comm_size") for node in gathers} == {4096 * 4096}
+    assert len(export.nodes) == 4
+
+
+def test_a_step_of_too_many_nodes_is_refused() -> None:
+    job = job_of(training("llama-3.1-70b", sequence_length=8192, global_batch_size=4096))
+    with pytest.raises(InputError, match="nodes; at most 4,000,000 are written"):
+        export_plan(job, plan_of(tensor=8, pipeline=4, data=16))
