@@ -81,6 +81,8 @@ class Network:
     """Catalogue name of the network between nodes."""
     node_bytes_per_s: float | None
     """All network cards of a node, per direction."""
+    num_cards: int | None
+    """Network cards of a node."""
     link_domain_size: int | None
     """Accelerators that share the scale-up link."""
 
@@ -103,10 +105,11 @@ def accelerator_id(name: str) -> str:
 def network_of(description: str, accelerator: str) -> Network:
     """Returns what a free description such as `NVLink3 node + 8x200G HDR InfiniBand` says of the links."""
     words = next((kind for words, kind in _FABRICS if re.search(words, description, re.IGNORECASE)), None)
-    domain = _DOMAIN.search(description)
+    domain, cards = _DOMAIN.search(description), _CARDS.search(description)
     return Network(
         fabric=words or catalog.default_fabric(accelerator).kind,
         node_bytes_per_s=_node_rate(description),
+        num_cards=int(cards[1]) if cards else None,
         link_domain_size=int(domain[1]) if domain else None,
     )
 

@@ -253,6 +253,7 @@ class _Translation:
             "num_accelerators": gpus,
             "link_domain_size": network.link_domain_size or usual_domain,
             "network_bytes_per_s": network.node_bytes_per_s or share,
+            "num_network_cards": network.num_cards,
         }
 
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:

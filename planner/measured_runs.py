@@ -193,7 +193,7 @@ def _node(row: Row) -> Node:
     known = catalog.node(row["node"])
     given = {
         name: row[name]
-        for name in ("num_accelerators", "link_domain_size", "network_bytes_per_s")
+        for name in ("num_accelerators", "link_domain_size", "network_bytes_per_s", "num_network_cards")
         if row.get(name)
     }
     return Node.model_validate(known.model_dump() | given) if given else known

@@ -122,6 +122,8 @@ class Node(Record):
     """Nodes that share a rack and its power (four servers of eight accelerators are usual)."""
     network_bytes_per_s: PositiveFloat
     """Bandwidth of all network cards of the node together, per direction."""
+    num_network_cards: PositiveInt | None = None
+    """Network cards of the node; left out: one for each accelerator."""
     host_power_w: float = Field(ge=0)
     """Processors, memory, network cards and local drives under load."""
     fan_power_w: float = Field(ge=0)
@@ -153,6 +155,11 @@ class Node(Record):
     def network_bytes_per_s_per_accelerator(self) -> float:
         """Share of the node's network bandwidth that one accelerator has."""
         return self.network_bytes_per_s / self.num_accelerators
+
+    @property
+    def shares_network_cards(self) -> bool:
+        """Whether several accelerators have one network card between them."""
+        return self.num_network_cards is not None and self.num_network_cards < self.num_accelerators
 
 
 class Fabric(Record):

@@ -181,6 +181,8 @@ def _links(job: Job, table: OfferTable, training: TrainingConstants) -> LinkCons
         intra_bytes_per_s=table.scale_up_bytes_per_s,
         inter_bytes_per_s_per_gpu=table.network_bytes_per_s,
         gpus_per_domain=table.link_domain_size.astype(np.float64),
-        sibling_ring_fraction=training.sibling_ring_fraction,
+        sibling_ring_fraction=np.where(
+            [offer.node.shares_network_cards for offer in job.offers], training.sibling_ring_fraction, 1.0
+        ),
     )
     return calibrated_links(published, job.calibration, [offer.accelerator for offer in job.offers])

@@ -70,6 +70,7 @@ NODE_FIELDS: Mapping[str, str] = {
     "link_domain_size": "link_domain_size",
     "nodes_per_rack": "nodes_per_rack",
     "network_bandwidth": "network_bytes_per_s",
+    "num_network_cards": "num_network_cards",
     "host_power": "host_power_w",
     "fan_power": "fan_power_w",
     "power_supply_efficiency": "power_supply_efficiency_fraction",
