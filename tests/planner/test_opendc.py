@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -118,6 +119,15 @@ class TestExport:
         job, plan, _ = asked(OFTEN)
         exported(tmp_path, job, plan)
         assert spoken(tmp_path / name) == SCHEMAS[name]
+
+    def test_lists_of_tasks_have_the_names_that_opendc_reads(self, tmp_path: Path) -> None:
+        job, plan, _ = asked(NEVER)
+        exported(tmp_path, job, plan)
+        schema = str(pq.ParquetFile(tmp_path / "workload" / "tasks.parquet").schema)
+        lists = re.findall(
+            r"repeated group field_id=-1 list \{\s+optional int32 field_id=-1 element;", schema
+        )
+        assert len(lists) == 2
 
     def test_opendc_comes_to_the_same_energy_time_and_carbon(self, tmp_path: Path) -> None:
         job, plan, outcomes = asked(NEVER, grid_kgco2e_per_kwh=0.4)

@@ -20,7 +20,8 @@ from tests.simulator.deep.traces import write_small
 from tests.support import H100_RENTED
 
 ROOT = Path(cli.__file__).parent.parent
-JOBS = sorted(path for path in (ROOT / "examples").glob("*.yaml") if path.stem != "fleet")  # jobs, not fleets
+EXAMPLES = [*(ROOT / "examples").glob("*.yaml"), *(ROOT / "examples" / "perfsim").glob("*.yaml")]
+JOBS = sorted(path for path in EXAMPLES if path.stem != "fleet")  # jobs, not fleets
 BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
 FLEET = str(ROOT / "examples" / "fleet.yaml")
 STEPS = str(ROOT / "examples" / "calibration" / "steps.csv")
