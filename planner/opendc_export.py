@@ -37,6 +37,15 @@ MOST_ROWS = 20_000_000
 """Fragments that are written; OpenDC keeps them in memory."""
 ROWS_PER_GROUP = 1_000_000
 """Fragments that are made at once."""
+FILES = (
+    "experiment.json",
+    "topology.json",
+    "carbon.parquet",
+    "failures.parquet",
+    "powerSource.parquet",
+    "workload",
+)
+"""What a folder of an experiment holds."""
 NEVER = -1
 """OpenDC's word for a task without a deadline."""
 
@@ -67,15 +76,16 @@ def export_opendc(
     Args:
         job: the job.
         plan: a plan whose run ends.
-        folder: of the files; it is made, and older files of these names are replaced.
+        folder: of the files; it is made.
         start: when the run begins, in UTC without a zone.
         seed: of the replays of an answer.
         replication: which of them, from 0.
         period_s: length of the fragments; left out: one for each event of the run.
 
     Raises:
-        InputError: the run cannot be written out, or the folder not be written to.
+        InputError: the run cannot be written out, or the folder not be written to, or it holds an experiment already.
     """
+    _check_folder(folder)
     run = drawn_run(job, plan, seed=seed, replication=replication)
     exported = ExportedRun(job=job, plan=plan, run=run if period_s is None else run.every(period_s))
     _check_size(exported.run)
@@ -98,6 +108,13 @@ def _check_size(run: DrawnRun) -> None:
     if num_rows > MOST_ROWS:
         rule = f"must be at most {MOST_ROWS:,}, nodes times pieces of the run; --every 3600 makes one piece of an hour"
         raise broken("fragments", f"{num_rows:,}", rule)
+
+
+def _check_folder(folder: Path) -> None:
+    """A file of such a name may be somebody's own: nothing is replaced."""
+    if taken := [name for name in FILES if (folder / name).exists()]:
+        rule = f"holds {taken[0]} already, and experiments are never overwritten: choose another folder"
+        raise broken("--output", str(folder), rule)
 
 
 def _make(folder: Path) -> None:

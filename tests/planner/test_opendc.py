@@ -208,6 +208,15 @@ class TestExport:
         with pytest.raises(InputError, match=r"fragments = .*must be at most 1, .*--every 3600"):
             exported(tmp_path, job, plan)
 
+    def test_an_experiment_of_somebody_is_not_overwritten(self, tmp_path: Path) -> None:
+        job, plan, _ = asked(NEVER)
+        (tmp_path / "topology.json").write_text("mine", encoding="utf-8")
+        with pytest.raises(
+            InputError, match=r"holds topology\.json already, and experiments are never overwritten"
+        ):
+            exported(tmp_path, job, plan)
+        assert [path.name for path in tmp_path.iterdir()] == ["topology.json"]
+
     def test_a_folder_that_is_a_file_is_one_clear_error(self, tmp_path: Path) -> None:
         job, plan, _ = asked(NEVER)
         file = tmp_path / "taken"
