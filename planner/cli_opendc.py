@@ -84,7 +84,7 @@ def opendc() -> None:
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="Folder of the files; it is made.",
+    help="New folder of the files.",
 )
 @progress_options
 def export(
@@ -103,7 +103,7 @@ def export(
 ) -> None:
     """Write one run of a plan as an experiment of OpenDC: workload, topology, power, carbon and failures.
 
-    docs/how-to/opendc.md says what each file holds. Older files of these names are replaced.
+    docs/how-to/opendc.md says what each file holds. A folder that holds an experiment already is refused.
 
     Exit codes: 0 the files are written; 2 broken input, or a plan that cannot be run.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -119,6 +120,15 @@ class TestExport:
         exported(tmp_path, job, plan)
         assert spoken(tmp_path / name) == SCHEMAS[name]
 
+    def test_lists_of_tasks_have_the_names_that_opendc_reads(self, tmp_path: Path) -> None:
+        job, plan, _ = asked(NEVER)
+        exported(tmp_path, job, plan)
+        schema = str(pq.ParquetFile(tmp_path / "workload" / "tasks.parquet").schema)
+        lists = re.findall(
+            r"repeated group field_id=-1 list \{\s+optional int32 field_id=-1 element;", schema
+        )
+        assert len(lists) == 2
+
     def test_opendc_comes_to_the_same_energy_time_and_carbon(self, tmp_path: Path) -> None:
         job, plan, outcomes = asked(NEVER, grid_kgco2e_per_kwh=0.4)
         written = exported(tmp_path, job, plan)
@@ -197,6 +207,15 @@ class TestExport:
         job, plan, _ = asked(OFTEN)
         with pytest.raises(InputError, match=r"fragments = .*must be at most 1, .*--every 3600"):
             exported(tmp_path, job, plan)
+
+    def test_an_experiment_of_somebody_is_not_overwritten(self, tmp_path: Path) -> None:
+        job, plan, _ = asked(NEVER)
+        (tmp_path / "topology.json").write_text("mine", encoding="utf-8")
+        with pytest.raises(
+            InputError, match=r"holds topology\.json already, and experiments are never overwritten"
+        ):
+            exported(tmp_path, job, plan)
+        assert [path.name for path in tmp_path.iterdir()] == ["topology.json"]
 
     def test_a_folder_that_is_a_file_is_one_clear_error(self, tmp_path: Path) -> None:
         job, plan, _ = asked(NEVER)
