@@ -289,7 +289,10 @@ class TestBroken:
             (("--parallel", "dp=2,ddp=2"), "ddp and dp each say how many replicas: give one of them"),
             (("--parallel", "pp"), "pipeline_parallel = 4: must be at most 2, the layers of 'small'"),
             (("--parallel", "ddp", "--interleaved", "2"), "num_chunks = 2: must be 1 without a pipeline"),
-            (("--rules", "triosim", "--interleaved", "2"), "--interleaved: is nothing that TrioSim has"),
+            (
+                ("--rules", "triosim", "--interleaved", "2"),
+                "--interleaved: is nothing that --rules triosim covers",
+            ),
             (("--speed", "4=0.5"), "--speed = 4: must be an accelerator, 0 to 3"),
             (("--speed", "1=0"), "'1=0' must be an accelerator and its speed over that of the trace"),
             (("--on", "h100-sxm5-80gb"), "--on = h100-sxm5-80gb: needs --traced-on"),
