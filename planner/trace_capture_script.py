@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -119,9 +120,11 @@ class Capture:
             began_s = time.perf_counter()
         observer = torch.profiler.ExecutionTraceObserver().register_callback(str(self.folder / GRAPH))
         self.num_backward = 0
-        observer.start()
-        yield
-        observer.stop()
+        # Recomputation is ended by an exception as early as it can be, and the observer loses its place when one passes.
+        with import_module("torch.utils.checkpoint").set_checkpoint_early_stop(False):
+            observer.start()
+            yield
+            observer.stop()
         observer.unregister_callback()
         self.num_backward_a_step = self.num_backward
         profile = torch.profiler.profile(
