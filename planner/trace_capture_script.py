@@ -191,7 +191,8 @@ class _Watching(Loader):
 def run(script: str, arguments: Sequence[str]) -> str:
     """Runs a script as the main program; returns how it failed, or nothing."""
     sys.argv = [script, *arguments]
-    sys.path[0] = str(Path(script).resolve().parent)
+    if not sys.flags.safe_path:
+        sys.path[0] = str(Path(script).resolve().parent)
     try:
         runpy.run_path(script, run_name="__main__")
     except EnoughSeenError:
@@ -220,7 +221,10 @@ def _told(error: BaseException, script: str) -> str:
 def main(folder: str, num_skipped: str, num_profiled: str, script: str, *arguments: str) -> None:
     """Captures a script, and writes down how it went."""
     capture = Capture(Path(folder), int(num_skipped), int(num_profiled))
-    sys.meta_path.insert(0, WhenImported(capture))
+    if "torch" in sys.modules:  # the environment imports it at the start of every program
+        capture.watch(sys.modules["torch"])
+    else:
+        sys.meta_path.insert(0, WhenImported(capture))
     failure = run(script, arguments)
     if not capture.has_all:
         capture.write(failure)
