@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -119,9 +120,11 @@ class Capture:
             began_s = time.perf_counter()
         observer = torch.profiler.ExecutionTraceObserver().register_callback(str(self.folder / GRAPH))
         self.num_backward = 0
-        observer.start()
-        yield
-        observer.stop()
+        # Recomputation is ended by an exception as early as it can be, and the observer loses its place when one passes.
+        with import_module("torch.utils.checkpoint").set_checkpoint_early_stop(False):
+            observer.start()
+            yield
+            observer.stop()
         observer.unregister_callback()
         self.num_backward_a_step = self.num_backward
         profile = torch.profiler.profile(
@@ -188,7 +191,8 @@ class _Watching(Loader):
 def run(script: str, arguments: Sequence[str]) -> str:
     """Runs a script as the main program; returns how it failed, or nothing."""
     sys.argv = [script, *arguments]
-    sys.path[0] = str(Path(script).resolve().parent)
+    if not sys.flags.safe_path:
+        sys.path[0] = str(Path(script).resolve().parent)
     try:
         runpy.run_path(script, run_name="__main__")
     except EnoughSeenError:
@@ -217,7 +221,10 @@ def _told(error: BaseException, script: str) -> str:
 def main(folder: str, num_skipped: str, num_profiled: str, script: str, *arguments: str) -> None:
     """Captures a script, and writes down how it went."""
     capture = Capture(Path(folder), int(num_skipped), int(num_profiled))
-    sys.meta_path.insert(0, WhenImported(capture))
+    if "torch" in sys.modules:  # the environment imports it at the start of every program
+        capture.watch(sys.modules["torch"])
+    else:
+        sys.meta_path.insert(0, WhenImported(capture))
     failure = run(script, arguments)
     if not capture.has_all:
         capture.write(failure)

@@ -99,18 +99,25 @@ def _categories(pairs: Sequence[_Pair]) -> dict[int, Category]:
     """What each storage holds; activations are left out."""
     read: dict[Phase, set[int]] = {phase: set() for phase in Phase}
     made: dict[Phase, set[int]] = {phase: set() for phase in Phase}
+    allocated: set[int] = set()
     called: dict[int, set[str]] = {}
     for pair in pairs:
         read[pair.timed.phase] |= {tensor.storage for tensor in pair.graph.inputs}
         made[pair.timed.phase] |= {tensor.storage for tensor in pair.graph.outputs}
+        if (
+            pair.timed.phase is Phase.FORWARD
+        ):  # views of what is read are not: a compiled region makes some of weights
+            allocated |= {tensor.storage for tensor in pair.graph.outputs} - {
+                tensor.storage for tensor in pair.graph.inputs
+            }
         for tensor in pair.graph.inputs:
             called.setdefault(tensor.storage, set()).add(tensor.argument)
     kept = read[Phase.OPTIMIZER]
     named = {storage for storage, names in called.items() if names.intersection(_WEIGHTS)}
     running = {storage for storage, names in called.items() if names.intersection(_STATES)}
-    parameters = (read[Phase.FORWARD] - made[Phase.FORWARD]) & (kept | named)
+    parameters = (read[Phase.FORWARD] - allocated) & (kept | named)
     gradients = (made[Phase.BACKWARD] & kept) - parameters
-    states = ((kept - parameters - gradients) | running) - made[Phase.FORWARD]
+    states = ((kept - parameters - gradients) | running) - allocated
     return {
         **dict.fromkeys(states, Category.STATE),
         **dict.fromkeys(gradients, Category.GRADIENT),

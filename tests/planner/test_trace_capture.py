@@ -270,3 +270,11 @@ class TestPyTorch:
             for row in answer.accelerators:
                 parts = row.busy_s + sum(row.traffic_waits_s.values()) + row.others_wait_s + row.over_s
                 assert parts == pytest.approx(answer.step_s)
+
+    def test_what_is_computed_again_belongs_to_the_backward_pass(self, tmp_path: Path) -> None:
+        again = MODEL.replace("model(inputs)", "checkpoint(model, inputs, use_reentrant=False)")
+        text = "from torch.utils.checkpoint import checkpoint\n" + again.format(optimizer="SGD")
+        assert captured(tmp_path, text, "--iterations", "1") == OK
+        trace = read_trace_file(tmp_path / "step.json")
+        assert sorted(trace.tensors.num_bytes[trace.parameters]) == sorted(4.0 * size for size in SIZES)
+        assert sum(name == "aten::linear" for name in trace.names) == 3

@@ -176,23 +176,31 @@ def _num_crossed(topology: Topology, source: np.ndarray, target: np.ndarray) -> 
 def _in_small_steps(
     source: np.ndarray, target: np.ndarray, sizes: np.ndarray, starts: np.ndarray, step_s: float
 ) -> np.ndarray:
-    """Ends of flows around one switch: each step all of them grow until their uplink or downlink is full."""
+    """Ends of flows around one switch; what each of them has left shrinks step by step."""
     left, end_s, now_s = sizes.copy(), np.full(len(sizes), np.nan), 0.0
+    was_active, moved = np.zeros(len(sizes), dtype=np.bool_), np.zeros(len(sizes))
     while np.isnan(end_s).any():
         is_active = (starts <= now_s) & np.isnan(end_s)
-        rate, is_growing = np.zeros(len(sizes)), is_active.copy()
-        while is_growing.any():
-            shares = []
-            for ends in (source, target):
-                for vertex in range(3):
-                    growing = int((is_growing & (ends == vertex)).sum())
-                    if growing:
-                        room = BANDWIDTH - rate[is_active & (ends == vertex)].sum()
-                        shares.append((room / growing, ends, vertex))
-            grow, ends, vertex = min(shares, key=lambda share: share[0])
-            rate[is_growing] += grow
-            is_growing &= ends != vertex
-        left -= rate * step_s
+        if (is_active != was_active).any():  # nothing else changes a rate
+            was_active, moved = is_active, _rates(source, target, is_active) * step_s
+        left -= moved
         now_s += step_s
         end_s[is_active & (left <= 0)] = now_s
     return end_s
+
+
+def _rates(source: np.ndarray, target: np.ndarray, is_active: np.ndarray) -> np.ndarray:
+    """Rates of flows around one switch: all of them grow until their uplink or downlink is full."""
+    rate, is_growing = np.zeros(len(is_active)), is_active.copy()
+    while is_growing.any():
+        shares = []
+        for ends in (source, target):
+            for vertex in range(3):
+                growing = int((is_growing & (ends == vertex)).sum())
+                if growing:
+                    room = BANDWIDTH - rate[is_active & (ends == vertex)].sum()
+                    shares.append((room / growing, ends, vertex))
+        grow, ends, vertex = min(shares, key=lambda share: share[0])
+        rate[is_growing] += grow
+        is_growing &= ends != vertex
+    return rate

@@ -69,6 +69,13 @@ class TestSmallStep:
         trace = read_profiled(*written(tmp_path, [*earlier, step, *later], NODES), batch_size=4)
         assert trace.single_device_s == pytest.approx(1230e-6)
 
+    def test_a_weight_of_which_an_operator_makes_a_view_is_a_weight(self, tmp_path: Path) -> None:
+        # Compiled regions make transposed views of their weights, which nobody allocates.
+        view = [40, 102, 0, 64, 4, "cuda:0"]
+        nodes = [{**one, "outputs": [tensor(4), view]} if one["id"] == 2 else one for one in NODES]
+        trace = read_profiled(*written(tmp_path, EVENTS, nodes), batch_size=4)
+        assert {trace.tensors.names[row] for row in trace.parameters} == {"2", "3"}
+
     def test_newer_execution_traces_are_read(self, tmp_path: Path) -> None:
         attributes = ("rf_id", "tid", "scope", "op_schema")
         newer: list[Entry] = [
