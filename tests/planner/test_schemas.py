@@ -153,7 +153,7 @@ site: us-iowa
 offers:
   - accelerator: h100-sxm5-80gb
     buy: {usd_per_node: 1e3, max_nodes: 8, first_delivery_day: 20, delivery_every_days: 20}
-    reserve: {usd_per_gpu_hour: 2.0, max_nodes: 4, term_days: 30, start_every_days: 10}
+    reserve: {usd_per_gpu_hour: 1.0, max_nodes: 4, term_days: 30, start_every_days: 10}
     rent: {usd_per_gpu_hour: 3.0, max_nodes: 8}
 jobs:
   - {name: first, deadline_day: 60, job: job.yaml}
