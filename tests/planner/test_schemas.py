@@ -23,7 +23,6 @@ ROOT = Path(cli.__file__).parent.parent
 EXAMPLES = [*(ROOT / "examples").glob("*.yaml"), *(ROOT / "examples" / "perfsim").glob("*.yaml")]
 JOBS = sorted(path for path in EXAMPLES if path.stem != "fleet")  # jobs, not fleets
 BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
-FLEET = str(ROOT / "examples" / "fleet.yaml")
 STEPS = str(ROOT / "examples" / "calibration" / "steps.csv")
 PLAN = "tp=4,pp=12,dp=8,mbs=2,recompute=full"
 
@@ -113,6 +112,7 @@ def outputs(folder: Path) -> dict[str, list[str]]:
     """A command for each schema; the studies are those of a small job."""
     sweep = folder / "sweep.yaml"
     sweep.write_text(SWEEP, encoding="utf-8")
+    (folder / "fleet.yaml").write_text(FLEET, encoding="utf-8")
     store = ["--store", str(folder)]
     side = f"{BLOOM}@{PLAN}"
     trace = str(write_small(folder / "trace"))
@@ -132,7 +132,7 @@ def outputs(folder: Path) -> dict[str, list[str]]:
         "balance": ["explain", BLOOM, "--plan", PLAN, "--balance"],
         "goodput": ["goodput", "--mtbf-s", "10980", "--stall-s", "5", "--replications", "20"],
         "explain": ["explain", BLOOM, "--plan", PLAN],
-        "purchase": ["purchase", FLEET, "--effort", "1"],
+        "purchase": ["purchase", str(folder / "fleet.yaml"), "--effort", "1"],
         "sweep": ["sweep", str(sweep)],
         "validate": ["validate"],
         "calibrate": ["calibrate", "--measured", STEPS, "--quiet"],
@@ -154,6 +154,19 @@ offers: [{accelerator: h100-sxm5-80gb, num_gpus: {min: 16, max: 32}, rent_usd_pe
 site: us-iowa
 search: {micro_batch_sizes: [1], num_refinements: 0}
 """
+FLEET = """\
+horizon_days: 100
+site: us-iowa
+offers:
+  - accelerator: h100-sxm5-80gb
+    buy: {usd_per_node: 1e3, max_nodes: 8, first_delivery_day: 20, delivery_every_days: 20}
+    reserve: {usd_per_gpu_hour: 1.0, max_nodes: 4, term_days: 30, start_every_days: 10}
+    rent: {usd_per_gpu_hour: 3.0, max_nodes: 8}
+jobs:
+  - {name: first, deadline_day: 60, job: job.yaml}
+  - {name: second, earliest_start_day: 20, deadline_day: 100, job: job.yaml}
+limits: {capital_usd: 1e3}
+"""
 SWEEP = """\
 job: job.yaml
 num_gpus: [16, 32]
@@ -174,6 +187,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.fixture(scope="module")
+def commands(folder: Path) -> dict[str, list[str]]:
+    return outputs(folder)
+
+
 # What a stage spends a step on has had other names, and `num_front` has counted near-equals.
 SECOND_FORMS = ("simulate", "timeline", "study-status", "study-front")
 # These do not end, or write a file; their tests follow.
@@ -182,9 +200,9 @@ OTHERWISE = ("ui", "report")
 
 @pytest.mark.parametrize("name", [name for name in ANSWERS if name not in OTHERWISE])
 def test_what_a_command_prints_keeps_its_schema_and_reads_back(
-    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    name: str, commands: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main([*outputs(folder)[name], "--json"]) == 0
+    assert cli.main([*commands[name], "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     schema = schema_of(name)
     assert list(problems(printed, schema, schema)) == []
