@@ -5,10 +5,14 @@ Equal keys come in the order of their items, so that nothing depends on the orde
 
 from __future__ import annotations
 
+import numpy as np
+
 from simulator.compiled import compiled_uncounted
 from simulator.table import Floats, Integers
 
 NO_ITEM = -1
+DENSE = 8
+"""Where more than one item in so many has a new key, all matches of a tournament are played again."""
 
 
 @compiled_uncounted
@@ -68,14 +72,63 @@ def first_key(keys: Floats) -> float:
 
 
 @compiled_uncounted
-def first_item(keys: Floats) -> int:
-    """Returns the first item with the least key."""
-    place = 1
-    while 2 * place < len(keys):
-        place *= 2
-        if keys[place] != keys[1]:
-            place += 1
-    return place - len(keys) // 2
+def take_due(keys: Floats, until: float, items: Integers) -> int:
+    """Writes the items of a tournament whose keys are not above `until` into `items`, in order, and sets their keys to inf.
+
+    Walks down only to where there are such keys, and up once for all of them, so that many together cost little each.
+    Returns how many there are.
+    """
+    if keys[1] > until:
+        return 0
+    half, num_due, place = len(keys) // 2, 0, 1
+    while True:
+        if keys[place] <= until and place < half:
+            place *= 2
+            continue
+        if keys[place] <= until:
+            items[num_due] = place - half
+            num_due += 1
+        while place & 1 and place > 1:  # a right child: all below its parent are seen
+            place //= 2
+        if place <= 1:
+            break
+        place += 1
+    for position in range(num_due):
+        keys[half + items[position]] = np.inf
+    _replay(keys, items, num_due)
+    return num_due
+
+
+@compiled_uncounted
+def set_keys(keys: Floats, items: Integers, num_items: int, new: Floats) -> None:
+    """Sets the keys of many items, in any order, to those that `new` has for them."""
+    half = len(keys) // 2
+    if DENSE * num_items < half:
+        for position in range(num_items):
+            set_key(keys, items[position], new[items[position]])
+        return
+    for position in range(num_items):
+        keys[half + items[position]] = new[items[position]]
+    for place in range(half - 1, 0, -1):
+        keys[place] = min(keys[2 * place], keys[2 * place + 1])
+
+
+@compiled_uncounted
+def _replay(keys: Floats, items: Integers, num_items: int) -> None:
+    """Plays a tournament again above items that are in order, each match once."""
+    half, level = len(keys) // 2, 1
+    if DENSE * num_items >= half:
+        for place in range(half - 1, 0, -1):
+            keys[place] = min(keys[2 * place], keys[2 * place + 1])
+        return
+    while half >> level:
+        last = 0
+        for position in range(num_items):
+            place = (half + items[position]) >> level
+            if place != last:
+                keys[place] = min(keys[2 * place], keys[2 * place + 1])
+                last = place
+        level += 1
 
 
 @compiled_uncounted

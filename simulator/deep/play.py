@@ -20,6 +20,7 @@ from simulator.deep.play_kernel import State, Tasks, run
 from simulator.deep.routing import Paths
 from simulator.deep.sharing import new_sharing
 from simulator.deep.tasks import NONE, TaskGraph
+from simulator.deep.timers import new_timers
 from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
 from simulator.table import Floats, Integers
@@ -129,30 +130,35 @@ def _new_state(graph: TaskGraph, num_paths: int, num_links: int) -> State:
     def none(count: int) -> Integers:
         return np.full(count, NONE, dtype=np.int64)
 
+    def unset(count: int) -> Integers:
+        """Zeros, which take no memory until something is written there."""
+        return np.zeros(count, dtype=np.int64)
+
     return State(
         now_s=np.zeros(1),
-        ready_s=np.full(size, np.nan),
-        start_s=np.full(size, np.nan),
+        ready_s=np.zeros(size),
+        start_s=np.zeros(size),
         end_s=np.full(size, np.nan),
         waits_for=graph.num_predecessors.copy(),
-        work=none(size),
-        sizes=np.zeros(4, dtype=np.int64),
-        timer_s=np.zeros(size),
-        timer_task=none(size),
+        work=unset(size),
+        sizes=np.zeros(3, dtype=np.int64),
+        timers=new_timers(size),
         is_busy=np.zeros(resources, dtype=np.bool_),
         has_resource=np.zeros(size, dtype=np.bool_),
         first_waiting=none(resources),
         last_waiting=none(resources),
-        next_waiting=none(size),
+        next_waiting=unset(size),
         moved_bytes=np.zeros(num_paths),
         moved_until_s=np.zeros(num_paths),
         leaves_at_bytes=np.zeros(size),
         root=none(num_paths),
-        left=none(size),
-        right=none(size),
+        left=unset(size),
+        right=unset(size),
         is_changed=np.zeros(num_paths, dtype=np.bool_),
         changed=none(num_paths),
         kept=none(num_paths),
+        new_end_s=np.zeros(num_paths),
+        due=none(num_paths),
         path_end_s=np.full(2 * _power_of_two(num_paths), np.inf),
         since_s=np.zeros(num_links),
         used_flows=np.zeros(num_links, dtype=np.int64),

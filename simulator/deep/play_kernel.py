@@ -14,9 +14,10 @@ import numpy as np
 
 from simulator.compiled import compiled_uncounted
 from simulator.deep.circuit_kernel import CircuitState, circuit_of, leave, may_go, next_up, next_up_s
-from simulator.deep.heap import first_item, first_key, merged, pop, push, set_key
+from simulator.deep.heap import first_key, merged, set_keys, take_due
 from simulator.deep.sharing import Sharing, fill, touch
 from simulator.deep.tasks import NONE
+from simulator.deep.timers import Timers, next_timer, next_timer_s, set_timer
 from simulator.table import Booleans, Floats, Integers
 
 SAME_TIME_FRACTION = 1e-12
@@ -51,10 +52,9 @@ class State(NamedTuple):
     work: Integers
     """`(n,)` ring of the tasks that can start now, in the order in which they became ready."""
     sizes: Integers
-    """`(4,)` first place of the ring, tasks in it, timers, changed paths."""
-    timer_s: Floats
-    """`(n,)` heap of durations that run."""
-    timer_task: Integers
+    """`(3,)` first place of the ring, tasks in it, changed paths."""
+    timers: Timers
+    """Durations that run."""
     is_busy: Booleans
     """`(r,)` resources at work."""
     has_resource: Booleans
@@ -82,6 +82,10 @@ class State(NamedTuple):
     """`(p,)` scratch: those on which as many flows came as went."""
     path_end_s: Floats
     """`(2 p,)` when the first flow of each path is done: a tournament, see `heap.first_key`."""
+    new_end_s: Floats
+    """`(p,)` scratch: the same, before it is in the tournament."""
+    due: Integers
+    """`(p,)` scratch: paths whose first flow is done."""
     since_s: Floats
     """`(l,)` when the flows of a link last changed."""
     used_flows: Integers
@@ -92,7 +96,7 @@ class State(NamedTuple):
     """`(l,)` how long it was full."""
 
 
-FIRST, WORK, TIMERS, CHANGED = 0, 1, 2, 3
+FIRST, WORK, CHANGED = 0, 1, 2
 
 
 @compiled_uncounted
@@ -106,20 +110,16 @@ def run(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, is_max
         num_ended += _do_work(tasks, net, circuits, state)
         if state.sizes[CHANGED] > 0:
             _share_out(net, state, is_max_min)
-        timer_s = state.timer_s[0] if state.sizes[TIMERS] > 0 else np.inf
-        now_s = min(timer_s, first_key(state.path_end_s), next_up_s(circuits))
+        now_s = min(next_timer_s(state.timers), first_key(state.path_end_s), next_up_s(circuits))
         if np.isinf(now_s):
             break
         state.now_s[0] = now_s
         until_s = now_s * (1.0 + SAME_TIME_FRACTION)
-        while state.sizes[TIMERS] > 0 and state.timer_s[0] <= until_s:
-            task = state.timer_task[0]
-            state.sizes[TIMERS] = pop(state.timer_s, state.timer_task, state.sizes[TIMERS])
+        while next_timer_s(state.timers) <= until_s:
+            task = next_timer(state.timers)
             num_ended += _duration_over(tasks, net, circuits, state, task)
-        while first_key(state.path_end_s) <= until_s:
-            path = first_item(state.path_end_s)
-            set_key(state.path_end_s, path, np.inf)
-            num_ended += _flows_done(tasks, net, circuits, state, path)
+        for position in range(take_due(state.path_end_s, until_s, state.due)):
+            num_ended += _flows_done(tasks, net, circuits, state, state.due[position])
         while next_up_s(circuits) <= until_s:
             num_ended += _circuit_up(tasks, net, circuits, state, next_up(circuits))
     return num_ended
@@ -200,8 +200,7 @@ def _circuit_up(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State
 def _go(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: int) -> int:
     """Lets the duration of a task run; returns 1 if it ended at once."""
     if tasks.duration_s[task] > 0.0:
-        end_s = state.now_s[0] + tasks.duration_s[task]
-        state.sizes[TIMERS] = push(state.timer_s, state.timer_task, state.sizes[TIMERS], end_s, task)
+        set_timer(state.timers, task, state.now_s[0] + tasks.duration_s[task])
         return 0
     return _duration_over(tasks, net, circuits, state, task)
 
@@ -322,8 +321,8 @@ def _share_out(net: Sharing, state: State, is_max_min: bool) -> None:
         path = net.paths[position]
         state.is_changed[path] = False
         left_bytes = state.leaves_at_bytes[state.root[path]] - state.moved_bytes[path]
-        end_s = state.now_s[0] + max(0.0, left_bytes) / net.rate_bytes_per_s[path]
-        set_key(state.path_end_s, path, end_s)
+        state.new_end_s[path] = state.now_s[0] + max(0.0, left_bytes) / net.rate_bytes_per_s[path]
+    set_keys(state.path_end_s, net.paths, num_paths, state.new_end_s)
 
 
 @compiled_uncounted
@@ -350,14 +349,11 @@ def _fill_alone(net: Sharing, state: State, path: int) -> None:
         net.is_full[link] = flows > 0 and net.bandwidth_bytes_per_s[link] == narrowest
     net.rate_bytes_per_s[path] = narrowest / max(1, flows)
     net.shared_flows[path] = flows
-    set_key(state.path_end_s, path, np.inf)
 
 
 @compiled_uncounted
 def _refilled(net: Sharing, state: State, num_dirty: int, is_max_min: bool) -> int:
     """Shares out the part of the network in which the number of flows has changed; returns how many paths it has."""
-    for position in range(num_dirty):
-        set_key(state.path_end_s, state.changed[position], np.inf)
     num_links, num_paths = touch(net, state.changed, num_dirty, is_max_min)
     for position in range(num_paths):
         _count_moved(net, state, net.paths[position])

@@ -9,27 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.compiled import compiled
 from simulator.deep.topology import Topology
+from simulator.deep.ways import Net, find_ways, new_net
 from simulator.errors import InputError, Problem
 from simulator.table import Floats, Integers
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
 REFERENCE_BYTES = 2.0**20
 """Message whose time over a link is the link's cost, beside its latency."""
-EQUAL_COST_FRACTION = 1e-9
-"""Ways whose costs differ by less are equally good."""
-SOURCES_AT_ONCE = 64
-"""Vertices whose costs to all others are in memory at one time."""
-FIRST_REACH = 4.0
-"""A search goes so many times the cheapest link far at first, and so many times further when that was not enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,16 +88,14 @@ class Router:
 
     def _find(self, wanted: Integers) -> None:
         """Numbers the ways of `(k, 3)` sources, targets and salts, which are sorted."""
-        sources = np.unique(wanted[:, 0])
-        for first in range(0, len(sources), SOURCES_AT_ONCE):
-            block = sources[first : first + SOURCES_AT_ONCE]
-            rows = wanted[(wanted[:, 0] >= block[0]) & (wanted[:, 0] <= block[-1])]
-            row_of = np.searchsorted(block, rows[:, 0])
-            costs = self._costs_from(block, row_of, rows[:, 1])
-            offsets, links = _ways(rows, row_of, costs, *self._walked)
-            self._refuse_unreachable(rows, offsets)
-            for row, key in enumerate(map(tuple, rows.tolist())):
-                self._numbers[key] = self.add_path(links[offsets[row] : offsets[row + 1]])
+        offsets, links = find_ways(wanted, self._net)
+        self._refuse_unreachable(wanted, offsets)
+        first = len(self._ways)
+        self._ways += np.split(links, offsets[1:-1])
+        paths = Paths(offsets=offsets, links=links)
+        self._latencies += paths.sums(self.topology.latency_s).tolist()
+        keys = zip(*(column.tolist() for column in wanted.T), strict=True)
+        self._numbers.update(zip(keys, range(first, len(self._ways)), strict=True))
 
     def _refuse_unreachable(self, rows: Integers, offsets: Integers) -> None:
         has_none = (np.diff(offsets) == 0) & (rows[:, 0] != rows[:, 1])
@@ -119,103 +107,6 @@ class Router:
         if problems:
             raise InputError(problems, source=f"network {self.topology.name!r}")
 
-    def _costs_from(self, sources: Integers, row_of: Integers, targets: Integers) -> Floats:
-        """Least costs from vertices to all others that are no further than the targets, `(k, v)`, else `inf`.
-
-        The search stops near the source, and goes on further away only for the sources whose targets it has not met.
-
-        Args:
-            sources: `(k,)`.
-            row_of: `(w,)` which of them each target belongs to.
-            targets: `(w,)`.
-        """
-        from scipy.sparse.csgraph import dijkstra
-
-        costs = np.full((len(sources), 2 * self.topology.num_vertices), np.inf)
-        left, limit = np.arange(len(sources)), FIRST_REACH * float(self._cost.min(initial=np.inf))
-        while len(left):
-            costs[left] = dijkstra(self._graph, indices=self._begin(sources[left]), limit=limit)
-            is_missing = np.isinf(costs[row_of, targets]) & (sources[row_of] != targets)
-            left = np.unique(row_of[is_missing]) if np.isfinite(limit) else left[:0]
-            limit = limit * FIRST_REACH if limit < self._cost.sum() else np.inf
-        return costs
-
     @cached_property
-    def _graph(self) -> csr_matrix:
-        """Costs of links; a vertex that does not forward is two: one where links end, one where they begin."""
-        from scipy.sparse import csr_matrix
-
-        size = self.topology.num_vertices
-        begins = self._begin(self.topology.source)
-        order = np.lexsort((self._cost, self.topology.target, begins))
-        start, end, cost = begins[order], self.topology.target[order], self._cost[order]
-        is_cheapest = np.ones(len(order), dtype=np.bool_)
-        is_cheapest[1:] = (start[1:] != start[:-1]) | (end[1:] != end[:-1])
-        ends = (start[is_cheapest], end[is_cheapest])
-        return csr_matrix((cost[is_cheapest], ends), shape=(2 * size, 2 * size))
-
-    def _begin(self, vertices: Integers) -> Integers:
-        """The half of each vertex at which links begin."""
-        return np.where(self.topology.forwards[vertices], vertices, vertices + self.topology.num_vertices)
-
-    @cached_property
-    def _cost(self) -> Floats:
-        return self.topology.latency_s + self.reference_bytes / self.topology.bandwidth_bytes_per_s
-
-    @cached_property
-    def _walked(self) -> tuple[Integers, Integers, Integers, Integers, Floats]:
-        """What a walk against the links needs: links by the vertex at which they end, where they begin, costs."""
-        counts = np.bincount(self.topology.target, minlength=self.topology.num_vertices)
-        offsets = np.cumsum([0, *counts], dtype=np.int64)
-        by_target = np.argsort(self.topology.target, kind="stable").astype(np.int64)
-        return offsets, by_target, self.topology.source, self._begin(self.topology.source), self._cost
-
-
-@compiled
-def _ways(
-    rows: Integers,
-    cost_rows: Integers,
-    costs: Floats,
-    offsets: Integers,
-    by_target: Integers,
-    source: Integers,
-    begin: Integers,
-    cost: Floats,
-) -> tuple[Integers, Integers]:
-    """Walks from each target back to its source, over links that lie on a cheapest way; offsets and links of all."""
-    way_offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-    found = np.empty(max(16, 8 * len(rows)), dtype=np.int64)
-    num_found = 0
-    for row in range(len(rows)):
-        start, vertex, salt = rows[row, 0], rows[row, 1], rows[row, 2]
-        own = costs[cost_rows[row]]
-        first = num_found
-        while vertex != start and np.isfinite(own[vertex]):
-            chosen, num_equal = -1, 0
-            for position in range(offsets[vertex], offsets[vertex + 1]):
-                link = by_target[position]
-                way = 0.0 if source[link] == start else own[begin[link]]
-                if way + cost[link] <= own[vertex] * (1.0 + EQUAL_COST_FRACTION):
-                    num_equal += 1
-                    if _hash(start, rows[row, 1], salt, vertex, num_equal) % num_equal == 0:
-                        chosen = link  # reservoir sampling: each of the equal links with the same probability
-            if num_found == len(found):
-                found = np.concatenate((found, np.empty_like(found)))
-            found[num_found] = chosen
-            num_found += 1
-            vertex = source[chosen]
-        found[first:num_found] = found[first:num_found][::-1].copy()
-        way_offsets[row + 1] = num_found
-    return way_offsets, found[:num_found].copy()
-
-
-@compiled
-def _hash(first: int, second: int, salt: int, vertex: int, serial: int) -> int:
-    """A well-mixed non-negative integer of its arguments (SplitMix64's finalizer, Steele et al. 2014)."""
-    value = np.uint64(salt)
-    for part in (first, second, vertex, serial):
-        value = (value ^ np.uint64(part)) * np.uint64(0x9E3779B97F4A7C15)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        value = value ^ (value >> np.uint64(31))
-    return int(value >> np.uint64(1))
+    def _net(self) -> Net:
+        return new_net(self.topology, self.reference_bytes)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse.csgraph import dijkstra
 
 from simulator.deep.routing import Router
 from simulator.deep.topologies import ring, switch
@@ -83,3 +86,40 @@ def test_a_vertex_reaches_itself_over_no_link() -> None:
 def test_impossible_links_are_refused(bandwidth: float, latency: float, message: str) -> None:
     with pytest.raises(InputError, match=message):
         switch(2, bandwidth, latency)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 14), st.floats(0.0, 2.5))
+def test_ways_cost_what_the_search_of_scipy_says(seed: int, size: int, density: float) -> None:
+    random = np.random.default_rng(seed)
+    num_ranks = int(random.integers(2, size + 1))
+    builder = TopologyBuilder("random")
+    builder.add_ranks(num_ranks, forward=bool(random.integers(2)))
+    if size > num_ranks:
+        builder.add("switch", size - num_ranks)
+    # A tree, most of whose vertices are dead ends, and some cables more, each way with a latency of its own.
+    tree = [(int(random.integers(vertex)), vertex) for vertex in range(1, size)]
+    more = [tuple(random.choice(size, 2, replace=False).tolist()) for _ in range(int(density * size))]
+    for one, other in [*tree, *more]:
+        builder.connect(one, other, 1e9, random.uniform(1.0, 2.0), both_ways=False)
+        builder.connect(other, one, 1e9, random.uniform(1.0, 2.0), both_ways=False)
+    topology = builder.build()
+    begins = np.where(topology.forwards, np.arange(size), np.arange(size) + size)
+    cost = np.full((2 * size, 2 * size), np.inf)
+    link_cost = topology.latency_s + 2.0**20 / topology.bandwidth_bytes_per_s
+    np.minimum.at(cost, (begins[topology.source], topology.target), link_cost)
+    least = dijkstra(np.where(np.isinf(cost), 0.0, cost), indices=begins[:num_ranks])[:, :num_ranks]
+    router = Router(topology)
+    for source in range(num_ranks):
+        for target in set(range(num_ranks)) - {source}:
+            if np.isinf(least[source, target]):
+                with pytest.raises(InputError, match="no way leads from"):
+                    router.paths([source], [target])
+                continue
+            (path,) = router.paths([source], [target])
+            links = router.table().links_of(int(path))
+            assert topology.source[links[0]] == source
+            assert topology.target[links[-1]] == target
+            assert (topology.target[links[:-1]] == topology.source[links[1:]]).all()
+            assert topology.forwards[topology.source[links[1:]]].all()
+            assert link_cost[links].sum() == pytest.approx(least[source, target], rel=1e-12)

@@ -1,0 +1,256 @@
+"""Which ways are cheapest? Compiled: a search from each source that stops when it has met its targets.
+
+A vertex that forwards to one other forwarding vertex at most is a dead end, such as a network card, and so is one that
+forwards to dead ends and one other; no way passes through a dead end on which neither of its ends hangs. Searches leave
+these out, so that what they cost does not grow with the accelerators on a switch, but for a look at its links.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.compiled import compiled
+from simulator.deep.heap import pop, push
+from simulator.deep.topology import Topology
+from simulator.table import Booleans, Floats, Integers
+
+EQUAL_COST_FRACTION = 1e-9
+"""Ways whose costs differ by less are equally good."""
+NO_VERTEX = -1
+
+
+class Net(NamedTuple):
+    """A network as a search reads it."""
+
+    source: Integers
+    target: Integers
+    cost: Floats
+    """`(l,)`."""
+    out_offsets: Integers
+    """`(v + 1,)` where the links that begin at a vertex begin in `by_source`."""
+    by_source: Integers
+    in_offsets: Integers
+    """`(v + 1,)` where the links that end at a vertex begin in `by_target`."""
+    by_target: Integers
+    forwards: Booleans
+    parent: Integers
+    """`(v,)` see `_parents`."""
+
+
+def new_net(topology: Topology, reference_bytes: float) -> Net:
+    """Returns a network for `find_ways`; the cost of a link is its latency and the time of a reference message."""
+    source, target, size = topology.source, topology.target, topology.num_vertices
+    by_source, by_target = (np.argsort(end, kind="stable").astype(np.int64) for end in (source, target))
+    return Net(
+        source=source,
+        target=target,
+        cost=topology.latency_s + reference_bytes / topology.bandwidth_bytes_per_s,
+        out_offsets=_offsets(source, size),
+        by_source=by_source,
+        in_offsets=_offsets(target, size),
+        by_target=by_target,
+        forwards=topology.forwards,
+        parent=_parents(source, target, topology.forwards),
+    )
+
+
+def _offsets(ends: Integers, num_vertices: int) -> Integers:
+    return np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=num_vertices))]).astype(np.int64)
+
+
+def _parents(source: Integers, target: Integers, forwards: Booleans) -> Integers:
+    """The only vertex through which a dead end is left, `(v,)`: of a core vertex itself, of the root of a tree `NO_VERTEX`.
+
+    A vertex that forwards to one other forwarding vertex at most is a dead end (a network card), and so is one that
+    forwards to dead ends and one other. No way passes through a dead end that neither of its ends hangs on.
+    """
+    size = len(forwards)
+    is_inner = forwards[source] & forwards[target]
+    both = (
+        np.concatenate([source[is_inner], target[is_inner]]),
+        np.concatenate([target[is_inner], source[is_inner]]),
+    )
+    pairs = np.unique(both[0] * size + both[1])
+    one, other = pairs // size, pairs % size
+    return _peeled(_offsets(one, size), other, forwards)
+
+
+@compiled
+def _peeled(offsets: Integers, neighbours: Integers, forwards: Booleans) -> Integers:
+    """Takes dead ends off, those that this makes dead ends next."""
+    size = len(forwards)
+    parent = np.arange(size)
+    left = np.diff(offsets)
+    line = np.empty(size, dtype=np.int64)
+    end = 0
+    for vertex in range(size):
+        if forwards[vertex] and left[vertex] <= 1:
+            line[end] = vertex
+            end += 1
+    is_off = np.zeros(size, dtype=np.bool_)
+    begin = 0
+    while begin < end:
+        vertex = line[begin]
+        begin += 1
+        is_off[vertex] = True
+        parent[vertex] = NO_VERTEX
+        for place in range(offsets[vertex], offsets[vertex + 1]):
+            other = neighbours[place]
+            if not is_off[other]:
+                parent[vertex] = other
+                left[other] -= 1
+                if left[other] == 1:
+                    line[end] = other
+                    end += 1
+    return parent
+
+
+@compiled
+def find_ways(rows: Integers, net: Net) -> tuple[Integers, Integers]:
+    """Finds the ways of sorted sources, targets and salts `(k, 3)`; offsets and links of all.
+
+    Searches from each source until all its targets are met (Dijkstra), past the dead ends on which none of them hangs.
+    """
+    size = len(net.forwards)
+    own = np.full(size, np.inf)
+    seen, num_seen = np.empty(size, dtype=np.int64), 0
+    keys, items = np.empty(len(net.source) + 1), np.empty(len(net.source) + 1, dtype=np.int64)
+    is_open, is_target = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
+    way_offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+    found, num_found = np.empty(max(16, 8 * len(rows)), dtype=np.int64), 0
+    row = 0
+    while row < len(rows):
+        start, stop = rows[row, 0], row
+        while stop < len(rows) and rows[stop, 0] == start:
+            stop += 1
+        num_seen = _search(rows[row:stop, 1], start, net, own, seen, keys, items, is_open, is_target)
+        for wanted in range(row, stop):
+            if num_found + size > len(found):
+                found = np.concatenate((found, np.empty(len(found) + size, dtype=np.int64)))
+            num_found = _walk(rows[wanted], net, own, found, num_found)
+            way_offsets[wanted + 1] = num_found
+        for position in range(num_seen):
+            own[seen[position]] = np.inf
+        row = stop
+    return way_offsets, found[:num_found].copy()
+
+
+@compiled
+def _search(
+    targets: Integers,
+    start: int,
+    net: Net,
+    own: Floats,
+    seen: Integers,
+    keys: Floats,
+    items: Integers,
+    is_open: Booleans,
+    is_target: Booleans,
+) -> int:
+    """Writes least costs from a vertex into `own`, until all targets are met; returns how many vertices it has seen."""
+    _open(net, start, is_open, value=True)
+    num_left = 0
+    for target in targets:
+        _open(net, target, is_open, value=True)
+        if not is_target[target] and target != start:
+            is_target[target] = True
+            num_left += 1
+    own[start], seen[0], num_seen = 0.0, start, 1
+    heap_size = push(keys, items, 0, 0.0, start)
+    while heap_size > 0 and num_left > 0:
+        cost, vertex = keys[0], items[0]
+        heap_size = pop(keys, items, heap_size)
+        if cost > own[vertex]:
+            continue
+        if is_target[vertex]:
+            is_target[vertex] = False
+            num_left -= 1
+        if not net.forwards[vertex] and vertex != start:
+            continue
+        heap_size, num_seen = _reach(vertex, net, own, seen, num_seen, keys, items, heap_size, is_open)
+    _open(net, start, is_open, value=False)
+    for target in targets:
+        _open(net, target, is_open, value=False)
+        is_target[target] = False
+    return num_seen
+
+
+@compiled
+def _reach(
+    vertex: int,
+    net: Net,
+    own: Floats,
+    seen: Integers,
+    num_seen: int,
+    keys: Floats,
+    items: Integers,
+    heap_size: int,
+    is_open: Booleans,
+) -> tuple[int, int]:
+    """Goes over the links of a vertex; returns how many entries the heap has then, and how many vertices are seen."""
+    for place in range(net.out_offsets[vertex], net.out_offsets[vertex + 1]):
+        link = net.by_source[place]
+        behind = net.target[link]
+        is_core = net.forwards[behind] and net.parent[behind] == behind
+        cost = own[vertex] + net.cost[link]
+        if (is_core or is_open[behind]) and cost < own[behind]:
+            if np.isinf(own[behind]):
+                seen[num_seen] = behind
+                num_seen += 1
+            own[behind] = cost
+            heap_size = push(keys, items, heap_size, cost, behind)
+    return heap_size, num_seen
+
+
+@compiled
+def _open(net: Net, vertex: int, is_open: Booleans, value: bool) -> None:
+    """Opens or closes a vertex, and the dead ends on which it hangs."""
+    is_open[vertex] = value
+    _open_up(net, vertex, is_open, value=value)
+    for place in range(net.out_offsets[vertex], net.out_offsets[vertex + 1]):
+        _open_up(net, net.target[net.by_source[place]], is_open, value=value)
+    for place in range(net.in_offsets[vertex], net.in_offsets[vertex + 1]):
+        _open_up(net, net.source[net.by_target[place]], is_open, value=value)
+
+
+@compiled
+def _open_up(net: Net, vertex: int, is_open: Booleans, value: bool) -> None:
+    while vertex != NO_VERTEX and net.forwards[vertex] and net.parent[vertex] != vertex:
+        is_open[vertex] = value
+        vertex = net.parent[vertex]
+
+
+@compiled
+def _walk(row: Integers, net: Net, own: Floats, found: Integers, first: int) -> int:
+    """Walks from a target back to its source, over links that lie on a cheapest way; returns where the way ends."""
+    start, vertex, salt, end = row[0], row[1], row[2], first
+    while vertex != start and np.isfinite(own[vertex]):
+        chosen, num_equal = NO_VERTEX, 0
+        for place in range(net.in_offsets[vertex], net.in_offsets[vertex + 1]):
+            link = net.by_target[place]
+            before = net.source[link]
+            if before != start and not net.forwards[before]:
+                continue
+            if own[before] + net.cost[link] <= own[vertex] * (1.0 + EQUAL_COST_FRACTION):
+                num_equal += 1
+                if _hash(start, row[1], salt, vertex, num_equal) % num_equal == 0:
+                    chosen = link  # reservoir sampling: each of the equal links with the same probability
+        found[end] = chosen
+        end += 1
+        vertex = net.source[chosen]
+    found[first:end] = found[first:end][::-1].copy()
+    return end
+
+
+@compiled
+def _hash(first: int, second: int, salt: int, vertex: int, serial: int) -> int:
+    """A well-mixed non-negative integer of its arguments (SplitMix64's finalizer, Steele et al. 2014)."""
+    value = np.uint64(salt)
+    for part in (first, second, vertex, serial):
+        value = (value ^ np.uint64(part)) * np.uint64(0x9E3779B97F4A7C15)
+        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        value = value ^ (value >> np.uint64(31))
+    return int(value >> np.uint64(1))
