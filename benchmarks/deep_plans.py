@@ -16,6 +16,7 @@ from tests.simulator.builders import job_of, plan_of, training
 from tests.simulator.deep.plan_cases import FEW, LARGE, Case
 
 NUM_RUNS = 3
+ROUNDING_S = 1e-9
 REPLICAS = (16, 128, 512)
 """Of 128 accelerators each."""
 
@@ -32,7 +33,9 @@ def timed(case: Case, *, is_folded: bool = True) -> tuple[PlanStep, float]:
 
 def difference(step: PlanStep) -> str:
     """Returns how far the deep depth is from the fast one."""
-    return f"{step.step_time_s / float(step.fast.step_time_s[0]) - 1.0:+.2%}"
+    return f"{step.step_time_s / float(step.fast.step_time_s[0]) - 1.0:+.2%}".replace(
+        "-0.00%", "0.00%"
+    ).replace("+0.00%", "0.00%")
 
 
 def row(*cells: object) -> None:
@@ -47,7 +50,12 @@ def grid() -> None:
     for name, case in (LARGE | FEW).items():
         step, _ = timed(case)
         fast_s, shared_s = float(step.fast.step_time_s[0]), step.step_time_s - step.unshared_step_time_s
-        figures = f"{fast_s:.4g}", f"{step.step_time_s:.4g}", difference(step), f"{max(0.0, shared_s):.2g}"
+        figures = (
+            f"{fast_s:.4g}",
+            f"{step.step_time_s:.4g}",
+            difference(step),
+            f"{shared_s:.2g}" if shared_s > ROUNDING_S else "0",
+        )
         row(name, f"{case.plan.num_gpus:,}", *figures)
 
 

@@ -23,7 +23,8 @@ LARGE_DIFFERENCE = 0.01
 """Largest difference of the depths found on steps of seconds: +0.83 % (mixtral, the exchange of experts hidden, which shares
 cards with messages between stages)."""
 SMALL_DIFFERENCE = 0.12
-"""The same on steps of 10 to 80 ms, -0.6 % to +11.8 %: the latter, ZeRO-3 on eight accelerators, whose first weights nothing hides here."""
+"""The same on steps of 10 to 80 ms, -0.6 % to +11.8 %: the latter under ZeRO-3 on eight accelerators,
+whose first weights nothing hides here."""
 ROUNDING = 1e-9
 
 
