@@ -19,7 +19,7 @@ import numpy as np
 from simulator.deep.plan_collectives import Collective, Operation
 from simulator.deep.plan_items import Beside, Item, Items, Work, stretched
 from simulator.deep.plan_parts import PlanParts
-from simulator.deep.plan_shards import Shards
+from simulator.deep.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.pipeline_turns import PipelineShape, num_directions, stage_of, turns_of_stages
@@ -246,22 +246,26 @@ class PlanGraph:
         ended = tuple(
             each[-1:] for chunk in self._chunks_of(stage) for each in self._passes[last, chunk].done
         )
-        if self.shape.zero_stage > 1:
-            return (*ended, *self.shards.reduced(stage))
-        operation = Operation.REDUCE_SCATTER if self.shape.zero_stage == 1 else Operation.ALL_REDUCE
         after: After = () if self.shape.num_buckets else ended
         for chunk in reversed(self._chunks_of(stage)):
             final = self._passes[last, chunk]
             if not final.works:
                 continue
-            pieces = self._pieces(
-                self.parts.gradients(operation, self.parts.chunk_weights(chunk)), is_late=True
-            )
+            pieces = self._pieces(self._reduced_once(chunk), is_late=True)
             for number, piece in enumerate(pieces):
                 ready = final.at((number + 1) / len(pieces))[-1:]
                 for each in piece:
                     after = self.traffic.collective(each, stage, (*after, ready))
-        return (*ended, *after)
+        return (*ended, *after, *self.shards.reduced(stage))
+
+    def _reduced_once(self, chunk: int) -> tuple[Collective, ...]:
+        """What replicas reduce of a chunk once per step; from ZeRO-2 on only what copies of hybrid sharding do."""
+        weights, zero_stage = self.parts.chunk_weights(chunk), self.shape.zero_stage
+        copies = self.parts.between_copies(weights)
+        if zero_stage >= REDUCES_OFTEN:
+            return copies
+        operation = Operation.REDUCE_SCATTER if zero_stage == 1 else Operation.ALL_REDUCE
+        return (*self.parts.gradients(operation, weights), *copies)
 
     def _pieces(self, whole: tuple[Collective, ...], *, is_late: bool) -> list[tuple[Collective, ...]]:
         """Cuts collectives into pieces that follow each other, of which one has the start-up of all.
