@@ -7,6 +7,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Literal, Union, get_args, get_origin
 
+from planner.deep_answer import DeepStep
 from planner.goodput import Goodput
 from planner.job_schema import record_in
 from planner.one_design import SimulatedDesign
@@ -85,6 +86,20 @@ falls to, to where it rises to; `sensitivities` in the JSON has all inputs, also
 price of electricity, where the hardware is rented). What two inputs do together is not seen. `--no-sensitivities`
 leaves this out.
 
+## The deep depth
+
+`--depth deep` plays one step operator by operator and message by message on the network of the offer, and explains it:
+its parts beside those of the fast depth and why they differ, who waits for whom, which links are waited for longest
+([what is assumed](deep.md#a-plan-at-the-deep-depth), [how to](how-to/explain-a-step.md)). `--json` prints one
+[DeepStep](#deepstep), which `planner.deep_answer.simulate_deep` returns as a value.
+
+- `--speed RANK=FACTOR` makes an accelerator slower or faster than the others; `--slow-link KIND:N=SHARE` leaves a link a
+  share of its bandwidth: `scale-up:3` and `card:3` of accelerator 3, `leaf:0` from a leaf to the spine. Both may be repeated.
+- `--unfolded` plays every message of every accelerator, up to 1,024 of them; else those that do the same are played once.
+- `--timeline FILE.json` writes every operator and every flow that was played.
+- A layout that cannot run, and what this depth does not play, is an error that names it (exit code 2). Options about the run
+  (`--scheme`, `--interval`, `--no-sensitivities`) do not go with it.
+
 This page is generated from the types: `python -m docs.generate`.
 """
 GOODPUT_INTRODUCTION = """\
@@ -121,7 +136,8 @@ This page is generated from the types: `python -m docs.generate`.
 def simulate_reference() -> str:
     """Returns the page: one section for every type of this answer that the page on `recommend` does not hold."""
     pairs = ", ".join(f"`{short}` for `{name}`" for short, name in SHORT_FORMS.items())
-    return _page(SIMULATE_INTRODUCTION.replace("{short_forms}", pairs), SimulatedDesign)
+    introduction = SIMULATE_INTRODUCTION.replace("{short_forms}", pairs)
+    return "\n".join([introduction, *answer_sections(SimulatedDesign, DeepStep)])
 
 
 def goodput_reference() -> str:

@@ -37,6 +37,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/calibrate.md",
             "docs/how-to/checkpoint-schemes.md",
             "docs/how-to/uneven-stages.md",
+            "docs/how-to/explain-a-step.md",
             "docs/how-to/traces.md",
             "docs/how-to/opendc.md",
             "docs/how-to/long-sequences.md",

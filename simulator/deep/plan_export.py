@@ -166,7 +166,7 @@ def _refuse_too_many(job: Job, plan: Plan) -> None:
 
 
 def _add_plan(job: Job, plan: Plan, graph: TaskGraphBuilder, messenger: Messenger) -> TaskGraph:
-    refuse_uncovered(job, plan)
+    refuse_uncovered(job)
     parts, shape = parts_and_shape(job, plan)
     cluster = PlanCluster.of(job, plan)
     traffic = WholePlanTraffic(graph=graph, ranks=cluster.ranks, messenger=messenger)

@@ -19,7 +19,7 @@ import numpy as np
 from simulator.deep.plan_collectives import Collective, Operation
 from simulator.deep.plan_items import Beside, Item, Items, Work, stretched
 from simulator.deep.plan_parts import PlanParts
-from simulator.deep.plan_shards import Shards
+from simulator.deep.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.pipeline_turns import PipelineShape, num_directions, stage_of, turns_of_stages
@@ -28,6 +28,8 @@ from simulator.table import Floats, Integers
 FORWARD, BACKWARD, WEIGHT_GRADIENT = range(3)
 DIRECTIONS = ("forward", "backward", "weight gradient")
 OPTIMIZER = "optimizer"
+ROUNDING_FRACTION = 1e-9
+"""Shares of a pass that differ by less are the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +54,14 @@ class _Pass:
     begin: Integers
     """What waits for everything before."""
     done: After
-    works: list[Integers]
-    """Operators in their order."""
+    works: list[tuple[Integers, float]]
+    """Operators in their order, and how long each takes."""
+
+    def at(self, fraction: float) -> Integers:
+        """Returns the operator at which a share of the pass is over; at 0 the first."""
+        ends_s = np.cumsum([seconds for _, seconds in self.works])
+        place = int(np.searchsorted(ends_s, fraction * ends_s[-1] * (1.0 - ROUNDING_FRACTION)))
+        return self.works[min(place, len(self.works) - 1)][0]
 
 
 @dataclass(kw_only=True)
@@ -101,7 +109,7 @@ class PlanGraph:
         shape = (self.shape.pipeline.num_micro_batches, self.speed.shape[1])
         begin = self.graph.add("ready", after=[np.full(shape, NONE)]).reshape(shape)
         after: After = (begin,)
-        works: list[Integers] = []
+        works: list[tuple[Integers, float]] = []
         self.shards.begin_pass(direction, chunk, stage, begin)
         for kind in kinds if direction == FORWARD else reversed(kinds):
             after = self.shards.before_part(kind, after)
@@ -127,13 +135,14 @@ class PlanGraph:
         whole_s = passes.backward_work_s
         return stretched(passes.backward, max(0.0, 1.0 - later_s / whole_s)) if whole_s else passes.backward
 
-    def _add_item(self, item: Item, direction: int, stage: int, after: After, works: list[Integers]) -> After:
+    def _add_item(
+        self, item: Item, direction: int, stage: int, after: After, works: list[tuple[Integers, float]]
+    ) -> After:
         match item:
             case Work():
-                works.append(
-                    self._add_work(f"{DIRECTIONS[direction]}: {item.label}", item.duration_s, stage, after)
-                )
-                return (works[-1],)
+                label = f"{DIRECTIONS[direction]}: {item.label}"
+                works.append((self._add_work(label, item.duration_s, stage, after), item.duration_s))
+                return (works[-1][0],)
             case Collective():
                 return self.traffic.collective(item, stage, after)
             case Beside():
@@ -217,13 +226,15 @@ class PlanGraph:
             begin = self.graph.add("start", after=[np.full((1, self.speed.shape[1]), NONE)]).reshape(1, -1)
             after: After = (begin,)
             for chunk in self._chunks_of(stage):
-                works = self._passes[FORWARD, chunk].works
+                first = self._passes[FORWARD, chunk]
+                if not first.works:
+                    continue
                 gathers = self.parts.gathers(self.parts.chunk_weights(chunk))
                 pieces = self._pieces(gathers, is_late=False)
                 for number, piece in enumerate(pieces):
                     for each in piece:
                         after = self.traffic.collective(each, stage, after)
-                    self._wait(after, works[number * len(works) // len(pieces)][:1])
+                    self._wait(after, first.at(number / len(pieces))[:1])
             if not self.shape.num_buckets:
                 for chunk in self._chunks_of(stage):
                     self._wait(after, self._passes[FORWARD, chunk].begin[:1])
@@ -235,22 +246,26 @@ class PlanGraph:
         ended = tuple(
             each[-1:] for chunk in self._chunks_of(stage) for each in self._passes[last, chunk].done
         )
-        if self.shape.zero_stage > 1:
-            return (*ended, *self.shards.reduced(stage))
-        operation = Operation.REDUCE_SCATTER if self.shape.zero_stage == 1 else Operation.ALL_REDUCE
         after: After = () if self.shape.num_buckets else ended
         for chunk in reversed(self._chunks_of(stage)):
-            works = self._passes[last, chunk].works
-            if not works:
+            final = self._passes[last, chunk]
+            if not final.works:
                 continue
-            pieces = self._pieces(
-                self.parts.gradients(operation, self.parts.chunk_weights(chunk)), is_late=True
-            )
+            pieces = self._pieces(self._reduced_once(chunk), is_late=True)
             for number, piece in enumerate(pieces):
-                ready = works[-(-(number + 1) * len(works) // len(pieces)) - 1][-1:]
+                ready = final.at((number + 1) / len(pieces))[-1:]
                 for each in piece:
                     after = self.traffic.collective(each, stage, (*after, ready))
-        return (*ended, *after)
+        return (*ended, *after, *self.shards.reduced(stage))
+
+    def _reduced_once(self, chunk: int) -> tuple[Collective, ...]:
+        """What replicas reduce of a chunk once per step; from ZeRO-2 on only what copies of hybrid sharding do."""
+        weights, zero_stage = self.parts.chunk_weights(chunk), self.shape.zero_stage
+        copies = self.parts.between_copies(weights)
+        if zero_stage >= REDUCES_OFTEN:
+            return copies
+        operation = Operation.REDUCE_SCATTER if zero_stage == 1 else Operation.ALL_REDUCE
+        return (*self.parts.gradients(operation, weights), *copies)
 
     def _pieces(self, whole: tuple[Collective, ...], *, is_late: bool) -> list[tuple[Collective, ...]]:
         """Cuts collectives into pieces that follow each other, of which one has the start-up of all.

@@ -27,8 +27,10 @@ class PlanNetwork:
     roles: Roles
     topology: Topology
     router: Router
+    leaves: Integers
+    """Numbers of the leaves that are there."""
     leaf_of: Integers
-    """`(p R,)` position of the leaf of each accelerator."""
+    """`(p R,)` position in them of the leaf of each accelerator."""
     _ways: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     @classmethod
@@ -54,6 +56,7 @@ class PlanNetwork:
             roles=roles,
             topology=topology,
             router=Router(topology),
+            leaves=leaves,
             leaf_of=np.asarray(leaf_of, dtype=np.int64),
         )
 
@@ -65,13 +68,7 @@ class PlanNetwork:
         return np.array(numbers, dtype=np.int64).reshape(source.shape)
 
     def far(
-        self,
-        source: Integers,
-        target: Integers,
-        times: int = 1,
-        *,
-        senders: int = 1,
-        crosses: Booleans | None = None,
+        self, source: Integers, target: Integers, times: int = 1, *, passing: int | None = None
     ) -> Integers:
         """Returns ways through the fabric, `(...)`.
 
@@ -79,26 +76,18 @@ class PlanNetwork:
             source: accelerators that are played.
             target: the same; that which stands for the receiver.
             times: how many flows like this one are on the card of an accelerator at once.
-            senders: how many accelerators like this one pass the links of a leaf to the spine at once.
-            crosses: whether each passes the spine; left out: where the leaves of its ends differ.
+            passing: how many are on the links of its leaf to the spine at once, those of other accelerators included; left
+                out: one where the leaves of its ends differ.
         """
-        size, num_leaves = self.roles.num_played, len(np.unique(self.leaf_of))
-        first = 2 * size
-        out, back = first + source, first + size + target
-        up, down = 4 * size + self.leaf_of[source], 4 * size + num_leaves + self.leaf_of[target]
-        passes = self.leaf_of[source] != self.leaf_of[target] if crosses is None else crosses
-        ways = [
-            (o,) * times + ((u,) * (times * senders) + (d,) * (times * senders) if c else ()) + (b,) * times
-            for o, u, d, b, c in zip(
-                out.ravel().tolist(),
-                up.ravel().tolist(),
-                down.ravel().tolist(),
-                back.ravel().tolist(),
-                np.broadcast_to(passes, source.shape).ravel().tolist(),
-                strict=True,
-            )
-        ]
-        return np.array([self._number(way) for way in ways], dtype=np.int64).reshape(source.shape)
+        first, size, num_leaves = 2 * self.roles.num_played, self.roles.num_played, len(self.leaves)
+        ways = []
+        for one, other in zip(source.ravel().tolist(), target.ravel().tolist(), strict=True):
+            leaf, other_leaf = int(self.leaf_of[one]), int(self.leaf_of[other])
+            count = int(leaf != other_leaf) if passing is None else passing
+            up, down = 4 * size + leaf, 4 * size + num_leaves + other_leaf
+            way = (first + one,) * times + (up,) * count + (down,) * count + (first + size + other,) * times
+            ways.append(self._number(way))
+        return np.array(ways, dtype=np.int64).reshape(source.shape)
 
     def _number(self, links: tuple[int, ...]) -> int:
         if links not in self._ways:

@@ -288,6 +288,7 @@ def _summed(parts: list[tuple[np.ndarray, np.ndarray]], factor: float) -> Pair:
 
 
 ROUNDING_FRACTION = 1e-9
+"""A wait for the host below this share of a pass is none."""
 
 
 def _beyond(whole_s: float, parts_s: float) -> float:

@@ -17,7 +17,7 @@ from simulator.chunks import Chunks
 from simulator.deep.plan_collectives import Collective, Group, Message, Operation, message, ring
 from simulator.deep.plan_items import PartPasses, moves
 from simulator.deep.plan_operators import embedding_passes, layer_passes, output_passes
-from simulator.expert_ranks import expert_ranks, expert_replicas
+from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.lora import adapter_parameters
 from simulator.memory import WEIGHT_BYTES
 from simulator.plan import shard_group
@@ -113,10 +113,8 @@ class PlanParts:
         """Ranks that exchange weights and gradients: those that every token meets, and those of routed experts."""
         rank, plans, workload = self.rank, self.rank.plans, self.rank.workload
         shared = Group.of(rank, int(plans.tensor_parallel[0]), int(shard_group(plans)[0]))
-        routed = Group.of(
-            rank, int(expert_ranks(workload, plans)[0]), int(expert_replicas(workload, plans)[0])
-        )
-        return shared, routed
+        ranks = int(routed_shard_group(workload, plans)[0])
+        return shared, Group.of(rank, int(expert_ranks(workload, plans)[0]), ranks)
 
     def exchange(
         self, label: str, operation: Operation, weights: Weights, value_bytes: float
@@ -134,6 +132,26 @@ class PlanParts:
         """Returns the reduction of gradients."""
         label = f"gradient {operation.value}"
         return self.exchange(label, operation, weights, float(self.rank.workload.wire_bytes))
+
+    def between_copies(self, weights: Weights) -> tuple[Collective, ...]:
+        """Returns what the copies of hybrid sharding add up once per step, of which a rank has a share; else nothing."""
+        rank, plans, workload = self.rank, self.rank.plans, self.rank.workload
+        if not (plans.shard_ranks[0] and plans.zero_stage[0]):
+            return ()
+        shared, routed = self.groups
+        replicas = int((plans.data_parallel * plans.context_parallel)[0])
+        copies = Group.of(rank, shared.span, replicas // shared.size)
+        routed_copies = Group.of(rank, routed.span, int(expert_replicas(workload, plans)[0]) // routed.size)
+        label, operation = "gradient all-reduce of copies", Operation.ALL_REDUCE
+        found = [
+            ring(label, operation, share * workload.wire_bytes, group, rank.links)
+            for share, group in (
+                (weights.shared / shared.span, copies),
+                (weights.routed / routed.span, routed_copies),
+            )
+            if share > 0.0
+        ]
+        return moves(*found)
 
     def gathers(self, *weights: Weights) -> tuple[Collective, ...]:
         """Returns the gathering of weights, each for itself."""

@@ -87,7 +87,7 @@ def plan_step(job: Job, plan: Plan, *, faults: Faults | None = None, is_folded: 
     Raises:
         InputError: the plan has what this depth does not play, is too large, or what is slow does not exist.
     """
-    refuse_uncovered(job, plan)
+    refuse_uncovered(job)
     cluster = PlanCluster.of(job, plan, faults)
     if not is_folded and plan.num_gpus > MOST_UNFOLDED:
         rule = f"must be at most {MOST_UNFOLDED:,} to be played one by one; folded, any number is"
@@ -135,21 +135,10 @@ def parts_and_shape(job: Job, plan: Plan) -> tuple[PlanParts, StepShape]:
     return PlanParts(rank=rank, chunks=chunks), shape
 
 
-def refuse_uncovered(job: Job, plan: Plan) -> None:
-    """Raises `InputError` with everything in a plan that is not played at this depth."""
-    workload = job.workload
-    rules = {
-        "shard_ranks": (
-            plan.shard_ranks is not None,
-            "hybrid sharding is not played: leave shard_ranks out, or take --depth fast",
-        ),
-        "workload.activation_offload_fraction": (
-            workload.activation_offload_fraction > 0.0,
-            "activations on their way to main memory are not played: set it to 0, or take --depth fast",
-        ),
-    }
-    problems = [
-        Problem(path=path, value="", rule=rule) for path, (is_broken, rule) in rules.items() if is_broken
-    ]
-    if problems:
-        raise InputError(problems, "deep depth")
+def refuse_uncovered(job: Job) -> None:
+    """Raises `InputError` where a job has what is not played at this depth."""
+    if job.workload.activation_offload_fraction > 0.0:
+        rule = "activations on their way to main memory are not played: set it to 0, or take --depth fast"
+        path = "workload.activation_offload_fraction"
+        value = f"{job.workload.activation_offload_fraction:g}"
+        raise InputError([Problem(path=path, value=value, rule=rule)], "deep depth")

@@ -116,27 +116,22 @@ class FoldedTraffic:
         if traffic.near_bytes > 0.0 or traffic.far_bytes == 0.0:
             yield self.network.near(own, own, traffic.num_near), traffic.near_bytes / traffic.num_near
         if traffic.far_bytes > 0.0:
-            crossing = self._crossing(traffic, stage)
-            num_passing = round(crossing.share * traffic.num_far)
-            num_staying = traffic.num_far - num_passing
-            if crossing.share > 0.0:
-                times = max(1, num_passing)
-                yield self._far(own, own, crossing, times), crossing.share * traffic.far_bytes / times
-            if crossing.share < 1.0:
-                times = max(1, num_staying)
-                yield self.network.far(own, own, times), (1.0 - crossing.share) * traffic.far_bytes / times
+            ways = self._far(own, own, self._crossing(traffic, stage), traffic.num_far)
+            yield ways, traffic.far_bytes / traffic.num_far
 
     def _far(self, source: Integers, target: Integers, crossing: Crossing, times: int = 1) -> Integers:
-        """Ways that pass the spine as often as the accelerators that each stands for do at once."""
+        """Ways that pass the spine as often as the accelerators that each stands for do at once.
+
+        Of the messages of a member that go on at once all take as long as those that pass the spine.
+        """
         counts = self.network.roles.counts
-        passes = np.full(1, crossing.share > 0.0)
-        senders = np.maximum(1, np.rint(crossing.times * counts / counts.sum())).astype(np.int64).tolist()
-        return np.concatenate(
-            [
-                self.network.far(source[[role]], target[[role]], times, senders=number, crosses=passes)
-                for role, number in enumerate(senders)
-            ]
-        )
+        senders = np.maximum(1, np.rint(crossing.times * counts / counts.sum()))
+        passing = np.ceil(crossing.share * times) * senders
+        ways = [
+            self.network.far(source[[role]], target[[role]], times, passing=int(passing[role]))
+            for role in range(len(counts))
+        ]
+        return np.concatenate(ways)
 
     def _crossing(self, traffic: Collective, stage: int) -> Crossing:
         key = (traffic.group, traffic.is_direct, stage)

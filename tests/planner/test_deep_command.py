@@ -172,8 +172,8 @@ class TestRefusals:
     def test_what_the_depth_does_not_play_is_named(
         self, job: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        told = refused(capsys, job, "--depth", "deep", plan="dp=64,zero_stage=3,shard_ranks=8")
-        assert "hybrid sharding is not played" in told
+        offload = ("--set", "workload.activation_offload_fraction=0.5")
+        assert "main memory are not played" in refused(capsys, job, "--depth", "deep", *offload)
 
 
 class TestExport:

@@ -43,6 +43,8 @@ def _with(workload: Workload, choices: dict[str, object]) -> Workload:
 LARGE = {
     "8b data": _large("llama-3.1-8b", plan_of(data=64), batch=256),
     "8b sharded weights": _large("llama-3.1-8b", plan_of(data=64, zero=3), batch=256),
+    "8b hybrid sharding": _large("llama-3.1-8b", plan_of(data=64, zero=3, shards=8), batch=256),
+    "8b hybrid optimizer": _large("llama-3.1-8b", plan_of(tensor=2, data=32, zero=1, shards=4), batch=128),
     "8b sharded gradients": _large("llama-3.1-8b", plan_of(data=32, zero=2), batch=128),
     "8b whole optimizer": _large("llama-3.1-8b", plan_of(tensor=2, data=32, zero=0), batch=128),
     "8b gradients at the end": _large(
@@ -113,6 +115,7 @@ FEW = {
     "data": _small(plan_of(data=8)),
     "data on two nodes": _small(plan_of(data=16)),
     "sharded weights": _small(plan_of(data=8, zero=3)),
+    "hybrid sharding": _small(plan_of(data=16, zero=3, shards=8)),
     "sharded gradients": _small(plan_of(data=4, pipeline=2, zero=2)),
     "tensor and data": _small(plan_of(tensor=8, data=2)),
     "pipeline": _small(plan_of(tensor=2, pipeline=4, data=2)),
