@@ -83,8 +83,8 @@ class LinkConstants(Table):
     inter_point_to_point_fraction: Floats
     """One sender, one receiver in another domain."""
     sibling_ring_fraction: Floats
-    """Speed of rings with several members in a domain, but not all of it, relative to rings that hold all of it: sibling
-    rings pass through the same network cards."""
+    """Speed of rings with several members in a domain, but not all of it, relative to rings that hold all of it: where
+    accelerators share network cards, sibling rings pass through the same ones; 1 where each has its own."""
 
 
 def link_constants(
@@ -282,7 +282,8 @@ def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Float
 
     It enters and leaves a domain over the network cards of all members there, so g members carry g shares;
     sibling groups of the same domain use the other shares. A member that is alone uses its own card and a whole
-    domain all cards, but rings of some members choose the same cards as their siblings. The scale-up link caps the sum.
+    domain all cards, but rings of some members choose the same cards as their siblings where accelerators share cards. The
+    scale-up link caps the sum.
     """
     has_neighbours = np.asarray(members) > 1
     fabric_rate = card_rate(members, links) * members

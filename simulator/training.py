@@ -31,6 +31,11 @@ REFERENCE_POWER = {
 """Power above idle and dense 16-bit peak of the parts on which the sustained fractions were fitted: A100 SXM, H100 SXM,
 B200 SXM (data sheets; idle power of the catalogue)."""
 
+TRANSFER_POWER = 700.0 / (989.0 * TERA)
+"""Power limit of H100 SXM over its dense 16-bit peak (data sheet)."""
+TRANSFER_CEILING = 794.5 / 989.0
+"""Fastest measured 16-bit product of H100 SXM over its peak (catalogue)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConstants:
@@ -59,7 +64,7 @@ class TrainingConstants:
     """Speed of a product with a width that is no multiple of 8 elements, relative to an aligned one."""
     sibling_ring_fraction: float
     """Speed of collectives between nodes with several members on a node, but not all of it, relative to those that hold all
-    of it or one accelerator: rings of siblings choose the same network cards."""
+    of it or one accelerator, where accelerators share network cards: rings of siblings choose the same ones."""
 
     def sustained(self, chips: Sequence[Accelerator], formats: Sequence[Precision]) -> Floats:
         """Returns the sustained fraction of `(n,)` pairs of accelerator and number format.
@@ -67,10 +72,7 @@ class TrainingConstants:
         A part that has less power for each operation than the one behind the constant runs at a lower clock.
         """
         return np.array(
-            [
-                self._sustained(chip.family, precision) * power_fraction(chip)
-                for chip, precision in zip(chips, formats, strict=True)
-            ]
+            [self._sustained(chip, precision) for chip, precision in zip(chips, formats, strict=True)]
         )
 
     def slowest_of(self, num_gpus: Integers) -> Floats:
@@ -80,11 +82,17 @@ class TrainingConstants:
         """
         return np.asarray(1.0 + self.accelerator_spread_fraction * np.sqrt(2.0 * np.log(num_gpus)))
 
-    def _sustained(self, family: str, precision: Precision) -> float:
-        known = family if (family, Precision.BF16.value) in self.sustained_fractions else DEFAULT_FAMILY
-        sixteen_bit = self.sustained_fractions[known, Precision.BF16.value]
+    def _sustained(self, chip: Accelerator, precision: Precision) -> float:
+        is_known = (chip.family, Precision.BF16.value) in self.sustained_fractions
+        known = chip.family if is_known else DEFAULT_FAMILY
         measured = Precision.FP8 if precision is Precision.FP4 else precision
-        return self.sustained_fractions.get((known, measured.value), sixteen_bit)
+        if (known, measured.value) in self.sustained_fractions:
+            fraction = self.sustained_fractions[known, measured.value]
+        else:
+            fraction = self.sustained_fractions[known, Precision.BF16.value]
+        is_wide = measured is not Precision.FP8
+        clock = power_fraction(chip) if is_known else transferred_clock(chip) if is_wide else 1.0
+        return min(1.0, fraction * clock)
 
 
 def power_fraction(chip: Accelerator) -> float:
@@ -98,6 +106,19 @@ def power_fraction(chip: Accelerator) -> float:
     power_w, flop_per_s = reference
     share = (chip.thermal_design_power_w - chip.idle_power_w) / chip.bf16_flop_per_s * (flop_per_s / power_w)
     return float(min(1.0, share ** (1.0 / CAP_EXPONENT)))
+
+
+def transferred_clock(chip: Accelerator) -> float:
+    """Returns the clock of an architecture without measured steps, relative to that of Hopper, whose constants it takes.
+
+    It follows the root of the power for each operation at the peak, as under a power cap. Where the products of a part were
+    measured, only what they do not show already counts: `kernel_constants` scales its peak by what they reached.
+    """
+    power = chip.thermal_design_power_w / chip.bf16_flop_per_s / TRANSFER_POWER
+    clock = power ** (1.0 / CAP_EXPONENT)
+    if chip.measured_bf16_flop_per_s is None:
+        return float(clock)
+    return float(min(1.0, clock * TRANSFER_CEILING / chip.matmul_ceiling_fraction))
 
 
 @cache

@@ -175,6 +175,14 @@ class TestHardware:
         found = network_of(description, "h100-sxm5-80gb")
         assert (found.fabric, found.node_bytes_per_s) == (fabric, node_bytes_per_s)
 
+    @pytest.mark.parametrize(
+        ("description", "num_cards"), [("NVLink3 node + 4x200G HDR", 4), ("1600 Gb/s RoCE per node", None)]
+    )
+    def test_cards_of_a_node_are_counted_where_they_are_told(
+        self, description: str, num_cards: int | None
+    ) -> None:
+        assert network_of(description, "a100-sxm4-80gb").num_cards == num_cards
+
     def test_a_rack_is_one_link_domain(self) -> None:
         assert network_of("NVL72 NVLink5 domain; 4 GPUs per compute tray", "gb200").link_domain_size == 72
 
@@ -442,12 +450,15 @@ class TestScores:
         assert parallelism(compared(1.0, 1.0, tensor_parallel="1", zero_stage="3")) == "ZeRO-3"
 
 
-def residuals_of(group: str, ratios: Sequence[float], family: str = "ampere") -> list[Residual]:
+def residuals_of(
+    group: str, ratios: Sequence[float], family: str = "ampere", accelerator: str = "a100-sxm4-80gb"
+) -> list[Residual]:
     return [
         Residual(
             group=group,
             row_id=f"{group}-{position}",
             config_key=f"{group}-{position}",
+            accelerator=accelerator,
             family=family,
             precision="fp16",
             network="dense",
@@ -485,14 +496,39 @@ class TestIntervals:
         assert interval_of(compared(1.0, 10.0), [*large, *small]).high_s == pytest.approx(10.0 * 2.0**1.3)
 
     def test_other_hardware_counts_half(self) -> None:
-        # Four alike sources weigh 1 + 8/4 each, four unlike ones 1: a quarter of all. Of 8 and 4 it is a sixth.
+        # Four alike sources weigh 1 + 8/4 each, four unlike ones 1: a quarter of all. Of 40 and 20 it is a sixth.
         def high_s(num_alike: int, num_unlike: int) -> float:
             alike = [r for n in range(num_alike) for r in residuals_of(f"a{n}", [1.0])]
             unlike = [r for n in range(num_unlike) for r in residuals_of(f"u{n}", [2.0], family="hopper")]
             return interval_of(compared(1.0, 10.0), [*alike, *unlike]).high_s
 
         assert high_s(4, 4) == pytest.approx(10.0 * 2.0**1.3)
-        assert high_s(8, 4) == pytest.approx(10.0)  # 4 of 24
+        assert high_s(40, 20) == pytest.approx(10.0)  # 20 of 120
+
+    def test_few_residuals_say_little_about_the_next_one(self) -> None:
+        # Conformal prediction: the next value is among the ceil(0.8 (n + 1)) smallest of n: of 5 all, of 10 nine.
+        def high_s(num_small: int) -> float:
+            ratios = [1.1] * num_small + [1.5]
+            return interval_of(compared(1.0, 10.0), residuals_of("a", ratios)).high_s
+
+        assert high_s(4) == pytest.approx(10.0 * 1.5**1.3)
+        assert high_s(9) == pytest.approx(10.0 * 1.1**1.3)
+
+    def test_a_part_that_no_other_source_has_is_as_unsure_as_all_sources(self) -> None:
+        alike = [r for n in range(4) for r in residuals_of(f"a{n}", [1.0])]
+        unlike = [r for n in range(2) for r in residuals_of(f"u{n}", [2.0], "hopper", "h100-sxm5-80gb")]
+        own, sibling = compared(1.0, 10.0), compared(1.0, 10.0, accelerator="a100-pcie-80gb")
+        # Alike ones weigh 1 + 6/4 each: 10 of 12. Where they count as all others, they are 4 of 6.
+        assert interval_of(own, [*alike * 40, *unlike]).high_s == pytest.approx(10.0)
+        assert interval_of(sibling, [*alike * 40, *unlike]).high_s == pytest.approx(10.0 * 2.0**1.3)
+
+    def test_an_architecture_with_the_constants_of_another_is_half_as_sure_again(self) -> None:
+        others = residuals_of("others", [1.1], "hopper", "h100-sxm5-80gb")
+        assert interval_of(compared(1.0, 10.0), others).high_s == pytest.approx(10.0 * 1.1 ** (1.3 * 1.5))
+
+    def test_a_format_without_measurements_is_half_as_sure(self) -> None:
+        found = interval_of(compared(1.0, 10.0, precision="fp4"), residuals_of("others", [1.1]))
+        assert found.high_s == pytest.approx(10.0 * 1.1 ** (1.3 * 2.0))
 
     def test_experts_say_nothing_about_dense_models(self) -> None:
         dense, experts = residuals_of("dense", [1.1]), residuals_of("experts", [3.0])

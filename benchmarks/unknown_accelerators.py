@@ -1,0 +1,82 @@
+"""How far would steps be off on an architecture of which nobody had measured anything? Each known one is left out in turn.
+
+    python -m benchmarks.unknown_accelerators --measured training_runs.csv --vtrain FOLDER
+
+The constants of training are fitted without its steps, as a plane around the shipped ones, and its accelerators get a name
+that no table knows: kernels, links and clocks then follow the transfer rules of docs/model.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.fit_training import constants_of, prior, weights_of
+from benchmarks.hold_out import unknowns_of
+from benchmarks.training_steps import log_errors, read_steps, sources_of
+from planner.calibration_fitting import Plane, damped
+from planner.calibration_steps import MeasuredSteps
+from simulator import catalog
+from simulator.job import Job
+from simulator.rank import Rank
+from simulator.table import Floats
+from simulator.training import TrainingConstants, training_constants
+
+UNKNOWN = "unknown"
+INSIDE_SHARE = 0.8
+
+
+def renamed(job: Job) -> Job:
+    """Returns a job on the same accelerators, of an architecture that nobody measured."""
+    offers = tuple(
+        offer.model_copy(update={"accelerator": offer.accelerator.model_copy(update={"family": UNKNOWN})})
+        for offer in job.offers
+    )
+    return job.model_copy(update={"offers": offers})
+
+
+def transferred_errors(steps: MeasuredSteps, constants: TrainingConstants, family: str) -> Floats:
+    """Returns the log errors of steps of an architecture, `(n,)`, with constants that have none of it."""
+    fractions = {key: value for key, value in constants.sustained_fractions.items() if key[0] != family}
+    known = replace(constants, sustained_fractions=fractions)
+    return steps.log_errors(lambda job, plans: Rank.of(renamed(job), plans, known))
+
+
+def described(log_errors_: Floats, formats: NDArray[np.str_]) -> str:
+    """Returns the errors by number format."""
+    lines = []
+    for name in np.unique(formats):
+        found = log_errors_[formats == name]
+        errors = np.expm1(found)
+        quantile = np.quantile(np.abs(found), INSIDE_SHARE)
+        lines.append(
+            f"{name}: mean {np.abs(errors).mean():.1%}, bias {errors.mean():+.1%}, four of five below "
+            f"{np.expm1(quantile):.1%}, n={len(found)}"
+        )
+    return "; ".join(lines)
+
+
+@click.command()
+@click.option("--measured", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True)
+@click.option("--vtrain", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True)
+def main(measured: Path, vtrain: Path) -> None:
+    """Prints the errors on every architecture, left out of everything."""
+    steps = read_steps(measured, vtrain)
+    weights = weights_of(sources_of(steps))
+    shipped = np.log(unknowns_of(training_constants()))
+    line = Plane.of(lambda logs: log_errors(steps, constants_of(np.exp(logs))), shipped, prior())
+    families = np.array([catalog.accelerator(row["accelerator"]).family for row in steps.rows])
+    formats = np.array([row["precision"].replace("fp16", "bf16") for row in steps.rows])
+    for family in np.unique(families):
+        is_out = families == family
+        logs = damped(line, np.where(is_out, 0.0, weights), prior())
+        found = transferred_errors(steps.take(is_out), constants_of(np.exp(logs)), str(family))
+        print(f"{family}: {described(found, formats[is_out])}")
+
+
+if __name__ == "__main__":
+    main()
