@@ -119,6 +119,8 @@ def compared(
         family="ampere",
         simulated_s=simulated_s,
         simulated_memory_bytes=memory_gib * GIB,
+        planned_memory_bytes=memory_gib * GIB + 8.0 * GIB,
+        memory_kind="device",
         comparable_memory_bytes=memory_gib * GIB,
         capacity_bytes=80.0 * GIB,
     )
@@ -433,6 +435,27 @@ class TestScores:
         assert found.num_ran_and_fit == found.num_ran_but_simulated_too_large == 1
         assert found.num_out_of_memory_and_too_large == found.num_out_of_memory_but_simulated_to_fit == 1
 
+    def test_a_verdict_is_far_off_beyond_the_error_of_memory(self) -> None:
+        # 80 GiB are there: 82 are 2.5 % more, 90 are 12.5 % more.
+        rows = [compared(1.0, 1.0, memory_gib=gib, row_id=f"r{gib:.0f}") for gib in (79.0, 82.0, 90.0)]
+        found = memory_verdicts([modelled(row) for row in rows])
+        assert found.num_ran_but_simulated_too_large == 2
+        assert found.num_ran_but_far_too_large == 1
+        assert found.too_large_rows == ("r82", "r90")
+
+    def test_a_run_that_does_not_say_what_it_recomputes_is_no_wrong_verdict(self) -> None:
+        rows = [
+            compared(1.0, 1.0, memory_gib=90.0, assumed="ep recompute"),
+            compared(1.0, 1.0, memory_gib=70.0, assumed="recompute"),
+        ]
+        found = memory_verdicts([modelled(row) for row in rows])
+        assert (found.num_ran_and_recompute_not_given, found.num_ran_and_fit) == (1, 1)
+        assert found.num_ran_but_simulated_too_large == 0
+
+    def test_a_plan_needs_room_for_waste_that_a_run_does_without(self) -> None:
+        found = memory_verdicts([modelled(compared(1.0, 1.0, memory_gib=gib)) for gib in (70.0, 78.0)])
+        assert (found.num_ran_and_fit, found.num_ran_but_refused_as_plan) == (2, 1)
+
     def test_configurations_keep_the_order_of_their_first_rows(self) -> None:
         rows = [compared(1.0, 1.0, config_key=key) for key in ("q", "p", "q")]
         assert [len(found.rows) for found in configurations(rows)] == [2, 1]
@@ -506,6 +529,22 @@ class TestIntervals:
 
 
 class TestCommand:
+    def test_json_compares_a_published_peak_with_the_sum_that_was_published(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        # The device has 3.9 GB of the framework beside what its allocator holds (aiconfigurator).
+        rows = [
+            {**LLAMA_8B, "id": notes, "peak_mem_gib_per_gpu": 50.0, "notes": notes}
+            for notes in ("peak allocated memory", "peak reserved memory", "by nvidia-smi")
+        ]
+        assert main(["validate", "--measured", str(written(tmp_path, *rows)), "--json"]) == OK
+        found = json.loads(capsys.readouterr().out)["rows"]
+        live, held, device = (row["predicted_peak_memory_gib"] for row in found)
+        assert [row["memory_kind"] for row in found] == ["allocated", "reserved", "device"]
+        assert {row["predicted_device_memory_gib"] for row in found} == {device}
+        assert held >= live
+        assert device == pytest.approx(held + 3.9e9 / GIB)
+
     def test_json_has_tables_and_every_row(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = written(
             tmp_path,
@@ -520,6 +559,10 @@ class TestCommand:
         assert [row["id"] for row in answer["rows"]] == ["a", "b", "c"]
         assert 0.0 < first["predicted_low_s"] < first["predicted_high_s"]
         assert 0.0 < first["predicted_peak_memory_gib"] < 1000.0
+        assert first["memory_kind"] == "device"  # no peak was published
+        assert first["predicted_peak_memory_gib"] == first["predicted_device_memory_gib"]
+        assert first["fits"] == (first["predicted_device_memory_gib"] <= first["memory_capacity_gib"])
+        assert second["memory_kind"] is None
         assert (first["measured_step_time_s"], first["reason"]) == (10.0, None)
         assert second["predicted_step_time_s"] is None
         assert second["reason"].startswith("gpu = RTX 4090")
