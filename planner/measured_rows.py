@@ -102,6 +102,7 @@ class _Translation:
         self.assumed: list[str] = []
         self.model = self._text("model")
         self.kind = self._text("metric_kind")
+        self._refuse_broken_cells()
         self._refuse_what_is_no_pretraining_of_a_decoder()
         self.accelerator = accelerator_id(self._text("gpu") or "not named")
         self.precision = self._precision()
@@ -136,6 +137,10 @@ class _Translation:
         row = {name: _as_text(value) for name, value in cells.items()}
         design = "|".join(value for name, value in row.items() if name not in _NO_PART_OF_THE_DESIGN)
         return {**row, "config_key": self._text("config_key") or design}
+
+    def _refuse_broken_cells(self) -> None:
+        if self.cells.problems:
+            raise _CannotModelError("; ".join(self.cells.problems))
 
     def _refuse_what_is_no_pretraining_of_a_decoder(self) -> None:
         if _UNLIKE_A_DECODER.search(self.model):
