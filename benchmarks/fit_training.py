@@ -20,8 +20,9 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.sheets import Sheet
 from benchmarks.training_steps import log_errors, models_of, read_steps, sources_of
-from benchmarks.validate_steps import REPORT_FILE, Sheet, with_tables
+from benchmarks.validate_steps import REPORT_FILE, with_tables
 from planner.calibration_fitting import Plane, Prior, damped, settled
 from planner.calibration_steps import MeasuredSteps
 from planner.validation_interval import development_residuals, half_width_of

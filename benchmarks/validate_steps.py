@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import csv
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
-from planner.measured_runs import OUT_OF_MEMORY, Comparison, Row, compare, plan_of, read_rows
+from benchmarks.sheets import ErrorStatistics, Sheet, by_group, layout, statistics_sheet
+from benchmarks.validate_memory import memory_sheets
+from planner.measured_runs import Comparison, Row, compare, plan_of, read_rows
 from planner.validation import MIN_RANKED, Choice, choices, entries_of, rank_correlation, timed
 from planner.validation_interval import Residual, interval_of, residual_of
 from simulator.errors import InputError, Problem
@@ -48,48 +49,6 @@ COMMON_TO_A_PAIR = (
 DISTINGUISHABLE = 1.05
 """Ratio of two measured rates from which their order means something: the same configuration in another software
 release differs by 5 % (median of 66 configurations)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ErrorStatistics:
-    """Errors of several configurations, as fractions of what was measured."""
-
-    num_rows: int
-    bias: float
-    mean_absolute: float
-    median: float
-    worst: float
-
-    @classmethod
-    def of(cls, errors: Sequence[float]) -> ErrorStatistics:
-        """Returns the statistics of at least one error."""
-        values = np.asarray(errors)
-        return cls(
-            num_rows=len(values),
-            bias=float(values.mean()),
-            mean_absolute=float(np.abs(values).mean()),
-            median=float(np.median(values)),
-            worst=float(values[np.abs(values).argmax()]),
-        )
-
-    def cells(self) -> list[str]:
-        """Returns the statistics as text."""
-        fractions = (self.bias, self.mean_absolute, self.median, self.worst)
-        signs = ("+", "", "+", "+")
-        return [
-            str(self.num_rows),
-            *(f"{value:{sign}.1%}" for value, sign in zip(fractions, signs, strict=True)),
-        ]
-
-
-def by_group(
-    comparisons: Sequence[Comparison], name: Callable[[Comparison], str]
-) -> dict[str, list[Comparison]]:
-    """Returns the comparisons by a name of theirs, sorted by it."""
-    groups: dict[str, list[Comparison]] = defaultdict(list)
-    for comparison in comparisons:
-        groups[name(comparison)].append(comparison)
-    return dict(sorted(groups.items()))
 
 
 def rank_correlations(comparisons: Sequence[Comparison]) -> dict[str, tuple[int, float]]:
@@ -135,45 +94,12 @@ def ordered_pairs(comparisons: Sequence[Comparison]) -> dict[str, tuple[int, int
     return {source: (len(verdicts), sum(verdicts)) for source, verdicts in sorted(counts.items())}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sheet:
-    """One table of the report."""
-
-    name: str
-    """Its marker in the report."""
-    head: tuple[str, ...]
-    lines: list[list[str]]
-
-    def markdown(self) -> str:
-        """Returns the table as Markdown, numbers to the right."""
-        rule = ["---", *["---:"] * (len(self.head) - 1)]
-        return "\n".join(f"| {' | '.join(line)} |" for line in [self.head, rule, *self.lines])
-
-
-STATISTICS = ("n", "bias", "mean abs. error", "median", "worst")
-
-
-def statistics_sheet(
-    name: str, label: str, groups: Mapping[str, Sequence[Comparison]], error: Callable[[Comparison], float]
-) -> Sheet:
-    """Returns the statistics of one error for every group."""
-    return Sheet(
-        name=name,
-        head=(label, *STATISTICS),
-        lines=[
-            [group, *ErrorStatistics.of([error(member) for member in members]).cells()]
-            for group, members in groups.items()
-        ],
-    )
-
-
 def sheets(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Sheet]:
     """Returns all tables of the report."""
 
     def error(comparison: Comparison) -> float:
         return comparison.error_fraction
 
-    with_memory = [c for c in comparisons if c.row["peak_memory_bytes"]]
     return [
         _left_out_sheet(rows),
         statistics_sheet("by-source", "source", by_group(comparisons, lambda c: c.row["group"]), error),
@@ -188,13 +114,7 @@ def sheets(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Sheet
         _rank_sheet(comparisons),
         _order_sheet(comparisons),
         _regret_sheet(choices(timed(entries_of([comparison.row for comparison in comparisons])))),
-        statistics_sheet(
-            "memory",
-            "source",
-            by_group(with_memory, lambda c: c.row["group"]),
-            lambda c: c.memory_error_fraction,
-        ),
-        _out_of_memory_sheet(rows),
+        *memory_sheets(rows, comparisons),
         _worst_sheet(comparisons),
         _interval_sheet(comparisons),
         _constants_sheet(),
@@ -315,19 +235,6 @@ def _coverage_line(name: str, members: Sequence[Comparison], residuals: Sequence
     return [name, str(len(members)), share(lambda _: residuals), share(other_architectures)]
 
 
-def _out_of_memory_sheet(rows: Sequence[Row]) -> Sheet:
-    lines = [
-        [
-            layout(c.row),
-            f"{c.simulated_memory_bytes / GIB:.1f}",
-            f"{c.capacity_bytes / GIB:.1f}",
-        ]
-        for c in compare([row for row in rows if row["left_out_because"] == OUT_OF_MEMORY])
-    ]
-    head = ("run that ran out of memory", "simulated peak (GiB)", "memory (GiB)")
-    return Sheet(name="out-of-memory", head=head, lines=lines)
-
-
 def _worst_sheet(comparisons: Sequence[Comparison]) -> Sheet:
     worst = sorted(comparisons, key=lambda c: -abs(c.error_fraction))[:NUM_WORST]
     lines = [
@@ -339,23 +246,6 @@ def _worst_sheet(comparisons: Sequence[Comparison]) -> Sheet:
         for c in worst
     ]
     return Sheet(name="worst", head=("configuration", "measured (s)", "error"), lines=lines)
-
-
-def layout(row: Row) -> str:
-    """Returns a configuration in one line."""
-    degrees = " ".join(
-        f"{letters}{row[name]}"
-        for letters, name in (
-            ("TP", "tensor_parallel"),
-            ("PP", "pipeline_parallel"),
-            ("VPP", "virtual_pipeline"),
-            ("CP", "context_parallel"),
-            ("EP", "expert_parallel"),
-        )
-        if row[name] != "1"
-    )
-    sizes = f"sequence {row['sequence_length']}, micro-batch {row['micro_batch_size']}, {row['precision']}"
-    return f"{row['model']}, {row['num_gpus']} {row['accelerator']}, {degrees or 'data parallel'}, {sizes}"
 
 
 def accuracy_lines(comparisons: Sequence[Comparison]) -> list[list[str]]:

@@ -81,8 +81,9 @@ _NEMO = Habits(
     sync_bytes=2,
     expert_products="separate",
 )
-_BRIDGE = replace(_NEMO, expert_dispatch="deduplicated", overlaps_far_experts=True)
-"""Its recipes take DeepEP or Hybrid-EP, and overlap them on H100, where experts span several nodes."""
+_BRIDGE = replace(_NEMO, expert_dispatch="deduplicated", overlaps_far_experts=True, logit_bytes=2)
+"""Its recipes take DeepEP or Hybrid-EP, and overlap them on H100, where experts span several nodes; their loss is that of
+Transformer Engine, which works in place on 16-bit logits (`cross_entropy_fusion_impl = "te"`)."""
 _NEMO_2023 = Habits(name="NeMo 23 on A100", attention="unfused", has_sequence_parallel=False)
 _SHARDED = Habits(
     name="FSDP",
@@ -94,8 +95,10 @@ _SHARDED = Habits(
     memory_kind="reserved",
 )
 """PyTorch computes the loss in 32 bits without fusion; torchtitan prints the allocator's peak."""
-_FOUNDRY = replace(_SHARDED, name="llm-foundry", gradient_bytes=2, sync_bytes=2)
-"""Its configurations train in pure 16 bits (`mixed_precision: PURE`)."""
+_FOUNDRY = replace(_SHARDED, name="llm-foundry", sync_bytes=2, logit_bytes=4)
+"""Its configurations compute and reduce in pure 16 bits (`mixed_precision: PURE`), which FSDP does with copies: shards of
+weights and gradients stay in 32 bits, so that its benchmark counts 16 bytes a weight (`scripts/train/benchmarking`). The loss
+is fused by default (`fused_crossentropy`) and keeps logits and their gradients in 16 bits."""
 _SHARDING = "fsdp|torchtitan|olmo|litgpt|axolotl|fairscale"
 _COMPILED = replace(_SHARDED, has_fused_operators=True)
 _TORCHTITAN = replace(

@@ -6,9 +6,12 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from planner.problems import shown
 from simulator import catalog
 from simulator.catalog import Kind
-from simulator.units import KILO, gigabits_per_s
+from simulator.errors import InputError, Problem
+from simulator.hardware import Accelerator
+from simulator.units import GIB, KILO, gigabits_per_s
 
 USUAL_NAMES = {
     "v100": "v100-sxm2-32gb",
@@ -19,6 +22,7 @@ USUAL_NAMES = {
     "a10040gb": "a100-sxm4-40gb",
     "a100sxm40gb": "a100-sxm4-40gb",
     "a100pcie": "a100-pcie-80gb",
+    "a100sxm80gb": "a100-sxm4-80gb",
     "a800": "a800-sxm4-80gb",
     "a800sxm": "a800-sxm4-80gb",
     "h100": "h100-sxm5-80gb",
@@ -51,10 +55,17 @@ USUAL_NAMES = {
 }
 """Catalogue name by what people write, without blanks, hyphens, makers and, where it says nothing new, memory."""
 
-_MAKERS = re.compile(r"^(nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu)+")
-_MEMORY = re.compile(r"[\s_-]+\d+\s*Gi?B\b", re.IGNORECASE)
-_OLD_MEMORY = re.compile(r"h100(sxm5?)?(?=.*(96gb|hbm2e))")
-"""H100 with HBM2e: 96 GB and less power than its namesakes."""
+_MAKERS = re.compile(r"^(nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu|tesla|hgx|dgx)+")
+_MEMORY = re.compile(r"[\s_(-]+(\d+)\s*Gi?B\b", re.IGNORECASE)
+_FORM = re.compile(r"[\s_-]+(SXM\d?|OAM|HBM\d?e?|Tensor[\s_-]?Core|GPUs?)\b", re.IGNORECASE)
+"""Words for how a device is built, which tell no two of a name apart once its memory is known."""
+_OLD_MEMORY = (
+    (re.compile(r"h100.*80gb.*hbm2e|h100.*hbm2e.*80gb"), "h100pcie80gb"),
+    (re.compile(r"h100(sxm5?)?(?=.*(96gb|hbm2e))"), "h100sxm596gb"),
+)
+"""H100 with HBM2e: cards of 80 GB and modules of 96 GB with less power than their namesakes."""
+MEMORY_DIFFERS_BY = 0.1
+"""Memory that is written differs by at most so much from the catalogue's: 192 GB of a B200 are 180 GB in use."""
 _CARDS = re.compile(r"(\d+)\s*x\s*(\d+)\s*G", re.IGNORECASE)
 _NODE_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(T|G)b(?:/s|ps)\b.*\bnode", re.IGNORECASE)
 _DOMAIN = re.compile(r"NVL(\d+)", re.IGNORECASE)
@@ -92,14 +103,31 @@ def accelerator_id(name: str) -> str:
 
     Raises:
         CatalogError: neither a catalogue name nor a usual one.
+        InputError: the catalogue has the accelerator with another memory only.
     """
-    plain = _MAKERS.sub("", _plain(name))
-    without_memory = _MAKERS.sub("", _plain(_MEMORY.sub("", name)))
-    plain = "h100sxm596gb" if _OLD_MEMORY.match(plain) else plain
-    spellings = (plain, f"tpu{plain}", without_memory)
+    plain = _without_maker(name)
+    plain = next((known for words, known in _OLD_MEMORY if words.match(plain)), plain)
+    without_memory = _MEMORY.sub("", name)
+    without_form = _FORM.sub("", without_memory)
+    spellings = (plain, f"tpu{plain}", _without_maker(without_memory), _without_maker(without_form))
     known = _catalog_spellings() | USUAL_NAMES
     found = next((known[spelling] for spelling in spellings if spelling in known), name)
-    return catalog.accelerator(found, path="gpu").id
+    accelerator = catalog.accelerator(found, path="gpu")
+    _check_memory(name, accelerator)
+    return accelerator.id
+
+
+def _without_maker(name: str) -> str:
+    return _MAKERS.sub("", _plain(name))
+
+
+def _check_memory(name: str, accelerator: Accelerator) -> None:
+    """Refuses a name whose memory is not that of the accelerator; names of the catalogue are its own business."""
+    written, known = _MEMORY.search(name), accelerator.memory_bytes / GIB
+    if written is None or accelerator.id == name or abs(int(written[1]) / known - 1.0) <= MEMORY_DIFFERS_BY:
+        return
+    rule = f"has another memory than {accelerator.id} ({known:.0f} GiB); without a memory it is taken for that one"
+    raise InputError([Problem(path="gpu", value=shown(name), rule=rule)])
 
 
 def network_of(description: str, accelerator: str) -> Network:

@@ -1,4 +1,4 @@
-"""Is this file a table of measured runs, and what stands in its cells? Every problem is reported with row and column."""
+"""Is this file a table of measured runs, and what stands in its cells? A broken cell breaks its row, not the file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from simulator.errors import InputError, Problem
 
 WORDS_FOR_NOTHING = ("", "-", "?", "n/a", "na", "nan", "none", "null", "unknown")
 """What people write into a cell of numbers that has none."""
-MOST_SHOWN = 10
-"""Problems that one message names; the rest are counted."""
 LARGEST = 1e15
 
 COUNTS = {
@@ -72,6 +70,8 @@ class Cells:
     """Trimmed cells by column."""
     numbers: Mapping[str, float]
     """Numbers by column; columns without one are left out."""
+    problems: tuple[str, ...] = ()
+    """Cells that break the rule of their column, and the rule."""
 
     def count(self, column: str) -> int | None:
         """Returns a whole number; `None` where the cell or the column is missing or 0."""
@@ -89,18 +89,15 @@ class Cells:
 
 
 def read_cells(path: Path) -> list[Cells]:
-    """Returns the rows of a CSV file.
+    """Returns the rows of a CSV file; one whose cells break a rule says so in its `problems`.
 
     Raises:
-        InputError: the file cannot be read, is no table, lacks a column, or a cell breaks the rule of its column.
+        InputError: the file cannot be read, is no table, or lacks a column.
     """
     records = _records(_text(path), path)
     head = [name.strip() for name in records[0]]
     _check_head(head, path)
-    problems: list[Problem] = []
-    rows = [_cells(line, head, record, problems) for line, record in enumerate(records[1:], 2) if any(record)]
-    if problems:
-        raise InputError(_shortened(problems), str(path))
+    rows = [_cells(line, head, record) for line, record in enumerate(records[1:], 2) if any(record)]
     if not rows:
         raise _refusal(path, "has a head but no row: give one measured run a row")
     return rows
@@ -143,22 +140,21 @@ def _check_head(head: Sequence[str], path: Path) -> None:
         )
 
 
-def _cells(line: int, head: Sequence[str], record: Sequence[str], problems: list[Problem]) -> Cells:
+def _cells(line: int, head: Sequence[str], record: Sequence[str]) -> Cells:
+    text = {name: cell.strip() for name, cell in zip(head, record, strict=False)}
     if len(record) != len(head):
-        rule = f"has {len(record)} cells, but the head has {len(head)}; put text that holds commas in quotes"
-        problems.append(Problem(path=f"row {line}", value="", rule=rule))
-        return Cells(line=line, text={}, numbers={})
-    text = {name: cell.strip() for name, cell in zip(head, record, strict=True)}
-    numbers = {}
+        rule = f"row {line} has {len(record)} cells, but the head has {len(head)}; put text that holds commas in quotes"
+        return Cells(line=line, text=text, numbers={}, problems=(rule,))
+    numbers, problems = {}, []
     for column in (*COUNTS, *QUANTITIES):
         cell = text.get(column, "")
         if cell.lower() in WORDS_FOR_NOTHING:
             continue
         if rule := _broken_rule(column, cell):
-            problems.append(Problem(path=f"row {line}, column {column}", value=shown(cell), rule=rule))
+            problems.append(f"{column} = {shown(cell)}: {rule}")
         else:
             numbers[column] = float(cell)
-    return Cells(line=line, text=text, numbers=numbers)
+    return Cells(line=line, text=text, numbers=numbers, problems=tuple(problems))
 
 
 def _broken_rule(column: str, cell: str) -> str:
@@ -174,13 +170,6 @@ def _broken_rule(column: str, cell: str) -> str:
     if value != int(value):
         return "must be a whole number, or empty"
     return "" if value >= COUNTS[column] else f"must be at least {COUNTS[column]}, or empty"
-
-
-def _shortened(problems: Sequence[Problem]) -> list[Problem]:
-    if len(problems) <= MOST_SHOWN:
-        return list(problems)
-    more = f"{len(problems) - MOST_SHOWN} more cells break rules like these"
-    return [*problems[:MOST_SHOWN], Problem(path="", value="", rule=more)]
 
 
 def _refusal(path: Path, rule: str) -> InputError:

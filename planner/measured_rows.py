@@ -17,6 +17,7 @@ from planner import measured_notes
 from planner.framework_habits import Habits, habits_of
 from planner.hardware_names import accelerator_id, network_of
 from planner.measured_file import Cells, read_cells
+from planner.measured_recompute import NOT_GIVEN, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
 from planner.measured_sequences import context_exchange, document_cells, window_cells
 from planner.measured_sharding import shard_ranks, zero_stage
@@ -102,6 +103,7 @@ class _Translation:
         self.assumed: list[str] = []
         self.model = self._text("model")
         self.kind = self._text("metric_kind")
+        self._refuse_broken_cells()
         self._refuse_what_is_no_pretraining_of_a_decoder()
         self.accelerator = accelerator_id(self._text("gpu") or "not named")
         self.precision = self._precision()
@@ -136,6 +138,10 @@ class _Translation:
         row = {name: _as_text(value) for name, value in cells.items()}
         design = "|".join(value for name, value in row.items() if name not in _NO_PART_OF_THE_DESIGN)
         return {**row, "config_key": self._text("config_key") or design}
+
+    def _refuse_broken_cells(self) -> None:
+        if self.cells.problems:
+            raise _CannotModelError("; ".join(self.cells.problems))
 
     def _refuse_what_is_no_pretraining_of_a_decoder(self) -> None:
         if _UNLIKE_A_DECODER.search(self.model):
@@ -193,8 +199,8 @@ class _Translation:
         }
 
     def _has_experts(self) -> bool:
-        """Returns whether a row has routed experts; a column that is there and empty says that it has none."""
-        is_known = bool(self.known and self.known.experts) and "experts" not in self.cells.text
+        """Returns whether a row has routed experts; 0 says that it has none, an empty cell as little as no column."""
+        is_known = bool(self.known and self.known.experts) and "experts" not in self.cells.numbers
         return bool(self.cells.count("experts")) or is_known
 
     def _layout(self) -> dict[str, int]:
@@ -202,7 +208,7 @@ class _Translation:
         sharded = self.habits.zero_stage == 3 or zero_stage(self._text("zero_stage_or_fsdp")) == 3
         is_split = sharded or num_gpus <= 8 or self.cells.count("dp") == num_gpus
         for column in ("tp", "pp"):
-            if not is_split and column in self.cells.text and not self.cells.count(column):
+            if not is_split and not self.cells.count(column):
                 raise _CannotModelError(
                     f"{column} is not given, and a layout on more than one node cannot be guessed"
                 )
@@ -259,16 +265,15 @@ class _Translation:
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
         habits, written = self.habits, self._text("sp").lower()
         stage = zero_stage(self._text("zero_stage_or_fsdp"))
-        recompute, num_recomputed = self._text("recompute").lower(), None
-        if "partial" in recompute and (found := measured_notes.recomputed_layers(self._text("notes"))):
-            recompute, num_recomputed = "full", found
-        if recompute not in ("none", "selective", "full"):
-            recompute = self._default("recompute", "selective" if "selective" in recompute else "none")
+        again = recomputed(self._text("recompute"), self._text("notes")) or NOT_GIVEN
+        if not again.is_exact:
+            self._default("recompute", again.kind)
         splits_sequence = written in ("yes", "true", "1") if written else habits.has_sequence_parallel
         return {
             "fp8_recipe": measured_notes.fp8_recipe(self._text("precision")),
-            "recompute": recompute,
-            "recompute_num_layers": num_recomputed,
+            "recompute": again.kind,
+            "recompute_num_layers": again.num_layers,
+            "recompute_method": again.method,
             "selective_recompute": habits.selective_recompute,
             "zero_stage": self._default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage,
             "shard_ranks": self._shard_ranks(layout),

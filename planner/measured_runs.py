@@ -60,9 +60,13 @@ class Comparison:
     simulated_s: float
     """Step without stragglers."""
     simulated_memory_bytes: float
-    """Peak of the fullest stage on its device, with all that stands there."""
+    """Peak of the fullest stage on its device, with all that stands there; larger than the device where it cannot run."""
+    planned_memory_bytes: float
+    """The same where nothing presses the allocator: what a plan has to have room for."""
+    memory_kind: MemoryKind
+    """What the publisher of a peak counted; the device where none was published."""
     comparable_memory_bytes: float
-    """The same as the publisher counted it."""
+    """The peak of that kind."""
     capacity_bytes: float
     """Memory of one accelerator."""
 
@@ -105,6 +109,16 @@ class Comparison:
     def memory_error_fraction(self) -> float:
         """Relative error of the peak memory; NaN where none was published."""
         return self.comparable_memory_bytes / float(self.row["peak_memory_bytes"] or "nan") - 1.0
+
+    @property
+    def ran_out_of_memory(self) -> bool:
+        """Whether the measured run did not fit."""
+        return self.row["left_out_because"] == OUT_OF_MEMORY
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the simulated run does not fit."""
+        return self.simulated_memory_bytes > self.capacity_bytes
 
     @property
     def tokens_per_step(self) -> float:
@@ -234,7 +248,12 @@ def _filled(
 
 
 def memory_kind(row: Row) -> MemoryKind:
-    """Returns what the published peak of a row counts; where it does not say, what users of its framework publish."""
+    """Returns what the published peak of a row counts; where it does not say, what users of its framework publish.
+
+    The memory of the device where no peak was published.
+    """
+    if not row["peak_memory_bytes"]:
+        return "device"
     family = catalog.accelerator(row["accelerator"]).family
     found = row.get("memory_kind") or habits_of(row["group"], family, row["precision"]).memory_kind
     return next(kind for kind in get_args(MemoryKind) if kind == found)
@@ -244,13 +263,18 @@ def _simulated(rows: Sequence[Row], calibration: Calibration | None) -> list[Com
     job = job_of(rows[0]).model_copy(update={"calibration": calibration})
     outcomes = simulate(job, PlanTable.from_plans([plan_of(row) for row in rows]))
     accelerator = job.offers[0].accelerator
+    peaks = outcomes.memory.peak_on(accelerator.memory_bytes)
     return [
         Comparison(
             row=row,
             family=accelerator.family,
             simulated_s=float(outcomes.steps.step_time_s[position]),
-            simulated_memory_bytes=float(outcomes.summary.peak_memory_bytes[position]),
-            comparable_memory_bytes=float(outcomes.memory.peak_of(memory_kind(row))[position]),
+            simulated_memory_bytes=float(peaks[position]),
+            planned_memory_bytes=float(outcomes.summary.peak_memory_bytes[position]),
+            memory_kind=memory_kind(row),
+            comparable_memory_bytes=float(
+                outcomes.memory.peak_of(memory_kind(row), accelerator.memory_bytes)[position]
+            ),
             capacity_bytes=accelerator.memory_bytes,
         )
         for position, row in enumerate(rows)

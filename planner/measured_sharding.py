@@ -4,17 +4,46 @@ from __future__ import annotations
 
 import re
 
+from planner.problems import shown
+from simulator.errors import InputError, Problem
+
+LAST_STAGE = 3
+"""Of ZeRO: optimizer states, gradients and weights."""
+
+_STAGES = (
+    (r"zero[- _]?(infinity|\+\+)", 3),
+    (r"\bos ?\+ ?g ?\+ ?p\b", 3),
+    (r"shard_grad_op|\bos ?\+ ?g\b", 2),
+    (r"no_shard", 0),
+    (r"fsdp|full_shard|hsdp|hybrid", 3),
+    (r"distributed|dist[- _]opt|\bos\b", 1),
+    (r"^(none|no|off|false|ddp|dp|data parallel|0)$", 0),
+)
+"""Stages by the words that mean them; the first that fits holds."""
+_DIGIT = re.compile(r"(?:zero|stage)[- _=:]*(\d+)|^(\d+)$")
+_NOTHING_SAID = ("", "-", "?", "n/a", "na", "nan", "null", "unknown")
+
 
 def zero_stage(written: str) -> int | None:
-    """Returns what the replicas shard; `None` where nothing is said."""
+    """Returns what the replicas shard; `None` where nothing is said.
+
+    Raises:
+        InputError: the cell says something else.
+    """
     text = written.lower()
-    if digit := re.search(r"zero[- _]?(\d)", text) or re.fullmatch(r"([0-3])", text):
-        return min(3, int(digit[1]))
-    if re.search("fsdp|full_shard|hsdp|hybrid", text):
-        return 3
-    if re.search("distributed|dist[- _]opt", text):
-        return 1
-    return 0 if text in ("none", "no", "ddp") else None
+    if text in _NOTHING_SAID:
+        return None
+    stage = _written_stage(text)
+    if stage is None or stage > LAST_STAGE:
+        rule = "is not understood; write none, zero1, zero2, zero3, FSDP, HSDP or distributed optimizer"
+        raise InputError([Problem(path="zero_stage_or_fsdp", value=shown(written), rule=rule)])
+    return stage
+
+
+def _written_stage(text: str) -> int | None:
+    if digits := _DIGIT.search(text):
+        return int(digits[1] or digits[2])
+    return next((stage for words, stage in _STAGES if re.search(words, text)), None)
 
 
 def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:

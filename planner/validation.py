@@ -26,6 +26,8 @@ from simulator.table import Floats
 
 MIN_RANKED = 4
 """Fewest configurations of a group whose order is worth comparing."""
+FAR = 1.05
+"""Memory over capacity beyond which a verdict is wrong by more than the error of simulated memory, 4 % on average."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +115,17 @@ class MemoryVerdicts:
 
     num_ran_and_fit: int
     num_ran_but_simulated_too_large: int
+    """Runs that say how they saved memory, and would not fit by simulation."""
+    num_ran_but_far_too_large: int
+    """Those of them that would need over 5 % more than there is: further off than memory is known."""
+    num_ran_and_recompute_not_given: int
+    """Runs that would not fit if they recompute nothing, which is assumed since they do not say; no verdict."""
+    num_ran_but_refused_as_plan: int
+    """Runs that a plan would not be allowed, since plans need room for what the allocator wastes."""
     num_out_of_memory_and_too_large: int
     num_out_of_memory_but_simulated_to_fit: int
+    too_large_rows: tuple[str, ...]
+    """Ids of the runs simulated too large that say how they saved memory."""
 
 
 def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None = None) -> list[Entry]:
@@ -248,16 +259,22 @@ def rank_correlation(one: Floats, other: Floats) -> float:
 
 def memory_verdicts(entries: Iterable[Entry]) -> MemoryVerdicts:
     """Returns how many runs fit and how many did not, in truth and by simulation."""
-    counts = {(ran, fits): 0 for ran in (True, False) for fits in (True, False)}
-    for entry in entries:
-        if isinstance(entry, Modelled):
-            comparison = entry.comparison
-            ran = comparison.row["left_out_because"] != OUT_OF_MEMORY
-            if comparison.is_timed or not ran:
-                counts[ran, comparison.simulated_memory_bytes <= comparison.capacity_bytes] += 1
+    return verdicts_of([entry.comparison for entry in entries if isinstance(entry, Modelled)])
+
+
+def verdicts_of(modelled: Sequence[Comparison]) -> MemoryVerdicts:
+    """Returns how many of the simulated runs fit and how many did not, in truth and by simulation."""
+    ran = [row for row in modelled if row.is_timed and not row.ran_out_of_memory]
+    failed = [row for row in modelled if row.ran_out_of_memory]
+    too_large = [row for row in ran if row.is_too_large]
+    wrong = [row for row in too_large if "recompute" not in row.row["assumed"].split()]
     return MemoryVerdicts(
-        num_ran_and_fit=counts[True, True],
-        num_ran_but_simulated_too_large=counts[True, False],
-        num_out_of_memory_and_too_large=counts[False, False],
-        num_out_of_memory_but_simulated_to_fit=counts[False, True],
+        num_ran_and_fit=len(ran) - len(too_large),
+        num_ran_but_simulated_too_large=len(wrong),
+        num_ran_but_far_too_large=sum(row.simulated_memory_bytes > FAR * row.capacity_bytes for row in wrong),
+        num_ran_and_recompute_not_given=len(too_large) - len(wrong),
+        num_ran_but_refused_as_plan=sum(row.planned_memory_bytes > row.capacity_bytes for row in ran),
+        num_out_of_memory_and_too_large=sum(row.is_too_large for row in failed),
+        num_out_of_memory_but_simulated_to_fit=sum(not row.is_too_large for row in failed),
+        too_large_rows=tuple(row.row["row_id"] for row in wrong),
     )

@@ -177,6 +177,8 @@ def _row_json(entry: Entry) -> Mapping[str, object]:
             "predicted_high_s": None,
             "measured_step_time_s": float(entry.step_time_s) if entry.step_time_s else None,
             "predicted_peak_memory_gib": None,
+            "memory_kind": None,
+            "predicted_device_memory_gib": None,
             "reason": entry.reason,
         }
     comparison = entry.comparison
@@ -189,7 +191,10 @@ def _row_json(entry: Entry) -> Mapping[str, object]:
         "predicted_low_s": entry.interval.low_s,
         "predicted_high_s": entry.interval.high_s,
         "measured_step_time_s": _or_none(comparison.measured_s),
-        "predicted_peak_memory_gib": comparison.simulated_memory_bytes / GIB,
+        "predicted_peak_memory_gib": comparison.comparable_memory_bytes / GIB,
+        "memory_kind": comparison.memory_kind,
+        "predicted_device_memory_gib": comparison.simulated_memory_bytes / GIB,
+        "fits": not comparison.is_too_large,
         "reason": None,
         "measured_peak_memory_gib": float(memory) / GIB if memory else None,
         "memory_capacity_gib": comparison.capacity_bytes / GIB,

@@ -28,6 +28,8 @@ TITLES = {
 }
 MOST_REASONS = 12
 MOST_CHOICES = 12
+MOST_ROWS = 6
+"""Of a table or a list; --json has all."""
 
 
 def show(report: Report, console: Console, *, source: str) -> None:
@@ -144,12 +146,20 @@ def _show_memory(found: Sequence[MemoryScore], verdicts: MemoryVerdicts, console
                 f"{score.worst_error_fraction:+.0%} {score.worst_row}",
             )
         console.print(table)
-    ran = verdicts.num_ran_and_fit + verdicts.num_ran_but_simulated_too_large
+    console.print(f"\n{_verdict_text(verdicts)}")
+
+
+def _verdict_text(verdicts: MemoryVerdicts) -> str:
+    wrong, unknown = verdicts.num_ran_but_simulated_too_large, verdicts.num_ran_and_recompute_not_given
+    ran = verdicts.num_ran_and_fit + wrong + unknown
     failed = verdicts.num_out_of_memory_and_too_large + verdicts.num_out_of_memory_but_simulated_to_fit
-    console.print(
-        f"\nOf {count(ran)} runs that fit into memory {count(verdicts.num_ran_and_fit)} are simulated to fit; of "
-        f"{count(failed)} that ran out of memory {count(verdicts.num_out_of_memory_and_too_large)} are simulated "
-        "as too large."
+    rows = f" ({', '.join(verdicts.too_large_rows[:MOST_ROWS])}{', ...' if wrong > MOST_ROWS else ''})"
+    return (
+        f"Of {count(ran)} runs that fit into memory {count(verdicts.num_ran_and_fit)} are simulated to fit, "
+        f"{count(wrong)} are not{rows if wrong else ''}, {count(verdicts.num_ran_but_far_too_large)} of these by over 5%, "
+        f"and {count(unknown)} could not without recomputation, of which they say nothing. With room for what the "
+        f"allocator wastes {count(verdicts.num_ran_but_refused_as_plan)} would be refused as plans. Of {count(failed)} "
+        f"that ran out of memory {count(verdicts.num_out_of_memory_and_too_large)} are simulated as too large."
     )
 
 

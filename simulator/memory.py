@@ -7,6 +7,7 @@ need for a moment, what the allocator cannot use, and the framework itself. Publ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, assert_never
@@ -77,21 +78,30 @@ class MemoryTable(Table):
         """Peak of the allocator, as `torch.cuda.max_memory_reserved` counts."""
         return self.peak_bytes - self.framework_bytes
 
-    def peak_of(self, kind: MemoryKind) -> Floats:
-        """Returns the peak as a publisher counted it."""
+    def peak_of(self, kind: MemoryKind, capacity_bytes: Floats | float = math.inf) -> Floats:
+        """Returns the peak as a publisher counted it on devices of a size, `(n,)` or one."""
         match kind:
             case "allocated":
                 return self.allocated_bytes
             case "reserved":
-                return self.reserved_bytes
+                return self.peak_on(capacity_bytes) - self.framework_bytes
             case "device":
-                return self.peak_bytes
+                return self.peak_on(capacity_bytes)
         assert_never(kind)
 
     @property
     def peak_bytes(self) -> Floats:
-        """Sum of the components: what the device has to have, and what `nvidia-smi` shows."""
+        """Sum of the components: what `nvidia-smi` shows, and what the device of a plan has to have."""
         return total(getattr(self, name) for name in self.names())
+
+    @property
+    def needed_bytes(self) -> Floats:
+        """The least with which a step runs: PyTorch's allocator gives back what it holds unused before it fails."""
+        return np.asarray(self.allocated_bytes + self.framework_bytes)
+
+    def peak_on(self, capacity_bytes: Floats | float) -> Floats:
+        """Returns the peak on devices of a size, `(n,)` or one: beyond it only where what is needed does not fit."""
+        return np.maximum(self.needed_bytes, np.minimum(self.peak_bytes, capacity_bytes))
 
 
 def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryTable:
@@ -276,7 +286,7 @@ def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Flo
     gathered = WEIGHT_BYTES * (num_gathered * whole_layer + output)
     if stage.frozen_weights:  # the gradients of adapters are next to nothing
         return np.where(plans.zero_stage >= 3, gathered, 0.0)
-    gathered = gathered + workload.gradient_bytes * whole_layer
+    gathered = gathered + workload.wire_bytes * whole_layer
     return np.where(
         plans.zero_stage >= 3,
         WEIGHT_BYTES * (whole_layer + output) + gathered,

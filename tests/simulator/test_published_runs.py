@@ -7,15 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from benchmarks.validate_steps import (
-    REPORT_FILE,
-    ErrorStatistics,
-    Sheet,
-    by_group,
-    ordered_pairs,
-    sheets,
-    with_tables,
-)
+from benchmarks.sheets import ErrorStatistics, Sheet, by_group
+from benchmarks.validate_steps import REPORT_FILE, ordered_pairs, sheets, with_tables
 from planner.measured_runs import RELIABILITY, Comparison, Row, compare, read_rows
 from planner.validation import rank_correlation
 from simulator.accuracy import step_time_error

@@ -1,0 +1,82 @@
+"""What does a measured run compute again? From what people write in one cell, and in the notes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from planner import measured_notes
+from planner.problems import shown
+from simulator.errors import InputError, Problem
+from simulator.model import RecomputeMethod
+
+_NOTHING_SAID = ("", "-", "?", "n/a", "na", "nan", "null", "unknown")
+_NONE = re.compile(r"none|no|off|false|0|disabled|without")
+_FULL = re.compile(
+    r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|checkpoint|\bac\b|\bgc\b",
+    re.IGNORECASE,
+)
+_ATTENTION = re.compile(r"selective|core[ _-]?att|\battention\b")
+_MODULES = re.compile(r"mlp|\bmoe|layer[ _]?norm|shared[ _]expert|\bmla|up[ _]proj|modules?\b|\bffn\b")
+_LAYERS = re.compile(r"(\d+)[ _-]*layers?\b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recomputed:
+    """What is computed again, in the words of `Plan.recompute` and its neighbours."""
+
+    kind: Literal["none", "selective", "full"]
+    num_layers: int | None = None
+    """`Plan.recompute_num_layers`."""
+    method: RecomputeMethod | None = None
+    """`Workload.recompute_method`, where layers are counted."""
+    is_exact: bool = True
+    """Whether this is all that was written; single modules are not modelled, and some layers may be any number."""
+
+
+NOT_GIVEN = Recomputed(kind="none", is_exact=False)
+"""What is assumed where nothing is said."""
+
+
+def recomputed(written: str, notes: str) -> Recomputed | None:
+    """Returns what a cell and the notes mean; `None` where the cell says nothing.
+
+    Layers that are counted are the first ones of a chunk, as in Megatron's `block`; those of `full` recomputation without that
+    word are groups of so many, as in its `uniform`.
+
+    Raises:
+        InputError: the cell says something else.
+    """
+    text = written.lower()
+    if text in _NOTHING_SAID:
+        return None
+    if _NONE.fullmatch(text):
+        return Recomputed(kind="none")
+    if "partial" in text:
+        return _some_layers(_count(text) or measured_notes.recomputed_layers(notes))
+    if _ATTENTION.search(text):
+        return Recomputed(kind="selective", is_exact=not _MODULES.search(text))
+    if _MODULES.search(text):
+        return Recomputed(kind="selective", is_exact=False)
+    if not _FULL.search(text):
+        rule = "is not understood; write none, selective, full, or the layers: full block 5 layers"
+        raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
+    is_uniform = "uniform" in text or ("full" in text and "block" not in text)
+    num_layers = _count(text)
+    return Recomputed(
+        kind="full",
+        num_layers=num_layers,
+        method=None if num_layers is None else "uniform" if is_uniform else "block",
+    )
+
+
+def _some_layers(num_layers: int | None) -> Recomputed:
+    if num_layers is None:
+        return NOT_GIVEN
+    return Recomputed(kind="full", num_layers=num_layers, method="block")
+
+
+def _count(text: str) -> int | None:
+    found = _LAYERS.search(text)
+    return int(found[1]) if found and 0 < int(found[1]) < 10**6 else None
