@@ -4,7 +4,8 @@
 
 Limits are drawn from what designs reach, so that most jobs have limits that can be kept each alone and clash together. For
 each job: no design keeps the limits; no design keeps a conflict that is named, and leaving any one limit out of it resolves
-it; every proposed change works, and none of its values can be lowered alone.
+it; every proposed change works, and none of its values can be lowered alone. All designs are those that a search lists and
+those that refinement may make of them: every number of spare nodes, power caps in steps of 0.05, other intervals between saves.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
 
 from constraints.evaluation import evaluate
 from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
-from constraints.space import Space, pruned_space
+from constraints.space import pruned_space
 from planner.infeasible import explain
 from planner.job_file import parse_job
 from planner.recommendation import Infeasibility
 from simulator.job import Job
+from simulator.plan import PlanTable
+from simulator.simulate import simulate
 from simulator.table import Booleans, Floats
 
 LARGEST_SHARE = 0.6
@@ -35,20 +38,26 @@ HARDEST = 0.5
 NEXT_DIGIT = 1.1e-3
 """A proposal is rounded up to four digits, so that this share less is below the least value."""
 OFFER_RANGE = {"min": 16, "max": 64}
-JOB = {
+SEARCH: dict[str, object] = {
+    "micro_batch_sizes": [1],
+    "zero_stages": [1],
+    "power_caps": [1.0, 0.8, 0.6],
+    "with_spares": [True, False],
+}
+JOB: dict[str, object] = {
     "workload": {"model": "llama-3.1-8b", "tokens": 5e10, "sequence_length": 8192, "global_batch_size": 64},
     "offers": [
         {"accelerator": "h100-sxm5-80gb", "num_gpus": OFFER_RANGE, "rent_usd_per_gpu_hour": 2.5},
         {"accelerator": "a100-sxm4-80gb", "num_gpus": OFFER_RANGE, "rent_usd_per_gpu_hour": 1.3},
     ],
     "site": "us-iowa",
-    "search": {
-        "micro_batch_sizes": [1],
-        "zero_stages": [1],
-        "power_caps": [1.0, 0.8, 0.6],
-        "num_refinements": 0,
-    },
+    "search": SEARCH,
 }
+CAPS = [1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6]
+"""Caps between the lowest and the highest of the job, in steps of 0.05."""
+INTERVAL_FACTORS = (0.25, 0.5, 0.71, 0.84, 1.0, 1.19, 1.41, 2.0, 4.0)
+"""Intervals between saves, as multiples of the one that loses least."""
+DESIGNS_TOGETHER = 20_000
 Limits = Mapping[str, float]
 
 
@@ -69,11 +78,35 @@ class Truth:
         return bool(kept.any())
 
 
-def all_designs(job: Job, space: Space) -> Truth:
-    """Simulates every design."""
-    result = evaluate(job, space.designs())
-    values = limited_quantities(job, result.plans, result.scores, result.outcomes)
-    return Truth(values=values, is_possible=result.excess.is_possible)
+def all_designs() -> Truth:
+    """Simulates every design of the job, run in every way that refinement may choose."""
+    search = {**SEARCH, "power_caps": CAPS, "num_refinements": 0}
+    job = parse_job({**JOB, "search": search})
+    found = [truth_of(job, designs) for designs in pruned_space(job).design_batches(DESIGNS_TOGETHER)]
+    return Truth(
+        values={name: np.concatenate([part.values[name] for part in found]) for name in LIMIT_NAMES},
+        is_possible=np.concatenate([part.is_possible for part in found]),
+    )
+
+
+def truth_of(job: Job, designs: PlanTable) -> Truth:
+    """Simulates designs with every number of spares up to their own, and each with some intervals between saves."""
+    row = np.repeat(np.arange(len(designs)), np.maximum(1, designs.num_spare_nodes))
+    spares = [
+        number
+        for most in designs.num_spare_nodes.tolist()
+        for number in (range(1, most + 1) if most else [0])
+    ]
+    plans = replace(designs.take(row), num_spare_nodes=np.array(spares))
+    best_s = simulate(job, plans).run.checkpoint_interval_s
+    parts = [
+        evaluate(job, replace(plans, checkpoint_interval_s=best_s * factor)) for factor in INTERVAL_FACTORS
+    ]
+    values = [limited_quantities(job, part.plans, part.scores, part.outcomes) for part in parts]
+    return Truth(
+        values={name: np.concatenate([each[name] for each in values]) for name in LIMIT_NAMES},
+        is_possible=np.concatenate([part.excess.is_possible for part in parts]),
+    )
 
 
 def impossible_limits(truth: Truth, random: np.random.Generator) -> Limits:
@@ -131,7 +164,7 @@ def main() -> None:
     arguments = parser.parse_args()
     random = np.random.default_rng(arguments.seed)
     job = parse_job(JOB)
-    truth = all_designs(job, pruned_space(job))
+    truth = all_designs()
     seconds: list[float] = []
     num_wrong = num_single = num_clashing = 0
     for number in range(arguments.jobs):

@@ -1,7 +1,8 @@
 """What would make the job feasible? For each limit the smallest value that works while all others stay.
 
 Layouts are simulated in the order of their bound on the relaxed quantity, best first, and the search ends when no bound
-that is left could still win. So the answer is exact: the least value that any design of the space reaches.
+that is left could still win. So the answer is exact: the least value that any design of the space reaches, run in any way
+that an answer may run it (`constraints.answers`).
 """
 
 from __future__ import annotations
@@ -12,17 +13,25 @@ from decimal import ROUND_CEILING, Decimal
 
 import numpy as np
 
+from constraints.answers import (
+    HELPED_BY_INTERVALS,
+    designs_of_answers,
+    is_refined,
+    with_other_intervals,
+)
 from constraints.evaluation import Evaluation, evaluate
-from constraints.lattice import cross_run_knobs
 from constraints.limits import excess_over, limited_quantities, set_limits
 from constraints.space import Space
+from simulator.job import Job
 from simulator.plan import PlanTable
-from simulator.table import Floats
+from simulator.table import Floats, total
 
 FIRST_ROUND = 128
 """Layouts that are simulated before the first look at the bounds; every round doubles them."""
-LARGEST_ROUND = 4096
+LARGEST_ROUND = 1024
 """Layouts of one round at most."""
+TUNED_TOGETHER = 256
+"""Designs whose intervals are tried together."""
 SIGNIFICANT_DIGITS = 4
 """Digits to which a proposed limit is rounded up."""
 
@@ -82,7 +91,7 @@ class LeastValues:
     def _search(self, name: str, others: frozenset[str]) -> LeastValue | None:
         space = self._space.under({other: self._limits[other] for other in sorted(others)})
         found = self._best(
-            space.layouts, getattr(space.bounds, name)[space.is_kept], _quantity(space, name), space
+            space, space.layouts, getattr(space.bounds, name)[space.is_kept], _quantity(space, name)
         )
         if found is None:
             return None
@@ -98,11 +107,11 @@ class LeastValues:
             excess_over(limit, getattr(space.bounds, name)[fits]) for name, limit in self._limits.items()
         ]
         least = np.sum([np.zeros(int(fits.sum())), *bounds], axis=0)
-        found = self._best(space.all_layouts.take(fits), least, _distance, space)
+        found = self._best(space, space.all_layouts.take(fits), least, _DISTANCE)
         return None if found is None else found[1]
 
     def _best(
-        self, layouts: PlanTable, bounds: Floats, value_of: Callable[[Evaluation], Floats], space: Space
+        self, space: Space, layouts: PlanTable, bounds: Floats, aim: _Aim
     ) -> tuple[float, Evaluation] | None:
         """The least finite value of any design, and the design; layouts come in the order of their bounds."""
         order = np.argsort(bounds, kind="stable")
@@ -115,12 +124,49 @@ class LeastValues:
             self.was_stopped = self.was_stopped or self._should_stop()
             if len(rows) == 0 or self.was_stopped:
                 break
-            part = evaluate(space.job, cross_run_knobs(space.job, layouts.take(rows)))
-            values = value_of(part)
-            row = int(np.argmin(values))
-            if np.isfinite(values[row]) and (best is None or values[row] < best[0]):
-                best = float(values[row]), part.take(np.array([row]))
+            part = evaluate(space.job, designs_of_answers(space.job, layouts.take(rows)))
+            best = _with_intervals(space.job, part, aim, _better(part, aim, best))
         return best
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Aim:
+    """What is to be small."""
+
+    value_of: Callable[[Evaluation], Floats]
+    """Of designs, `(n,)`; infinite for those that do not count."""
+    least_of: Callable[[Evaluation], Floats]
+    """What another interval between saves could lower it to, `(n,)`."""
+
+
+def _better(
+    part: Evaluation, aim: _Aim, best: tuple[float, Evaluation] | None
+) -> tuple[float, Evaluation] | None:
+    """The best of some designs and the one known before; only a finite value counts."""
+    values = aim.value_of(part)
+    row = int(np.argmin(values))
+    if np.isfinite(values[row]) and (best is None or values[row] < best[0]):
+        return float(values[row]), part.take(np.array([row]))
+    return best
+
+
+def _with_intervals(
+    job: Job, part: Evaluation, aim: _Aim, best: tuple[float, Evaluation] | None
+) -> tuple[float, Evaluation] | None:
+    """The best with other intervals between saves, too, of those designs that these could make the best."""
+    if not is_refined(job):
+        return best
+    least = aim.least_of(part)
+    near = np.flatnonzero(least < (np.inf if best is None else best[0]))
+    near = near[np.argsort(least[near], kind="stable")]
+    for start in range(0, len(near), TUNED_TOGETHER):
+        rows = near[start : start + TUNED_TOGETHER]
+        designs = part.take(rows if best is None else rows[least[rows] < best[0]])
+        others = with_other_intervals(designs.plans, designs.outcomes.run.checkpoint_interval_s)
+        if len(others) == 0:
+            break
+        best = _better(evaluate(job, others), aim, best)
+    return best
 
 
 def rounded_up(value: float) -> float:
@@ -130,16 +176,27 @@ def rounded_up(value: float) -> float:
     return float(exact.quantize(last_digit, rounding=ROUND_CEILING))
 
 
-def _quantity(space: Space, name: str) -> Callable[[Evaluation], Floats]:
+def _quantity(space: Space, name: str) -> _Aim:
     """What a limit bounds; infinite for designs that break the limits they are evaluated under."""
+    job, lower = space.job, 1.0 - HELPED_BY_INTERVALS.get(name, 0.0)
 
-    def value_of(part: Evaluation) -> Floats:
-        values = limited_quantities(space.job, part.plans, part.scores, part.outcomes)[name]
-        return np.where(part.is_feasible, values, np.inf)
+    def quantity(part: Evaluation) -> Floats:
+        return limited_quantities(job, part.plans, part.scores, part.outcomes)[name]
 
-    return value_of
+    return _Aim(
+        value_of=lambda part: np.where(part.is_feasible, quantity(part), np.inf),
+        least_of=lambda part: np.where(_least_excess(part) == 0.0, quantity(part) * lower, np.inf),
+    )
 
 
-def _distance(part: Evaluation) -> Floats:
-    """By how much limits are exceeded in sum; infinite for designs that no change of limits makes possible."""
-    return np.where(part.excess.is_possible, part.excess.total, np.inf)
+def _least_excess(part: Evaluation) -> Floats:
+    """By how much limits are exceeded in sum at least, `(n,)`, whatever the interval between saves."""
+    excess = [getattr(part.excess, name) - HELPED_BY_INTERVALS.get(name, 0.0) for name in part.excess.names()]
+    return total(np.maximum(0.0, one) for one in excess)
+
+
+_DISTANCE = _Aim(
+    value_of=lambda part: np.where(part.excess.is_possible, part.excess.total, np.inf),
+    least_of=lambda part: np.where(part.excess.is_possible, _least_excess(part), np.inf),
+)
+"""By how much limits are exceeded in sum; infinite for designs that no change of limits makes possible."""

@@ -12,6 +12,7 @@ from dataclasses import asdict
 
 import numpy as np
 
+from constraints.answers import space_of_answers
 from constraints.bounds import WHOLE, least_needs
 from constraints.evaluation import Evaluation, evaluate
 from constraints.feasibility import fewest_accelerators
@@ -209,7 +210,8 @@ def explain_space(
     """Returns how many designs each constraint of a job removes, and which limits bind.
 
     A limit binds where the least time, cost or carbon of all designs that keep the limits would be smaller without it.
-    These least values are exact: layouts are simulated in the order of their bounds until none can win.
+    These least values are exact: layouts are simulated in the order of their bounds until none can win. They include what
+    only refinement tries (`constraints.answers`), which the counts do not.
 
     Args:
         job: the question.
@@ -219,8 +221,9 @@ def explain_space(
     """
     space = pruned_space(job)
     counted = count_designs(job, space, simulate_up_to=simulate_up_to, should_stop=should_stop)
-    least = LeastValues(space, should_stop)
-    reason = None if len(space.layouts) and least.can_keep(set_limits(job)) else _infeasibility(job, space)
+    whole = space_of_answers(space)
+    least = LeastValues(whole, should_stop)
+    reason = None if len(whole.layouts) and least.can_keep(set_limits(job)) else _infeasibility(job, space)
     return SpaceExplanation(
         job=job.name,
         num_tried=counted.num_tried,
@@ -229,13 +232,13 @@ def explain_space(
         num_feasible=counted.num_feasible,
         removed=tuple(RemovedDesigns.model_validate(asdict(one)) for one in counted.removals),
         binding=() if reason else _binding(job, least),
-        fewest=_fewest(job, space, least) if with_fewest and reason is None else None,
+        fewest=_fewest(job, whole, least) if with_fewest and reason is None else None,
         infeasibility=reason,
     )
 
 
 def _infeasibility(job: Job, space: Space) -> Infeasibility | None:
-    """The proof; none where power caps between those that are listed leave a design, or where it was stopped."""
+    """The proof; none where it was stopped."""
     finding = why_infeasible(job, space)
     return finding if isinstance(finding, Infeasibility) else None
 

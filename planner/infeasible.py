@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from constraints.answers import designs_of_answers, has_any_number_of_spares, space_of_answers
 from constraints.bounds import WHOLE, least_needs
 from constraints.evaluation import Evaluation, evaluate
 from constraints.feasibility import conflicting_limits
-from constraints.lattice import cross_run_knobs
 from constraints.layout_model import conflicting_rules, nearest_layout
 from constraints.limits import limited_quantities, set_limits
 from constraints.registry import CONSTRAINTS
 from constraints.relaxation import FIRST_ROUND, LeastValue, LeastValues, rounded_up
 from constraints.removal import rules_of_schemes
-from constraints.space import Space, pruned_space
+from constraints.space import Space
 from planner import human
 from planner.designs import design_at
 from planner.no_memory import no_memory
@@ -24,14 +24,8 @@ from planner.reasons import rule_text
 from planner.recommendation import Infeasibility, Relaxation
 from simulator.job import Job
 from simulator.plan import PlanTable
-from simulator.search_options import LOWEST_POWER_CAP
 from studies.progress import Stop, never_stop
-from studies.refine import CAP_STEP
 
-FINE_CAPS = tuple(
-    round(1.0 - CAP_STEP * step, 2) for step in range(round((1.0 - LOWEST_POWER_CAP) / CAP_STEP) + 1)
-)
-"""Power caps of a proof: those that the refinement of a front tries."""
 NO_ID = -1
 """Designs of a relaxation are not part of the study's table."""
 WITHOUT_LIMITS = ("num_gpus",)
@@ -68,29 +62,18 @@ class _Case:
 def explain(job: Job, space: Space, *, should_stop: Stop = never_stop) -> Infeasibility | Evaluation:
     """Returns why no design keeps the limits, or designs that do after all, where a heuristic search missed them.
 
-    Exact: for every limit, all layouts whose bounds could win are simulated. Where it is stopped before the proof is
+    Exact: for every limit, all layouts whose bounds could win are simulated, run in every way that an answer may have
+    (`constraints.answers`). Where it is stopped before the proof is
     complete, the answer is neither: an `Evaluation` without rows.
     """
     if len(space.all_layouts) == 0:
         return _no_layout(job)
     if not space.bounds.fits_memory.any():
         return no_memory(job, space.num_layouts)
-    fine = _with_fine_caps(job)
-    space = space if fine is job else pruned_space(fine)
-    case = _Case(job=fine, space=space, limits=set_limits(job), least=LeastValues(space, should_stop))
+    space = space_of_answers(space)
+    case = _Case(job=space.job, space=space, limits=set_limits(job), least=LeastValues(space, should_stop))
     answer = _answer(case)
     return evaluate(job, space.all_layouts.take(slice(0))) if case.least.was_stopped else answer
-
-
-def _with_fine_caps(job: Job) -> Job:
-    """The job with every power cap that refinement could choose, where caps matter and the user lists none."""
-    has_default_caps = job.search.power_caps is None and len(job.power_caps) > 1
-    return _with_power_caps(job, FINE_CAPS) if has_default_caps else job
-
-
-def _with_power_caps(job: Job, caps: tuple[float, ...]) -> Job:
-    """Returns the job with these power caps to search over."""
-    return job.model_copy(update={"search": job.search.model_copy(update={"power_caps": caps})})
 
 
 def _answer(case: _Case) -> Infeasibility | Evaluation:
@@ -226,8 +209,17 @@ def _conflict_reason(case: _Case, conflict: tuple[str, ...]) -> str:
 
 
 def _proof(case: _Case) -> str:
+    """The argument, and the ways to run a layout that it goes through."""
     caps = ", ".join(f"{cap:g}" for cap in case.job.power_caps)
-    return f"{_argument(case)}; power caps that were considered: {caps} (search.power_caps)"
+    spares = " and ".join(
+        "as many as suffice" if is_taken else "none" for is_taken in case.job.search.with_spares
+    )
+    if has_any_number_of_spares(case.job):
+        spares = "every number from none to as many as suffice"
+    return (
+        f"{_argument(case)}; power caps that were considered: {caps} (search.power_caps); spare nodes: {spares} "
+        "(search.with_spares)"
+    )
 
 
 def _argument(case: _Case) -> str:
@@ -247,7 +239,7 @@ def _argument(case: _Case) -> str:
 def _no_possible_design(case: _Case) -> Infeasibility:
     """No limit is at fault: what fits the accelerators' memory breaks something that no limit can change."""
     layouts = case.space.all_layouts.take(case.space.bounds.fits_memory).take(slice(FIRST_ROUND))
-    excess = evaluate(case.job, cross_run_knobs(case.job, layouts)).excess
+    excess = evaluate(case.job, designs_of_answers(case.job, layouts)).excess
     broken = tuple(name for name in ("host_memory", "progress") if (getattr(excess, name) > 0.0).any())
     return Infeasibility(
         conflict=broken,

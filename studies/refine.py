@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
+from constraints.answers import INTERVAL_FACTOR, stepped_caps
 from constraints.evaluation import Evaluation
 from constraints.layout import can_save_by
 from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, PlanTable
-from simulator.search_options import LOWEST_POWER_CAP
 from simulator.simulate import simulate
 from simulator.table import Floats
 from studies.algorithm import Results, SearchAlgorithm
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
 MAX_DESIGNS = 40
 """Front designs that are refined, spread over the front."""
-INTERVAL_FACTOR = 4.0
-"""The interval is searched between the best expected one divided and multiplied by this."""
-CAP_STEP = 0.05
-"""Power caps are set in steps of about this share of the TDP."""
 PENALTY = 10.0
 """Loss per share by which limits are exceeded."""
 
@@ -105,7 +101,7 @@ class _Tuner:
         self._intervals_s = {**intervals_s, own: float(start.outcomes.run.checkpoint_interval_s[0])}
         spares = int(start.plans.num_spare_nodes[0])
         self._spares = (0, max(spares, most_spares)) if len(job.search.with_spares) == 2 else (spares, spares)
-        self._caps = _caps(job, float(start.plans.power_cap_fraction[0]))
+        self._caps = np.unique([*stepped_caps(job), start.plans.power_cap_fraction[0]])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # experimental features announce themselves
             sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=6)
@@ -177,11 +173,3 @@ def _intervals_s(job: Job, plans: PlanTable) -> list[dict[str, float]]:
         for row, interval_s in zip(rows.tolist(), best_s.tolist(), strict=True):
             intervals[row][scheme.value] = interval_s
     return intervals
-
-
-def _caps(job: Job, cap: float) -> Floats:
-    """The power caps to choose from, in steps between those that the job allows, and that of the design itself."""
-    allowed = job.search.power_caps or (LOWEST_POWER_CAP, 1.0)
-    low, high = min(allowed), max(allowed)
-    num_steps = max(1, round((high - low) / CAP_STEP))
-    return np.unique([*np.round(np.linspace(low, high, num_steps + 1), 4), cap])

@@ -72,10 +72,20 @@ class Screening(SearchAlgorithm):
         pool = cross_run_knobs(self._space.job, self._space.layouts.take(self._pool_rows()))
         pool = pool.take(~self._estimator.knows(pool))
         shortfalls = self._estimator.shortfalls(pool)
-        order = np.argsort(shortfalls, kind="stable")[:size]
-        if self._estimator.has_front:
-            order = order[shortfalls[order] <= MOST_SHORTFALL]
-        return pool.take(order)
+        order = np.argsort(shortfalls, kind="stable")
+        if not self._estimator.has_front:
+            return pool.take(self._half_by_chance(order, size))
+        order = order[:size]
+        return pool.take(order[shortfalls[order] <= MOST_SHORTFALL])
+
+    def _half_by_chance(self, order: NDArray[np.intp], size: int) -> NDArray[np.intp]:
+        """The first rows of an order, and as many of the others at random.
+
+        While nothing keeps the limits, estimates may be wrong about all that they have to tell apart.
+        """
+        first, others = np.split(order, [math.ceil(size / 2)])
+        drawn = self._random.choice(others, min(len(others), size // 2), replace=False)
+        return np.concatenate([first, drawn])
 
     def _pool_rows(self) -> NDArray[np.intp]:
         """Layouts whose designs are estimated: all, or the best by their bounds and as many at random."""

@@ -12,6 +12,7 @@ from simulator.job import Job
 from simulator.search_options import Algorithm
 from studies.algorithm import SearchAlgorithm
 from studies.archive import Archive
+from studies.chance import UntilFeasible
 from studies.estimates import Estimator
 from studies.evaluator import Evaluator, Simulation
 from studies.evolution import Evolution
@@ -158,7 +159,7 @@ def _parts(
 def _evolution_parts(
     searcher: Searcher, space: Space, algorithm: Algorithm, tuning: Tuning, seed: int
 ) -> Iterator[tuple[SearchAlgorithm, Budget]]:
-    """Yields the screening, populations, and the neighbours of the front."""
+    """Yields the screening, populations, and the neighbours of the front, which chance finds if need be."""
     search = searcher.job.search
     most, max_seconds = search.max_evaluations, search.max_seconds
     knobs = Knobs.of(space)
@@ -173,6 +174,9 @@ def _evolution_parts(
         yield restarted(algorithm, space, knobs, restart, seed, searcher.archive.front, tuning), budget
     rest = Budget(num_evaluations=most, max_seconds=max_seconds)
     yield Neighbours(knobs, searcher.archive, estimator), rest
+    if searcher.archive.front is None:
+        yield UntilFeasible(space, search.generation_size, seed), rest
+        yield Neighbours(knobs, searcher.archive, estimator), rest
 
 
 def restarted(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import combinations, count
 
@@ -9,11 +10,14 @@ import numpy as np
 import pytest
 
 from constraints.evaluation import Evaluation, evaluate
+from constraints.lattice import enumerate_layouts
 from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
 from constraints.space import Space, pruned_space
 from planner.infeasible import explain
 from planner.recommendation import Infeasibility
 from simulator.job import Job
+from simulator.limits import Limits
+from simulator.plan import CheckpointScheme
 from simulator.table import Booleans, Floats
 from tests.support import H100_RENTED, job_with
 
@@ -345,3 +349,81 @@ def test_saves_that_need_more_than_the_main_memory_are_no_matter_of_limits() -> 
     assert answer.conflict == ("host_memory",)
     assert "main memory" in answer.reasons[0]
     assert answer.relaxations == ()
+
+
+def simulated(job: Job, **columns: float) -> Evaluation:
+    """The layouts of a job, blind to its limits, run as the columns say."""
+    layouts = enumerate_layouts(job)
+    changed = {
+        name: np.full(len(layouts), value, dtype=getattr(layouts, name).dtype)
+        for name, value in columns.items()
+    }
+    return evaluate(job, replace(layouts, **changed))
+
+
+def test_a_design_between_no_spares_and_enough_is_not_proven_away() -> None:
+    # Of 64 H100 two spares suffice: with none the run waits too long, and two cost too much.
+    job = job_with(
+        {**H100_RENTED, "num_gpus": 64},
+        search={"micro_batch_sizes": [1], "num_refinements": 5, "checkpoint_schemes": ["in_memory_peer"]},
+        objectives=["time_to_train", "cost"],
+    )
+    one = simulated(job, num_spare_nodes=1, checkpoint_scheme=CheckpointScheme.IN_MEMORY_PEER.code)
+    best = int(np.argmin(np.where(one.excess.is_possible, one.outcomes.run.wall_time_s, np.inf)))
+    limits = {
+        "deadline_days": float(one.outcomes.run.wall_time_s[best]) / 86_400 * 1.00001,
+        "budget_usd": float(one.scores.cost_usd[best]) * 1.00001,
+    }
+    limited = job.model_copy(update={"limits": Limits.model_validate(limits)})
+    assert not evaluate(limited, pruned_space(limited).designs()).is_feasible.any()
+    found = explain(limited, pruned_space(limited))
+    assert isinstance(found, Evaluation)
+    assert found.is_feasible.all()
+    assert set(found.plans.num_spare_nodes.tolist()) == {1}
+
+
+def test_a_power_cap_between_those_that_are_listed_is_not_proven_away() -> None:
+    job = job_with(
+        {**H100_RENTED, "num_gpus": 64},
+        search={"micro_batch_sizes": [1], "num_refinements": 5, "power_caps": [1.0, 0.6]},
+    )
+    between = simulated(job, power_cap_fraction=0.8)
+    best = int(np.argmin(np.where(between.excess.is_possible, between.outcomes.run.wall_time_s, np.inf)))
+    limits = {
+        "deadline_days": float(between.outcomes.run.wall_time_s[best]) / 86_400 * 1.001,
+        "power_w": float(between.outcomes.summary.peak_power_w[best]) * 1.001,
+    }
+    limited = job.model_copy(update={"limits": Limits.model_validate(limits)})
+    assert not evaluate(limited, pruned_space(limited).designs()).is_feasible.any()
+    found = explain(limited, pruned_space(limited))
+    assert isinstance(found, Evaluation)
+    assert found.is_feasible.all()
+    assert (found.plans.power_cap_fraction < 1.0).all()
+    assert (found.plans.power_cap_fraction > 0.6).all()
+
+
+def test_an_interval_that_saves_carbon_rather_than_time_is_not_proven_away() -> None:
+    job = job_with(search={"micro_batch_sizes": [1], "num_refinements": 5, "power_caps": [0.8]})
+    whole = evaluate(job, pruned_space(job).designs())
+    used_s = whole.outcomes.run.checkpoint_interval_s
+    least = min(
+        evaluate(job, replace(whole.plans, checkpoint_interval_s=used_s * factor)).scores.carbon_kgco2e.min()
+        for factor in (0.5, 0.6, 0.7, 0.8, 0.9)
+    )
+    assert least < whole.scores.carbon_kgco2e.min()
+    limit = {"carbon_kgco2e": float(least) * (1.0 + 1e-6)}
+    limited = job.model_copy(update={"limits": Limits.model_validate(limit)})
+    found = explain(limited, pruned_space(limited))
+    assert isinstance(found, Evaluation)
+    assert found.is_feasible.all()
+
+
+def test_a_proof_names_the_caps_and_spares_that_it_went_through() -> None:
+    search = {"micro_batch_sizes": [1], "zero_stages": [1], "power_caps": [1.0, 0.9]}
+    limits = {"power_w": least("power_w") * 0.4}
+    listed = explained(limits, job_with(search=search)).proof
+    assert "power caps that were considered: 1, 0.9 " in listed
+    assert "spare nodes: as many as suffice and none" in listed
+    refined = explained(limits, job_with(search={**search, "num_refinements": 1})).proof
+    assert "power caps that were considered: 1, 0.95, 0.9 " in refined
+    assert "spare nodes: every number from none to as many as suffice" in refined

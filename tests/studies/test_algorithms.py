@@ -9,14 +9,15 @@ import pytest
 
 from constraints.evaluation import evaluate
 from constraints.space import Space, pruned_space
-from objectives.pareto import hypervolume
+from objectives.pareto import front_rows, hypervolume
 from simulator.errors import StudyError
 from simulator.job import GpuRange, Job, Objective
 from simulator.search_options import Algorithm
-from studies.algorithm import SearchAlgorithm
+from studies.algorithm import Results, SearchAlgorithm
 from studies.algorithm_contract import AlgorithmContract
 from studies.archive import Archive
-from studies.estimates import Estimator
+from studies.chance import UntilFeasible
+from studies.estimates import Estimator, bounds_of
 from studies.exhaustive import Exhaustive
 from studies.knobs import Knobs
 from studies.neighbours import Neighbours
@@ -24,7 +25,7 @@ from studies.plan_keys import plan_keys
 from studies.random_search import RandomSearch
 from studies.refine import Refinement
 from studies.screening import Screening
-from studies.starts import first_rows
+from studies.starts import CORNERS, first_rows
 from studies.study import restarted
 from studies.tuning import DEFAULT
 from tests.studies.study_jobs import small_job, study, with_limits
@@ -126,6 +127,11 @@ class TestOptunaNsga2(AlgorithmContract):
         return begun(Algorithm.OPTUNA_NSGA2, space, seed)
 
 
+class TestUntilFeasible(AlgorithmContract):
+    def begin(self, space: Space, seed: int) -> SearchAlgorithm:
+        return UntilFeasible(space, SIZE, seed)
+
+
 @pytest.mark.skipif(find_spec("torch") is None, reason="optuna_gp needs PyTorch")
 class TestOptunaGp(AlgorithmContract):
     def begin(self, space: Space, seed: int) -> SearchAlgorithm:
@@ -209,19 +215,38 @@ def test_the_first_generation_begins_at_the_front_of_the_bounds_and_the_next_res
     usual_space: Space,
 ) -> None:
     knobs = Knobs.of(usual_space)
-    first = knobs.decode(first_rows(usual_space, knobs, SIZE, 0, seed=1))
     bounds = usual_space.kept_bounds
-    fastest = int(np.argmin(bounds.deadline_days))
-    assert (first.num_gpus == usual_space.layouts.num_gpus[fastest]).any()
-    second = knobs.decode(first_rows(usual_space, knobs, SIZE, 1, seed=1))
-    for corner in ("memory_fraction", "num_gpus", "power_w"):
-        row = int(np.argmin(getattr(bounds, corner)))
-        found = [
-            (second.tensor_parallel == usual_space.layouts.tensor_parallel[row])
-            & (second.num_gpus == usual_space.layouts.num_gpus[row])
-            & (second.recompute == usual_space.layouts.recompute[row])
-        ]
-        assert np.any(found), corner
+    first, second = (
+        knobs.layout_rows(knobs.decode(first_rows(usual_space, knobs, SIZE, restart, seed=1)))
+        for restart in (0, 1)
+    )
+    unbeaten = front_rows(bounds_of(usual_space.job, bounds))
+    assert set(unbeaten.tolist()) <= set(first.tolist())
+    for corner in CORNERS:
+        assert int(np.argmin(getattr(bounds, corner))) in second, corner
+
+
+def test_a_search_that_finds_nothing_feasible_spends_all_its_evaluations() -> None:
+    job = three_objectives()
+    space = pruned_space(job)
+    days = evaluate(job, space.designs()).outcomes.run.wall_time_s.min() / 86_400
+    search = job.search.model_copy(update={"algorithm": Algorithm.NSGA2, "max_evaluations": 60})
+    limited = with_limits(job.model_copy(update={"search": search}), {"deadline_days": 0.9999 * float(days)})
+    assert pruned_space(limited).num_designs > 60
+    result, evaluated = study(limited)
+    assert result.archive.front is None
+    assert sum(len(part) for part in evaluated) == 60
+
+
+def test_chance_ends_with_the_first_feasible_design(usual_space: Space) -> None:
+    search = UntilFeasible(usual_space, SIZE, seed=1)
+    for excess in (0.5, 0.0):
+        num_tried = len(search.suggest())
+        assert num_tried == SIZE
+        results = np.full(num_tried, 0.5)
+        results[3] = excess
+        search.update(Results(values=np.ones((num_tried, 3)), excess=results))
+    assert len(search.suggest()) == 0
 
 
 def test_nsga3_comes_as_near_to_a_front_of_four_objectives_as_its_evaluations_allow() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from constraints.answers import INTERVAL_FACTOR
 from constraints.evaluation import Evaluation, evaluate
 from constraints.layout import is_valid_layout
 from constraints.space import pruned_space
@@ -12,7 +13,7 @@ from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.plan import LAYOUT_COLUMNS, CheckpointScheme, PlanTable
 from studies.algorithm import Results
-from studies.refine import INTERVAL_FACTOR, Refinement
+from studies.refine import Refinement
 from tests.studies.study_jobs import small_job
 
 SYNC, ASYNC = CheckpointScheme.SYNC_SHARDED, CheckpointScheme.ASYNC

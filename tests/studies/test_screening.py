@@ -132,6 +132,20 @@ def test_screening_never_suggests_a_design_twice_and_ends(space: Space) -> None:
     assert set(keys) <= known
 
 
+def test_half_of_what_is_screened_is_drawn_while_nothing_is_feasible(space: Space) -> None:
+    # With results that break every limit by as much, estimates alone would suggest the same whatever the seed.
+    suggested = []
+    for seed in (1, 2):
+        search = Screening(space, Estimator(space, Knobs.of(space)), 100, DEFAULT, seed)
+        first = search.suggest()
+        evaluation = evaluate(space.job, first)
+        broken = Results(values=evaluation.objectives(space.job), excess=np.full(len(first), 0.5))
+        search.update(broken)
+        suggested.append(plan_keys(search.suggest()))
+    assert len(suggested[0]) == len(np.unique(suggested[0])) == 10  # (100 - 20) / 8 rounds
+    assert len(np.intersect1d(*suggested)) < 10
+
+
 @pytest.mark.parametrize("selection", ["nsga2", "nsga3"])
 def test_children_are_new_designs_of_the_space(space: Space, selection: str) -> None:
     knobs = Knobs.of(space)

@@ -1,0 +1,111 @@
+"""Which designs may an answer have? Those that are listed, and what refinement tries between them.
+
+A search lists layouts without spare nodes and with enough of them, under some power caps. Refinement (`studies.refine`) goes
+on from there: to any number of spares up to enough, to caps in small steps between the lowest and the highest, and to other
+intervals between saves than the one that loses least. Whoever claims that no design keeps a limit, or that none has less of
+something, has to try all of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from constraints.lattice import cross_run_knobs
+from constraints.limits import set_limits
+from constraints.space import Space, pruned_space
+from simulator.job import Job
+from simulator.plan import CheckpointScheme, PlanTable
+from simulator.search_options import LOWEST_POWER_CAP
+from simulator.table import Floats
+
+CAP_STEP = 0.05
+"""Power caps are set in steps of about this share of the TDP."""
+INTERVAL_FACTOR = 4.0
+"""Intervals between saves lie between the one that loses least divided and multiplied by this."""
+NUM_INTERVALS = 49
+"""Intervals that a proof tries in that range. Beside the best one the loss is flat: between two of these it changes by less
+than a thousandth of itself."""
+HELPED_BY_INTERVALS: Mapping[str, float] = {
+    "budget_usd": 0.005,
+    "deadline_days": 0.005,
+    "carbon_kgco2e": 0.005,
+}
+"""Share by which another interval may lower what is limited. Of carbon, since standing still for a save draws less power than
+work that is lost: measured, 0.0013 at most (1,500 designs of each shipped job), of time and money 0.00005."""
+NEVER_HELPED_BY_CAPS = ("deadline_days", "num_gpus")
+"""Limits that no lower cap helps to keep: accelerators that draw less are never faster."""
+
+
+def is_refined(job: Job) -> bool:
+    """Returns whether the search refines what it finds."""
+    return job.search.num_refinements > 0
+
+
+def stepped_caps(job: Job) -> Floats:
+    """Returns the power caps that refinement tries beside those that are listed: rising steps between the lowest and highest."""
+    allowed = job.search.power_caps or (LOWEST_POWER_CAP, 1.0)
+    low, high = min(allowed), max(allowed)
+    num_steps = max(1, round((high - low) / CAP_STEP))
+    return np.unique(np.round(np.linspace(low, high, num_steps + 1), 4))
+
+
+def caps_of_answers(job: Job) -> tuple[float, ...]:
+    """Returns every power cap that a design of an answer may have, highest first.
+
+    Those alone that are listed where refinement tries none, or where a lower one helps to keep no limit of the job.
+    """
+    if not is_refined(job) or not caps_can_help(job):
+        return job.power_caps
+    return tuple(sorted({*job.power_caps, *stepped_caps(job).tolist()}, reverse=True))
+
+
+def caps_can_help(job: Job) -> bool:
+    """Returns whether capping power below the highest cap can help to keep a limit of the job.
+
+    Rent follows from time alone, so it takes accelerators on sale for a cap to save money.
+    """
+    is_rented = all(offer.rent_usd_per_gpu_hour is not None for offer in job.offers)
+    never = (*NEVER_HELPED_BY_CAPS, "budget_usd") if is_rented else NEVER_HELPED_BY_CAPS
+    return any(name not in never for name in set_limits(job))
+
+
+def space_of_answers(space: Space) -> Space:
+    """Returns the space under every cap that a design of an answer may have; itself where that is no more."""
+    caps = caps_of_answers(space.job)
+    if caps == space.job.power_caps:
+        return space
+    search = space.job.search.model_copy(update={"power_caps": caps})
+    return pruned_space(space.job.model_copy(update={"search": search}))
+
+
+def has_any_number_of_spares(job: Job) -> bool:
+    """Returns whether refinement tries every number of spare nodes between none and enough."""
+    return is_refined(job) and len(job.search.with_spares) > 1
+
+
+def designs_of_answers(job: Job, layouts: PlanTable) -> PlanTable:
+    """Returns each layout with every checkpoint scheme and every number of spare nodes that an answer may have.
+
+    The listed designs come first, then those with fewer spares than enough.
+    """
+    listed = cross_run_knobs(job, layouts)
+    if not has_any_number_of_spares(job):
+        return listed
+    num_between = np.maximum(0, listed.num_spare_nodes - 1)
+    rows = np.repeat(np.arange(len(listed)), num_between)
+    first_of_design = np.repeat(np.cumsum(num_between) - num_between, num_between)
+    num_spares = 1 + np.arange(len(rows)) - first_of_design
+    return PlanTable.concatenate([listed, replace(listed.take(rows), num_spare_nodes=num_spares)])
+
+
+def with_other_intervals(plans: PlanTable, used_s: Floats) -> PlanTable:
+    """Returns designs that save, each with `NUM_INTERVALS` intervals around the one that was used, `(n,)`."""
+    saves = plans.checkpoint_scheme != CheckpointScheme.NONE.code
+    factors = INTERVAL_FACTOR ** np.linspace(-1.0, 1.0, NUM_INTERVALS)
+    intervals_s = (used_s[saves, None] * factors).ravel()
+    return replace(
+        plans.take(np.repeat(np.flatnonzero(saves), NUM_INTERVALS)), checkpoint_interval_s=intervals_s
+    )
