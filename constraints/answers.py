@@ -45,7 +45,7 @@ def is_refined(job: Job) -> bool:
 
 
 def stepped_caps(job: Job) -> Floats:
-    """Returns the power caps that refinement tries beside those that are listed: rising steps between the lowest and highest."""
+    """Returns the power caps that refinement tries beside those listed: steps between the lowest and the highest."""
     allowed = job.search.power_caps or (LOWEST_POWER_CAP, 1.0)
     low, high = min(allowed), max(allowed)
     num_steps = max(1, round((high - low) / CAP_STEP))
