@@ -90,6 +90,8 @@ NO_MODEL = {
     "simulator.catalog.own": "size of a file",
     "simulator.catalog.own_rules": "what is taken for a mistake in a file",
     "simulator.simulate": "size of a batch",
+    "simulator.table": "size of a number",
+    "simulator.work_parts": "size of a part",
     "simulator.units": "units",
     "constraints.answers": "which values refinement tries",
     "constraints.bounds": "rounding",
