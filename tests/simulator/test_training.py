@@ -210,11 +210,10 @@ class TestFit:
         for unknown in UNKNOWNS:
             assert unknown.low <= shipped[unknown.applies_to, unknown.name] <= unknown.high, unknown
 
-    def test_values_become_constants_and_the_default_their_mean(self) -> None:
+    def test_values_become_constants_and_the_default_those_of_hopper(self) -> None:
         constants = constants_of(column("expected"))
         assert constants.cast_ratio == 1.5
-        expected = (1.0 * 0.9 * 0.85) ** (1 / 3)
-        assert constants.sustained_fractions["default", "bf16"] == pytest.approx(expected)
+        assert constants.sustained_fractions["default", "bf16"] == 0.9  # what was expected of Hopper
 
     def test_errors_are_those_of_the_simulated_steps(self) -> None:
         row = next(row for row in read_rows() if row["row_id"] == "kort-0001")
