@@ -9,6 +9,7 @@ from planner.design_view import breakdowns, configuration, figures, layout
 from planner.design_view import headline as design_headline
 from planner.limit_uses import uses_in_words
 from planner.one_design import SimulatedDesign
+from planner.render import step_range
 from planner.sensitivity_view import show_sensitivities
 from planner.text_blocks import bar, grid, headline, sentences, title
 from planner.timeline_view import show_timeline
@@ -86,5 +87,6 @@ def _notes(answer: SimulatedDesign) -> list[str]:
     replays = f"{human.count(spread.num_replays)} replays of failures and stragglers, seed {answer.seed}"
     return [
         f"{replays}; simulated step times are off by {error} on average on {spread.step_time_compared_with}.",
+        step_range(spread),
         *answer.warnings,
     ]

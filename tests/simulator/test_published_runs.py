@@ -11,7 +11,7 @@ from benchmarks.sheets import ErrorStatistics, Sheet, by_group
 from benchmarks.validate_steps import REPORT_FILE, ordered_pairs, sheets, with_tables
 from planner.measured_runs import RELIABILITY, Comparison, Row, compare, read_rows
 from planner.validation import rank_correlation
-from simulator.accuracy import step_time_error
+from simulator.accuracy import network_error, step_time_error
 from simulator.errors import InputError
 from simulator.hardware import Precision
 
@@ -127,6 +127,16 @@ class TestAccuracy:
             assert found.num_rows == shipped.num_rows, name
             assert found.mean_absolute <= shipped.mean_absolute_error_fraction + WORSE_BY, name
             assert abs(found.bias) <= abs(shipped.bias_fraction) + WORSE_BY, name
+
+    @pytest.mark.parametrize("network", ["dense", "experts"])
+    def test_the_error_of_a_network_is_that_of_all_its_rows(
+        self, comparisons: list[Comparison], network: str
+    ) -> None:
+        found = [c.error_fraction for c in comparisons if c.kind[2] == network]
+        shipped = network_error(has_experts=network == "experts")
+        assert shipped.num_rows == len(found)
+        assert shipped.bias_fraction == pytest.approx(np.mean(found), abs=WORSE_BY)
+        assert shipped.mean_absolute_error_fraction == pytest.approx(np.mean(np.abs(found)), abs=WORSE_BY)
 
     def test_the_error_of_a_compared_architecture_is_measured(self) -> None:
         assert step_time_error("hopper", "bf16").is_measured
