@@ -21,13 +21,11 @@ import numpy as np
 
 from planner.measured_runs import Comparison, compare, read_rows
 from planner.validation_interval import Residual, log_half_width, residual_of
-from simulator.step_error import ANY
+from simulator.step_error import ANY, Z_80
 from simulator.table import Floats
 
 FILE = Path(__file__).parent.parent / "simulator" / "data" / "step_error.csv"
-HEADING = "family,precision,network,shared_log_deviation,own_log_deviation,num_rows"
-Z_80 = 1.2815515655446004
-"""Standard normal quantile of 90 %: four of five values lie within it on either side."""
+HEADING = "family,precision,network,shared_log_deviation,own_log_deviation,num_rows,accelerators"
 JOB = ("group", "model", "num_layers", "accelerator", "precision")
 """Columns that the designs of one job have in common."""
 FEWEST_ROWS = 10
@@ -63,7 +61,13 @@ def lines() -> list[str]:
     residuals = [residual_of(comparison) for comparison in comparisons]
     kinds = sorted({(r.family, r.precision, r.network) for r in residuals})
     kinds += [(ANY, ANY, network) for network in sorted({r.network for r in residuals})]
-    return [HEADING, *(_line(kind, residuals, shared / (shared + own)) for kind in kinds)]
+    return [
+        HEADING,
+        *(
+            f"{_line(kind, residuals, shared / (shared + own))},{_accelerators(kind, comparisons)}"
+            for kind in kinds
+        ),
+    ]
 
 
 def _line(kind: tuple[str, str, str], residuals: Sequence[Residual], shared_fraction: float) -> str:
@@ -76,6 +80,12 @@ def _line(kind: tuple[str, str, str], residuals: Sequence[Residual], shared_frac
     deviation = half_width / Z_80
     parts = (math.sqrt(shared_fraction) * deviation, math.sqrt(1.0 - shared_fraction) * deviation)
     return f"{family},{precision},{network},{parts[0]:.4f},{parts[1]:.4f},{num_rows}"
+
+
+def _accelerators(kind: tuple[str, str, str], comparisons: Sequence[Comparison]) -> str:
+    """Returns the accelerators of a kind, of all kinds of network for the line that stands for all."""
+    alike = [c for c in comparisons if (kind[0] == ANY and kind[2] == c.kind[2]) or c.kind == kind]
+    return " ".join(sorted({c.row["accelerator"] for c in alike}))
 
 
 def main() -> None:

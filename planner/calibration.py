@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration_answer import CalibrationAnswer, Held, RowFit
+from planner.calibration_checks import check_explained, on_ends
 from planner.calibration_fitting import Plane, damped, log_deviations, settled
 from planner.calibration_residuals import residuals_of
 from planner.calibration_rows import MOST_NAMED, UsableRows, usable_rows
@@ -63,7 +64,7 @@ def calibrate(
 
     Raises:
         InputError: the file is no table of measured runs, has too few usable rows, rows that contradict each other, or
-            rows that tell nothing of any constant.
+            rows that tell nothing of any constant, or that no constants come near.
     """
     path = Path(measured)
     rows = usable_rows(path, accelerator)
@@ -79,6 +80,7 @@ def calibrate(
         raise InputError([Problem(path="", value="", rule=rule)], str(path))
     tell("fitting")
     fit = _Fit(steps, draft, unknowns, published.take(is_told))
+    check_explained(fit.plane.errors, str(path))
     tell("fitting without single configurations")
     left_out = fit.left_out_errors()
     before, after = published.errors, fit.plane.errors
@@ -95,7 +97,7 @@ def calibrate(
         calibration=calibration,
         held=held,
         rows=_row_fits(steps, before, after, left_out),
-        warnings=(*rows.warnings, *_on_errors(steps, calibration, left_out)),
+        warnings=(*rows.warnings, *fit.warnings(), *_on_errors(steps, calibration, left_out)),
     )
 
 
@@ -137,6 +139,10 @@ class _Fit:
                 self.unknowns, np.exp(self.plane.at).tolist(), deviations.tolist(), strict=True
             )
         )
+
+    def warnings(self) -> list[str]:
+        """Returns a warning for every constant at an end of its range."""
+        return on_ends([unknown.words for unknown in self.unknowns], self.plane.at, self.prior)
 
     def left_out_errors(self) -> Floats:
         """Returns the log error of every configuration with constants fitted without it, `(n,)`.

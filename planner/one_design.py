@@ -17,6 +17,7 @@ from planner.reasons import FULL_FRACTION, cautions, scope_text
 from planner.recommendation import Design, Uncertainty
 from planner.sensitivity import Sensitivities, sensitivities
 from planner.simpler_models import SimplerModel, simpler_models
+from planner.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
 from planner.timeline import TimelineSummary, summary_of
 from planner.uncertainty import NUM_REPLAYS, accuracy_of, uncertainty_of
 from planner.unused_workload import narrowed_to
@@ -66,6 +67,10 @@ class SimulatedDesign(Record):
     """What chance makes of time and cost; null without a design, and for runs that fail too often to be replayed."""
     timeline: TimelineSummary | None = None
     """What each stage of the pipeline does in one step; null without a design, and for steps of more than 200,000 passes."""
+    stage_memory: tuple[StageMemory, ...] = ()
+    """Memory of every pipeline stage by component; empty without a design."""
+    host_memory: HostMemory | None = None
+    """Main memory of the fullest node; null without a design."""
     sensitivities: Sensitivities | None = None
     """Which inputs drive time, cost, energy, carbon and goodput; null without a design, and where it was not asked for."""
     simpler_models: tuple[SimplerModel, ...] = ()
@@ -141,6 +146,8 @@ def _with_design(job: Job, answer: SimulatedDesign, evaluation: Evaluation) -> S
         "simpler_models": simpler_models(job, evaluation),
         "spread": _spread(job, evaluation, answer.seed),
         "timeline": summary_of(step) if step else None,
+        "stage_memory": stage_memory(job, evaluation),
+        "host_memory": host_memory(job, evaluation),
         "warnings": (*answer.warnings, *_warnings(plan, design, evaluation)),
     }
     return answer.model_copy(update=known)

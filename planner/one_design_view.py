@@ -9,7 +9,9 @@ from planner.design_view import breakdowns, configuration, figures, layout
 from planner.design_view import headline as design_headline
 from planner.limit_uses import uses_in_words
 from planner.one_design import SimulatedDesign
+from planner.render import step_range
 from planner.sensitivity_view import show_sensitivities
+from planner.stage_memory import host_text, stage_rows
 from planner.text_blocks import bar, grid, headline, sentences, title
 from planner.timeline_view import show_timeline
 from simulator.pipeline_timeline import StepTimeline
@@ -44,6 +46,11 @@ def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline
                 console,
                 [(*cells[:2], human.percent(cells[2]), bar(console, cells[2])) for cells in part.parts],
             )
+    if answer.host_memory:
+        title(console, "memory of every stage")
+        grid(console, stage_rows(answer.stage_memory))
+        title(console, "main memory")
+        sentences(console, [host_text(answer.host_memory)])
     if step:
         show_timeline(step, console)
     if answer.sensitivities:
@@ -86,5 +93,6 @@ def _notes(answer: SimulatedDesign) -> list[str]:
     replays = f"{human.count(spread.num_replays)} replays of failures and stragglers, seed {answer.seed}"
     return [
         f"{replays}; simulated step times are off by {error} on average on {spread.step_time_compared_with}.",
+        step_range(spread),
         *answer.warnings,
     ]

@@ -122,6 +122,10 @@ class Uncertainty(Record):
     """Share of the replays that keep the budget; null without one."""
     step_time_error_fraction: float
     """Mean size of the error of simulated step times on measured runs (docs/validation.md)."""
+    step_time_low_s: float
+    """Shortest step of the interval in which a measured one lies in four of five cases, on sources not seen before."""
+    step_time_high_s: float
+    """Longest step of that interval."""
     step_time_bias_fraction: float
     """Mean error with its sign: negative where steps were simulated too fast."""
     is_step_time_measured: bool
@@ -130,7 +134,7 @@ class Uncertainty(Record):
     step_time_compared_with: str = PUBLISHED_RUNS
     """The measured runs: published ones, or those of the job's calibration."""
     tied_designs: tuple[int, ...] = ()
-    """Designs of the front that the model cannot tell from the recommended one: all objectives within that error."""
+    """Designs of the front that the model cannot tell from the recommended one: all objectives within that interval."""
 
 
 class Rejection(Record):

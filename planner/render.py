@@ -20,7 +20,7 @@ from planner.comparisons_view import show_comparisons
 from planner.design_view import breakdowns, configuration, figures, headline, layout
 from planner.front_view import show_designs
 from planner.limit_uses import LIMIT_UNITS
-from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation
+from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
 from planner.text_blocks import bar, grid, sentences, title
 
 if TYPE_CHECKING:
@@ -93,6 +93,12 @@ def _show_design(answer: Recommendation, design: Design, console: Console) -> No
         )
 
 
+def step_range(sure: Uncertainty) -> str:
+    """Returns between which times a step of a recommended design is expected."""
+    low, high = human.duration(sure.step_time_low_s), human.duration(sure.step_time_high_s)
+    return f"In four of five cases a step takes {low} to {high}."
+
+
 def _show_uncertainty(answer: Recommendation, console: Console) -> None:
     sure = answer.uncertainty
     if sure is None:
@@ -104,13 +110,13 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
         if sure.is_step_time_measured
         else "on the worst kind of published runs (no closer kind is known)"
     )
-    told = [f"{replays}; simulated step times are off by {error} on average {whose}."]
+    told = [f"{replays}; simulated step times are off by {error} on average {whose}.", step_range(sure)]
     if sure.tied_designs:
         shown = [str(each.design_id) for each in _front_rows(answer) if each.design_id in sure.tied_designs]
         hidden = len(sure.tied_designs) - len(shown)
         more = f" and {human.count(hidden)} more" if hidden else ""
         ties = f"{', '.join(shown)} (marked ~){more} of the front"
-        told.append(f"Within that error it cannot be told from design {ties}.")
+        told.append(f"Within that range it cannot be told from design {ties}.")
     console.print()
     sentences(console, told)
 

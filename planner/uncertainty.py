@@ -14,6 +14,7 @@ from simulator.accuracy import Accuracy, step_time_error
 from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.simulate import replicate
+from simulator.step_error import step_error
 from simulator.table import Floats, Integers
 from simulator.units import DAY
 
@@ -26,7 +27,8 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
     chosen = front.take(np.array([row]))
     wall_s, cost_usd = replayed(job, chosen, seed)
     accuracy = accuracy_of(job, chosen)
-    error = accuracy.mean_absolute_error_fraction
+    half_width = interval_log_half_width(job, chosen)
+    step_time_s = float(chosen.outcomes.steps.step_time_s[0])
     limits = job.limits
     return Uncertainty(
         num_replays=NUM_REPLAYS,
@@ -35,11 +37,15 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         goodput_fraction=_spread(chosen.outcomes.run.productive_s[0] / wall_s),
         deadline_probability=_share_within(wall_s / DAY, limits.deadline_days),
         budget_probability=_share_within(cost_usd, limits.budget_usd),
-        step_time_error_fraction=error,
+        step_time_error_fraction=accuracy.mean_absolute_error_fraction,
+        step_time_low_s=step_time_s * math.exp(-half_width),
+        step_time_high_s=step_time_s * math.exp(half_width),
         step_time_bias_fraction=accuracy.bias_fraction,
         is_step_time_measured=accuracy.is_measured,
         step_time_compared_with=accuracy.compared_with,
-        tied_designs=tuple(int(number) for number in ids[tied_rows(front.objectives(job), row, error)]),
+        tied_designs=tuple(
+            int(number) for number in ids[tied_rows(front.objectives(job), row, math.expm1(half_width))]
+        ),
     )
 
 
@@ -67,6 +73,20 @@ def accuracy_of(job: Job, chosen: Evaluation) -> Accuracy:
     has_experts = job.workload.model.experts is not None
     own = calibrated_accuracy(job, chip.id, precision)
     return own or step_time_error(chip.family, precision.value, has_experts=has_experts)
+
+
+def interval_log_half_width(job: Job, chosen: Evaluation) -> float:
+    """Returns half the width of the interval in which a design's step, one row, lies in four of five cases.
+
+    As a logarithm of time; on runs of the job's calibration if it has any of that kind, on published ones otherwise.
+    """
+    chip = job.offers[int(chosen.plans.offer[0])].accelerator
+    precision = Precision.from_code(int(chosen.plans.precision[0]))
+    has_experts = job.workload.model.experts is not None
+    if job.calibration and (own := job.calibration.residuals_of(chip.id, precision, has_experts=has_experts)):
+        return own.interval_log_half_width
+    known = step_error(chip.family, precision.value, has_experts=has_experts, accelerator=chip.id)
+    return known.interval_log_half_width
 
 
 def calibrated_accuracy(job: Job, accelerator: str, precision: Precision) -> Accuracy | None:

@@ -56,6 +56,23 @@ def step_time_error(family: str, precision: str, *, has_experts: bool = False) -
     return _worst(relatives or list(table.values()))
 
 
+def network_error(*, has_experts: bool) -> Accuracy:
+    """Returns the error of step times of all compared dense models, or of all mixtures of experts."""
+    network = "experts" if has_experts else "dense"
+    found = [accuracy for (_, _, kind), accuracy in _measured().items() if kind == network]
+    num_rows = sum(accuracy.num_rows for accuracy in found)
+
+    def mean(name: str) -> float:
+        return sum(accuracy.num_rows * float(getattr(accuracy, name)) for accuracy in found) / num_rows
+
+    return Accuracy(
+        num_rows=num_rows,
+        bias_fraction=mean("bias_fraction"),
+        mean_absolute_error_fraction=mean("mean_absolute_error_fraction"),
+        is_measured=True,
+    )
+
+
 def _worst(candidates: Sequence[Accuracy]) -> Accuracy:
     worst = max(candidates, key=lambda accuracy: accuracy.mean_absolute_error_fraction)
     return replace(worst, is_measured=False)

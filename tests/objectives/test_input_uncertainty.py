@@ -23,7 +23,7 @@ from simulator.energy import EnergyTable
 from simulator.job import Estimate, Job
 from simulator.options import Factors, InputFactors
 from simulator.simulate import outcomes_of
-from simulator.step_error import step_error
+from simulator.step_error import StepError, step_error
 from simulator.table import Floats
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with
 
@@ -440,6 +440,39 @@ class TestStepError:
         unknown, known = step_error("cdna", "bf16"), step_error("hopper", "bf16")
         assert unknown.shared_log_deviation > known.shared_log_deviation
         assert step_error("hopper", "bf16", has_experts=True).own_log_deviation > known.own_log_deviation
+
+    def test_a_format_without_measurements_is_twice_as_unsure_as_8_bits(self) -> None:
+        wide, known = (
+            step_error("blackwell", precision, accelerator="gb200") for precision in ("fp4", "fp8")
+        )
+        assert wide.interval_log_half_width == pytest.approx(2.0 * known.interval_log_half_width)
+
+    @pytest.mark.parametrize("family", ["cdna3", "tpu", "gaudi"])
+    @pytest.mark.parametrize("precision", ["bf16", "fp8"])
+    @pytest.mark.parametrize("has_experts", [False, True])
+    def test_an_unmeasured_architecture_is_never_surer_than_a_measured_one(
+        self, family: str, precision: str, has_experts: bool
+    ) -> None:
+        unknown = step_error(family, precision, has_experts=has_experts)
+        for measured in ("ampere", "hopper", "blackwell"):
+            known = step_error(measured, precision, has_experts=has_experts)
+            assert unknown.interval_log_half_width >= known.interval_log_half_width
+
+    @pytest.mark.parametrize(
+        "relative", ["h20-sxm-96gb", "h200-sxm-141gb", "h800-sxm5-80gb", "h100-pcie-80gb"]
+    )
+    def test_an_unmeasured_accelerator_does_not_borrow_the_certainty_of_its_relative(
+        self, relative: str
+    ) -> None:
+        known = step_error("hopper", "bf16", accelerator="h100-sxm5-80gb")
+        unknown = step_error("hopper", "bf16", accelerator=relative)
+        assert unknown.interval_log_half_width > known.interval_log_half_width
+        assert unknown.interval_log_half_width >= step_error("ampere", "bf16").interval_log_half_width
+
+    def test_the_interval_of_a_step_holds_four_of_five_normal_errors(self) -> None:
+        error = StepError(shared_log_deviation=0.03, own_log_deviation=0.04)
+        drawn = np.random.default_rng(1).normal(scale=0.05, size=100_000)  # 0.05 is the hypotenuse
+        assert np.mean(np.abs(drawn) <= error.interval_log_half_width) == pytest.approx(0.8, abs=0.005)
 
 
 def test_another_offer_leaves_the_draws_of_the_others_as_they_are() -> None:

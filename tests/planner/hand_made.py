@@ -113,6 +113,8 @@ def recommended(num_front: int = 3) -> Recommendation:
             goodput_fraction=Spread(mean=0.9, p5=0.85, p50=0.9, p95=0.92),
             deadline_probability=0.97,
             step_time_error_fraction=0.08,
+            step_time_low_s=9.0,
+            step_time_high_s=11.0,
             step_time_bias_fraction=-0.02,
             is_step_time_measured=True,
             tied_designs=(8,),

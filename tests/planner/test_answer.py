@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 from planner import Recommendation, recommend
 from planner.job_file import parse_job
 from planner.output import answer_json
-from simulator.accuracy import step_time_error
+from simulator.accuracy import network_error, step_time_error
 from simulator.errors import InputError, TrackingError
 from simulator.job import Job
 from simulator.limits import Limits
@@ -242,7 +242,10 @@ def test_mixtures_of_experts_come_with_their_own_error_and_a_note() -> None:
     own, dense = (step_time_error("hopper", "bf16", has_experts=experts) for experts in (True, False))
     assert answer.uncertainty.step_time_error_fraction == own.mean_absolute_error_fraction
     assert own != dense
-    assert any("experts" in warning for warning in answer.warnings)
+    # simulator/data/accuracy.csv: two, two and one configurations of experts, errors weighted by their number.
+    (warning,) = [warning for warning in answer.warnings if "experts" in warning]
+    known = network_error(has_experts=True)
+    assert f"{known.num_rows} configurations, off by {known.mean_absolute_error_fraction:.0%}" in warning
 
 
 def test_a_limit_that_only_a_power_cap_between_the_listed_ones_keeps_is_no_conflict(job: Job) -> None:

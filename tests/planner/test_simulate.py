@@ -11,6 +11,7 @@ import planner
 from planner import cli, load_job, recommend, simulate_plan
 from planner.one_design import SimulatedDesign
 from planner.plan_input import plan_of, read_plan
+from planner.stage_memory import stage_rows
 from planner.violations import Violation
 from simulator.errors import InputError
 from simulator.plan import CheckpointScheme, Plan, Recompute
@@ -46,6 +47,36 @@ def test_bloom_as_it_was_run_comes_to_what_was_logged(capsys: pytest.CaptureFixt
     assert design.peak_memory_bytes < design.memory_capacity_bytes
     # About one GPU was lost per week.
     assert design.num_failures / (design.time_to_train_days / 7) == pytest.approx(1.0, rel=0.05)
+
+
+def test_memory_is_told_for_every_stage_and_the_host(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, AS_IT_WAS_RUN)
+    assert found.design is not None
+    assert found.host_memory is not None
+    assert [stage.stage for stage in found.stage_memory] == list(range(1, 13))
+    assert max(stage.peak_bytes for stage in found.stage_memory) == pytest.approx(
+        found.design.peak_memory_bytes
+    )
+    for stage in found.stage_memory:
+        assert sum(stage.parts_bytes.values()) == pytest.approx(stage.peak_bytes)
+    # 1F1B: stage r of p holds min(p - r, m) micro-batches (arXiv 2104.04473), 12 on the first and 1 on the last, each the
+    # inputs of 70 / 12 layers under full recomputation; only the last one has logits.
+    first, last = found.stage_memory[0].parts_bytes, found.stage_memory[-1].parts_bytes
+    assert first["activations_bytes"] > 8 * last["activations_bytes"] > 0
+    assert (first["logits_bytes"], last["logits_bytes"] > 0) == (0.0, True)
+    assert found.host_memory.offloaded_bytes == 0.0
+    assert found.host_memory.saves_bytes < found.host_memory.capacity_bytes
+
+
+def test_the_text_has_a_line_for_stages_that_hold_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, AS_IT_WAS_RUN)
+    alike = [
+        stage.model_copy(update={"parts_bytes": {"weights_bytes": 2.0**30}}) for stage in found.stage_memory
+    ]
+    (line,) = stage_rows(alike)
+    assert line[0] == "stages 1 to 12"
+    assert line[2] == "weights 1.0 GiB"
+    assert len(list(stage_rows(found.stage_memory))) == 12
 
 
 def test_every_breakdown_sums_to_its_total(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,10 +13,11 @@ from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
-from planner.uncertainty import tied_rows
+from planner.uncertainty import tied_rows, uncertainty_of
 from simulator.job import Job
 from simulator.run_spread import miss_probability
 from simulator.simulate import replicate
+from simulator.step_error import step_error
 from simulator.table import Floats
 from simulator.units import DAY
 from tests.support import A100_RENTED, H100_RENTED, job_with
@@ -38,6 +41,21 @@ def test_designs_are_tied_up_to_the_error_and_not_beyond_it_in_any_objective() -
         [[100.0, 10.0], [109.0, 10.0], [111.0, 10.0], [91.0, 10.9], [90.0, 10.0], [100.0, 12.0]]
     )
     assert tied_rows(values, 0, 0.1).tolist() == [False, True, False, True, False, False]
+
+
+def test_ties_and_the_told_range_are_the_calibrated_interval_of_a_step() -> None:
+    job = job_with({**H100_RENTED, "num_gpus": {"min": 16, "max": 64}}, reliability="typical")
+    space = pruned_space(job)
+    front = evaluate(job, space.designs_at(np.arange(min(40, space.num_designs))))
+    found = uncertainty_of(job, front, np.arange(len(front)), 0, seed=1)
+    step_s = float(front.outcomes.steps.step_time_s[0])
+    # Four of five normal errors lie within 1.2816 standard deviations; the file has those of H100 in bf16.
+    known = step_error("hopper", "bf16", accelerator="h100-sxm5-80gb")
+    ratio = math.exp(1.2816 * math.hypot(known.shared_log_deviation, known.own_log_deviation))
+    assert found.step_time_low_s == pytest.approx(step_s / ratio, rel=1e-4)
+    assert found.step_time_high_s == pytest.approx(step_s * ratio, rel=1e-4)
+    expected = tied_rows(front.objectives(job), 0, found.step_time_high_s / step_s - 1.0)
+    assert found.tied_designs == tuple(np.flatnonzero(expected).tolist())
 
 
 def drawn_designs(tokens: float, deadline_days: float) -> tuple[Job, Evaluation]:

@@ -1,0 +1,55 @@
+"""Are steps refused that no constants explain, and constants named that the steps drive to the end of their range?"""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.calibration_example import made_up_rows
+from planner.calibration_checks import check_explained, on_ends
+from planner.calibration_fitting import Prior
+from planner.cli import BROKEN_INPUT, main
+from simulator.errors import InputError
+
+
+def prior_of(low: float, expected: float, high: float) -> Prior:
+    one = np.ones(1)
+    return Prior(expected=expected * one, log_width=0.1 * one, low=low * one, high=high * one, weight=1.0)
+
+
+class TestUnits:
+    @pytest.mark.parametrize(("factor", "words"), [(1000.0, "longer"), (1 / 60, "shorter")])
+    def test_steps_in_another_unit_are_refused_and_nothing_is_written(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], factor: float, words: str
+    ) -> None:
+        rows = [{**row, "step_time_s": factor * float(str(row["step_time_s"]))} for row in made_up_rows()[:6]]
+        measured, target = tmp_path / "steps.csv", tmp_path / "calibration.yaml"
+        with measured.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        assert main(["calibrate", "--measured", str(measured), "--output", str(target)]) == BROKEN_INPUT
+        assert f"times {words} than any constants explain" in " ".join(capsys.readouterr().err.split())
+        assert not target.exists()
+
+    def test_errors_of_a_cluster_are_no_mistaken_unit(self) -> None:
+        check_explained(np.array([-0.3, 0.1, 0.35]), "steps.csv")
+
+    def test_the_median_decides_so_that_one_wild_row_does_not(self) -> None:
+        check_explained(np.array([0.05, -0.02, math.log(100.0)]), "steps.csv")
+        with pytest.raises(InputError, match=r"2\.00 times longer"):
+            check_explained(np.array([-math.log(2.0), -math.log(2.0), 0.0]), "steps.csv")
+
+
+class TestEnds:
+    @pytest.mark.parametrize(("value", "end"), [(0.2, "lowest"), (0.9, "highest")])
+    def test_a_constant_at_an_end_of_its_range_is_named(self, value: float, end: str) -> None:
+        (note,) = on_ends(["memory_fraction"], np.log(np.array([value])), prior_of(0.2, 0.5, 0.9))
+        assert note.startswith(f"memory_fraction is at the {end} value")
+
+    def test_a_constant_inside_its_range_is_not(self) -> None:
+        assert on_ends(["memory_fraction"], np.log(np.array([0.5])), prior_of(0.2, 0.5, 0.9)) == []
