@@ -10,6 +10,7 @@ from constraints.evaluation import Evaluation, evaluate
 from planner import __version__, human
 from planner.designs import design_at
 from planner.goodput import MAX_EVENTS
+from planner.interleaving_note import interleaving_notes
 from planner.interval_note import interval_note
 from planner.limit_uses import LimitUse, limit_uses
 from planner.plan_input import plan_of
@@ -148,7 +149,7 @@ def _with_design(job: Job, answer: SimulatedDesign, evaluation: Evaluation) -> S
         "timeline": summary_of(step) if step else None,
         "stage_memory": stage_memory(job, evaluation),
         "host_memory": host_memory(job, evaluation),
-        "warnings": (*answer.warnings, *_warnings(plan, design, evaluation)),
+        "warnings": (*answer.warnings, *_warnings(job, plan, design, evaluation)),
     }
     return answer.model_copy(update=known)
 
@@ -178,8 +179,8 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
     return bool(run.num_failures[0] <= MOST_FAILURES and NUM_REPLAYS * num_events <= MAX_EVENTS)
 
 
-def _warnings(plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
-    notes = []
+def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
+    notes = interleaving_notes(job, plan)
     if note := interval_note(plan, design.checkpoint_interval_s, evaluation):
         notes.append(note)
     used = design.peak_memory_bytes / design.memory_capacity_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
@@ -19,12 +19,14 @@ from simulator.model import (
     ContextExchange,
     ExpertDispatch,
     ExpertProducts,
+    GradientBytes,
     KernelLaunch,
     ModelShape,
     RecomputeMethod,
     SelectiveRecompute,
     StageLayers,
     WeightPrefetch,
+    WireBytes,
 )
 from simulator.options import (
     MOST_PURCHASE_USD_PER_NODE,
@@ -72,9 +74,9 @@ class Workload(Record):
     sequence parallelism."""
     overlaps_gradient_sync: bool = True
     """Whether gradients are synchronised bucket by bucket behind the backward pass."""
-    gradient_bytes: Literal[2, 4] = 4
-    """Bytes of one accumulated gradient (4: fp32 accumulation as in Megatron; 2: 16-bit)."""
-    sync_bytes: Literal[1, 2, 4] | None = None
+    gradient_bytes: GradientBytes = 4
+    """Bytes of one accumulated gradient (4: fp32 as in Megatron; 2: 16-bit; 6: both, DeepSpeed's BF16 optimizer)."""
+    sync_bytes: WireBytes | None = None
     """Bytes of one gradient on the wire; left out: the same as `gradient_bytes`."""
     selective_recompute: SelectiveRecompute = "attention"
     """What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
@@ -89,8 +91,7 @@ class Workload(Record):
     """What `recompute_num_layers` of a plan counts. `block`: the first layers of every chunk, which alone are computed again;
     `uniform`: layers of a group, of which only the first input is kept."""
     logit_bytes: int = Field(default=6, ge=2, le=32)
-    """Bytes that the loss needs for each logit (2: fused, in place; 6: 16-bit logits and an fp32 copy; 10: without any
-    fusion)."""
+    """Bytes that the loss needs for each logit (2: fused, in place; 6: 16-bit logits and an fp32 copy; 10: not fused)."""
     weight_prefetch: WeightPrefetch = "both"
     """Passes in which ZeRO stage 3 gathers the weights of the next layer behind the one at work (`forward_prefetch` and
     `backward_prefetch` of PyTorch's FSDP); in the others it waits for them."""

@@ -9,9 +9,9 @@ Nomenclature (used by every module of the simulator):
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from simulator.attention_span import SequenceShape, SlidingWindow
 from simulator.documents import Documents
@@ -50,6 +50,17 @@ earlier steps; `blockwise`: for each 128 values (DeepSeek-V3); `mxfp8`: for each
 
 WeightPrefetch = Literal["both", "forward", "backward", "none"]
 """Passes in which ZeRO-3 gathers the weights of a layer while the one before is at work."""
+
+
+def _as_number(value: object) -> object:
+    """Returns the whole number that a cell of a table spells."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+GradientBytes = Annotated[Literal[2, 4, 6], BeforeValidator(_as_number)]
+"""Bytes of one accumulated gradient; 6: 16 bits and a copy in 32."""
+WireBytes = Annotated[Literal[1, 2, 4], BeforeValidator(_as_number)]
+"""Bytes of one gradient on the wire."""
 
 
 class MixtureOfExperts(Record):

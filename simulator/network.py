@@ -21,7 +21,7 @@ all-reduce takes whichever is faster, gathers have only the ring.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -38,6 +38,9 @@ FORWARDED_FRACTION = 0.53
 """Share of the scale-up bandwidth that deduplicated dispatch and combine reach, copies to and from buffers included."""
 FORWARDING_EXPONENT = 1.4
 """p of (near^p + far^p)^(1/p): 1 adds the two ways of such an exchange, a large one takes the longer."""
+
+_FarWay = Callable[[Numbers, Numbers, Numbers, "LinkConstants"], Floats]
+"""Seconds through the fabric by volume, group size, members in each domain and links."""
 
 SCALE_UP_LINKS = {"ampere": "nvlink3", "hopper": "nvlink4", "blackwell": "nvlink5"}
 OTHER_SCALE_UP = "other-scale-up"
@@ -152,12 +155,7 @@ def all_reduce_s(
     members = np.minimum(members_per_domain, group_size)
     volume = 2.0 * _peer_share(group_size) * num_bytes
     near_s = _near_ring_s(volume, 2.0, links.all_reduce_fraction, members, links)
-    transfer_s = volume / _far_rate(links.all_reduce_fraction, members, links)
-    ring_s = 2.0 * _ring_latency_s(group_size, members, links) + transfer_s
-    tree_latency_s = 2.0 * _tree_latency_s(group_size, members, links)
-    tree_s = tree_latency_s + _pipelined_s(transfer_s, tree_latency_s)
-    far_s = np.minimum(ring_s, tree_s)
-    return _started_s(np.where(members < group_size, far_s, near_s), group_size, links)
+    return _faster_way_s(near_s, _far_all_reduce_s, volume, group_size, members, links)
 
 
 def all_gather_s(
@@ -170,10 +168,7 @@ def all_gather_s(
     members = np.minimum(members_per_domain, group_size)
     volume = _peer_share(group_size) * num_bytes
     near_s = _near_ring_s(volume, 1.0, links.gather_fraction, members, links)
-    far_s = _ring_latency_s(group_size, members, links) + volume / _far_rate(
-        links.gather_fraction, members, links
-    )
-    return _started_s(np.where(members < group_size, far_s, near_s), group_size, links)
+    return _faster_way_s(near_s, _far_gather_s, volume, group_size, members, links)
 
 
 def reduce_scatter_s(
@@ -256,6 +251,41 @@ def point_to_point_s(
     return links.intra_latency_s + np.where(is_same_domain, near_s, far_s)
 
 
+def _faster_way_s(
+    near_s: Floats,
+    far_way_s: _FarWay,
+    volume: Numbers,
+    group_size: Numbers,
+    members: Numbers,
+    links: LinkConstants,
+) -> Floats:
+    """Returns seconds of a collective inside one domain or through the fabric.
+
+    Rings of more than eight inside a domain were never measured; such a group is no slower than one that leaves the
+    domain after every eight members, over cards that it has as well.
+    """
+    is_near = np.asarray(members) >= group_size
+    is_measured = np.asarray(members) <= MEASURED_GROUP
+    leaving = np.where(is_near & ~is_measured, MEASURED_GROUP, members)
+    far_s = far_way_s(volume, group_size, leaving, links)
+    inside_s = near_s if np.all(is_measured) else np.where(is_measured, near_s, np.minimum(near_s, far_s))
+    return _started_s(np.where(is_near, inside_s, far_s), group_size, links)
+
+
+def _far_all_reduce_s(volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
+    """Returns seconds of an all-reduce through the fabric: the faster of ring and tree."""
+    transfer_s = volume / _far_rate(links.all_reduce_fraction, members, links)
+    ring_s = 2.0 * _ring_latency_s(group_size, members, links) + transfer_s
+    tree_latency_s = 2.0 * _tree_latency_s(group_size, members, links)
+    return np.minimum(ring_s, tree_latency_s + _pipelined_s(transfer_s, tree_latency_s))
+
+
+def _far_gather_s(volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
+    """Returns seconds of an all-gather through the fabric, which has only the ring."""
+    transfer_s = volume / _far_rate(links.gather_fraction, members, links)
+    return np.asarray(_ring_latency_s(group_size, members, links) + transfer_s)
+
+
 def _near_ring_s(
     volume: Numbers, trips: float, fraction: Floats, members: Numbers, links: LinkConstants
 ) -> Floats:
@@ -272,9 +302,15 @@ def scale_up_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> F
 
 def card_rate(members: Numbers, links: LinkConstants) -> Floats:
     """Returns bytes/s that a ring through the fabric gets out of one member's network card; see `_far_rate`."""
-    has_siblings = (np.asarray(members) > 1) & (np.asarray(members) < links.gpus_per_domain)
-    shared = np.where(has_siblings, links.sibling_ring_fraction, 1.0)
-    return np.asarray(links.inter_bytes_per_s_per_gpu * links.inter_fraction * shared)
+    j = np.asarray(members)
+    has_siblings = (j > 1) & (j < links.gpus_per_domain)
+    shared = np.where(has_siblings, np.maximum(links.sibling_ring_fraction, 1.0 / j), 1.0)
+    return np.asarray(_own_card_rate(links) * shared)
+
+
+def _own_card_rate(links: LinkConstants) -> Floats:
+    """Returns bytes/s of a member that has its share of the network cards to itself."""
+    return links.inter_bytes_per_s_per_gpu * links.inter_fraction
 
 
 def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Floats:
@@ -283,13 +319,11 @@ def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Float
     It enters and leaves a domain over the network cards of all members there, so g members carry g shares;
     sibling groups of the same domain use the other shares. A member that is alone uses its own card and a whole
     domain all cards, but rings of some members choose the same cards as their siblings where accelerators share cards. The
-    scale-up link caps the sum.
+    scale-up link caps the sum. Members are never slower together than one of them: what its card carries, the others can
+    carry on.
     """
-    has_neighbours = np.asarray(members) > 1
-    fabric_rate = card_rate(members, links) * members
-    return np.where(
-        has_neighbours, np.minimum(scale_up_rate(fraction, members, links), fabric_rate), fabric_rate
-    )
+    together = np.minimum(scale_up_rate(fraction, members, links), card_rate(members, links) * members)
+    return np.maximum(_own_card_rate(links), together)
 
 
 def _ring_latency_s(group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES, num_micro_batches
+from simulator.activations import num_micro_batches
+from simulator.card_time import (
+    beside_own_traffic_s,
+    leaves_domain,
+    parts_card_s,
+    uses_cards,
+    with_last_send_s,
+)
 from simulator.chunks import Chunks, ChunkWeights
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import expert_ranks
@@ -27,14 +34,14 @@ from simulator.layer_costs import (
 )
 from simulator.lora import adapter_parameters
 from simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
-from simulator.network import point_to_point_s
 from simulator.offload import activation_copies_s, host_update_s
 from simulator.pipeline import PipelineColumns, play_pipelines
-from simulator.plan import Schedule, splits_backward
+from simulator.plan import shard_group, splits_backward
 from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers, without_recompute
 from simulator.replica_sync import ReplicaGroup, ReplicaTraffic, tied_gradient_s
-from simulator.table import Booleans, Floats, Table, sum_columns, total
+from simulator.stage_sends import send_card_s, send_s, sends_block
+from simulator.table import Floats, Table, sum_columns, total
 from simulator.trained_weights import StepWeights
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
@@ -83,8 +90,9 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     parts = _Parts.of(rank, chunks)
     weights = StepWeights.of(rank.workload, rank.plans, chunks)
     layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-    shards_s, copies_s = _exposed_behind(rank, parts, layers_s)
-    times = play_pipelines(**_columns(rank, parts, weights, *_added(layers_s, shards_s, copies_s)))
+    cards_s = _own_card_s(rank, parts)
+    shards_s, copies_s = _exposed_behind(rank, parts, layers_s, cards_s)
+    times = play_pipelines(**_columns(rank, parts, weights, _added(layers_s, shards_s, copies_s), cards_s))
     stages = rank.plans.pipeline_parallel
     per_gpu = num_micro_batches(rank.workload, rank.plans) / stages
     busy_s, send_s = sum_columns(times.busy_s) / stages, sum_columns(times.send_busy_s) / stages
@@ -137,9 +145,10 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
     parts = _Parts.of(rank, chunks)
     weights = StepWeights.of(rank.workload, rank.plans, chunks)
     layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-    shards_s, copies_s = _exposed_behind(rank, parts, layers_s)
+    cards_s = _own_card_s(rank, parts)
+    shards_s, copies_s = _exposed_behind(rank, parts, layers_s, cards_s)
     return StepParts(
-        pipeline=_columns(rank, parts, weights, *_added(layers_s, shards_s, copies_s)),
+        pipeline=_columns(rank, parts, weights, _added(layers_s, shards_s, copies_s), cards_s),
         forward=parts.exposed("forward", shards_s[0], copies_s[0]),
         backward=parts.exposed("backward", shards_s[1], copies_s[1]),
         tied_gradient_s=tied_gradient_s(rank),
@@ -148,11 +157,12 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
 
 
 def _columns(
-    rank: Rank, parts: _Parts, weights: StepWeights, forward_s: Floats, backward_s: Floats
+    rank: Rank, parts: _Parts, weights: StepWeights, passes_s: Directions, cards_s: Directions | None
 ) -> PipelineColumns:
     """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
-    sync = ReplicaTraffic.of(rank, weights)
     num_buckets = NUM_OVERLAP_BUCKETS if rank.workload.overlaps_gradient_sync else 0
+    gradient_s, parameter_s = _streams_s(rank, weights, passes_s, cards_s, num_buckets)
+    forward_s, backward_s = passes_s
     return {
         "schedule": rank.plans.pipeline_schedule,
         "num_stages": rank.plans.pipeline_parallel,
@@ -161,10 +171,10 @@ def _columns(
         "chunk_forward_s": forward_s,
         "chunk_backward_s": backward_s,
         "chunk_weight_gradient_s": parts.weight_gradients(rank),
-        "send_s": _send_s(rank),
-        "send_blocks_sender": _sends_block(rank),
-        "gradient_sync_s": sync.gradient_s,
-        "parameter_gather_s": sync.parameter_s,
+        "send_s": _sends_s(rank, passes_s, cards_s),
+        "send_blocks_sender": sends_block(rank),
+        "gradient_sync_s": gradient_s,
+        "parameter_gather_s": parameter_s,
         "num_overlap_buckets": np.full(len(rank.plans), num_buckets),
     }
 
@@ -249,12 +259,59 @@ class _Parts:
         return total(count * time_s[:, None] for count, time_s in pairs)
 
 
-def _exposed_behind(rank: Rank, parts: _Parts, layers_s: Directions) -> tuple[Directions, Directions]:
+def _own_card_s(rank: Rank, parts: _Parts) -> Directions | None:
+    """Card time of the collectives inside the passes of every chunk, `(n, C)` a way; `None`: none leaves its domain."""
+    if not uses_cards(rank):
+        return None
+    forward_s, backward_s = zip(*parts_card_s(rank, len(parts.counts)), strict=True)
+    return parts.weighted(forward_s), parts.weighted(backward_s)
+
+
+def _streams_s(
+    rank: Rank, weights: StepWeights, passes_s: Directions, cards_s: Directions | None, num_buckets: int
+) -> Directions:
+    """Gradients and weights once per step, `(n, C)`, with what they wait for the collectives of the passes beside them."""
+    sync, plans = ReplicaTraffic.of(rank, weights), rank.plans
+    if num_buckets == 0:
+        return sync.gradient_s, sync.parameter_s
+    shares_cards = leaves_domain(rank, plans.tensor_parallel, plans.data_parallel * plans.context_parallel)
+    gradient_s = with_last_send_s(sync.gradient_s, shares_cards * send_card_s(rank))
+    if cards_s is None:
+        return gradient_s, sync.parameter_s
+    # Zero-bubble schedules reduce gradients beside products alone.
+    of_gradients, of_weights = shares_cards & ~splits_backward(plans), shares_cards
+    return (
+        beside_own_traffic_s(gradient_s, passes_s[1], of_gradients[:, None] * cards_s[1], num_buckets),
+        beside_own_traffic_s(sync.parameter_s, passes_s[0], of_weights[:, None] * cards_s[0], num_buckets),
+    )
+
+
+def _sends_s(rank: Rank, passes_s: Directions, cards_s: Directions | None) -> Floats:
+    """Sends between stages `(n,)`, slower on cards that the passes beside them use, where those go on meanwhile."""
+    if cards_s is None:
+        return send_s(rank)
+    pass_s, card_s = (sum_columns(forward_s + backward_s) for forward_s, backward_s in (passes_s, cards_s))
+    busy_fraction = np.where(sends_block(rank), 0.0, np.minimum(1.0, card_s / pass_s))
+    return np.asarray(send_s(rank) + busy_fraction * send_card_s(rank))
+
+
+def _exposed_behind(
+    rank: Rank, parts: _Parts, layers_s: Directions, cards_s: Directions | None
+) -> tuple[Directions, Directions]:
     """Traffic of shards and copies to the host that show behind the passes of every chunk, each `(n, C)` a way.
 
-    Both have links of their own and travel side by side: copies show where they outlast passes and shards together.
+    Both have links of their own and travel side by side: copies show where they outlast passes and shards together. Shards
+    that leave a link domain find the cards free only while the collectives of the pass do not use them.
     """
-    shards_s = _shard_collectives(rank, parts, *layers_s)
+    cover_s = layers_s
+    if cards_s is not None:
+        is_far = leaves_domain(rank, rank.plans.tensor_parallel, shard_group(rank.plans))[:, None]
+        forward_s, backward_s = (
+            np.maximum(0.0, pass_s - is_far * card_s)
+            for pass_s, card_s in zip(layers_s, cards_s, strict=True)
+        )
+        cover_s = forward_s, backward_s
+    shards_s = _shard_collectives(rank, parts, *cover_s)
     return shards_s, _host_copies(rank, parts, *_added(layers_s, shards_s))
 
 
@@ -309,29 +366,6 @@ def _copies_s(rank: Rank, num_parts: int) -> list[Floats]:
 def _added(*times_s: Directions) -> Directions:
     """Sums of forward and of backward times."""
     return total(forward_s for forward_s, _ in times_s), total(backward_s for _, backward_s in times_s)
-
-
-def _sends_block(rank: Rank) -> Booleans:
-    """Whether a stage stands still while it sends: with one chunk on a stage, but for zero-bubble schedules."""
-    is_plain = np.isin(rank.plans.pipeline_schedule, (Schedule.ONE_F_ONE_B.code, Schedule.GPIPE.code))
-    return np.asarray((rank.plans.virtual_pipeline == 1) & is_plain)
-
-
-def _send_s(rank: Rank) -> Floats:
-    """One activation from a stage to the next, the mean over all stages; tensor-parallel ranks send a share each.
-
-    Stages are t c d ranks apart. A pipeline that spans k link domains leaves one k - 1 times on its way.
-    """
-    plans, domain = rank.plans, rank.offers.link_domain_size
-    num_bytes = ACTIVATION_BYTES * rank.tokens * rank.workload.model.hidden_size / plans.tensor_parallel
-    near_s, far_s = (
-        point_to_point_s(num_bytes=num_bytes, is_same_domain=is_near, links=rank.links)
-        for is_near in (True, False)
-    )
-    num_sends = plans.pipeline_parallel - 1
-    num_far = np.minimum(num_sends, np.ceil(plans.num_gpus / domain) - 1)
-    mean_s = near_s + (far_s - near_s) * num_far / np.maximum(num_sends, 1)
-    return np.where(num_sends > 0, mean_s, 0.0)
 
 
 def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:

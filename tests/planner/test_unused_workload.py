@@ -7,11 +7,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from constraints.evaluation import evaluate
 from planner.unused_fields import unused_fields
 from planner.unused_workload import WORKLOAD_RULES, narrowed_to
-from simulator.job import Job
+from simulator.job import Job, Workload
 from simulator.plan import Plan, PlanTable
 from simulator.table import Floats
 from tests.support import H100_RENTED, job_with, plans_with
@@ -110,3 +111,17 @@ def test_one_plan_alone_is_told_what_it_does_not_use() -> None:
         "workload.context_exchange": "context_parallel is 1",
         "workload.keeps_cast_weights": "under ZeRO stage 3 weights are cast when they are gathered",
     }
+
+
+@pytest.mark.parametrize("written", [6, "6"])
+def test_16_bit_gradients_with_a_32_bit_copy_are_6_bytes_also_in_a_cell_of_a_table(written: object) -> None:
+    workload = JOBS["dense, fp8"].workload
+    read = Workload.model_validate({**workload.model_dump(), "gradient_bytes": written, "sync_bytes": "2"})
+    assert (read.gradient_bytes, read.sync_bytes) == (6, 2)
+
+
+@pytest.mark.parametrize("written", [0, 3, 5, 100, "3", "2.5"])
+def test_gradients_of_sizes_that_do_not_exist_are_refused(written: object) -> None:
+    workload = JOBS["dense, fp8"].workload
+    with pytest.raises(ValidationError, match="gradient_bytes"):
+        Workload.model_validate({**workload.model_dump(), "gradient_bytes": written})

@@ -10,6 +10,7 @@ import csv
 import re
 from dataclasses import replace
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -207,6 +208,49 @@ def test_only_rings_of_some_members_of_a_node_share_its_cards_with_siblings(
     group = {"num_bytes": 1e14, "group_size": 64.0, "members_per_domain": members}
     slowed = all_gather_s(**group, links=alone)[0] / all_gather_s(**group, links=shared)[0]
     assert slowed == pytest.approx(ratio, rel=0.01)
+
+
+@settings(deadline=None)
+@given(
+    num_bytes=st.floats(1e6, 1e12),
+    fraction=st.floats(0.05, 1.0),
+    scale_up=st.floats(5e9, 900e9),
+    family=st.sampled_from(["hopper", "gaudi"]),
+    name=st.sampled_from(["all_reduce", "all_gather"]),
+)
+def test_members_that_bring_their_cards_along_never_slow_a_group(
+    num_bytes: float, fraction: float, scale_up: float, family: str, name: str
+) -> None:
+    # 1, 2, 4 and all 8 of 64 members on each node; gaudi: a link that two of eight use for a quarter.
+    links = replace(cluster(family, intra_bytes_per_s=scale_up), sibling_ring_fraction=np.array([fraction]))
+    times_s = [
+        COLLECTIVES[name](num_bytes=num_bytes, group_size=64.0, members_per_domain=members, links=links)[0]
+        for members in (1.0, 2.0, 4.0, 8.0)
+    ]
+    assert all(more <= few * (1.0 + 1e-12) for few, more in pairwise(times_s))
+
+
+@settings(deadline=None)
+@given(
+    num_bytes=st.floats(1.0, 1e12),
+    size=st.sampled_from([16.0, 32.0, 64.0]),
+    card=st.floats(10e9, 400e9),
+    name=st.sampled_from(sorted(COLLECTIVES)),
+)
+def test_a_domain_of_all_members_is_never_slower_than_domains_of_eight(
+    num_bytes: float, size: float, card: float, name: str
+) -> None:
+    links = cluster("blackwell", intra_bytes_per_s=900e9, inter_bytes_per_s_per_gpu=card)
+    apart_s, together_s = (
+        COLLECTIVES[name](
+            num_bytes=num_bytes,
+            group_size=size,
+            members_per_domain=members,
+            links=replace(links, gpus_per_domain=np.array([members])),
+        )[0]
+        for members in (8.0, size)
+    )
+    assert together_s <= apart_s * (1.0 + 1e-12)
 
 
 def test_huge_messages_inside_a_node_move_the_ring_volume_over_its_links() -> None:

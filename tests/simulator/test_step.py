@@ -13,7 +13,8 @@ from simulator.network import all_reduce_s, point_to_point_s
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.replica_sync import ReplicaGroup, tied_gradient_s
-from simulator.step import StepTable, _send_s, simulate_step
+from simulator.stage_sends import send_s
+from simulator.step import StepTable, simulate_step
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
 
 PARTS = tuple(name for name in StepTable.names() if name != "step_time_s")
@@ -103,7 +104,7 @@ class TestPipeline:
             point_to_point_s(num_bytes=2.0 * 2048 * 4096 / 2, is_same_domain=is_near, links=rank.links)[0]
             for is_near in (True, False)
         )
-        assert _send_s(rank) == pytest.approx((6 * near_s + far_s) / 7)
+        assert send_s(rank) == pytest.approx((6 * near_s + far_s) / 7)
 
     @pytest.mark.parametrize(
         ("plan", "num_far", "num_sends"),
@@ -121,7 +122,7 @@ class TestPipeline:
             for is_near in (True, False)
         )
         mean_s = (num_far * far_s + (num_sends - num_far) * near_s) / num_sends
-        assert _send_s(rank) == pytest.approx(mean_s if plan.pipeline_parallel > 1 else 0.0)
+        assert send_s(rank) == pytest.approx(mean_s if plan.pipeline_parallel > 1 else 0.0)
 
 
 class TestReplicas:

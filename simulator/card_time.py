@@ -1,0 +1,119 @@
+"""How long are network cards busy with the traffic inside a pass, and what does other traffic over them wait for?
+
+Tensor, context and expert parallelism, sends between stages and the replicas of one job use the same cards. Bytes that are
+on a card at the same time take the sum of their times. With x the pass of a chunk, w what its own collectives need of the
+cards, y a stream of the replicas beside it in K pieces, and q a send,
+
+    end = max(x + y/K, x/K + y + w (K-1)/K)            own traffic after the first piece goes before the rest
+    y + q                                              gradients of a chunk, with its last send to the chunk before
+    cover = x - w                                      of a pass, for the shards of ZeRO that travel behind it
+    send = q (1 + min(1, w/x))                         beside a pass, where it does not stand still for the send
+
+as long as all of it leaves the link domain; the scale-up links, over which none of it goes, are not shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.context_exchange import context_exchange_s
+from simulator.expert_exchange import expert_exchange_s
+from simulator.expert_ranks import expert_ranks
+from simulator.layer_collectives import (
+    Directions,
+    block_s,
+    entering_s,
+    leaving_s,
+    members_in_domain,
+    num_blocks,
+)
+from simulator.network import LinkConstants
+from simulator.plan import Recompute
+from simulator.rank import Rank
+from simulator.recomputed_layers import without_recompute
+from simulator.table import Booleans, Floats, Integers
+
+
+def uses_cards(rank: Rank) -> bool:
+    """Returns whether the layers of any design have collectives that leave a link domain."""
+    plans, domain = rank.plans, rank.offers.link_domain_size
+    has_far_experts = (plans.expert_parallel > 1) & (expert_ranks(rank.workload, plans) > domain)
+    return bool(np.any((plans.tensor_parallel * plans.context_parallel > domain) | has_far_experts))
+
+
+def parts_card_s(rank: Rank, num_parts: int) -> list[Directions]:
+    """Returns the seconds of card time of one micro-batch in each part of the model, forward and backward, `(n,)`.
+
+    Parts stand in the order of the step: dense layer, embedding, output layer, layer with experts if any, and those layers
+    again where some keep what others recompute.
+    """
+    cards = _over_cards_alone(rank)
+    kept = replace(cards, plans=without_recompute(rank.plans))
+    kinds = [False, True] if rank.workload.model.experts else [False]
+    dense_s, *expert_s = (_layer_card_s(cards, is_expert=is_expert) for is_expert in kinds)
+    kept_s = [_layer_card_s(kept, is_expert=is_expert) for is_expert in kinds]
+    return [dense_s, leaving_s(cards), entering_s(cards), *expert_s, *kept_s][:num_parts]
+
+
+def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
+    """One layer, what hides behind its computation included."""
+    none_s, blocks = np.zeros(len(cards.plans)), num_blocks(cards, is_expert=is_expert)
+    tensor_s, context_s = block_s(cards), context_exchange_s(cards, none_s)
+    expert_s = expert_exchange_s(cards, none_s, none_s, (none_s, none_s)) if is_expert else (none_s, none_s)
+    forward_s, backward_s = (
+        blocks * tensor + context + expert
+        for tensor, context, expert in zip(tensor_s, context_s, expert_s, strict=True)
+    )
+    is_full = cards.plans.recompute == Recompute.FULL.code
+    return forward_s, backward_s + is_full * forward_s
+
+
+def leaves_domain(rank: Rank, stride: Integers | int, group_size: Integers) -> Booleans:
+    """Returns whether a group whose ranks are `stride` apart has members in several link domains, `(n,)`."""
+    return np.asarray(members_in_domain(rank, stride, group_size) < group_size)
+
+
+def beside_own_traffic_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pieces: int) -> Floats:
+    """Returns how long a stream would take that, alone on the cards, ends when this one does beside a pass's own traffic.
+
+    Alone it ends at F(y) = max(x + y/K, x/K + y), beside own traffic at E (see above); F is turned around.
+
+    Args:
+        stream_s: y, of every chunk `(n, C)`.
+        pass_s: x, likewise.
+        own_s: w, likewise; 0 leaves the stream as it is.
+        num_pieces: K; with 0 nothing travels beside the pass.
+    """
+    if num_pieces < 2:
+        return stream_s
+    piece = 1.0 / num_pieces
+    waits_s = np.minimum(own_s, pass_s) * (1.0 - piece)
+    end_s = np.maximum(pass_s + piece * stream_s, piece * pass_s + stream_s + waits_s)
+    longer_s = np.minimum(end_s - piece * pass_s, (end_s - pass_s) * num_pieces)
+    return np.where((stream_s > 0.0) & (own_s > 0.0), np.maximum(stream_s, longer_s), stream_s)
+
+
+def with_last_send_s(stream_s: Floats, send_card_s: Floats) -> Floats:
+    """Returns gradients of chunks `(n, C)` that share the cards with the last send, `(n,)`, to the chunk before.
+
+    The first chunk sends nothing back.
+    """
+    sends = np.arange(stream_s.shape[1]) > 0
+    return stream_s + (stream_s > 0.0) * sends * send_card_s[:, None]
+
+
+def _over_cards_alone(rank: Rank) -> Rank:
+    """Returns ranks on a network on which only the bytes through the fabric take time."""
+    links, nothing = rank.links, np.zeros(len(rank.plans))
+    only_cards: LinkConstants = replace(
+        links,
+        intra_bytes_per_s=np.full_like(links.intra_bytes_per_s, np.inf),
+        intra_latency_s=nothing,
+        intra_hop_s=nothing,
+        intra_ramp_s=nothing,
+        inter_latency_s=nothing,
+        inter_member_s=nothing,
+    )
+    return replace(rank, links=only_cards)

@@ -1,0 +1,35 @@
+"""Is a reader told where interleaving a pipeline makes its step longer, and why?"""
+
+from __future__ import annotations
+
+from planner.interleaving_note import interleaving_notes
+from planner.one_design import simulate_plan
+from simulator.plan import Plan
+from tests.simulator.builders import job_of, plan_of, training
+
+JOB = job_of(training("llama-3.1-70b", sequence_length=2048, global_batch_size=64))
+SHORT_BATCH = plan_of(tensor=4, pipeline=2, virtual=2, data=4, zero=2)
+
+
+def plain(plan: Plan) -> Plan:
+    return plan.model_copy(update={"virtual_pipeline": 1})
+
+
+def test_reductions_after_every_group_of_micro_batches_are_named_with_both_times() -> None:
+    (note,) = interleaving_notes(JOB, SHORT_BATCH)
+    chunked, one = (
+        simulate_plan(JOB, plan, with_sensitivities=False) for plan in (SHORT_BATCH, plain(SHORT_BATCH))
+    )
+    assert chunked.design is not None
+    assert one.design is not None
+    assert f"({chunked.design.step_time_s:.4g} s instead of {one.design.step_time_s:.4g} s)" in note
+    assert "reduced after every group of pipeline_parallel micro-batches" in note
+    assert note in chunked.warnings
+    assert not interleaving_notes(JOB, plain(SHORT_BATCH))
+
+
+def test_interleaving_that_pays_is_no_reason_for_a_remark() -> None:
+    # Few micro-batches on many stages, gradients reduced once a step: what interleaving is for.
+    plan = plan_of(tensor=8, pipeline=8, virtual=2, data=2, zero=1)
+    job = job_of(training("llama-3.1-70b", sequence_length=4096, global_batch_size=32))
+    assert not interleaving_notes(job, plan)

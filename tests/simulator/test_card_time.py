@@ -1,0 +1,134 @@
+"""Do the collectives, sends and gradients of one job take the sum of their bytes on the cards that they share?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.card_time import beside_own_traffic_s, parts_card_s, uses_cards, with_last_send_s
+from simulator.chunks import split_layers
+from simulator.job import Workload
+from simulator.pipeline_kernel import streamed_end_s
+from simulator.plan import Plan, Recompute
+from simulator.rank import Rank
+from simulator.stage_sends import send_card_s
+from simulator.step import StepParts, step_parts
+from tests.simulator.builders import job_of, plan_of, table_of, training
+
+CARD_BYTES_PER_S = 50e9 * 0.96
+"""The node's share of one H100 at 400 Gbit/s, times what rings through InfiniBand reach (aliyun/SimAI, nic_ratio.csv)."""
+DENSE = training("llama-3.1-70b", sequence_length=4096, global_batch_size=64)
+ROUTED = training("deepseek-v3", sequence_length=4096, global_batch_size=1024)
+LAYER, EMBEDDING, OUTPUT, EXPERT_LAYER = range(4)
+
+
+def rank_of(workload: Workload, *plans: Plan) -> Rank:
+    return Rank.of(job_of(workload), table_of(*plans))
+
+
+def parts_of(workload: Workload, *plans: Plan) -> StepParts:
+    table = table_of(*plans)
+    return step_parts(Rank.of(job_of(workload), table), split_layers(workload.model, table))
+
+
+def played_end_s(pass_s: float, stream_s: float, own_s: float, num_pieces: int) -> float:
+    """Own traffic and pieces of the stream through one card in the order in which they come, each own part first."""
+    free_s = 0.0
+    for piece in range(num_pieces):
+        free_s = max(free_s, piece * pass_s / num_pieces) + own_s / num_pieces
+        if piece:
+            free_s += stream_s / num_pieces
+    return max(free_s, pass_s) + stream_s / num_pieces
+
+
+@settings(deadline=None)
+@given(
+    pass_s=st.floats(1e-3, 1.0),
+    stream_s=st.floats(1e-6, 5.0),
+    own_fraction=st.floats(1e-6, 1.0),
+    num_pieces=st.integers(2, 12),
+)
+def test_a_stream_beside_own_traffic_ends_when_both_are_played_piece_by_piece(
+    pass_s: float, stream_s: float, own_fraction: float, num_pieces: int
+) -> None:
+    own_s = own_fraction * pass_s
+    longer_s = beside_own_traffic_s(
+        np.array([[stream_s]]), np.array([[pass_s]]), np.array([[own_s]]), num_pieces
+    )
+    end_s = streamed_end_s(0.0, pass_s, 0.0, float(longer_s[0, 0]), num_pieces)
+    assert end_s == pytest.approx(played_end_s(pass_s, stream_s, own_s, num_pieces), rel=1e-9)
+
+
+def test_no_stream_and_no_own_traffic_leave_everything_as_it_is() -> None:
+    pass_s, none_s = np.full((1, 3), 0.1), np.zeros((1, 3))
+    stream_s = np.array([[0.0, 0.02, 0.3]])
+    assert (beside_own_traffic_s(stream_s, pass_s, none_s, 8) == stream_s).all()
+    assert beside_own_traffic_s(stream_s, pass_s, np.full((1, 3), 0.05), 8)[0, 0] == 0.0
+
+
+class TestCardTime:
+    def test_tensor_parallelism_of_two_nodes_moves_its_rings_over_all_cards(self) -> None:
+        rank = rank_of(DENSE, plan_of(tensor=16, data=4))
+        forward_s, backward_s = parts_card_s(rank, 3)[LAYER]
+        # A gather and a scatter around each of two blocks: 15/16 of 4096 x 8192 bf16 values over eight cards.
+        ring_s = 15 / 16 * 2 * 4096 * 8192 / (8 * CARD_BYTES_PER_S)
+        assert forward_s[0] == pytest.approx(4 * ring_s)
+        assert backward_s[0] == pytest.approx(4 * ring_s)
+
+    def test_experts_of_eight_nodes_send_what_leaves_the_node_over_their_own_card(self) -> None:
+        rank = rank_of(ROUTED, plan_of(expert=64, data=64))
+        forward_s, _ = parts_card_s(rank, 4)[EXPERT_LAYER]
+        # Dispatch and combine of eight copies of 7168 bf16 values, 56 of 64 of them to other nodes.
+        exchange_s = 56 / 64 * 8 * 2 * 4096 * 7168 / CARD_BYTES_PER_S
+        assert forward_s[0] == pytest.approx(2 * exchange_s)
+
+    def test_full_recomputation_sends_everything_of_the_forward_pass_again(self) -> None:
+        plans = [plan_of(expert=64, data=64, recompute=choice) for choice in (Recompute.NONE, Recompute.FULL)]
+        forward_s, backward_s = parts_card_s(rank_of(ROUTED, *plans), 4)[EXPERT_LAYER]
+        assert backward_s[1] == pytest.approx(backward_s[0] + forward_s[0])
+
+    def test_what_stays_in_a_node_needs_no_card(self) -> None:
+        near = plan_of(tensor=8, data=8), plan_of(tensor=2, context=4, data=8)
+        assert not uses_cards(rank_of(DENSE, *near))
+        assert all(
+            (times_s == 0.0).all() for part in parts_card_s(rank_of(DENSE, *near), 3) for times_s in part
+        )
+
+
+def test_gradients_carry_the_last_send_of_all_chunks_but_the_first() -> None:
+    plan = plan_of(tensor=8, pipeline=4, data=2, zero=1)
+    rank = rank_of(DENSE, plan)
+    # All three sends leave their node: an eighth of 4096 x 8192 bf16 values over one card, of which sends reach 0.7213
+    # (microsoft/vidur, send_recv of two nodes).
+    assert send_card_s(rank)[0] == pytest.approx(2 * 4096 * 8192 / 8 / (50e9 * 0.7213))
+    gradients_s = np.array([[0.3, 0.2, 0.2, 0.0]])
+    assert with_last_send_s(gradients_s, np.array([0.01])) == pytest.approx(
+        np.array([[0.3, 0.21, 0.21, 0.0]])
+    )
+
+
+def test_gradients_wait_for_the_traffic_of_the_pass_they_travel_beside() -> None:
+    # Tensor parallelism over two nodes and its replicas use the same cards; inside one node it does not use them.
+    shared, apart = (
+        parts_of(DENSE, plan_of(tensor=tensor, data=data, zero=0)).pipeline
+        for tensor, data in ((16, 8), (8, 16))
+    )
+    ring_s = [
+        2 * (data - 1) / data * 4 * DENSE.model.num_parameters / tensor / CARD_BYTES_PER_S
+        for tensor, data in ((16, 8), (8, 16))
+    ]
+    assert np.asarray(apart["gradient_sync_s"])[0, 0] == pytest.approx(ring_s[1], rel=0.01)
+    # Backward, four rings over eight cards in each of 80 layers and one at either end; all but the first eighth of them
+    # passes before the last piece of the gradients.
+    tensor_s = 322 * 15 / 16 * 2 * 4096 * 8192 / (8 * CARD_BYTES_PER_S)
+    expected_s = ring_s[0] + 7 / 8 * tensor_s
+    assert np.asarray(shared["gradient_sync_s"])[0, 0] == pytest.approx(expected_s, rel=0.01)
+
+
+def test_a_design_takes_as_long_alone_as_beside_one_that_shares_its_cards() -> None:
+    near, far = plan_of(tensor=8, pipeline=2, data=4, zero=1), plan_of(tensor=16, pipeline=2, data=2, zero=1)
+    alone, together = parts_of(DENSE, near).pipeline, parts_of(DENSE, near, far).pipeline
+    for name in ("gradient_sync_s", "parameter_gather_s", "chunk_backward_s", "send_s"):
+        assert (np.asarray(alone[name])[0] == np.asarray(together[name])[0]).all(), name  # type: ignore[literal-required]
