@@ -40,8 +40,11 @@ def bests_of(job: Job, front: Evaluation, ids: Integers, row: int) -> tuple[Best
                 objective=objective.value,
                 design_id=int(ids[mine]),
                 value=float(values[mine, k]),
+                shared_with=tuple(int(ids[other]) for other in _equals(values[:, k], mine)),
                 compared_with=None if rival is None else int(ids[rival]),
-                drivers=() if rival is None else _drivers(job, front, objective, mine, rival),
+                drivers=()
+                if rival is None or values[rival, k] == values[mine, k]
+                else _drivers(job, front, objective, mine, rival),
                 changes={} if rival is None else _changes(job, front, objective, mine, rival),
             )
         )
@@ -49,11 +52,19 @@ def bests_of(job: Job, front: Evaluation, ids: Integers, row: int) -> tuple[Best
 
 
 def _rival(bests: Sequence[int], values: np.ndarray, mine: int, recommended: int) -> int | None:
-    """The recommended row; for itself the next best row among those that are best in something, else among all."""
+    """The recommended row; for itself the next worse row among those that are best in something, else among all."""
     if mine != recommended:
         return recommended
-    others = [row for row in bests if row != mine] or [row for row in range(len(values)) if row != mine]
+    everything = [row for row in range(len(values)) if row != mine]
+    # What is equal explains nothing: it comes last.
+    worse = [row for row in everything if values[row] > values[mine]]
+    others = [row for row in bests if row in worse] or worse or everything
     return min(others, key=lambda row: float(values[row])) if others else None
+
+
+def _equals(values: np.ndarray, mine: int) -> list[int]:
+    """Other rows with the same value."""
+    return [row for row in np.flatnonzero(values == values[mine]).tolist() if row != mine]
 
 
 def _changes(job: Job, front: Evaluation, objective: Objective, mine: int, rival: int) -> dict[str, float]:

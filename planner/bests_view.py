@@ -40,9 +40,12 @@ def paragraph(answer: Recommendation, best: Best) -> Iterator[str]:
     design = next(design for design in answer.front if design.design_id == best.design_id)
     is_chosen = answer.recommendation is not None and best.design_id == answer.recommendation.design_id
     who = "the recommended design" if is_chosen else f"design {best.design_id}"
-    yield f"Least {NAMES[objective]}: {who}, {amount(objective, best.value)} with {_cluster(answer, design)}."
+    shared = _shared(len(best.shared_with))
+    yield f"Least {NAMES[objective]}: {who}, {amount(objective, best.value)} with {_cluster(answer, design)}{shared}."
     rival = f"design {best.compared_with}" if is_chosen else "the recommended design"
     why = "; ".join(driver_text(driver) for driver in best.drivers)
+    if best.compared_with in best.shared_with:
+        why = "it is a tie"
     yield f"Why, against {rival}: {why or 'nothing differs by more than half a per cent'}."
     changes = [
         (Objective(name), value) for name, value in best.changes.items() if abs(value) >= _SMALLEST_CHANGE
@@ -51,6 +54,12 @@ def paragraph(answer: Recommendation, best: Best) -> Iterator[str]:
     better = [change_text(name, value) for name, value in changes if value < 0.0]
     gains = f"; it gains {', '.join(better)}" if better else ""
     yield f"It gives up {', '.join(worse) or 'nothing'}{gains}."
+
+
+def _shared(num_others: int) -> str:
+    if num_others == 0:
+        return ""
+    return f"; {human.count(num_others)} other{' has' if num_others == 1 else 's have'} as little"
 
 
 def _cluster(answer: Recommendation, design: Design) -> str:

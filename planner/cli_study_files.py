@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from studies.store import StudyStore
 
 
+_NOT_ENDED = {
+    "running": "skipped, since it is being searched; MLflow gets it at its end",
+    "stopped": "skipped, since it was stopped; `capplan study resume {name}` goes on and delivers it",
+}
+"""Why studies are skipped by their states."""
+
+
 @click.command(
     short_help="Write all designs of a study into a table.",
     epilog=examples(
@@ -82,19 +89,26 @@ def sync(
 ) -> int:
     """Deliver the named studies, or all that have ended, to MLflow; what it has already is left as it is.
 
-    A study that cannot be delivered is named with the reason, the others are delivered all the same; the exit code is 1
-    then.
+    A study that cannot be delivered, or whose file is damaged, is named with the reason, the others are delivered all the
+    same; the exit code is 1 then. Without names, studies that have not ended are skipped, and named.
     """
     _prepare()
-    from planner.json_forms import StudySync
+    from planner.json_forms import StudySync, SyncedStudy
     from planner.study_reports import list_studies
     from studies.store import StudyStore
 
     store = StudyStore(folder)
-    ended = [state.name for state in list_studies(store) if state.state in ("recommended", "infeasible")]
+    states = {} if names else {study.name: study.state for study in list_studies(store)}
     found = []
-    for name in names or ended:
-        synced = _synced(store, name, tracking_uri, experiment)
+    for name in names or states:
+        state = states.get(name)
+        if state == "merged":
+            continue  # the studies that it holds are delivered
+        if state in ("running", "stopped"):
+            why = _NOT_ENDED[state].format(name=name)
+            synced = SyncedStudy(study=name, state="skipped", failure=why)
+        else:
+            synced = _synced(store, name, tracking_uri, experiment)
         found.append(synced)
         if synced.failure:
             click.echo(f"{name}: {synced.failure}", err=True)
@@ -102,7 +116,7 @@ def sync(
             click.echo(f"{name}: {'delivered' if synced.state == 'delivered' else 'was there already'}")
     if as_json:
         _tell(StudySync(studies=tuple(found)), "", as_json=True)
-    return 1 if any(synced.failure for synced in found) else 0
+    return 1 if any(synced.state == "failed" for synced in found) else 0
 
 
 def _synced(store: StudyStore, name: str, tracking_uri: str | None, experiment: str) -> SyncedStudy:

@@ -131,6 +131,8 @@ class Best(Record):
     """Which design."""
     value: float
     """How much, in SI units and USD."""
+    shared_with: tuple[int, ...] = ()
+    """Other designs of the front that have exactly as little of it."""
     compared_with: int | None
     """The recommended design; where that is the best itself, the next best among the designs that are best in something
     else, or of the whole front. Null for a front of one design."""

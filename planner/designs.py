@@ -55,6 +55,7 @@ def design_at(
         cost_high_usd=_at(scores.cost_high_usd, row),
         energy_kwh=_at(scores.energy_j, row) / JOULES_PER_KWH,
         carbon_kgco2e=_at(scores.carbon_kgco2e, row),
+        objective_values={name.value: _finite(_at(scores.objective(name), row)) for name in job.objectives},
         peak_power_w=_at(summary.peak_power_w, row),
         step_time_s=_at(outcomes.steps.step_time_s, row),
         iteration_time_s=(_at(run.productive_s, row) + _at(run.straggler_s, row)) / num_steps,
@@ -107,8 +108,11 @@ def _merits(job: Job, evaluation: Evaluation) -> MetricTable:
 
 
 def _metrics(merits: MetricTable, row: int) -> dict[str, float | None]:
-    values = {name: float(getattr(merits, name)[row]) for name in merits.names()}
-    return {name: value if np.isfinite(value) else None for name, value in values.items()}
+    return {name: _finite(_at(getattr(merits, name), row)) for name in merits.names()}
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def _buying_pays(months: float) -> bool | None:

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from constraints.space import pruned_space
 from planner.answer import Clock, checked_job, search_and_answer, utc_now
 from planner.delivery import delivered
 from planner.recommendation import Recommendation
@@ -20,12 +21,14 @@ from planner.sending import Target, telling
 from planner.study_facts import ANSWER, DELIVERED_TO, KEEP, MERGED_FROM, STATUS, job_of, stored_answer
 from simulator.errors import StudyError, TrackingError
 from simulator.job import Job
+from simulator.search_options import Algorithm
 from studies.engine import Engine, ThisProcess
 from studies.evaluator import JournaledSimulation
 from studies.identity import Identity
 from studies.journal import Journal
 from studies.progress import Report, Stop, ignore, never_stop
 from studies.store import StudyStore, only_runner
+from studies.study import chosen_algorithm
 
 EngineFor = Callable[[Job], Engine]
 Keep = Literal["all", "front"]
@@ -82,9 +85,12 @@ def run_study_of(
 
     Raises:
         InputError: the job or the seed breaks a rule.
-        StudyError: there is such a study already, or the store cannot be written to.
+        StudyError: there is such a study already, the store cannot be written to, or only fronts are to be kept of a search
+            that is not exhaustive.
     """
     store = store or StudyStore()
+    if keep == "front":
+        _check_exhaustive(job)
     path = store.create(checked_job(job, seed), seed, clock(), {KEEP: keep})
     return resume_study(
         path,
@@ -153,6 +159,24 @@ def resume_study(
         num_simulated=evaluator.num_simulated,
     )
     return StudyAnswer(path=path, answer=answer, counts=counts, tracking_failure=told.failure)
+
+
+def _check_exhaustive(job: Job) -> None:
+    """Raises `StudyError` where the search is not one that can keep fronts only."""
+    algorithm = job.search.algorithm
+    if algorithm is Algorithm.AUTO:
+        space = pruned_space(job)
+        if chosen_algorithm(job, space) is Algorithm.EXHAUSTIVE:
+            return
+        raise StudyError(
+            f"keep front needs an exhaustive search, and the space has {space.num_designs:,} designs, more than "
+            f"search.exhaustive_up_to ({job.search.exhaustive_up_to:,}): set search.algorithm to exhaustive, or keep all"
+        )
+    if algorithm is not Algorithm.EXHAUSTIVE:
+        raise StudyError(
+            f"keep front needs an exhaustive search, and search.algorithm is {algorithm.value}: set it to exhaustive, or "
+            "keep all"
+        )
 
 
 def _answered(journal: Journal, facts: dict[str, str], target: Target | None) -> StudyAnswer:

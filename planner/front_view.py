@@ -12,15 +12,24 @@ from rich.text import Text
 from planner import human
 from planner.design_view import layout
 from planner.recommendation import Design
+from simulator.job import Objective
+from simulator.units import DAY
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 FIGURES = ("time", "cost", "energy", "carbon")
 """What every row says of a design."""
+ROBUST = {
+    Objective.TIME_P95: "P95 time",
+    Objective.COST_P95: "P95 cost",
+    Objective.DEADLINE_RISK: "deadline risk",
+    Objective.BUDGET_RISK: "budget risk",
+}
+"""What rows say besides, where it was made small."""
 EFFICIENCY = "MFU"
 _LAYOUT = "layout"
-_TO_THE_RIGHT = {"design", "GPUs", EFFICIENCY, *FIGURES}
+_TO_THE_RIGHT = {"design", "GPUs", EFFICIENCY, *FIGURES, *ROBUST.values()}
 _INDENT = 2
 _WIDE = 100
 """Columns from which on a terminal has room for two blanks between the columns."""
@@ -44,7 +53,7 @@ def show_designs(
         has_efficiency: whether their MFU is shown.
     """
     headings = [*([""] if marks else []), "design", "GPUs", "accelerator", *(["site"] if has_site else [])]
-    headings += [_LAYOUT, *FIGURES, *([EFFICIENCY] if has_efficiency else [])]
+    headings += [_LAYOUT, *FIGURES, *_robust_headings(designs), *([EFFICIENCY] if has_efficiency else [])]
     rows = [
         dict(zip(headings, [*([marks[row]] if marks else []), *_cells(design, headings)], strict=True))
         for row, design in enumerate(designs)
@@ -67,8 +76,34 @@ def _cells(design: Design, headings: Sequence[str]) -> list[str]:
         human.dollars(design.cost_usd),
         human.energy(design.energy_kwh),
         human.carbon(design.carbon_kgco2e).removesuffix(" CO2e"),
+        *(
+            _robust(objective, design.objective_values.get(objective.value))
+            for objective, heading in ROBUST.items()
+            if heading in headings
+        ),
         *([human.percent(design.mfu_fraction)] if EFFICIENCY in headings else []),
     ]
+
+
+def _robust_headings(designs: Sequence[Design]) -> list[str]:
+    """Headings of late values and risks that were made small."""
+    return [
+        heading
+        for objective, heading in ROBUST.items()
+        if any(objective.value in design.objective_values for design in designs)
+    ]
+
+
+def _robust(objective: Objective, value: float | None) -> str:
+    if value is None:
+        return "-"
+    match objective:
+        case Objective.TIME_P95:
+            return human.days(value / DAY)
+        case Objective.COST_P95:
+            return human.dollars(value)
+        case _:
+            return human.percent(value)
 
 
 def _least_width(headings: Sequence[str], rows: Sequence[dict[str, str]], gap: int) -> int:
@@ -99,6 +134,7 @@ def _show_lines(console: Console, rows: Sequence[dict[str, str]]) -> None:
         places = [row["site"]] if "site" in row else []
         what = ", ".join([f"{row['GPUs']} x {row['accelerator']}", *places, row[_LAYOUT]])
         figures = [row[name] for name in FIGURES]
+        figures += [f"{name} {row[name]}" for name in ROBUST.values() if name in row]
         figures += [f"{EFFICIENCY} {row[EFFICIENCY]}"] if EFFICIENCY in row else []
         lines = Table.grid(padding=(0, 2, 0, 0))
         lines.add_column(width=width, justify="right", no_wrap=True)

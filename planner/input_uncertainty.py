@@ -24,6 +24,7 @@ MOST_RIVALS = 60
 def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: int) -> InputUncertainty:
     """Returns what becomes of the recommended design, a row of the front, under draws of the inputs."""
     rows, best = _drawn_rows(job, front, row)
+    values = front.objectives(job)
     part = front.take(rows)
     unsure = UnsureDesigns.of(job, part.plans, part.outcomes, part.scores)
     drawn = draw_objectives(unsure, seed=seed)
@@ -46,7 +47,7 @@ def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, s
                 holds_fraction=float(drawn.better_fraction(int(np.searchsorted(rows, rival)), place)[k]),
             )
             for k, (objective, rival) in enumerate(zip(job.objectives, best, strict=True))
-            if rival != row
+            if values[rival, k] < values[row, k]  # equal ones have no order
         ),
         neighbours=tuple(_neighbours(job, part, drawn, ids[rows])),
         designs=designs,

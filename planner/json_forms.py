@@ -84,10 +84,10 @@ class SyncedStudy(Record):
 
     study: str
     """Name of the study, as it was given."""
-    state: Literal["delivered", "was_there", "failed"]
-    """`was_there`: MLflow had the whole study before."""
+    state: Literal["delivered", "was_there", "failed", "skipped"]
+    """`was_there`: MLflow had the whole study before; `skipped`: it has not ended, and was not asked for by name."""
     failure: str = ""
-    """Why it failed; empty where it did not."""
+    """Why it failed or was skipped; empty where it was not."""
 
 
 class StudySync(Record):

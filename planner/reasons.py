@@ -77,7 +77,11 @@ def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:
         best = int(np.argmin(values[:, k]))
         name = NAMES[objective]
         if values[row, k] <= values[best, k]:
-            sentences.append(f"It has the least {name} of the front: {amount(objective, values[row, k])}.")
+            num_others = int((values[:, k] == values[row, k]).sum()) - 1
+            shared = f", as {human.count(num_others)} of the others" if num_others else ""
+            sentences.append(
+                f"It has the least {name} of the front: {amount(objective, values[row, k])}{shared}."
+            )
         else:
             sentences.append(_against(job, front, values, row, best, k))
     return (*sentences, *_headroom(job, front, row))

@@ -58,6 +58,8 @@ class Design(Record):
     """Energy of the facility."""
     carbon_kgco2e: float
     """Operational and embodied greenhouse gases."""
+    objective_values: dict[str, float | None] = Field(default={})
+    """What was made small, by its name, in the order of the job, SI units, USD and probabilities."""
     peak_power_w: float
     """Most that the facility draws."""
     step_time_s: float

@@ -30,6 +30,18 @@ WHAT_NEXT = {
 }
 
 
+_SYNC = "no; `capplan study sync {name}` delivers it"
+_NOT_DELIVERED = {
+    "running": "not all of it yet",
+    "stopped": "not all of it; `capplan study resume {name}` goes on and delivers it",
+    "recommended": _SYNC,
+    "infeasible": _SYNC,
+    "damaged": "no",
+    "merged": "no; the studies that it was merged from can be delivered",
+}
+"""How a study that MLflow does not have gets there, by its state."""
+
+
 def show_list(studies: Sequence[StudyState], console: Console) -> None:
     """Writes a line per study."""
     if not studies:
@@ -62,7 +74,7 @@ def show_status(study: StudyStatus, console: Console) -> None:
         ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} keep all limits"),
         ("front", f"{human.count(study.num_front)} designs{_near(study.num_front, study.num_not_dominated)}"),
         ("hypervolume", human.percent(study.hypervolume_fraction)),
-        ("in MLflow", ", ".join(study.delivered_to) or f"no; `capplan study sync {study.name}` delivers it"),
+        ("in MLflow", ", ".join(study.delivered_to) or _NOT_DELIVERED[study.state].format(name=study.name)),
         ("simulations", f"hash {study.simulation_hash}: shared with studies of the same hash"),
         ("code", f"hash {study.code_hash}"),
     ]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation
 from simulator.hardware import Precision
-from simulator.job import Job
+from simulator.job import Job, Objective
 from simulator.plan import CheckpointScheme, PlanTable, Recompute, Schedule
 from simulator.record import Choice
 from simulator.table import Integers
@@ -35,10 +35,22 @@ RUN_METRICS = (
     "num_failures",
     "peak_memory_bytes",
     "peak_power_w",
+    "used_checkpoint_interval_s",
     "excess",
 )
-"""Figures by which designs are searched and compared in MLflow; the design table has all of them. Every figure of every
-run costs two rows of the store."""
+"""Figures by which designs are searched and compared in MLflow, beside the objectives of the job; the design table has all
+of them. Every figure of every run costs two rows of the store."""
+OBJECTIVE_COLUMNS = {
+    Objective.TIME: "time_to_train_days",
+    Objective.COST: "cost_usd",
+    Objective.ENERGY: "energy_kwh",
+    Objective.CARBON: "carbon_kgco2e",
+    Objective.TIME_P95: "time_to_train_p95_days",
+    Objective.COST_P95: "cost_p95_usd",
+    Objective.DEADLINE_RISK: "deadline_risk",
+    Objective.BUDGET_RISK: "budget_risk",
+}
+"""Columns of the design table by the objectives that they hold."""
 
 Columns = dict[str, NDArray[np.generic]]
 
@@ -74,6 +86,8 @@ def metric_columns(evaluation: Evaluation) -> Columns:
         "time_to_train_p95_days": scores.time_to_train_p95_s / DAY,
         "cost_usd": scores.cost_usd,
         "cost_p95_usd": scores.cost_p95_usd,
+        "deadline_risk": scores.deadline_risk,
+        "budget_risk": scores.budget_risk,
         "energy_kwh": scores.energy_j / JOULES_PER_KWH,
         "carbon_kgco2e": scores.carbon_kgco2e,
         "operational_kgco2e": scores.operational_kgco2e,
@@ -115,6 +129,11 @@ class Marks:
     """Numbers of the designs that the model cannot tell from the recommended one."""
 
 
+def run_metrics(job: Job) -> tuple[str, ...]:
+    """Returns the figures of a design's MLflow run: those of every job, and the job's objectives."""
+    return tuple(dict.fromkeys([*RUN_METRICS, *(OBJECTIVE_COLUMNS[name] for name in job.objectives)]))
+
+
 def run_name(number: int) -> str:
     """Returns the name of a design's MLflow run."""
     return f"design {number}"
@@ -141,7 +160,7 @@ def design_runs(
     return RunTable(
         names=[run_name(number) for number in numbers],
         params=params,
-        metrics={name: metrics[name] for name in RUN_METRICS},
+        metrics={name: metrics[name] for name in run_metrics(job)},
         tags={
             "feasible": [_flag(is_feasible) for is_feasible in evaluation.is_feasible.tolist()],
             "front": [_flag(number in marks.front) for number in numbers],

@@ -284,6 +284,45 @@ def test_sync_delivers_what_it_can_and_names_every_study_that_it_cannot(
     assert "nobody: study 'nobody': there is no such study" in told.err
 
 
+def test_sync_of_everything_names_damaged_studies_and_those_that_have_not_ended(
+    tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main
+
+    stopped = run(tmp_path, should_stop=stop_after(1), seed=2).path.stem
+    (tmp_path / "text.study").write_text("hello")
+    asked = ["study", "sync", "--store", str(tmp_path), "--tracking-uri", uri]
+    assert main(asked) == 1
+    told = capsys.readouterr()
+    assert "text: study" in told.err
+    assert "damaged" in told.err
+    assert f"{stopped}: skipped, since it was stopped; `capplan study resume {stopped}`" in told.err
+    (tmp_path / "text.study").unlink()
+    assert main([*asked, "--json"]) == 0  # what has not ended is no failure
+    (synced,) = json.loads(capsys.readouterr().out)["studies"]
+    assert (synced["study"], synced["state"]) == (stopped, "skipped")
+    assert main(["study", "status", stopped, "--store", str(tmp_path)]) == 0
+    told_status = " ".join(capsys.readouterr().out.split())
+    assert f"`capplan study resume {stopped}` goes on and delivers it" in told_status
+    assert "sync" not in told_status
+
+
+@pytest.mark.parametrize(
+    ("search", "why"),
+    [
+        ({"algorithm": "nsga2"}, "search.algorithm is nsga2: set it to exhaustive"),
+        ({"algorithm": "auto", "exhaustive_up_to": 10}, r"designs, more than search.exhaustive_up_to \(10\)"),
+    ],
+)
+def test_keeping_fronts_of_a_search_that_is_not_exhaustive_is_refused(
+    tmp_path: Path, search: dict[str, object], why: str
+) -> None:
+    store = StudyStore(tmp_path)
+    with pytest.raises(StudyError, match=why):
+        run_study_of(job_of(**search), store=store, keep="front")
+    assert store.paths() == []
+
+
 def test_mlflow_shows_every_setting_of_the_search_as_a_parameter() -> None:
     job = job_of(checkpoint_schemes=["async"])
     params = asked_params(job, 1)

@@ -227,11 +227,16 @@ def test_the_first_generation_begins_at_the_front_of_the_bounds_and_the_next_res
 
 
 def test_a_search_that_finds_nothing_feasible_spends_all_its_evaluations() -> None:
-    job = three_objectives()
-    space = pruned_space(job)
-    days = evaluate(job, space.designs()).outcomes.run.wall_time_s.min() / 86_400
-    search = job.search.model_copy(update={"algorithm": Algorithm.NSGA2, "max_evaluations": 60})
-    limited = with_limits(job.model_copy(update={"search": search}), {"deadline_days": 0.9999 * float(days)})
+    job = small_job(
+        algorithm="nsga2",
+        max_evaluations=60,
+        population_size=SIZE,
+        tensor_parallel=[1, 2],
+        context_parallel=[1],
+        power_caps=[1.0],
+    )
+    least = evaluate(job, pruned_space(job).designs()).scores.carbon_kgco2e.min()
+    limited = with_limits(job, {"carbon_kgco2e": 0.9999 * float(least)})
     assert pruned_space(limited).num_designs > 60
     result, evaluated = study(limited)
     assert result.archive.front is None

@@ -1,0 +1,104 @@
+"""Is what a job makes small under chance told everywhere: table, MLflow, answer, front; and are equal risks ties?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+
+import numpy as np
+from rich.console import Console
+
+from constraints.evaluation import Evaluation, evaluate
+from constraints.space import pruned_space
+from objectives.pareto import front_rows
+from planner.bests import bests_of
+from planner.designs import designs_of
+from planner.front_view import show_designs
+from planner.input_uncertainty import input_uncertainty_of
+from planner.reasons import why_chosen
+from simulator.job import Job
+from studies.design_table import Marks, design_columns, design_runs, ranks
+from tests.support import job_with
+
+ROBUST = ("time_to_train_p95", "cost_p95", "deadline_risk")
+
+
+def robust_job() -> Job:
+    return job_with(
+        search={"micro_batch_sizes": [1], "zero_stages": [1], "tensor_parallel": [2]},
+        objectives=list(ROBUST),
+        limits={"deadline_days": 60},
+    )
+
+
+def robust_front(job: Job) -> Evaluation:
+    """All feasible designs that no other one beats; by so late a deadline all have the least risk that is told."""
+    result = evaluate(job, pruned_space(job).designs())
+    kept = result.take(result.is_feasible)
+    front = kept.take(front_rows(kept.objectives(job)))
+    assert len(front) > 2
+    assert len(set(front.scores.deadline_risk.tolist())) == 1
+    return front
+
+
+def test_tables_and_runs_hold_late_values_and_risks() -> None:
+    job = robust_job()
+    front = robust_front(job)
+    ids = np.arange(len(front))
+    table = design_columns(job, front, ids, "test")
+    marks = Marks(front=frozenset(ids.tolist()), not_dominated=frozenset(ids.tolist()), recommended=0)
+    metrics = design_runs(job, front, ids, marks, ranks(job, front)).metrics
+    for name, expected in (
+        ("time_to_train_p95_days", front.scores.time_to_train_p95_s / 86_400),
+        ("cost_p95_usd", front.scores.cost_p95_usd),
+        ("deadline_risk", front.scores.deadline_risk),
+    ):
+        np.testing.assert_allclose(table[name].astype(float), expected, rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(metrics[name], dtype=float), expected, rtol=1e-12)
+    assert "budget_risk" not in metrics
+    assert np.isfinite(np.asarray(metrics["used_checkpoint_interval_s"], dtype=float)).all()
+
+
+def test_designs_of_an_answer_hold_what_was_made_small_and_rows_show_it() -> None:
+    job = robust_job()
+    front = robust_front(job)
+    designs = designs_of(job, front, np.arange(len(front)))
+    assert tuple(designs[0].objective_values) == ROBUST
+    np.testing.assert_allclose(
+        [list(design.objective_values.values()) for design in designs],  # type: ignore[arg-type]
+        front.objectives(job),
+    )
+    for width, heading in ((200, "deadline risk"), (60, "P95 time")):
+        console = Console(file=StringIO(), width=width)
+        show_designs(console, designs)
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        assert heading in text
+        assert f"${front.scores.cost_p95_usd[0] / 1e3:.2f} k" in text
+
+
+def test_equal_risks_are_ties_and_nobody_leads_in_them() -> None:
+    job = robust_job()
+    front = robust_front(job)
+    risk = next(
+        best for best in bests_of(job, front, np.arange(len(front)), 1) if best.objective == "deadline_risk"
+    )
+    assert (risk.design_id, risk.drivers) == (1, ())
+    assert set(risk.shared_with) == set(range(len(front))) - {1}
+    (told,) = [
+        line for line in why_chosen(job, front, 1) if "risk of missing the deadline of the front" in line
+    ]
+    assert told.endswith(f", as {len(front) - 1} of the others.")
+    unsure = input_uncertainty_of(job, front, np.arange(len(front)), 1, seed=1)
+    assert "deadline_risk" not in {ordering.objective for ordering in unsure.orderings}
+
+
+def test_what_is_less_by_a_hair_is_no_tie() -> None:
+    job = robust_job()
+    front = robust_front(job)
+    risks = front.scores.deadline_risk.copy()
+    risks[0] *= 0.999
+    front = replace(front, scores=replace(front.scores, deadline_risk=risks))
+    risk = next(
+        best for best in bests_of(job, front, np.arange(len(front)), 1) if best.objective == "deadline_risk"
+    )
+    assert (risk.design_id, risk.shared_with) == (0, ())
