@@ -45,6 +45,15 @@ class TestDepths:
     def test_a_step_of_milliseconds_differs_by_what_nothing_hides(self, name: str) -> None:
         assert -0.01 < _difference(_step(FEW[name])) < SMALL_DIFFERENCE
 
+    def test_reductions_once_a_step_are_hidden_behind_one_pass_not_spread_over_all(self) -> None:
+        def beyond_s(zero: int) -> float:
+            workload = training("llama-3.1-70b", sequence_length=8192, global_batch_size=64)
+            step = plan_step(job_of(workload), plan_of(tensor=4, pipeline=4, data=16, zero=zero))
+            return step.step_time_s - float(step.fast.step_time_s[0])
+
+        # ZeRO-2 in a pipeline reduces after the last of four micro-batches; the fast depth takes the mean of all.
+        assert beyond_s(2) > 3.0 * beyond_s(1) > 0.0
+
     def test_without_traffic_both_are_the_same(self) -> None:
         case = Case(job=job_of(training(SMALL, global_batch_size=4)), plan=plan_of())
         assert _difference(_step(case)) == pytest.approx(0.0, abs=ROUNDING)
