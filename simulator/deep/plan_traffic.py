@@ -2,7 +2,8 @@
 
 Folded, a collective is one flow for each kind of link: with the bytes of all its steps, after the latency of all of them.
 A ring whose members run evenly moves as fast as its slowest link, so that this is the same time; members that get ready
-at different times wait for the last one.
+at different times wait for the last one. Collectives that share a link have an equal claim to it, as libraries give each
+about as many channels; message by message every flow has one, of which an all-to-all has many.
 
 Arrays of tasks are `(m, R)`: micro-batches and the played accelerators of a stage.
 """
