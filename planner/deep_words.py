@@ -16,7 +16,7 @@ MOST_NAMED = 3
 """Waits that are named."""
 _WHY = {
     "tensor_comm_s": "here collectives between tensor- and context-parallel ranks meet other traffic on their links, and "
-    "nobody sends to itself",
+    "count where their rank waits for nothing later meanwhile",
     "expert_comm_s": "here tokens on their way to experts meet other traffic on scale-up links and cards",
     "shard_comm_s": "the fast depth hides such traffic behind whole passes, this one layer by layer: the first weights of a "
     "step are waited for",

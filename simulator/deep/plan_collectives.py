@@ -99,17 +99,6 @@ class Collective:
         return replace(self, rest_s=rest_s, alone_s=self.alone_s - self.rest_s + rest_s)
 
     @property
-    def num_near(self) -> int:
-        """Messages of a member that are on its scale-up link at once."""
-        members = self.group.members_per_domain
-        return max(1, members - 1) if self.is_direct or members < self.group.size else 1
-
-    @property
-    def num_far(self) -> int:
-        """Messages of a member that are on its card at once."""
-        return max(1, self.group.size - self.group.members_per_domain) if self.is_direct else 1
-
-    @property
     def moves(self) -> bool:
         """Whether anything is sent at all."""
         return self.group.size > 1 and self.alone_s > 0.0

@@ -60,24 +60,20 @@ class PlanNetwork:
             leaf_of=np.asarray(leaf_of, dtype=np.int64),
         )
 
-    def near(self, source: Integers, target: Integers, times: int = 1) -> Integers:
-        """Returns ways through a scale-up switch between accelerators of one domain, `(...)`, for so many like flows."""
+    def near(self, source: Integers, target: Integers) -> Integers:
+        """Returns ways through a scale-up switch between accelerators of one domain, `(...)`."""
         back = self.roles.num_played + target
         ways = zip(source.ravel().tolist(), back.ravel().tolist(), strict=True)
-        numbers = [self._number((out,) * times + (back,) * times) for out, back in ways]
-        return np.array(numbers, dtype=np.int64).reshape(source.shape)
+        return np.array([self._number(way) for way in ways], dtype=np.int64).reshape(source.shape)
 
-    def far(
-        self, source: Integers, target: Integers, times: int = 1, *, passing: int | None = None
-    ) -> Integers:
+    def far(self, source: Integers, target: Integers, *, passing: int | None = None) -> Integers:
         """Returns ways through the fabric, `(...)`.
 
         Args:
             source: accelerators that are played.
             target: the same; that which stands for the receiver.
-            times: how many flows like this one are on the card of an accelerator at once.
-            passing: how many are on the links of its leaf to the spine at once, those of other accelerators included; left
-                out: one where the leaves of its ends differ.
+            passing: how many flows like this one are on the links of its leaf to the spine at once; left out: one where the
+                leaves of its ends differ.
         """
         first, size, num_leaves = 2 * self.roles.num_played, self.roles.num_played, len(self.leaves)
         ways = []
@@ -85,8 +81,7 @@ class PlanNetwork:
             leaf, other_leaf = int(self.leaf_of[one]), int(self.leaf_of[other])
             count = int(leaf != other_leaf) if passing is None else passing
             up, down = 4 * size + leaf, 4 * size + num_leaves + other_leaf
-            way = (first + one,) * times + (up,) * count + (down,) * count + (first + size + other,) * times
-            ways.append(self._number(way))
+            ways.append(self._number((first + one, *[up] * count, *[down] * count, first + size + other)))
         return np.array(ways, dtype=np.int64).reshape(source.shape)
 
     def _number(self, links: tuple[int, ...]) -> int:

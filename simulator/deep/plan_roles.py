@@ -8,6 +8,7 @@ exchange joins the roles: it begins when all are there and ends when the slowest
 Exact where accelerators and links are equal, tensor, context and expert groups lie in the same way in all link domains, and
 stages are whole link domains or whole parts of one. Where sends between stages cross domains on some ranks only, all of
 them do here. A slow accelerator holds up its block at once, not one neighbour after the other.
+`simulator.deep.plan_traffic` says what links that several collectives share make of it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Folded, a collective is one flow for each kind of link: with the bytes of all its steps, after the latency of all of them.
 A ring whose members run evenly moves as fast as its slowest link, so that this is the same time; members that get ready
-at different times wait for the last one.
+at different times wait for the last one. Collectives that share a link have an equal claim to it, as libraries give each
+about as many channels; message by message every flow has one, of which an all-to-all has many.
 
 Arrays of tasks are `(m, R)`: micro-batches and the played accelerators of a stage.
 """
@@ -110,25 +111,20 @@ class FoldedTraffic:
         return _joined_norm(self.graph, complete)
 
     def _ways(self, traffic: Collective, stage: int) -> Iterator[tuple[Integers, float]]:
-        """Ways of the played accelerators of a stage, `(R,)`, and what each of the flows like it moves."""
+        """Ways of the played accelerators of a stage, `(R,)`, and what moves on each."""
         num_roles = self.network.roles.ranks.shape[1]
         own = stage * num_roles + np.arange(num_roles)
         if traffic.near_bytes > 0.0 or traffic.far_bytes == 0.0:
-            yield self.network.near(own, own, traffic.num_near), traffic.near_bytes / traffic.num_near
+            yield self.network.near(own, own), traffic.near_bytes
         if traffic.far_bytes > 0.0:
-            ways = self._far(own, own, self._crossing(traffic, stage), traffic.num_far)
-            yield ways, traffic.far_bytes / traffic.num_far
+            yield self._far(own, own, self._crossing(traffic, stage)), traffic.far_bytes
 
-    def _far(self, source: Integers, target: Integers, crossing: Crossing, times: int = 1) -> Integers:
-        """Ways that pass the spine as often as the accelerators that each stands for do at once.
-
-        Of the messages of a member that go on at once all take as long as those that pass the spine.
-        """
+    def _far(self, source: Integers, target: Integers, crossing: Crossing) -> Integers:
+        """Ways that pass the spine as often as the accelerators that each stands for do at once."""
         counts = self.network.roles.counts
-        senders = np.maximum(1, np.rint(crossing.times * counts / counts.sum()))
-        passing = np.ceil(crossing.share * times) * senders
+        passing = np.ceil(crossing.share * np.maximum(1, np.rint(crossing.times * counts / counts.sum())))
         ways = [
-            self.network.far(source[[role]], target[[role]], times, passing=int(passing[role]))
+            self.network.far(source[[role]], target[[role]], passing=int(passing[role]))
             for role in range(len(counts))
         ]
         return np.concatenate(ways)

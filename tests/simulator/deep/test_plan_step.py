@@ -20,7 +20,7 @@ from tests.simulator.builders import gpt, job_of, plan_of, rented, training
 from tests.simulator.deep.plan_cases import FEW, LARGE, MIXTURE, SMALL, Case
 
 LARGE_DIFFERENCE = 0.01
-"""Largest difference of the depths found on steps of seconds: +0.83 % (mixtral, the exchange of experts hidden, which shares
+"""Largest difference of the depths found on steps of seconds: +0.84 % (mixtral, the exchange of experts hidden, which shares
 cards with messages between stages)."""
 SMALL_DIFFERENCE = 0.12
 """The same on steps of 10 to 80 ms, -0.6 % to +11.8 %: the latter under ZeRO-3 on eight accelerators,
@@ -44,6 +44,15 @@ class TestDepths:
     @pytest.mark.parametrize("name", FEW)
     def test_a_step_of_milliseconds_differs_by_what_nothing_hides(self, name: str) -> None:
         assert -0.01 < _difference(_step(FEW[name])) < SMALL_DIFFERENCE
+
+    def test_reductions_once_a_step_are_hidden_behind_one_pass_not_spread_over_all(self) -> None:
+        def beyond_s(zero: int) -> float:
+            workload = training("llama-3.1-70b", sequence_length=8192, global_batch_size=64)
+            step = plan_step(job_of(workload), plan_of(tensor=4, pipeline=4, data=16, zero=zero))
+            return step.step_time_s - float(step.fast.step_time_s[0])
+
+        # ZeRO-2 in a pipeline reduces after the last of four micro-batches; the fast depth takes the mean of all.
+        assert beyond_s(2) > 3.0 * beyond_s(1) > 0.0
 
     def test_without_traffic_both_are_the_same(self) -> None:
         case = Case(job=job_of(training(SMALL, global_batch_size=4)), plan=plan_of())
@@ -107,7 +116,9 @@ class TestFolding:
     @pytest.mark.parametrize("name", FEW)
     def test_symmetric_steps_are_the_same_folded_and_message_by_message(self, name: str) -> None:
         whole = _step(FEW[name], is_folded=False)
-        assert _step(FEW[name]).step_time_s == pytest.approx(whole.step_time_s, rel=1e-5)
+        # Where an all-to-all shares links with a ring, each message has a claim of its own instead of each collective.
+        apart = 0.01 if name == "experts" else 1e-5
+        assert _step(FEW[name]).step_time_s == pytest.approx(whole.step_time_s, rel=apart)
 
     @pytest.mark.parametrize("name", ["tensor", "data on two nodes", "pipeline", "experts on two nodes"])
     @pytest.mark.parametrize(
