@@ -65,7 +65,10 @@ def _messages(run: StepRun) -> Iterator[Entry]:
         if not len(links):
             continue
         source, target = int(run.topology.source[links[0]]), int(run.topology.target[links[-1]])
-        about = {"name": graph.label_of(task), "cat": "message", "id": task, "pid": NETWORK, "tid": source}
+        row = (
+            source if source < run.topology.num_ranks else target
+        )  # what comes from a memory has the row it goes to
+        about = {"name": graph.label_of(task), "cat": "message", "id": task, "pid": NETWORK, "tid": row}
         told = {"to": target, "bytes": float(graph.num_bytes[task])}
         yield {"ph": "b", "ts": _microseconds(played.start_s[task]), **about, "args": told}
         yield {"ph": "e", "ts": _microseconds(played.end_s[task]), **about}

@@ -36,3 +36,8 @@ def compiled_uncounted(function: _Function) -> _Function:
     Without it every look at such an array counts a reference, which would take most of the time.
     """
     return cast(_Function, njit(cache=True, nogil=True, **_UNCOUNTED)(function))
+
+
+def inlined_uncounted(function: _Function) -> _Function:
+    """As `compiled_uncounted`, but copied into its callers as machine code: a call would hand on each array of the tuples."""
+    return cast(_Function, njit(cache=True, nogil=True, forceinline=True, **_UNCOUNTED)(function))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import compiled_uncounted
+from simulator.compiled import compiled_uncounted, inlined_uncounted
 from simulator.deep.circuits import NONE, Circuits
 from simulator.table import Floats, Integers
 
@@ -102,7 +102,7 @@ def new_circuit_state(circuits: Circuits | None, of_path: Integers, num_tasks: i
     )
 
 
-@compiled_uncounted
+@inlined_uncounted
 def circuit_of(state: CircuitState, path: int) -> int:
     """The circuit that a way needs, or `NONE`."""
     if path == NONE or len(state.of_path) == 0:
@@ -136,7 +136,7 @@ def leave(state: CircuitState, circuit: int, now_s: float) -> None:
         _serve(state, state.ends[circuit, 0], state.ends[circuit, 1], now_s)
 
 
-@compiled_uncounted
+@inlined_uncounted
 def next_up_s(state: CircuitState) -> float:
     """When the next circuit is up; `inf` where none is being set up."""
     if state.numbers[STARTED] == 0:

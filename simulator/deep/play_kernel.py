@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import compiled_uncounted
+from simulator.compiled import compiled_uncounted, inlined_uncounted
 from simulator.deep.circuit_kernel import CircuitState, circuit_of, leave, may_go, next_up, next_up_s
 from simulator.deep.heap import first_key, merged, set_keys, take_due
 from simulator.deep.sharing import Sharing, fill, touch
@@ -125,7 +125,7 @@ def run(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, is_max
     return num_ended
 
 
-@compiled_uncounted
+@inlined_uncounted
 def _add_work(state: State, task: int) -> None:
     place = state.sizes[FIRST] + state.sizes[WORK]
     state.work[place if place < len(state.work) else place - len(state.work)] = task
@@ -162,7 +162,7 @@ def _queue(state: State, resource: int, task: int) -> None:
     state.last_waiting[resource] = task
 
 
-@compiled_uncounted
+@inlined_uncounted
 def _begin(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: int) -> int:
     """Starts a task on its resource, or lets it wait for its circuit; returns 1 if it ended at once."""
     state.start_s[task] = state.now_s[0]
@@ -175,7 +175,7 @@ def _begin(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, tas
     return _go(tasks, net, circuits, state, task)
 
 
-@compiled_uncounted
+@inlined_uncounted
 def _is_superfluous(tasks: Tasks, state: State, task: int) -> bool:
     """Whether the task that makes this one superfluous has ended."""
     if len(tasks.unless) == 0 or tasks.unless[task] == NONE:
@@ -196,7 +196,7 @@ def _circuit_up(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State
     return num_ended
 
 
-@compiled_uncounted
+@inlined_uncounted
 def _go(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: int) -> int:
     """Lets the duration of a task run; returns 1 if it ended at once."""
     if tasks.duration_s[task] > 0.0:
@@ -205,7 +205,7 @@ def _go(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: 
     return _duration_over(tasks, net, circuits, state, task)
 
 
-@compiled_uncounted
+@inlined_uncounted
 def _duration_over(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: int) -> int:
     """Ends a task, or sends it on its way; returns 1 if it ended."""
     path = tasks.path[task]
@@ -223,7 +223,7 @@ def _duration_over(tasks: Tasks, net: Sharing, circuits: CircuitState, state: St
     return 0
 
 
-@compiled_uncounted
+@inlined_uncounted
 def _leave(tasks: Tasks, circuits: CircuitState, state: State, task: int) -> None:
     """Hands the circuit of a task that is over to those that wait longest."""
     circuit = circuit_of(circuits, tasks.path[task])
@@ -231,7 +231,7 @@ def _leave(tasks: Tasks, circuits: CircuitState, state: State, task: int) -> Non
         leave(circuits, circuit, state.now_s[0])
 
 
-@compiled_uncounted
+@inlined_uncounted
 def _end(tasks: Tasks, state: State, task: int) -> None:
     """Ends a task: its resource goes to the one that waits longest, its successors may be ready."""
     state.end_s[task] = state.now_s[0]
@@ -250,7 +250,7 @@ def _end(tasks: Tasks, state: State, task: int) -> None:
             _add_work(state, successor)
 
 
-@compiled_uncounted
+@inlined_uncounted
 def _flows_done(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, path: int) -> int:
     """Ends the first flow of a path and those that are done with it; returns how many."""
     _count_moved(net, state, path)
@@ -270,7 +270,7 @@ def _flows_done(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State
     return num_done
 
 
-@compiled_uncounted
+@inlined_uncounted
 def _count_moved(net: Sharing, state: State, path: int) -> None:
     """Brings the count of a path up to the present."""
     if state.root[path] != NONE:
@@ -279,7 +279,7 @@ def _count_moved(net: Sharing, state: State, path: int) -> None:
     state.moved_until_s[path] = state.now_s[0]
 
 
-@compiled_uncounted
+@inlined_uncounted
 def _change_flows(net: Sharing, state: State, path: int, by: int) -> None:
     net.num_flows[path] += by
     for place in range(net.path_offsets[path], net.path_offsets[path + 1]):
@@ -325,7 +325,7 @@ def _share_out(net: Sharing, state: State, is_max_min: bool) -> None:
     set_keys(state.path_end_s, net.paths, num_paths, state.new_end_s)
 
 
-@compiled_uncounted
+@inlined_uncounted
 def _is_alone(net: Sharing, path: int) -> bool:
     """Whether no other path has flows on the links of this one."""
     for place in range(net.path_offsets[path], net.path_offsets[path + 1]):
@@ -334,7 +334,7 @@ def _is_alone(net: Sharing, path: int) -> bool:
     return True
 
 
-@compiled_uncounted
+@inlined_uncounted
 def _fill_alone(net: Sharing, state: State, path: int) -> None:
     """Gives the flows of a path that shares no link what its narrowest link has."""
     _count_moved(net, state, path)
@@ -368,7 +368,7 @@ def _refilled(net: Sharing, state: State, num_dirty: int, is_max_min: bool) -> i
     return num_paths
 
 
-@compiled_uncounted
+@inlined_uncounted
 def _close_link(net: Sharing, state: State, link: int) -> None:
     """Adds the time since the last change of a link to what it was then."""
     elapsed_s = state.now_s[0] - state.since_s[link]

@@ -137,6 +137,18 @@ class TestAnswer:
         assert "What does not fit" in words
         assert "tensor h" in words
 
+    def test_copies_stand_in_the_rows_of_their_accelerators(
+        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "step.json"
+        asked = [small, "--gpus", "2", *SLOW_NET, "--offload", "memory=8300,host=1e9", "--output", str(file)]
+        told(capsys, *asked)
+        events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
+        copies = [event for event in events if event["ph"] == "b" and event["name"] in ("offload", "fetch")]
+        assert {(event["name"], event["tid"]) for event in copies} == {
+            (name, rank) for name in ("offload", "fetch") for rank in (0, 1)
+        }
+
     def test_the_memory_of_a_named_accelerator_is_that_of_the_catalogue(
         self, small: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
