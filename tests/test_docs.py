@@ -72,8 +72,6 @@ NO_MODEL = {
     "simulator.deep.tasks": "codes of the event loop",
     "simulator.deep.timers": "codes of the event loop",
     "simulator.deep.ways": "none, rounding",
-    "simulator.table": "largest codes",
-    "simulator.work_parts": "sizes of a batch",
     "simulator.pipeline_order": "codes and columns of the event loop",
     "simulator.pipeline_turns": "codes of the event loop",
     "simulator.pipeline_state": "sizes of a batch",
