@@ -3,7 +3,7 @@
 Simulates every configuration of planner/data/published_steps.csv, prints the errors, and rewrites the tables of
 docs/validation.md and the file simulator/data/accuracy.csv:
 
-    python -m benchmarks.validate_steps
+    python -m benchmarks.validate_steps --date 2026-11-22
 
 Errors are simulated over measured, less one. Averages of production runs contain the fleet's stragglers, so there the
 simulated step is multiplied by their expected slow-down.
@@ -11,9 +11,13 @@ simulated step is multiplied by their expected slow-down.
 
 from __future__ import annotations
 
+import argparse
 import csv
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from datetime import date
+from importlib import resources
 from itertools import combinations
 from pathlib import Path
 
@@ -21,9 +25,11 @@ import numpy as np
 
 from benchmarks.sheets import ErrorStatistics, Sheet, by_group, layout, statistics_sheet
 from benchmarks.validate_memory import memory_sheets
-from planner.measured_runs import Comparison, Row, compare, plan_of, read_rows
+from planner import __version__
+from planner.measured_runs import STEPS_FILE, Comparison, Row, compare, plan_of, read_rows
 from planner.validation import MIN_RANKED, Choice, choices, entries_of, rank_correlation, timed
 from planner.validation_interval import Residual, interval_of, residual_of
+from simulator.catalog import catalog_hash
 from simulator.errors import InputError, Problem
 from simulator.units import GIB
 
@@ -301,11 +307,26 @@ def print_sheet(sheet: Sheet) -> None:
     Console().print(table)
 
 
+def versions_sheet(day: str) -> Sheet:
+    """Returns what the figures of the report were made with; the date is told, so that the bytes are the same again."""
+    steps = resources.files("planner").joinpath(STEPS_FILE).read_bytes()
+    lines = [
+        ["date", day],
+        ["capplan", __version__],
+        ["catalogue", catalog_hash()[:12]],
+        ["published steps (sha256)", hashlib.sha256(steps).hexdigest()[:12]],
+    ]
+    return Sheet(name="versions", head=("made with", ""), lines=lines)
+
+
 def main() -> None:
     """Compares all rows, prints the tables and rewrites the report and the accuracy file."""
+    parser = argparse.ArgumentParser(description="Compare simulated steps with published ones.")
+    parser.add_argument("--date", required=True, type=date.fromisoformat, help="day that the report names")
+    today = parser.parse_args().date.isoformat()
     rows = read_rows()
     comparisons = compare([row for row in rows if not row["left_out_because"]])
-    tables = sheets(rows, comparisons)
+    tables = [versions_sheet(today), *sheets(rows, comparisons)]
     for table in tables:
         print_sheet(table)
     write_accuracy(comparisons)

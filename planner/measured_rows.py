@@ -42,6 +42,9 @@ PLAIN_FFN_RATIO = 4
 MOST_LAYERS_ADDED_FRACTION = 0.1
 """Layers that a pipeline of uneven stages may be given on top, so that every stage is as full as the fullest."""
 
+LONGEST_NOTES = 200
+"""Characters of the notes that a row keeps."""
+
 _UNLIKE_A_DECODER = re.compile(
     r"mamba|nemotron-?h\b|nemotron-?3\b|jamba|zamba|deepseek-?v4|\bt5\b|\bbert\b|\bvit\b|diffusion|flux|whisper",
     re.IGNORECASE,
@@ -132,6 +135,7 @@ class _Translation:
             **sizes,
             **self._sequences(layout),
             **self._measured(),
+            "notes": " ".join(self._text("notes").split())[:LONGEST_NOTES],
             "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(self.kind) else None,
             "assumed": " ".join(self.assumed),
         }
@@ -380,6 +384,7 @@ _NO_PART_OF_THE_DESIGN = (
     "peak_memory_bytes",
     "memory_kind",
     "left_out_because",
+    "notes",
     "assumed",
 )
 

@@ -197,6 +197,14 @@ def job_of(row: Row) -> Job:
     )
 
 
+def known_reason(row: Row) -> str | None:
+    """Returns what may explain the error of a row: its notes, or what had to be assumed; `None` where nothing is known."""
+    if notes := row.get("notes"):
+        return notes
+    assumed = row["assumed"].split()
+    return f"assumed: {', '.join(assumed)}" if assumed else None
+
+
 def plan_of(row: Row) -> Plan:
     """Returns the layout of a measured configuration."""
     return Plan.model_validate(_filled(row, Plan) | {"offer": 0})

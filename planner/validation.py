@@ -14,7 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.measured_rows import Unmodelled
-from planner.measured_runs import OUT_OF_MEMORY, Comparison, Row, compare, plan_of, reason_against
+from planner.measured_runs import (
+    OUT_OF_MEMORY,
+    Comparison,
+    Row,
+    compare,
+    known_reason,
+    plan_of,
+    reason_against,
+)
 from planner.validation_interval import (
     Interval,
     calibrated_interval,
@@ -91,6 +99,8 @@ class Score:
     """Share of the rows whose measured time lies in their interval."""
     worst_error_fraction: float
     worst_row: str
+    worst_reason: str | None
+    """What the notes of the worst row or its assumptions say of it; `None` where they say nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +200,7 @@ def _score(group: str, members: Sequence[Modelled]) -> Score:
         inside_interval_fraction=float(np.mean([member.is_inside for member in members])),
         worst_error_fraction=worst.error_fraction,
         worst_row=worst.row["row_id"],
+        worst_reason=known_reason(worst.row),
     )
 
 

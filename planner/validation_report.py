@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from planner import __version__
 from planner.measured_rows import Unmodelled
-from planner.measured_runs import Comparison
+from planner.measured_runs import Comparison, known_reason
 from planner.validation import (
     Choice,
     Entry,
@@ -22,6 +23,7 @@ from planner.validation import (
     scores,
     timed,
 )
+from simulator.catalog import catalog_hash
 from simulator.units import GIB
 
 
@@ -62,6 +64,7 @@ class MemoryScore:
     bias_fraction: float
     worst_error_fraction: float
     worst_row: str
+    worst_reason: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +123,7 @@ def _memory_score(group: str, members: Sequence[Comparison]) -> MemoryScore:
         bias_fraction=float(errors.mean()),
         worst_error_fraction=worst.memory_error_fraction,
         worst_row=worst.row["row_id"],
+        worst_reason=known_reason(worst.row),
     )
 
 
@@ -148,6 +152,8 @@ def as_json(
     runs = {} if whole_runs is None else {"whole_runs": whole_runs}
     return {
         "schema_version": 1,
+        "capplan_version": __version__,
+        "catalog_hash": catalog_hash(),
         "num_rows": report.num_rows,
         "num_modelled": report.num_modelled,
         "num_scored": report.num_scored,

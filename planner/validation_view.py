@@ -44,6 +44,7 @@ def show(report: Report, console: Console, *, source: str) -> None:
         console.print(_headline(score))
     for table, title in TITLES.items():
         _show_scores(title, report.step_time[table], console)
+    _show_worst(report.step_time["source"], console)
     _show_choices(report.choices, console)
     _show_memory(report.memory, report.memory_verdicts, console)
     _show_reasons(report.not_modelled, console)
@@ -104,6 +105,18 @@ def _show_scores(title: str, found: Sequence[Score], console: Console) -> None:
             f"{score.worst_error_fraction:+.0%} {score.worst_row}",
         )
     console.print(table)
+
+
+def _show_worst(found: Sequence[Score], console: Console) -> None:
+    """What may explain the worst row of every source, where its notes or assumptions say anything."""
+    known = [score for score in found if score.worst_reason]
+    if not known:
+        return
+    console.print("\nWorst row of a source, and what is known of it", style="bold")
+    for score in known:
+        console.print(
+            f"{score.worst_row} ({score.worst_error_fraction:+.0%}): {score.worst_reason}", markup=False
+        )
 
 
 def _show_choices(found: Sequence[Choice], console: Console) -> None:

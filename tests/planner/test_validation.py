@@ -16,11 +16,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import planner
 from planner.cli import BROKEN_INPUT, OK, main
 from planner.framework_habits import habits_of
 from planner.hardware_names import accelerator_id, network_of
 from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import OUT_OF_MEMORY, Comparison, Row, compare, read_rows, reason_against
+from planner.measured_runs import (
+    OUT_OF_MEMORY,
+    Comparison,
+    Row,
+    compare,
+    known_reason,
+    read_rows,
+    reason_against,
+)
 from planner.validation import (
     Modelled,
     choices,
@@ -600,6 +609,32 @@ class TestCommand:
         assert {row["predicted_device_memory_gib"] for row in found} == {device}
         assert held >= live
         assert device == pytest.approx(held + 3.9e9 / GIB)
+
+    def test_the_worst_row_comes_with_what_is_known_of_it(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        rows = [
+            {**LLAMA_8B, "id": "near", "step_time_s": 10.0, "config_key": "a"},
+            {
+                **LLAMA_8B,
+                "id": "far",
+                "step_time_s": 500.0,
+                "config_key": "b",
+                "notes": "un-tuned, [host] bound",
+            },
+        ]
+        path = written(tmp_path, {**rows[0], "notes": ""}, rows[1])
+        assert main(["validate", "--measured", str(path), "--json"]) == OK
+        answer = json.loads(capsys.readouterr().out)
+        (score,) = answer["tables"]["source"]
+        assert (score["worst_row"], score["worst_reason"]) == ("far", "un-tuned, [host] bound")
+        assert answer["capplan_version"] == planner.__version__
+        assert main(["validate", "--measured", str(path)]) == OK
+        assert "%): un-tuned, [host] bound" in capsys.readouterr().out
+
+    def test_where_notes_say_nothing_the_assumptions_are_the_reason(self) -> None:
+        assert known_reason(shipped("kort-0001", assumed="ep recompute")) == "assumed: ep, recompute"
+        assert known_reason(shipped("kort-0001", assumed="")) is None
 
     def test_json_has_tables_and_every_row(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = written(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
 import numpy as np
 import pytest
 
 from benchmarks.sheets import ErrorStatistics, Sheet, by_group
-from benchmarks.validate_steps import REPORT_FILE, ordered_pairs, sheets, with_tables
+from benchmarks.validate_steps import REPORT_FILE, ordered_pairs, sheets, versions_sheet, with_tables
 from planner.measured_runs import OUT_OF_MEMORY, RELIABILITY, Comparison, Row, compare, read_rows
 from planner.validation import rank_correlation, verdicts_of
 from simulator.accuracy import network_error, step_time_error
@@ -225,6 +226,13 @@ class TestAccuracy:
 
 
 class TestReport:
+    def test_the_report_names_its_day_and_the_steps_that_are_shipped(self) -> None:
+        recorded = {name: line[1] for name, line in recorded_lines("versions").items()}
+        today = {line[0]: line[1] for line in versions_sheet(recorded["date"]).lines}
+        assert date.fromisoformat(recorded["date"]) >= date(2026, 1, 1)
+        assert recorded.keys() == today.keys()
+        assert recorded["published steps (sha256)"] == today["published steps (sha256)"]
+
     def test_the_report_has_a_place_for_every_table(self, tables: list[Sheet]) -> None:
         page = with_tables(REPORT_FILE.read_text(encoding="utf-8"), tables)
         assert all(table.markdown() in page for table in tables)
