@@ -1,0 +1,51 @@
+"""Are the sizes of the searches that docs/studies.md tells of those of the jobs today?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.search import SHARE_OF_EVALUATIONS
+from benchmarks.search_jobs import SEEN
+from constraints.evaluation import evaluate
+from constraints.space import pruned_space
+from objectives.pareto import front_rows
+
+PAGE = Path(__file__).parents[1] / "docs" / "studies.md"
+TOLD = {
+    "70B, 3 objectives, tight limits": "70B, 3 objectives, tight",
+    "70B, 4 objectives, loose limits": "70B, 4 objectives, loose",
+}
+"""Names of jobs on the page that are longer than in the benchmark."""
+SMALL = 20_000
+"""Designs up to which the exhaustive front is counted, too."""
+
+
+def told_sizes() -> dict[str, tuple[int, int, int]]:
+    """Designs, designs on the exhaustive front, and evaluations of a search, by the name of the job."""
+    rows = [line.strip("|").split("|") for line in PAGE.read_text(encoding="utf-8").splitlines()]
+    found = {}
+    for row in rows:
+        name = TOLD.get(row[0].strip(), row[0].strip())
+        if name in SEEN:
+            designs, front, evaluations = (int(cell.strip().replace(",", "")) for cell in row[1:4])
+            found[name] = (designs, front, evaluations)
+    return found
+
+
+def test_every_job_that_the_search_was_made_with_is_told() -> None:
+    assert list(told_sizes()) == list(SEEN)
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_the_sizes_of_a_search_are_those_that_are_told(name: str) -> None:
+    num_designs, num_front, num_evaluations = told_sizes()[name]
+    job = SEEN[name]()
+    space = pruned_space(job)
+    assert space.num_designs == num_designs
+    assert int(SHARE_OF_EVALUATIONS * num_designs) == num_evaluations
+    if num_designs <= SMALL:
+        result = evaluate(job, space.designs())
+        values = result.objectives(job)[result.is_feasible]
+        assert len(front_rows(values)) == num_front
