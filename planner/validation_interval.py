@@ -21,7 +21,7 @@ import numpy as np
 from planner.measured_runs import Comparison, Row, compare, read_rows
 from simulator.calibration import Calibration
 from simulator.hardware import Precision
-from simulator.step_error import ANY, UNMEASURED_RATIO
+from simulator.step_error import ANY, UNMEASURED_ARCHITECTURE_RATIO, UNMEASURED_RATIO
 from simulator.table import Floats
 
 Kind = tuple[str, str, str]
@@ -32,9 +32,6 @@ INSIDE_FRACTION = 0.8
 UNSEEN_RATIO = 1.3
 """Stretch for sources that no constant was fitted on. Errors are larger there, 5.7 % against 4.8 % of the step, and differ
 more: with it 80 % of 366 steps are in their interval with constants fitted without their source (`benchmarks.fit_training`)."""
-UNMEASURED_ARCHITECTURE_RATIO = 1.5
-"""Error on an architecture that takes another one's constants, relative to that on all sources. With Ampere, Hopper and
-Blackwell left out in turn, four of five errors in 16 bits are below 15, 9 and 22 %; the interval without this is 15 % wide."""
 UNMEASURED_FORMATS = ("fp4",)
 """Formats without a measured step, which are twice as unsure as those in 8 bits (`simulator.step_error`)."""
 
@@ -105,7 +102,9 @@ def half_width_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
     if all(residual.accelerator != row["accelerator"] for residual in related):
         half_width = max(half_width, log_half_width(related, ANY, ANY))
     if all(residual.family != family for residual in others):
-        half_width *= UNMEASURED_ARCHITECTURE_RATIO
+        measured = {(residual.family, residual.precision) for residual in related}
+        least = max(log_half_width(related, *kind) for kind in measured)
+        half_width = max(half_width * UNMEASURED_ARCHITECTURE_RATIO, least)
     return half_width * (UNMEASURED_RATIO if precision in UNMEASURED_FORMATS else 1.0)
 
 
