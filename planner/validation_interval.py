@@ -34,7 +34,7 @@ UNSEEN_RATIO = 1.3
 more: with it 80 % of 366 steps are in their interval with constants fitted without their source (`benchmarks.fit_training`)."""
 UNMEASURED_ARCHITECTURE_RATIO = 1.5
 """Error on an architecture that takes another one's constants, relative to that on all sources. With Ampere, Hopper and
-Blackwell left out in turn, four of five errors in 16 bits are below 15, 9 and 22 %; the interval without this is 15 % wide."""
+Blackwell left out in turn, four of five errors in 16 bits are below 19, 9 and 25 % (`benchmarks.unknown_accelerators`)."""
 UNMEASURED_FORMATS = ("fp4",)
 """Formats without a measured step, which are twice as unsure as those in 8 bits (`simulator.step_error`)."""
 
