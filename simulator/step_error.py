@@ -19,7 +19,7 @@ UNMEASURED_RATIO = 2.0
 """How much less sure steps in a format without any measurement are than in 8 bits, whose constants they take; estimate."""
 UNMEASURED_ARCHITECTURE_RATIO = 1.5
 """Error on an architecture that takes another one's constants, relative to that on all measured ones. With Ampere, Hopper and
-Blackwell left out in turn, four of five errors in 16 bits are below 15, 9 and 22 %; without this the interval is 15 %."""
+Blackwell left out in turn, four of five errors in 16 bits are below 19, 9 and 25 % (`benchmarks.unknown_accelerators`)."""
 Z_80 = 1.2815515655446004
 """Standard normal quantile of 90 %: four of five values lie within it on either side."""
 ANY = "any"

@@ -88,6 +88,7 @@ NO_MODEL = {
     "simulator.catalog.own": "size of a file",
     "simulator.catalog.own_rules": "what is taken for a mistake in a file",
     "simulator.simulate": "size of a batch",
+    "simulator.step_error.Z_80": "a quantile of the normal distribution",
     "simulator.table": "size of a number",
     "simulator.work_parts": "size of a part",
     "simulator.units": "units",
