@@ -29,6 +29,8 @@ MAX_BARREN_BATCHES: Final = 100
 """Batches in a row without a valid layout after which there is nothing left to suggest."""
 FEWEST_IN_GENERATION: Final = 2
 """Below this Optuna's NSGA-II refuses to work."""
+GP_TRIALS_PER_BATCH: Final = 4
+"""Trials of Gaussian processes in a batch: they take seconds to choose one, and choose by what they have been told."""
 BEYOND: Final = 10.0
 """Constraint value of a layout that is invalid, beyond its distance from validity."""
 LARGEST_VALUE: Final = 1e30
@@ -58,6 +60,7 @@ class OptunaSearch(SearchAlgorithm):
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._knobs = knobs
         self._names = list(knobs.values)
+        self._batch_size = GP_TRIALS_PER_BATCH if sampler == "gp" else TRIALS_PER_BATCH
         self._study = optuna.create_study(
             directions=["minimize"] * len(knobs.job.objectives),
             sampler=_sampler(sampler, max(FEWEST_IN_GENERATION, len(start)), seed),
@@ -70,7 +73,7 @@ class OptunaSearch(SearchAlgorithm):
     def suggest(self) -> PlanTable:
         """Returns the valid layouts of the next batch that has any."""
         for _ in range(MAX_BARREN_BATCHES):
-            self._trials = [self._study.ask() for _ in range(TRIALS_PER_BATCH)]
+            self._trials = [self._study.ask() for _ in range(self._batch_size)]
             indices = np.array([self._drawn(trial) for trial in self._trials], dtype=np.int64)
             plans = self._knobs.decode(indices)
             self._excess = self._knobs.rejection(indices, plans)
