@@ -50,11 +50,13 @@ def parts_card_s(rank: Rank, num_parts: int) -> list[Directions]:
     again where some keep what others recompute.
     """
     cards = _over_cards_alone(rank)
-    kept = replace(cards, plans=without_recompute(rank.plans))
     kinds = [False, True] if rank.workload.model.experts else [False]
     dense_s, *expert_s = (_layer_card_s(cards, is_expert=is_expert) for is_expert in kinds)
-    kept_s = [_layer_card_s(kept, is_expert=is_expert) for is_expert in kinds]
-    return [dense_s, leaving_s(cards), entering_s(cards), *expert_s, *kept_s][:num_parts]
+    own_s = [dense_s, leaving_s(cards), entering_s(cards), *expert_s]
+    if num_parts == len(own_s):
+        return own_s
+    kept = replace(cards, plans=without_recompute(rank.plans))
+    return own_s + [_layer_card_s(kept, is_expert=is_expert) for is_expert in kinds]
 
 
 def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
@@ -100,8 +102,11 @@ def with_last_send_s(stream_s: Floats, send_card_s: Floats) -> Floats:
 
     The first chunk sends nothing back.
     """
-    sends = np.arange(stream_s.shape[1]) > 0
-    return stream_s + (stream_s > 0.0) * sends * send_card_s[:, None]
+    if not send_card_s.any():
+        return stream_s
+    longer_s = stream_s.copy()
+    longer_s[:, 1:] += (stream_s[:, 1:] > 0.0) * send_card_s[:, None]
+    return longer_s
 
 
 def _over_cards_alone(rank: Rank) -> Rank:
