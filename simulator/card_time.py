@@ -88,12 +88,18 @@ def beside_own_traffic_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pi
         own_s: w, likewise; 0 leaves the stream as it is.
         num_pieces: K; with 0 nothing travels beside the pass.
     """
-    if num_pieces < 2:
+    rows = np.flatnonzero((own_s > 0.0).any(axis=1))
+    if num_pieces < 2 or len(rows) == 0:
         return stream_s
-    piece = 1.0 / num_pieces
+    result_s = stream_s.copy()
+    result_s[rows] = _longer_s(stream_s[rows], pass_s[rows], own_s[rows], 1.0 / num_pieces)
+    return result_s
+
+
+def _longer_s(stream_s: Floats, pass_s: Floats, own_s: Floats, piece: float) -> Floats:
     waits_s = np.minimum(own_s, pass_s) * (1.0 - piece)
     end_s = np.maximum(pass_s + piece * stream_s, piece * pass_s + stream_s + waits_s)
-    longer_s = np.minimum(end_s - piece * pass_s, (end_s - pass_s) * num_pieces)
+    longer_s = np.minimum(end_s - piece * pass_s, (end_s - pass_s) / piece)
     return np.where((stream_s > 0.0) & (own_s > 0.0), np.maximum(stream_s, longer_s), stream_s)
 
 
