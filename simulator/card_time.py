@@ -50,11 +50,13 @@ def parts_card_s(rank: Rank, num_parts: int) -> list[Directions]:
     again where some keep what others recompute.
     """
     cards = _over_cards_alone(rank)
-    kept = replace(cards, plans=without_recompute(rank.plans))
     kinds = [False, True] if rank.workload.model.experts else [False]
     dense_s, *expert_s = (_layer_card_s(cards, is_expert=is_expert) for is_expert in kinds)
-    kept_s = [_layer_card_s(kept, is_expert=is_expert) for is_expert in kinds]
-    return [dense_s, leaving_s(cards), entering_s(cards), *expert_s, *kept_s][:num_parts]
+    own_s = [dense_s, leaving_s(cards), entering_s(cards), *expert_s]
+    if num_parts == len(own_s):
+        return own_s
+    kept = replace(cards, plans=without_recompute(rank.plans))
+    return own_s + [_layer_card_s(kept, is_expert=is_expert) for is_expert in kinds]
 
 
 def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
@@ -86,12 +88,18 @@ def beside_own_traffic_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pi
         own_s: w, likewise; 0 leaves the stream as it is.
         num_pieces: K; with 0 nothing travels beside the pass.
     """
-    if num_pieces < 2:
+    rows = np.flatnonzero((own_s > 0.0).any(axis=1))
+    if num_pieces < 2 or len(rows) == 0:
         return stream_s
-    piece = 1.0 / num_pieces
+    result_s = stream_s.copy()
+    result_s[rows] = _longer_s(stream_s[rows], pass_s[rows], own_s[rows], 1.0 / num_pieces)
+    return result_s
+
+
+def _longer_s(stream_s: Floats, pass_s: Floats, own_s: Floats, piece: float) -> Floats:
     waits_s = np.minimum(own_s, pass_s) * (1.0 - piece)
     end_s = np.maximum(pass_s + piece * stream_s, piece * pass_s + stream_s + waits_s)
-    longer_s = np.minimum(end_s - piece * pass_s, (end_s - pass_s) * num_pieces)
+    longer_s = np.minimum(end_s - piece * pass_s, (end_s - pass_s) / piece)
     return np.where((stream_s > 0.0) & (own_s > 0.0), np.maximum(stream_s, longer_s), stream_s)
 
 
@@ -100,8 +108,11 @@ def with_last_send_s(stream_s: Floats, send_card_s: Floats) -> Floats:
 
     The first chunk sends nothing back.
     """
-    sends = np.arange(stream_s.shape[1]) > 0
-    return stream_s + (stream_s > 0.0) * sends * send_card_s[:, None]
+    if not send_card_s.any():
+        return stream_s
+    longer_s = stream_s.copy()
+    longer_s[:, 1:] += (stream_s[:, 1:] > 0.0) * send_card_s[:, None]
+    return longer_s
 
 
 def _over_cards_alone(rank: Rank) -> Rank:

@@ -265,11 +265,14 @@ def _faster_way_s(
     domain after every eight members, over cards that it has as well.
     """
     is_near = np.asarray(members) >= group_size
-    is_measured = np.asarray(members) <= MEASURED_GROUP
-    leaving = np.where(is_near & ~is_measured, MEASURED_GROUP, members)
-    far_s = far_way_s(volume, group_size, leaving, links)
-    inside_s = near_s if np.all(is_measured) else np.where(is_measured, near_s, np.minimum(near_s, far_s))
-    return _started_s(np.where(is_near, inside_s, far_s), group_size, links)
+    is_unmeasured = is_near & (np.asarray(members) > MEASURED_GROUP)
+    if np.any(is_unmeasured):
+        leaving = np.where(is_unmeasured, MEASURED_GROUP, members)
+        far_s = far_way_s(volume, group_size, leaving, links)
+        near_s = np.where(is_unmeasured, np.minimum(near_s, far_s), near_s)
+    else:
+        far_s = far_way_s(volume, group_size, members, links)
+    return _started_s(np.where(is_near, near_s, far_s), group_size, links)
 
 
 def _far_all_reduce_s(volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
