@@ -139,10 +139,10 @@ class Knobs:
 
     def designs(self, indices: Integers) -> tuple[Integers, PlanTable]:
         """Returns those of index rows `(n, k)` that are designs of the space, and the designs."""
-        indices = indices[self.are_designs(indices)]
+        place, is_design = self._places_of_designs(indices)
+        indices, place = indices[is_design], place[is_design]
         schemes, with_spares = indices[:, self.num_layout_knobs], indices[:, self.num_layout_knobs + 1]
-        rows = self.rows[self._places(indices)[0]]
-        layouts = self.layouts.take(rows)
+        layouts = self.layouts.take(self.rows[place])
         spares = sufficient_spare_nodes(self.job, layouts)
         plans = replace(
             layouts,
@@ -153,8 +153,7 @@ class Knobs:
 
     def are_designs(self, indices: Integers) -> Booleans:
         """Returns which index rows `(n, k)` are designs of the space, `(n,)`."""
-        place, is_known = self._places(indices)
-        return is_known & self._can_save[self.rows[place], indices[:, self.num_layout_knobs]]
+        return self._places_of_designs(indices)[1]
 
     def nearest(self, indices: Integers) -> Integers:
         """Returns index rows `(n, k)` whose layouts the space has, of the others the nearest ones (`studies.repair`)."""
@@ -171,6 +170,11 @@ class Knobs:
 
     def _has_layout(self, indices: Integers) -> Booleans:
         return self._places(indices)[1]
+
+    def _places_of_designs(self, indices: Integers) -> tuple[NDArray[np.intp], Booleans]:
+        """The same places, and which of them the scheme of the row can save, `(n,)` each."""
+        place, is_known = self._places(indices)
+        return place, is_known & self._can_save[self.rows[place], indices[:, self.num_layout_knobs]]
 
     def _places(self, indices: Integers) -> tuple[NDArray[np.intp], Booleans]:
         """Places in `codes` of the layouts of index rows or of the next ones, and whether they are there, `(n,)` each."""

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.table import Integers
+from studies.key_index import KeyIndex
 from studies.knobs import Knobs
+from studies.plan_keys import Keys
 from studies.tuning import Tuning
 from studies.variation import Spread, num_draws, varied
 
@@ -41,7 +43,8 @@ class Mating:
         """
         self._knobs = knobs
         self._tuning = tuning
-        self._known = np.unique(knobs.design_codes(start))
+        self._known = KeyIndex()
+        self._known.add(np.unique(self._keys(start)))
 
     def children(self, parents: Integers, num_children: int, random: np.random.Generator) -> Integers:
         """Returns new designs `(n, k)`, fewer than wanted where they are hard to find.
@@ -80,15 +83,15 @@ class Mating:
 
     def _new(self, rows: Integers) -> Integers:
         """Rows that are designs of the space and were no children before, each once."""
-        codes, first = np.unique(self._knobs.design_codes(rows), return_index=True)
-        place = np.minimum(np.searchsorted(self._known, codes), len(self._known) - 1)
-        new = rows[np.sort(first[self._known[place] != codes])]
+        new = rows[self._known.new_rows(self._keys(rows))]
         return np.asarray(new[self._knobs.are_designs(new)])
 
     def _remembered(self, rows: Integers) -> Integers:
-        codes = np.sort(self._knobs.design_codes(rows))
-        self._known = np.insert(self._known, np.searchsorted(self._known, codes), codes)
+        self._known.add(self._keys(rows))
         return rows
+
+    def _keys(self, rows: Integers) -> Keys:
+        return self._knobs.design_codes(rows).astype(np.uint64)
 
 
 def _winners(num_parents: int, size: int, random: np.random.Generator) -> NDArray[np.intp]:

@@ -78,28 +78,34 @@ def features_of(job: Job, plans: PlanTable) -> Floats:
 
 
 @inlined
-def _likeness(first: Floats, second: Floats) -> float:
-    """Covariance of two designs by their features `(f,)`: squares of differences, and of choices that differ 2."""
-    square = 0.0
-    num_numbers = len(first) - NUM_CHOICES
+def _fill_likeness(likeness: Floats, features: Floats, known: Floats) -> None:
+    """Covariances `(n,)` of a design with others by features `(f,)`, `(f, n)`: squares of differences, 2 for other choices.
+
+    Feature by feature, so that the processor compares several designs at once.
+    """
+    likeness[:] = 0.0
+    num_numbers = len(features) - NUM_CHOICES
     for column in range(num_numbers):
-        difference = first[column] - second[column]
-        square += difference * difference
-    for column in range(num_numbers, len(first)):
-        if first[column] != second[column]:
-            square += 2.0
-    return math.exp(-0.5 * square / LENGTH_SCALE**2)
+        for other in range(len(likeness)):
+            difference = features[column] - known[column, other]
+            likeness[other] += difference * difference
+    for column in range(num_numbers, len(features)):
+        for other in range(len(likeness)):
+            likeness[other] += 2.0 if features[column] != known[column, other] else 0.0
+    for other in range(len(likeness)):
+        likeness[other] = math.exp(-0.5 * likeness[other] / LENGTH_SCALE**2)
 
 
 @compiled
 def _expected(features: Floats, known: Floats, weights: Floats) -> Floats:
     """Covariances of designs `(m, f)` with known ones `(n, f)`, times weights `(n, k)`; `(m, k)`."""
     values = np.zeros((len(features), weights.shape[1]))
+    columns, likeness = known.T.copy(), np.empty(len(known))
     for row in range(len(features)):
+        _fill_likeness(likeness, features[row], columns)
         for other in range(len(known)):
-            likeness = _likeness(features[row], known[other])
             for column in range(weights.shape[1]):  # a sum of slices would make an array for each pair
-                values[row, column] += likeness * weights[other, column]
+                values[row, column] += likeness[other] * weights[other, column]
     return values
 
 
@@ -108,9 +114,11 @@ def _weights(features: Floats, ratios: Floats) -> Floats:
     """Solves covariance x weights = ratios `(n, k)` by Cholesky's method, in one order on all machines; `(n, k)`."""
     size = len(features)
     root = np.zeros((size, size))
+    columns, likeness = features.T.copy(), np.empty(size)
     for row in range(size):
+        _fill_likeness(likeness, features[row], columns)
         for column in range(row + 1):
-            value = _likeness(features[row], features[column])
+            value = likeness[column]
             if row == column:
                 value += NUGGET
             for inner in range(column):

@@ -26,16 +26,19 @@ def repaired(rows: Integers, codes: Integers, worths: Integers) -> Integers:
         for knob in range(rows.shape[1]):
             worth = worths[knob]
             wanted = rows[row, knob]
-            place = _first_from(codes, first, end, prefix + wanted * worth)
+            place = first
+            if end - first > 1:  # a layout that is alone has the last say
+                place = _first_from(codes, first, end, prefix + wanted * worth)
             above = (codes[place] - prefix) // worth if place < end else -1
             below = (codes[place - 1] - prefix) // worth if place > first else -1
-            chosen = above
             if above < 0 or (below >= 0 and wanted - below < above - wanted):
-                chosen = below
-            nearest[row, knob] = chosen
-            prefix += chosen * worth
-            first = _first_from(codes, first, end, prefix)
-            end = _first_from(codes, first, end, prefix + worth)
+                prefix += below * worth
+                nearest[row, knob] = below
+                first, end = _first_from(codes, first, place, prefix), place
+            else:
+                prefix += above * worth
+                nearest[row, knob] = above
+                first, end = place, _first_from(codes, place, end, prefix + worth)
     return nearest
 
 

@@ -13,6 +13,7 @@ from simulator.plan import PlanTable
 from studies.algorithm import Results, SearchAlgorithm
 from studies.archive import Archive
 from studies.evaluator import Evaluator
+from studies.plan_keys import plan_keys
 from studies.progress import Progress, Report, Stop
 from studies.reduction import Reduction
 from studies.seen_designs import SeenDesigns
@@ -78,23 +79,26 @@ class Searcher:
 
     def remember(self, evaluation: Evaluation) -> None:
         """Keeps in mind what designs are worth that were evaluated by a part that suggests none twice."""
-        rows = self.seen.new_rows(evaluation.plans)
-        self.seen.add(evaluation.plans.take(rows), self._results(evaluation.take(rows)))
+        keys = plan_keys(evaluation.plans)
+        rows = self.seen.new_rows(keys)
+        self.seen.add(keys[rows], self._results(evaluation).take(rows))
 
     def _tried(self, algorithm: SearchAlgorithm, plans: PlanTable, num_left: int, budget: Budget) -> Results:
         """What designs are worth; fewer rows than designs where no evaluations were left for all of them."""
-        rows = np.arange(len(plans)) if algorithm.suggests_once else self.seen.new_rows(plans)
-        affordable = plans.take(rows[:num_left])
-        done = self.archive.num_evaluated
+        if algorithm.suggests_once:
+            return self._evaluated(algorithm, plans.take(slice(num_left)), budget)
+        keys = plan_keys(plans)
+        rows = self.seen.new_rows(keys)
+        affordable = rows[:num_left]
         if len(affordable):
-            evaluation = self.evaluate(affordable, algorithm.stage, done, budget.num_evaluations)
-            results = self._results(evaluation)
-            if algorithm.suggests_once:
-                return results
-            self.seen.add(affordable, results)
+            self.seen.add(keys[affordable], self._evaluated(algorithm, plans.take(affordable), budget))
         if len(affordable) < len(rows):
             return Results(values=np.zeros((0, len(self.job.objectives))), excess=np.zeros(0))
-        return self.seen.results(plans)
+        return self.seen.results(keys)
+
+    def _evaluated(self, algorithm: SearchAlgorithm, plans: PlanTable, budget: Budget) -> Results:
+        done = self.archive.num_evaluated
+        return self._results(self.evaluate(plans, algorithm.stage, done, budget.num_evaluations))
 
     def _results(self, evaluation: Evaluation) -> Results:
         return Results(values=evaluation.objectives(self.job), excess=evaluation.excess.total)

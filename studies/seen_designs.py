@@ -7,46 +7,37 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.plan import PlanTable
+from simulator.table import Floats
 from studies.algorithm import Results
-from studies.plan_keys import Keys, plan_keys
+from studies.key_index import KeyIndex, with_room
+from studies.plan_keys import Keys
 
 
 @final
 class SeenDesigns:
-    """Grows with every design that is evaluated; 16 bytes and the results of each in memory."""
+    """Grows with every design that is evaluated; its results and 16 to 32 bytes of each are in memory."""
 
     def __init__(self, num_objectives: int) -> None:
-        self._keys: Keys = np.zeros(0, dtype=np.uint64)
-        self._rows: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
-        self._results = Results(values=np.zeros((0, num_objectives)), excess=np.zeros(0))
-        self._parts: list[Results] = []
+        self._index = KeyIndex()
+        self._values: Floats = np.zeros((0, num_objectives))
+        self._excess: Floats = np.zeros(0)
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._index)
 
-    def new_rows(self, plans: PlanTable) -> NDArray[np.intp]:
+    def new_rows(self, keys: Keys) -> NDArray[np.intp]:
         """Returns the rows of designs that were not seen, each design once, in their order."""
-        keys, first = np.unique(plan_keys(plans), return_index=True)
-        return np.sort(first[~self._is_seen(keys)])
+        return self._index.new_rows(keys)
 
-    def add(self, plans: PlanTable, results: Results) -> None:
-        """Takes in designs of which none was seen before."""
-        keys = plan_keys(plans)
-        order = np.argsort(keys)
-        place = np.searchsorted(self._keys, keys[order])
-        self._rows = np.insert(self._rows, place, len(self) + order)
-        self._keys = np.insert(self._keys, place, keys[order])
-        self._parts.append(results)
+    def add(self, keys: Keys, results: Results) -> None:
+        """Takes in designs of which none was seen before, each of them once."""
+        first = len(self)
+        self._index.add(keys)
+        self._values, self._excess = (with_room(array, len(self)) for array in (self._values, self._excess))
+        self._values[first : len(self)] = results.values
+        self._excess[first : len(self)] = results.excess
 
-    def results(self, plans: PlanTable) -> Results:
+    def results(self, keys: Keys) -> Results:
         """Returns what designs are worth that were all seen."""
-        self._results = Results.concatenate([self._results, *self._parts])
-        self._parts.clear()
-        return self._results.take(self._rows[np.searchsorted(self._keys, plan_keys(plans))])
-
-    def _is_seen(self, keys: Keys) -> NDArray[np.bool_]:
-        if len(self) == 0:
-            return np.zeros(len(keys), dtype=np.bool_)
-        place = np.minimum(np.searchsorted(self._keys, keys), len(self) - 1)
-        return np.asarray(self._keys[place] == keys)
+        rows = self._index.places(keys)
+        return Results(values=self._values[rows], excess=self._excess[rows])

@@ -13,6 +13,7 @@ from studies.algorithm import Results
 from studies.archive import Archive
 from studies.evaluator import Simulation
 from studies.evolution import Evolution
+from studies.plan_keys import plan_keys
 from studies.seen_designs import SeenDesigns
 from studies.stopping import Budget, StopRules, gained_fraction
 from studies.study import run_study
@@ -22,22 +23,24 @@ JOB = small_job(tensor_parallel=[1, 2], context_parallel=[1])
 
 
 def test_designs_that_were_seen_are_known_by_what_they_are_worth() -> None:
-    designs = pruned_space(JOB).designs().take(slice(0, 60))
+    keys = plan_keys(pruned_space(JOB).designs())
     seen = SeenDesigns(2)
-    for start in (40, 0, 20):  # in no order of their keys
-        part = designs.take(slice(start, start + 20))
+    for start in (40, 0, 20):
+        part = keys[start : start + 20]
         worth = np.arange(start, start + 20, dtype=np.float64)
         assert seen.new_rows(part).tolist() == list(range(20))
         seen.add(part, Results(values=np.column_stack([worth, -worth]), excess=worth))
     rows = np.array([59, 0, 0, 31])
-    assert seen.results(designs.take(rows)).excess.tolist() == [59.0, 0.0, 0.0, 31.0]
-    assert len(seen.new_rows(designs)) == 0
+    assert seen.results(keys[rows]).excess.tolist() == [59.0, 0.0, 0.0, 31.0]
+    assert seen.results(keys[rows]).values[:, 1].tolist() == [-59.0, 0.0, 0.0, -31.0]
+    assert len(seen.new_rows(keys[:60])) == 0
+    assert seen.new_rows(keys[58:62]).tolist() == [2, 3]
 
 
 def test_of_equal_designs_in_a_batch_only_the_first_is_new() -> None:
     designs = pruned_space(JOB).designs().take(slice(0, 3))
     twice = PlanTable.concatenate([designs, designs])
-    assert SeenDesigns(1).new_rows(twice).tolist() == [0, 1, 2]
+    assert SeenDesigns(1).new_rows(plan_keys(twice)).tolist() == [0, 1, 2]
 
 
 def test_what_a_front_gains_is_the_growth_of_its_volume() -> None:
