@@ -1,20 +1,27 @@
 """How far are the two depths apart on plans, and how long does the deep one take?
 
-    python -m benchmarks.deep_plans
+    python -m benchmarks.deep_plans            prints the tables of docs/deep.md
+    python -m benchmarks.deep_plans --page     writes the first of them into that page
 
-Prints the tables of docs/deep.md: the grid of `tests.simulator.deep.plan_cases`, and a step of Llama 3.1 405B on as many
-accelerators as it was trained on and more. Seconds are those of one core in a warm process, building and playing included,
-the shortest of three runs.
+The grid is that of `tests.simulator.deep.plan_cases`, whose tests compare the page with it. The second table has a step of
+Llama 3.1 405B on as many accelerators as it was trained on and more; seconds are those of one core in a warm process,
+building and playing included, the shortest of three runs.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
+from pathlib import Path
 
+from docs.readme import replaced
 from simulator.deep.plan_step import PlanStep, plan_step
 from tests.simulator.builders import job_of, plan_of, training
-from tests.simulator.deep.plan_cases import FEW, LARGE, Case
+from tests.simulator.deep.plan_cases import APART, FEW, LARGE, Case
 
+PAGE = Path(__file__).parents[1] / "docs" / "deep.md"
+GRID = LARGE | APART | FEW
+HEADER = ("plan", "accelerators", "fast, s", "deep, s", "difference", "shared links, s")
 NUM_RUNS = 3
 ROUNDING_S = 1e-9
 REPLICAS = (16, 128, 512)
@@ -38,25 +45,33 @@ def difference(step: PlanStep) -> str:
     ).replace("+0.00%", "0.00%")
 
 
+def line(*cells: object) -> str:
+    """Returns a line of a table."""
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
 def row(*cells: object) -> None:
     """Prints a line of a table."""
-    print("| " + " | ".join(str(cell) for cell in cells) + " |")
+    print(line(*cells))
 
 
-def grid() -> None:
-    """Prints how far the depths are apart."""
-    row("plan", "accelerators", "fast, s", "deep, s", "difference", "shared links, s")
-    row(*["---"] * 6)
-    for name, case in (LARGE | FEW).items():
-        step, _ = timed(case)
-        fast_s, shared_s = float(step.fast.step_time_s[0]), step.step_time_s - step.unshared_step_time_s
-        figures = (
-            f"{fast_s:.4g}",
-            f"{step.step_time_s:.4g}",
-            difference(step),
-            f"{shared_s:.2g}" if shared_s > ROUNDING_S else "0",
-        )
-        row(name, f"{case.plan.num_gpus:,}", *figures)
+def grid_line(name: str, case: Case, step: PlanStep) -> str:
+    """Returns how far the depths are apart on one plan, as a line of the page."""
+    fast_s, shared_s = float(step.fast.step_time_s[0]), step.step_time_s - step.unshared_step_time_s
+    return line(
+        name,
+        f"{case.plan.num_gpus:,}",
+        f"{fast_s:.4g}",
+        f"{step.step_time_s:.4g}",
+        difference(step),
+        f"{shared_s:.2g}" if shared_s > ROUNDING_S else "0",
+    )
+
+
+def grid() -> str:
+    """Returns the table of how far the depths are apart."""
+    rows = (grid_line(name, case, plan_step(case.job, case.plan)) for name, case in GRID.items())
+    return "\n".join([line(*HEADER), line(*["---"] * len(HEADER)), *rows])
 
 
 def sizes() -> None:
@@ -83,7 +98,17 @@ def _size_row(name: str, case: Case, *, is_folded: bool) -> None:
     row(name, *figures)
 
 
-if __name__ == "__main__":
-    grid()
+def main() -> None:
+    """Prints both tables, or writes the first."""
+    parser = argparse.ArgumentParser(description="Compare the depths on plans.")
+    parser.add_argument("--page", action="store_true", help="write the grid into docs/deep.md; print nothing")
+    if parser.parse_args().page:
+        PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), "depths", grid()), encoding="utf-8")
+        return
+    print(grid())
     print()
     sizes()
+
+
+if __name__ == "__main__":
+    main()

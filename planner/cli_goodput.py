@@ -19,6 +19,7 @@ from planner.cli_options import (
     parsed_interval,
     progress_options,
 )
+from planner.finite_range import FiniteRange
 from planner.interval_text import Interval
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ JOB_OPTIONS = {"plan": "--plan", "scheme": "--scheme", "overrides": "--set"}
 @click.option("--work-s", type=float, help="Work to do, in seconds.")
 @click.option(
     "--work-days",
-    type=click.FloatRange(0.0, MOST_DAYS, min_open=True),
+    type=FiniteRange(0.0, MOST_DAYS, min_open=True),
     help="Work to do, in days; without either: what meets 1,000 failures, but 100 to 30,000 intervals.",
 )
 @click.option("--replications", type=int, default=400, show_default=True, help="Runs that are played.")

@@ -22,6 +22,7 @@ from planner.cli_options import (
     seed_option,
     set_option,
 )
+from planner.finite_range import FiniteRange
 
 if TYPE_CHECKING:
     from planner.interval_text import Interval
@@ -67,7 +68,7 @@ def opendc() -> None:
 @click.option(
     "--every",
     "period_s",
-    type=click.FloatRange(min=1.0, max=86_400.0),
+    type=FiniteRange(min=1.0, max=86_400.0),
     metavar="SECONDS",
     help="Length of the fragments, which have their mean power; otherwise one for each event of the run.",
 )

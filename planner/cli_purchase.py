@@ -11,6 +11,7 @@ import click
 
 from planner.cli_help import examples
 from planner.cli_options import json_option, progress_options, seed_option
+from planner.finite_range import FiniteRange
 
 INFEASIBLE, FAILED = 3, 1
 
@@ -25,7 +26,7 @@ INFEASIBLE, FAILED = 3, 1
 @seed_option("The same fleet, version, seed and effort give the same plan.")
 @click.option(
     "--effort",
-    type=click.FloatRange(min=0.1, max=86_400.0),
+    type=FiniteRange(min=0.1, max=86_400.0),
     metavar="SECONDS",
     help="Deterministic seconds of the solver for the plan; 20 if not given.",
 )

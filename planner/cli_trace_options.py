@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from planner.finite_range import FiniteRange
+
 if TYPE_CHECKING:
     from planner.trace_request import TraceRequest
 
@@ -130,7 +132,7 @@ _OPTIONS = (
 
 
 NETWORKS = ("ring", "switch", "full", "nodes", "photonic")
-_ABOVE_ZERO = click.FloatRange(min=0.0, min_open=True, max=1e15)
+_ABOVE_ZERO = FiniteRange(min=0.0, min_open=True, max=1e15)
 _NETWORK_OPTIONS = (
     click.option(
         "--network", type=click.Choice(NETWORKS), default="ring", show_default=True, help="What joins them."
@@ -145,7 +147,7 @@ _NETWORK_OPTIONS = (
     ),
     click.option(
         "--latency",
-        type=click.FloatRange(0.0, 1e3),
+        type=FiniteRange(0.0, 1e3),
         default=1e-6,
         show_default="1e-6",
         metavar="S",
@@ -177,7 +179,7 @@ _NETWORK_OPTIONS = (
     ),
     click.option(
         "--set-up",
-        type=click.FloatRange(0.0, 1e6),
+        type=FiniteRange(0.0, 1e6),
         default=0.02,
         show_default="0.02",
         metavar="S",

@@ -20,11 +20,14 @@ from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
 from simulator.record import Record
+from simulator.table import Floats
 
 MOST_LINKS = 10
 """Hot links that are listed."""
 SMALLEST_FRACTION = 1e-6
 """A wait below this share of the step is rounding."""
+ROUNDING_FRACTION = 1e-12
+"""A part below this share of the step is what is left of differences of equal times."""
 
 
 class DeepPart(Record):
@@ -197,6 +200,7 @@ def _answer(
         differences=tuple(
             differences_in_words(
                 {part.name: part.deep_s - part.fast_s for part in parts},
+                plan,
                 step_s=(step.step_time_s, fast_s),
                 shared_s=shared_s,
                 slow_s=slow_s,
@@ -215,10 +219,19 @@ def _answer(
 def _parts(step: PlanStep, found: PlanBreakdown) -> tuple[DeepPart, ...]:
     weights = np.tile(step.roles.counts, step.cluster.num_stages) / step.cluster.num_gpus
     mean_s = weights @ found.seconds
+    fast_s = np.array([float(getattr(step.fast, name)[0]) for name in BUCKETS])
+    told = (_without_rounding(seconds, step) for seconds in (fast_s, mean_s))
     return tuple(
-        DeepPart(name=name, fast_s=float(getattr(step.fast, name)[0]), deep_s=float(deep_s))
-        for name, deep_s in zip(BUCKETS, mean_s, strict=True)
+        DeepPart(name=name, fast_s=fast, deep_s=deep) for name, fast, deep in zip(BUCKETS, *told, strict=True)
     )
+
+
+def _without_rounding(seconds: Floats, step: PlanStep) -> list[float]:
+    """Returns parts of a step; what is left of differences of equal times is none."""
+    told: list[float] = np.where(
+        np.abs(seconds) < ROUNDING_FRACTION * step.step_time_s, 0.0, seconds
+    ).tolist()
+    return told
 
 
 def _roles(step: PlanStep, found: PlanBreakdown, names: tuple[str, ...]) -> tuple[DeepRole, ...]:
@@ -234,7 +247,7 @@ def _roles(step: PlanStep, found: PlanBreakdown, names: tuple[str, ...]) -> tupl
                 stage=stage,
                 stands_for=int(step.roles.counts[role]),
                 speed=float(step.roles.speed[stage, role]),
-                seconds=dict(zip(BUCKETS, found.seconds[row].tolist(), strict=True)),
+                seconds=dict(zip(BUCKETS, _without_rounding(found.seconds[row], step), strict=True)),
                 waits_for_s={
                     other: waits[other]
                     for other in longest

@@ -9,32 +9,30 @@ import numpy as np
 from planner import human
 from simulator.deep.plan_breakdown import PlanBreakdown
 from simulator.deep.plan_cluster import Faults
+from simulator.plan import Plan
 
 SMALLEST_FRACTION = 0.0005
 """Of the step; what is less is not spoken of."""
 MOST_NAMED = 3
 """Waits that are named."""
-_WHY = {
-    "tensor_comm_s": "here collectives between tensor- and context-parallel ranks meet other traffic on their links, and "
-    "count where their rank waits for nothing later meanwhile",
-    "expert_comm_s": "here tokens on their way to experts meet other traffic on scale-up links and cards",
-    "shard_comm_s": "the fast depth hides such traffic behind whole passes, this one layer by layer: the first weights of a "
-    "step are waited for",
-    "pipeline_send_s": "the fast depth counts every send that its sender stands still for, with the mean time of all; "
-    "here one counts by what its ends are apart, and where its sender waits for nothing else meanwhile",
-    "gradient_sync_s": "here all waits for what replicas exchange count, in the fast depth by how much the step is longer "
-    "for them; and reductions share links with the backward pass",
-    "pipeline_bubble_s": "stages wait for what really holds the others up, and waits for replicas are not bubbles here",
+ZERO_GATHERS = 3
+"""The ZeRO stage whose weights are gathered in every pass."""
+_EXCHANGES = {
+    "tensor_comm_s": "collectives between tensor- and context-parallel ranks",
+    "expert_comm_s": "tokens on their way to experts",
+    "pipeline_send_s": "messages between stages",
 }
+"""Traffic that a pass waits for."""
 
 
 def differences_in_words(
-    beyond_s: Mapping[str, float], *, step_s: tuple[float, float], shared_s: float, slow_s: float
+    beyond_s: Mapping[str, float], plan: Plan, *, step_s: tuple[float, float], shared_s: float, slow_s: float
 ) -> Iterator[str]:
-    """Yields why the step differs between the depths, the part that differs most first.
+    """Yields why the step differs between the depths, the part that differs most first; only causes that are known.
 
     Args:
         beyond_s: how much longer each part is at the deep depth.
+        plan: the decisions.
         step_s: the step at the deep and at the fast depth.
         shared_s: what sharing links costs.
         slow_s: what slow parts cost.
@@ -53,9 +51,44 @@ def differences_in_words(
         yield f"Flows that share links make it {human.duration(shared_s)} longer than if each had its links for itself."
     for name in sorted(beyond_s, key=lambda name: -abs(beyond_s[name])):
         seconds = beyond_s[name]
-        if abs(seconds) >= least_s and name in _WHY:
+        if seconds > 0.0:
+            # What is slow makes everything longer, and the two causes cannot be told apart.
+            why = "" if slow_s >= least_s else _why_longer(name, plan, is_shared=shared_s >= least_s)
+        else:
+            why = _why_shorter(name, plan)
+        if abs(seconds) >= least_s and why:
             longer = "longer" if seconds > 0.0 else "shorter"
-            yield f"{_words(name)}: {human.duration(abs(seconds))} {longer}; {_WHY[name]}."
+            yield f"{_words(name)}: {human.duration(abs(seconds))} {longer}; {why}."
+
+
+def _why_longer(name: str, plan: Plan, *, is_shared: bool) -> str:
+    """Returns why a part may take longer at the deep depth; nothing where no cause is known."""
+    if name in _EXCHANGES:
+        return f"here {_EXCHANGES[name]} meet other traffic on their links" if is_shared else ""
+    if name == "shard_comm_s" and plan.zero_stage == ZERO_GATHERS:
+        return "the fast depth hides such traffic behind whole passes; here the first weights of a step are waited for"
+    if plan.pipeline_parallel == 1:
+        return ""
+    match name:
+        case "shard_comm_s":
+            return "gradients are reduced behind the last of several micro-batches, and the fast depth takes the mean of all"
+        case "gradient_sync_s":
+            return "here all waits for what replicas exchange count, in the fast depth by how much the step is longer for them"
+        case "pipeline_bubble_s":
+            return "here waits for a stage that waits for traffic itself are bubbles"
+        case _:
+            return ""
+
+
+def _why_shorter(name: str, plan: Plan) -> str:
+    """Returns why a part may take less time at the deep depth; nothing where no cause is known."""
+    if name in _EXCHANGES:
+        return f"here {_EXCHANGES[name]} count only where their rank waits for nothing later meanwhile"
+    if name == "shard_comm_s" and plan.zero_stage == ZERO_GATHERS:
+        return "here weights are gathered while gradients are reduced, and the fast depth adds the latencies of the two"
+    if name == "pipeline_bubble_s" and plan.pipeline_parallel > 1:
+        return "waits for the traffic of the own stage and of replicas are not bubbles here"
+    return ""
 
 
 def faults_in_words(faults: Faults) -> Iterator[str]:

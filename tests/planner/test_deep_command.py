@@ -13,7 +13,9 @@ from planner.job_file import load_job
 from planner.one_design import SimulatedDesign
 from planner.trace_events import COMPUTE, NETWORK
 from planner.trace_play import PlayAnswer
+from simulator.deep.plan_cluster import Faults
 from simulator.deep.tasks import NONE
+from tests.simulator.deep.plan_cases import APART, FEW
 
 JOB = """\
 workload: {model: llama-3.1-8b, tokens: 1e11, sequence_length: 8192, global_batch_size: 64}
@@ -104,6 +106,43 @@ class TestAnswer:
             "4 of 64 accelerators were played",
         ):
             assert text in told
+
+
+class TestDifferences:
+    """Sentences on why the depths differ, by what is longer or shorter."""
+
+    def told(self, name: str) -> tuple[str, ...]:
+        case = (APART | FEW)[name]
+        return simulate_deep(case.job, DeepRequest(plan=case.plan)).answer.differences
+
+    def test_what_is_longer_and_what_is_shorter_have_causes_of_their_own(self) -> None:
+        longer, shorter = self.told("sharded weights"), self.told("8b b200 sharded weights")
+        assert any("longer; the fast depth hides such traffic" in sentence for sentence in longer)
+        assert any("shorter; here weights are gathered while" in sentence for sentence in shorter)
+        # Traffic that meets other traffic cannot be shorter for it.
+        assert not [each for each in shorter if "shorter" in each and "meet other traffic" in each]
+
+    def test_a_pipeline_that_reduces_once_says_so(self) -> None:
+        told = self.told("70b sharded gradients in a pipeline")
+        assert any("the last of several micro-batches" in sentence for sentence in told)
+
+    def test_nothing_is_said_where_no_cause_is_known(self) -> None:
+        # Replicas alone, on one node: no other traffic, no pipeline.
+        assert len(self.told("data")) == 1
+
+    def test_what_is_slow_is_the_cause_of_what_takes_longer(self) -> None:
+        case = FEW["pipeline"]
+        slow = DeepRequest(plan=case.plan, faults=Faults(speed={1: 0.5}))
+        told = simulate_deep(case.job, slow).answer.differences
+        assert "What is slow makes it" in told[1]
+        assert not [sentence for sentence in told if "longer;" in sentence]
+
+    @pytest.mark.parametrize("name", ["8b b200 sharded weights", "tensor and data"])
+    def test_without_stages_there_is_no_bubble_at_either_depth(self, name: str) -> None:
+        case = (APART | FEW)[name]
+        answer = simulate_deep(case.job, DeepRequest(plan=case.plan)).answer
+        bubble = next(part for part in answer.parts if part.name == "pipeline_bubble_s")
+        assert (bubble.fast_s, bubble.deep_s) == (0.0, 0.0)
 
 
 class TestTimeline:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from simulator.job import Job, Workload
 from simulator.model import MixtureOfExperts, ModelShape
 from simulator.plan import Plan, Recompute, Schedule
-from tests.simulator.builders import gpt, job_of, plan_of, training
+from tests.simulator.builders import gpt, job_of, plan_of, rented, training
 
 SMALL = gpt(num_layers=4, has_tied_embeddings=True)
 MIXTURE = gpt(num_layers=4).model_copy(
@@ -23,11 +23,17 @@ class Case:
     plan: Plan
 
 
-def _large(model: str, plan: Plan, *, batch: int, sequence: int = 8192, **choices: object) -> Case:
-    return Case(
-        job=job_of(_with(training(model, sequence_length=sequence, global_batch_size=batch), choices)),
-        plan=plan,
-    )
+def _large(
+    model: str,
+    plan: Plan,
+    *,
+    batch: int,
+    sequence: int = 8192,
+    accelerator: str = "h100-sxm5-80gb",
+    **choices: object,
+) -> Case:
+    workload = _with(training(model, sequence_length=sequence, global_batch_size=batch), choices)
+    return Case(job=job_of(workload, rented(accelerator)), plan=plan)
 
 
 def _small(plan: Plan, *, model: ModelShape = SMALL, batch: int = 16, **choices: object) -> Case:
@@ -128,3 +134,53 @@ FEW = {
     "experts on two nodes": _small(plan_of(expert=8, tensor=2, data=8), model=MIXTURE),
 }
 """Plans of few accelerators, 4 to 16, of which every message can be played."""
+
+APART = {
+    "8b b200 sharded weights": _large(
+        "llama-3.1-8b",
+        plan_of(tensor=8, context=2, data=16, zero=3),
+        batch=128,
+        sequence=4096,
+        accelerator="b200-sxm-180gb",
+    ),
+    "8b a100 sharded weights, gpipe": _large(
+        "llama-3.1-8b",
+        plan_of(tensor=8, pipeline=4, context=2, data=16, zero=3, schedule=Schedule.GPIPE),
+        batch=64,
+        sequence=4096,
+        accelerator="a100-sxm4-80gb",
+    ),
+    "mixtral a100 sharded weights": _large(
+        "mixtral-8x7b",
+        plan_of(tensor=8, context=2, data=16, zero=3),
+        batch=128,
+        sequence=4096,
+        accelerator="a100-sxm4-80gb",
+    ),
+    "8b b200 sharded gradients in a pipeline": _large(
+        "llama-3.1-8b",
+        plan_of(tensor=2, pipeline=2, data=32, zero=2),
+        batch=64,
+        sequence=4096,
+        accelerator="b200-sxm-180gb",
+    ),
+    "70b sharded gradients in a pipeline": _large(
+        "llama-3.1-70b", plan_of(tensor=4, pipeline=4, data=16, zero=2), batch=64
+    ),
+    "70b b200 sharded gradients in a pipeline": _large(
+        "llama-3.1-70b",
+        plan_of(tensor=8, pipeline=2, data=8, zero=2),
+        batch=32,
+        sequence=4096,
+        accelerator="b200-sxm-180gb",
+    ),
+}
+"""Plans on which the depths are known to part, by what the page on the deep depth says of ZeRO-2 and ZeRO-3."""
+
+TWO_NODES = {
+    "replicas of pairs": _small(plan_of(tensor=2, data=8)),
+    "replicas of sequences": _small(plan_of(tensor=2, context=2, data=4), batch=8),
+    "replicas of fours": _small(plan_of(tensor=4, data=4)),
+    "replicas of fours, 8b": _large("llama-3.1-8b", plan_of(tensor=4, data=8), batch=16),
+}
+"""Groups of replicas over several nodes with several members in each: their rings share scale-up links with other traffic."""

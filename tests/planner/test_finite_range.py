@@ -1,0 +1,42 @@
+"""Are numbers that are none refused by every option that takes a range of them?"""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from planner.cli import main
+from planner.finite_range import FiniteRange
+
+PLAY = ("trace", "play", "astra")
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "NaN", "Infinity"])
+def test_what_is_not_finite_is_in_no_range(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"is no finite number|is not in the range"):
+        FiniteRange(min=0.0, min_open=True).convert(text, None, None)
+
+
+def test_a_number_of_the_range_is_itself() -> None:
+    assert FiniteRange(0.0, 2.5).convert("1.5", None, None) == 1.5
+
+
+@pytest.mark.parametrize("text", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("opendc", "export", "job.yaml", "--plan", "dp=8", "--output", "folder", "--every"),
+        (*PLAY, "--bandwidth"),
+        (*PLAY, "--latency"),
+        (*PLAY, "--card-bandwidth"),
+        (*PLAY, "--set-up"),
+    ],
+    ids=lambda arguments: arguments[-1],
+)
+def test_an_option_names_itself(
+    arguments: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, text]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert arguments[-1] in told
+    assert "is no finite number" in told or "is not in the range" in told
