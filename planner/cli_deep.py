@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from planner.given_options import is_given
+
 if TYPE_CHECKING:
     from planner.interval_text import Interval
     from simulator.deep.plan_cluster import Faults
@@ -34,6 +36,8 @@ def _speeds(_context: click.Context, _option: click.Parameter, values: tuple[str
         if pair is None or float(pair[2]) == 0.0:
             rule = "must be an accelerator and its speed over the usual one, such as 3=0.8"
             raise click.BadParameter(f"{value!r} {rule}")
+        if int(pair[1]) in found:
+            raise click.BadParameter(f"{value!r} gives accelerator {int(pair[1])} a second speed: give one")
         found[int(pair[1])] = float(pair[2])
     return found
 
@@ -48,7 +52,10 @@ def _links(
         if parts is None or not 0.0 < float(parts[3]) <= 1.0:
             rule = f"must be {', '.join(LINK_KINDS)} with a number and the share that is left, such as card:3=0.5"
             raise click.BadParameter(f"{value!r} {rule}")
-        found[parts[1], int(parts[2])] = float(parts[3])
+        link = parts[1], int(parts[2])
+        if link in found:
+            raise click.BadParameter(f"{value!r} gives {parts[1]} {link[1]} a second share: give one")
+        found[link] = float(parts[3])
     return found
 
 
@@ -97,7 +104,12 @@ def refuse_deep_options(
 
 def refuse_run_options(scheme: str | None, interval: Interval | None, *, no_sensitivities: bool) -> None:
     """Raises `click.UsageError` where options of a run were given to the deep depth, which plays one step."""
-    given = {"--scheme": scheme, "--interval": interval, "--no-sensitivities": no_sensitivities}
+    given = {
+        "--scheme": scheme,
+        "--interval": interval,
+        "--no-sensitivities": no_sensitivities,
+        "--seed": is_given("seed"),
+    }
     for option, value in given.items():
         if value:
             raise click.UsageError(

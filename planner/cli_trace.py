@@ -20,6 +20,7 @@ from planner.cli_trace_files import convert, export
 from planner.cli_trace_options import Division, Network, division_options, network_options
 from planner.cli_trace_plan import export_plan
 from planner.cli_trace_play import play
+from planner.given_options import refuse_unread_of_rules
 
 
 def _speeds(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[int, float]:
@@ -30,6 +31,8 @@ def _speeds(_context: click.Context, _option: click.Parameter, values: tuple[str
         if pair is None or float(pair[2]) == 0.0:
             rule = "must be an accelerator and its speed over that of the trace, such as 3=0.8"
             raise click.BadParameter(f"{value!r} {rule}")
+        if int(pair[1]) in found:
+            raise click.BadParameter(f"{value!r} gives accelerator {int(pair[1])} a second speed: give one")
         found[int(pair[1])] = float(pair[2])
     return found
 
@@ -135,9 +138,11 @@ def simulate(
     from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries, working
 
+    refuse_unread_of_rules(rules, division.parallel)
     _check_installation()
     from planner.hop_simulation import HopRun, simulate_hop
     from planner.hop_view import show_hop
+    from planner.option_names import options_named
     from planner.timeline_file import check_timeline_file
     from planner.trace_request import HOP, Rules, Times
     from planner.trace_simulation import simulate_trace
@@ -155,7 +160,7 @@ def simulate(
         hop=hop,
         offload=offload,
     )
-    with quiet_libraries(), working("playing the step", is_shown=not quiet):
+    with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named():
         run = simulate_hop(request) if division.parallel == HOP else simulate_trace(request)
     show = partial(show_hop, run.answer) if isinstance(run, HopRun) else partial(show_trace, run.answer)
     about = {"trace": run.answer.trace, "parallel": division.parallel}

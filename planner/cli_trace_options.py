@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from planner.finite_range import FiniteRange
+from planner.given_options import refuse_unread_of_network
 
 if TYPE_CHECKING:
     from planner.trace_request import TraceRequest
@@ -206,6 +207,8 @@ def _shared(
     @wraps(command)
     def gathered(**given: object) -> object:
         values = {field.name: given.pop(field.name) for field in fields(kind)}
+        if "network" in values:
+            refuse_unread_of_network(str(values["network"]))
         return command(**given, **{name: kind(**values)})
 
     begin: _Command = gathered

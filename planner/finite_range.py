@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class FiniteRange(click.FloatRange):
     """Numbers of a range; `click.FloatRange` lets "nan" pass, and infinity where an end is open."""
 
-    def convert(self, value: object, param: Parameter | None, ctx: Context | None) -> float:
+    def convert(self, value: float, param: Parameter | None, ctx: Context | None) -> float:
         """Returns the number; raises `click.BadParameter` for one outside of the range, or none."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):

@@ -10,7 +10,6 @@ from planner.trace_request import TraceRequest
 from simulator.deep.chakra_export import ChakraExport, chakra_export
 from simulator.deep.plan_export import export_plan
 from simulator.deep.profiled_trace import read_profiled
-from simulator.deep.read import read_operator_trace
 from simulator.deep.trace import OperatorTrace
 from simulator.deep.trace_file import is_trace_file, write_trace_file
 from simulator.errors import InputError, Problem
@@ -36,7 +35,7 @@ def export_trace(request: TraceRequest, folder: Path, *, suffix: str) -> int:
         InputError: the trace is broken, cannot be divided so, the files cannot be written, or the folder holds others of
             an older export, which would be played together with them.
     """
-    trace = read_operator_trace(request.path, batch_size=request.trace_batch_size)
+    trace = request.read()
     return _write(chakra_export(trace, request.parallelism(), batch_size=request.batch_size), folder, suffix)
 
 

@@ -16,8 +16,10 @@ from planner.problems import nearest
 from simulator import catalog
 from simulator.deep.operator_model import Rates
 from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder
+from simulator.deep.read import read_operator_trace
 from simulator.deep.topologies import cluster, fully_connected, photonic, ring, switch
 from simulator.deep.topology import Topology
+from simulator.deep.trace import OperatorTrace
 from simulator.errors import InputError, Problem
 from simulator.hardware import Accelerator
 from simulator.record import Choice
@@ -109,6 +111,19 @@ class TraceRequest:
     """Of `--parallel hop`: `KEY=VALUE,...`, see `planner.hop_simulation`."""
     offload: str = ""
     """Of a limited memory: `KEY=VALUE,...`, see `planner.offload_request`."""
+
+    def read(self) -> OperatorTrace:
+        """Returns the trace.
+
+        Raises:
+            InputError: it is broken, or says how many samples it has and is told so once more.
+        """
+        if self.trace_batch_size is not None and self.path.is_file():
+            rule = (
+                "is read with folders of TrioSim's only: this file says how many samples it has; leave it out"
+            )
+            raise _broken("--trace-batch-size", str(self.trace_batch_size), rule)
+        return read_operator_trace(self.path, batch_size=self.trace_batch_size)
 
     def parallelism(self) -> Parallelism:
         """Returns the degrees.

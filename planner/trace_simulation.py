@@ -15,7 +15,6 @@ from simulator.deep.memory import lifetimes
 from simulator.deep.operator_model import OperatorModel, fit_operators, samples_of
 from simulator.deep.parallelism import GradientSync, Parallelism
 from simulator.deep.play import Played, SharingRule, play
-from simulator.deep.read import read_operator_trace
 from simulator.deep.routing import Paths
 from simulator.deep.tasks import TaskGraph
 from simulator.deep.topology import Topology
@@ -69,7 +68,7 @@ def simulate_trace(request: TraceRequest) -> TraceRun:
         rule = "is read with --parallel hop only: leave it out, or ask for that"
         raise InputError([Problem(path="--hop", value=request.hop[:60], rule=rule)])
     if request.rules is Rules.TRIOSIM:
-        trace = read_operator_trace(request.path, batch_size=request.trace_batch_size)
+        trace = request.read()
         return _by_triosim(request, trace)
     trace = asked_trace(request)
     offload = offload_asked(request)
@@ -97,7 +96,7 @@ def simulate_trace(request: TraceRequest) -> TraceRun:
 
 def asked_trace(request: TraceRequest) -> OperatorTrace:
     """Returns the trace, as it would be on the accelerator that is asked for; raises `InputError` where it is broken."""
-    trace = read_operator_trace(request.path, batch_size=request.trace_batch_size)
+    trace = request.read()
     rates = request.rates()
     return moved(trace, *rates) if rates else trace
 

@@ -183,7 +183,7 @@ class TestRefusals:
         assert f"{option[0]} needs --depth deep" in refused(capsys, job, *option)
 
     @pytest.mark.parametrize(
-        "option", [("--scheme", "async"), ("--interval", "600"), ("--no-sensitivities",)]
+        "option", [("--scheme", "async"), ("--interval", "600"), ("--no-sensitivities",), ("--seed", "0")]
     )
     def test_options_of_a_run_do_not_fit_it(
         self, job: str, option: tuple[str, ...], capsys: pytest.CaptureFixture[str]
@@ -194,6 +194,11 @@ class TestRefusals:
         ("option", "message"),
         [
             (("--speed", "3=0"), "must be an accelerator and its speed"),
+            (("--speed", "3=0.5", "--speed", "3=1"), "gives accelerator 3 a second speed"),
+            (
+                ("--slow-link", "card:3=0.5", "--slow-link", "card:3=0.9"),
+                "'card:3=0.9' gives card 3 a second share",
+            ),
             (("--speed", "64=0.5"), "must be the number of an accelerator, 0 to 63"),
             (("--slow-link", "cable:3=0.5"), "must be scale-up, card, leaf with a number"),
             (("--slow-link", "card:3=2"), "must be scale-up, card, leaf with a number"),

@@ -299,8 +299,8 @@ class TestBroken:
                 "--parallel: is nothing that --rules triosim covers",
             ),
             (("--parallel", "dp=2,ddp=2"), "ddp and dp each say how many replicas: give one of them"),
-            (("--parallel", "pp"), "pipeline_parallel = 4: must be at most 2, the layers of 'small'"),
-            (("--parallel", "ddp", "--interleaved", "2"), "num_chunks = 2: must be 1 without a pipeline"),
+            (("--parallel", "pp"), "--parallel pp = 4: must be at most 2, the layers of 'small'"),
+            (("--parallel", "ddp", "--interleaved", "2"), "--interleaved = 2: must be 1 without a pipeline"),
             (
                 ("--rules", "triosim", "--interleaved", "2"),
                 "--interleaved: is nothing that --rules triosim covers",
@@ -314,10 +314,10 @@ class TestBroken:
             (("--offload", "memory=1e9,pool=1e9"), "--offload pool-shared: must be given"),
             (("--offload", "memory=1e9,host=1e9,pool-memory=1"), "--offload pool-memory = 1: needs pool=..."),
             (("--offload", "memory=x,host=1e9"), "--offload memory = x: must be a number"),
-            (("--offload", "memory=5000,host=1e9"), "capacity_bytes = 5,000: must be at least"),
+            (("--offload", "memory=5000,host=1e9"), "--offload memory = 5,000: must be at least"),
             (
                 ("--offload", "memory=1e9,host=1e9", "--parallel", "tp"),
-                "tensor_parallel = 4: must be left out",
+                "--parallel tp = 4: must be left out",
             ),
             (
                 ("--offload", "memory=1e9,host=1e9", "--rules", "triosim"),
@@ -336,9 +336,19 @@ class TestBroken:
             ),
             (("--parallel", "hop", "--hop", "graph=rong"), "--hop graph = rong: must be a graph"),
             (("--parallel", "hop", "--hop", "graph=no.json"), "does not exist"),
-            (("--parallel", "hop", "--hop", "backups=2"), "num_backups = 2: must be below 2"),
+            (("--parallel", "hop", "--hop", "backups=2"), "--hop backups = 2: must be below 2"),
             (("--parallel", "hop", "--microbatches", "2"), "--microbatches: is nothing that workers"),
             (("--parallel", "hop", "--rules", "triosim"), "--rules: is nothing that workers"),
+            (("--ports", "2"), "--ports is read with --network photonic only"),
+            (("--set-up", "1", "--network", "switch"), "--set-up is read with --network photonic only"),
+            (("--gpus-per-node", "8"), "--gpus-per-node is read with --network nodes only"),
+            (("--card-bandwidth", "5e10"), "--card-bandwidth is read with --network nodes only"),
+            (("--rules", "triosim", "--latency", "1"), "--latency is nothing that --rules triosim covers"),
+            (("--rules", "triosim", "--order", "gpipe"), "--order is nothing that --rules triosim covers"),
+            (("--rules", "triosim", "--microbatches", "2"), "--microbatches is nothing that --rules triosim"),
+            (("--parallel", "hop", "--order", "gpipe"), "--order is nothing that workers of --parallel hop"),
+            (("--speed", "3=0.5", "--speed", "3=1"), "'3=1' gives accelerator 3 a second speed"),
+            (("--batch-size", "2", "--microbatches", "4"), "--batch-size = 2: must be at least 4"),
             (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that --rules triosim covers"),
             (("--gpus", "2048", "--network", "full"), "--gpus = 2048: must be at most 1,024 with a cable"),
             (("--gpus", "65536"), "needs more than 16,000,000 tasks: take fewer accelerators"),
@@ -357,7 +367,16 @@ class TestBroken:
         self, small: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
     ) -> None:
         assert main(["trace", "simulate", small, "--gpus", "4", *arguments]) == 2
-        assert message in capsys.readouterr().err
+        assert message in " ".join(capsys.readouterr().err.split())
+
+    def test_a_file_says_how_many_samples_it_has(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "even.json"
+        write_trace_file(even(2, 1e-3, 2e-3), file)
+        asked = ["trace", "simulate", str(file), "--gpus", "2", "--trace-batch-size", "64"]
+        assert main(asked) == 2
+        assert "--trace-batch-size = 64: is read with folders of TrioSim's only" in capsys.readouterr().err
 
     def test_a_broken_trace_is_named_with_its_line(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
