@@ -117,7 +117,7 @@ def by_optuna(fit: Fit, num_evaluations: int, seed: int) -> None:
 
 def by_cma(fit: Fit, num_evaluations: int, seed: int) -> None:
     """Fits by CMA-ES (Hansen, arXiv 1604.00772) of the package `cma`, which comes with pymoo."""
-    import cma
+    import cma  # type: ignore[import-untyped]  # no stubs, no py.typed
 
     low, high = fit.bounds
     options = {
