@@ -9,7 +9,7 @@ from simulator.record import Record
 
 Cell = float | int | bool | str | None
 """What stands in a table."""
-TableRow = dict[str, Cell]
+TableRow = dict[str, Cell | tuple[str, ...]]
 
 
 class SweepAnswer(Record):
@@ -37,6 +37,10 @@ class ValidationAnswer(Record):
 
     schema_version: int = 1
     """Of this form; it rises when a field goes or changes its meaning."""
+    capplan_version: str
+    """What simulated the rows,"""
+    catalog_hash: str
+    """and with which figures of hardware."""
     num_rows: int
     """Rows of the file."""
     num_modelled: int

@@ -7,6 +7,7 @@ The file grows under a temporary name and takes its own name only when it is com
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, final
@@ -32,6 +33,9 @@ and a reader a seek."""
 class DesignLog:
     """An append-only Parquet file of designs, compressed with zstd; a context manager.
 
+    A thread of its own compresses and writes, one row group after another, while the study goes on. What goes wrong there
+    is told by the next call.
+
     Example:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "designs.parquet"
@@ -54,6 +58,8 @@ class DesignLog:
         self._writer: pq.ParquetWriter | None = None
         self._schema: pa.Schema | None = None
         self._waiting: list[pa.Table] = []
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="design-log")
+        self._writing: Future[None] | None = None
         self._num_designs = 0
         self._is_closed = False
         try:
@@ -100,7 +106,11 @@ class DesignLog:
         if self._is_closed:
             return
         self._is_closed = True
-        self._write_waiting()
+        try:
+            self._write_waiting()
+            self._wait()
+        finally:
+            self._thread.shutdown()
         try:
             if self._writer is not None:
                 self._writer.close()
@@ -117,18 +127,28 @@ class DesignLog:
         self.close()
 
     def _write_waiting(self) -> None:
-        """Writes what waits as one row group; with nothing ever appended, a file without columns."""
+        """Has what waits written as one row group; with nothing ever appended, a file without columns."""
+        # Taken before it is written: an interrupt in between may lose these rows but never doubles them.
+        waiting, self._waiting = self._waiting, []
+        self._wait()
+        self._writing = self._thread.submit(self._write, waiting)
+
+    def _wait(self) -> None:
+        """Waits for the row group that is being written, and raises what went wrong with it."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def _write(self, tables: list[pa.Table]) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        # Taken before it is written: an interrupt in between may lose these rows but never doubles them.
-        waiting, self._waiting = self._waiting, []
         try:
             if self._writer is None:
                 schema = pa.schema([]) if self._schema is None else self._schema
                 self._writer = pq.ParquetWriter(self._partial, schema, compression="zstd")
-            if waiting:
-                self._writer.write_table(pa.concat_tables(waiting).combine_chunks())
+            if tables:
+                self._writer.write_table(pa.concat_tables(tables).combine_chunks())
         except OSError as error:
             raise StudyError(f"design log {self.path} cannot be written: {error}") from error
 

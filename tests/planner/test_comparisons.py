@@ -319,7 +319,7 @@ class TestCases:
         assert case.cost_usd is None
 
     def test_hours_of_a_tariff_mean_nothing_to_a_design_that_is_rented(self) -> None:
-        tariff = {"region": "us-iowa", "electricity_profile": {"mean": 0.1, "daily_amplitude": 0.05}}
+        tariff = {"region": "us-iowa", "electricity_profile": {"mean": 0.1, "daily_amplitude": 0.09}}
         asked = {"pauses": [{"by": "price", "hours_fraction": 0.25}], "start_within_hours": 24}
         job = job_with(H100_RENTED, H100_BOUGHT, site=tariff, what_if=asked)
         assert (

@@ -12,7 +12,7 @@ from mlflow.entities import Run
 
 from planner.answer import recommend
 from planner.cli import main
-from planner.recommendation import Recommendation
+from planner.recommendation import Design, Recommendation
 from planner.report_data import Report
 from planner.report_files import write_pictures
 from planner.study_reports import export_designs
@@ -117,5 +117,12 @@ def check_design_runs(
         assert metrics == {metric: table[metric][rows[name]] for metric in metrics}
         assert (run.data.tags["front"] == "1") == (name in front)
         if name in front:
-            held = {metric: getattr(front[name], metric) for metric in metrics.keys() - {"excess"}}
+            held = {metric: value_of(front[name], metric) for metric in metrics.keys() - {"excess"}}
             assert held == {metric: metrics[metric] for metric in held}
+
+
+def value_of(design: Design, metric: str) -> float:
+    """A figure of the answer, which knows one interval: the one in use."""
+    value = getattr(design, metric.removeprefix("used_"))
+    assert isinstance(value, float | int)
+    return value
