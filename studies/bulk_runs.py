@@ -13,7 +13,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from itertools import repeat
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +58,15 @@ KNOWN_COLUMNS: Mapping[str, str] = {
 """The layout that the rows below are made for: unchanged from MLflow 2.22 to 3.17."""
 
 Way = Literal["bulk", "api"]
-Row = dict[str, object]
+
+
+class Rows(NamedTuple):
+    """Rows of one table."""
+
+    names: Sequence[str]
+    """Columns that have a value."""
+    values: list[tuple[object, ...]]
+    """One entry a row, in their order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,25 +221,24 @@ def _write_as_rows(engine: sa.Engine, family: _Family, designs: RunTable) -> Non
             rows = _rows(family, designs, part, ids)
             with connection.begin():
                 for name, table in _tables().items():
-                    if rows[name]:
+                    if rows[name].values:
                         _insert(connection, table, rows[name])
         refresh_statistics(connection, KNOWN_COLUMNS)
 
 
-def _insert(connection: sa.Connection, table: sa.Table, rows: list[Row]) -> None:
-    """Inserts rows that all have the same columns."""
-    names = list(rows[0])
-    if connection.dialect.name != "sqlite" or set(names) != set(table.columns.keys()):
-        connection.execute(table.insert(), rows)
+def _insert(connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
+    if connection.dialect.name != "sqlite" or set(rows.names) != set(table.columns.keys()):
+        named = [dict(zip(rows.names, values, strict=True)) for values in rows.values]
+        connection.execute(table.insert(), named)
         return
     # Past SQLAlchemy, which would look at every value: a third less time, and SQLite takes our types as they are.
-    columns = ", ".join(f'"{name}"' for name in names)
-    marks = ", ".join("?" * len(names))
+    columns = ", ".join(f'"{name}"' for name in rows.names)
+    marks = ", ".join("?" * len(rows.names))
     statement = f'INSERT INTO "{table.name}" ({columns}) VALUES ({marks})'  # noqa: S608 (names of MLflow's own tables)
-    connection.exec_driver_sql(statement, [tuple(row.values()) for row in rows])
+    connection.exec_driver_sql(statement, rows.values)
 
 
-def _rows(family: _Family, designs: RunTable, part: slice, ids: list[str]) -> dict[str, list[Row]]:
+def _rows(family: _Family, designs: RunTable, part: slice, ids: list[str]) -> dict[str, Rows]:
     """Returns the rows of some designs by table, in the order of the tables' primary keys."""
     tags: dict[str, Sequence[str]] = {key: values[part] for key, values in designs.tags.items()}
     tags |= {key: [value] * len(ids) for key, value in family.tags.items()}
@@ -245,10 +253,10 @@ def _rows(family: _Family, designs: RunTable, part: slice, ids: list[str]) -> di
     }
 
 
-def _run_rows(family: _Family, names: Sequence[str], ids: list[str]) -> list[Row]:
+def _run_rows(family: _Family, names: Sequence[str], ids: list[str]) -> Rows:
     from mlflow.utils.uri import append_to_uri_path
 
-    common: Row = {
+    common: dict[str, object] = {
         **dict.fromkeys(("source_name", "entry_point_name", "source_version"), ""),
         "source_type": "UNKNOWN",
         "user_id": family.tags["mlflow.user"],
@@ -262,31 +270,30 @@ def _run_rows(family: _Family, names: Sequence[str], ids: list[str]) -> list[Row
 
     # MLflow takes an address apart to add a folder: once for all runs, whose ids are all alike.
     folder = str(append_to_uri_path(family.artifact_location, ids[0], "artifacts"))  # type: ignore[no-untyped-call]
-    return [
-        {**common, "run_uuid": run_id, "name": name, "artifact_uri": folder.replace(ids[0], run_id)}
+    shared = tuple(common.values())
+    values = [
+        (*shared, run_id, name, folder.replace(ids[0], run_id))
         for run_id, name in zip(ids, names, strict=True)
     ]
+    return Rows((*common, "run_uuid", "name", "artifact_uri"), values)
 
 
-def _text_rows(columns: Mapping[str, Sequence[str]], ids: list[str]) -> list[Row]:
-    return [
-        {"key": key, "value": value, "run_uuid": run_id}
-        for key in sorted(columns)
-        for run_id, value in zip(ids, columns[key], strict=True)
-    ]
+def _text_rows(columns: Mapping[str, Sequence[str]], ids: list[str]) -> Rows:
+    rows: list[tuple[object, ...]] = []
+    for key in sorted(columns):
+        rows += zip(repeat(key, len(ids)), columns[key], ids, strict=True)
+    return Rows(_TEXT_COLUMNS.split(), rows)
 
 
-def _metric_rows(family: _Family, designs: RunTable, part: slice, ids: list[str]) -> list[Row]:
-    rows: list[Row] = []
+def _metric_rows(family: _Family, designs: RunTable, part: slice, ids: list[str]) -> Rows:
+    rows: list[tuple[object, ...]] = []
+    stamps, steps = [family.started_at_ms] * len(ids), [0] * len(ids)
     for key in sorted(designs.metrics):
         raw = np.asarray(designs.metrics[key][part], dtype=np.float64)
         values = np.nan_to_num(raw, nan=0.0, posinf=LARGEST_FLOAT, neginf=-LARGEST_FLOAT)
-        common: Row = {"key": key, "timestamp": family.started_at_ms, "step": 0}
-        rows += [
-            {**common, "run_uuid": run_id, "value": value, "is_nan": is_nan}
-            for run_id, value, is_nan in zip(ids, values.tolist(), np.isnan(raw).tolist(), strict=True)
-        ]
-    return rows
+        numbers, are_nan = values.tolist(), np.isnan(raw).tolist()
+        rows += zip(repeat(key, len(ids)), numbers, ids, stamps, steps, are_nan, strict=True)
+    return Rows(_METRIC_COLUMNS.split(), rows)
 
 
 # The slow way: MLflow's interface

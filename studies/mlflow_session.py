@@ -33,6 +33,9 @@ MAX_TAG_CHARACTERS = 8_000
 BUSY_TIMEOUT_MS = 20_000
 """How long SQLite waits for another writer: what MLflow's own sessions wait."""
 
+ANALYSED_ROWS = 1_000
+"""Rows of an index that SQLite looks at to guess how many are alike."""
+
 CONNECT_TIMEOUT_S = 10
 """How long a server may take to answer the first time."""
 
@@ -289,6 +292,8 @@ def refresh_statistics(connection: sa.Connection, tables: Iterable[str]) -> None
     """
     if connection.dialect.name in ("sqlite", "postgresql"):
         with connection.begin():
+            if connection.dialect.name == "sqlite":  # otherwise it reads all that the store has ever kept
+                connection.exec_driver_sql(f"PRAGMA analysis_limit = {ANALYSED_ROWS}")
             for table in tables:
                 connection.exec_driver_sql(f"ANALYZE {table}")
 
