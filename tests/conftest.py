@@ -14,6 +14,9 @@ from studies.mlflow_session import mlflow_at
 settings.register_profile("shared-machine", deadline=None)
 settings.load_profile("shared-machine")
 
+collect_ignore = ["planner/fake_torch.py"]
+"""Is copied beside a script, and needs what is copied with it."""
+
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
