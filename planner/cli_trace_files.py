@@ -11,7 +11,7 @@ import click
 
 from planner.cli_help import examples
 from planner.cli_options import progress_options
-from planner.cli_trace_options import Division, division_options
+from planner.cli_trace_options import Division, chakra_output_options, division_options
 
 
 @click.command(
@@ -22,22 +22,7 @@ from planner.cli_trace_options import Division, division_options
     ),
 )
 @division_options
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(("et", "json")),
-    default="et",
-    show_default=True,
-    help="et: protobuf, which ASTRA-sim reads; json: its JSON form.",
-)
-@click.option(
-    "--output",
-    "folder",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="DIR",
-    help="Folder of the files; it is made.",
-)
+@chakra_output_options
 @progress_options
 def export(
     *,

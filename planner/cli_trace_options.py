@@ -189,6 +189,31 @@ _NETWORK_OPTIONS = (
 )
 
 
+_CHAKRA_OUTPUT = (
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(("et", "json")),
+        default="et",
+        show_default=True,
+        help="et: protobuf, which ASTRA-sim reads; json: its JSON form.",
+    ),
+    click.option(
+        "--output",
+        "folder",
+        type=click.Path(path_type=Path),
+        required=True,
+        metavar="DIR",
+        help="Folder of the files; it is made.",
+    ),
+)
+
+
+def chakra_output_options(command: _Command) -> _Command:
+    """Adds the form and the folder of Chakra traces to a command, which gets them as `form` and `folder`."""
+    return reduce(lambda found, option: option(found), reversed(_CHAKRA_OUTPUT), command)
+
+
 def network_options(command: _Command) -> _Command:
     """Adds what joins the accelerators to a command, which gets it as `network`."""
     return _shared(command, _NETWORK_OPTIONS, "network", Network)

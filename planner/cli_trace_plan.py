@@ -11,6 +11,7 @@ import click
 
 from planner.cli_help import examples
 from planner.cli_options import job_argument, plan_option, progress_options, set_option
+from planner.cli_trace_options import chakra_output_options
 
 
 @click.command(
@@ -24,22 +25,7 @@ from planner.cli_options import job_argument, plan_option, progress_options, set
 @job_argument
 @plan_option
 @set_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(("et", "json")),
-    default="et",
-    show_default=True,
-    help="et: protobuf, which ASTRA-sim reads; json: its JSON form.",
-)
-@click.option(
-    "--output",
-    "folder",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="DIR",
-    help="Folder of the files; it is made.",
-)
+@chakra_output_options
 @progress_options
 def export_plan(
     *, job: str, plan: str, overrides: tuple[str, ...], form: str, folder: Path, quiet: bool
