@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from planner.given_options import is_given
+from planner.rank_factors import FACTOR, speeds_over
 
 if TYPE_CHECKING:
     from planner.interval_text import Interval
@@ -24,22 +25,7 @@ if TYPE_CHECKING:
 FAST, DEEP = DEPTHS = ("fast", "deep")
 LINK_KINDS = ("scale-up", "card", "leaf")
 """`simulator.deep.plan_cluster.LinkKind`, which is too heavy to be imported for `--help`."""
-_FACTOR = r"(\d{1,4}(?:\.\d{1,12})?|\.\d{1,12})"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def _speeds(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[int, float]:
-    """Returns `RANK=FACTOR` pairs as numbers."""
-    found = {}
-    for value in values:
-        pair = re.fullmatch(rf"(\d{{1,7}})={_FACTOR}", value, re.ASCII)
-        if pair is None or float(pair[2]) == 0.0:
-            rule = "must be an accelerator and its speed over the usual one, such as 3=0.8"
-            raise click.BadParameter(f"{value!r} {rule}")
-        if int(pair[1]) in found:
-            raise click.BadParameter(f"{value!r} gives accelerator {int(pair[1])} a second speed: give one")
-        found[int(pair[1])] = float(pair[2])
-    return found
 
 
 def _links(
@@ -48,7 +34,7 @@ def _links(
     """Returns `KIND:NUMBER=SHARE` as kind, number and share."""
     found = {}
     for value in values:
-        parts = re.fullmatch(rf"({'|'.join(LINK_KINDS)}):(\d{{1,7}})={_FACTOR}", value, re.ASCII)
+        parts = re.fullmatch(rf"({'|'.join(LINK_KINDS)}):(\d{{1,7}})={FACTOR}", value, re.ASCII)
         if parts is None or not 0.0 < float(parts[3]) <= 1.0:
             rule = f"must be {', '.join(LINK_KINDS)} with a number and the share that is left, such as card:3=0.5"
             raise click.BadParameter(f"{value!r} {rule}")
@@ -71,7 +57,7 @@ _OPTIONS = (
         "--speed",
         "speeds",
         multiple=True,
-        callback=_speeds,
+        callback=speeds_over("the usual one"),
         metavar="RANK=FACTOR",
         help="Deep: an accelerator slower or faster than the others; may be repeated.",
     ),

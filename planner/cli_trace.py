@@ -5,7 +5,6 @@ Only click is imported here; everything heavier waits until the command runs, as
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,20 +20,7 @@ from planner.cli_trace_options import Division, Network, division_options, netwo
 from planner.cli_trace_plan import export_plan
 from planner.cli_trace_play import play
 from planner.given_options import refuse_unread_of_rules
-
-
-def _speeds(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[int, float]:
-    """Returns `RANK=FACTOR` pairs as numbers."""
-    found = {}
-    for value in values:
-        pair = re.fullmatch(r"(\d{1,6})=(\d{1,4}(?:\.\d{1,12})?|\.\d{1,12})", value, re.ASCII)
-        if pair is None or float(pair[2]) == 0.0:
-            rule = "must be an accelerator and its speed over that of the trace, such as 3=0.8"
-            raise click.BadParameter(f"{value!r} {rule}")
-        if int(pair[1]) in found:
-            raise click.BadParameter(f"{value!r} gives accelerator {int(pair[1])} a second speed: give one")
-        found[int(pair[1])] = float(pair[2])
-    return found
+from planner.rank_factors import speeds_over
 
 
 @click.group(
@@ -68,7 +54,7 @@ def trace() -> None:
     "--speed",
     "speeds",
     multiple=True,
-    callback=_speeds,
+    callback=speeds_over("that of the trace"),
     metavar="RANK=FACTOR",
     help="An accelerator slower or faster than that of the trace; may be repeated.",
 )

@@ -1,0 +1,35 @@
+"""How are accelerators of another speed named on the command line? As `RANK=FACTOR`, each once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import click
+
+FACTOR = r"(\d{1,4}(?:\.\d{1,12})?|\.\d{1,12})"
+"""A factor in such a pair: digits with or without a fraction, without a sign or an exponent."""
+
+Callback = Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[int, float]]
+
+
+def speeds_over(other: str) -> Callback:
+    """Returns the callback of an option that reads speeds over another one, as in `its speed over the usual one`."""
+
+    def speeds(
+        _context: click.Context, _option: click.Parameter, values: tuple[str, ...]
+    ) -> dict[int, float]:
+        found: dict[int, float] = {}
+        for value in values:
+            pair = re.fullmatch(rf"(\d{{1,7}})={FACTOR}", value, re.ASCII)
+            if pair is None or float(pair[2]) == 0.0:
+                rule = f"must be an accelerator and its speed over {other}, such as 3=0.8"
+                raise click.BadParameter(f"{value!r} {rule}")
+            if int(pair[1]) in found:
+                raise click.BadParameter(
+                    f"{value!r} gives accelerator {int(pair[1])} a second speed: give one"
+                )
+            found[int(pair[1])] = float(pair[2])
+        return found
+
+    return speeds
