@@ -66,10 +66,12 @@ class Network:
     card_bandwidth: float
     ports: int
     set_up: float
+    collectives: str
 
     def under(self, request: TraceRequest) -> TraceRequest:
         """Returns a request with this network."""
         from planner.trace_request import NetworkKind
+        from simulator.deep.chosen_collectives import Algorithm
 
         return replace(
             request,
@@ -80,6 +82,7 @@ class Network:
             card_bytes_per_s=self.card_bandwidth,
             num_ports=self.ports,
             set_up_s=self.set_up,
+            collectives=Algorithm(self.collectives),
         )
 
 
@@ -130,6 +133,17 @@ _OPTIONS = (
         help="Runs of layers on each stage, in turn; above 1 the order is Megatron-LM's interleaved 1F1B.",
     ),
 )
+
+
+ALGORITHMS = ("auto", "ring", "tree", "halving-doubling", "hierarchical")
+"""`simulator.deep.chosen_collectives.Algorithm`, which is too heavy to be imported for `--help`."""
+
+
+def collectives_option(meaning: str) -> Callable[[_Command], _Command]:
+    """Returns the option that forces an algorithm of collectives."""
+    return click.option(
+        "--collectives", type=click.Choice(ALGORITHMS), default="auto", show_default=True, help=meaning
+    )
 
 
 NETWORKS = ("ring", "switch", "full", "nodes", "photonic")
@@ -186,6 +200,7 @@ _NETWORK_OPTIONS = (
         metavar="S",
         help="In photonic: from asking for a circuit until it is up.",
     ),
+    collectives_option("auto: the fastest of ring, tree and hierarchical, for each group and size."),
 )
 
 

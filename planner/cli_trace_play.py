@@ -45,7 +45,7 @@ def play(
     """Play the Chakra execution traces in FOLDER, and say what holds them up.
 
     FOLDER has NAME.RANK.et (protobuf) or .json for every accelerator, and NAME.groups.json with the groups of their
-    collectives, as capplan trace export and generators for ASTRA-sim write them. Collectives run around rings.
+    collectives, as capplan trace export and generators for ASTRA-sim write them.
 
     Exit codes: 0 an answer; 2 broken input, such as collectives that do not fit together.
     """

@@ -38,9 +38,10 @@ def refuse_unread_of_rules(rules: str, parallel: str) -> None:
     unread: tuple[str, ...] = ()
     about = "--rules triosim covers"
     if rules == "triosim":
-        unread = ("latency", "order") if parallel == "pp" else ("latency", "order", "microbatches")
+        unread = ("latency", "order", "collectives")
+        unread += () if parallel == "pp" else ("microbatches",)
     elif parallel == "hop":
-        unread, about = ("order", "interleaved"), "workers of --parallel hop have"
+        unread, about = ("order", "interleaved", "collectives"), "workers of --parallel hop have"
     for name in unread:
         if is_given(name):
             raise click.UsageError(f"{option(name)} is nothing that {about}: leave it out.")

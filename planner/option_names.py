@@ -18,6 +18,7 @@ OPTIONS: Mapping[str, str] = {
     "num_microbatches": "--microbatches",
     "num_chunks": "--interleaved",
     "speed": "--speed",
+    "ranks": "--collectives",
     "num_ports": "--ports",
     "set_up_s": "--set-up",
     "capacity_bytes": "--offload memory",

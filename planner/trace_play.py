@@ -47,7 +47,8 @@ def play_traces(request: TraceRequest) -> PlayRun:
     name, files = _files(request.path)
     ranks: list[tuple[ChakraNode, ...]] = [read_chakra(file) for file in files]
     topology = replace(request, num_gpus=len(ranks)).topology()
-    step = chakra_step(ranks, _groups(request.path / f"{name}.groups.json"), topology)
+    groups = _groups(request.path / f"{name}.groups.json")
+    step = chakra_step(ranks, groups, topology, algorithm=request.collectives)
     played = play(step.graph, topology, step.paths)
     found = waits(step.graph, played, len(step.paths))
     answer = PlayAnswer(

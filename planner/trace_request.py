@@ -14,6 +14,7 @@ import numpy as np
 
 from planner.problems import nearest
 from simulator import catalog
+from simulator.deep.chosen_collectives import Algorithm
 from simulator.deep.operator_model import Rates
 from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder
 from simulator.deep.read import read_operator_trace
@@ -99,6 +100,8 @@ class TraceRequest:
     """Circuits that an accelerator can have at one time, in `PHOTONIC` (TrioSim's default)."""
     set_up_s: float = 0.02
     """From asking for a circuit until it is up (TrioSim's default)."""
+    collectives: Algorithm = Algorithm.AUTO
+    """How all-reduces, all-gathers and reduce-scatters run."""
     speeds: dict[int, float] = field(default_factory=dict)
     """Accelerators that are slower or faster than that of the trace, by number."""
     rules: Rules = Rules.CAPPLAN

@@ -82,6 +82,7 @@ def simulate_trace(request: TraceRequest) -> TraceRun:
         batch_size=request.batch_size,
         speed=request.speed(),
         model=operator_model(request, trace),
+        algorithm=request.collectives,
     )
     made = spread(offload=offload)
     played = play(made.graph, made.topology, made.paths)

@@ -4,7 +4,7 @@
     play(step.graph, step.topology, step.paths).makespan_s
 
 The n-th collective of a group on one accelerator belongs to the n-th of it on every other one; a send belongs to the
-receive with the same ends and tag, the n-th to the n-th. Collectives run around rings; memory nodes and metadata take no time.
+receive with the same ends and tag, the n-th to the n-th. Memory nodes and metadata take no time.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from simulator.deep.chakra import MOST_PROBLEMS, ChakraNode, CommType, NodeType
+from simulator.deep.chosen_collectives import Algorithm, ChosenCollectives
 from simulator.deep.collectives import Collectives
 from simulator.deep.routing import Paths, Router
 from simulator.deep.tasks import TaskGraph, TaskGraphBuilder
@@ -36,13 +37,20 @@ class ChakraStep:
     paths: Paths
 
 
-def chakra_step(ranks: Sequence[Sequence[ChakraNode]], groups: Groups, topology: Topology) -> ChakraStep:
+def chakra_step(
+    ranks: Sequence[Sequence[ChakraNode]],
+    groups: Groups,
+    topology: Topology,
+    *,
+    algorithm: Algorithm = Algorithm.AUTO,
+) -> ChakraStep:
     """Returns the traces of several accelerators as one task graph.
 
     Args:
         ranks: nodes of each accelerator.
         groups: accelerators of each group; a collective without `pg_name` is one of all.
         topology: the network, with as many accelerators or more.
+        algorithm: of collectives; left out: of each the one that is over first.
 
     Raises:
         InputError: collectives or messages of different accelerators do not fit together, or the network is too small.
@@ -50,15 +58,10 @@ def chakra_step(ranks: Sequence[Sequence[ChakraNode]], groups: Groups, topology:
     if len(ranks) > topology.num_ranks:
         rule = f"must be at most {topology.num_ranks}, the accelerators of network {topology.name!r}"
         raise InputError([Problem(path="num_gpus", value=str(len(ranks)), rule=rule)])
-    graph = TaskGraphBuilder()
-    build = _Build(
-        ranks=ranks,
-        groups=groups,
-        graph=graph,
-        collectives=Collectives(graph=graph, router=Router(topology)),
-    )
-    build.add()
-    return ChakraStep(graph=graph.build(), topology=topology, paths=build.collectives.router.table())
+    graph, router = TaskGraphBuilder(), Router(topology)
+    traffic = ChosenCollectives(collectives=Collectives(graph=graph, router=router), algorithm=algorithm)
+    _Build(ranks=ranks, groups=groups, graph=graph, collectives=traffic).add()
+    return ChakraStep(graph=graph.build(), topology=topology, paths=router.table())
 
 
 @dataclass(kw_only=True)
@@ -66,7 +69,7 @@ class _Build:
     ranks: Sequence[Sequence[ChakraNode]]
     groups: Groups
     graph: TaskGraphBuilder
-    collectives: Collectives
+    collectives: ChosenCollectives
     begins: dict[tuple[int, int], int] = field(default_factory=dict)
     """By accelerator and node: the task that waits for what the node waits for."""
     ends: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -137,11 +140,11 @@ class _Build:
     def _flows(self, kind: int, ranks: Integers, num_bytes: float, begin: Integers) -> Integers:
         match kind:
             case CommType.ALL_REDUCE:
-                return self.collectives.ring_all_reduce(ranks, num_bytes, begin)
+                return self.collectives.all_reduce(ranks, num_bytes, begin)
             case CommType.ALL_GATHER:  # its size is what each accelerator contributes
-                return self.collectives.ring_all_gather(ranks, num_bytes * len(ranks), begin)
+                return self.collectives.all_gather(ranks, num_bytes * len(ranks), begin)
             case CommType.REDUCE_SCATTER | CommType.REDUCE_SCATTER_BLOCK:
-                return self.collectives.ring_reduce_scatter(ranks, num_bytes, begin)
+                return self.collectives.reduce_scatter(ranks, num_bytes, begin)
             case CommType.ALL_TO_ALL:
                 return self.collectives.all_to_all(ranks, num_bytes, begin)
             case CommType.BARRIER:

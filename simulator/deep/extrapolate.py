@@ -6,7 +6,7 @@
 Every accelerator has a compute stream; what it sends travels beside it. A replica works on a batch of its own, as large
 as the trace's unless another one is asked for.
 
-    data parallel      gradients are added up around a ring, bucket by bucket or at the end; the optimizer waits for them
+    data parallel      gradients are added up, bucket by bucket or at the end; the optimizer waits for them
     sharded            weights are gathered layer by layer, one layer ahead; gradients are scattered layer by layer
     tensor parallel    operators that can be split take 1/n; what they make is gathered, and in the backward pass the
                        gradient of what they read is added up, before the next operator begins
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from simulator.deep.chosen_collectives import Algorithm, ChosenCollectives
 from simulator.deep.collectives import Collectives
 from simulator.deep.division import with_batch
 from simulator.deep.memory import lifetimes
@@ -57,6 +58,7 @@ def extrapolate(
     speed: Floats | None = None,
     model: OperatorModel | None = None,
     offload: Offload | None = None,
+    algorithm: Algorithm = Algorithm.AUTO,
 ) -> Extrapolation:
     """Returns the step of a trace on many accelerators.
 
@@ -68,6 +70,7 @@ def extrapolate(
         speed: `(num_gpus,)` of each accelerator over that of the trace; left out: all as fast.
         model: lines of operators, for another batch and micro-batches; left out: time is proportional to the batch.
         offload: a limited memory, for replicas that each have all of the model; left out: everything fits.
+        algorithm: of collectives; left out: of each the one that is over first.
 
     Raises:
         InputError: the trace cannot be divided so, the network or the memory is too small.
@@ -79,8 +82,9 @@ def extrapolate(
     network = with_tiers(topology, offload.tiers if offload else ())
     graph, ended = TaskGraphBuilder(), dict[int, Integers]()
     collectives = Collectives(graph=graph, router=Router(network.topology))
+    traffic = ChosenCollectives(collectives=collectives, algorithm=algorithm)
     stage_of_layer = add_step(
-        trace, parallelism, graph, collectives, batch_size=batch_size, speed=speed, model=model, ended=ended
+        trace, parallelism, graph, traffic, batch_size=batch_size, speed=speed, model=model, ended=ended
     )
     plan = None
     if offload is not None:

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from simulator.deep.chakra_export import ChakraExport, WholeTraffic, nodes_of
+from simulator.deep.chosen_collectives import Algorithm, ChosenCollectives
 from simulator.deep.collectives import Collectives, Traffic
 from simulator.deep.plan_cluster import PlanCluster
 from simulator.deep.plan_collectives import Collective, Message, Operation
@@ -46,17 +47,6 @@ class Messenger(Traffic, Protocol):
         """Adds a message for each pair of ranks, `(k,)`; returns when they have left and when they arrived."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RingMessenger(Collectives):
-    """Collectives as flows; a sender goes on when its message is on its way."""
-
-    def message(
-        self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
-    ) -> tuple[Integers, Integers]:
-        """Adds a message for each pair of ranks."""
-        return after, self.send(source, target, num_bytes, after, label)
-
-
 @dataclass(kw_only=True)
 class WholePlanTraffic:
     """Traffic of every accelerator of a plan, collectives whole; see `simulator.deep.plan_traffic`."""
@@ -82,11 +72,11 @@ class WholePlanTraffic:
     def _run(self, traffic: Collective, members: Integers, begin: Integers) -> Integers:
         match traffic.operation:
             case Operation.ALL_REDUCE:
-                return self.messenger.ring_all_reduce(members, traffic.num_bytes, begin)
+                return self.messenger.all_reduce(members, traffic.num_bytes, begin)
             case Operation.ALL_GATHER:
-                return self.messenger.ring_all_gather(members, traffic.num_bytes, begin)
+                return self.messenger.all_gather(members, traffic.num_bytes, begin)
             case Operation.REDUCE_SCATTER:
-                return self.messenger.ring_reduce_scatter(members, traffic.num_bytes, begin)
+                return self.messenger.reduce_scatter(members, traffic.num_bytes, begin)
             case Operation.ALL_TO_ALL:
                 size = members.shape[-1]
                 groups = zip(members.reshape(-1, size), begin.reshape(-1, size), strict=True)
@@ -107,12 +97,12 @@ class WholePlanTraffic:
     ) -> tuple[Integers, Integers]:
         """Adds an all-reduce of each accelerator and its counterpart."""
         pairs = np.stack([self.ranks[stage] for stage in stages], axis=-1)[None]
-        done = self.messenger.ring_all_reduce(pairs, message.num_bytes, np.stack(ready, axis=-1))
+        done = self.messenger.all_reduce(pairs, message.num_bytes, np.stack(ready, axis=-1))
         return done[..., 0], done[..., 1]
 
     def norm(self, complete: list[Integers]) -> list[Integers]:
         """Adds an all-reduce of one number over all accelerators."""
-        done = self.messenger.ring_all_reduce(
+        done = self.messenger.all_reduce(
             self.ranks.ravel(), NORM_BYTES, np.concatenate(complete, axis=1).ravel()
         )
         return list(done.reshape(len(complete), 1, -1))
@@ -142,12 +132,14 @@ def export_plan(job: Job, plan: Plan) -> ChakraExport:
     return ChakraExport(nodes=nodes_of(tasks, traffic, plan.num_gpus), groups=groups)
 
 
-def ring_step(job: Job, plan: Plan, topology: Topology) -> tuple[TaskGraph, Paths]:
-    """Returns the step that `export_plan` writes, with its collectives around rings on a network, ready to be played."""
-    graph = TaskGraphBuilder()
-    messenger = RingMessenger(graph=graph, router=Router(topology))
-    tasks = _add_plan(job, plan, graph, messenger)
-    return tasks, messenger.router.table()
+def step_on(
+    job: Job, plan: Plan, topology: Topology, *, algorithm: Algorithm = Algorithm.AUTO
+) -> tuple[TaskGraph, Paths]:
+    """Returns the step that `export_plan` writes, with its collectives as flows on a network, ready to be played."""
+    graph, router = TaskGraphBuilder(), Router(topology)
+    collectives = Collectives(graph=graph, router=router)
+    messenger = ChosenCollectives(collectives=collectives, algorithm=algorithm)
+    return _add_plan(job, plan, graph, messenger), router.table()
 
 
 def _refuse_too_many(job: Job, plan: Plan) -> None:

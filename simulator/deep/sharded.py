@@ -47,7 +47,7 @@ class ShardedStage:
         num_bytes = float(self.layer_bytes[layer])
         if num_bytes == 0.0:
             return after
-        there = self.traffic.ring_all_gather(self.ranks.T, num_bytes, self._begun.T).T
+        there = self.traffic.all_gather(self.ranks.T, num_bytes, self._begun.T).T
         self._begun = self.graph.add("weights ready", after=[after, there]).reshape(after.shape)
         return self._begun
 
@@ -56,7 +56,7 @@ class ShardedStage:
         num_bytes = float(self.gradient_bytes[operators].sum())
         if num_bytes > 0.0:
             ready = self.graph.add("gradients ready", after=[done, self.scattered]).reshape(done.shape)
-            self.scattered = self.traffic.ring_reduce_scatter(self.ranks.T, num_bytes, ready.T).T
+            self.scattered = self.traffic.reduce_scatter(self.ranks.T, num_bytes, ready.T).T
 
 
 def bytes_of_layers(trace: OperatorTrace, parameter_bytes: Floats) -> tuple[Floats, Floats]:

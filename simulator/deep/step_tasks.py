@@ -229,8 +229,8 @@ class _Step:
         if num_bytes == 0.0:
             return after
         if self.trace.phase[operator] == Phase.FORWARD.code:
-            return self.traffic.ring_all_gather(self.ranks[stage], num_bytes, after)
-        return self.traffic.ring_all_reduce(self.ranks[stage], num_bytes, after)
+            return self.traffic.all_gather(self.ranks[stage], num_bytes, after)
+        return self.traffic.all_reduce(self.ranks[stage], num_bytes, after)
 
     def _add_sync(self, stage: int, backward_done: Integers) -> Integers:
         """Adds up gradients over the replicas, one bucket after another; returns when the last one is there."""
@@ -241,7 +241,7 @@ class _Step:
             is_early = self.parallelism.sync is GradientSync.BUCKETS
             ready = self.ended[bucket.ready] if is_early else backward_done
             begin = self.graph.add(f"bucket {number}", after=[ready, summed]).reshape(ready.shape)
-            summed = self.traffic.ring_all_reduce(self.ranks[stage].T, bucket.num_bytes, begin.T).T
+            summed = self.traffic.all_reduce(self.ranks[stage].T, bucket.num_bytes, begin.T).T
         return summed
 
     def _buckets(self, stage: int) -> Iterator[Bucket]:

@@ -35,6 +35,8 @@ class Topology:
     """`(l,)` in the direction of the link."""
     latency_s: Floats
     """`(l,)` until the first byte has crossed the link and the vertex behind it."""
+    ranks_per_node: int = 1
+    """Accelerators next to each other that are closer than others: behind one switch, in one row of a torus; 1: none are."""
     circuits: Circuits | None = None
     """What some links need to be there; None: all of them are, always."""
 
@@ -97,8 +99,11 @@ class TopologyBuilder:
         if both_ways:
             self._parts.append((target, source, bandwidth, latency))
 
-    def build(self) -> Topology:
+    def build(self, *, ranks_per_node: int = 1) -> Topology:
         """Returns the network.
+
+        Args:
+            ranks_per_node: accelerators next to each other that are closer than others.
 
         Raises:
             InputError: a link has no bandwidth, a negative latency, or ends where it begins.
@@ -124,6 +129,7 @@ class TopologyBuilder:
             target=target,
             bandwidth_bytes_per_s=bandwidth,
             latency_s=latency,
+            ranks_per_node=ranks_per_node,
         )
 
 

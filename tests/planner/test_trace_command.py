@@ -228,6 +228,20 @@ class TestAnswer:
         fitted = answered(capsys, small, *batch, "--times", "fitted").step_s
         assert 8.8e-3 < fitted <= answered(capsys, small, *batch).step_s
 
+    def test_collectives_take_the_algorithm_that_is_asked_for(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        network = ("--network", "switch", "--bandwidth", "1e15", "--latency", "1e-3")
+        step = ("--gpus", "4", "--parallel", "dp", *network)
+        took_s = {
+            name: answered(capsys, small, *step, "--collectives", name).step_s
+            for name in ("ring", "halving-doubling")
+        }
+        # 8.8 ms of computing; 6 steps of a ring, or 4 of halving and doubling, of 2 ms each.
+        assert took_s["ring"] == pytest.approx(8.8e-3 + 6 * 2e-3)
+        assert took_s["halving-doubling"] == pytest.approx(8.8e-3 + 4 * 2e-3)
+        assert answered(capsys, small, *step).step_s == pytest.approx(took_s["ring"])
+
     def test_nodes_have_cards(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
         network = ("--network", "nodes", "--gpus-per-node", "2", "--card-bandwidth", "1e6")
         answer = answered(capsys, small, "--gpus", "4", *network)
@@ -346,6 +360,14 @@ class TestBroken:
             (("--rules", "triosim", "--latency", "1"), "--latency is nothing that --rules triosim covers"),
             (("--rules", "triosim", "--order", "gpipe"), "--order is nothing that --rules triosim covers"),
             (("--rules", "triosim", "--microbatches", "2"), "--microbatches is nothing that --rules triosim"),
+            (
+                ("--rules", "triosim", "--collectives", "ring"),
+                "--collectives is nothing that --rules triosim covers",
+            ),
+            (
+                ("--parallel", "hop", "--collectives", "tree"),
+                "--collectives is nothing that workers of --parallel hop",
+            ),
             (("--parallel", "hop", "--order", "gpipe"), "--order is nothing that workers of --parallel hop"),
             (("--speed", "3=0.5", "--speed", "3=1"), "'3=1' gives accelerator 3 a second speed"),
             (("--batch-size", "2", "--microbatches", "4"), "--batch-size = 2: must be at least 4"),
