@@ -234,9 +234,7 @@ def test_members_that_bring_their_cards_along_never_slow_a_group(
 @given(
     num_bytes=st.floats(1.0, 1e12),
     size=st.sampled_from([16.0, 32.0, 64.0]),
-    card=st.floats(
-        10e9, 200e9
-    ),  # up to 1.6 Tbit/s; cards of half the link and more would rather be used beside it
+    card=st.floats(10e9, 400e9),  # up to 3.2 Tbit/s
     name=st.sampled_from(sorted(COLLECTIVES)),
 )
 def test_a_domain_of_all_members_is_never_slower_than_domains_of_eight(
@@ -252,7 +250,7 @@ def test_a_domain_of_all_members_is_never_slower_than_domains_of_eight(
         )[0]
         for members in (8.0, size)
     )
-    assert together_s <= apart_s * (1.0 + 1e-9)
+    assert together_s <= apart_s * (1.0 + 1e-12)
 
 
 def test_huge_messages_inside_a_node_move_the_ring_volume_over_its_links() -> None:
