@@ -321,8 +321,7 @@ def card_rate(members: Numbers, links: LinkConstants) -> Floats:
     """Returns bytes/s that a ring through the fabric gets out of one member's network card; see `_far_rate`."""
     j = np.asarray(members)
     has_siblings = (j > 1) & (j < links.gpus_per_domain)
-    shared = np.where(has_siblings, np.maximum(links.sibling_ring_fraction, 1.0 / j), 1.0)
-    return np.asarray(_own_card_rate(links) * shared)
+    return np.asarray(_own_card_rate(links) * np.where(has_siblings, links.sibling_ring_fraction, 1.0))
 
 
 def _own_card_rate(links: LinkConstants) -> Floats:
@@ -335,12 +334,12 @@ def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Float
 
     It enters and leaves a domain over the network cards of all members there, so g members carry g shares;
     sibling groups of the same domain use the other shares. A member that is alone uses its own card and a whole
-    domain all cards, but rings of some members choose the same cards as their siblings where accelerators share cards. The
-    scale-up link caps the sum. Members are never slower together than one of them: what its card carries, the others can
-    carry on.
+    domain all cards, but rings of some members choose the same cards as their siblings where accelerators share cards: two
+    members may be slower than one. The scale-up link caps the sum, but makes no ring slower than what a member's own card
+    carries.
     """
-    together = np.minimum(scale_up_rate(fraction, members, links), card_rate(members, links) * members)
-    return np.maximum(_own_card_rate(links), together)
+    inside = np.maximum(scale_up_rate(fraction, members, links), _own_card_rate(links))
+    return np.asarray(np.minimum(inside, card_rate(members, links) * members))
 
 
 def _ring_latency_s(group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
