@@ -12,7 +12,7 @@ replicas, t ranks apart; those of routed experts have d c t / (e t_e), e t_e ran
                                                                  and backward
 
 A group is as many micro-batches as leave their gradients whole (`memory.reduced_fraction`); what the last one leaves is
-reduced behind its last backward pass, as from ZeRO-1.
+reduced behind its last backward pass, as under ZeRO-1.
 
 Under hybrid sharding (HSDP; Zhao et al., arXiv 2304.11277, section 3.2.2) all of this runs inside groups of z neighbouring
 ranks, each of which has a whole copy. Once per step the shares of a gradient are summed up between the copies, t z ranks
@@ -129,7 +129,7 @@ class ReplicaTraffic:
     forward_s: Floats
     """In the forward pass of every micro-batch."""
     backward_s: Floats
-    """In the backward pass of every micro-batch; the mean where not every one reduces."""
+    """In the backward pass of every micro-batch; the mean where only those at the end of a group reduce."""
 
     @classmethod
     def of(cls, rank: Rank, weights: StepWeights) -> Self:
