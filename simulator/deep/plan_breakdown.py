@@ -15,7 +15,7 @@ import numpy as np
 from simulator.compiled import compiled
 from simulator.deep.plan_graph import OPTIMIZER
 from simulator.deep.plan_items import LENT
-from simulator.deep.plan_shards import GATHERS_AGAIN, LENT_TO_SHARDS, REDUCES_OFTEN
+from simulator.deep.plan_shards import GATHERS_AGAIN, LENT_TO_SHARDS
 from simulator.deep.plan_step import PlanStep
 from simulator.deep.plan_traffic import SEND
 from simulator.deep.tasks import NONE
@@ -57,7 +57,7 @@ def plan_breakdown(step: PlanStep) -> PlanBreakdown:
         graph.resource,
         step.topology.source[first_link][graph.path] if len(first_link) else NONE,
     )
-    buckets = np.array([_bucket(label, step.zero_stage) for label in graph.labels], dtype=np.int64)
+    buckets = np.array([_bucket(label, step) for label in graph.labels], dtype=np.int64)
     found = _Found(
         seconds=np.zeros((size, len(BUCKETS))),
         waited_for_s=np.zeros((size, size)),
@@ -87,7 +87,7 @@ def _is_sync(label: str) -> bool:
     return label.startswith(("gradient", "weight", "tied"))
 
 
-def _bucket(label: str, zero_stage: int) -> int:
+def _bucket(label: str, step: PlanStep) -> int:
     """The part of a step that a task belongs to, by what it is called."""
     name = label.rpartition(" #")[0].partition(": ")[2] or label
     starts = {
@@ -105,9 +105,7 @@ def _bucket(label: str, zero_stage: int) -> int:
     if label.startswith("expert"):
         return BUCKETS.index("expert_comm_s")
     if _is_sync(label):
-        is_often = zero_stage == GATHERS_AGAIN or (
-            zero_stage == REDUCES_OFTEN and label.startswith("gradient")
-        )
+        is_often = step.zero_stage == GATHERS_AGAIN or (step.reduces_often and label.startswith("gradient"))
         return BUCKETS.index("shard_comm_s" if is_often else "gradient_sync_s")
     return BUCKETS.index("compute_s")
 

@@ -1,9 +1,9 @@
 """How do replicas that share out weights and gradients hand them on? ZeRO-2 and ZeRO-3, part by part in every pass.
 
-    ZeRO-3    a part waits until its weights are gathered, which begins when the part before it begins to compute, also
-              across passes; without prefetch when it is its turn
+    ZeRO-3    a part waits until its weights are gathered, which begins when the part before it begins to compute, or with
+              its pass where it is the first forward; without prefetch when it is its turn
     both      gradients of a part are reduced when its backward pass is over; computing waits for those of the last but one
-              part before it, so that no more than two are on their way
+              part before it, so that no more than two are on their way, and the next pass for all of them
 
 Under ZeRO-2 in pipelines the gradients of a chunk are reduced once for several micro-batches (`memory.reduced_fraction`).
 """
@@ -48,7 +48,11 @@ class Shards:
     _scattered: list[After] = field(default_factory=list)
     """Reductions of the pass."""
     _gates: dict[tuple[int, int], Integers] = field(default_factory=dict)
-    """When the first gather of a pass may begin, by direction and chunk."""
+    """When the first gather of a backward pass may begin, by direction and chunk."""
+    _firsts: dict[tuple[int, int], Integers] = field(default_factory=dict)
+    """The first tasks of a pass, `(m, R)`."""
+    _lasts: dict[tuple[int, int], After] = field(default_factory=dict)
+    """The last reductions of a pass."""
     _ends: dict[tuple[int, int], After] = field(default_factory=dict)
     """When the last part of a pass begins to compute."""
     _reduced: dict[int, list[Integers]] = field(default_factory=dict)
@@ -58,7 +62,8 @@ class Shards:
         """Begins a pass of all micro-batches, whose `(m, R)` first tasks are `begin`."""
         self._direction, self._chunk, self._stage = direction, chunk, stage
         self._gathered, self._scattered, self._begins = (), [], (begin,)
-        if self._gathers and self._prefetches:
+        self._firsts[direction, chunk] = begin
+        if direction > 0 and self._gathers and self._prefetches:
             gate = self.graph.add("prefetch", after=[np.full(begin.shape, NONE)]).reshape(begin.shape)
             self._gates[direction, chunk], self._begins = gate, (gate,)
 
@@ -103,16 +108,22 @@ class Shards:
         return work(LENT_TO_SHARDS, CORE_SHARE * min(traffic_s, cover_s))
 
     def end_pass(self) -> None:
-        """Notes when the last part of the pass began."""
+        """Notes when the last part of the pass began, and its last reduction."""
         self._ends[self._direction, self._chunk] = self._begins
+        if self._scattered and self.reduces_every == 1:
+            self._lasts[self._direction, self._chunk] = self._scattered[-1]
 
     def follow(self, previous: tuple[int, int, int], following: tuple[int, int, int]) -> None:
-        """Lets the first gather of one pass begin with the last part of the one before it on the same stage.
+        """Lets a pass wait for the reductions of the one before it on the same stage.
+
+        If it is a backward pass, its first gather begins with the last part of that one.
 
         Args:
             previous: direction, chunk and micro-batch.
             following: the same of the pass behind it.
         """
+        for each in self._lasts.get(previous[:2], ()):
+            self.graph.add_edges(each[previous[2]], self._firsts[following[:2]][following[2]])
         gate = self._gates.get(following[:2])
         if gate is not None:
             for each in self._ends[previous[:2]]:
