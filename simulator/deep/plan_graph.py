@@ -88,6 +88,7 @@ class PlanGraph:
             parts=self.parts,
             zero_stage=self.shape.zero_stage,
             reduces_every=self.shape.reduces_every,
+            num_micro_batches=pipeline.num_micro_batches,
             last_direction=num_directions(pipeline.schedule) - 1,
         )
         for direction in range(num_directions(pipeline.schedule)):

@@ -36,6 +36,7 @@ class Shards:
     parts: PlanParts
     zero_stage: int
     reduces_every: int
+    num_micro_batches: int
     last_direction: int
     """That in which gradients of weights are complete."""
     _direction: int = 0
@@ -153,5 +154,12 @@ class Shards:
         trained, _ = self.parts.weights_of(kind)
         if self._direction == self.last_direction and self.zero_stage >= REDUCES_OFTEN and trained.is_any:
             scatters = self.parts.gradients(Operation.REDUCE_SCATTER, trained)
-            hidden_s += sum(each.alone_s for each in scatters) / self.reduces_every
+            hidden_s += sum(each.alone_s for each in scatters) * self._reductions_of_a_pass
         return hidden_s
+
+    @property
+    def _reductions_of_a_pass(self) -> float:
+        """How many reductions travel behind a backward pass; the mean where only some reduce, without the last one."""
+        if self.reduces_every == 1:
+            return 1.0
+        return 1.0 / self.reduces_every - 1.0 / self.num_micro_batches
