@@ -11,9 +11,10 @@ from pathlib import Path
 import click
 
 from planner.cli_help import examples
+from planner.cli_network import Network
 from planner.cli_options import json_option, progress_options
 from planner.cli_trace_answer import tell
-from planner.cli_trace_options import Network, network_options
+from planner.cli_trace_options import network_options
 
 
 @click.command(

@@ -142,7 +142,8 @@ def _case(request: TraceRequest) -> TrioSimCase:
     rules = {
         "--parallel": request.parallel not in ("dp", "ddp", "tp", "pp"),
         "--interleaved": request.num_chunks > 1,
-        "--network": request.network is not NetworkKind.RING,
+        "--network": request.network is not NetworkKind.RING or request.network_file is not None,
+        "--slow-link": bool(request.slow_links),
         "--speed": bool(request.speeds),
         "--offload": bool(request.offload),
         "--times": request.times is not Times.PROPORTIONAL,
