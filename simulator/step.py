@@ -33,7 +33,7 @@ from simulator.layer_costs import (
     output_layer,
 )
 from simulator.lora import adapter_parameters
-from simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
+from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.offload import activation_copies_s, host_update_s
 from simulator.pipeline import PipelineColumns, play_pipelines
 from simulator.plan import shard_group, splits_backward
@@ -49,9 +49,6 @@ from simulator.weight_gradients import (
     output_layer_weight_gradients_s,
 )
 
-OPTIMIZER_PASS_BYTES = 4.0 + 4.0 + 2.0 * OPTIMIZER_BYTES + WEIGHT_BYTES
-"""Per weight: gradient norm and update read the fp32 gradient, the update reads and writes the states and writes
-the 16-bit weight."""
 NUM_OPTIMIZER_KERNELS = 50.0
 """Launches of one fused optimizer step with gradient norm and clipping; estimate."""
 NUM_OVERLAP_BUCKETS = 8
@@ -387,8 +384,10 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
     ]
     most = np.max(per_rank, axis=0)
     on_device = 1.0 - rank.workload.optimizer_offload_fraction
+    # Norm and update read the fp32 gradient, the update reads and writes the states and writes the 16-bit weight.
+    passed_bytes = 2.0 * FULL_GRADIENT_BYTES + 2.0 * rank.workload.optimizer_bytes + WEIGHT_BYTES
     device_s = memory_bound_time_s(
-        num_bytes=OPTIMIZER_PASS_BYTES * on_device * most,
+        num_bytes=passed_bytes * on_device * most,
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,
         constants=rank.kernels,
         num_kernels=NUM_OPTIMIZER_KERNELS,
