@@ -20,7 +20,7 @@ from planner.measured_file import Cells, read_cells
 from planner.measured_recompute import NOT_GIVEN, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
 from planner.measured_sequences import context_exchange, document_cells, window_cells
-from planner.measured_sharding import shard_ranks, zero_stage
+from planner.measured_sharding import LAST_STAGE, shard_ranks, zero_stage
 from planner.model_names import known_shape, ties_embeddings
 from simulator import catalog
 from simulator.errors import CapplanError, InputError
@@ -111,7 +111,12 @@ class _Translation:
         self.accelerator = accelerator_id(self._text("gpu") or "not named")
         self.precision = self._precision()
         family = catalog.accelerator(self.accelerator).family
-        self.habits: Habits = habits_of(self._text("framework"), family, self.precision)
+        self.habits: Habits = habits_of(
+            self._text("framework"),
+            family,
+            self.precision,
+            is_fully_sharded=zero_stage(self._text("zero_stage_or_fsdp")) == LAST_STAGE,
+        )
         self.known: ModelShape | None = known_shape(
             self.model, cells.count("layers"), cells.count("hidden"), cells.count("heads")
         )
@@ -209,7 +214,9 @@ class _Translation:
 
     def _layout(self) -> dict[str, int]:
         num_gpus = self._count("n_gpus")
-        sharded = self.habits.zero_stage == 3 or zero_stage(self._text("zero_stage_or_fsdp")) == 3
+        sharded = (
+            self.habits.zero_stage == LAST_STAGE or zero_stage(self._text("zero_stage_or_fsdp")) == LAST_STAGE
+        )
         is_split = sharded or num_gpus <= 8 or self.cells.count("dp") == num_gpus
         for column in ("tp", "pp"):
             if not is_split and not self.cells.count(column):
@@ -291,6 +298,10 @@ class _Translation:
             "sync_bytes": habits.sync_bytes,
             "logit_bytes": measured_notes.logit_bytes(self._text("notes")) or habits.logit_bytes,
             "sync_buffer_bytes": habits.sync_buffer_bytes,
+            "optimizer_bytes": habits.optimizer_bytes,
+            "update_bytes": habits.update_bytes,
+            "most_gathered_weights": habits.most_gathered_weights,
+            "weight_prefetch": habits.weight_prefetch,
             "keeps_stage_outputs": habits.keeps_stage_outputs,
             "activation_offload_fraction": self._offload_fraction(num_layers),
             **self._expert_habits(layout),

@@ -95,6 +95,15 @@ class Workload(Record):
     weight_prefetch: WeightPrefetch = "both"
     """Passes in which ZeRO stage 3 gathers the weights of the next layer behind the one at work (`forward_prefetch` and
     `backward_prefetch` of PyTorch's FSDP); in the others it waits for them."""
+    most_gathered_weights: PositiveFloat | None = None
+    """Weights that ZeRO stage 3 holds gathered at most beside the product at work (DeepSpeed: 1e9,
+    `stage3_max_live_parameters`); left out: those of whole layers, as PyTorch's FSDP does."""
+    optimizer_bytes: float = Field(default=12.0, ge=4, le=24)
+    """Bytes of the optimizer's states for one weight (12: an fp32 master weight and Adam's two moments in fp32; 10: of the
+    master only the bits that a 16-bit weight lacks, as apex keeps it for NeMo; 6: such a master and 16-bit moments)."""
+    update_bytes: float | None = Field(default=None, ge=0, le=16)
+    """Bytes of the copies that the optimizer makes of one gradient (0: none, as apex; 6: flattened, then in fp32, as
+    DeepSpeed); left out: an fp32 copy where `gradient_bytes` is less than 4."""
     sync_buffer_bytes: NonNegativeFloat = 0.0
     """Memory for the synchronisation of gradients beside the gradients (0: in place, as in Megatron; DeepSpeed: 2e9, two
     buckets of 5e8 elements)."""
@@ -207,6 +216,13 @@ class Workload(Record):
     def wire_bytes(self) -> int:
         """Bytes of one gradient on the wire."""
         return self.sync_bytes or self.gradient_bytes
+
+    @property
+    def gradient_copy_bytes(self) -> float:
+        """Bytes of the copies that the optimizer makes of one gradient."""
+        if self.update_bytes is not None:
+            return self.update_bytes
+        return 4.0 if self.gradient_bytes < 4 else 0.0
 
     @property
     def num_steps(self) -> float:

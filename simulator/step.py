@@ -22,7 +22,7 @@ from simulator.chunks import Chunks, ChunkWeights
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import expert_ranks
 from simulator.layer_collectives import Directions, exposed_s
-from simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
+from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.model_parts import ExposedTimes, ModelParts
 from simulator.offload import activation_copies_s, host_update_s
 from simulator.pipeline import PipelineColumns, play_pipelines
@@ -34,9 +34,6 @@ from simulator.stage_sends import send_card_s, send_s, sends_block
 from simulator.table import Floats, Table, sum_columns, total
 from simulator.trained_weights import StepWeights
 
-OPTIMIZER_PASS_BYTES = 4.0 + 4.0 + 2.0 * OPTIMIZER_BYTES + WEIGHT_BYTES
-"""Per weight: gradient norm and update read the fp32 gradient, the update reads and writes the states and writes
-the 16-bit weight."""
 NUM_OPTIMIZER_KERNELS = 50.0
 """Launches of one fused optimizer step with gradient norm and clipping; estimate."""
 NUM_OVERLAP_BUCKETS = 8
@@ -286,8 +283,10 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
     ]
     most = np.max(per_rank, axis=0)
     on_device = 1.0 - rank.workload.optimizer_offload_fraction
+    # Norm and update read the fp32 gradient, the update reads and writes the states and writes the 16-bit weight.
+    passed_bytes = 2.0 * FULL_GRADIENT_BYTES + 2.0 * rank.workload.optimizer_bytes + WEIGHT_BYTES
     device_s = memory_bound_time_s(
-        num_bytes=OPTIMIZER_PASS_BYTES * on_device * most,
+        num_bytes=passed_bytes * on_device * most,
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,
         constants=rank.kernels,
         num_kernels=NUM_OPTIMIZER_KERNELS,
