@@ -87,8 +87,8 @@ class PlanGraph:
             traffic=self.traffic,
             parts=self.parts,
             zero_stage=self.shape.zero_stage,
+            pipeline=pipeline,
             reduces_every=self.shape.reduces_every,
-            num_micro_batches=pipeline.num_micro_batches,
             last_direction=num_directions(pipeline.schedule) - 1,
         )
         for direction in range(num_directions(pipeline.schedule)):

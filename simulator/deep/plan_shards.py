@@ -20,6 +20,7 @@ from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.layer_collectives import CORE_SHARE
+from simulator.pipeline_turns import PipelineShape
 from simulator.table import Integers
 
 GATHERS_AGAIN, REDUCES_OFTEN = 3, 2
@@ -35,8 +36,8 @@ class Shards:
     traffic: PlanTraffic
     parts: PlanParts
     zero_stage: int
+    pipeline: PipelineShape
     reduces_every: int
-    num_micro_batches: int
     last_direction: int
     """That in which gradients of weights are complete."""
     _direction: int = 0
@@ -93,7 +94,7 @@ class Shards:
             done = self.traffic.collective(each, self._stage, done)
         self._scattered.append(done)
         self._reduced.setdefault(self._stage, []).extend(done)
-        is_full = len(self._scattered) > REDUCES_OFTEN and self.reduces_every == 1
+        is_full = len(self._scattered) > REDUCES_OFTEN and self._reduces_always
         return (*after, *self._scattered[-1 - REDUCES_OFTEN]) if is_full else after
 
     def lent(self, passes: list[tuple[int, Items]]) -> Items:
@@ -111,7 +112,7 @@ class Shards:
     def end_pass(self) -> None:
         """Notes when the last part of the pass began, and its last reduction."""
         self._ends[self._direction, self._chunk] = self._begins
-        if self._scattered and self.reduces_every == 1:
+        if self._scattered and self._reduces_always:
             self._lasts[self._direction, self._chunk] = self._scattered[-1]
 
     def follow(self, previous: tuple[int, int, int], following: tuple[int, int, int]) -> None:
@@ -160,6 +161,11 @@ class Shards:
     @property
     def _reductions_of_a_pass(self) -> float:
         """How many reductions travel behind a backward pass; the mean where only some reduce, without the last one."""
-        if self.reduces_every == 1:
+        if self._reduces_always:
             return 1.0
-        return 1.0 / self.reduces_every - 1.0 / self.num_micro_batches
+        return 1.0 / self.reduces_every - 1.0 / self.pipeline.num_micro_batches
+
+    @property
+    def _reduces_always(self) -> bool:
+        """Whether gradients are never left whole for another micro-batch, as ZeRO-2 does in pipelines."""
+        return self.zero_stage == GATHERS_AGAIN or self.pipeline.num_stages == 1
