@@ -55,10 +55,7 @@ def schema(*, name: str) -> None:
     \b
       # yaml-language-server: $schema=job.schema.json
     """
-    from planner.cli import _check_installation
     from planner.cli_output import write
-
-    _check_installation()
     from planner.schemas import schema_text
 
     write(schema_text(name))

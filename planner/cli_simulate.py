@@ -12,16 +12,7 @@ import click
 
 from planner.cli_deep import FAST, deep_options, play_deep, refuse_deep_options, refuse_run_options
 from planner.cli_help import examples
-from planner.cli_options import (
-    interval_option,
-    job_argument,
-    json_option,
-    plan_option,
-    progress_options,
-    scheme_option,
-    seed_option,
-    set_option,
-)
+from planner.cli_options import json_option, planned_job_options, progress_options, seed_option
 
 if TYPE_CHECKING:
     from planner.interval_text import Interval
@@ -38,11 +29,7 @@ if TYPE_CHECKING:
         "capplan simulate job.yaml --plan tp=8,pp=4,dp=16 --depth deep --slow-link card:3=0.5",
     ),
 )
-@job_argument
-@plan_option
-@scheme_option
-@interval_option
-@set_option
+@planned_job_options
 @seed_option("The same job, plan, version and seed give the same answer.")
 @click.option(
     "--timeline",
@@ -83,14 +70,11 @@ def simulate(
     Exit codes: 0 an answer, also for a plan that breaks limits or cannot be run (is_feasible is false then); 2 broken
     input, such as an unknown key.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries, working
-
-    _check_installation()
     from planner.job_file import load_job
     from planner.one_design import one_step, simulate_plan
     from planner.plan_input import read_plan
-    from planner.plan_saves import with_saves
+    from planner.plan_saves import job_and_plan
     from planner.timeline_file import check_timeline_file
 
     if file is not None:
@@ -110,8 +94,7 @@ def simulate(
         return
     refuse_deep_options(speeds, slow_links, unfolded=unfolded)
     with quiet_libraries(), working("simulating the plan", is_shown=not quiet):
-        asked = load_job(job, overrides)
-        written = with_saves(asked, read_plan(plan), scheme=scheme, interval=interval)
+        asked, written = job_and_plan(job, overrides, plan, scheme=scheme, interval=interval)
         answer = simulate_plan(asked, written, seed, with_sensitivities=not no_sensitivities)
         step = one_step(asked, answer)
     _print(answer, step, as_json=as_json)
