@@ -9,7 +9,7 @@ a size S is expected to take a + b S. Of rings, whose steps are alike, two are p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -90,6 +90,10 @@ class ChosenCollectives:
     ) -> tuple[Integers, Integers]:
         """Adds a message for each pair of ranks; a sender goes on when its message is on its way."""
         return after, self.send(source, target, num_bytes, after, label)
+
+    def called(self, label: str) -> ChosenCollectives:
+        """Returns the same with flows of another name."""
+        return replace(self, collectives=replace(self.collectives, label=label))
 
     def choose(self, operation: Operation, ranks: Integers, num_bytes: float) -> Algorithm:
         """Returns the algorithm of a collective of the groups `(..., n)`, which are all at work at once."""
