@@ -66,10 +66,10 @@ def _kind_or_file(_context: click.Context, _option: click.Parameter, value: str)
     raise click.BadParameter(f"{value!r} must be {', '.join(KINDS)}, or a network file, such as torus.yaml")
 
 
-def slow_links(
+def _slow_links(
     _context: click.Context, _option: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, float]:
-    """Returns `LINK=SHARE` as links and shares; a callback of click."""
+    """Returns `LINK=SHARE` as links and shares."""
     found: dict[str, float] = {}
     for value in values:
         parts = re.fullmatch(rf"([^=]{{1,60}})={FACTOR}", value, re.ASCII)
@@ -82,22 +82,25 @@ def slow_links(
     return found
 
 
-slow_link_option = click.option(
-    "--slow-link",
-    "slow_links",
-    multiple=True,
-    callback=slow_links,
-    metavar="LINK=SHARE",
-    help="What a link has left, such as card:3=0.5, leaf:0=0.5, gpu:3-switch:0=0.5 (both ways), 'gpu:3>switch:0=0.5'; "
-    "may be repeated.",
-)
-collectives_option = click.option(
-    "--collectives",
-    type=click.Choice(ALGORITHMS),
-    default="auto",
-    show_default=True,
-    help="How they run; auto: the fastest of ring, tree and hierarchical, for each group and size.",
-)
+def slow_link_option(meaning: str) -> Callable[[Command], Command]:
+    """Returns the option of links that have only a share of their bandwidth, which a command gets as `slow_links`."""
+    return click.option(
+        "--slow-link",
+        "slow_links",
+        multiple=True,
+        callback=_slow_links,
+        metavar="LINK=SHARE",
+        help=meaning,
+    )
+
+
+def collectives_option(meaning: str) -> Callable[[Command], Command]:
+    """Returns the option that forces an algorithm of collectives."""
+    return click.option(
+        "--collectives", type=click.Choice(ALGORITHMS), default="auto", show_default=True, help=meaning
+    )
+
+
 _ABOVE_ZERO = FiniteRange(min=0.0, min_open=True, max=1e15)
 NETWORK_OPTIONS = (
     click.option(
@@ -156,6 +159,11 @@ NETWORK_OPTIONS = (
         metavar="S",
         help="In photonic: from asking for a circuit until it is up.",
     ),
-    slow_link_option,
-    collectives_option,
+    slow_link_option(
+        "What a link has left, such as card:3=0.5, leaf:0=0.5, gpu:3-switch:0=0.5 (both ways), 'gpu:3>switch:0=0.5'; "
+        "may be repeated."
+    ),
+    collectives_option(
+        "How they run; auto: the fastest of ring, tree and hierarchical, for each group and size."
+    ),
 )

@@ -115,6 +115,10 @@ class WholeTraffic:
                 self.stands_for[task] = rank, NodeType.COMM_COLL_NODE, dict(attributes)
         return tasks
 
+    def called(self, _label: str) -> WholeTraffic:
+        """Returns itself: nodes are called after the kind of their collective."""
+        return self
+
     def all_to_all(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an exchange of one group `(..., n)`; returns the tasks, one for each rank."""
         return self._collective(CommType.ALL_TO_ALL, ranks, num_bytes, after)

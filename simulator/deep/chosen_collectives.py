@@ -9,7 +9,8 @@ a size S is expected to take a + b S. Of rings, whose steps are alike, two are p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -18,7 +19,7 @@ from simulator.deep.collectives import Collectives
 from simulator.deep.play import play
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.record import Choice
-from simulator.table import Integers
+from simulator.table import Floats, Integers
 
 MANY_BYTES = 2.0**30
 """Buffer whose latency does not count any more."""
@@ -91,6 +92,10 @@ class ChosenCollectives:
         """Adds a message for each pair of ranks; a sender goes on when its message is on its way."""
         return after, self.send(source, target, num_bytes, after, label)
 
+    def called(self, label: str) -> ChosenCollectives:
+        """Returns the same with flows of another name."""
+        return replace(self, collectives=replace(self.collectives, label=label))
+
     def choose(self, operation: Operation, ranks: Integers, num_bytes: float) -> Algorithm:
         """Returns the algorithm of a collective of the groups `(..., n)`, which are all at work at once."""
         if ranks.shape[-1] == 1:
@@ -148,31 +153,35 @@ class ChosenCollectives:
         key = (algorithm, operation, groups.shape, groups.tobytes())
         if key not in self._costs:
             alone_s = self._ring_s if algorithm is Algorithm.RING else partial(self._alone_s, algorithm)
-            fixed_s, long_s = (alone_s(operation, groups, size) for size in (0.0, MANY_BYTES))
+            fixed_s, long_s = alone_s(operation, groups).tolist()
             self._costs[key] = fixed_s, (long_s - fixed_s) / MANY_BYTES
         return self._costs[key]
 
-    def _ring_s(self, operation: Operation, groups: Integers, num_bytes: float) -> float:
-        """How long rings take with nothing else on the network, if every step takes as long as the second one."""
+    def _ring_s(self, operation: Operation, groups: Integers) -> Floats:
+        """How long rings take with nothing else on the network, `(2,)`, if every step takes as long as the second one."""
         num_steps = (2 if operation is Operation.ALL_REDUCE else 1) * (groups.shape[-1] - 1)
-        one_s, two_s = (self._steps_s(groups, num_bytes, count) for count in (1, 2))
-        return float(one_s + (num_steps - 1) * (two_s - one_s))
+        one_s, two_s = (
+            self._played_s(partial(_add_steps, groups=groups, num_steps=count)) for count in (1, 2)
+        )
+        return np.asarray(one_s + (num_steps - 1) * (two_s - one_s))
 
-    def _steps_s(self, groups: Integers, num_bytes: float, num_steps: int) -> float:
-        router, graph = self.collectives.router, TaskGraphBuilder()
-        alone = Collectives(graph=graph, router=router, step_s=self.collectives.step_s)
-        alone.ring_steps(groups, num_bytes, num_steps, np.full(groups.shape, NONE), "ring")
-        return float(play(graph.build(), router.topology, router.table()).makespan_s)
-
-    def _alone_s(
-        self, algorithm: Algorithm, operation: Operation, groups: Integers, num_bytes: float
-    ) -> float:
-        """How long a collective takes with nothing else on the network."""
-        router, graph = self.collectives.router, TaskGraphBuilder()
-        alone = Collectives(graph=graph, router=router, step_s=self.collectives.step_s)
+    def _alone_s(self, algorithm: Algorithm, operation: Operation, groups: Integers) -> Floats:
+        """How long a collective takes with nothing else on the network, `(2,)`."""
         shaped = self._shaped(algorithm, groups)
-        _add(alone, algorithm, operation, shaped, num_bytes, np.full(shaped.shape, NONE))
-        return float(play(graph.build(), router.topology, router.table()).makespan_s)
+        ready = np.full(shaped.shape, NONE)
+        return self._played_s(lambda alone: _add(alone, algorithm, operation, shaped, MANY_BYTES, ready))
+
+    def _played_s(self, add: Callable[[Collectives], object]) -> Floats:
+        """How long what is added takes without bytes and with many, `(2,)`."""
+        router, builder = self.collectives.router, TaskGraphBuilder()
+        add(replace(self.collectives, graph=builder))
+        graph, paths = builder.build(), router.table()
+        graphs = replace(graph, num_bytes=np.zeros(len(graph))), graph
+        return np.array([play(each, router.topology, paths).makespan_s for each in graphs])
+
+
+def _add_steps(collectives: Collectives, *, groups: Integers, num_steps: int) -> Integers:
+    return collectives.ring_steps(groups, MANY_BYTES, num_steps, np.full(groups.shape, NONE), "ring")
 
 
 def _add(

@@ -58,6 +58,8 @@ class Collectives:
     router: Router
     step_s: float = 0.0
     """What each step costs beside latency and bytes: a launch, a handshake."""
+    label: str | None = None
+    """What flows are called; None: after the collective."""
     has_barriers: bool = False
     """Whether all ranks wait for each other after every step (TrioSim)."""
 
@@ -67,7 +69,9 @@ class Collectives:
         """Adds a message for each pair of ranks, `(k,)`; returns the tasks `(k,)` at which they have arrived."""
         path = self.router.paths(source, target)
         latency_s = self.step_s + self.router.latency_s(path)
-        return self.graph.add(label, duration_s=latency_s, num_bytes=num_bytes, path=path, after=[after])
+        return self.graph.add(
+            self.label or label, duration_s=latency_s, num_bytes=num_bytes, path=path, after=[after]
+        )
 
     def ring_reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds a reduce-scatter around a ring; `num_bytes` is the whole buffer of a rank."""
@@ -91,7 +95,7 @@ class Collectives:
         path = self.router.paths(ranks, np.roll(ranks, -1, axis=-1)).reshape(ranks.shape)
         every_step = np.broadcast_to(path, (num_steps, *ranks.shape))
         sent = self.graph.add(
-            label,
+            self.label or label,
             duration_s=self.step_s + self.router.latency_s(path),
             num_bytes=num_bytes / ranks.shape[-1],
             path=every_step,
@@ -192,7 +196,8 @@ class Collectives:
         shape = after[0].shape
         way = path.reshape(shape)
         latency_s = self.step_s + self.router.latency_s(way)
-        hops = self.graph.add("all-reduce", duration_s=latency_s, num_bytes=num_bytes, path=way, after=after)
+        label = self.label or "all-reduce"
+        hops = self.graph.add(label, duration_s=latency_s, num_bytes=num_bytes, path=way, after=after)
         return hops.reshape(shape)
 
     def hierarchical_all_reduce(self, groups: Integers, num_bytes: float, after: Integers) -> Integers:

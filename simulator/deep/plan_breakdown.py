@@ -1,8 +1,9 @@
 """What does a step of a plan go into, and who waits for whom? In the parts of the fast depth's `StepTable`.
 
 Each accelerator computes, or waits along the chain of what ended last (`simulator.deep.waits`). A wait for its own traffic is
-a part of its step by the name of the traffic; a wait for what replicas exchange is gradient synchronisation, whichever stage
-was the last; any other wait for somebody else is a bubble.
+a part of its step by the name of the traffic, and so is one for messages of its stage where all of these are played; a wait
+for what replicas exchange is gradient synchronisation, whichever stage was the last; any other wait for somebody else is a
+bubble.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ def plan_breakdown(step: PlanStep) -> PlanBreakdown:
         graph.resource,
         graph.path,
         owner,
+        np.arange(size) if step.roles.is_folded else np.arange(size) // step.roles.ranks.shape[1],
         buckets[graph.label],
         np.array([_is_sync(label) for label in graph.labels], dtype=np.bool_)[graph.label],
         found,
@@ -126,6 +128,7 @@ def _attribute(
     resource: Integers,
     path: Integers,
     owner: Integers,
+    team: Integers,
     bucket: Integers,
     is_sync: Booleans,
     found: _Found,
@@ -143,7 +146,8 @@ def _attribute(
                 break
             from_s = max(begin_s, min(until_s, start_s[cause]))
             spent_s = max(0.0, until_s - from_s)
-            is_own = owner[cause] == own or is_sync[cause]
+            is_of_team = path[cause] != NONE and team[owner[cause]] == team[own]
+            is_own = owner[cause] == own or is_of_team or is_sync[cause]
             found.seconds[own, bucket[cause] if is_own else _BUBBLE] += spent_s
             if owner[cause] != NONE:
                 found.waited_for_s[own, owner[cause]] += spent_s
