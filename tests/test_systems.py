@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -95,3 +96,18 @@ def test_names_that_do_not_exist_are_found() -> None:
     assert not any(
         is_there(name) for name in ("capplan trace nothing", "capplan simulate it", "tests/none.py")
     )
+
+
+def test_what_triosims_paper_says_is_shown_by_tests_that_exist() -> None:
+    section = (ROOT / "docs" / "deep.md").read_text(encoding="utf-8").partition("its code does not\n")[2]
+    table = [
+        line.split(" | ") for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")
+    ]
+    shown = [re.findall(r"`(test_\w+\.py): (test_\w+)`", row[3]) for row in table[1:]]
+    assert all(shown)
+    missing = [
+        name
+        for file, name in itertools.chain(*shown)
+        if f"def {name}(" not in (ROOT / "tests" / "simulator" / "deep" / file).read_text(encoding="utf-8")
+    ]
+    assert (len(shown), missing) == (16, [])
