@@ -79,25 +79,38 @@ class TestFiles:
     def test_protobuf_itself_reads_the_same(self, tmp_path: Path) -> None:
         path = tmp_path / "step.et"
         write_chakra(path, NODES)
-        data, place, messages = path.read_bytes(), 0, []
-        decode = import_module("google.protobuf.internal.decoder")._DecodeVarint32  # noqa: SLF001
-        while place < len(data):
-            size, place = decode(data, place)
-            messages.append(data[place : place + size])
-            place += size
-        metadata, *nodes = messages
+        metadata, *nodes = messages_of(path)
         assert metadata == b"\x0a\x050.0.4"
         for message, node in zip(nodes, NODES, strict=True):
-            parsed = node_type()()
-            parsed.ParseFromString(message)
-            assert (parsed.id, parsed.name, parsed.type) == (node.id, node.name, node.type)
-            assert tuple(parsed.data_deps) == node.deps
-            assert (parsed.start_time_micros, parsed.duration_micros) == (
+            read = parsed(message)
+            assert (read.id, read.name, read.type) == (node.id, node.name, node.type)
+            assert tuple(read.data_deps) == node.deps
+            assert (read.start_time_micros, read.duration_micros) == (
                 node.start_time_micros,
                 node.duration_micros,
             )
-            values = {each.name: getattr(each, each.WhichOneof("value")) for each in parsed.attr}
+            values = {each.name: getattr(each, each.WhichOneof("value")) for each in read.attr}
             assert values == node.attributes
+
+    def test_attributes_stand_in_the_fields_from_which_astra_sim_takes_them(self, tmp_path: Path) -> None:
+        # Chakra's et_feeder_node.cpp; a value in another field is 0 there, without a word.
+        path = tmp_path / "step.et"
+        write_chakra(path, NODES)
+        fields = {
+            "is_cpu_op": "bool_val",
+            "comm_type": "int64_val",
+            "comm_size": "int64_val",
+            "comm_src": "int32_val",
+            "comm_dst": "int32_val",
+            "comm_tag": "int32_val",
+            "pg_name": "string_val",
+        }
+        found = {
+            each.name: each.WhichOneof("value")
+            for message in messages_of(path)[1:]
+            for each in parsed(message).attr
+        }
+        assert {name: found[name] for name in fields} == fields
 
     def test_what_protobuf_writes_is_read(self, tmp_path: Path) -> None:
         node = node_type()(id=4, name="sum", type=4, ctrl_deps=[], duration_micros=9)
@@ -115,6 +128,24 @@ class TestFiles:
         (read,) = read_chakra(path)
         assert read.attributes == {"a": 0.5, "b": -3, "c": -(2**40), "e": True, "f": "x"}
         assert (read.id, read.name, read.type, read.duration_micros) == (4, "sum", NodeType.COMP_NODE, 9)
+
+
+def messages_of(path: Path) -> list[bytes]:
+    """The messages of a file, each of which has its length before it."""
+    decode = import_module("google.protobuf.internal.decoder")._DecodeVarint32  # noqa: SLF001
+    data, place, messages = path.read_bytes(), 0, []
+    while place < len(data):
+        size, place = decode(data, place)
+        messages.append(data[place : place + size])
+        place += size
+    return messages
+
+
+def parsed(message: bytes) -> Any:  # noqa: ANN401 - an object of protobuf
+    """A node, read by protobuf."""
+    node = node_type()()
+    node.ParseFromString(message)
+    return node
 
 
 def node_type() -> Any:  # noqa: ANN401 - a class that protobuf makes
