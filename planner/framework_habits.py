@@ -64,6 +64,23 @@ class Habits:
     """What its users publish as peak memory."""
 
 
+UNTOLD_HABITS = (
+    "selective_recompute",
+    "attention",
+    "kernel_launch",
+    "has_fused_operators",
+    "overlaps_tensor_comm",
+    "overlaps_gradient_sync",
+    "gradient_bytes",
+    "sync_bytes",
+    "sync_buffer_bytes",
+    "optimizer_bytes",
+    "update_bytes",
+    "most_gathered_weights",
+    "weight_prefetch",
+    "keeps_stage_outputs",
+)
+"""Fields of a workload of which no column of a measured run says anything."""
 _DEEPSPEED_BUFFERS = 2e9
 """Two 16-bit buckets of 5e8 elements, `reduce_bucket_size` and `allgather_bucket_size` of DeepSpeed's defaults."""
 _DEEPSPEED_UPDATE = 6
@@ -160,8 +177,8 @@ _EARLY_ZERO_3 = replace(
     zero_stage=3,
     weight_prefetch="none",
 )
-"""Each of its gathers waited for the one before, host included (DeepSpeed pull request 1188); prefetching that overlaps came
-in 2022 (pull request 1453). Megatron-LM had no ZeRO-3 of its own then."""
+"""Each of its gathers waited for the one before, host included (DeepSpeed pull request 1188, June 2021); prefetching that
+overlaps came with pull request 1453 (October 2021). Megatron-LM had no ZeRO-3 of its own then."""
 _OTHER = Habits(name="unknown framework")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner import measured_notes
-from planner.framework_habits import Habits, habits_of
+from planner.framework_habits import UNTOLD_HABITS, Habits, habits_of
 from planner.hardware_names import accelerator_id, network_of
 from planner.measured_file import Cells, read_cells
 from planner.measured_recompute import NOT_GIVEN, recomputed
@@ -285,25 +285,12 @@ class _Translation:
             "recompute": again.kind,
             "recompute_num_layers": again.num_layers,
             "recompute_method": again.method,
-            "selective_recompute": habits.selective_recompute,
             "zero_stage": self._default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage,
             "shard_ranks": self._shard_ranks(layout),
-            "attention": habits.attention,
-            "kernel_launch": habits.kernel_launch,
-            "has_fused_operators": habits.has_fused_operators,
-            "overlaps_tensor_comm": habits.overlaps_tensor_comm,
             "has_sequence_parallel": splits_sequence and layout["tensor_parallel"] > 1,
-            "overlaps_gradient_sync": habits.overlaps_gradient_sync,
-            "gradient_bytes": habits.gradient_bytes,
-            "sync_bytes": habits.sync_bytes,
             "logit_bytes": measured_notes.logit_bytes(self._text("notes")) or habits.logit_bytes,
-            "sync_buffer_bytes": habits.sync_buffer_bytes,
-            "optimizer_bytes": habits.optimizer_bytes,
-            "update_bytes": habits.update_bytes,
-            "most_gathered_weights": habits.most_gathered_weights,
-            "weight_prefetch": habits.weight_prefetch,
-            "keeps_stage_outputs": habits.keeps_stage_outputs,
             "activation_offload_fraction": self._offload_fraction(num_layers),
+            **{name: getattr(habits, name) for name in UNTOLD_HABITS},
             **self._expert_habits(layout),
             **self._adapters(),
         }

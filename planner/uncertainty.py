@@ -93,7 +93,13 @@ def _interval_log_half_width(job: Job, chip: Accelerator, precision: Precision) 
     has_experts = job.workload.model.experts is not None
     if job.calibration and (own := job.calibration.residuals_of(chip.id, precision, has_experts=has_experts)):
         return own.interval_log_half_width
-    known = step_error(chip.family, precision.value, has_experts=has_experts, accelerator=chip.id)
+    known = step_error(
+        chip.family,
+        precision.value,
+        has_experts=has_experts,
+        accelerator=chip.id,
+        has_adapters=job.workload.lora is not None,
+    )
     return known.interval_log_half_width
 
 

@@ -102,8 +102,7 @@ class Workload(Record):
     """Bytes of the optimizer's states for one weight (12: an fp32 master weight and Adam's two moments in fp32; 10: of the
     master only the bits that a 16-bit weight lacks, as apex keeps it for NeMo; 6: such a master and 16-bit moments)."""
     update_bytes: float | None = Field(default=None, ge=0, le=16)
-    """Bytes of the copies that the optimizer makes of one gradient (0: none, as apex; 6: flattened, then in fp32, as
-    DeepSpeed); left out: an fp32 copy where `gradient_bytes` is less than 4."""
+    """Bytes of the optimizer's copies of one gradient (0: apex; 6: DeepSpeed); left out: 4 where `gradient_bytes` is less."""
     sync_buffer_bytes: NonNegativeFloat = 0.0
     """Memory for the synchronisation of gradients beside the gradients (0: in place, as in Megatron; DeepSpeed: 2e9, two
     buckets of 5e8 elements)."""
@@ -218,24 +217,9 @@ class Workload(Record):
         return self.sync_bytes or self.gradient_bytes
 
     @property
-    def gradient_copy_bytes(self) -> float:
-        """Bytes of the copies that the optimizer makes of one gradient."""
-        if self.update_bytes is not None:
-            return self.update_bytes
-        return 4.0 if self.gradient_bytes < 4 else 0.0
-
-    @property
     def num_steps(self) -> float:
         """Optimizer steps of the whole run."""
         return self.tokens / self.tokens_per_step
-
-    @property
-    def num_evaluated_batches(self) -> float:
-        """Sequences of all evaluations of the run, in global batches."""
-        if self.evaluation_every_steps is None:
-            return 0.0
-        num_evaluations = self.num_steps / self.evaluation_every_steps
-        return num_evaluations * self.evaluation_sequences / self.global_batch_size
 
 
 class Estimate(Record):

@@ -100,6 +100,10 @@ class TestIntervals:
         found = interval_of(compared(1.0, 10.0, precision="fp4"), residuals_of("others", [1.1]))
         assert found.high_s == pytest.approx(10.0 * 1.1 ** (1.3 * 2.0))
 
+    def test_adapters_of_which_nothing_was_measured_are_half_as_sure(self) -> None:
+        found = interval_of(compared(1.0, 10.0, lora_rank="16"), residuals_of("others", [1.1]))
+        assert found.high_s == pytest.approx(10.0 * 1.1 ** (1.3 * 2.0))
+
     def test_experts_say_nothing_about_dense_models(self) -> None:
         dense, experts = residuals_of("dense", [1.1]), residuals_of("experts", [3.0])
         others = [*dense, *(replace(residual, network="experts") for residual in experts)]

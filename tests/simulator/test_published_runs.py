@@ -125,6 +125,9 @@ class TestRecordedTables:
             ("verdicts", "refused as plan", 1, 1.0),  # a row at the edge
             ("order", "ordered rightly", -1, 2.0),  # 3 of 145 pairs
             ("regret", "mean regret", 1, WORSE_IN_THE_REPORT),
+            ("further", "mean abs. error", 1, WORSE_IN_THE_REPORT),
+            ("further-jobs", "rank correlation", -1, 0.02),  # a near tie of ten designs or fewer turned over
+            ("further-jobs", "regret", 1, WORSE_IN_THE_REPORT),
         ],
     )
     def test_no_other_figure_got_worse_either(
