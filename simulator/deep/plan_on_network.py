@@ -10,7 +10,7 @@ from simulator.deep.chosen_collectives import Algorithm
 from simulator.deep.plan_cluster import Faults, PlanCluster
 from simulator.deep.plan_export import step_on
 from simulator.deep.plan_roles import all_ranks, block_size
-from simulator.deep.plan_step import MOST_UNFOLDED, PlanStep, parts_and_shape, refuse_uncovered
+from simulator.deep.plan_step import MOST_UNFOLDED, PlanStep, parts_and_shape, reduces_often, refuse_uncovered
 from simulator.deep.play import play
 from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
@@ -47,7 +47,7 @@ def plan_on(
         )
         raise InputError([Problem(path="num_gpus", value=str(plan.num_gpus), rule=rule)], "deep depth")
     cluster = PlanCluster.of(job, plan, faults)
-    parts, _ = parts_and_shape(job, plan)
+    parts, shape = parts_and_shape(job, plan)
     tasks, paths = step_on(job, plan, topology, faults=faults, algorithm=algorithm)
     return PlanStep(
         cluster=cluster,
@@ -57,5 +57,6 @@ def plan_on(
         paths=paths,
         played=play(tasks, topology, paths),
         zero_stage=plan.zero_stage,
+        reduces_often=reduces_often(plan, shape),
         fast=simulate_step(parts.rank, parts.chunks),
     )

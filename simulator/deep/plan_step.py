@@ -110,12 +110,13 @@ def plan_step(job: Job, plan: Plan, *, faults: Faults | None = None, is_folded: 
         paths=paths,
         played=play(tasks, network.topology, paths),
         zero_stage=plan.zero_stage,
-        reduces_often=_reduces_often(plan, shape),
+        reduces_often=reduces_often(plan, shape),
         fast=simulate_step(parts.rank, parts.chunks),
     )
 
 
-def _reduces_often(plan: Plan, shape: StepShape) -> bool:
+def reduces_often(plan: Plan, shape: StepShape) -> bool:
+    """Whether gradients are reduced more than once in a step: behind micro-batches, not at the end alone."""
     is_once = plan.pipeline_parallel > 1 and shape.reduces_every == shape.pipeline.num_micro_batches
     return plan.zero_stage >= REDUCES_OFTEN and (plan.zero_stage == GATHERS_AGAIN or not is_once)
 
