@@ -15,7 +15,8 @@ with the path of its field.
 ```sh
 capplan trace simulate step.json --gpus 64 --network examples/networks/torus.yaml
 capplan trace play astra --network examples/networks/rails.yaml
-capplan simulate job.yaml --plan tp=8,dp=8 --depth deep --network examples/networks/dragonfly.yaml
+capplan simulate examples/llama-3.1-70b.yaml --plan accelerator=h100-sxm5-80gb,tp=8,dp=8 --depth deep \\
+    --set workload.global_batch_tokens=131072 --network examples/networks/dragonfly.yaml
 ```
 
 ```yaml

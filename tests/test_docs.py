@@ -43,7 +43,6 @@ NO_MODEL = {
     "simulator.deep.chosen_collectives": "how an algorithm is chosen",
     "simulator.deep.collectives": "size of a part",
     "simulator.deep.described_network": "what is taken for a mistake in a file",
-    "simulator.deep.slow_links": "names of links",
     "simulator.deep.csv_rows": "size of a cell",
     "simulator.deep.chakra": "what is taken for a mistake in a file",
     "simulator.deep.execution_graph": "what is taken for a mistake in a file",
