@@ -66,7 +66,9 @@ def _why_longer(name: str, plan: Plan, *, is_shared: bool) -> str:
     if name in _EXCHANGES:
         return f"here {_EXCHANGES[name]} meet other traffic on their links" if is_shared else ""
     if name == "shard_comm_s" and plan.zero_stage == ZERO_GATHERS:
-        return "the fast depth hides such traffic behind whole passes, here a part hides what the next one needs"
+        return (
+            "the fast depth hides such traffic behind whole passes, here a part hides what the next one needs"
+        )
     if plan.pipeline_parallel == 1:
         return ""
     match name:
