@@ -29,7 +29,7 @@ from simulator.weight_gradients import (
     output_layer_weight_gradients_s,
 )
 
-EMBEDDING, OUTPUT_LAYER = 1, 2
+_EMBEDDING, _OUTPUT_LAYER = 1, 2
 """Places of the two ends of the model among its parts; all others are layers, dense ones before those with experts."""
 
 
@@ -120,8 +120,8 @@ class ModelParts:
 
     def of_first(self, part_times_s: Floats) -> Floats:
         """A time `(n, k)` of the first part of every chunk, `(n, C)`: the embedding, or a layer, dense ones before others."""
-        ends = EMBEDDING, OUTPUT_LAYER
-        order = [EMBEDDING, *(kind for kind in range(len(self.counts)) if kind not in ends)]
+        ends = _EMBEDDING, _OUTPUT_LAYER
+        order = [_EMBEDDING, *(kind for kind in range(len(self.counts)) if kind not in ends)]
         has_part = [self.counts[kind] > 0.0 for kind in order]
         return np.select(has_part, [part_times_s[:, kind, None] for kind in order], 0.0)
 
