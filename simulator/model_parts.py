@@ -120,10 +120,11 @@ class ModelParts:
 
     def of_first(self, part_times_s: Floats) -> Floats:
         """A time `(n, k)` of the first part of every chunk, `(n, C)`: the embedding, or a layer, dense ones before others."""
-        ends = _EMBEDDING, _OUTPUT_LAYER
-        order = [_EMBEDDING, *(kind for kind in range(len(self.counts)) if kind not in ends)]
-        has_part = [self.counts[kind] > 0.0 for kind in order]
-        return np.select(has_part, [part_times_s[:, kind, None] for kind in order], 0.0)
+        layers = [kind for kind in range(len(self.counts)) if kind not in (_EMBEDDING, _OUTPUT_LAYER)]
+        first_s = part_times_s[:, layers[-1], None]
+        for kind in (*reversed(layers[:-1]), _EMBEDDING):
+            first_s = np.where(self.counts[kind] > 0.0, part_times_s[:, kind, None], first_s)
+        return first_s
 
     def weighted(self, part_times_s: Iterable[Floats]) -> Floats:
         """Sum over the parts of every chunk, `(n, C)`, of a time `(n,)` for each of the k parts."""
