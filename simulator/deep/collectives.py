@@ -2,7 +2,9 @@
 
 Every schedule takes the tasks after which each rank may begin, and returns the tasks at which each rank is done. A rank
 sends its next part when it has received the one before, and when its last send is over, so that slow ranks hold up their
-neighbours and nobody else, as on a real ring. n ranks, a buffer of S bytes:
+neighbours and nobody else, as on a real ring. Of a ring that is the same when it is turned by m places, m ranks are
+enough: `after` has m columns then, and the tasks of rank i are those of rank i + m, i + 2 m and so on, too
+(`simulator.deep.fold`). n ranks, a buffer of S bytes:
 
     ring                2 (n-1) steps of S/n for an all-reduce, n-1 for its halves (Patarasuk and Yuan 2009)
     halving-doubling    2 log2 n steps of S/2, S/4 ... and back (Thakur, Rabenseifner and Gropp 2005)
@@ -81,13 +83,15 @@ class Collectives:
     ) -> Integers:
         """Adds steps in which every rank sends a part to the next one, and passes on what it received.
 
-        Ranks `(..., n)` are rings of n that all run at once.
+        Ranks `(..., n)` are rings of n that all run at once; tasks are `(..., m)`, where turns by m change nothing.
         """
         if ranks.shape[-1] == 1:
             return after
-        self.graph.require_room(num_steps * ranks.size)
-        path = self.router.paths(ranks, np.roll(ranks, -1, axis=-1)).reshape(ranks.shape)
-        every_step = np.broadcast_to(path, (num_steps, *ranks.shape))
+        self.graph.require_room(num_steps * after.size)
+        num_played = after.shape[-1]
+        source, target = (there[..., :num_played] for there in (ranks, np.roll(ranks, -1, axis=-1)))
+        path = self.router.paths(source, target).reshape(after.shape)
+        every_step = np.broadcast_to(path, (num_steps, *after.shape))
         sent = self.graph.add(
             label,
             duration_s=self.step_s + self.router.latency_s(path),

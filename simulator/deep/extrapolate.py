@@ -18,8 +18,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from simulator.deep.collectives import Collectives
 from simulator.deep.division import with_batch
+from simulator.deep.fold import Fold, find_fold
 from simulator.deep.memory import lifetimes
 from simulator.deep.memory_tiers import with_tiers
 from simulator.deep.offload import Offload, OffloadPlan, add_moves, plan_offload
@@ -36,7 +39,10 @@ from simulator.table import Floats, Integers
 
 @dataclass(frozen=True, kw_only=True)
 class Extrapolation:
-    """A step on many accelerators, ready to be played; resource i of the graph is the compute stream of accelerator i."""
+    """A step on many accelerators, ready to be played.
+
+    Resource i of the graph is the compute stream of accelerator i, or of the i-th of those that are played.
+    """
 
     graph: TaskGraph
     topology: Topology
@@ -46,6 +52,8 @@ class Extrapolation:
     """`(num_layers,)`."""
     offload: OffloadPlan | None = None
     """What leaves an accelerator whose memory is too small; None: nobody asked."""
+    fold: Fold | None = None
+    """What stands for what, in `topology` and `paths`, too; None: every accelerator and link is played."""
 
 
 def extrapolate(
@@ -57,6 +65,7 @@ def extrapolate(
     speed: Floats | None = None,
     model: OperatorModel | None = None,
     offload: Offload | None = None,
+    is_folded: bool = False,
 ) -> Extrapolation:
     """Returns the step of a trace on many accelerators.
 
@@ -67,7 +76,9 @@ def extrapolate(
         batch_size: samples of each replica; left out: those of the trace.
         speed: `(num_gpus,)` of each accelerator over that of the trace; left out: all as fast.
         model: lines of operators, for another batch and micro-batches; left out: time is proportional to the batch.
-        offload: a limited memory, for replicas that each have all of the model; left out: everything fits.
+        offload: a limited memory, for replicas that each have all of the model; left out: everything fits. With it
+            nothing is folded.
+        is_folded: whether accelerators that do the same are played once (`simulator.deep.fold`).
 
     Raises:
         InputError: the trace cannot be divided so, the network or the memory is too small.
@@ -77,10 +88,20 @@ def extrapolate(
     parallelism.check(trace, batch_size, speed)
     _check_network(parallelism, topology)
     network = with_tiers(topology, offload.tiers if offload else ())
-    graph, ended = TaskGraphBuilder(), dict[int, Integers]()
+    speeds = np.ones(parallelism.num_gpus) if speed is None else speed
+    fold = find_fold(parallelism, topology, speeds) if is_folded and offload is None else None
+    graph, ended = TaskGraphBuilder(way_out=_way_out(fold)), dict[int, Integers]()
     collectives = Collectives(graph=graph, router=Router(network.topology))
     stage_of_layer = add_step(
-        trace, parallelism, graph, collectives, batch_size=batch_size, speed=speed, model=model, ended=ended
+        trace,
+        parallelism,
+        graph,
+        collectives,
+        batch_size=batch_size,
+        speed=speed,
+        model=model,
+        ended=ended,
+        fold=fold,
     )
     plan = None
     if offload is not None:
@@ -88,14 +109,23 @@ def extrapolate(
         plan = plan_offload(needed, offload, parallelism.num_gpus)
         tasks = {operator: tasks.ravel() for operator, tasks in ended.items()}
         add_moves(graph, collectives.router, network, plan, tasks)
+    paths = collectives.router.table()
     return Extrapolation(
         graph=graph.build(),
-        topology=network.topology,
-        paths=collectives.router.table(),
+        topology=network.topology if fold is None else fold.network(topology),
+        paths=paths if fold is None else fold.ways(paths),
         parallelism=parallelism,
         stage_of_layer=stage_of_layer,
         offload=plan,
+        fold=fold,
     )
+
+
+def _way_out(fold: Fold | None) -> str:
+    fewer = "take fewer accelerators, micro-batches or stages"
+    if fold is not None and fold.num_each == 1:
+        return f"{fewer}, or a network on which replicas are alike, such as a switch"
+    return fewer
 
 
 def _check_whole_replicas(parallelism: Parallelism) -> None:

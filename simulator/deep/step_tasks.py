@@ -21,6 +21,7 @@ from simulator.deep.division import (
     stages,
     with_batch,
 )
+from simulator.deep.fold import Fold
 from simulator.deep.operator_model import OperatorModel
 from simulator.deep.parallelism import GradientSync, Parallelism, interleaved_order, stage_order
 from simulator.deep.sharded import ShardedStage, bytes_of_layers
@@ -39,18 +40,20 @@ def add_step(
     speed: Floats | None = None,
     model: OperatorModel | None = None,
     ended: dict[int, Integers] | None = None,
+    fold: Fold | None = None,
 ) -> Integers:
     """Adds the step of a trace on many accelerators to a graph; see `extrapolate`.
 
     Args:
         trace: one step on one accelerator.
         parallelism: how it is divided.
-        graph: what the tasks are added to; resources 0 and up are the accelerators.
+        graph: what the tasks are added to; resources 0 and up are the accelerators that are played.
         traffic: what moves data between them.
         batch_size: samples of each replica; left out: those of the trace.
         speed: `(num_gpus,)` of each accelerator over that of the trace.
         model: lines of operators.
         ended: filled with the tasks of each operator, `(replicas, parts)`, those of its last micro-batch.
+        fold: which accelerators are played; left out: all.
 
     Returns:
         The stage of each layer, `(num_layers,)`.
@@ -67,6 +70,8 @@ def add_step(
         traffic=traffic,
         speed=np.ones(parallelism.num_gpus) if speed is None else speed,
         ended={} if ended is None else ended,
+        ranks=parallelism.ranks(),
+        played=parallelism.ranks() if fold is None else fold.played,
     )
     step.add()
     return step.stage_of_layer
@@ -74,7 +79,7 @@ def add_step(
 
 @dataclass(kw_only=True)
 class _Step:
-    """Adds the tasks of one step. Arrays of tasks are `(replicas, parts)`, those of one stage."""
+    """Adds the tasks of one step. Arrays of tasks are `(replicas, parts)`, those of one stage that are played."""
 
     trace: OperatorTrace
     """Of one micro-batch."""
@@ -84,10 +89,14 @@ class _Step:
     speed: Floats
     ended: dict[int, Integers]
     """Tasks of each operator, those of its last micro-batch."""
+    ranks: Integers
+    """`(stages, replicas, parts)` all accelerators."""
+    played: Integers
+    """The same of those that are played: the first replicas and parts."""
 
     def add(self) -> None:
         """Adds all tasks."""
-        self.graph.add_resources(self.parallelism.num_gpus)
+        self.graph.add_resources(self.played.size)
         arrived = self._new_gates(), self._new_gates()
         forward, backward = np.full(arrived[0].shape, NONE), np.full(arrived[0].shape, NONE)
         for stage in range(self.parallelism.pipeline_parallel):
@@ -98,8 +107,9 @@ class _Step:
             self._send(chunk + 1, chunk, sent[chunk], backward, arrived[1])
 
     @cached_property
-    def ranks(self) -> Integers:
-        return self.parallelism.ranks()
+    def resources(self) -> Integers:
+        """`(stages, replicas, parts)` compute streams of those that are played."""
+        return np.arange(self.played.size).reshape(self.played.shape)
 
     @cached_property
     def chunk_of_layer(self) -> Integers:
@@ -127,7 +137,7 @@ class _Step:
 
     def _new_gates(self) -> Integers:
         """Joins that wait for what a chunk is sent, `(chunks, micro-batches, replicas, parts)`."""
-        num_stages, *inside = self.ranks.shape
+        num_stages, *inside = self.played.shape
         shape = (num_stages * self.parallelism.num_chunks, self.parallelism.num_microbatches, *inside)
         return self.graph.add("arrived", after=[np.full(shape, NONE)]).reshape(shape)
 
@@ -141,7 +151,7 @@ class _Step:
             arrived: gates of all chunks, `(chunks, micro-batches, replicas, parts)`, forward and backward.
             done: the same, to be filled in.
         """
-        before = np.full(self.ranks.shape[1:], NONE)
+        before = np.full(self.played.shape[1:], NONE)
         shards = self._shards(stage)
         for is_forward, chunk, microbatch in self._turns(stage):
             way, phase = (0, Phase.FORWARD) if is_forward else (1, Phase.BACKWARD)
@@ -178,7 +188,8 @@ class _Step:
         return ShardedStage(
             graph=self.graph,
             traffic=self.traffic,
-            ranks=self.ranks[stage],
+            rings=self._replica_rings(stage),
+            shape=self.played[stage].shape,
             layer_bytes=layer_bytes,
             gradient_bytes=gradient_bytes,
         )
@@ -216,9 +227,11 @@ class _Step:
         """Adds operators without traffic between them; returns their tasks, `(replicas, parts, k)`."""
         suffix = f" #{microbatch}" if self.parallelism.num_microbatches > 1 else ""
         names = self.graph.names([self.trace.names[operator] + suffix for operator in run.tolist()])
-        rank = self.ranks[stage][..., None]
-        tasks = self.graph.add(names, duration_s=duration_s / self.speed[rank], resource=rank)
-        tasks = tasks.reshape(*rank.shape[:-1], len(run))
+        speed = self.speed[self.played[stage]][..., None]
+        tasks = self.graph.add(
+            names, duration_s=duration_s / speed, resource=self.resources[stage][..., None]
+        )
+        tasks = tasks.reshape(*self.played[stage].shape, len(run))
         self.graph.add_edges(after, tasks[..., 0])
         self.graph.add_edges(tasks[..., :-1], tasks[..., 1:])
         return tasks
@@ -228,9 +241,14 @@ class _Step:
         num_bytes = float(self.shared_bytes[operator])
         if num_bytes == 0.0:
             return after
+        rings = self.ranks[stage, : self.played.shape[1]]
         if self.trace.phase[operator] == Phase.FORWARD.code:
-            return self.traffic.ring_all_gather(self.ranks[stage], num_bytes, after)
-        return self.traffic.ring_all_reduce(self.ranks[stage], num_bytes, after)
+            return self.traffic.ring_all_gather(rings, num_bytes, after)
+        return self.traffic.ring_all_reduce(rings, num_bytes, after)
+
+    def _replica_rings(self, stage: int) -> Integers:
+        """All replicas of each part that is played."""
+        return self.ranks[stage, :, : self.played.shape[2]].T
 
     def _add_sync(self, stage: int, backward_done: Integers) -> Integers:
         """Adds up gradients over the replicas, one bucket after another; returns when the last one is there."""
@@ -241,7 +259,8 @@ class _Step:
             is_early = self.parallelism.sync is GradientSync.BUCKETS
             ready = self.ended[bucket.ready] if is_early else backward_done
             begin = self.graph.add(f"bucket {number}", after=[ready, summed]).reshape(ready.shape)
-            summed = self.traffic.ring_all_reduce(self.ranks[stage].T, bucket.num_bytes, begin.T).T
+            rings = self._replica_rings(stage)
+            summed = self.traffic.ring_all_reduce(rings, bucket.num_bytes, begin.T).T
         return summed
 
     def _buckets(self, stage: int) -> Iterator[Bucket]:
@@ -262,7 +281,7 @@ class _Step:
             if self.parallelism.sync is GradientSync.SHARDED:
                 share /= self.parallelism.data_parallel
             tasks = self._add_run(
-                stage, operators, share * trace.duration_s[operators], after.reshape(self.ranks.shape[1:]), 0
+                stage, operators, share * trace.duration_s[operators], after.reshape(self.played.shape[1:]), 0
             )
             self.ended.update(zip(operators.tolist(), np.moveaxis(tasks, -1, 0), strict=True))
 
@@ -270,7 +289,7 @@ class _Step:
         """Sends what each micro-batch of a chunk makes to another one, from each accelerator to its counterpart."""
         num_stages = self.parallelism.pipeline_parallel
         here, there = (
-            np.broadcast_to(self.ranks[chunk % num_stages], done[source].shape).ravel()
+            np.broadcast_to(self.played[chunk % num_stages], done[source].shape).ravel()
             for chunk in (source, target)
         )
         sent = self.traffic.send(here, there, num_bytes, done[source].ravel(), "send")

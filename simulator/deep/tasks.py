@@ -66,6 +66,8 @@ class TaskGraphBuilder:
     """Collects tasks in bulk; each call returns the numbers of what it added."""
 
     num_resources: int = 0
+    way_out: str = "take fewer accelerators, micro-batches or messages"
+    """What to do about too many tasks."""
     _columns: list[tuple[Floats, Floats, Integers, Integers, Integers]] = field(default_factory=list)
     _edges: list[tuple[Integers, Integers]] = field(default_factory=list)
     _misses: list[tuple[Integers, int]] = field(default_factory=list)
@@ -125,7 +127,7 @@ class TaskGraphBuilder:
     def require_room(self, count: int) -> None:
         """Raises `InputError` where so many more tasks would be too many; callers ask before they prepare many."""
         if self._num_tasks + count > MOST_TASKS:
-            rule = f"needs more than {MOST_TASKS:,} tasks: take fewer accelerators, micro-batches or messages"
+            rule = f"needs more than {MOST_TASKS:,} tasks: {self.way_out}"
             raise InputError([Problem(path="", value="", rule=rule)], source="task graph")
 
     def add_edges(self, before: ArrayLike, after: ArrayLike) -> None:
