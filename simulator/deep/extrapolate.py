@@ -36,6 +36,9 @@ from simulator.deep.trace import OperatorTrace
 from simulator.errors import InputError, Problem
 from simulator.table import Floats, Integers
 
+MANY = 1_024
+"""Accelerators from which on a step that is too large is refused before it is built, which would take long."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Extrapolation:
@@ -92,6 +95,9 @@ def extrapolate(
     fold = find_fold(parallelism, topology, speeds) if is_folded and offload is None else None
     graph, ended = TaskGraphBuilder(way_out=_way_out(fold)), dict[int, Integers]()
     collectives = Collectives(graph=graph, router=Router(network.topology))
+    played = parallelism.ranks() if fold is None else fold.played
+    if played.size >= MANY:
+        graph.require_room(_count_tasks(trace, parallelism, network.topology, played))
     stage_of_layer = add_step(
         trace,
         parallelism,
@@ -101,7 +107,7 @@ def extrapolate(
         speed=speed,
         model=model,
         ended=ended,
-        fold=fold,
+        played=played,
     )
     plan = None
     if offload is not None:
@@ -119,6 +125,21 @@ def extrapolate(
         offload=plan,
         fold=fold,
     )
+
+
+def _count_tasks(trace: OperatorTrace, parallelism: Parallelism, topology: Topology, played: Integers) -> int:
+    """Returns how many tasks a step has: as many for each replica and part as for the first."""
+    graph = TaskGraphBuilder()
+    first = played[:, :1, :1]
+    add_step(
+        trace,
+        parallelism,
+        graph,
+        Collectives(graph=graph, router=Router(topology)),
+        batch_size=parallelism.num_microbatches,
+        played=first,
+    )
+    return len(graph) * (played.size // first.size)
 
 
 def _way_out(fold: Fold | None) -> str:

@@ -6,8 +6,8 @@ fast as that one. What is turned into each other is played once:
 
     accelerators    replicas 0 to a - 1 and parts 0 to b - 1 of a stage stand for all, where turns by a and by b change nothing
     flows           rings among them close on themselves
-    links           one stands for those that it is turned into; where k flows that are alike cross it, k times as many as
-                    accelerators are played, it has 1/k of its bandwidth for the one that is played
+    links           one stands for those that it is turned into; where k flows that are alike cross it, one of them is played
+                    and has 1/k of the bandwidth
 
 This is exact, not a model: max-min rates are unique, so that flows that can be turned into each other have the same.
 Nothing is folded where turns change something: an accelerator or link is slower than others, stages or parts of operators

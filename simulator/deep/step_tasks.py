@@ -21,7 +21,6 @@ from simulator.deep.division import (
     stages,
     with_batch,
 )
-from simulator.deep.fold import Fold
 from simulator.deep.operator_model import OperatorModel
 from simulator.deep.parallelism import GradientSync, Parallelism, interleaved_order, stage_order
 from simulator.deep.sharded import ShardedStage, bytes_of_layers
@@ -40,7 +39,7 @@ def add_step(
     speed: Floats | None = None,
     model: OperatorModel | None = None,
     ended: dict[int, Integers] | None = None,
-    fold: Fold | None = None,
+    played: Integers | None = None,
 ) -> Integers:
     """Adds the step of a trace on many accelerators to a graph; see `extrapolate`.
 
@@ -53,7 +52,8 @@ def add_step(
         speed: `(num_gpus,)` of each accelerator over that of the trace.
         model: lines of operators.
         ended: filled with the tasks of each operator, `(replicas, parts)`, those of its last micro-batch.
-        fold: which accelerators are played; left out: all.
+        played: `(stages, replicas, parts)` accelerators that are played, the first replicas and parts, of which the others
+            are repetitions (`simulator.deep.fold`); left out: all.
 
     Returns:
         The stage of each layer, `(num_layers,)`.
@@ -71,7 +71,7 @@ def add_step(
         speed=np.ones(parallelism.num_gpus) if speed is None else speed,
         ended={} if ended is None else ended,
         ranks=parallelism.ranks(),
-        played=parallelism.ranks() if fold is None else fold.played,
+        played=parallelism.ranks() if played is None else played,
     )
     step.add()
     return step.stage_of_layer

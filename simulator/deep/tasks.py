@@ -75,6 +75,9 @@ class TaskGraphBuilder:
     _labels: dict[str, int] = field(default_factory=dict)
     _num_tasks: int = 0
 
+    def __len__(self) -> int:
+        return self._num_tasks
+
     def add_resources(self, count: int) -> Integers:
         """Adds things that do one task at a time; returns their numbers `(count,)`."""
         first = self.num_resources
