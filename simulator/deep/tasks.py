@@ -135,7 +135,8 @@ class TaskGraphBuilder:
 
     def add_edges(self, before: ArrayLike, after: ArrayLike) -> None:
         """Lets tasks wait for others, pair by pair."""
-        first, second = (part.ravel().astype(np.int64) for part in np.broadcast_arrays(before, after))
+        pairs = np.broadcast_arrays(before, after)
+        first, second = (part.ravel().astype(np.int64, copy=False) for part in pairs)
         is_edge = first != NONE
         self._edges.append((first[is_edge], second[is_edge]))
 

@@ -177,7 +177,7 @@ def _search(
         if not net.forwards[vertex] and vertex != start:
             continue
         heap_size, num_seen = _reach(
-            vertex, net, own, seen, num_seen, keys, items, heap_size, opened[:num_open]
+            vertex, net, own, seen, num_seen, keys, items, heap_size, is_open, opened[:num_open]
         )
     for position in range(num_open):
         is_open[opened[position]] = False
@@ -196,12 +196,25 @@ def _reach(
     keys: Floats,
     items: Integers,
     heap_size: int,
+    is_open: Booleans,
     opened: Integers,
 ) -> tuple[int, int]:
-    """Goes over the links of a vertex to what is no dead end, or open; returns what `_cross` does."""
+    """Goes over the links of a vertex to what is no dead end, or open; returns what `_cross` does.
+
+    Those to what is open are among its other links, or among those that end at what is open: whichever are fewer.
+    """
     for place in range(net.out_offsets[vertex], net.core_offsets[vertex]):
         link = net.by_source[place]
         heap_size, num_seen = _cross(link, net, own, seen, num_seen, keys, items, heap_size)
+    num_into_open = 0
+    for end in opened:
+        num_into_open += net.in_offsets[end + 1] - net.in_offsets[end]
+    if net.out_offsets[vertex + 1] - net.core_offsets[vertex] <= num_into_open:
+        for place in range(net.core_offsets[vertex], net.out_offsets[vertex + 1]):
+            link = net.by_source[place]
+            if is_open[net.target[link]]:
+                heap_size, num_seen = _cross(link, net, own, seen, num_seen, keys, items, heap_size)
+        return heap_size, num_seen
     for end in opened:
         for place in range(net.in_offsets[end], net.in_offsets[end + 1]):
             link = net.by_target[place]
