@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from simulator.deep.chakra_play import chakra_step
 from simulator.deep.extrapolate import extrapolate
 from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder
 from simulator.deep.play import play
-from simulator.deep.topologies import switch
+from simulator.deep.topologies import cluster, switch
 from simulator.deep.trace import OperatorTrace
 from simulator.deep.triosim_files import read_triosim
 from simulator.errors import InputError
@@ -279,6 +280,36 @@ class TestBothWays:
 
 
 class TestPlay:
+    @pytest.mark.parametrize(
+        ("members", "num_steps", "bytes_of_a_message"),
+        [
+            (
+                range(8),
+                14,
+                8e6 / 8 / 4,
+            ),  # four rings of eight, one through the card of each of four accelerators
+            ((1, 5), 2, 8e6 / 2),  # one member in each node: one ring
+            ((0, 1, 4), 4, 8e6 / 3),  # two here and one there: one ring
+        ],
+    )
+    def test_all_cards_of_a_group_are_used(
+        self, members: Sequence[int], num_steps: int, bytes_of_a_message: float
+    ) -> None:
+        topology = cluster(
+            2,
+            4,
+            scale_up_bytes_per_s=1e15,
+            scale_up_latency_s=0.0,
+            card_bytes_per_s=1e9,
+            fabric_latency_s=0.0,
+        )
+        attributes = {"comm_type": int(CommType.ALL_REDUCE), "comm_size": 8_000_000, "pg_name": "1"}
+        node = ChakraNode(id=0, name="sum", type=NodeType.COMM_COLL_NODE, attributes=attributes)
+        ranks = [(node,) if rank in members else () for rank in range(8)]
+        step = chakra_step(ranks, {1: tuple(members)}, topology, gpus_per_node=4)
+        step_s = play(step.graph, topology, step.paths).makespan_s
+        assert step_s == pytest.approx(num_steps * bytes_of_a_message / 1e9, rel=1e-3)
+
     def test_collectives_that_do_not_fit_together_are_refused(self, small: OperatorTrace) -> None:
         export = chakra_export(small, Parallelism(data_parallel=2))
         one, other = export.nodes
