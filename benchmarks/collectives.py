@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -45,14 +45,21 @@ class Table:
     @property
     def predicted_s(self) -> Floats:
         """Returns what the model says of every row."""
-        links = self._links()
+        links = self.links
         size = self.rows.num_bytes.to_numpy(float)
         group, members = self.rows.group.to_numpy(float), self.rows.members.to_numpy(float)
         if self.name.endswith("transfers"):
             return point_to_point_s(num_bytes=size, is_same_domain=members == group, links=links)
         return all_reduce_s(num_bytes=size, group_size=group, members_per_domain=members, links=links)
 
-    def _links(self) -> LinkConstants:
+    def inside_nodes(self) -> Table:
+        """Returns the rows of groups that are in one node."""
+        is_inside = self.rows.members == self.rows.group
+        return replace(self, rows=self.rows[is_inside].reset_index(drop=True))
+
+    @property
+    def links(self) -> LinkConstants:
+        """Returns the constants of its links."""
         return link_constants(
             [self.family],
             ["infiniband-hdr"],
@@ -105,24 +112,31 @@ def _vtrain(folder: Path) -> pd.DataFrame:
     return joined.assign(members=joined.group)
 
 
-def error_rows(table: Table) -> list[str]:
-    """Returns a line for each group: mean absolute error and bias by size."""
-    errors = table.predicted_s / table.rows.seconds.to_numpy() - 1.0
+def error_rows(table: Table, predicted_s: Floats | None = None, name: str | None = None) -> list[str]:
+    """Returns a line for each group: mean absolute error and bias by size.
+
+    Args:
+        table: what was measured.
+        predicted_s: what is said of its rows; left out: what the fast depth says.
+        name: of the lines; left out: that of the table.
+    """
+    errors = (table.predicted_s if predicted_s is None else predicted_s) / table.rows.seconds.to_numpy() - 1.0
     lines = []
     for (members, group), indices in table.rows.groupby(["members", "group"]).indices.items():
         size = table.rows.num_bytes.to_numpy()[indices]
         cells = [_cell(errors[indices][(size >= low) & (size < high)]) for low, high in DECADES]
         nodes = group // members
         place = f"{group} in a node" if nodes == 1 else f"{members} in each of {nodes} nodes"
-        lines.append(f"| {table.name} | {place} | {' | '.join(cells)} |")
+        lines.append(f"| {name or table.name} | {place} | {' | '.join(cells)} |")
     return lines
 
 
-def mean_error(table: Table) -> str:
-    """Returns mean absolute error, bias and number of all rows inside a node from 1 MiB up."""
+def mean_error(table: Table, predicted_s: Floats | None = None) -> str:
+    """Returns mean absolute error, bias and number of all rows inside a node from 1 MiB up; arguments as in `error_rows`."""
     rows = table.rows
+    said_s = table.predicted_s if predicted_s is None else predicted_s
     is_counted = (rows.members == rows.group).to_numpy() & (rows.num_bytes >= MIB).to_numpy()
-    return _cell((table.predicted_s / rows.seconds.to_numpy() - 1.0)[is_counted])
+    return _cell((said_s / rows.seconds.to_numpy() - 1.0)[is_counted])
 
 
 def _cell(errors: Floats) -> str:

@@ -24,10 +24,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.sheets import ErrorStatistics, Sheet, by_group, layout, statistics_sheet
+from benchmarks.validate_further import further_sheets
 from benchmarks.validate_memory import memory_sheets
 from planner import __version__
 from planner.measured_runs import STEPS_FILE, Comparison, Row, compare, plan_of, read_rows
-from planner.validation import MIN_RANKED, Choice, choices, entries_of, rank_correlation, timed
+from planner.validation import MIN_RANKED, Choice, choices_among, rank_correlation
 from planner.validation_interval import Residual, interval_of, residual_of
 from simulator.catalog import catalog_hash
 from simulator.errors import InputError, Problem
@@ -119,7 +120,8 @@ def sheets(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Sheet
         _llama_sheet(rows),
         _rank_sheet(comparisons),
         _order_sheet(comparisons),
-        _regret_sheet(choices(timed(entries_of([comparison.row for comparison in comparisons])))),
+        _regret_sheet(choices_among(comparisons)),
+        *further_sheets(),
         *memory_sheets(rows, comparisons),
         _worst_sheet(comparisons),
         _interval_sheet(comparisons),

@@ -101,11 +101,15 @@ def designs_of_answers(job: Job, layouts: PlanTable) -> PlanTable:
     return PlanTable.concatenate([listed, replace(listed.take(rows), num_spare_nodes=num_spares)])
 
 
-def with_other_intervals(plans: PlanTable, used_s: Floats) -> PlanTable:
-    """Returns designs that save, each with `NUM_INTERVALS` intervals around the one that was used, `(n,)`."""
+def with_other_intervals(job: Job, plans: PlanTable, used_s: Floats) -> PlanTable:
+    """Returns designs that save, each with `NUM_INTERVALS` intervals around the one that was used, `(n,)`.
+
+    None is longer than the longest that the job lets anybody choose, unless the one that was used is.
+    """
     saves = plans.checkpoint_scheme != CheckpointScheme.NONE.code
     factors = INTERVAL_FACTOR ** np.linspace(-1.0, 1.0, NUM_INTERVALS)
-    intervals_s = (used_s[saves, None] * factors).ravel()
+    longest_s = np.maximum(used_s[saves, None], job.checkpointing.longest_interval_s)
+    intervals_s = np.minimum(used_s[saves, None] * factors, longest_s).ravel()
     return replace(
         plans.take(np.repeat(np.flatnonzero(saves), NUM_INTERVALS)), checkpoint_interval_s=intervals_s
     )

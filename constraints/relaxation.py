@@ -162,7 +162,7 @@ def _with_intervals(
     for start in range(0, len(near), TUNED_TOGETHER):
         rows = near[start : start + TUNED_TOGETHER]
         designs = part.take(rows if best is None else rows[least[rows] < best[0]])
-        others = with_other_intervals(designs.plans, designs.outcomes.run.checkpoint_interval_s)
+        others = with_other_intervals(job, designs.plans, designs.outcomes.run.checkpoint_interval_s)
         if len(others) == 0:
             break
         best = _better(evaluate(job, others), aim, best)

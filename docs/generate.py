@@ -35,6 +35,7 @@ from docs.explain_page import (
     PURCHASE_PAGE,
     constraint_tables,
 )
+from docs.network_page import NETWORK_INTRODUCTION, NETWORK_PAGE
 from docs.perfsim_page import PAGE as PERFSIM_PAGE
 from docs.perfsim_page import perfsim_page
 from docs.readme import README, filled_readme
@@ -44,6 +45,8 @@ from planner.job_schema import Form, form_of, known_fields
 from planner.purchase_plan import PurchasePlan
 from planner.schemas import NAMES, schema_text
 from planner.sweep import Sweep
+from simulator.deep.described_cables import Cable
+from simulator.deep.network_file import KINDS, NetworkFile
 from simulator.job import Job
 from simulator.record import Record
 
@@ -116,6 +119,12 @@ def purchase_reference() -> str:
     return "\n".join([PURCHASE_INTRODUCTION, *asked, *answer_sections(PurchasePlan)])
 
 
+def network_reference() -> str:
+    """Returns the page on network files: the file, then every kind of network."""
+    models: dict[type[Record], None] = dict.fromkeys((NetworkFile, *KINDS.values(), Cable))
+    return "\n".join([NETWORK_INTRODUCTION, *(_section(model) for model in models)])
+
+
 def job_file_reference() -> str:
     """Returns the page: one section with a table for every type that a job file can hold."""
     return "\n".join([INTRODUCTION, *(_section(model) for model in models_in(Job, []))])
@@ -161,7 +170,8 @@ def _words(annotation: object) -> str:
         case origin if origin is dict:
             return f"mapping from {_words(arguments[0])} to {_words(arguments[1])}"
         case _ if hasattr(annotation, "__metadata__"):
-            return f"{_words(arguments[0])}, {_bounds(arguments[1:])}"
+            bounds = _bounds(getattr(arguments[1], "metadata", arguments[1:]))
+            return _words(arguments[0]) + (f", {bounds}" if bounds else "")
         case _:
             raise TypeError(f"no words for {annotation!r}")
 
@@ -229,6 +239,7 @@ def main() -> int:
         GOODPUT_PAGE: goodput_reference(),
         CONSTRAINTS_PAGE: constraints_reference(),
         PURCHASE_PAGE: purchase_reference(),
+        NETWORK_PAGE: network_reference(),
         PERFSIM_PAGE: perfsim_page(),
         README: filled_readme(),
         STUDY_PAGE: filled_page(all_rows()),

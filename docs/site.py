@@ -58,6 +58,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/report.md",
             "docs/constraints.md",
             "docs/purchase.md",
+            "docs/network-file.md",
             "docs/exit-codes.md",
         ),
     ),

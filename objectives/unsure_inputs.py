@@ -177,7 +177,13 @@ def _step_error(job: Job, plans: PlanTable, row: int) -> StepError:
         return StepError(
             shared_log_deviation=own.shared_log_deviation, own_log_deviation=own.own_log_deviation
         )
-    return step_error(chip.family, precision.value, has_experts=has_experts, accelerator=chip.id)
+    return step_error(
+        chip.family,
+        precision.value,
+        has_experts=has_experts,
+        accelerator=chip.id,
+        has_adapters=job.workload.lora is not None,
+    )
 
 
 def _normal_factors(log_deviation: float) -> Factors:

@@ -46,7 +46,7 @@ from studies.identity import Identity
 from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
 from studies.reduction import Reduction
-from studies.study import StudyResult, run_study
+from studies.study import StudyResult, refined_study, run_study
 from studies.tracking import DEFAULT_FILE, StudyTracker
 
 LARGEST_SEED = 2**32 - 1
@@ -176,7 +176,19 @@ def search_and_answer(
         report=progress,
         should_stop=should_stop,
     )
-    infeasibility = _explained(job, result, recording, evaluator, should_stop)
+    finding = _explained(job, result, should_stop)
+    if isinstance(finding, Evaluation):
+        recording.record(evaluator.evaluate(finding.plans, EXACT_STAGE), EXACT_STAGE)
+        result = refined_study(
+            job,
+            result,
+            recording.record,
+            seed=seed,
+            evaluator=evaluator,
+            report=progress,
+            should_stop=should_stop,
+        )
+    infeasibility = finding if isinstance(finding, Infeasibility) else None
     return _answer(job, seed, result, infeasibility, now)
 
 
@@ -197,17 +209,11 @@ def checked_job(job: Job, seed: int) -> Job:
     return job
 
 
-def _explained(
-    job: Job, result: StudyResult, recording: Recording, evaluator: Evaluator, should_stop: Stop
-) -> Infeasibility | None:
-    """The proof where nothing was found; a design that the search had missed is recorded instead."""
+def _explained(job: Job, result: StudyResult, should_stop: Stop) -> Infeasibility | Evaluation | None:
+    """The proof where nothing was found, or a design that the search had missed."""
     if result.archive.front is not None or not result.is_complete:
         return None
-    finding = explain(job, result.space, should_stop=should_stop)
-    if isinstance(finding, Infeasibility):
-        return finding
-    recording.record(evaluator.evaluate(finding.plans, EXACT_STAGE), EXACT_STAGE)
-    return None
+    return explain(job, result.space, should_stop=should_stop)
 
 
 def _answer(

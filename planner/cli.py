@@ -38,7 +38,15 @@ from planner import (
     cli_validate,
 )
 from planner.cli_help import CODES, Sections, examples
-from planner.cli_options import job_argument, json_option, progress_options, seed_option, set_option
+from planner.cli_options import (
+    experiment_option,
+    job_argument,
+    json_option,
+    progress_options,
+    seed_option,
+    set_option,
+    tracking_uri_option,
+)
 from planner.cli_output import WIDTH, progress, quiet_libraries, rendered, write
 from simulator.errors import CapplanError, InputError
 
@@ -80,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @click.version_option(__version__, prog_name="capplan", message="%(prog)s %(version)s")
 def commands() -> None:
     """Which cluster to take for a training run, and how to lay the run out on it."""
+    _check_installation()
 
 
 @commands.command(
@@ -107,12 +116,8 @@ def commands() -> None:
     type=click.Choice(FRONT_FORMATS),
     help="How --output writes the front; csv if not given.",
 )
-@click.option(
-    "--tracking-uri",
-    metavar="URI",
-    help="MLflow store; otherwise MLFLOW_TRACKING_URI, otherwise capplan-studies/mlflow.db.",
-)
-@click.option("--experiment", default="capplan", show_default=True, help="MLflow experiment of the study.")
+@tracking_uri_option
+@experiment_option
 @click.option("--no-tracking", is_flag=True, help="Leave MLflow out.")
 @progress_options
 def recommend(
@@ -137,7 +142,6 @@ def recommend(
         raise click.UsageError("--format says how --output writes the front: give --output DIR, too")
     if tracking_uri and no_tracking:
         raise click.UsageError("--tracking-uri and --no-tracking contradict each other: give one of them")
-    _check_installation()
     from planner import load_job
     from planner import recommend as answer_to
     from planner.interrupt import stop_on_interrupt
@@ -188,7 +192,6 @@ def _names_of_kind(context: click.Context, _: click.Parameter, incomplete: str) 
 )
 def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """List the kinds, the entries of a KIND, or every figure of the entry NAME with its source."""
-    _check_installation()
     from planner import catalog_view
     from simulator.catalog import Kind, overlaid, read_own_figures
 

@@ -80,10 +80,8 @@ def calibrate(
     if sum([measured is not None, device, kernels is not None]) != 1:
         raise click.UsageError("give exactly one of --measured FILE.csv, --device and --kernels FILE.csv")
     _check_outputs(outputs, has_table=device)
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries, working
 
-    _check_installation()
     with quiet_libraries(), working("calibrating", is_shown=not quiet):
         if measured is not None:
             from planner.calibration import calibrate as fitted

@@ -53,10 +53,7 @@ def compare(
 
     Exit codes: 0 an answer; 2 broken input; 1 a study that cannot be read; 130 interrupted.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import progress, quiet_libraries, rendered, write
-
-    _check_installation()
     from planner.compare import compare as compare_sides
     from planner.compare_page import check_page_file, comparison_page
     from planner.compare_sides import read_side

@@ -6,17 +6,20 @@ Only click is imported here; everything heavier waits until the command runs, as
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli_network import Command, collectives_option, slow_link_option
 from planner.given_options import is_given
-from planner.rank_factors import FACTOR, speeds_over
+from planner.rank_factors import speeds_over
 
 if TYPE_CHECKING:
+    from planner.deep_answer import DeepRequest
     from planner.interval_text import Interval
     from simulator.deep.plan_cluster import Faults
     from simulator.job import Job
@@ -25,24 +28,6 @@ if TYPE_CHECKING:
 FAST, DEEP = DEPTHS = ("fast", "deep")
 LINK_KINDS = ("scale-up", "card", "leaf")
 """`simulator.deep.plan_cluster.LinkKind`, which is too heavy to be imported for `--help`."""
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def _links(
-    _context: click.Context, _option: click.Parameter, values: tuple[str, ...]
-) -> dict[tuple[str, int], float]:
-    """Returns `KIND:NUMBER=SHARE` as kind, number and share."""
-    found = {}
-    for value in values:
-        parts = re.fullmatch(rf"({'|'.join(LINK_KINDS)}):(\d{{1,7}})={FACTOR}", value, re.ASCII)
-        if parts is None or not 0.0 < float(parts[3]) <= 1.0:
-            rule = f"must be {', '.join(LINK_KINDS)} with a number and the share that is left, such as card:3=0.5"
-            raise click.BadParameter(f"{value!r} {rule}")
-        link = parts[1], int(parts[2])
-        if link in found:
-            raise click.BadParameter(f"{value!r} gives {parts[1]} {link[1]} a second share: give one")
-        found[link] = float(parts[3])
-    return found
 
 
 _OPTIONS = (
@@ -61,31 +46,99 @@ _OPTIONS = (
         metavar="RANK=FACTOR",
         help="Deep: an accelerator slower or faster than the others; may be repeated.",
     ),
+    slow_link_option(
+        "Deep: what a link has left: scale-up:3, card:3 of an accelerator, leaf:0 to the spine; with --network its"
+        " links, as in gpu:3-switch:0; may be repeated."
+    ),
     click.option(
-        "--slow-link",
-        "slow_links",
-        multiple=True,
-        callback=_links,
-        metavar="KIND:N=SHARE",
-        help="Deep: what a link has left, scale-up or card of an accelerator, or leaf to the spine; may be repeated.",
+        "--network",
+        "network_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Deep: play every message on the network of this file (docs/network-file.md), not on that of the offer.",
+    ),
+    collectives_option(
+        "With --network: how collectives run; auto: the fastest of ring, tree and hierarchical."
     ),
     click.option("--unfolded", is_flag=True, help="Deep: play every message of every accelerator."),
 )
 
 
-def deep_options(command: _Command) -> _Command:
+def deep_options(command: Command) -> Command:
     """Adds the depth and what only the deep one knows to a command."""
     return reduce(lambda found, option: option(found), reversed(_OPTIONS), command)
 
 
-def refuse_deep_options(
-    speeds: Mapping[int, float], slow_links: Mapping[tuple[str, int], float], *, unfolded: bool
-) -> None:
-    """Raises `click.UsageError` where options of the deep depth were given to the fast one."""
-    given = {"--speed": speeds, "--slow-link": slow_links, "--unfolded": unfolded}
-    for option, value in given.items():
-        if value:
-            raise click.UsageError(f"{option} needs --depth deep.")
+@dataclass(frozen=True, kw_only=True)
+class Deep:
+    """What only the deep depth knows: the values of `deep_options` beside the depth."""
+
+    speeds: Mapping[int, float]
+    """Of accelerators that are slower or faster."""
+    slow_links: Mapping[str, float]
+    """Shares that are left of links."""
+    network_file: Path | None
+    collectives: str
+    unfolded: bool
+    """Whether every message of every accelerator is played."""
+
+    def request(self, plan: Plan | Mapping[str, object]) -> DeepRequest:
+        """Returns what is asked of a plan.
+
+        Raises:
+            click.UsageError: a link is none of the offer's network.
+            InputError: the network file is broken.
+        """
+        from planner.deep_answer import DeepRequest
+        from planner.network_file import load_network
+        from simulator.deep.chosen_collectives import Algorithm
+        from simulator.deep.plan_cluster import Faults
+
+        if self.network_file is None:
+            if is_given("collectives"):
+                raise click.UsageError(
+                    "--collectives needs --network: on the network of the offer collectives that are alone take as long as "
+                    "at the fast depth, by ring or tree, whichever is faster."
+                )
+            return DeepRequest(plan=plan, faults=self._faults(), is_folded=not self.unfolded)
+        return DeepRequest(
+            plan=plan,
+            faults=Faults(speed=dict(self.speeds)),
+            is_folded=False,
+            network=load_network(self.network_file),
+            slow_links=self.slow_links,
+            algorithm=Algorithm(self.collectives),
+        )
+
+    def _faults(self) -> Faults:
+        from simulator.deep.plan_cluster import Faults, LinkKind
+
+        shares: dict[str, dict[int, float]] = {kind: {} for kind in LINK_KINDS}
+        for link, share in self.slow_links.items():
+            parts = re.fullmatch(rf"({'|'.join(LINK_KINDS)}):(\d{{1,7}})", link, re.ASCII)
+            if parts is None:
+                rule = f"must be {', '.join(LINK_KINDS)} with a number, such as card:3; other links are named with --network"
+                raise click.UsageError(f"--slow-link {link} {rule}")
+            shares[parts[1]][int(parts[2])] = share
+        return Faults(
+            speed=dict(self.speeds),
+            scale_up=shares[LinkKind.SCALE_UP.value],
+            card=shares[LinkKind.CARD.value],
+            leaf=shares[LinkKind.LEAF.value],
+        )
+
+    def refuse(self) -> None:
+        """Raises `click.UsageError` where any of them was given, for the fast depth."""
+        given = {
+            "--speed": self.speeds,
+            "--slow-link": self.slow_links,
+            "--network": self.network_file,
+            "--collectives": is_given("collectives"),
+            "--unfolded": self.unfolded,
+        }
+        for option, value in given.items():
+            if value:
+                raise click.UsageError(f"{option} needs --depth deep.")
 
 
 def refuse_run_options(scheme: str | None, interval: Interval | None, *, no_sensitivities: bool) -> None:
@@ -106,10 +159,8 @@ def refuse_run_options(scheme: str | None, interval: Interval | None, *, no_sens
 def play_deep(
     job: Job,
     plan: Plan | Mapping[str, object],
+    deep: Deep,
     *,
-    speeds: Mapping[int, float],
-    slow_links: Mapping[tuple[str, int], float],
-    is_folded: bool,
     file: Path | None,
     as_json: bool,
     quiet: bool,
@@ -119,22 +170,21 @@ def play_deep(
     Args:
         job: the job.
         plan: the decisions.
-        speeds: of accelerators that are slower or faster.
-        slow_links: shares that are left of links, by kind and number.
-        is_folded: whether accelerators that do the same are played once.
+        deep: on what it is played, and what is slow.
         file: of the events; none by default.
         as_json: whether the answer is printed as JSON.
         quiet: whether no progress is shown.
     """
     from planner.cli_output import quiet_libraries, rendered, working, write
-    from planner.deep_answer import DeepRequest, simulate_deep
+    from planner.deep_answer import simulate_deep
     from planner.deep_view import show_deep
     from planner.design_view import layout
+    from planner.option_names import options_named
     from planner.timeline_file import write_entries
     from planner.trace_events import check_size, trace_entries
 
-    request = DeepRequest(plan=plan, faults=_faults(speeds, slow_links), is_folded=is_folded)
-    with quiet_libraries(), working("playing the step", is_shown=not quiet):
+    request = deep.request(plan)
+    with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named():
         run = simulate_deep(job, request)
     if file is not None:
         check_size(run, "--timeline")
@@ -144,14 +194,3 @@ def play_deep(
         about = {"job": answer.job, "plan": layout(answer.plan)}
         write_entries(file, about, trace_entries(run, run.rows), option="--timeline")
         click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)
-
-
-def _faults(speeds: Mapping[int, float], slow_links: Mapping[tuple[str, int], float]) -> Faults:
-    from simulator.deep.plan_cluster import Faults, LinkKind
-
-    def of(kind: LinkKind) -> dict[int, float]:
-        return {number: share for (name, number), share in slow_links.items() if name == kind.value}
-
-    return Faults(
-        speed=dict(speeds), scale_up=of(LinkKind.SCALE_UP), card=of(LinkKind.CARD), leaf=of(LinkKind.LEAF)
-    )

@@ -74,10 +74,8 @@ def explain(
 
     Exit codes: 0 an answer; 3 proven that no design keeps the limits; 2 broken input.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import working
 
-    _check_installation()
     if subject is None or not _is_job(subject):
         _refuse_options_of_jobs(plan, overrides, fewest_gpus or balance or simulate_up_to is not None)
         return _explain_constraints(subject, as_json=as_json)

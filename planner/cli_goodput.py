@@ -224,22 +224,18 @@ def _of_job(
     asked: _Asked, numbers: dict[str, object], names: dict[str, str], replications: int, seed: int
 ) -> Goodput:
     from planner.goodput_job import play_job_goodput
-    from planner.job_file import load_job
-    from planner.plan_input import read_plan
-    from planner.plan_saves import with_saves
+    from planner.plan_saves import job_and_plan
 
-    job = load_job(asked.job, asked.overrides)
-    written = with_saves(job, read_plan(asked.plan), scheme=asked.scheme, interval=asked.interval)
+    job, written = job_and_plan(
+        asked.job, asked.overrides, asked.plan, scheme=asked.scheme, interval=asked.interval
+    )
     return play_job_goodput(
         job, written, numbers, num_replications=replications, seed=seed, option_names=names
     )
 
 
 def _show(answer_of: Callable[[], Goodput], *, as_json: bool, quiet: bool) -> None:
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries, rendered, working, write
-
-    _check_installation()
     from planner.goodput_view import show_goodput
 
     with quiet_libraries(), working("playing runs", is_shown=not quiet):

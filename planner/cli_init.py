@@ -70,9 +70,6 @@ def init(*, file: Path, yes: bool, force: bool, no_schema: bool, as_json: bool, 
 
     Exit codes: 0 written; 2 an answer breaks a rule, or FILE exists; 130 interrupted, and nothing is written.
     """
-    from planner.cli import _check_installation
-
-    _check_installation()
     from planner.init_job import QUESTIONS, job_text
     from planner.job_file import parse_job
     from planner.yaml_text import parse_text

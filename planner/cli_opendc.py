@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli_help import examples
-from planner.cli_options import (
-    interval_option,
-    job_argument,
-    json_option,
-    plan_option,
-    progress_options,
-    scheme_option,
-    seed_option,
-    set_option,
-)
+from planner.cli_options import json_option, planned_job_options, progress_options, seed_option
 from planner.finite_range import FiniteRange
 
 if TYPE_CHECKING:
@@ -52,11 +43,7 @@ def opendc() -> None:
         "capplan opendc export job.yaml --plan plan.yaml --replay 3 --every 3600 --output experiment",
     ),
 )
-@job_argument
-@plan_option
-@scheme_option
-@interval_option
-@set_option
+@planned_job_options
 @seed_option("The same job, plan, version and seed give the same run.")
 @click.option(
     "--replay",
@@ -108,19 +95,13 @@ def export(
 
     Exit codes: 0 the files are written; 2 broken input, or a plan that cannot be run.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries, working
-
-    _check_installation()
     from planner.goodput_job import plan_that_runs
-    from planner.job_file import load_job
     from planner.opendc_export import export_opendc
-    from planner.plan_input import read_plan
-    from planner.plan_saves import with_saves
+    from planner.plan_saves import job_and_plan
 
     with quiet_libraries(), working("writing the experiment", is_shown=not quiet):
-        asked = load_job(job, overrides)
-        chosen = with_saves(asked, read_plan(plan), scheme=scheme, interval=interval)
+        asked, chosen = job_and_plan(job, overrides, plan, scheme=scheme, interval=interval)
         checked = plan_that_runs(asked, chosen)
         written = export_opendc(
             asked, checked, folder, start=start, seed=seed, replication=replay, period_s=period_s
@@ -154,10 +135,7 @@ def failures(*, file: Path, num_nodes: int, gpus_per_node: int, as_json: bool) -
 
     Exit codes: 0 an answer; 2 broken input.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries, write
-
-    _check_installation()
     from planner.opendc_failures import read_failures
 
     with quiet_libraries():

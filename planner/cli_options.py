@@ -121,3 +121,10 @@ def seed_option(meaning: str) -> Callable[[Command], Command]:
     return click.option(
         "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True, help=meaning
     )
+
+
+def planned_job_options(command: Command) -> Command:
+    """Adds what says of which job, with which values, which plan is meant, and how it saves."""
+    for option in (set_option, interval_option, scheme_option, plan_option, job_argument):
+        command = option(command)
+    return command

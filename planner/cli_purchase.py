@@ -40,10 +40,7 @@ def purchase(*, fleet: Path, seed: int, effort: float | None, as_json: bool, qui
 
     Exit codes: 0 a plan; 3 proven that there is none; 2 broken input; 1 none found with this effort.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries, rendered, working, write
-
-    _check_installation()
     from planner.fleet import load_fleet
     from planner.purchase import EFFORT, plan_purchase
     from planner.purchase_view import show_purchase

@@ -75,10 +75,8 @@ def report(
     """
     if names and kind not in ("png", "svg"):
         raise click.UsageError("--figure goes with --format png or svg: give one of them")
-    from planner.cli import _check_installation
     from planner.cli_output import progress, quiet_libraries
 
-    _check_installation()
     target = output or _default_target(study, kind)
     with quiet_libraries(), progress(is_shown=not quiet) as tell:
         files = _written(lambda: _report_of(study, folder, tell), target, kind, names)

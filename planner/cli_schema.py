@@ -11,6 +11,7 @@ from planner.cli_help import examples
 
 SCHEMA_NAMES = (
     "job",
+    "network",
     "answer",
     "simulate",
     "simulate-deep",
@@ -42,22 +43,19 @@ SCHEMA_NAMES = (
 
 
 @click.command(
-    short_help="Print the JSON Schema of job files, or of what a command prints with --json.",
+    short_help="Print the JSON Schema of job or network files, or of what a command prints with --json.",
     epilog=examples("capplan schema job > job.schema.json", "capplan schema answer"),
 )
 @click.argument("name", type=click.Choice(SCHEMA_NAMES))
 def schema(*, name: str) -> None:
-    r"""Print a JSON Schema: of job files (job), of what recommend prints with --json (answer), or of another command.
+    r"""Print a JSON Schema: of job files (job), network files (network), what recommend prints with --json (answer), ...
 
     An editor completes and checks a job file whose first line names the schema, as `capplan init` writes it:
 
     \b
       # yaml-language-server: $schema=job.schema.json
     """
-    from planner.cli import _check_installation
     from planner.cli_output import write
-
-    _check_installation()
     from planner.schemas import schema_text
 
     write(schema_text(name))

@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli_deep import FAST, deep_options, play_deep, refuse_deep_options, refuse_run_options
+from planner.cli_deep import FAST, Deep, deep_options, play_deep, refuse_run_options
 from planner.cli_help import examples
-from planner.cli_options import (
-    interval_option,
-    job_argument,
-    json_option,
-    plan_option,
-    progress_options,
-    scheme_option,
-    seed_option,
-    set_option,
-)
+from planner.cli_options import json_option, planned_job_options, progress_options, seed_option
 
 if TYPE_CHECKING:
     from planner.interval_text import Interval
@@ -36,13 +27,10 @@ if TYPE_CHECKING:
         "capplan simulate job.yaml --plan plan.yaml --scheme async --interval 100steps",
         "capplan simulate job.yaml --plan tp=8,dp=64 --timeline step.json --json",
         "capplan simulate job.yaml --plan tp=8,pp=4,dp=16 --depth deep --slow-link card:3=0.5",
+        "capplan simulate job.yaml --plan tp=8,dp=8 --depth deep --network dragonfly.yaml",
     ),
 )
-@job_argument
-@plan_option
-@scheme_option
-@interval_option
-@set_option
+@planned_job_options
 @seed_option("The same job, plan, version and seed give the same answer.")
 @click.option(
     "--timeline",
@@ -67,7 +55,9 @@ def simulate(
     no_sensitivities: bool,
     depth: str,
     speeds: dict[int, float],
-    slow_links: dict[tuple[str, int], float],
+    slow_links: dict[str, float],
+    network_file: Path | None,
+    collectives: str,
     unfolded: bool,
     as_json: bool,
     quiet: bool,
@@ -77,41 +67,42 @@ def simulate(
     Keys are the fields of a plan (docs/simulate.md), with the short forms tp, pp, vpp, cp, ep, dp and mbs. What is
     left out has its default; num_gpus follows from the degrees, or dp from num_gpus.
 
-    --depth deep plays one step operator by operator and message by message on the network of the offer, and says who
-    waits for whom, and which links are hot.
+    --depth deep plays one step operator by operator and message by message on the network of the offer, or of a file, and
+    says who waits for whom, and which links are hot.
 
     Exit codes: 0 an answer, also for a plan that breaks limits or cannot be run (is_feasible is false then); 2 broken
     input, such as an unknown key.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries, working
-
-    _check_installation()
     from planner.job_file import load_job
     from planner.one_design import one_step, simulate_plan
     from planner.plan_input import read_plan
-    from planner.plan_saves import with_saves
+    from planner.plan_saves import job_and_plan
     from planner.timeline_file import check_timeline_file
 
     if file is not None:
         check_timeline_file(file)
+    deep = Deep(
+        speeds=speeds,
+        slow_links=slow_links,
+        network_file=network_file,
+        collectives=collectives,
+        unfolded=unfolded,
+    )
     if depth != FAST:
         refuse_run_options(scheme, interval, no_sensitivities=no_sensitivities)
         play_deep(
             load_job(job, overrides),
             read_plan(plan),
-            speeds=speeds,
-            slow_links=slow_links,
-            is_folded=not unfolded,
+            deep,
             file=file,
             as_json=as_json,
             quiet=quiet,
         )
         return
-    refuse_deep_options(speeds, slow_links, unfolded=unfolded)
+    deep.refuse()
     with quiet_libraries(), working("simulating the plan", is_shown=not quiet):
-        asked = load_job(job, overrides)
-        written = with_saves(asked, read_plan(plan), scheme=scheme, interval=interval)
+        asked, written = job_and_plan(job, overrides, plan, scheme=scheme, interval=interval)
         answer = simulate_plan(asked, written, seed, with_sensitivities=not no_sensitivities)
         step = one_step(asked, answer)
     _print(answer, step, as_json=as_json)

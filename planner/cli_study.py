@@ -192,7 +192,6 @@ def resume(
 @json_option
 def status(*, name: str, folder: Path, as_json: bool) -> None:
     """Say how far the study NAME is and what it has found; it may be running."""
-    _prepare()
     from planner.cli_output import rendered, write
     from planner.study_reports import status_of
     from planner.study_view import show_status
@@ -212,7 +211,6 @@ def status(*, name: str, folder: Path, as_json: bool) -> None:
 @json_option
 def list_(*, folder: Path, as_json: bool) -> None:
     """List the studies of the folder with their states."""
-    _prepare()
     from planner.cli_output import rendered, write
     from planner.study_reports import StudyList, list_studies
     from planner.study_view import show_list
@@ -233,7 +231,6 @@ def list_(*, folder: Path, as_json: bool) -> None:
 @json_option
 def front(*, name: str, folder: Path, as_json: bool) -> None:
     """Show the Pareto front of the study NAME; it may be running."""
-    _prepare()
     from planner.cli_output import rendered, write
     from planner.study_reports import front_of
     from planner.study_view import show_front
@@ -254,7 +251,6 @@ def _search(
     as_json: bool,
 ) -> int:
     """Searches and prints the answer."""
-    _prepare()
     from planner.cli import EXIT_CODES
     from planner.cli_output import progress, quiet_libraries, rendered, write
     from planner.interrupt import stop_on_interrupt
@@ -284,9 +280,3 @@ def _target(tracking_uri: str | None, experiment: str, *, is_wanted: bool) -> Ta
 def _check_machines(workers: int | None, scheduler: str | None) -> None:
     if workers and scheduler:
         raise click.UsageError("--workers and --scheduler both say where to simulate: give one of them")
-
-
-def _prepare() -> None:
-    from planner.cli import _check_installation
-
-    _check_installation()

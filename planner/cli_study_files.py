@@ -38,7 +38,6 @@ _NOT_ENDED = {
 @json_option
 def export(*, name: str, file: Path, folder: Path, as_json: bool) -> None:
     """Write every design that the study NAME has simulated into FILE."""
-    _prepare()
     from planner.json_forms import StudyExport
     from planner.study_reports import export_designs
     from studies.store import StudyStore
@@ -59,7 +58,6 @@ def export(*, name: str, file: Path, folder: Path, as_json: bool) -> None:
 @json_option
 def merge(*, names: tuple[str, ...], into: str, folder: Path, as_json: bool) -> None:
     """Join studies that differ in seed or search only: each design once, and the front of all."""
-    _prepare()
     from planner.answer import utc_now
     from planner.json_forms import StudyMerge
     from planner.study_merge import merge_studies
@@ -92,7 +90,6 @@ def sync(
     A study that cannot be delivered, or whose file is damaged, is named with the reason, the others are delivered all the
     same; the exit code is 1 then. Without names, studies that have not ended are skipped, and named.
     """
-    _prepare()
     from planner.json_forms import StudySync, SyncedStudy
     from planner.study_reports import list_studies
     from studies.store import StudyStore
@@ -138,9 +135,3 @@ def _tell(answer: Record, text: str, *, as_json: bool) -> None:
     from planner.cli_output import write
 
     write(f"{answer.model_dump_json(indent=2) if as_json else text}\n")
-
-
-def _prepare() -> None:
-    from planner.cli import _check_installation
-
-    _check_installation()

@@ -48,10 +48,7 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
 
     Exit codes: 0 an answer; 2 broken input; 130 interrupted, with the rows until then.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import progress, quiet_libraries, rendered, write
-
-    _check_installation()
     from planner.interrupt import stop_on_interrupt
     from planner.sweep import load_sweep
     from planner.sweep_table import write_rows

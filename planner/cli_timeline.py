@@ -5,27 +5,24 @@ Only click is imported here; everything heavier waits until the command runs, as
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from planner.cli_help import examples
-from planner.cli_options import (
-    interval_option,
-    job_argument,
-    json_option,
-    plan_option,
-    progress_options,
-    scheme_option,
-    seed_option,
-    set_option,
-)
+from planner.cli_options import json_option, planned_job_options, progress_options, seed_option
 
 if TYPE_CHECKING:
     from planner.interval_text import Interval
     from planner.one_design import SimulatedDesign
+    from planner.timeline_run import TimelineAnswer
+    from simulator.job import Job
+    from simulator.pipeline_timeline import StepTimeline
     from simulator.plan import Plan
+    from simulator.run_timeline import RunTimeline
 
 LAST_REPLAY = 399
 """`planner.uncertainty.NUM_REPLAYS` less one: the spread of an answer is made of these replays."""
@@ -42,11 +39,7 @@ STEP, RUN, BOTH = DRAWN = ("step", "run", "both")
         "capplan timeline job.yaml --plan tp=8,dp=64 --replay 17 --seed 3 --json",
     ),
 )
-@job_argument
-@plan_option
-@scheme_option
-@interval_option
-@set_option
+@planned_job_options
 @seed_option("Of the replays, as for capplan simulate.")
 @click.option(
     "--replay",
@@ -92,53 +85,75 @@ def timeline(
 
     Exit codes: 0 an answer; 2 broken input, or a plan that cannot be run.
     """
-    from planner.cli import _check_installation
-    from planner.cli_output import quiet_libraries, rendered, working, write
-
-    _check_installation()
-    from planner.design_view import layout
-    from planner.job_file import load_job
-    from planner.one_design import one_step, simulate_plan
-    from planner.plan_input import read_plan
-    from planner.plan_saves import with_saves
-    from planner.text_blocks import headline
-    from planner.timeline_file import check_timeline_file, write_timeline
-    from planner.timeline_run import timeline_answer
-    from planner.timeline_run_view import show_run
-    from planner.timeline_view import show_timeline
-    from simulator.run_timeline import run_timeline
+    from planner.cli_output import quiet_libraries, working
+    from planner.plan_saves import job_and_plan
+    from planner.timeline_file import check_timeline_file
 
     if file is not None:
         check_timeline_file(file, "--output")
     with quiet_libraries(), working("playing the run", is_shown=not quiet):
-        asked = load_job(job, overrides)
-        written = with_saves(asked, read_plan(plan), scheme=scheme, interval=interval)
-        found = simulate_plan(asked, written, seed, with_sensitivities=False)
-        checked = _plan_that_runs(found)
-        step = one_step(asked, found)
-        run = run_timeline(asked, checked, seed=seed, replication=replay)
-    if file is not None and what != RUN and step is None:
+        asked, written = job_and_plan(job, overrides, plan, scheme=scheme, interval=interval)
+        played = _played(asked, written, seed, replay)
+    if file is not None and what != RUN and played.step is None:
         raise _no_step(what)
-    answer = timeline_answer(asked, checked, found.timeline, run)
-    if as_json:
-        write(answer.model_dump_json(indent=2) + "\n")
-    else:
-        write(rendered(lambda console: headline(console, f"{found.job}: {layout(checked)}", is_good=True)))
-        if step:
-            write(rendered(lambda console: show_timeline(step, console)))
-        write(rendered(lambda console: show_run(run, answer.run, console)))
+    _print(played, as_json=as_json)
     if file is not None:
-        write_timeline(
-            file,
-            job=found.job,
-            plan=layout(checked),
-            step=step if what != RUN else None,
-            run=run if what != STEP else None,
-            option="--output",
-        )
-        click.echo(
-            f"Timeline: {file} ({_TOLD[what]}; open it in ui.perfetto.dev or chrome://tracing)", err=True
-        )
+        _write(played, file, what)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Played:
+    """One step and one run of a plan; `step` is missing where it has too many passes to be drawn."""
+
+    found: SimulatedDesign
+    plan: Plan
+    step: StepTimeline | None
+    run: RunTimeline
+    answer: TimelineAnswer
+
+
+def _played(job: Job, written: Mapping[str, object], seed: int, replay: int) -> _Played:
+    from planner.one_design import one_step, simulate_plan
+    from planner.timeline_run import timeline_answer
+    from simulator.run_timeline import run_timeline
+
+    found = simulate_plan(job, written, seed, with_sensitivities=False)
+    plan = _plan_that_runs(found)
+    run = run_timeline(job, plan, seed=seed, replication=replay)
+    answer = timeline_answer(job, plan, found.timeline, run)
+    return _Played(found=found, plan=plan, step=one_step(job, found), run=run, answer=answer)
+
+
+def _print(played: _Played, *, as_json: bool) -> None:
+    from planner.cli_output import rendered, write
+    from planner.design_view import layout
+    from planner.text_blocks import headline
+    from planner.timeline_run_view import show_run
+    from planner.timeline_view import show_timeline
+
+    if as_json:
+        write(played.answer.model_dump_json(indent=2) + "\n")
+        return
+    title = f"{played.found.job}: {layout(played.plan)}"
+    write(rendered(lambda console: headline(console, title, is_good=True)))
+    if step := played.step:
+        write(rendered(lambda console: show_timeline(step, console)))
+    write(rendered(lambda console: show_run(played.run, played.answer.run, console)))
+
+
+def _write(played: _Played, file: Path, what: str) -> None:
+    from planner.design_view import layout
+    from planner.timeline_file import write_timeline
+
+    write_timeline(
+        file,
+        job=played.found.job,
+        plan=layout(played.plan),
+        step=played.step if what != RUN else None,
+        run=played.run if what != STEP else None,
+        option="--output",
+    )
+    click.echo(f"Timeline: {file} ({_TOLD[what]}; open it in ui.perfetto.dev or chrome://tracing)", err=True)
 
 
 _TOLD = {

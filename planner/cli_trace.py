@@ -12,11 +12,12 @@ from pathlib import Path
 import click
 
 from planner.cli_help import examples
+from planner.cli_network import Network
 from planner.cli_options import json_option, progress_options
 from planner.cli_trace_answer import tell
 from planner.cli_trace_capture import capture
 from planner.cli_trace_files import convert, export
-from planner.cli_trace_options import Division, Network, division_options, network_options
+from planner.cli_trace_options import Division, division_options, network_options
 from planner.cli_trace_plan import export_plan
 from planner.cli_trace_play import play
 from planner.given_options import refuse_unread_of_rules
@@ -43,6 +44,7 @@ def trace() -> None:
         "capplan trace simulate vgg13 --gpus 4 --parallel pp --interleaved 2 --microbatches 8",
         "capplan trace simulate vgg13 --gpus 8 --speed 3=0.8 --output step.json",
         "capplan trace simulate vgg13 --gpus 16 --parallel fsdp --network photonic --ports 2",
+        "capplan trace simulate vgg13 --gpus 64 --network torus.yaml --collectives hierarchical",
         "capplan trace simulate vgg13 --gpus 8 --parallel hop --hop graph=ring-based,backups=1",
         "capplan trace simulate vgg13 --gpus 8 --offload memory=8e9,host=25e9",
         "capplan trace simulate vgg13 --gpus 8 --parallel tp --rules triosim --json",

@@ -6,14 +6,14 @@ A command gets the arguments that it shares as one value, which makes the reques
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import reduce, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.finite_range import FiniteRange
+from planner.cli_network import NETWORK_OPTIONS, Network
 from planner.given_options import refuse_unread_of_network
 
 if TYPE_CHECKING:
@@ -52,34 +52,6 @@ class Division:
             num_microbatches=self.microbatches,
             order=PipelineOrder(self.order),
             num_chunks=self.interleaved,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Network:
-    """What joins the accelerators: the values of `network_options`."""
-
-    network: str
-    bandwidth: float
-    latency: float
-    gpus_per_node: int
-    card_bandwidth: float
-    ports: int
-    set_up: float
-
-    def under(self, request: TraceRequest) -> TraceRequest:
-        """Returns a request with this network."""
-        from planner.trace_request import NetworkKind
-
-        return replace(
-            request,
-            network=NetworkKind(self.network),
-            bandwidth_bytes_per_s=self.bandwidth,
-            latency_s=self.latency,
-            gpus_per_node=self.gpus_per_node,
-            card_bytes_per_s=self.card_bandwidth,
-            num_ports=self.ports,
-            set_up_s=self.set_up,
         )
 
 
@@ -132,63 +104,6 @@ _OPTIONS = (
 )
 
 
-NETWORKS = ("ring", "switch", "full", "nodes", "photonic")
-_ABOVE_ZERO = FiniteRange(min=0.0, min_open=True, max=1e15)
-_NETWORK_OPTIONS = (
-    click.option(
-        "--network", type=click.Choice(NETWORKS), default="ring", show_default=True, help="What joins them."
-    ),
-    click.option(
-        "--bandwidth",
-        type=_ABOVE_ZERO,
-        default=65e9,
-        show_default="65e9",
-        metavar="BYTES/S",
-        help="Of a cable or circuit in one direction; in nodes, of an accelerator to its switch.",
-    ),
-    click.option(
-        "--latency",
-        type=FiniteRange(0.0, 1e3),
-        default=1e-6,
-        show_default="1e-6",
-        metavar="S",
-        help="Of a cable.",
-    ),
-    click.option(
-        "--gpus-per-node",
-        type=click.IntRange(1, 1024),
-        default=8,
-        show_default=True,
-        metavar="N",
-        help="In nodes.",
-    ),
-    click.option(
-        "--card-bandwidth",
-        type=_ABOVE_ZERO,
-        default=50e9,
-        show_default="50e9",
-        metavar="BYTES/S",
-        help="Of the network card that each accelerator of a node has.",
-    ),
-    click.option(
-        "--ports",
-        type=click.IntRange(1, 4096),
-        default=8,
-        show_default=True,
-        metavar="N",
-        help="In photonic: circuits that an accelerator can have at one time.",
-    ),
-    click.option(
-        "--set-up",
-        type=FiniteRange(0.0, 1e6),
-        default=0.02,
-        show_default="0.02",
-        metavar="S",
-        help="In photonic: from asking for a circuit until it is up.",
-    ),
-)
-
-
 _CHAKRA_OUTPUT = (
     click.option(
         "--format",
@@ -216,7 +131,7 @@ def chakra_output_options(command: _Command) -> _Command:
 
 def network_options(command: _Command) -> _Command:
     """Adds what joins the accelerators to a command, which gets it as `network`."""
-    return _shared(command, _NETWORK_OPTIONS, "network", Network)
+    return _shared(command, NETWORK_OPTIONS, "network", Network)
 
 
 def division_options(command: _Command) -> _Command:

@@ -11,9 +11,10 @@ from pathlib import Path
 import click
 
 from planner.cli_help import examples
+from planner.cli_network import Network
 from planner.cli_options import json_option, progress_options
 from planner.cli_trace_answer import tell
-from planner.cli_trace_options import Network, network_options
+from planner.cli_trace_options import network_options
 
 
 @click.command(
@@ -45,7 +46,7 @@ def play(
     """Play the Chakra execution traces in FOLDER, and say what holds them up.
 
     FOLDER has NAME.RANK.et (protobuf) or .json for every accelerator, and NAME.groups.json with the groups of their
-    collectives, as capplan trace export and generators for ASTRA-sim write them. Collectives run around rings.
+    collectives, as capplan trace export and generators for ASTRA-sim write them.
 
     Exit codes: 0 an answer; 2 broken input, such as collectives that do not fit together.
     """

@@ -13,6 +13,7 @@ from types import FrameType
 import click
 
 from planner.cli_help import examples
+from planner.cli_options import tracking_uri_option
 
 
 @click.command(
@@ -23,11 +24,7 @@ from planner.cli_help import examples
         "capplan ui --tracking-uri sqlite:///studies/mlflow.db",
     ),
 )
-@click.option(
-    "--tracking-uri",
-    metavar="URI",
-    help="MLflow store; otherwise MLFLOW_TRACKING_URI, otherwise capplan-studies/mlflow.db.",
-)
+@tracking_uri_option
 @click.option(
     "--port", type=click.IntRange(1, 65_535), help="Where the interface listens; any free port if not given."
 )
@@ -43,10 +40,7 @@ def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
 
     Exit codes: 0 stopped by Ctrl-C; 1 it does not start, or stopped by itself; 2 there is no such store.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries
-
-    _check_installation()
     from planner.tracking_page import is_server, newest_experiment, runs_page, store_to_show, tracking_page
     from planner.tracking_views import FRONT, STUDIES, keep_views
     from studies.mlflow_session import without_password

@@ -51,10 +51,7 @@ def validate(*, measured: Path | None, as_json: bool, quiet: bool) -> None:
     Tables by source, accelerator, model family, number format and parallelism; how well designs of one job are
     ordered; what was not modelled and why. Some constants of the simulator are fitted on the shipped rows.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import progress, quiet_libraries, rendered, write
-
-    _check_installation()
     from planner.validation_report import as_json as report_json
     from planner.validation_report import report_of
     from planner.validation_view import show, show_whole_runs

@@ -13,9 +13,13 @@ from planner.plan_input import plan_of
 from planner.played_step import HotLink, StepRun
 from planner.violations import AVAILABILITY, degrees_violation, layout_violations, limit_violations
 from simulator.catalog import catalog_hash
+from simulator.deep.chosen_collectives import Algorithm
+from simulator.deep.network_file import NetworkFile
 from simulator.deep.plan_breakdown import BUCKETS, PlanBreakdown, plan_breakdown
 from simulator.deep.plan_cluster import Faults
+from simulator.deep.plan_on_network import plan_on
 from simulator.deep.plan_step import PlanStep, plan_step
+from simulator.deep.slow_links import slowed
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
@@ -95,6 +99,8 @@ class DeepStep(Record):
     """The accelerators that were played."""
     slow: tuple[str, ...]
     """What is slow, in words."""
+    network: str | None = None
+    """Name of the network file that it was played on; `null`: the network of the offer."""
     is_folded: bool
     """Whether accelerators that do the same were played once."""
     num_tasks: int
@@ -112,7 +118,21 @@ class DeepRequest:
     faults: Faults = field(default_factory=Faults)
     """What is slow."""
     is_folded: bool = True
-    """Whether accelerators that do the same are played once."""
+    """Whether accelerators that do the same are played once; not on a network of one's own."""
+    network: NetworkFile | None = None
+    """What joins the accelerators; `None`: the network of the offer."""
+    slow_links: Mapping[str, float] = field(default_factory=dict)
+    """Share of their bandwidth that links of `network` have left; those of the offer are in `faults`."""
+    algorithm: Algorithm = Algorithm.AUTO
+    """Of collectives on `network`."""
+
+    def play(self, job: Job, plan: Plan, *, is_usual: bool = False) -> PlanStep:
+        """Returns the step of a checked plan, with what is slow or, as `is_usual`, without."""
+        faults = Faults() if is_usual else self.faults
+        if self.network is None:
+            return plan_step(job, plan, faults=faults, is_folded=self.is_folded)
+        topology = slowed(self.network.build(), {} if is_usual else self.slow_links)
+        return plan_on(job, plan, topology, faults=faults, algorithm=self.algorithm)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,12 +159,22 @@ def simulate_deep(job: Job, request: DeepRequest) -> DeepRun:
     """
     written = request.plan.model_dump(mode="json") if isinstance(request.plan, Plan) else request.plan
     plan, broken = checked_plan(job, written)
-    step = plan_step(job, plan, faults=request.faults, is_folded=request.is_folded)
-    has_faults = request.faults != Faults()
-    usual = plan_step(job, plan, is_folded=request.is_folded) if has_faults else step
+    step = request.play(job, plan)
+    has_faults = request.faults != Faults() or bool(request.slow_links)
+    usual = request.play(job, plan, is_usual=True) if has_faults else step
     found = plan_breakdown(step)
     names = tuple(accelerator_name(step, row) for row in range(step.roles.num_played))
-    answer = _answer(job, plan, step, usual, found, names).model_copy(update={"warnings": broken})
+    slow_links = (f"{link} at {share:g} of its bandwidth" for link, share in request.slow_links.items())
+    more: dict[str, object] = {
+        "warnings": broken,
+        "network": request.network.name if request.network else None,
+        "slow": (*faults_in_words(request.faults), *slow_links),
+    }
+    answer = _answer(job, plan, step, usual, found, names)
+    if request.network is not None:
+        told = f"The fast depth has the network of the offer, this step that of {request.network.name}."
+        more["differences"] = (*answer.differences[:1], told)
+    answer = answer.model_copy(update=more)
     return DeepRun(
         answer=answer,
         graph=step.graph,
@@ -210,7 +240,7 @@ def _answer(
         waits=tuple(waits_in_words(found, names, step.step_time_s)),
         hot_links=_hot_links(step, found),
         roles=_roles(step, found, names),
-        slow=tuple(faults_in_words(step.cluster.faults)),
+        slow=(),
         is_folded=step.roles.is_folded,
         num_tasks=len(step.graph),
     )

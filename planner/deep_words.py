@@ -66,12 +66,14 @@ def _why_longer(name: str, plan: Plan, *, is_shared: bool) -> str:
     if name in _EXCHANGES:
         return f"here {_EXCHANGES[name]} meet other traffic on their links" if is_shared else ""
     if name == "shard_comm_s" and plan.zero_stage == ZERO_GATHERS:
-        return "the fast depth hides such traffic behind whole passes; here the first weights of a step are waited for"
+        return (
+            "the fast depth hides such traffic behind whole passes, here a part hides what the next one needs"
+        )
     if plan.pipeline_parallel == 1:
         return ""
     match name:
         case "shard_comm_s":
-            return "gradients are reduced behind the last of several micro-batches, and the fast depth takes the mean of all"
+            return "gradients are reduced behind the last of a group of micro-batches, and the fast depth takes the mean of all"
         case "gradient_sync_s":
             return "here all waits for what replicas exchange count, in the fast depth by how much the step is longer for them"
         case "pipeline_bubble_s":

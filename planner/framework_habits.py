@@ -18,10 +18,14 @@ from simulator.model import (
     ExpertProducts,
     KernelLaunch,
     SelectiveRecompute,
+    WeightPrefetch,
 )
 
 OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
+
+FULL_OPTIMIZER_BYTES = 12.0
+"""An fp32 master weight and Adam's two moments in fp32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +48,12 @@ class Habits:
     selective_recompute: SelectiveRecompute = "attention"
     logit_bytes: int = 6
     sync_buffer_bytes: float = 0.0
+    optimizer_bytes: float = FULL_OPTIMIZER_BYTES
+    update_bytes: float | None = None
+    fp16_update_bytes: float | None = None
+    """The same of the 16-bit gradients of loss scaling."""
+    most_gathered_weights: float | None = None
+    weight_prefetch: WeightPrefetch = "both"
     keeps_stage_outputs: bool = False
     expert_dispatch: ExpertDispatch = "all_to_all"
     expert_products: ExpertProducts = "grouped"
@@ -54,8 +64,30 @@ class Habits:
     """What its users publish as peak memory."""
 
 
+UNTOLD_HABITS = (
+    "selective_recompute",
+    "attention",
+    "kernel_launch",
+    "has_fused_operators",
+    "overlaps_tensor_comm",
+    "overlaps_gradient_sync",
+    "gradient_bytes",
+    "sync_bytes",
+    "sync_buffer_bytes",
+    "optimizer_bytes",
+    "update_bytes",
+    "most_gathered_weights",
+    "weight_prefetch",
+    "keeps_stage_outputs",
+)
+"""Fields of a workload of which no column of a measured run says anything."""
 _DEEPSPEED_BUFFERS = 2e9
 """Two 16-bit buckets of 5e8 elements, `reduce_bucket_size` and `allgather_bucket_size` of DeepSpeed's defaults."""
+_DEEPSPEED_UPDATE = 6
+"""DeepSpeed flattens the 16-bit gradients of a rank and casts that copy to fp32 (`flatten(averaged_gradients).to(fp32)` in
+`runtime/zero/stage_1_and_2.py`)."""
+_DEEPSPEED_LIVE_WEIGHTS = 1e9
+"""`stage3_max_live_parameters` of DeepSpeed's defaults; its hooks gather and release module by module."""
 _DEEPSPEED_BF16_GRADIENT = 6
 """DeepSpeed's `BF16_Optimizer` keeps 16-bit gradients beside the sums in 32 bits."""
 _OF_2022 = Habits(
@@ -84,7 +116,16 @@ _NEMO = Habits(
 _BRIDGE = replace(_NEMO, expert_dispatch="deduplicated", overlaps_far_experts=True, logit_bytes=2)
 """Its recipes take DeepEP or Hybrid-EP, and overlap them on H100, where experts span several nodes; their loss is that of
 Transformer Engine, which works in place on 16-bit logits (`cross_entropy_fusion_impl = "te"`)."""
-_NEMO_2023 = Habits(name="NeMo 23 on A100", attention="unfused", has_sequence_parallel=False)
+_NEMO_APEX = replace(_NEMO, optimizer_bytes=10.0, update_bytes=0.0)
+"""Until 24.05 its optimizer was that of apex, which works on gradients as they are and keeps of a bf16 weight's master only
+the other 16 bits (`store_param_remainders` in `megatron_gpt_model.py` and `distributed_fused_adam.py`)."""
+_NEMO_2023 = Habits(
+    name="NeMo 23 on A100",
+    attention="unfused",
+    has_sequence_parallel=False,
+    optimizer_bytes=_NEMO_APEX.optimizer_bytes,
+    update_bytes=_NEMO_APEX.update_bytes,
+)
 _SHARDED = Habits(
     name="FSDP",
     has_fused_operators=False,
@@ -116,6 +157,8 @@ _DEEPSPEED = Habits(
     gradient_bytes=_DEEPSPEED_BF16_GRADIENT,
     sync_bytes=2,
     sync_buffer_bytes=_DEEPSPEED_BUFFERS,
+    fp16_update_bytes=_DEEPSPEED_UPDATE,
+    most_gathered_weights=_DEEPSPEED_LIVE_WEIGHTS,
     keeps_stage_outputs=True,
     memory_kind="device",
 )
@@ -127,13 +170,23 @@ _EARLY_DEEPSPEED = replace(
     overlaps_gradient_sync=False,
     zero_stage=1,
 )
+_EARLY_ZERO_3 = replace(
+    _EARLY_DEEPSPEED,
+    name="DeepSpeed's ZeRO-3 of 2021",
+    kernel_launch="eager-2022",
+    zero_stage=3,
+    weight_prefetch="none",
+)
+"""Each of its gathers waited for the one before, host included (DeepSpeed pull request 1188, June 2021); prefetching that
+overlaps came with pull request 1453 (October 2021). Megatron-LM had no ZeRO-3 of its own then."""
 _OTHER = Habits(name="unknown framework")
 
 
 _BY_NAME = (
     ("vtrain", _VTRAIN, _VTRAIN),
     ("megatron-?deepspeed", _EARLY_DEEPSPEED, replace(_DEEPSPEED, zero_stage=1)),
-    (r"(nemo|megatron-?bridge).*\b23\.", _NEMO_2023, _NEMO),
+    (r"(nemo|megatron-?bridge).*\b23\.", _NEMO_2023, _NEMO_APEX),
+    (r"nemo.*\b24\.0[1-5]", _NEMO_APEX, _NEMO_APEX),
     (r"megatron-?bridge", _BRIDGE, _BRIDGE),
     (r"nemo|nvidia release", _NEMO, _NEMO),
     ("composer|foundry", replace(_FOUNDRY, attention="flash-1"), _FOUNDRY),
@@ -150,16 +203,32 @@ _BY_NAME = (
 """Habits by what the name of a framework contains: on architectures up to 2022, and since. The first that fits counts."""
 
 
-def habits_of(framework: str, family: str, precision: str) -> Habits:
-    """Returns the habits of a framework on an architecture (`Accelerator.family`) in a number format."""
+def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: bool = False) -> Habits:
+    """Returns the habits of a framework on an architecture (`Accelerator.family`) in a number format.
+
+    Args:
+        framework: its name, perhaps with a release.
+        family: architecture of the accelerators.
+        precision: number format of the products.
+        is_fully_sharded: whether a run is known to shard weights, too (ZeRO stage 3).
+    """
     habits = _by_name(framework.lower(), is_old=family in OLD_FAMILIES)
+    if is_fully_sharded and habits in (_OF_2022, _EARLY_DEEPSPEED):
+        habits = _EARLY_ZERO_3
     if precision in ("fp8", "fp4") and habits in (
         _SHARDED,
         _TORCHTITAN,
     ):  # 8-bit products of PyTorch need its compiler
         return replace(habits, has_fused_operators=True)
+    if precision != "bf16":  # the half that apex leaves out of a master weight is in a bf16 weight
+        habits = replace(habits, optimizer_bytes=FULL_OPTIMIZER_BYTES)
     if precision == "fp16":  # gradients are 16-bit from end to end, with loss scaling
-        return replace(habits, gradient_bytes=2, sync_bytes=2)
+        return replace(
+            habits,
+            gradient_bytes=2,
+            sync_bytes=2,
+            update_bytes=habits.fp16_update_bytes,
+        )
     return habits
 
 

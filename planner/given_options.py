@@ -17,6 +17,8 @@ NETWORK_OF: Mapping[str, str] = {
     "set_up": "photonic",
 }
 """Networks that alone read a parameter."""
+KINDS = ("ring", "switch", "full", "nodes", "photonic")
+"""What `--network` names; all else is a file."""
 
 
 def is_given(name: str) -> bool:
@@ -25,7 +27,14 @@ def is_given(name: str) -> bool:
 
 
 def refuse_unread_of_network(network: str) -> None:
-    """Raises `click.UsageError` where an option of another network was typed."""
+    """Raises `click.UsageError` where an option of another network was typed, or one that the network file says."""
+    if network not in KINDS:
+        for name in ("bandwidth", "latency", *NETWORK_OF):
+            if is_given(name):
+                raise click.UsageError(
+                    f"{option(name)} is what the network file {network} says: leave it out."
+                )
+        return
     for name, reader in NETWORK_OF.items():
         if network != reader and is_given(name):
             raise click.UsageError(
@@ -38,9 +47,10 @@ def refuse_unread_of_rules(rules: str, parallel: str) -> None:
     unread: tuple[str, ...] = ()
     about = "--rules triosim covers"
     if rules == "triosim":
-        unread = ("latency", "order") if parallel == "pp" else ("latency", "order", "microbatches")
+        unread = ("latency", "order", "collectives")
+        unread += () if parallel == "pp" else ("microbatches",)
     elif parallel == "hop":
-        unread, about = ("order", "interleaved"), "workers of --parallel hop have"
+        unread, about = ("order", "interleaved", "collectives"), "workers of --parallel hop have"
     for name in unread:
         if is_given(name):
             raise click.UsageError(f"{option(name)} is nothing that {about}: leave it out.")

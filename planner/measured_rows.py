@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner import measured_notes
-from planner.framework_habits import Habits, habits_of
+from planner.framework_habits import UNTOLD_HABITS, Habits, habits_of
 from planner.hardware_names import accelerator_id, network_of
 from planner.measured_file import Cells, read_cells
 from planner.measured_recompute import NOT_GIVEN, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
 from planner.measured_sequences import context_exchange, document_cells, window_cells
-from planner.measured_sharding import shard_ranks, zero_stage
+from planner.measured_sharding import LAST_STAGE, shard_ranks, zero_stage
 from planner.model_names import known_shape, ties_embeddings
 from simulator import catalog
 from simulator.errors import CapplanError, InputError
@@ -111,7 +111,12 @@ class _Translation:
         self.accelerator = accelerator_id(self._text("gpu") or "not named")
         self.precision = self._precision()
         family = catalog.accelerator(self.accelerator).family
-        self.habits: Habits = habits_of(self._text("framework"), family, self.precision)
+        self.habits: Habits = habits_of(
+            self._text("framework"),
+            family,
+            self.precision,
+            is_fully_sharded=zero_stage(self._text("zero_stage_or_fsdp")) == LAST_STAGE,
+        )
         self.known: ModelShape | None = known_shape(
             self.model, cells.count("layers"), cells.count("hidden"), cells.count("heads")
         )
@@ -209,7 +214,9 @@ class _Translation:
 
     def _layout(self) -> dict[str, int]:
         num_gpus = self._count("n_gpus")
-        sharded = self.habits.zero_stage == 3 or zero_stage(self._text("zero_stage_or_fsdp")) == 3
+        sharded = (
+            self.habits.zero_stage == LAST_STAGE or zero_stage(self._text("zero_stage_or_fsdp")) == LAST_STAGE
+        )
         is_split = sharded or num_gpus <= 8 or self.cells.count("dp") == num_gpus
         for column in ("tp", "pp"):
             if not is_split and not self.cells.count(column):
@@ -278,21 +285,12 @@ class _Translation:
             "recompute": again.kind,
             "recompute_num_layers": again.num_layers,
             "recompute_method": again.method,
-            "selective_recompute": habits.selective_recompute,
             "zero_stage": self._default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage,
             "shard_ranks": self._shard_ranks(layout),
-            "attention": habits.attention,
-            "kernel_launch": habits.kernel_launch,
-            "has_fused_operators": habits.has_fused_operators,
-            "overlaps_tensor_comm": habits.overlaps_tensor_comm,
             "has_sequence_parallel": splits_sequence and layout["tensor_parallel"] > 1,
-            "overlaps_gradient_sync": habits.overlaps_gradient_sync,
-            "gradient_bytes": habits.gradient_bytes,
-            "sync_bytes": habits.sync_bytes,
             "logit_bytes": measured_notes.logit_bytes(self._text("notes")) or habits.logit_bytes,
-            "sync_buffer_bytes": habits.sync_buffer_bytes,
-            "keeps_stage_outputs": habits.keeps_stage_outputs,
             "activation_offload_fraction": self._offload_fraction(num_layers),
+            **{name: getattr(habits, name) for name in UNTOLD_HABITS},
             **self._expert_habits(layout),
             **self._adapters(),
         }

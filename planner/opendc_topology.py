@@ -1,7 +1,7 @@
 """Which machines does OpenDC simulate for a run? The nodes of the cluster as hosts, their power models, and the experiment.
 
 The power of a host goes in a line from that of an idle node to the highest of the run, each with its share of network,
-storage and cooling. A megahertz means nothing here: each accelerator has 1,000 of them.
+storage and cooling. A megahertz means nothing here: each accelerator has 1,000 of them, and is a core of its host's GPU.
 """
 
 from __future__ import annotations
@@ -84,16 +84,17 @@ def _hosts(exported: ExportedRun, name: str, count: int, idle_w: float) -> dict[
         "memory": {"memorySize": f"{node.host_memory_bytes / MIB:.0f} MiB"},
         # The power of the whole node stands at its accelerators.
         "cpuPowerModel": _linear(0.0, 0.0),
+        # A host of OpenDC stops at its fifth device (`FlowDistributor` has four places): one stands for all.
         "gpu": {
-            "count": node.num_accelerators,
-            "coreCount": 1,
+            "count": 1,
+            "coreCount": node.num_accelerators,
             "coreSpeed": FULL_MHZ,
-            "memorySize": f"{accelerator.memory_bytes / MEGA:.0f} MB",
-            "memoryBandwidth": f"{accelerator.memory_bytes_per_s / GIGA:.0f} GBps",
+            "memorySize": f"{node.num_accelerators * accelerator.memory_bytes / MEGA:.0f} MB",
+            "memoryBandwidth": f"{node.num_accelerators * accelerator.memory_bytes_per_s / GIGA:.0f} GBps",
             "vendor": accelerator.vendor,
             "modelName": accelerator.name,
         },
-        "gpuPowerModel": _linear(idle_w / count / node.num_accelerators, most_w / node.num_accelerators),
+        "gpuPowerModel": _linear(idle_w / count, most_w),
     }
 
 

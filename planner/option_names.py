@@ -18,6 +18,8 @@ OPTIONS: Mapping[str, str] = {
     "num_microbatches": "--microbatches",
     "num_chunks": "--interleaved",
     "speed": "--speed",
+    "ranks": "--collectives",
+    "slow_links": "--slow-link",
     "num_ports": "--ports",
     "set_up_s": "--set-up",
     "capacity_bytes": "--offload memory",

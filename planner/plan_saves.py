@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from planner.interval_text import Interval
-from planner.plan_input import plan_of
+from planner.job_file import load_job
+from planner.plan_input import plan_of, read_plan
 from planner.violations import AVAILABILITY, layout_violations
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import simulate
+
+
+def job_and_plan(
+    file: str,
+    overrides: Sequence[str],
+    plan: str,
+    *,
+    scheme: str | None = None,
+    interval: Interval | None = None,
+) -> tuple[Job, dict[str, object]]:
+    """Reads a job and a plan of it, and returns both; the plan is as it was written, with its saves as in `with_saves`.
+
+    Args:
+        file: path of the job file.
+        overrides: values that replace those of the job, see `planner.job_file.load_job`.
+        plan: decisions or a file of them, see `planner.plan_input.read_plan`.
+        scheme: name of a checkpoint scheme.
+        interval: what `planner.interval_text.parse_interval` returned.
+
+    Raises:
+        InputError: the file, a value or the plan is broken.
+    """
+    job = load_job(file, overrides)
+    return job, with_saves(job, read_plan(plan), scheme=scheme, interval=interval)
 
 
 def with_saves(

@@ -1,4 +1,4 @@
-"""Which form do files and answers have? JSON Schemas, written from the types: of job files, and of every `--json`."""
+"""Which form do files and answers have? JSON Schemas of job and network files and of every `--json`, from the types."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ from planner.study_reports import StudyFront, StudyList, StudyStatus
 from planner.timeline_run import TimelineAnswer
 from planner.trace_play import PlayAnswer
 from planner.trace_simulation import TraceAnswer
+from simulator.deep.network_file import NetworkFile
 
-JOB = "job"
+JOB, NETWORK = "job", "network"
 ANSWERS: dict[str, type[BaseModel]] = {
     "answer": Recommendation,
     "simulate": SimulatedDesign,
@@ -65,7 +66,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
 }
 """What each command prints with `--json`; `report` is what `report --format json` writes, `answer` is that of recommend,
 study run and study resume, `balance` that of explain --balance, `simulate-deep` that of simulate --depth deep."""
-NAMES = (JOB, *ANSWERS)
+NAMES = (JOB, NETWORK, *ANSWERS)
 
 
 def schema_text(name: str) -> str:
@@ -74,7 +75,13 @@ def schema_text(name: str) -> str:
     Args:
         name: one of `NAMES`.
     """
-    schema = job_file_schema() if name == JOB else answer_schema(ANSWERS[name])
+    match name:
+        case "job":
+            schema = job_file_schema()
+        case "network":
+            schema = {"$schema": DIALECT, **NetworkFile.model_json_schema()}
+        case _:
+            schema = answer_schema(ANSWERS[name])
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from planner import __version__
 from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links
-from planner.trace_request import NetworkKind, TraceRequest
+from planner.trace_request import TraceRequest
 from simulator.deep.chakra import ChakraNode
 from simulator.deep.chakra_files import read_chakra
 from simulator.deep.chakra_play import chakra_step
@@ -47,12 +47,8 @@ def play_traces(request: TraceRequest) -> PlayRun:
     name, files = _files(request.path)
     ranks: list[tuple[ChakraNode, ...]] = [read_chakra(file) for file in files]
     topology = replace(request, num_gpus=len(ranks)).topology()
-    step = chakra_step(
-        ranks,
-        _groups(request.path / f"{name}.groups.json"),
-        topology,
-        gpus_per_node=request.gpus_per_node if request.network is NetworkKind.NODES else None,
-    )
+    groups = _groups(request.path / f"{name}.groups.json")
+    step = chakra_step(ranks, groups, topology, algorithm=request.collectives)
     played = play(step.graph, topology, step.paths)
     found = waits(step.graph, played, len(step.paths))
     answer = PlayAnswer(

@@ -7,16 +7,20 @@ hop                      decentralised, see `planner.hop_simulation`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from planner.network_file import load_network
 from planner.problems import nearest
 from simulator import catalog
+from simulator.deep.chosen_collectives import Algorithm
 from simulator.deep.operator_model import Rates
 from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder
 from simulator.deep.read import read_operator_trace
+from simulator.deep.slow_links import slowed
 from simulator.deep.topologies import cluster, fully_connected, photonic, ring, switch
 from simulator.deep.topology import Topology
 from simulator.deep.trace import OperatorTrace
@@ -40,7 +44,7 @@ HOP = "hop"
 
 
 class NetworkKind(Choice):
-    """Networks that a word can name; Python has all of `simulator.deep.topologies`."""
+    """Networks that a word can name; network files have more (`planner.network_file`)."""
 
     RING = "ring"
     SWITCH = "switch"
@@ -88,6 +92,8 @@ class TraceRequest:
     num_chunks: int = 1
     """Runs of layers on each stage; above 1 the pipeline is interleaved."""
     network: NetworkKind = NetworkKind.RING
+    network_file: Path | None = None
+    """Network in place of that; it says all of the following up to `set_up_s`."""
     bandwidth_bytes_per_s: float = 65 * GIGA
     """Of a cable, in one direction; of an accelerator to the switch of its node."""
     latency_s: float = MICROSECOND
@@ -99,6 +105,10 @@ class TraceRequest:
     """Circuits that an accelerator can have at one time, in `PHOTONIC` (TrioSim's default)."""
     set_up_s: float = 0.02
     """From asking for a circuit until it is up (TrioSim's default)."""
+    slow_links: Mapping[str, float] = field(default_factory=dict)
+    """Share of their bandwidth that links have left, see `simulator.deep.slow_links`."""
+    collectives: Algorithm = Algorithm.AUTO
+    """How all-reduces, all-gathers and reduce-scatters run."""
     speeds: dict[int, float] = field(default_factory=dict)
     """Accelerators that are slower or faster than that of the trace, by number."""
     rules: Rules = Rules.CAPPLAN
@@ -168,7 +178,20 @@ class TraceRequest:
         return degrees
 
     def topology(self) -> Topology:
-        """Returns the network; raises `InputError` for nodes that accelerators do not fill."""
+        """Returns the network.
+
+        Raises:
+            InputError: the file is broken or has too few accelerators, these do not fill nodes, or a slow link is not there.
+        """
+        if self.network_file is None:
+            return slowed(self._named_topology(), self.slow_links)
+        found = load_network(self.network_file).build()
+        if self.num_gpus > found.num_ranks:
+            rule = f"must be at most {found.num_ranks:,}, the accelerators of {self.network_file}"
+            raise _broken("--gpus", str(self.num_gpus), rule)
+        return slowed(found, self.slow_links)
+
+    def _named_topology(self) -> Topology:
         size, bandwidth, latency_s = self.num_gpus, self.bandwidth_bytes_per_s, self.latency_s
         match self.network:
             case NetworkKind.RING:

@@ -89,6 +89,7 @@ def simulate_trace(request: TraceRequest, *, is_folded: bool = True) -> TraceRun
         batch_size=request.batch_size,
         speed=request.speed(),
         model=operator_model(request, trace),
+        algorithm=request.collectives,
     )
     made = spread(offload=offload, is_folded=is_folded)
     played = play(made.graph, made.topology, made.paths)
@@ -150,7 +151,8 @@ def _case(request: TraceRequest) -> TrioSimCase:
     rules = {
         "--parallel": request.parallel not in ("dp", "ddp", "tp", "pp"),
         "--interleaved": request.num_chunks > 1,
-        "--network": request.network is not NetworkKind.RING,
+        "--network": request.network is not NetworkKind.RING or request.network_file is not None,
+        "--slow-link": bool(request.slow_links),
         "--speed": bool(request.speeds),
         "--offload": bool(request.offload),
         "--times": request.times is not Times.PROPORTIONAL,

@@ -11,7 +11,7 @@ from constraints.evaluation import Evaluation
 from objectives.scores import Usage, cost_parts, total
 from planner.recommendation import Spread, Uncertainty
 from simulator.accuracy import Accuracy, step_time_error
-from simulator.hardware import Precision
+from simulator.hardware import Accelerator, Precision
 from simulator.job import Job
 from simulator.simulate import replicate
 from simulator.step_error import step_error
@@ -27,7 +27,8 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
     chosen = front.take(np.array([row]))
     wall_s, cost_usd = replayed(job, chosen, seed)
     accuracy = accuracy_of(job, chosen)
-    half_width = interval_log_half_width(job, chosen)
+    half_widths = interval_log_half_widths(job, front)
+    half_width = float(half_widths[row])
     step_time_s = float(chosen.outcomes.steps.step_time_s[0])
     limits = job.limits
     return Uncertainty(
@@ -43,9 +44,7 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         step_time_bias_fraction=accuracy.bias_fraction,
         is_step_time_measured=accuracy.is_measured,
         step_time_compared_with=accuracy.compared_with,
-        tied_designs=tuple(
-            int(number) for number in ids[tied_rows(front.objectives(job), row, math.expm1(half_width))]
-        ),
+        tied_designs=tuple(ids[tied_rows(front.objectives(job), row, np.expm1(half_widths))].tolist()),
     )
 
 
@@ -75,17 +74,32 @@ def accuracy_of(job: Job, chosen: Evaluation) -> Accuracy:
     return own or step_time_error(chip.family, precision.value, has_experts=has_experts)
 
 
-def interval_log_half_width(job: Job, chosen: Evaluation) -> float:
-    """Returns half the width of the interval in which a design's step, one row, lies in four of five cases.
+def interval_log_half_widths(job: Job, front: Evaluation) -> Floats:
+    """Returns half the width of the interval in which the step of each design lies in four of five cases, `(n,)`.
 
     As a logarithm of time; on runs of the job's calibration if it has any of that kind, on published ones otherwise.
     """
-    chip = job.offers[int(chosen.plans.offer[0])].accelerator
-    precision = Precision.from_code(int(chosen.plans.precision[0]))
+    kinds, inverse = np.unique(
+        np.column_stack([front.plans.offer, front.plans.precision]), axis=0, return_inverse=True
+    )
+    widths = [
+        _interval_log_half_width(job, job.offers[offer].accelerator, Precision.from_code(precision))
+        for offer, precision in kinds.tolist()
+    ]
+    return np.array(widths)[inverse.reshape(-1)]
+
+
+def _interval_log_half_width(job: Job, chip: Accelerator, precision: Precision) -> float:
     has_experts = job.workload.model.experts is not None
     if job.calibration and (own := job.calibration.residuals_of(chip.id, precision, has_experts=has_experts)):
         return own.interval_log_half_width
-    known = step_error(chip.family, precision.value, has_experts=has_experts, accelerator=chip.id)
+    known = step_error(
+        chip.family,
+        precision.value,
+        has_experts=has_experts,
+        accelerator=chip.id,
+        has_adapters=job.workload.lora is not None,
+    )
     return known.interval_log_half_width
 
 
@@ -116,13 +130,19 @@ def _share_within(values: Floats, limit: float | None) -> float | None:
     return None if limit is None else float(np.mean(values <= limit))
 
 
-def tied_rows(values: Floats, row: int, error: float) -> NDArray[np.bool_]:
+def tied_rows(values: Floats, row: int, errors: Floats) -> NDArray[np.bool_]:
     """Returns the rows of which no objective can be told from that of the chosen row, which is left out, `(n,)`.
 
-    The larger one of two values is at most the error above the smaller one, so that of two designs each is tied with the
-    other or neither is.
+    The larger one of two values is at most the smaller error of the two designs above the smaller one: each lies in the
+    interval of the other, so that of two designs each is tied with the other or neither is.
+
+    Args:
+        values: objectives, `(n, k)`.
+        row: the chosen one.
+        errors: of the steps of the designs, as shares, `(n,)`; accelerators and number formats have their own.
     """
     larger, smaller = np.maximum(values, values[row]), np.minimum(values, values[row])
-    is_near: NDArray[np.bool_] = (larger <= (1.0 + error) * smaller).all(axis=1)
+    within = 1.0 + np.minimum(errors, errors[row])[:, None]
+    is_near: NDArray[np.bool_] = (larger <= within * smaller).all(axis=1)
     is_near[row] = False
     return is_near

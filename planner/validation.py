@@ -216,9 +216,14 @@ def configurations(
 
 def choices(entries: Sequence[Modelled]) -> list[Choice]:
     """Returns every job of which two or more designs were timed: how well they are ordered, and the regret."""
+    return choices_among([entry.comparison for entry in entries])
+
+
+def choices_among(rows: Iterable[Comparison]) -> list[Choice]:
+    """Returns the same of rows that were timed, without their intervals."""
     groups: dict[str, list[Comparison]] = defaultdict(list)
-    for entry in entries:
-        groups[same_job(entry.comparison)].append(entry.comparison)
+    for row in rows:
+        groups[same_job(row)].append(row)
     found = [configurations(members, design) for _, members in sorted(groups.items())]
     return [_choice(designs) for designs in found if len(designs) > 1]
 

@@ -33,7 +33,8 @@ UNSEEN_RATIO = 1.3
 """Stretch for sources that no constant was fitted on. Errors are larger there, 5.7 % against 4.8 % of the step, and differ
 more: with it 80 % of 366 steps are in their interval with constants fitted without their source (`benchmarks.fit_training`)."""
 UNMEASURED_FORMATS = ("fp4",)
-"""Formats without a measured step, which are twice as unsure as those in 8 bits (`simulator.step_error`)."""
+"""Formats without a measured step, which are twice as unsure as those in 8 bits (`simulator.step_error`); low-rank adapters
+are as unsure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,8 @@ def half_width_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
         measured = {(residual.family, residual.precision) for residual in related}
         least = max(log_half_width(related, *kind) for kind in measured)
         half_width = max(half_width * UNMEASURED_ARCHITECTURE_RATIO, least)
-    return half_width * (UNMEASURED_RATIO if precision in UNMEASURED_FORMATS else 1.0)
+    is_unmeasured = precision in UNMEASURED_FORMATS or bool(row.get("lora_rank"))
+    return half_width * (UNMEASURED_RATIO if is_unmeasured else 1.0)
 
 
 def calibrated_interval(comparison: Comparison, calibration: Calibration | None) -> Interval | None:

@@ -132,9 +132,13 @@ class _Layer:
         }
         choices = [plans.recompute == choice.code for choice in kept_and_again]
         kept, again = (np.select(choices, values) for values in zip(*kept_and_again.values(), strict=True))
-        gradients = tokens * _gradient_width(workload, plans, is_expert=is_expert)
-        gathered = _gathered_keys(workload, plans)
-        return cls(kept=kept, at_work=again + gradients + SCORE_GRADIENT_BYTES * num_scores + gathered)
+        residual, widest = (
+            tokens * width for width in _gradient_widths(workload, plans, is_expert=is_expert)
+        )
+        # The backward pass has let go of the feed-forward block's tensors before it comes to attention.
+        block = tokens * _block_width(workload, plans, is_expert=is_expert)
+        attention = SCORE_GRADIENT_BYTES * num_scores + _gathered_keys(workload, plans)
+        return cls(kept=kept, at_work=again + residual + np.maximum(widest, attention - block))
 
 
 def _gathered_keys(workload: Workload, plans: PlanTable) -> Floats:
@@ -158,11 +162,18 @@ def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Flo
     inputs = _keeps_input(workload, AdaptedProduct.QKV) + _keeps_input(workload, AdaptedProduct.FC1)
     norms = (2.0 * ACTIVATION_BYTES + inputs * product) * model.hidden_size
     latents = (ACTIVATION_BYTES + product) * _latent_width(workload)
-    block = _expert_block(workload, plans, product) if is_expert else _ffn(workload, product)
+    attention = _attention(workload, plans) / plans.tensor_parallel
     split = _sequence_split(workload, plans)
-    kept = (norms + latents) / split + (_attention(workload, plans) + block) / plans.tensor_parallel
+    kept = (norms + latents) / split + attention + _block_width(workload, plans, is_expert=is_expert)
     small = workload.lora.rank * len(workload.lora.targets) if workload.lora else 0
     return np.asarray(kept + ACTIVATION_BYTES * small)
+
+
+def _block_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
+    """Bytes per token that the feed-forward block keeps, or experts do."""
+    product = product_bytes(plans)
+    block = _expert_block(workload, plans, product) if is_expert else _ffn(workload, product)
+    return np.asarray(block / plans.tensor_parallel)
 
 
 def _keeps_input(workload: Workload, product: AdaptedProduct) -> float:
@@ -237,8 +248,8 @@ def _selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) ->
     return np.asarray(ACTIVATION_BYTES * (residual + (attention + block) / plans.tensor_parallel))
 
 
-def _gradient_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
-    """Bytes per token of the gradients that are alive at once: of the residual stream and of the widest tensor."""
+def _gradient_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:
+    """Bytes per token of the gradients that are alive at once: of the residual stream, and of the widest tensor."""
     model, experts = workload.model, workload.model.experts
     num_inputs = model.num_ffn_matrices - 1
     wide: Floats | float = num_inputs * float(model.ffn_hidden_size)
@@ -251,8 +262,8 @@ def _gradient_width(workload: Workload, plans: PlanTable, *, is_expert: bool) ->
                 + num_inputs * float(experts.expert_ffn_hidden_size)
             )
         )
-    residual = model.hidden_size / _sequence_split(workload, plans)
-    return np.asarray(ACTIVATION_BYTES * (residual + wide / plans.tensor_parallel))
+    residual = np.asarray(model.hidden_size / _sequence_split(workload, plans))
+    return ACTIVATION_BYTES * residual, np.asarray(ACTIVATION_BYTES * wide / plans.tensor_parallel)
 
 
 def _num_scores(workload: Workload, plans: PlanTable) -> Floats:

@@ -95,6 +95,14 @@ class Workload(Record):
     weight_prefetch: WeightPrefetch = "both"
     """Passes in which ZeRO stage 3 gathers the weights of the next layer behind the one at work (`forward_prefetch` and
     `backward_prefetch` of PyTorch's FSDP); in the others it waits for them."""
+    most_gathered_weights: PositiveFloat | None = None
+    """Weights that ZeRO stage 3 holds gathered at most beside the product at work (DeepSpeed: 1e9,
+    `stage3_max_live_parameters`); left out: those of whole layers, as PyTorch's FSDP does."""
+    optimizer_bytes: float = Field(default=12.0, ge=4, le=24)
+    """Bytes of the optimizer's states for one weight (12: an fp32 master weight and Adam's two moments in fp32; 10: of the
+    master only the bits that a 16-bit weight lacks, as apex keeps it for NeMo; 6: such a master and 16-bit moments)."""
+    update_bytes: float | None = Field(default=None, ge=0, le=16)
+    """Bytes of the optimizer's copies of one gradient (0: apex; 6: DeepSpeed); left out: 4 where `gradient_bytes` is less."""
     sync_buffer_bytes: NonNegativeFloat = 0.0
     """Memory for the synchronisation of gradients beside the gradients (0: in place, as in Megatron; DeepSpeed: 2e9, two
     buckets of 5e8 elements)."""
@@ -212,14 +220,6 @@ class Workload(Record):
     def num_steps(self) -> float:
         """Optimizer steps of the whole run."""
         return self.tokens / self.tokens_per_step
-
-    @property
-    def num_evaluated_batches(self) -> float:
-        """Sequences of all evaluations of the run, in global batches."""
-        if self.evaluation_every_steps is None:
-            return 0.0
-        num_evaluations = self.num_steps / self.evaluation_every_steps
-        return num_evaluations * self.evaluation_sequences / self.global_batch_size
 
 
 class Estimate(Record):

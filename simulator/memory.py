@@ -28,12 +28,10 @@ from simulator.units import GIGA
 
 WEIGHT_BYTES = 2.0
 """16-bit weights."""
-OPTIMIZER_BYTES = 12.0
-"""Adam in mixed precision: fp32 master weight and two fp32 moments."""
 MASTER_BYTES = 4.0
 """fp32 master weight, a part of the optimizer's states; under FSDP the sharded weight itself."""
 FULL_GRADIENT_BYTES = 4.0
-"""The optimizer works on fp32 gradients."""
+"""A gradient in 32 bits, on which optimizers work."""
 FRAMEWORK_BYTES = 3.9 * GIGA
 """Context, libraries and communicators: 3.5 GB + 0.39 GB for eight ranks (aiconfigurator, measured on H100)."""
 NEVER_SPLIT = 4
@@ -59,7 +57,7 @@ class MemoryTable(Table):
     workspace_bytes: Floats
     """The layer at work: what it computes again, its gradients, weights gathered for it, buffers of their traffic."""
     update_bytes: Floats
-    """fp32 copies of 16-bit gradients, which the optimizer makes when activations are gone. Their large pieces do not fit
+    """Copies of gradients, which the optimizer makes when activations are gone. Their large pieces do not fit
     where those were, so that the allocator holds both."""
     fragmentation_bytes: Floats
     """Reserved by the allocator, and of no use."""
@@ -221,7 +219,7 @@ class _StateBytes:
     gradients: Floats
     optimizer: Floats
     update: Floats
-    """fp32 copies of the gradients that the rank updates weights with."""
+    """Copies of the gradients that the rank updates weights with."""
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, stage: _Stage) -> _StateBytes:
@@ -236,7 +234,6 @@ class _StateBytes:
 
         # Fully sharded weights have the format of their gradients, and those in 32 bits are their own master copy.
         is_its_own_master = (plans.zero_stage >= 3) & (workload.gradient_bytes >= FULL_GRADIENT_BYTES)
-        needs_copies = workload.gradient_bytes < FULL_GRADIENT_BYTES
         on_device = 1.0 - workload.optimizer_offload_fraction
         weights = np.where(is_its_own_master, held(MASTER_BYTES, 3), held(WEIGHT_BYTES, 3))
         if stage.frozen_weights:
@@ -247,9 +244,16 @@ class _StateBytes:
             weights=weights,
             gradients=_gradient_bytes(workload, plans, held),
             optimizer=on_device
-            * (held(OPTIMIZER_BYTES, 1) - np.where(is_its_own_master, held(MASTER_BYTES, 3), 0.0)),
-            update=on_device * held(FULL_GRADIENT_BYTES, 1) if needs_copies else np.zeros(len(plans)),
+            * (held(workload.optimizer_bytes, 1) - np.where(is_its_own_master, held(MASTER_BYTES, 3), 0.0)),
+            update=on_device * held(_copy_bytes(workload), 1),
         )
+
+
+def _copy_bytes(workload: Workload) -> float:
+    """Bytes of the copies that the optimizer makes of one gradient."""
+    if workload.update_bytes is not None:
+        return workload.update_bytes
+    return FULL_GRADIENT_BYTES if workload.gradient_bytes < FULL_GRADIENT_BYTES else 0.0
 
 
 def _layer_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
@@ -275,7 +279,7 @@ def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Flo
 
     Grouped products of experts make one gradient at a time. ZeRO-3 gathers the layer at work and, prefetching backward, the
     next one, and reduces gradients of a whole layer in the format in which they are kept; the output layer is a unit of its
-    own.
+    own. With `most_gathered_weights` it gathers product by product, and gradients leave one by one.
     """
     output_weights = workload.model.vocabulary_size * workload.model.hidden_size
     output = stage.has_output * output_weights / plans.tensor_parallel
@@ -283,15 +287,28 @@ def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Flo
     parts = _num_experts(workload.model) * workload.expert_tensor_parallel
     one_expert = _largest_layer(workload.model, plans, stage, routed=1.0 / parts)
     num_gathered = 2.0 if workload.weight_prefetch in ("both", "backward") else 1.0
-    gathered = WEIGHT_BYTES * (num_gathered * whole_layer + output)
+    gathered = num_gathered * whole_layer + output
+    gradients = WEIGHT_BYTES * (whole_layer + output) + workload.wire_bytes * whole_layer
+    if workload.most_gathered_weights is not None:
+        product = np.maximum(_largest_product(workload.model, plans, stage), output)
+        gathered = np.minimum(gathered, workload.most_gathered_weights + product)
+        gradients = WEIGHT_BYTES * product
+    gathered = WEIGHT_BYTES * gathered
     if stage.frozen_weights:  # the gradients of adapters are next to nothing
         return np.where(plans.zero_stage >= 3, gathered, 0.0)
-    gathered = gathered + workload.wire_bytes * whole_layer
-    return np.where(
-        plans.zero_stage >= 3,
-        WEIGHT_BYTES * (whole_layer + output) + gathered,
-        WEIGHT_BYTES * (one_expert + output),
+    return np.where(plans.zero_stage >= 3, gradients + gathered, WEIGHT_BYTES * (one_expert + output))
+
+
+def _largest_product(model: ModelShape, plans: PlanTable, stage: _Stage) -> Floats:
+    """Weights of the largest product of a layer on one rank; expert by expert, as their products are."""
+    qk_dim, value_dim = model.attention_dims
+    attention = model.num_heads * qk_dim + model.num_kv_heads * (qk_dim + value_dim)
+    dense = np.where(stage.dense_layers > 0, model.ffn_hidden_size, 0)
+    expert = np.where(
+        stage.expert_layers > 0, model.experts.expert_ffn_hidden_size if model.experts else 0, 0
     )
+    widest = np.maximum(attention, np.maximum(dense, expert))
+    return np.asarray(model.hidden_size * widest / plans.tensor_parallel)
 
 
 def _largest_layer(model: ModelShape, plans: PlanTable, stage: _Stage, *, routed: Floats | float) -> Floats:

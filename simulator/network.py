@@ -189,7 +189,8 @@ def all_to_all_s(
     """Returns seconds `(n,)` until every member has sent an equal part of its data to every other one.
 
     Parts for the own domain travel over the scale-up link, those for the other k-1 of k domains through the
-    fabric at the same time, each member over its own share of the network cards.
+    fabric at the same time, each member over its own share of the network cards. As for rings, a group of more than
+    eight in one domain is no slower than one that leaves it after every eight members.
 
     Args:
         num_bytes: What one member sends in all, the part for itself included.
@@ -198,12 +199,12 @@ def all_to_all_s(
         links: Constants of the network.
     """
     members = np.minimum(members_per_domain, group_size)
-    near_share, far_share = (members - 1.0) / group_size, (group_size - members) / group_size
-    near_s = near_share * num_bytes / scale_up_rate(links.all_to_all_fraction, members, links)
-    far_s = far_share * num_bytes / (links.inter_bytes_per_s_per_gpu * links.inter_fraction)
-    transfer_s = _pipelined_s(np.maximum(near_s, far_s), links.intra_ramp_s)
-    latency_s = links.intra_hop_s + np.log2(group_size / members) * links.inter_latency_s
-    return _started_s(transfer_s + latency_s, group_size, links)
+    time_s = _exchange_s(num_bytes, group_size, members, links)
+    is_unmeasured = _is_unmeasured(members, group_size)
+    if np.any(is_unmeasured):
+        leaving = np.where(is_unmeasured, MEASURED_GROUP, members)
+        time_s = np.minimum(time_s, _exchange_s(num_bytes, group_size, leaving, links))
+    return _started_s(time_s, group_size, links)
 
 
 def forwarded_exchange_s(
@@ -264,8 +265,7 @@ def _faster_way_s(
     Rings of more than eight inside a domain were never measured; such a group is no slower than one that leaves the
     domain after every eight members, over cards that it has as well.
     """
-    is_near = np.asarray(members) >= group_size
-    is_unmeasured = is_near & (np.asarray(members) > MEASURED_GROUP)
+    is_near, is_unmeasured = np.asarray(members) >= group_size, _is_unmeasured(members, group_size)
     if np.any(is_unmeasured):
         leaving = np.where(is_unmeasured, MEASURED_GROUP, members)
         far_s = far_way_s(volume, group_size, leaving, links)
@@ -273,6 +273,20 @@ def _faster_way_s(
     else:
         far_s = far_way_s(volume, group_size, members, links)
     return _started_s(np.where(is_near, near_s, far_s), group_size, links)
+
+
+def _is_unmeasured(members: Numbers, group_size: Numbers) -> Booleans:
+    """Returns whether a group is alone in one domain, and larger than any that was measured."""
+    return (np.asarray(members) >= group_size) & (np.asarray(members) > MEASURED_GROUP)
+
+
+def _exchange_s(num_bytes: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
+    """Returns seconds of an all-to-all without its start-up."""
+    near_share, far_share = (members - 1.0) / group_size, (group_size - members) / group_size
+    near_s = near_share * num_bytes / scale_up_rate(links.all_to_all_fraction, members, links)
+    far_s = far_share * num_bytes / (links.inter_bytes_per_s_per_gpu * links.inter_fraction)
+    latency_s = links.intra_hop_s + np.log2(group_size / members) * links.inter_latency_s
+    return np.asarray(_pipelined_s(np.maximum(near_s, far_s), links.intra_ramp_s) + latency_s)
 
 
 def _far_all_reduce_s(volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
@@ -307,8 +321,7 @@ def card_rate(members: Numbers, links: LinkConstants) -> Floats:
     """Returns bytes/s that a ring through the fabric gets out of one member's network card; see `_far_rate`."""
     j = np.asarray(members)
     has_siblings = (j > 1) & (j < links.gpus_per_domain)
-    shared = np.where(has_siblings, np.maximum(links.sibling_ring_fraction, 1.0 / j), 1.0)
-    return np.asarray(_own_card_rate(links) * shared)
+    return np.asarray(_own_card_rate(links) * np.where(has_siblings, links.sibling_ring_fraction, 1.0))
 
 
 def _own_card_rate(links: LinkConstants) -> Floats:
@@ -321,12 +334,12 @@ def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Float
 
     It enters and leaves a domain over the network cards of all members there, so g members carry g shares;
     sibling groups of the same domain use the other shares. A member that is alone uses its own card and a whole
-    domain all cards, but rings of some members choose the same cards as their siblings where accelerators share cards. The
-    scale-up link caps the sum. Members are never slower together than one of them: what its card carries, the others can
-    carry on.
+    domain all cards, but rings of some members choose the same cards as their siblings where accelerators share cards: two
+    members may be slower than one. The scale-up link caps the sum, but makes no ring slower than what a member's own card
+    carries.
     """
-    together = np.minimum(scale_up_rate(fraction, members, links), card_rate(members, links) * members)
-    return np.maximum(_own_card_rate(links), together)
+    inside = np.maximum(scale_up_rate(fraction, members, links), _own_card_rate(links))
+    return np.asarray(np.minimum(inside, card_rate(members, links) * members))
 
 
 def _ring_latency_s(group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:

@@ -14,7 +14,7 @@ from simulator.activations import kept_per_layer, stage_activations
 from simulator.chunks import Chunks, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.job import Job, Workload
-from simulator.memory import FULL_GRADIENT_BYTES, OPTIMIZER_BYTES, WEIGHT_BYTES
+from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, shard_group
 from simulator.rank import Rank
@@ -22,8 +22,6 @@ from simulator.recomputed_layers import KeptLayers
 from simulator.table import Floats
 from simulator.trained_weights import StepWeights
 
-HOST_UPDATE_BYTES = FULL_GRADIENT_BYTES + 2.0 * OPTIMIZER_BYTES + WEIGHT_BYTES
-"""Per weight: the update reads the fp32 gradient, reads and writes the states, and writes the 16-bit weight."""
 HOST_UPDATE_FRACTION = 0.43
 """Share of the host's memory bandwidth that an update reaches: 10 billion weights in 2.57 s on a DGX-2, whose two processors
 have 256 GB/s, with gradients of 2 bytes (ZeRO-Offload, arXiv 2101.06840, table 4)."""
@@ -48,7 +46,9 @@ def host_update_s(rank: Rank, weights: Floats) -> Floats:
     moved = rank.workload.optimizer_offload_fraction * weights
     rate = rank.offers.host_memory_bytes_per_s * HOST_UPDATE_FRACTION / rank.offers.gpus_per_node
     copied_s = moved * rank.workload.gradient_bytes / rank.offers.host_copy_bytes_per_s
-    return np.asarray(np.maximum(copied_s, moved * HOST_UPDATE_BYTES / rate))
+    # The update reads the fp32 gradient, reads and writes the states, and writes the 16-bit weight.
+    passed_bytes = FULL_GRADIENT_BYTES + 2.0 * rank.workload.optimizer_bytes + WEIGHT_BYTES
+    return np.asarray(np.maximum(copied_s, moved * passed_bytes / rate))
 
 
 def offloaded_bytes_per_node(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -89,7 +89,7 @@ def _state_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> list[F
     is_split = plans.zero_stage >= 1
     shared = plans.tensor_parallel * np.where(is_split, shard_group(plans), 1)
     routed = expert_ranks(workload, plans) * np.where(is_split, routed_shard_group(workload, plans), 1.0)
-    per_weight = OPTIMIZER_BYTES + FULL_GRADIENT_BYTES + WEIGHT_BYTES
+    per_weight = workload.optimizer_bytes + FULL_GRADIENT_BYTES + WEIGHT_BYTES
     return [
         workload.optimizer_offload_fraction
         * per_weight

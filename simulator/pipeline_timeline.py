@@ -14,12 +14,13 @@ import numpy as np
 from simulator.chunks import split_layers
 from simulator.errors import InputError, Problem
 from simulator.job import Job
+from simulator.model_parts import ExposedTimes
 from simulator.pipeline import PipelineTimeline, pipeline_timeline
 from simulator.pipeline_kernel import streamed_end_s
 from simulator.pipeline_waits import StageWork, waits_of
 from simulator.plan import Plan, PlanTable
 from simulator.rank import Rank
-from simulator.step import ExposedTimes, StepParts, step_parts
+from simulator.step import StepParts, step_parts
 from simulator.step_events import PASSES, EventKind, StageSeconds, StepEvents, events_of, stage_seconds
 from simulator.table import Booleans, Floats, Integers
 

@@ -6,10 +6,13 @@ replicas, t ranks apart; those of routed experts have d c t / (e t_e), e t_e ran
     ZeRO stage   per step                                        per micro-batch
     0            all-reduce of gradients                         -
     1            reduce-scatter of gradients, gather of weights  -
-    2            gather of weights                               reduce-scatter of gradients, in pipelines only
-                                                                 after each group (`memory.reduced_fraction`)
+    2            gather of weights; in pipelines the last        reduce-scatter of gradients, in pipelines only
+                 reduce-scatter of gradients                     after each group but the last one
     3            -                                               reduce-scatter of gradients, gather of weights forward
                                                                  and backward
+
+A group is as many micro-batches as leave their gradients whole (`memory.reduced_fraction`); what the last one leaves is
+reduced behind its last backward pass, as under ZeRO-1.
 
 Under hybrid sharding (HSDP; Zhao et al., arXiv 2304.11277, section 3.2.2) all of this runs inside groups of z neighbouring
 ranks, each of which has a whole copy. Once per step the shares of a gradient are summed up between the copies, t z ranks
@@ -23,6 +26,7 @@ from typing import Self
 
 import numpy as np
 
+from simulator.activations import num_micro_batches
 from simulator.chunks import ChunkWeights
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.layer_collectives import members_in_domain
@@ -125,7 +129,7 @@ class ReplicaTraffic:
     forward_s: Floats
     """In the forward pass of every micro-batch."""
     backward_s: Floats
-    """In the backward pass of every micro-batch; the mean where not every one reduces."""
+    """In the backward pass of every micro-batch; the mean where only those at the end of a group reduce."""
 
     @classmethod
     def of(cls, rank: Rank, weights: StepWeights) -> Self:
@@ -149,33 +153,32 @@ class ReplicaTraffic:
     def _of_trained(cls, rank: Rank, weights: ChunkWeights) -> Self:
         plans, zero_stage = rank.plans, rank.plans.zero_stage[:, None]
         shared = weights.shared / plans.tensor_parallel[:, None]
-        reduced = np.where(
-            plans.zero_stage == 2, reduced_fraction(rank.workload, plans), plans.zero_stage == 3
-        )
+        in_passes, at_end = _reductions(rank)
         is_hybrid = bool(plans.shard_ranks.any())
         shards = ReplicaGroup.of_shared(rank)
-        traffic = cls._in(shards, zero_stage, shared, reduced[:, None])
+        traffic = cls._in(shards, zero_stage, shared, in_passes, at_end)
         if is_hybrid:
             traffic += cls._between(ReplicaGroup.of_shared_copies(rank), zero_stage, shared / shards.size)
         if rank.workload.model.experts is None:
             return traffic
         routed = weights.routed / expert_ranks(rank.workload, plans)[:, None]
         shards = ReplicaGroup.of_routed(rank)
-        traffic += cls._in(shards, zero_stage, routed, reduced[:, None])
+        traffic += cls._in(shards, zero_stage, routed, in_passes, at_end)
         if is_hybrid:
             traffic += cls._between(ReplicaGroup.of_routed_copies(rank), zero_stage, routed / shards.size)
         return traffic
 
     @classmethod
-    def _in(cls, group: ReplicaGroup, zero_stage: Integers, weights: Floats, reduced: Floats) -> Self:
+    def _in(
+        cls, group: ReplicaGroup, zero_stage: Integers, weights: Floats, in_passes: Floats, at_end: Floats
+    ) -> Self:
         scatter_s, gather_s = group.reduce_scatter_s(weights), group.all_gather_s(weights)
-        once_s = [group.all_reduce_s(weights), scatter_s]
         again_s = np.where(zero_stage == 3, gather_s, 0.0)
         return cls(
-            gradient_s=np.select([zero_stage == 0, zero_stage == 1], once_s, 0.0),
+            gradient_s=np.where(zero_stage == 0, group.all_reduce_s(weights), at_end * scatter_s),
             parameter_s=np.where((zero_stage == 1) | (zero_stage == 2), gather_s, 0.0),
             forward_s=again_s,
-            backward_s=reduced * scatter_s + again_s,
+            backward_s=in_passes * scatter_s + again_s,
         )
 
     @classmethod
@@ -192,6 +195,20 @@ class ReplicaTraffic:
             forward_s=self.forward_s + other.forward_s,
             backward_s=self.backward_s + other.backward_s,
         )
+
+
+def _reductions(rank: Rank) -> tuple[Floats, Floats]:
+    """Returns how often gradients are scattered in every backward pass, and behind the last one, `(n, 1)`.
+
+    Under ZeRO-2 in a pipeline of m micro-batches there are m f reductions, f being `memory.reduced_fraction`: the last
+    follows the last backward pass, which leaves f - 1/m a micro-batch.
+    """
+    workload, plans = rank.workload, rank.plans
+    is_grouped = (plans.zero_stage == 2) & (plans.pipeline_parallel > 1)
+    groups = reduced_fraction(workload, plans) - 1.0 / num_micro_batches(workload, plans)
+    in_passes = np.where(is_grouped, groups, (plans.zero_stage >= 2).astype(np.float64))
+    at_end = (is_grouped | (plans.zero_stage == 1)).astype(np.float64)
+    return in_passes[:, None], at_end[:, None]
 
 
 def tied_gradient_s(rank: Rank) -> Floats:

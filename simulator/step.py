@@ -6,7 +6,6 @@ micro-batch, and the optimizer runs behind the slowest stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,36 +21,19 @@ from simulator.card_time import (
 from simulator.chunks import Chunks, ChunkWeights
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import expert_ranks
-from simulator.job import Workload
 from simulator.layer_collectives import Directions, exposed_s
-from simulator.layer_costs import (
-    PartTimes,
-    dense_layer,
-    embedding,
-    expert_layer,
-    kept_layer_times,
-    output_layer,
-)
-from simulator.lora import adapter_parameters
-from simulator.memory import OPTIMIZER_BYTES, WEIGHT_BYTES
+from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
+from simulator.model_parts import ExposedTimes, ModelParts
 from simulator.offload import activation_copies_s, host_update_s
 from simulator.pipeline import PipelineColumns, play_pipelines
 from simulator.plan import shard_group, splits_backward
 from simulator.rank import Rank
-from simulator.recomputed_layers import KeptLayers, without_recompute
+from simulator.recomputed_layers import without_recompute
 from simulator.replica_sync import ReplicaGroup, ReplicaTraffic, tied_gradient_s
 from simulator.stage_sends import send_card_s, send_s, sends_block
 from simulator.table import Floats, Table, sum_columns, total
 from simulator.trained_weights import StepWeights
-from simulator.weight_gradients import (
-    dense_layer_weight_gradients_s,
-    expert_layer_weight_gradients_s,
-    output_layer_weight_gradients_s,
-)
 
-OPTIMIZER_PASS_BYTES = 4.0 + 4.0 + 2.0 * OPTIMIZER_BYTES + WEIGHT_BYTES
-"""Per weight: gradient norm and update read the fp32 gradient, the update reads and writes the states and writes
-the 16-bit weight."""
 NUM_OPTIMIZER_KERNELS = 50.0
 """Launches of one fused optimizer step with gradient norm and clipping; estimate."""
 NUM_OVERLAP_BUCKETS = 8
@@ -87,7 +69,7 @@ class StepTable(Table):
 
 def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     """Returns the step of each design."""
-    parts = _Parts.of(rank, chunks)
+    parts = ModelParts.of(rank, chunks)
     weights = StepWeights.of(rank.workload, rank.plans, chunks)
     layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
     cards_s = _own_card_s(rank, parts)
@@ -115,16 +97,6 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExposedTimes(Table):
-    """What one micro-batch waits for in every chunk, one way, `(n, C)`, named as in `StepTable`."""
-
-    tensor_comm_s: Floats
-    expert_comm_s: Floats
-    shard_comm_s: Floats
-    host_copy_s: Floats
-
-
-@dataclass(frozen=True, kw_only=True)
 class StepParts:
     """What one step is played from, one row for each design: the pipeline, and what comes behind it."""
 
@@ -142,7 +114,7 @@ class StepParts:
 
 def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
     """Returns what `simulate_step` plays the step of each design from."""
-    parts = _Parts.of(rank, chunks)
+    parts = ModelParts.of(rank, chunks)
     weights = StepWeights.of(rank.workload, rank.plans, chunks)
     layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
     cards_s = _own_card_s(rank, parts)
@@ -157,7 +129,7 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
 
 
 def _columns(
-    rank: Rank, parts: _Parts, weights: StepWeights, passes_s: Directions, cards_s: Directions | None
+    rank: Rank, parts: ModelParts, weights: StepWeights, passes_s: Directions, cards_s: Directions | None
 ) -> PipelineColumns:
     """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
     num_buckets = NUM_OVERLAP_BUCKETS if rank.workload.overlaps_gradient_sync else 0
@@ -179,87 +151,7 @@ def _columns(
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Parts:
-    """The k kinds of parts of the model: their times, how often each chunk has them, and their weights."""
-
-    times: tuple[PartTimes, ...]
-    counts: tuple[Floats, ...]
-    """`(n, C)` for each part."""
-    weights: StepWeights
-    """`(1, k)`, of all ranks together."""
-
-    @classmethod
-    def of(cls, rank: Rank, chunks: Chunks) -> _Parts:
-        model = rank.workload.model
-        times = [dense_layer(rank), embedding(rank), output_layer(rank)]
-        counts = [chunks.num_dense_layers, chunks.is_first.astype(float), chunks.is_last.astype(float)]
-        shared = [model.dense_layer_parameters, model.embedding_parameters, model.output_parameters]
-        routed = [0, 0, 0]
-        if model.experts:
-            times.append(expert_layer(rank))
-            counts.append(chunks.num_expert_layers)
-            shared.append(model.expert_layer_shared_parameters)
-            routed.append(model.experts.num_experts * model.expert_parameters)
-        if kept := KeptLayers.of(rank.workload, rank.plans, chunks):
-            is_layer = slice(0, None, 3)  # dense ones, and behind the ends of the model those with experts
-            kept_counts = [kept.dense, kept.expert][: len(counts[is_layer])]
-            counts[is_layer] = [all_ - own for all_, own in zip(counts[is_layer], kept_counts, strict=True)]
-            times += kept_layer_times(rank)[: len(kept_counts)]
-            counts += kept_counts
-            shared += shared[is_layer]
-            routed += routed[is_layer]
-        weights = ChunkWeights(shared=np.array([shared], dtype=float), routed=np.array([routed], dtype=float))
-        return cls(times=tuple(times), counts=tuple(counts), weights=_split(rank.workload, weights))
-
-    def per_chunk(self, name: str) -> Floats:
-        """Sum of one time over the parts of every chunk, `(n, C)`."""
-        return self.weighted([getattr(times, name) for times in self.times])
-
-    def exposed(self, direction: str, shard_comm_s: Floats, host_copy_s: Floats) -> ExposedTimes:
-        """What every chunk waits for, forward or backward, with its shard collectives and host copies `(n, C)`."""
-        return ExposedTimes(
-            tensor_comm_s=self.per_chunk(f"{direction}_tensor_comm_s"),
-            expert_comm_s=self.per_chunk(f"{direction}_expert_comm_s"),
-            shard_comm_s=shard_comm_s,
-            host_copy_s=host_copy_s,
-        )
-
-    def weight_gradients(self, rank: Rank) -> Floats:
-        """What zero-bubble schedules compute later of the backward of every chunk, `(n, C)`; 0 under other schedules.
-
-        All that an embedding does backward is to add up gradients of its weights.
-        """
-        is_split = splits_backward(rank.plans)
-        if not is_split.any():
-            return np.zeros_like(self.counts[0])
-        times_s = [
-            dense_layer_weight_gradients_s(rank),
-            self.times[1].backward_compute_s,
-            output_layer_weight_gradients_s(rank),
-        ]
-        if rank.workload.model.experts:
-            times_s.append(expert_layer_weight_gradients_s(rank))
-        # Layers that keep what others recompute are never part of zero-bubble schedules, which recompute nothing.
-        times_s += [np.zeros(len(rank.plans))] * (len(self.counts) - len(times_s))
-        return self.weighted(time_s * is_split for time_s in times_s)
-
-    def total(self, *names: str) -> Floats:
-        """Sum of some times over the whole model, `(n,)`."""
-        numbers = [count.sum(axis=1) for count in self.counts]
-        return total(
-            number * getattr(times, name)
-            for name in names
-            for number, times in zip(numbers, self.times, strict=True)
-        )
-
-    def weighted(self, part_times_s: Iterable[Floats]) -> Floats:
-        """Sum over the parts of every chunk, `(n, C)`, of a time `(n,)` for each of the k parts."""
-        pairs = zip(self.counts, part_times_s, strict=True)
-        return total(count * time_s[:, None] for count, time_s in pairs)
-
-
-def _own_card_s(rank: Rank, parts: _Parts) -> Directions | None:
+def _own_card_s(rank: Rank, parts: ModelParts) -> Directions | None:
     """Card time of the collectives inside the passes of every chunk, `(n, C)` a way; `None`: none leaves its domain."""
     if not uses_cards(rank):
         return None
@@ -296,7 +188,7 @@ def _sends_s(rank: Rank, passes_s: Directions, cards_s: Directions | None) -> Fl
 
 
 def _exposed_behind(
-    rank: Rank, parts: _Parts, layers_s: Directions, cards_s: Directions | None
+    rank: Rank, parts: ModelParts, layers_s: Directions, cards_s: Directions | None
 ) -> tuple[Directions, Directions]:
     """Traffic of shards and copies to the host that show behind the passes of every chunk, each `(n, C)` a way.
 
@@ -315,7 +207,7 @@ def _exposed_behind(
     return shards_s, _host_copies(rank, parts, *_added(layers_s, shards_s))
 
 
-def _shard_collectives(rank: Rank, parts: _Parts, forward_s: Floats, backward_s: Floats) -> Directions:
+def _shard_collectives(rank: Rank, parts: ModelParts, forward_s: Floats, backward_s: Floats) -> Directions:
     """Exposed traffic of ZeRO-2 and ZeRO-3 in every chunk and micro-batch, forward and backward, `(n, C)`.
 
     Gradients of a layer are reduced behind the backward pass of the next one; under ZeRO-3 its weights are gathered
@@ -324,27 +216,31 @@ def _shard_collectives(rank: Rank, parts: _Parts, forward_s: Floats, backward_s:
     """
     if not np.any(rank.plans.zero_stage >= 2):
         return np.zeros_like(forward_s), np.zeros_like(backward_s)
-    traffic = ReplicaTraffic.of(rank, parts.weights)
+    traffic, prefetch = ReplicaTraffic.of(rank, parts.weights), rank.workload.weight_prefetch
     gathers_s, both_s = parts.weighted(traffic.forward_s.T), parts.weighted(traffic.backward_s.T)
-    prefetch = rank.workload.weight_prefetch
+    first_s, last_s = _at_ends(rank, parts, traffic)
+    shown_s = first_s if prefetch in ("both", "forward") else gathers_s
+    shown_back_s = last_s if prefetch in ("both", "backward") else gathers_s + last_s
     return (
-        exposed_s(gathers_s, forward_s) if prefetch in ("both", "forward") else gathers_s,
-        exposed_s(both_s, backward_s)
-        if prefetch in ("both", "backward")
-        else gathers_s + exposed_s(both_s - gathers_s, backward_s),
+        shown_s + exposed_s(gathers_s - shown_s, forward_s),
+        shown_back_s + exposed_s(both_s - shown_back_s, backward_s),
     )
 
 
-def _split(workload: Workload, weights: ChunkWeights) -> StepWeights:
-    """Weights of the parts of the model, `(1, k)`; adapters stand in the parts that are layers."""
-    if workload.lora is None:
-        return StepWeights(trained=weights)
-    is_layer = [[1.0, 0.0, 0.0, 1.0, 1.0, 1.0][: weights.shared.shape[1]]]
-    adapters = np.array(is_layer) * adapter_parameters(workload.model, workload.lora)
-    return StepWeights(trained=ChunkWeights(shared=adapters, routed=np.zeros_like(adapters)), frozen=weights)
+def _at_ends(rank: Rank, parts: ModelParts, traffic: ReplicaTraffic) -> Directions:
+    """The first gather of a forward pass and the last reduction of a backward pass, both of the first part, `(n, C)`.
+
+    Nothing of their pass is at work beside them, and no other pass either: PyTorch's FSDP, 1 and 2, lets the gathers of a
+    forward pass wait for what was computed before it (`_root_pre_forward`), and what follows a backward pass for its
+    reductions; DeepSpeed waits for these, too (`independent_gradient_partition_epilogue`). Where gradients are reduced after
+    groups of micro-batches, the passes of other chunks go on beside that.
+    """
+    is_every = (rank.plans.zero_stage == 3) | (rank.plans.pipeline_parallel == 1)
+    reductions_s = (traffic.backward_s - traffic.forward_s) * is_every[:, None]
+    return parts.of_first(traffic.forward_s), parts.of_first(reductions_s)
 
 
-def _host_copies(rank: Rank, parts: _Parts, forward_s: Floats, backward_s: Floats) -> Directions:
+def _host_copies(rank: Rank, parts: ModelParts, forward_s: Floats, backward_s: Floats) -> Directions:
     """What copies of activations take longer than the passes of a chunk behind which they travel, `(n, C)`.
 
     They go through copy engines and take no cores from the passes.
@@ -356,7 +252,7 @@ def _host_copies(rank: Rank, parts: _Parts, forward_s: Floats, backward_s: Float
 
 
 def _copies_s(rank: Rank, num_parts: int) -> list[Floats]:
-    """Copies of each part of the model, `(n,)`, in the order of `_Parts`."""
+    """Copies of each part of the model, `(n,)`, in the order of `ModelParts`."""
     none_s, num_kinds = np.zeros(len(rank.plans)), 2 if rank.workload.model.experts else 1
     dense_s, *expert_s = activation_copies_s(rank, rank.plans)[:num_kinds]
     kept_s = activation_copies_s(rank, without_recompute(rank.plans))[:num_kinds]
@@ -387,8 +283,10 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
     ]
     most = np.max(per_rank, axis=0)
     on_device = 1.0 - rank.workload.optimizer_offload_fraction
+    # Norm and update read the fp32 gradient, the update reads and writes the states and writes the 16-bit weight.
+    passed_bytes = 2.0 * FULL_GRADIENT_BYTES + 2.0 * rank.workload.optimizer_bytes + WEIGHT_BYTES
     device_s = memory_bound_time_s(
-        num_bytes=OPTIMIZER_PASS_BYTES * on_device * most,
+        num_bytes=passed_bytes * on_device * most,
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,
         constants=rank.kernels,
         num_kernels=NUM_OPTIMIZER_KERNELS,

@@ -16,7 +16,8 @@ from importlib import resources
 
 FILE = "data/step_error.csv"
 UNMEASURED_RATIO = 2.0
-"""How much less sure steps in a format without any measurement are than in 8 bits, whose constants they take; estimate."""
+"""How much less sure steps without any measurement of their like are (4 bits than 8 bits, low-rank adapters than full training,
+whose constants they take); estimate."""
 UNMEASURED_ARCHITECTURE_RATIO = 1.5
 """Error on an architecture that takes another one's constants, relative to that on all measured ones. With Ampere, Hopper and
 Blackwell left out in turn, four of five errors in 16 bits are below 19, 9 and 25 % (`benchmarks.unknown_accelerators`)."""
@@ -49,7 +50,12 @@ class StepError:
 
 
 def step_error(
-    family: str, precision: str, *, has_experts: bool = False, accelerator: str | None = None
+    family: str,
+    precision: str,
+    *,
+    has_experts: bool = False,
+    accelerator: str | None = None,
+    has_adapters: bool = False,
 ) -> StepError:
     """Returns how sure steps are on an architecture in a number format; what was never compared is less sure.
 
@@ -59,9 +65,11 @@ def step_error(
         has_experts: Whether the model is a mixture of experts.
         accelerator: Its catalogue name, one without measured steps being no surer than all measured ones together; left
             out: one with measured steps.
+        has_adapters: Whether low-rank adapters are trained and not all weights, of which no step was compared.
     """
-    if precision == "fp4":
-        known = step_error(family, "fp8", has_experts=has_experts, accelerator=accelerator)
+    if precision == "fp4" or has_adapters:
+        known_precision = "fp8" if precision == "fp4" else precision
+        known = step_error(family, known_precision, has_experts=has_experts, accelerator=accelerator)
         return known.times(UNMEASURED_RATIO)
     network = "experts" if has_experts else "dense"
     lines = {kind: line for kind, line in _estimated().items() if kind[2] == network}

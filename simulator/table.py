@@ -48,6 +48,9 @@ class Table:
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
         """Returns the chosen rows (indices, mask or slice) as a new table."""
+        if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
+            assert len(rows) == len(self), "a mask says of each row whether it is chosen"
+            rows = np.flatnonzero(rows)  # once, where each column would look through the mask again
         return type(self)(**{name: column[rows] for name, column in self.columns().items()})
 
     @classmethod

@@ -1,7 +1,7 @@
 """How do the points of a study's curves reach MLflow quickly? As rows beside those that MLflow has, each once.
 
 MLflow's own call makes an object of every point and takes a fifth of a second for 500 of them, as long as a thousand designs
-take to be simulated. Where a store's database can be reached (`studies.bulk_runs.bulk_engine`), its points are rows of two
+take to be simulated. Where a store's database can be reached (`studies.bulk_rows.bulk_engine`), its points are rows of two
 tables: the history of each curve, and its latest point, which is the one of the last step.
 """
 
@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from studies.bulk_runs import LARGEST_FLOAT, bulk_engine
+from studies.bulk_rows import LARGEST_FLOAT, bulk_engine
 from studies.mlflow_session import BUSY_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -53,8 +53,6 @@ def _insert(engine: sa.Engine, run_id: str, points: Sequence[Point]) -> bool:
     import sqlalchemy as sa
     from mlflow.store.tracking.dbmodels import models
 
-    if engine.dialect.name not in ("sqlite", "postgresql"):
-        return False
     runs = models.SqlRun.__table__
     rows = [_row(run_id, point) for point in points]
     with engine.connect() as connection:

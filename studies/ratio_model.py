@@ -1,9 +1,13 @@
 """How far above its bound does a simulated objective lie? A smooth function of the knobs, learned from a few designs.
 
-Saves, failures, sends and the traffic between replicas add some tens of per cent to the bounds. A Gaussian process learns the
-logarithm of that ratio, as in the scheme of two levels of simulation by Kennedy and O'Hagan (Biometrika 87(1), 2000):
+Saves, failures, sends and the traffic between replicas add some tens of per cent to the bounds; ZeRO's third stage and missing
+spares may double them. A Gaussian process learns the logarithm of that ratio, as in the scheme of two levels of simulation by
+Kennedy and O'Hagan (Biometrika 87(1), 2000), as a sum (Duvenaud, Nickisch and Rasmussen, NIPS 2011, arXiv 1112.4394): what the
+layout adds, and what the way to run it adds, which is learned from all layouts:
 
-    ln value(x) = ln bound(x) + r(x),   r ~ mean + GP(0, exp(-|x - y|^2 / 2 l^2))
+    ln value(x) = ln bound(x) + r(x),   r ~ mean + GP(0, (exp(-|x - y|^2 / 2 l^2) + exp(-d(x, y)^2 / 2 l^2)) / 2)
+
+|x - y| compares layouts; d compares scheme, spares, offer and number of accelerators.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from simulator.plan import PlanTable
 from simulator.table import Floats
 
 LENGTH_SCALE = 3.0
-"""Distance in features over which ratios are alike; of 2, 3 and 4 all found the same fronts (docs/studies.md)."""
+"""Distance in features over which ratios are alike."""
 NUGGET = 1e-3
 """Variance of what the features do not explain, as a share of the whole."""
 LOG_FEATURES = (
@@ -37,13 +41,22 @@ CHOICES = (
     "offer",
     "recompute",
     "recompute_num_layers",
-    "zero_stage",
     "shard_ranks",
     "precision",
+    "zero_stage",
     "checkpoint_scheme",
 )
-"""Knobs whose values are alike or not."""
+"""Knobs whose values are alike or not; `_fill_likeness` knows the first and the last two by their places."""
 NUM_CHOICES = len(CHOICES)
+UNLIKE_CHOICES = 2.0
+"""Square of the distance of two designs by one choice."""
+UNLIKE_RUNS = 18.0
+"""The same of ways to run, by scheme or by whether there are spares."""
+UNLIKE_SHARDING = 36.0
+"""The same of layouts by ZeRO stage: what the third one adds tells next to nothing of the others."""
+HOPE = 0.5
+"""Standard deviations by which ratios of designs unlike all known ones are taken to be lower than expected, so that what
+few bad designs told of is tried again."""
 CAP_FACTOR = 2.0
 """Distance of a power cap of nothing from none."""
 
@@ -57,15 +70,23 @@ class RatioModel:
 
         Args:
             features: `(n, f)`, n at least 1.
-            ratios: `(n, k)`.
+            ratios: `(n, k)`; the last one is no objective.
         """
         self.mean: Floats = ratios.mean(axis=0)
         self._features = features
         self._weights = _weights(features, ratios - self.mean)
+        # The likeliest amplitude of the process; what no objective measures is no quantity to hope for.
+        self._deviation = np.sqrt(np.maximum(0.0, ((ratios - self.mean) * self._weights).mean(axis=0)))
+        self._deviation[-1] = 0.0
 
     def ratios(self, features: Floats) -> Floats:
-        """Returns the expected ratios of designs with features `(m, f)`, `(m, k)`."""
-        return np.asarray(_expected(features, self._features, self._weights) + self.mean)
+        """Returns the ratios of designs with features `(m, f)`, `(m, k)`: the expected ones, less `HOPE` where they are unsure.
+
+        With the likeness c of the nearest known design the deviation is that of the process times sqrt(1 - c^2) at most.
+        """
+        expected, likeness = _expected(features, self._features, self._weights)
+        unsure = np.sqrt(np.maximum(0.0, 1.0 - likeness**2))
+        return np.asarray(expected + self.mean - HOPE * unsure[:, None] * self._deviation)
 
 
 def features_of(job: Job, plans: PlanTable) -> Floats:
@@ -78,35 +99,46 @@ def features_of(job: Job, plans: PlanTable) -> Floats:
 
 
 @inlined
-def _fill_likeness(likeness: Floats, features: Floats, known: Floats) -> None:
-    """Covariances `(n,)` of a design with others by features `(f,)`, `(f, n)`: squares of differences, 2 for other choices.
+def _fill_likeness(likeness: Floats, run: Floats, features: Floats, known: Floats) -> None:
+    """Covariances `(n,)` of a design with others by features `(f,)`, `(f, n)`; `run` is room for as many numbers.
 
     Feature by feature, so that the processor compares several designs at once.
     """
-    likeness[:] = 0.0
-    num_numbers = len(features) - NUM_CHOICES
-    for column in range(num_numbers):
+    scheme, zero_stage = len(features) - 1, len(features) - 2
+    offer = len(features) - NUM_CHOICES
+    spares = offer - 1
+    for other in range(len(likeness)):
+        gpus = features[0] - known[0, other]
+        likeness[other] = gpus * gpus
+        run[other] = gpus * gpus
+        run[other] += UNLIKE_CHOICES if features[offer] != known[offer, other] else 0.0
+        run[other] += UNLIKE_RUNS if features[scheme] != known[scheme, other] else 0.0
+        run[other] += UNLIKE_RUNS if features[spares] != known[spares, other] else 0.0
+    for column in range(1, spares):
         for other in range(len(likeness)):
             difference = features[column] - known[column, other]
             likeness[other] += difference * difference
-    for column in range(num_numbers, len(features)):
+    for column in range(offer, scheme):
+        distance = UNLIKE_SHARDING if column == zero_stage else UNLIKE_CHOICES
         for other in range(len(likeness)):
-            likeness[other] += 2.0 if features[column] != known[column, other] else 0.0
+            likeness[other] += distance if features[column] != known[column, other] else 0.0
+    scale = -0.5 / LENGTH_SCALE**2
     for other in range(len(likeness)):
-        likeness[other] = math.exp(-0.5 * likeness[other] / LENGTH_SCALE**2)
+        likeness[other] = 0.5 * (math.exp(scale * likeness[other]) + math.exp(scale * run[other]))
 
 
 @compiled
-def _expected(features: Floats, known: Floats, weights: Floats) -> Floats:
-    """Covariances of designs `(m, f)` with known ones `(n, f)`, times weights `(n, k)`; `(m, k)`."""
-    values = np.zeros((len(features), weights.shape[1]))
-    columns, likeness = known.T.copy(), np.empty(len(known))
+def _expected(features: Floats, known: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Covariances of designs `(m, f)` with known ones `(n, f)`, times weights `(n, k)`; `(m, k)`. And the largest, `(m,)`."""
+    values, largest = np.zeros((len(features), weights.shape[1])), np.zeros(len(features))
+    columns, likeness, run = known.T.copy(), np.empty(len(known)), np.empty(len(known))
     for row in range(len(features)):
-        _fill_likeness(likeness, features[row], columns)
+        _fill_likeness(likeness, run, features[row], columns)
         for other in range(len(known)):
+            largest[row] = max(largest[row], likeness[other])
             for column in range(weights.shape[1]):  # a sum of slices would make an array for each pair
                 values[row, column] += likeness[other] * weights[other, column]
-    return values
+    return values, largest
 
 
 @compiled
@@ -114,9 +146,9 @@ def _weights(features: Floats, ratios: Floats) -> Floats:
     """Solves covariance x weights = ratios `(n, k)` by Cholesky's method, in one order on all machines; `(n, k)`."""
     size = len(features)
     root = np.zeros((size, size))
-    columns, likeness = features.T.copy(), np.empty(size)
+    columns, likeness, run = features.T.copy(), np.empty(size), np.empty(size)
     for row in range(size):
-        _fill_likeness(likeness, features[row], columns)
+        _fill_likeness(likeness, run, features[row], columns)
         for column in range(row + 1):
             value = likeness[column]
             if row == column:

@@ -118,7 +118,8 @@ class _Tuner:
         best_s = self._intervals_s[scheme]
         interval_s = np.nan
         if scheme != CheckpointScheme.NONE.value:
-            low, high = best_s / INTERVAL_FACTOR, best_s * INTERVAL_FACTOR
+            longest_s = max(best_s, self._job.checkpointing.longest_interval_s)
+            low, high = best_s / INTERVAL_FACTOR, min(best_s * INTERVAL_FACTOR, longest_s)
             interval_s = trial.suggest_float(f"interval_s of {scheme}", low, high, log=True)
         return replace(
             self._start.plans,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from constraints.evaluation import Evaluation
 from constraints.space import Space
@@ -121,6 +121,38 @@ def run_study(
         is_searched=is_searched,
         is_refined=is_searched and _refine(searcher, seed),
     )
+
+
+def refined_study(
+    job: Job,
+    result: StudyResult,
+    record: Record,
+    *,
+    seed: int,
+    evaluator: Evaluator,
+    report: Report = ignore,
+    should_stop: Stop = never_stop,
+) -> StudyResult:
+    """Refines a front that was found after the search, as `run_study` does with that of the search.
+
+    Args:
+        job: the job.
+        result: of the search; its archive holds the front.
+        record: see `run_study`, as for all others.
+        seed: of everything random.
+        evaluator: where evaluations come from.
+        report: told about progress.
+        should_stop: asked between batches.
+    """
+    searcher = Searcher(
+        job=job,
+        archive=result.archive,
+        evaluator=evaluator,
+        record=record,
+        report=report,
+        should_stop=should_stop,
+    )
+    return replace(result, is_refined=_refine(searcher, seed))
 
 
 def chosen_algorithm(job: Job, space: Space) -> Algorithm:

@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 from simulator.errors import StudyError, TrackingError
 from simulator.units import MILLISECOND
 from studies.bulk_points import Point, write_points
-from studies.bulk_runs import BulkOutcome, RunTable, bulk_engine, write_runs
+from studies.bulk_rows import bulk_engine
+from studies.bulk_runs import BulkOutcome, RunTable, write_runs
 from studies.experiments import DEFAULT_FOLDER, check_asked, experiment_id, software_tags
 from studies.mlflow_session import (
     check_key,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.collectives import all_tables, error_rows, mean_error
+from benchmarks.deep_collectives import predicted_s
 
 VIDUR = ",time_stats.{0}.median,num_workers,size,devices_per_node\n0,{1},8,{2},{3}\n1,{1},8,{2},8\n"
 SIZE = 64 * 2**20
@@ -51,3 +52,15 @@ def test_errors_are_those_of_the_model_over_the_measurement(measured: Path) -> N
     assert f"| 8 in a node | - | - | - | {-error:.1%} ({error:+.1%}, 1) | - |" in inside
     assert "4 in each of 2 nodes" in across
     assert mean_error(table) == f"{-error:.1%} ({error:+.1%}, 1)"
+
+
+def test_flows_with_the_ramp_of_messages_are_the_fast_depth(measured: Path) -> None:
+    table = all_tables(measured)[0].inside_nodes()
+    assert table.rows.group.tolist() == [2, 4, 8]
+    # Rings inside a node: the constants' latencies, bandwidth and ramp are all that the fast depth has there.
+    assert predicted_s(table, has_ramp=True) == pytest.approx(table.predicted_s)
+    assert (predicted_s(table, has_ramp=False) < table.predicted_s).all()
+
+
+def test_rows_across_nodes_are_left_out(measured: Path) -> None:
+    assert all_tables(measured)[1].inside_nodes().rows.members.tolist() == [8]

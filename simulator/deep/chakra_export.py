@@ -83,16 +83,16 @@ class WholeTraffic:
     """By task: accelerator, kind of node, attributes."""
     _num_sends: int = 0
 
-    def ring_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+    def all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce of the groups `(..., n)`; returns the tasks, one for each rank."""
         return self._collective(CommType.ALL_REDUCE, ranks, num_bytes, after)
 
-    def ring_all_gather(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+    def all_gather(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-gather of the groups `(..., n)`; returns the tasks, one for each rank."""
         # The size of an all-gather is what each accelerator contributes (astra-sim's `Ring.cc`).
         return self._collective(CommType.ALL_GATHER, ranks, num_bytes / ranks.shape[-1], after)
 
-    def ring_reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+    def reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds a reduce-scatter of the groups `(..., n)`; returns the tasks, one for each rank."""
         return self._collective(CommType.REDUCE_SCATTER, ranks, num_bytes, after)
 
@@ -114,6 +114,10 @@ class WholeTraffic:
             for rank, task in zip(group.tolist(), members.tolist(), strict=True):
                 self.stands_for[task] = rank, NodeType.COMM_COLL_NODE, dict(attributes)
         return tasks
+
+    def called(self, _label: str) -> WholeTraffic:
+        """Returns itself: nodes are called after the kind of their collective."""
+        return self
 
     def all_to_all(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an exchange of one group `(..., n)`; returns the tasks, one for each rank."""

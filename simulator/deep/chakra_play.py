@@ -4,22 +4,21 @@
     play(step.graph, step.topology, step.paths).makespan_s
 
 The n-th collective of a group on one accelerator belongs to the n-th of it on every other one; a send belongs to the
-receive with the same ends and tag, the n-th to the n-th. Collectives run around rings; memory nodes and metadata take no time.
-Of a group with g accelerators in each of several nodes g rings each carry a part, and go on to the next node from another one,
-so that the cards of all of them are used.
+receive with the same ends and tag, the n-th to the n-th. Memory nodes and metadata take no time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from simulator.deep.chakra import MOST_PROBLEMS, ChakraNode, CommType, NodeType
+from simulator.deep.chosen_collectives import Algorithm, ChosenCollectives
 from simulator.deep.collectives import Collectives
 from simulator.deep.routing import Paths, Router
-from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
+from simulator.deep.tasks import TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
 from simulator.table import Integers
@@ -27,8 +26,6 @@ from simulator.units import MICROSECOND
 
 Groups = Mapping[int, Sequence[int]]
 """Accelerators of each group, by its number."""
-_Ring = Callable[[Integers, float, Integers], Integers]
-"""A collective of `Collectives` around rings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +42,7 @@ def chakra_step(
     groups: Groups,
     topology: Topology,
     *,
-    gpus_per_node: int | None = None,
+    algorithm: Algorithm = Algorithm.AUTO,
 ) -> ChakraStep:
     """Returns the traces of several accelerators as one task graph.
 
@@ -53,7 +50,7 @@ def chakra_step(
         ranks: nodes of each accelerator.
         groups: accelerators of each group; a collective without `pg_name` is one of all.
         topology: the network, with as many accelerators or more.
-        gpus_per_node: accelerators of each node, which follow each other; left out: there are no nodes.
+        algorithm: of collectives; left out: of each the one that is over first.
 
     Raises:
         InputError: collectives or messages of different accelerators do not fit together, or the network is too small.
@@ -61,16 +58,10 @@ def chakra_step(
     if len(ranks) > topology.num_ranks:
         rule = f"must be at most {topology.num_ranks}, the accelerators of network {topology.name!r}"
         raise InputError([Problem(path="num_gpus", value=str(len(ranks)), rule=rule)])
-    graph = TaskGraphBuilder()
-    build = _Build(
-        ranks=ranks,
-        groups=groups,
-        graph=graph,
-        collectives=Collectives(graph=graph, router=Router(topology)),
-        gpus_per_node=gpus_per_node or len(ranks),
-    )
-    build.add()
-    return ChakraStep(graph=graph.build(), topology=topology, paths=build.collectives.router.table())
+    graph, router = TaskGraphBuilder(), Router(topology)
+    traffic = ChosenCollectives(collectives=Collectives(graph=graph, router=router), algorithm=algorithm)
+    _Build(ranks=ranks, groups=groups, graph=graph, collectives=traffic).add()
+    return ChakraStep(graph=graph.build(), topology=topology, paths=router.table())
 
 
 @dataclass(kw_only=True)
@@ -78,8 +69,7 @@ class _Build:
     ranks: Sequence[Sequence[ChakraNode]]
     groups: Groups
     graph: TaskGraphBuilder
-    collectives: Collectives
-    gpus_per_node: int
+    collectives: ChosenCollectives
     begins: dict[tuple[int, int], int] = field(default_factory=dict)
     """By accelerator and node: the task that waits for what the node waits for."""
     ends: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -150,11 +140,11 @@ class _Build:
     def _flows(self, kind: int, ranks: Integers, num_bytes: float, begin: Integers) -> Integers:
         match kind:
             case CommType.ALL_REDUCE:
-                return self._around(self.collectives.ring_all_reduce, ranks, num_bytes, begin)
+                return self.collectives.all_reduce(ranks, num_bytes, begin)
             case CommType.ALL_GATHER:  # its size is what each accelerator contributes
-                return self._around(self.collectives.ring_all_gather, ranks, num_bytes * len(ranks), begin)
+                return self.collectives.all_gather(ranks, num_bytes * len(ranks), begin)
             case CommType.REDUCE_SCATTER | CommType.REDUCE_SCATTER_BLOCK:
-                return self._around(self.collectives.ring_reduce_scatter, ranks, num_bytes, begin)
+                return self.collectives.reduce_scatter(ranks, num_bytes, begin)
             case CommType.ALL_TO_ALL:
                 return self.collectives.all_to_all(ranks, num_bytes, begin)
             case CommType.BARRIER:
@@ -163,26 +153,6 @@ class _Build:
                 name = {int(each): each.name for each in CommType}.get(kind, str(kind))
                 rule = "is not played: all-reduce, all-gather, reduce-scatter, all-to-all and barrier are"
                 raise InputError([Problem(path="comm_type", value=name, rule=rule)], "Chakra traces")
-
-    def _around(self, collective: _Ring, ranks: Integers, num_bytes: float, begin: Integers) -> Integers:
-        """Adds a collective; returns the tasks at which each rank is done."""
-        places = self._places(ranks)
-        tasks = collective(ranks[places], num_bytes / len(places), begin[places])
-        if len(places) == 1:
-            return np.asarray(tasks[0])
-        done = self.graph.add("done", after=[np.full(len(ranks), NONE)])
-        self.graph.add_edges(tasks, done[places])
-        return done
-
-    def _places(self, ranks: Integers) -> Integers:
-        """Places in a group in the order of each of its rings, `(rings, n)`."""
-        places = np.arange(len(ranks))
-        _, counts = np.unique(ranks // self.gpus_per_node, return_counts=True)
-        has_rows = len(counts) > 1 and (counts == counts[0]).all() and (np.diff(ranks) > 0).all()
-        if not has_rows:
-            return places[None, :]
-        rows = places.reshape(len(counts), -1)
-        return np.stack([np.roll(rows, -first, axis=1).ravel() for first in range(int(counts[0]))])
 
     def _add_messages(self) -> None:
         sends, receives = self._ends_of(NodeType.COMM_SEND_NODE), self._ends_of(NodeType.COMM_RECV_NODE)

@@ -2,15 +2,15 @@
 
 Every schedule takes the tasks after which each rank may begin, and returns the tasks at which each rank is done. A rank
 sends its next part when it has received the one before, and when its last send is over, so that slow ranks hold up their
-neighbours and nobody else, as on a real ring. Of a ring that is the same when it is turned by m places, m ranks are
-enough: `after` has m columns then, and the tasks of rank i are those of rank i + m, i + 2 m and so on, too
-(`simulator.deep.fold`). n ranks, a buffer of S bytes:
+neighbours and nobody else, as on a real ring. n ranks, a buffer of S bytes:
 
     ring                2 (n-1) steps of S/n for an all-reduce, n-1 for its halves (Patarasuk and Yuan 2009)
     halving-doubling    2 log2 n steps of S/2, S/4 ... and back (Thakur, Rabenseifner and Gropp 2005)
     double binary tree  two trees, each for half of the buffer, chunk after chunk up and down (Sanders, Speck and Traeff 2009)
     direct              every rank sends to every other one at once
     hierarchical        reduce-scatter inside each node, all-reduce across nodes, all-gather inside
+
+`simulator.deep.chosen_collectives` says which of them a collective takes.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ TREE_CHUNKS = 16
 
 
 class Traffic(Protocol):
-    """What moves data between accelerators: `Collectives` here; see there for the arguments."""
+    """What moves data between accelerators, such as `ChosenCollectives`; arguments as in `Collectives`."""
 
-    def ring_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
-        """Adds an all-reduce around each ring of `(..., n)` ranks."""
+    def all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds an all-reduce of each group of `(..., n)` ranks."""
 
-    def ring_all_gather(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
-        """Adds an all-gather around each ring of `(..., n)` ranks."""
+    def all_gather(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds an all-gather of each group of `(..., n)` ranks."""
 
-    def ring_reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
-        """Adds a reduce-scatter around each ring of `(..., n)` ranks."""
+    def reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds a reduce-scatter of each group of `(..., n)` ranks."""
 
     def send(
         self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
@@ -49,12 +49,19 @@ class Traffic(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Collectives:
-    """Adds collectives to a task graph on one network."""
+    """Adds collectives to a task graph on one network.
+
+    Ranks `(..., n)` are groups of n that all run at once; tasks have the same shape. Of rings that are the same when they are
+    turned by m places, m ranks are enough: tasks are `(..., m)` then, those of rank i stand for those of i + m, i + 2 m and so
+    on, and of the groups, too, the first are enough (`simulator.deep.fold`).
+    """
 
     graph: TaskGraphBuilder
     router: Router
     step_s: float = 0.0
     """What each step costs beside latency and bytes: a launch, a handshake."""
+    label: str | None = None
+    """What flows are called; None: after the collective."""
     has_barriers: bool = False
     """Whether all ranks wait for each other after every step (TrioSim)."""
 
@@ -64,36 +71,34 @@ class Collectives:
         """Adds a message for each pair of ranks, `(k,)`; returns the tasks `(k,)` at which they have arrived."""
         path = self.router.paths(source, target)
         latency_s = self.step_s + self.router.latency_s(path)
-        return self.graph.add(label, duration_s=latency_s, num_bytes=num_bytes, path=path, after=[after])
+        return self.graph.add(
+            self.label or label, duration_s=latency_s, num_bytes=num_bytes, path=path, after=[after]
+        )
 
     def ring_reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds a reduce-scatter around a ring; `num_bytes` is the whole buffer of a rank."""
-        return self._around(ranks, num_bytes, ranks.shape[-1] - 1, after, "reduce-scatter")
+        return self.ring_steps(ranks, num_bytes, ranks.shape[-1] - 1, after, "reduce-scatter")
 
     def ring_all_gather(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-gather around a ring; `num_bytes` is the buffer that every rank has in the end."""
-        return self._around(ranks, num_bytes, ranks.shape[-1] - 1, after, "all-gather")
+        return self.ring_steps(ranks, num_bytes, ranks.shape[-1] - 1, after, "all-gather")
 
     def ring_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce around a ring: a reduce-scatter and an all-gather."""
-        return self._around(ranks, num_bytes, 2 * (ranks.shape[-1] - 1), after, "all-reduce")
+        return self.ring_steps(ranks, num_bytes, 2 * (ranks.shape[-1] - 1), after, "all-reduce")
 
-    def _around(
+    def ring_steps(
         self, ranks: Integers, num_bytes: float, num_steps: int, after: Integers, label: str
     ) -> Integers:
-        """Adds steps in which every rank sends a part to the next one, and passes on what it received.
-
-        Ranks `(..., n)` are rings of n that all run at once; tasks are `(..., m)`, where turns by m change nothing.
-        """
+        """Adds steps in which every rank sends 1/n of `num_bytes` to the next one, and passes on what it received."""
         if ranks.shape[-1] == 1:
             return after
         self.graph.require_room(num_steps * after.size)
-        num_played = after.shape[-1]
-        source, target = (there[..., :num_played] for there in (ranks, np.roll(ranks, -1, axis=-1)))
-        path = self.router.paths(source, target).reshape(after.shape)
+        played = tuple(slice(size) for size in after.shape)
+        path = self.router.paths(ranks[played], np.roll(ranks, -1, axis=-1)[played]).reshape(after.shape)
         every_step = np.broadcast_to(path, (num_steps, *after.shape))
         sent = self.graph.add(
-            label,
+            self.label or label,
             duration_s=self.step_s + self.router.latency_s(path),
             num_bytes=num_bytes / ranks.shape[-1],
             path=every_step,
@@ -107,37 +112,37 @@ class Collectives:
         return np.asarray(received[-1])
 
     def halving_doubling_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
-        """Adds an all-reduce by recursive halving and doubling.
+        """Adds an all-reduce by recursive halving and doubling; raises `InputError` unless n is a power of two."""
+        halved = self.halving_reduce_scatter(ranks, num_bytes, after, "all-reduce")
+        return self.doubling_all_gather(ranks, num_bytes, halved, "all-reduce")
 
-        Raises:
-            InputError: the number of ranks is no power of two.
-        """
-        size = len(ranks)
-        if size & (size - 1):
-            raise InputError(
-                [
-                    Problem(
-                        path="ranks",
-                        value=str(size),
-                        rule="halving and doubling need a power of two; a ring does not",
-                    )
-                ]
-            )
-        distances = [size >> (level + 1) for level in range(size.bit_length() - 1)]
-        done, share = after, num_bytes
-        for distance in distances:
-            share /= 2.0
-            done = self._exchange(ranks, distance, share, done)
-        for distance in reversed(distances):
-            done = self._exchange(ranks, distance, share, done)
-            share *= 2.0
-        return done
+    def halving_reduce_scatter(
+        self, ranks: Integers, num_bytes: float, after: Integers, label: str = "reduce-scatter"
+    ) -> Integers:
+        """Adds a reduce-scatter by recursive halving; raises `InputError` unless n is a power of two."""
+        for distance in reversed(_distances(ranks.shape[-1])):
+            share = distance / ranks.shape[-1]
+            after = self._exchange(ranks, distance, share * num_bytes, after, label)
+        return after
 
-    def _exchange(self, ranks: Integers, distance: int, num_bytes: float, after: Integers) -> Integers:
+    def doubling_all_gather(
+        self, ranks: Integers, num_bytes: float, after: Integers, label: str = "all-gather"
+    ) -> Integers:
+        """Adds an all-gather by recursive doubling; raises `InputError` unless n is a power of two."""
+        for distance in _distances(ranks.shape[-1]):
+            share = distance / ranks.shape[-1]
+            after = self._exchange(ranks, distance, share * num_bytes, after, label)
+        return after
+
+    def _exchange(
+        self, ranks: Integers, distance: int, num_bytes: float, after: Integers, label: str
+    ) -> Integers:
         """Adds a step in which partners at a distance swap bytes; both go on when both have the other's."""
-        partner = np.arange(len(ranks)) ^ distance
-        sent = self.send(ranks, ranks[partner], num_bytes, after, "all-reduce")
-        return self._synchronised(self.graph.add("exchanged", after=[sent, sent[partner]]))
+        partner = np.arange(ranks.shape[-1]) ^ distance
+        others = ranks[..., partner].ravel()
+        sent = self.send(ranks.ravel(), others, num_bytes, after.ravel(), label).reshape(ranks.shape)
+        done = self.graph.add("exchanged", after=[sent, sent[..., partner]]).reshape(ranks.shape)
+        return self._synchronised(done)
 
     def all_to_all(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an exchange in which every rank sends an equal part of its `num_bytes` to every rank, all at once."""
@@ -154,59 +159,91 @@ class Collectives:
 
     def tree_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce over two binary trees, each for half of the buffer; leaves of one are inner in the other."""
+        size = ranks.shape[-1]
+        if size == 1:
+            return after
+        self.graph.require_room(4 * TREE_CHUNKS * ranks.size)
         halves = [
             self._tree(ranks, parents, num_bytes / 2.0, after)
-            for parents in (_tree_parents(len(ranks)), _other_tree(_tree_parents(len(ranks))))
+            for parents in (_tree_parents(size), _other_tree(_tree_parents(size)))
         ]
-        return self.graph.add("all-reduce done", after=halves)
+        return self.graph.add("all-reduce done", after=halves).reshape(ranks.shape)
 
     def _tree(self, ranks: Integers, parents: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds one tree: every chunk travels to the root, which sends the sum back down."""
         levels = _levels(parents)
-        last_up, last_down = np.full(len(ranks), NONE), np.full(len(ranks), NONE)
-        done = self.graph.add("tree done", after=[after])
+        up, down = (
+            [self.router.paths(ranks[..., one], ranks[..., other]) for one, other in ends]
+            for ends in (
+                [(level, parents[level]) for level in levels],
+                [(parents[level], level) for level in levels],
+            )
+        )
+        last_up, last_down = np.full(ranks.shape, NONE), np.full(ranks.shape, NONE)
+        done = self.graph.add("tree done", after=[after]).reshape(ranks.shape)
         chunk_bytes = num_bytes / TREE_CHUNKS
         for _ in range(TREE_CHUNKS):
-            summed = self.graph.add("summed", after=[after])
-            for level in reversed(levels):
-                last_up[level] = self._hops(
-                    ranks, level, parents[level], chunk_bytes, summed[level], last_up[level]
-                )
-                self.graph.add_edges(last_up[level], summed[parents[level]])
+            summed = self.graph.add("summed", after=[after]).reshape(ranks.shape)
+            for level, path in zip(reversed(levels), reversed(up), strict=True):
+                last_up[..., level] = self._hops(path, chunk_bytes, summed[..., level], last_up[..., level])
+                self.graph.add_edges(last_up[..., level], summed[..., parents[level]])
             arrived = summed.copy()
-            for level in levels:
-                before = arrived[parents[level]]
-                arrived[level] = self._hops(
-                    ranks, parents[level], level, chunk_bytes, before, last_down[level]
-                )
-                last_down[level] = arrived[level]
+            for level, path in zip(levels, down, strict=True):
+                before = arrived[..., parents[level]]
+                arrived[..., level] = self._hops(path, chunk_bytes, before, last_down[..., level])
+            last_down = arrived
             self.graph.add_edges(arrived, done)
         return done
 
-    def _hops(
-        self, ranks: Integers, source: Integers, target: Integers, num_bytes: float, *after: Integers
-    ) -> Integers:
-        path = self.router.paths(ranks[source], ranks[target])
-        latency_s = self.step_s + self.router.latency_s(path)
-        return self.graph.add("all-reduce", duration_s=latency_s, num_bytes=num_bytes, path=path, after=after)
+    def _hops(self, path: Integers, num_bytes: float, *after: Integers) -> Integers:
+        shape = after[0].shape
+        way = path.reshape(shape)
+        latency_s = self.step_s + self.router.latency_s(way)
+        label = self.label or "all-reduce"
+        hops = self.graph.add(label, duration_s=latency_s, num_bytes=num_bytes, path=way, after=after)
+        return hops.reshape(shape)
 
     def hierarchical_all_reduce(self, groups: Integers, num_bytes: float, after: Integers) -> Integers:
-        """Adds an all-reduce of `(k, m)` ranks, m in each of k nodes; tasks have the same shape.
+        """Adds an all-reduce of `(..., k, m)` ranks, m in each of k nodes.
 
         Each rank reduces a share inside its node, adds it up with its counterparts in other nodes, and hands it back.
         """
         inside = self.ring_reduce_scatter(groups, num_bytes, after)
-        across = self.ring_all_reduce(groups.T, num_bytes / groups.shape[1], inside.T).T
-        return self.ring_all_gather(groups, num_bytes, across)
+        across = self.ring_all_reduce(_across(groups), num_bytes / groups.shape[-1], _across(inside))
+        return self.ring_all_gather(groups, num_bytes, _across(across))
+
+    def hierarchical_reduce_scatter(self, groups: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds a reduce-scatter of `(..., k, m)` ranks, m in each of k nodes: inside the nodes, then across."""
+        inside = self.ring_reduce_scatter(groups, num_bytes, after)
+        across = self.ring_reduce_scatter(_across(groups), num_bytes / groups.shape[-1], _across(inside))
+        return _across(across)
+
+    def hierarchical_all_gather(self, groups: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds an all-gather of `(..., k, m)` ranks, m in each of k nodes: across the nodes, then inside."""
+        across = self.ring_all_gather(_across(groups), num_bytes / groups.shape[-1], _across(after))
+        return self.ring_all_gather(groups, num_bytes, _across(across))
 
     def _joined(self, steps: Integers) -> Integers:
         """Lets all ranks of `(steps, ...)` go on when the last of them has got to the end of a step."""
-        return np.array([self._synchronised(step.ravel()).reshape(step.shape) for step in steps])
+        return np.array([self._synchronised(step) for step in steps])
 
     def _synchronised(self, tasks: Integers) -> Integers:
         if not self.has_barriers:
             return tasks
-        return np.full(len(tasks), self.graph.join("barrier", tasks))
+        return np.full(tasks.shape, self.graph.join("barrier", tasks))
+
+
+def _across(groups: Integers) -> Integers:
+    """Counterparts in different nodes next to each other."""
+    return np.swapaxes(groups, -1, -2)
+
+
+def _distances(size: int) -> list[int]:
+    """How far apart the ranks are that swap parts, the nearest first."""
+    if size & (size - 1):
+        rule = "halving and doubling need a power of two; a ring does not"
+        raise InputError([Problem(path="ranks", value=str(size), rule=rule)])
+    return [1 << level for level in range(size.bit_length() - 1)]
 
 
 def _tree_parents(size: int) -> Integers:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.deep.chosen_collectives import Algorithm, ChosenCollectives
 from simulator.deep.collectives import Collectives
 from simulator.deep.division import with_batch
 from simulator.deep.fold import Fold, find_fold
@@ -29,6 +30,7 @@ from simulator.deep.offload import Offload, OffloadPlan, add_moves, plan_offload
 from simulator.deep.operator_model import OperatorModel
 from simulator.deep.parallelism import GradientSync, Parallelism
 from simulator.deep.routing import Paths, Router
+from simulator.deep.step_sketch import StepSketch, sketch_step
 from simulator.deep.step_tasks import add_step
 from simulator.deep.tasks import TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
@@ -68,6 +70,7 @@ def extrapolate(
     speed: Floats | None = None,
     model: OperatorModel | None = None,
     offload: Offload | None = None,
+    algorithm: Algorithm = Algorithm.AUTO,
     is_folded: bool = False,
 ) -> Extrapolation:
     """Returns the step of a trace on many accelerators.
@@ -81,7 +84,9 @@ def extrapolate(
         model: lines of operators, for another batch and micro-batches; left out: time is proportional to the batch.
         offload: a limited memory, for replicas that each have all of the model; left out: everything fits. With it
             nothing is folded.
-        is_folded: whether accelerators that do the same are played once (`simulator.deep.fold`).
+        algorithm: of collectives; left out: of each the one that is over first.
+        is_folded: whether accelerators that do the same are played once (`simulator.deep.fold`), where all collectives run
+            around rings.
 
     Raises:
         InputError: the trace cannot be divided so, the network or the memory is too small.
@@ -91,18 +96,21 @@ def extrapolate(
     parallelism.check(trace, batch_size, speed)
     _check_network(parallelism, topology)
     network = with_tiers(topology, offload.tiers if offload else ())
-    speeds = np.ones(parallelism.num_gpus) if speed is None else speed
-    fold = find_fold(parallelism, topology, speeds) if is_folded and offload is None else None
-    graph, ended = TaskGraphBuilder(way_out=_way_out(fold)), dict[int, Integers]()
-    collectives = Collectives(graph=graph, router=Router(network.topology))
+    collectives = Collectives(graph=TaskGraphBuilder(), router=Router(network.topology))
+    traffic = ChosenCollectives(collectives=collectives, algorithm=algorithm)
+    fold, sketch = None, None
+    if parallelism.num_gpus >= MANY or (is_folded and offload is None):
+        sketch = sketch_step(trace, parallelism, traffic, batch_size=batch_size, model=model)
+    if sketch is not None and sketch.has_rings_only and is_folded and offload is None:
+        speeds = np.ones(parallelism.num_gpus) if speed is None else speed
+        fold, traffic = find_fold(parallelism, topology, speeds), traffic.taking(Algorithm.RING)
     played = parallelism.ranks() if fold is None else fold.played
-    if played.size >= MANY:
-        graph.require_room(_count_tasks(trace, parallelism, network.topology, played))
+    graph, ended = _graph_for(sketch, fold, played), dict[int, Integers]()
     stage_of_layer = add_step(
         trace,
         parallelism,
         graph,
-        collectives,
+        traffic.on(graph),
         batch_size=batch_size,
         speed=speed,
         model=model,
@@ -127,25 +135,20 @@ def extrapolate(
     )
 
 
-def _count_tasks(trace: OperatorTrace, parallelism: Parallelism, topology: Topology, played: Integers) -> int:
-    """Returns how many tasks a step has: as many for each replica and part as for the first."""
-    graph = TaskGraphBuilder()
-    first = played[:, :1, :1]
-    add_step(
-        trace,
-        parallelism,
-        graph,
-        Collectives(graph=graph, router=Router(topology)),
-        batch_size=parallelism.num_microbatches,
-        played=first,
-    )
-    return len(graph) * (played.size // first.size)
+def _graph_for(sketch: StepSketch | None, fold: Fold | None, played: Integers) -> TaskGraphBuilder:
+    """Returns an empty graph, if the step does not turn out too large for it already."""
+    graph = TaskGraphBuilder(way_out=_way_out(sketch, fold))
+    if sketch is not None:
+        graph.require_room(sketch.num_tasks * (played.size // len(played)))
+    return graph
 
 
-def _way_out(fold: Fold | None) -> str:
+def _way_out(sketch: StepSketch | None, fold: Fold | None) -> str:
     fewer = "take fewer accelerators, micro-batches or stages"
     if fold is not None and fold.num_each == 1:
         return f"{fewer}, or a network on which replicas are alike, such as a switch"
+    if sketch is not None and not sketch.has_rings_only:
+        return f"{fewer}, or rings for all collectives, of which those that are alike are played once"
     return fewer
 
 

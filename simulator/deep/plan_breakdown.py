@@ -1,8 +1,9 @@
 """What does a step of a plan go into, and who waits for whom? In the parts of the fast depth's `StepTable`.
 
 Each accelerator computes, or waits along the chain of what ended last (`simulator.deep.waits`). A wait for its own traffic is
-a part of its step by the name of the traffic; a wait for what replicas exchange is gradient synchronisation, whichever stage
-was the last; any other wait for somebody else is a bubble.
+a part of its step by the name of the traffic, and so is one for messages of its stage where all of these are played; a wait
+for what replicas exchange is gradient synchronisation, whichever stage was the last; any other wait for somebody else is a
+bubble.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from simulator.compiled import compiled
 from simulator.deep.plan_graph import OPTIMIZER
 from simulator.deep.plan_items import LENT
-from simulator.deep.plan_shards import GATHERS_AGAIN, LENT_TO_SHARDS, REDUCES_OFTEN
+from simulator.deep.plan_shards import GATHERS_AGAIN, LENT_TO_SHARDS
 from simulator.deep.plan_step import PlanStep
 from simulator.deep.plan_traffic import SEND
 from simulator.deep.tasks import NONE
@@ -57,7 +58,7 @@ def plan_breakdown(step: PlanStep) -> PlanBreakdown:
         graph.resource,
         step.topology.source[first_link][graph.path] if len(first_link) else NONE,
     )
-    buckets = np.array([_bucket(label, step.zero_stage) for label in graph.labels], dtype=np.int64)
+    buckets = np.array([_bucket(label, step) for label in graph.labels], dtype=np.int64)
     found = _Found(
         seconds=np.zeros((size, len(BUCKETS))),
         waited_for_s=np.zeros((size, size)),
@@ -74,6 +75,7 @@ def plan_breakdown(step: PlanStep) -> PlanBreakdown:
         graph.resource,
         graph.path,
         owner,
+        np.arange(size) if step.roles.is_folded else np.arange(size) // step.roles.ranks.shape[1],
         buckets[graph.label],
         np.array([_is_sync(label) for label in graph.labels], dtype=np.bool_)[graph.label],
         found,
@@ -87,7 +89,7 @@ def _is_sync(label: str) -> bool:
     return label.startswith(("gradient", "weight", "tied"))
 
 
-def _bucket(label: str, zero_stage: int) -> int:
+def _bucket(label: str, step: PlanStep) -> int:
     """The part of a step that a task belongs to, by what it is called."""
     name = label.rpartition(" #")[0].partition(": ")[2] or label
     starts = {
@@ -105,9 +107,7 @@ def _bucket(label: str, zero_stage: int) -> int:
     if label.startswith("expert"):
         return BUCKETS.index("expert_comm_s")
     if _is_sync(label):
-        is_often = zero_stage == GATHERS_AGAIN or (
-            zero_stage == REDUCES_OFTEN and label.startswith("gradient")
-        )
+        is_often = step.zero_stage == GATHERS_AGAIN or (step.reduces_often and label.startswith("gradient"))
         return BUCKETS.index("shard_comm_s" if is_often else "gradient_sync_s")
     return BUCKETS.index("compute_s")
 
@@ -128,6 +128,7 @@ def _attribute(
     resource: Integers,
     path: Integers,
     owner: Integers,
+    team: Integers,
     bucket: Integers,
     is_sync: Booleans,
     found: _Found,
@@ -145,7 +146,8 @@ def _attribute(
                 break
             from_s = max(begin_s, min(until_s, start_s[cause]))
             spent_s = max(0.0, until_s - from_s)
-            is_own = owner[cause] == own or is_sync[cause]
+            is_of_team = path[cause] != NONE and team[owner[cause]] == team[own]
+            is_own = owner[cause] == own or is_of_team or is_sync[cause]
             found.seconds[own, bucket[cause] if is_own else _BUBBLE] += spent_s
             if owner[cause] != NONE:
                 found.waited_for_s[own, owner[cause]] += spent_s

@@ -13,13 +13,14 @@ from typing import Protocol
 import numpy as np
 
 from simulator.deep.chakra_export import ChakraExport, WholeTraffic, nodes_of
+from simulator.deep.chosen_collectives import Algorithm, ChosenCollectives
 from simulator.deep.collectives import Collectives, Traffic
-from simulator.deep.plan_cluster import PlanCluster
+from simulator.deep.plan_cluster import Faults, PlanCluster
 from simulator.deep.plan_collectives import Collective, Message, Operation
 from simulator.deep.plan_graph import PlanGraph
 from simulator.deep.plan_items import collectives_of, works_of
 from simulator.deep.plan_step import parts_and_shape, refuse_uncovered
-from simulator.deep.plan_traffic import SEND, After
+from simulator.deep.plan_traffic import SEND, TIED, After
 from simulator.deep.routing import Paths, Router
 from simulator.deep.tasks import TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
@@ -37,6 +38,9 @@ NORM_BYTES = 4.0
 class Messenger(Traffic, Protocol):
     """Traffic whose messages say when they have left, and that knows all-to-alls."""
 
+    def called(self, label: str) -> Messenger:
+        """Returns the same with flows of another name."""
+
     def all_to_all(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an exchange between the `(n,)` ranks of one group."""
 
@@ -44,17 +48,6 @@ class Messenger(Traffic, Protocol):
         self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
     ) -> tuple[Integers, Integers]:
         """Adds a message for each pair of ranks, `(k,)`; returns when they have left and when they arrived."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RingMessenger(Collectives):
-    """Collectives as flows; a sender goes on when its message is on its way."""
-
-    def message(
-        self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
-    ) -> tuple[Integers, Integers]:
-        """Adds a message for each pair of ranks."""
-        return after, self.send(source, target, num_bytes, after, label)
 
 
 @dataclass(kw_only=True)
@@ -80,17 +73,18 @@ class WholePlanTraffic:
         return (done,)
 
     def _run(self, traffic: Collective, members: Integers, begin: Integers) -> Integers:
+        messenger = self.messenger.called(traffic.label)
         match traffic.operation:
             case Operation.ALL_REDUCE:
-                return self.messenger.ring_all_reduce(members, traffic.num_bytes, begin)
+                return messenger.all_reduce(members, traffic.num_bytes, begin)
             case Operation.ALL_GATHER:
-                return self.messenger.ring_all_gather(members, traffic.num_bytes, begin)
+                return messenger.all_gather(members, traffic.num_bytes, begin)
             case Operation.REDUCE_SCATTER:
-                return self.messenger.ring_reduce_scatter(members, traffic.num_bytes, begin)
+                return messenger.reduce_scatter(members, traffic.num_bytes, begin)
             case Operation.ALL_TO_ALL:
                 size = members.shape[-1]
                 groups = zip(members.reshape(-1, size), begin.reshape(-1, size), strict=True)
-                done = [self.messenger.all_to_all(one, traffic.num_bytes, ready) for one, ready in groups]
+                done = [messenger.all_to_all(one, traffic.num_bytes, ready) for one, ready in groups]
                 return np.array(done).reshape(begin.shape)
 
     def send(
@@ -107,12 +101,12 @@ class WholePlanTraffic:
     ) -> tuple[Integers, Integers]:
         """Adds an all-reduce of each accelerator and its counterpart."""
         pairs = np.stack([self.ranks[stage] for stage in stages], axis=-1)[None]
-        done = self.messenger.ring_all_reduce(pairs, message.num_bytes, np.stack(ready, axis=-1))
+        done = self.messenger.called(TIED).all_reduce(pairs, message.num_bytes, np.stack(ready, axis=-1))
         return done[..., 0], done[..., 1]
 
     def norm(self, complete: list[Integers]) -> list[Integers]:
         """Adds an all-reduce of one number over all accelerators."""
-        done = self.messenger.ring_all_reduce(
+        done = self.messenger.called("gradient norm").all_reduce(
             self.ranks.ravel(), NORM_BYTES, np.concatenate(complete, axis=1).ravel()
         )
         return list(done.reshape(len(complete), 1, -1))
@@ -142,12 +136,19 @@ def export_plan(job: Job, plan: Plan) -> ChakraExport:
     return ChakraExport(nodes=nodes_of(tasks, traffic, plan.num_gpus), groups=groups)
 
 
-def ring_step(job: Job, plan: Plan, topology: Topology) -> tuple[TaskGraph, Paths]:
-    """Returns the step that `export_plan` writes, with its collectives around rings on a network, ready to be played."""
-    graph = TaskGraphBuilder()
-    messenger = RingMessenger(graph=graph, router=Router(topology))
-    tasks = _add_plan(job, plan, graph, messenger)
-    return tasks, messenger.router.table()
+def step_on(
+    job: Job,
+    plan: Plan,
+    topology: Topology,
+    *,
+    faults: Faults | None = None,
+    algorithm: Algorithm = Algorithm.AUTO,
+) -> tuple[TaskGraph, Paths]:
+    """Returns the step that `export_plan` writes, with its collectives as flows on a network, ready to be played."""
+    graph, router = TaskGraphBuilder(), Router(topology)
+    collectives = Collectives(graph=graph, router=router)
+    messenger = ChosenCollectives(collectives=collectives, algorithm=algorithm)
+    return _add_plan(job, plan, graph, messenger, faults), router.table()
 
 
 def _refuse_too_many(job: Job, plan: Plan) -> None:
@@ -165,10 +166,12 @@ def _refuse_too_many(job: Job, plan: Plan) -> None:
         raise InputError([Problem(path="", value="", rule=rule)], "Chakra traces")
 
 
-def _add_plan(job: Job, plan: Plan, graph: TaskGraphBuilder, messenger: Messenger) -> TaskGraph:
+def _add_plan(
+    job: Job, plan: Plan, graph: TaskGraphBuilder, messenger: Messenger, faults: Faults | None = None
+) -> TaskGraph:
     refuse_uncovered(job)
     parts, shape = parts_and_shape(job, plan)
-    cluster = PlanCluster.of(job, plan)
+    cluster = PlanCluster.of(job, plan, faults)
     traffic = WholePlanTraffic(graph=graph, ranks=cluster.ranks, messenger=messenger)
     speed = cluster.speed()[cluster.ranks]
     PlanGraph(graph=graph, traffic=traffic, parts=parts, shape=shape, speed=speed).add()

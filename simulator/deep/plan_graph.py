@@ -87,6 +87,7 @@ class PlanGraph:
             traffic=self.traffic,
             parts=self.parts,
             zero_stage=self.shape.zero_stage,
+            pipeline=pipeline,
             reduces_every=self.shape.reduces_every,
             last_direction=num_directions(pipeline.schedule) - 1,
         )
@@ -111,14 +112,15 @@ class PlanGraph:
         after: After = (begin,)
         works: list[tuple[Integers, float]] = []
         self.shards.begin_pass(direction, chunk, stage, begin)
-        for kind in kinds if direction == FORWARD else reversed(kinds):
+        lent = self.shards.lent([(kind, self._items(direction, kind)) for kind in kinds])
+        for place, kind in enumerate(kinds if direction == FORWARD else reversed(kinds), 1):
+            # Traffic takes cores while the pass goes on: behind its last part that would hide the last reduction.
+            for item in lent if place == len(kinds) else ():
+                after = self._add_item(item, direction, stage, after, works)
             after = self.shards.before_part(kind, after)
             for item in self._items(direction, kind):
                 after = self._add_item(item, direction, stage, after, works)
             after = self.shards.after_part(kind, after)
-        passes = [(kind, self._items(direction, kind)) for kind in kinds]
-        for item in self.shards.lent(passes):
-            after = self._add_item(item, direction, stage, after, works)
         self.shards.end_pass()
         return _Pass(begin=begin, done=after, works=works)
 

@@ -1,9 +1,9 @@
 """How do replicas that share out weights and gradients hand them on? ZeRO-2 and ZeRO-3, part by part in every pass.
 
-    ZeRO-3    a part waits until its weights are gathered, which begins when the part before it begins to compute, also
-              across passes; without prefetch when it is its turn
+    ZeRO-3    a part waits until its weights are gathered, which begins when the part before it begins to compute, or with
+              its pass where it is the first forward; without prefetch when it is its turn
     both      gradients of a part are reduced when its backward pass is over; computing waits for those of the last but one
-              part before it, so that no more than two are on their way
+              part before it, so that no more than two are on their way, and the next pass for all of them
 
 Under ZeRO-2 in pipelines the gradients of a chunk are reduced once for several micro-batches (`memory.reduced_fraction`).
 """
@@ -20,6 +20,7 @@ from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.layer_collectives import CORE_SHARE
+from simulator.pipeline_turns import PipelineShape
 from simulator.table import Integers
 
 GATHERS_AGAIN, REDUCES_OFTEN = 3, 2
@@ -35,6 +36,7 @@ class Shards:
     traffic: PlanTraffic
     parts: PlanParts
     zero_stage: int
+    pipeline: PipelineShape
     reduces_every: int
     last_direction: int
     """That in which gradients of weights are complete."""
@@ -48,7 +50,11 @@ class Shards:
     _scattered: list[After] = field(default_factory=list)
     """Reductions of the pass."""
     _gates: dict[tuple[int, int], Integers] = field(default_factory=dict)
-    """When the first gather of a pass may begin, by direction and chunk."""
+    """When the first gather of a backward pass may begin, by direction and chunk."""
+    _firsts: dict[tuple[int, int], Integers] = field(default_factory=dict)
+    """The first tasks of a pass, `(m, R)`."""
+    _lasts: dict[tuple[int, int], After] = field(default_factory=dict)
+    """The last reductions of a pass."""
     _ends: dict[tuple[int, int], After] = field(default_factory=dict)
     """When the last part of a pass begins to compute."""
     _reduced: dict[int, list[Integers]] = field(default_factory=dict)
@@ -58,7 +64,8 @@ class Shards:
         """Begins a pass of all micro-batches, whose `(m, R)` first tasks are `begin`."""
         self._direction, self._chunk, self._stage = direction, chunk, stage
         self._gathered, self._scattered, self._begins = (), [], (begin,)
-        if self._gathers and self._prefetches:
+        self._firsts[direction, chunk] = begin
+        if direction > 0 and self._gathers and self._prefetches:
             gate = self.graph.add("prefetch", after=[np.full(begin.shape, NONE)]).reshape(begin.shape)
             self._gates[direction, chunk], self._begins = gate, (gate,)
 
@@ -87,7 +94,7 @@ class Shards:
             done = self.traffic.collective(each, self._stage, done)
         self._scattered.append(done)
         self._reduced.setdefault(self._stage, []).extend(done)
-        is_full = len(self._scattered) > REDUCES_OFTEN and self.reduces_every == 1
+        is_full = len(self._scattered) > REDUCES_OFTEN and self._reduces_always
         return (*after, *self._scattered[-1 - REDUCES_OFTEN]) if is_full else after
 
     def lent(self, passes: list[tuple[int, Items]]) -> Items:
@@ -103,16 +110,22 @@ class Shards:
         return work(LENT_TO_SHARDS, CORE_SHARE * min(traffic_s, cover_s))
 
     def end_pass(self) -> None:
-        """Notes when the last part of the pass began."""
+        """Notes when the last part of the pass began, and its last reduction."""
         self._ends[self._direction, self._chunk] = self._begins
+        if self._scattered and self._reduces_always:
+            self._lasts[self._direction, self._chunk] = self._scattered[-1]
 
     def follow(self, previous: tuple[int, int, int], following: tuple[int, int, int]) -> None:
-        """Lets the first gather of one pass begin with the last part of the one before it on the same stage.
+        """Lets a pass wait for the reductions of the one before it on the same stage.
+
+        If it is a backward pass, its first gather begins with the last part of that one.
 
         Args:
             previous: direction, chunk and micro-batch.
             following: the same of the pass behind it.
         """
+        for each in self._lasts.get(previous[:2], ()):
+            self.graph.add_edges(each[previous[2]], self._firsts[following[:2]][following[2]])
         gate = self._gates.get(following[:2])
         if gate is not None:
             for each in self._ends[previous[:2]]:
@@ -142,5 +155,17 @@ class Shards:
         trained, _ = self.parts.weights_of(kind)
         if self._direction == self.last_direction and self.zero_stage >= REDUCES_OFTEN and trained.is_any:
             scatters = self.parts.gradients(Operation.REDUCE_SCATTER, trained)
-            hidden_s += sum(each.alone_s for each in scatters) / self.reduces_every
+            hidden_s += sum(each.alone_s for each in scatters) * self._reductions_of_a_pass
         return hidden_s
+
+    @property
+    def _reductions_of_a_pass(self) -> float:
+        """How many reductions travel behind a backward pass; the mean where only some reduce, without the last one."""
+        if self._reduces_always:
+            return 1.0
+        return 1.0 / self.reduces_every - 1.0 / self.pipeline.num_micro_batches
+
+    @property
+    def _reduces_always(self) -> bool:
+        """Whether gradients are never left whole for another micro-batch, as ZeRO-2 does in pipelines."""
+        return self.zero_stage == GATHERS_AGAIN or self.pipeline.num_stages == 1

@@ -21,6 +21,7 @@ from simulator.deep.plan_graph import PlanGraph, StepShape
 from simulator.deep.plan_network import PlanNetwork
 from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_roles import Roles, all_ranks, block_size, folded
+from simulator.deep.plan_shards import GATHERS_AGAIN, REDUCES_OFTEN
 from simulator.deep.plan_traffic import FoldedTraffic, MessageTraffic
 from simulator.deep.play import Played, play
 from simulator.deep.routing import Paths
@@ -49,6 +50,8 @@ class PlanStep:
     paths: Paths
     played: Played
     zero_stage: int
+    reduces_often: bool
+    """Whether gradients are reduced in the passes, not once behind the last of them."""
     fast: StepTable
     """The same step at the fast depth, one row."""
 
@@ -107,8 +110,15 @@ def plan_step(job: Job, plan: Plan, *, faults: Faults | None = None, is_folded: 
         paths=paths,
         played=play(tasks, network.topology, paths),
         zero_stage=plan.zero_stage,
+        reduces_often=reduces_often(plan, shape),
         fast=simulate_step(parts.rank, parts.chunks),
     )
+
+
+def reduces_often(plan: Plan, shape: StepShape) -> bool:
+    """Whether gradients are reduced more than once in a step: behind micro-batches, not at the end alone."""
+    is_once = plan.pipeline_parallel > 1 and shape.reduces_every == shape.pipeline.num_micro_batches
+    return plan.zero_stage >= REDUCES_OFTEN and (plan.zero_stage == GATHERS_AGAIN or not is_once)
 
 
 def parts_and_shape(job: Job, plan: Plan) -> tuple[PlanParts, StepShape]:

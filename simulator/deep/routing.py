@@ -61,7 +61,8 @@ class Router:
             InputError: no way leads from one of the vertices to the other.
         """
         columns = [
-            np.asarray(part, dtype=np.int64).ravel() for part in np.broadcast_arrays(source, target, salt)
+            np.asarray(part, dtype=np.int64).ravel()
+            for part in np.broadcast_arrays(source, target, np.asarray(salt) + self.topology.salt)
         ]
         keys = list(zip(*(column.tolist() for column in columns), strict=True))
         missing = sorted({key for key in keys if key not in self._numbers})

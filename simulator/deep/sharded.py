@@ -24,10 +24,10 @@ class ShardedStage:
 
     graph: TaskGraphBuilder
     traffic: Traffic
-    rings: Integers
-    """`(parts, replicas)` accelerators of the stage; of what is folded: all replicas of the parts that are played."""
-    shape: tuple[int, int]
-    """Replicas and parts that are played."""
+    ranks: Integers
+    """`(replicas, parts)` accelerators of the stage."""
+    shape: tuple[int, ...]
+    """Replicas and parts that are played, the first ones."""
     layer_bytes: Floats
     """`(num_layers,)` of weights on one accelerator, once they are gathered."""
     gradient_bytes: Floats
@@ -49,7 +49,7 @@ class ShardedStage:
         num_bytes = float(self.layer_bytes[layer])
         if num_bytes == 0.0:
             return after
-        there = self.traffic.ring_all_gather(self.rings, num_bytes, self._begun.T).T
+        there = self.traffic.all_gather(self.ranks.T, num_bytes, self._begun.T).T
         self._begun = self.graph.add("weights ready", after=[after, there]).reshape(after.shape)
         return self._begun
 
@@ -58,7 +58,7 @@ class ShardedStage:
         num_bytes = float(self.gradient_bytes[operators].sum())
         if num_bytes > 0.0:
             ready = self.graph.add("gradients ready", after=[done, self.scattered]).reshape(done.shape)
-            self.scattered = self.traffic.ring_reduce_scatter(self.rings, num_bytes, ready.T).T
+            self.scattered = self.traffic.reduce_scatter(self.ranks.T, num_bytes, ready.T).T
 
 
 def bytes_of_layers(trace: OperatorTrace, parameter_bytes: Floats) -> tuple[Floats, Floats]:

@@ -188,7 +188,7 @@ class _Step:
         return ShardedStage(
             graph=self.graph,
             traffic=self.traffic,
-            rings=self._replica_rings(stage),
+            ranks=self.ranks[stage],
             shape=self.played[stage].shape,
             layer_bytes=layer_bytes,
             gradient_bytes=gradient_bytes,
@@ -241,14 +241,9 @@ class _Step:
         num_bytes = float(self.shared_bytes[operator])
         if num_bytes == 0.0:
             return after
-        rings = self.ranks[stage, : self.played.shape[1]]
         if self.trace.phase[operator] == Phase.FORWARD.code:
-            return self.traffic.ring_all_gather(rings, num_bytes, after)
-        return self.traffic.ring_all_reduce(rings, num_bytes, after)
-
-    def _replica_rings(self, stage: int) -> Integers:
-        """All replicas of each part that is played."""
-        return self.ranks[stage, :, : self.played.shape[2]].T
+            return self.traffic.all_gather(self.ranks[stage], num_bytes, after)
+        return self.traffic.all_reduce(self.ranks[stage], num_bytes, after)
 
     def _add_sync(self, stage: int, backward_done: Integers) -> Integers:
         """Adds up gradients over the replicas, one bucket after another; returns when the last one is there."""
@@ -259,8 +254,7 @@ class _Step:
             is_early = self.parallelism.sync is GradientSync.BUCKETS
             ready = self.ended[bucket.ready] if is_early else backward_done
             begin = self.graph.add(f"bucket {number}", after=[ready, summed]).reshape(ready.shape)
-            rings = self._replica_rings(stage)
-            summed = self.traffic.ring_all_reduce(rings, bucket.num_bytes, begin.T).T
+            summed = self.traffic.all_reduce(self.ranks[stage].T, bucket.num_bytes, begin.T).T
         return summed
 
     def _buckets(self, stage: int) -> Iterator[Bucket]:

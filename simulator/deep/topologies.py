@@ -46,7 +46,7 @@ def torus(
         ones = np.take(grid, range(num_cables), axis=axis)
         others = np.take(np.roll(grid, -1, axis=axis), range(num_cables), axis=axis)
         builder.connect(ones, others, bandwidth_bytes_per_s, latency_s)
-    return builder.build()
+    return builder.build(ranks_per_node=shape[-1] if len(shape) > 1 else 1)
 
 
 def mesh(shape: Sequence[int], bandwidth_bytes_per_s: float, latency_s: float) -> Topology:
@@ -133,7 +133,7 @@ def fat_tree(
     builder.connect(ranks, leaves[np.arange(num_ranks) // ranks_per_leaf], bandwidth_bytes_per_s, latency_s)
     uplink = bandwidth_bytes_per_s * ranks_per_leaf / (num_spines * oversubscription)
     builder.connect(leaves[:, None], spines[None, :], uplink, latency_s)
-    return builder.build()
+    return builder.build(ranks_per_node=ranks_per_leaf)
 
 
 def cluster(
@@ -181,7 +181,7 @@ def cluster(
     builder.connect(cards, np.broadcast_to(leaf_of_card, cards.shape), card_bytes_per_s, fabric_latency_s)
     uplink = card_bytes_per_s * cards.size / (num_leaves * num_spines)
     builder.connect(leaves[:, None], spines[None, :], uplink, fabric_latency_s)
-    return builder.build()
+    return builder.build(ranks_per_node=ranks_per_node)
 
 
 def dragonfly(
@@ -209,7 +209,7 @@ def dragonfly(
     group, peer = np.triu_indices(num_groups, 1)
     ends = local[group, peer % switches_per_group], local[peer, group % switches_per_group]
     builder.connect(*ends, global_bytes_per_s, latency_s)
-    return builder.build()
+    return builder.build(ranks_per_node=switches_per_group * ranks_per_switch)
 
 
 def degraded(topology: Topology, links: ArrayLike, factor: float) -> Topology:

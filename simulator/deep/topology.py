@@ -6,7 +6,7 @@ their ranks; what follows forwards: switches, network cards. `simulator.deep.top
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +35,10 @@ class Topology:
     """`(l,)` in the direction of the link."""
     latency_s: Floats
     """`(l,)` until the first byte has crossed the link and the vertex behind it."""
+    ranks_per_node: int = 1
+    """Accelerators next to each other that are closer than others: behind one switch, in one row of a torus; 1: none are."""
+    salt: int = 0
+    """What its switches mix into their choice among ways of equal cost."""
     circuits: Circuits | None = None
     """What some links need to be there; None: all of them are, always."""
 
@@ -47,6 +51,10 @@ class Topology:
     def num_links(self) -> int:
         """Directed links."""
         return len(self.source)
+
+    def named(self, name: str, *, salt: int = 0) -> Topology:
+        """Returns the same network under another name, whose switches draw other ways of equal cost."""
+        return replace(self, name=name, salt=salt)
 
     def link_name(self, link: int) -> str:
         """Returns a link as people write it, such as `gpu 3 -> switch 0`."""
@@ -65,6 +73,11 @@ class TopologyBuilder:
     _forwards: list[bool] = field(default_factory=list)
     _parts: list[tuple[Integers, Integers, Floats, Floats]] = field(default_factory=list)
     _num_ranks: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Vertices so far, by number."""
+        return tuple(self._names)
 
     def add_ranks(self, count: int, *, forward: bool = False) -> Integers:
         """Adds accelerators, which must come before all else; returns their vertices `(count,)`."""
@@ -97,8 +110,11 @@ class TopologyBuilder:
         if both_ways:
             self._parts.append((target, source, bandwidth, latency))
 
-    def build(self) -> Topology:
+    def build(self, *, ranks_per_node: int = 1) -> Topology:
         """Returns the network.
+
+        Args:
+            ranks_per_node: accelerators next to each other that are closer than others.
 
         Raises:
             InputError: a link has no bandwidth, a negative latency, or ends where it begins.
@@ -124,6 +140,7 @@ class TopologyBuilder:
             target=target,
             bandwidth_bytes_per_s=bandwidth,
             latency_s=latency,
+            ranks_per_node=ranks_per_node,
         )
 
 

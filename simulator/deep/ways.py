@@ -273,7 +273,10 @@ def _open_up(net: Net, vertex: int, is_open: Booleans, opened: Integers, num_ope
 
 @compiled
 def _walk(row: Integers, net: Net, own: Floats, found: Integers, first: int) -> int:
-    """Walks from a target back to its source, over links that lie on a cheapest way; returns where the way ends."""
+    """Walks from a target back to its source, over links that lie on a cheapest way; returns where the way ends.
+
+    There is none where costs are so far apart that the smallest is lost beside the largest (2^53 times).
+    """
     start, vertex, salt, end = row[0], row[1], row[2], first
     while vertex != start and np.isfinite(own[vertex]):
         chosen, num_equal = NO_VERTEX, 0
@@ -282,10 +285,14 @@ def _walk(row: Integers, net: Net, own: Floats, found: Integers, first: int) -> 
             before = net.source[link]
             if before != start and not net.forwards[before]:
                 continue
-            if own[before] + net.cost[link] <= own[vertex] * (1.0 + EQUAL_COST_FRACTION):
+            # Nearer to the source, or a link that costs next to nothing would lead around in a circle.
+            is_nearer = own[before] < own[vertex]
+            if is_nearer and own[before] + net.cost[link] <= own[vertex] * (1.0 + EQUAL_COST_FRACTION):
                 num_equal += 1
                 if _hash(start, row[1], salt, vertex, num_equal) % num_equal == 0:
                     chosen = link  # reservoir sampling: each of the equal links with the same probability
+        if chosen == NO_VERTEX:
+            return first
         found[end] = chosen
         end += 1
         vertex = net.source[chosen]

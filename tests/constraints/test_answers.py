@@ -99,7 +99,7 @@ def test_intervals_lie_around_the_one_that_was_used_and_what_never_saves_has_non
     job = job_with(search={**SMALL_SPACE, "checkpoint_schemes": ["async", "none"]})
     designs = cross_run_knobs(job, enumerate_layouts(job)).take(slice(0, 40))
     used_s = evaluate(job, designs).outcomes.run.checkpoint_interval_s
-    others = with_other_intervals(designs, used_s)
+    others = with_other_intervals(job, designs, used_s)
     saves = designs.checkpoint_scheme != CheckpointScheme.NONE.code
     assert 0 < saves.sum() < len(designs)
     assert len(others) % saves.sum() == 0
@@ -107,3 +107,14 @@ def test_intervals_lie_around_the_one_that_was_used_and_what_never_saves_has_non
     of_first = others.checkpoint_interval_s[: len(others) // saves.sum()] / used_s[saves][0]
     assert of_first[[0, -1]].tolist() == pytest.approx([1.0 / INTERVAL_FACTOR, INTERVAL_FACTOR])
     assert np.isclose(of_first, 1.0).any()
+
+
+def test_no_interval_is_longer_than_the_longest_of_the_job() -> None:
+    job = job_with(
+        search={**SMALL_SPACE, "checkpoint_schemes": ["async"]}, checkpointing={"longest_interval_s": 7200.0}
+    )
+    designs = cross_run_knobs(job, enumerate_layouts(job)).take(slice(0, 2))
+    others = with_other_intervals(job, designs, np.array([3600.0, 9000.0]))
+    first, second = np.split(others.checkpoint_interval_s, 2)
+    assert (first.min(), first.max()) == (3600.0 / INTERVAL_FACTOR, 7200.0)
+    assert (second.min(), second.max()) == (9000.0 / INTERVAL_FACTOR, 9000.0)

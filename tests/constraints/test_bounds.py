@@ -13,7 +13,7 @@ from constraints.bounds import BoundTable, bound
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import cross_run_knobs, enumerate_layouts, num_run_knobs
 from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
-from constraints.space import Block, pruned_space
+from constraints.space import Block, Space, pruned_space
 from constraints.step_bound import bound_step
 from simulator.hourly import HourlyProfile
 from simulator.job import Job
@@ -229,14 +229,16 @@ def test_a_design_that_fits_is_never_pruned(name: str, shares: list[float | None
         fits &= values[limit] <= value
     job = with_limits(JOBS[name], limits)
     block = Block(layouts=layouts, bounds=bounds, num_designs=num_run_knobs(job, layouts))
-    space = replace(pruned_space(tiny(job)), in_memory=(block,)).under(limits)
+    space = replace(tiny_space(name), in_memory=(block,)).under(limits)
     assert space.is_kept[layout[fits]].all()
 
 
-def tiny(job: Job) -> Job:
+@cache
+def tiny_space(name: str) -> Space:
     """The same question with as few layouts as there can be, for tests that bring their own."""
+    job = JOBS[name]
     search = job.search.model_copy(update={"pipeline_parallel": (1,), "tensor_parallel": (1,)})
-    return job.model_copy(update={"search": search})
+    return pruned_space(job.model_copy(update={"search": search}))
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -122,9 +122,13 @@ class TestDifferences:
         # Traffic that meets other traffic cannot be shorter for it.
         assert not [each for each in shorter if "shorter" in each and "meet other traffic" in each]
 
-    def test_a_pipeline_that_reduces_once_says_so(self) -> None:
-        told = self.told("70b sharded gradients in a pipeline")
-        assert any("the last of several micro-batches" in sentence for sentence in told)
+    def test_a_pipeline_that_reduces_once_has_no_traffic_in_its_passes(self) -> None:
+        case = APART["70b sharded gradients in a pipeline"]
+        parts = {
+            part.name: part for part in simulate_deep(case.job, DeepRequest(plan=case.plan)).answer.parts
+        }
+        assert parts["shard_comm_s"].fast_s == parts["shard_comm_s"].deep_s == 0.0
+        assert min(parts["gradient_sync_s"].fast_s, parts["gradient_sync_s"].deep_s) > 0.0
 
     def test_nothing_is_said_where_no_cause_is_known(self) -> None:
         # Replicas alone, on one node: no other traffic, no pipeline.
@@ -175,8 +179,68 @@ class TestTimeline:
         assert (tmp_path / "notes.json").read_text(encoding="utf-8") == "mine"
 
 
+class TestOwnNetwork:
+    def network(self, folder: Path, text: str) -> tuple[str, str]:
+        (folder / "own.yaml").write_text(f"network: {{{text}, latency_s: 0}}", encoding="utf-8")
+        return "--network", str(folder / "own.yaml")
+
+    def test_wide_links_leave_computing_only(
+        self, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        net = self.network(tmp_path, "kind: switch, num_gpus: 8, bandwidth_bytes_per_s: 1e15")
+        answer = answered(capsys, job, *net, plan="tp=4,dp=2")
+        seconds = {part.name: part.deep_s for part in answer.parts}
+        assert seconds["compute_s"] + seconds["optimizer_s"] == pytest.approx(answer.step_time_s, rel=1e-3)
+        assert seconds["compute_s"] == pytest.approx(
+            {part.name: part.fast_s for part in answer.parts}["compute_s"]
+        )
+        assert answer.network == "own"
+        assert not answer.is_folded
+
+    def test_narrow_links_take_as_long_as_their_bytes(
+        self, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        took_s = {}
+        for rate in (1e9, 2e9):
+            net = self.network(tmp_path, f"kind: switch, num_gpus: 8, bandwidth_bytes_per_s: {rate}")
+            answer = answered(capsys, job, *net, "--collectives", "ring", plan="tp=8,dp=1")
+            took_s[rate] = {part.name: part.deep_s for part in answer.parts}["tensor_comm_s"]
+        # A micro-batch of 8,192 tokens of 4,096 values of 2 bytes; each of 32 layers gathers or scatters it at two blocks,
+        # four times forward and four times backward, the ends of the model as well: 7/8 of it leave a rank each time.
+        least_s = 64 * 32 * 8 * 7 / 8 * 8192 * 4096 * 2 / 1e9
+        assert took_s[1e9] == pytest.approx(2 * took_s[2e9])
+        assert least_s <= took_s[1e9] < 1.05 * least_s
+
+    def test_a_slow_link_of_the_network_is_named(
+        self, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        net = self.network(tmp_path, "kind: switch, num_gpus: 8, bandwidth_bytes_per_s: 1e10")
+        answer = answered(capsys, job, *net, "--slow-link", "gpu:3>switch:0=0.5", plan="tp=8,dp=1")
+        assert answer.hot_links[0].link == "gpu 3 -> switch 0"
+        assert answer.slow_parts_s > 0.0
+        assert answer.slow == ("gpu:3>switch:0 at 0.5 of its bandwidth",)
+
+    def test_what_does_not_fit_is_named(
+        self, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        net = self.network(tmp_path, "kind: switch, num_gpus: 8, bandwidth_bytes_per_s: 1e10")
+        deep = ("--depth", "deep", *net)
+        assert "must be at most 8 on network 'own'" in refused(capsys, job, *deep)
+        link = refused(capsys, job, *deep, "--slow-link", "card:0=0.5", plan="tp=8,dp=1")
+        assert "--slow-link = card:0: is no link of network 'own'" in link
+
+
 class TestRefusals:
-    @pytest.mark.parametrize("option", [("--speed", "3=0.5"), ("--slow-link", "card:3=0.5"), ("--unfolded",)])
+    @pytest.mark.parametrize(
+        "option",
+        [
+            ("--speed", "3=0.5"),
+            ("--slow-link", "card:3=0.5"),
+            ("--unfolded",),
+            ("--network", "own.yaml"),
+            ("--collectives", "ring"),
+        ],
+    )
     def test_options_of_the_deep_depth_need_it(
         self, job: str, option: tuple[str, ...], capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -197,11 +261,13 @@ class TestRefusals:
             (("--speed", "3=0.5", "--speed", "3=1"), "gives accelerator 3 a second speed"),
             (
                 ("--slow-link", "card:3=0.5", "--slow-link", "card:3=0.9"),
-                "'card:3=0.9' gives card 3 a second share",
+                "'card:3=0.9' gives card:3 a second share",
             ),
             (("--speed", "64=0.5"), "must be the number of an accelerator, 0 to 63"),
             (("--slow-link", "cable:3=0.5"), "must be scale-up, card, leaf with a number"),
-            (("--slow-link", "card:3=2"), "must be scale-up, card, leaf with a number"),
+            (("--slow-link", "card:3=2"), "'card:3=2' must be a link and the share that is left"),
+            (("--slow-link", "gpu:3-leaf:0=0.5"), "other links are named with --network"),
+            (("--collectives", "tree"), "--collectives needs --network"),
             (("--slow-link", "leaf:8=0.5"), "must be the number of a leaf, 0 to 7"),
         ],
     )

@@ -13,11 +13,13 @@ from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import enumerate_layouts
 from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
 from constraints.space import Space, pruned_space
+from planner.answer import recommend
 from planner.infeasible import explain
 from planner.recommendation import Infeasibility
 from simulator.job import Job
 from simulator.limits import Limits
 from simulator.plan import CheckpointScheme
+from simulator.search_options import Search
 from simulator.table import Booleans, Floats
 from tests.support import H100_RENTED, job_with
 
@@ -238,6 +240,16 @@ def test_where_the_search_missed_a_design_it_is_returned() -> None:
     assert isinstance(found, Evaluation)
     assert len(found) > 0
     assert found.is_feasible.all()
+
+
+def test_a_design_that_only_the_proof_finds_is_refined_like_any_other() -> None:
+    search = {**JOB.search.model_dump(), "algorithm": "random", "max_evaluations": 1, "num_refinements": 3}
+    job = with_limits(JOB, {"budget_usd": least("budget_usd") * 1.01, "deadline_days": 1000.0})
+    answer = recommend(job.model_copy(update={"search": Search.model_validate(search)}), tracking=False)
+    assert answer.recommendation is not None
+    assert answer.algorithm.endswith("Optuna refined the front")
+    # One by chance, one for each limit by the proof, three changes of each that is on the front.
+    assert answer.num_evaluated >= 1 + 1 + 3
 
 
 def test_a_job_without_limits_has_a_design() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.framework_habits import habits_of
 from planner.measured_rows import Unmodelled, read_measured
 from planner.measured_runs import Row, compare, memory_kind, reason_against
 from planner.validation import entries_of, memory_verdicts
@@ -141,3 +142,33 @@ class TestExperts:
     def test_a_dense_model_says_nothing_of_experts(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, model="llama-3.1-8b", ep=1)
         assert "expert_dispatch" not in row
+
+
+class TestHabitsOfReleases:
+    def test_zero_3_with_megatron_of_2021_is_that_of_deepspeed_which_waited_for_its_gathers(self) -> None:
+        early = habits_of("Megatron-LM", "ampere", "fp16", is_fully_sharded=True)
+        assert (early.weight_prefetch, early.most_gathered_weights) == ("none", 1e9)
+        today = habits_of("Megatron-LM", "hopper", "bf16", is_fully_sharded=True)
+        assert (today.weight_prefetch, today.most_gathered_weights) == ("both", None)
+
+    def test_a_row_that_shards_weights_is_simulated_with_those_habits(self, tmp_path: Path) -> None:
+        dense = {"model": "gpt", "layers": 96, "hidden": 12288, "ep": 1, "zero_stage_or_fsdp": "zero3"}
+        row = row_of(tmp_path, **dense, gpu="A100-80GB", framework="Megatron-LM", precision="fp16")
+        assert (row["weight_prefetch"], row["most_gathered_weights"]) == ("none", "1000000000.0")
+
+    @pytest.mark.parametrize(
+        ("framework", "precision", "optimizer_bytes", "update_bytes"),
+        [
+            ("NeMo 23.08", "bf16", 10.0, 0.0),
+            ("NeMo 24.05", "bf16", 10.0, 0.0),
+            ("NeMo 24.05", "fp8", 12.0, 0.0),
+            ("NeMo 25.02", "bf16", 12.0, None),
+            ("Megatron-DeepSpeed", "fp16", 12.0, 6.0),
+            ("Megatron-DeepSpeed", "bf16", 12.0, None),
+        ],
+    )
+    def test_apex_stores_less_and_deepspeed_copies_more(
+        self, framework: str, precision: str, optimizer_bytes: float, update_bytes: float | None
+    ) -> None:
+        found = habits_of(framework, "ampere", precision)
+        assert (found.optimizer_bytes, found.update_bytes) == (optimizer_bytes, update_bytes)

@@ -200,6 +200,19 @@ class TestExport:
         named.append(topology["clusters"][0]["powerSource"]["carbonTracePath"])
         assert all((tmp_path / name).exists() for name in named)
 
+    def test_a_task_fits_the_devices_of_its_host_which_are_no_more_than_opendc_has_places_for(
+        self, tmp_path: Path
+    ) -> None:
+        job, plan, _ = asked(NEVER)
+        exported(tmp_path, job, plan)
+        tasks = read(tmp_path, "workload/tasks.parquet")
+        clusters = json.loads((tmp_path / "topology.json").read_text(encoding="utf-8"))["clusters"]
+        for host in clusters[0]["hosts"]:
+            gpu = host["gpu"]
+            assert gpu["count"] <= 4  # `maxSuppliers` of opendc's FlowDistributor.java
+            assert set(tasks["gpu_count"]) == {gpu["count"] * gpu["coreCount"]} == {8}
+            assert set(tasks["gpu_capacity"]) == {8 * gpu["coreSpeed"]}
+
     def test_more_fragments_than_opendc_can_hold_are_refused_with_the_way_out(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

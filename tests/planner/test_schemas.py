@@ -258,4 +258,4 @@ def test_the_choices_of_the_command_are_the_schemas() -> None:
 
 def test_an_unknown_schema_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["schema", "jobs"]) == 2
-    assert "'jobs' is not one of 'job', 'answer'" in capsys.readouterr().err
+    assert "'jobs' is not one of 'job', 'network', 'answer'" in capsys.readouterr().err

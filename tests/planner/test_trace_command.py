@@ -1,4 +1,4 @@
-"""Does `capplan trace simulate` say what the simulator says, in words, as JSON and as a timeline?"""
+"""Does `capplan trace` find what is in a trace, say it in words and show it on a timeline?"""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from planner.cli import main
 from planner.hop_simulation import HopAnswer
 from planner.trace_events import COMPUTE, NETWORK
-from planner.trace_play import PlayAnswer
 from planner.trace_request import NetworkKind, TraceRequest
-from planner.trace_simulation import TraceAnswer, simulate_trace
+from planner.trace_simulation import simulate_trace
 from simulator import catalog
-from simulator.deep.chakra_files import read_chakra
 from simulator.deep.trace_file import write_trace_file
-from tests.simulator.deep.profiles import EVENTS, NODES, written
+from tests.planner.trace_answers import SLOW_NET, SUMMED_S, answered
 from tests.simulator.deep.traces import even, measured, write_small
+
+TRACE = Path(__file__).parents[1] / "data" / "traces" / "vgg13.json"
 
 
 @pytest.fixture
@@ -25,20 +25,9 @@ def small(tmp_path: Path) -> str:
     return str(write_small(tmp_path / "small"))
 
 
-def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> TraceAnswer:
-    assert main(["trace", "simulate", *arguments, "--json"]) == 0
-    return TraceAnswer.model_validate_json(capsys.readouterr().out)
-
-
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["trace", "simulate", *arguments]) == 0
     return capsys.readouterr().out
-
-
-TRACE = Path(__file__).parents[1] / "data" / "traces" / "vgg13.json"
-SLOW_NET = ("--bandwidth", "1e6", "--latency", "0")
-SUMMED_S = 1.5 * 1632 / 1e6
-"""Gradients of the small trace around a ring of four at 1 MB/s."""
 
 
 class TestAnswer:
@@ -256,6 +245,20 @@ class TestAnswer:
         fitted = answered(capsys, small, *batch, "--times", "fitted").step_s
         assert 8.8e-3 < fitted <= answered(capsys, small, *batch).step_s
 
+    def test_collectives_take_the_algorithm_that_is_asked_for(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        network = ("--network", "switch", "--bandwidth", "1e15", "--latency", "1e-3")
+        step = ("--gpus", "4", "--parallel", "dp", *network)
+        took_s = {
+            name: answered(capsys, small, *step, "--collectives", name).step_s
+            for name in ("ring", "halving-doubling")
+        }
+        # 8.8 ms of computing; 6 steps of a ring, or 4 of halving and doubling, of 2 ms each.
+        assert took_s["ring"] == pytest.approx(8.8e-3 + 6 * 2e-3)
+        assert took_s["halving-doubling"] == pytest.approx(8.8e-3 + 4 * 2e-3)
+        assert answered(capsys, small, *step).step_s == pytest.approx(took_s["ring"])
+
     def test_nodes_have_cards(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
         network = ("--network", "nodes", "--gpus-per-node", "2", "--card-bandwidth", "1e6")
         answer = answered(capsys, small, "--gpus", "4", *network)
@@ -311,263 +314,3 @@ class TestTimeline:
         assert main(["trace", "simulate", small, "--gpus", "1", "--output", str(file)]) == 2
         assert "exists and is no timeline of capplan" in capsys.readouterr().err
         assert file.read_text(encoding="utf-8") == "mine"
-
-
-class TestBroken:
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (("--parallel", "pp=3"), "--parallel = pp=3: the degrees multiply to 3, and --gpus is 4"),
-            (("--parallel", "zz"), "--parallel = zz: must begin with a kind; known: ddp, dp, fsdp, tp, pp"),
-            (("--parallel", "tp=2,tp=2"), "--parallel = tp=2: is given twice"),
-            (("--parallel", "tp=two"), "--parallel = tp=two: needs a whole number behind the equals sign"),
-            (("--parallel", "fsdp=2,ddp=2"), "ddp and fsdp each say how many replicas: give one of them"),
-            (
-                ("--rules", "triosim", "--parallel", "fsdp"),
-                "--parallel: is nothing that --rules triosim covers",
-            ),
-            (("--parallel", "dp=2,ddp=2"), "ddp and dp each say how many replicas: give one of them"),
-            (("--parallel", "pp"), "--parallel pp = 4: must be at most 2, the layers of 'small'"),
-            (("--parallel", "ddp", "--interleaved", "2"), "--interleaved = 2: must be 1 without a pipeline"),
-            (
-                ("--rules", "triosim", "--interleaved", "2"),
-                "--interleaved: is nothing that --rules triosim covers",
-            ),
-            (("--speed", "4=0.5"), "--speed = 4: must be an accelerator, 0 to 3"),
-            (("--speed", "1=0"), "'1=0' must be an accelerator and its speed over that of the trace"),
-            (("--on", "h100-sxm5-80gb"), "--on = h100-sxm5-80gb: needs --traced-on"),
-            (("--on", "h100", "--traced-on", "zz9"), "zz9"),
-            (("--offload", "memory=1e9"), "--offload host: must be given, or pool"),
-            (("--offload", "host=1e9"), "--offload memory: must be given"),
-            (("--offload", "memory=1e9,pool=1e9"), "--offload pool-shared: must be given"),
-            (("--offload", "memory=1e9,host=1e9,pool-memory=1"), "--offload pool-memory = 1: needs pool=..."),
-            (("--offload", "memory=x,host=1e9"), "--offload memory = x: must be a number"),
-            (("--offload", "memory=5000,host=1e9"), "--offload memory = 5,000: must be at least"),
-            (
-                ("--offload", "memory=1e9,host=1e9", "--parallel", "tp"),
-                "--parallel tp = 4: must be left out",
-            ),
-            (
-                ("--offload", "memory=1e9,host=1e9", "--rules", "triosim"),
-                "--offload: is nothing that --rules",
-            ),
-            (("--offload", "memory=1e9,host=1e9", "--parallel", "hop"), "--offload: is nothing that workers"),
-            (("--hop", "gap=3"), "--hop = gap=3: is read with --parallel hop only"),
-            (("--parallel", "hop=2,tp=2"), "--parallel = hop=2: stands alone"),
-            (("--parallel", "hop", "--hop", "gap"), "--hop = gap: needs a value: gap=..."),
-            (("--parallel", "hop", "--hop", "gap=3,gap=4"), "--hop = gap=4: is given twice"),
-            (("--parallel", "hop", "--hop", "gaps=3"), "--hop = gaps=3: must begin with a key"),
-            (("--parallel", "hop", "--hop", "gap=0"), "--hop gap = 0: must be a whole number between 1"),
-            (
-                ("--parallel", "hop", "--hop", "chance=nan"),
-                "--hop chance = nan: must be a number between 0 and 1",
-            ),
-            (("--parallel", "hop", "--hop", "graph=rong"), "--hop graph = rong: must be a graph"),
-            (("--parallel", "hop", "--hop", "graph=no.json"), "does not exist"),
-            (("--parallel", "hop", "--hop", "backups=2"), "--hop backups = 2: must be below 2"),
-            (("--parallel", "hop", "--microbatches", "2"), "--microbatches: is nothing that workers"),
-            (("--parallel", "hop", "--rules", "triosim"), "--rules: is nothing that workers"),
-            (("--ports", "2"), "--ports is read with --network photonic only"),
-            (("--set-up", "1", "--network", "switch"), "--set-up is read with --network photonic only"),
-            (("--gpus-per-node", "8"), "--gpus-per-node is read with --network nodes only"),
-            (("--card-bandwidth", "5e10"), "--card-bandwidth is read with --network nodes only"),
-            (("--rules", "triosim", "--latency", "1"), "--latency is nothing that --rules triosim covers"),
-            (("--rules", "triosim", "--order", "gpipe"), "--order is nothing that --rules triosim covers"),
-            (("--rules", "triosim", "--microbatches", "2"), "--microbatches is nothing that --rules triosim"),
-            (("--parallel", "hop", "--order", "gpipe"), "--order is nothing that workers of --parallel hop"),
-            (("--speed", "3=0.5", "--speed", "3=1"), "'3=1' gives accelerator 3 a second speed"),
-            (("--batch-size", "2", "--microbatches", "4"), "--batch-size = 2: must be at least 4"),
-            (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that --rules triosim covers"),
-            (("--gpus", "2048", "--network", "full"), "--gpus = 2048: must be at most 1,024 with a cable"),
-            (
-                ("--gpus", "65536", "--parallel", "ddp=32768,pp=2"),
-                "needs more than 16,000,000 tasks: take fewer accelerators",
-            ),
-            (("--network", "nodes"), "--gpus = 4: must be a multiple of 8, the accelerators of a node"),
-            (
-                ("--rules", "triosim", "--parallel", "ddp=4"),
-                "--parallel: is nothing that --rules triosim covers",
-            ),
-            (
-                ("--rules", "triosim", "--network", "switch"),
-                "--network: is nothing that --rules triosim covers",
-            ),
-        ],
-    )
-    def test_what_cannot_be_is_refused(
-        self, small: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
-    ) -> None:
-        assert main(["trace", "simulate", small, "--gpus", "4", *arguments]) == 2
-        assert message in " ".join(capsys.readouterr().err.split())
-
-    def test_a_file_says_how_many_samples_it_has(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        file = tmp_path / "even.json"
-        write_trace_file(even(2, 1e-3, 2e-3), file)
-        asked = ["trace", "simulate", str(file), "--gpus", "2", "--trace-batch-size", "64"]
-        assert main(asked) == 2
-        assert "--trace-batch-size = 64: is read with folders of TrioSim's only" in capsys.readouterr().err
-
-    def test_a_broken_trace_is_named_with_its_line(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        folder = write_small(tmp_path / "bad")
-        text = (folder / "trace.csv").read_text(encoding="utf-8")
-        (folder / "trace.csv").write_text(text.replace("[x; w1; b1]", "[x; w7; b1]"), encoding="utf-8")
-        assert main(["trace", "simulate", str(folder), "--gpus", "2"]) == 2
-        assert "trace.csv, line 2.inputs = w7: is no tensor of the trace" in capsys.readouterr().err
-
-
-class TestExport:
-    def test_one_file_for_each_accelerator_and_the_groups(self, small: str, tmp_path: Path) -> None:
-        folder = tmp_path / "astra"
-        arguments = ["trace", "export", small, "--gpus", "4", "--parallel", "ddp=2,tp=2"]
-        assert main([*arguments, "--output", str(folder)]) == 0
-        assert sorted(path.name for path in folder.iterdir()) == [
-            "step.0.et",
-            "step.1.et",
-            "step.2.et",
-            "step.3.et",
-            "step.groups.json",
-        ]
-        groups = json.loads((folder / "step.groups.json").read_text(encoding="utf-8"))
-        assert sorted(groups.values()) == [[0, 1], [0, 2], [1, 3], [2, 3]]
-        first = read_chakra(folder / "step.0.et")
-        # Half of 8.0 of the 8.3 ms of computing, and half of the optimizer.
-        assert sum(node.duration_micros for node in first) == 4000 + 300 + 250
-
-    def test_json_is_the_same(self, small: str, tmp_path: Path) -> None:
-        arguments = ["trace", "export", small, "--gpus", "2"]
-        for form in ("et", "json"):
-            assert main([*arguments, "--format", form, "--output", str(tmp_path / form)]) == 0
-        both = [read_chakra(tmp_path / form / f"step.1.{form}") for form in ("et", "json")]
-        assert both[0] == both[1]
-
-    def test_an_older_export_of_the_same_names_is_replaced(self, small: str, tmp_path: Path) -> None:
-        arguments = ["trace", "export", small, "--gpus", "2", "--output", str(tmp_path)]
-        assert main([*arguments, "--parallel", "dp"]) == 0
-        before = (tmp_path / "step.1.et").read_bytes()
-        assert main([*arguments, "--parallel", "tp"]) == 0
-        assert (tmp_path / "step.1.et").read_bytes() != before
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (("--gpus", "2"), "holds step.2.et and 1 more of another export: remove what is left of it"),
-            (("--gpus", "3"), "holds step.3.et of another export: remove what is left of it"),
-            (("--gpus", "4", "--format", "json"), "holds step.0.et and 3 more of another export"),
-        ],
-    )
-    def test_files_that_would_be_left_of_another_export_are_refused(
-        self,
-        small: str,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture[str],
-        arguments: tuple[str, ...],
-        message: str,
-    ) -> None:
-        folder = tmp_path / "astra"
-        export = ["trace", "export", small, "--output", str(folder)]
-        assert main([*export, "--gpus", "4"]) == 0
-        before = {path: path.read_bytes() for path in folder.iterdir()}
-        assert main([*export, *arguments]) == 2
-        assert message in capsys.readouterr().err
-        assert {path: path.read_bytes() for path in folder.iterdir()} == before
-
-    def test_a_folder_that_cannot_be_made_is_refused(
-        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        (tmp_path / "file").write_text("", encoding="utf-8")
-        folder = str(tmp_path / "file" / "astra")
-        assert main(["trace", "export", small, "--gpus", "2", "--output", folder]) == 2
-        assert "cannot be made" in capsys.readouterr().err
-
-
-class TestConvert:
-    def test_a_converted_profile_is_played(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        file = tmp_path / "linear.json"
-        files = [str(path) for path in written(tmp_path, EVENTS, NODES)]
-        arguments = ["trace", "convert", *files, "--batch-size", "512", "--output", str(file)]
-        assert main(arguments) == 0
-        assert "3 operators in 1 layer, 0.00123 s a step" in capsys.readouterr().err
-        assert main(arguments) == 0  # an older trace is replaced
-        capsys.readouterr()
-        answer = answered(capsys, str(file), "--gpus", "1")
-        assert answer.step_s == pytest.approx(1230e-6)
-        assert (answer.trace, answer.batch_size) == ("linear", 512)
-
-    def test_another_file_is_not_replaced(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        file = tmp_path / "notes.json"
-        file.write_text("mine", encoding="utf-8")
-        files = [str(path) for path in written(tmp_path, EVENTS, NODES)]
-        assert main(["trace", "convert", *files, "--batch-size", "1", "--output", str(file)]) == 2
-        assert "exists and is no trace of capplan" in capsys.readouterr().err
-        assert file.read_text(encoding="utf-8") == "mine"
-
-    def test_a_swapped_pair_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        files = [str(path) for path in reversed(written(tmp_path, EVENTS, NODES))]
-        output = str(tmp_path / "vgg.json")
-        assert main(["trace", "convert", *files, "--batch-size", "1", "--output", output]) == 2
-        assert (
-            "traceEvents: must be a list of events: is this a profile of PyTorch?" in capsys.readouterr().err
-        )
-
-
-class TestPlay:
-    @pytest.fixture
-    def astra(self, small: str, tmp_path: Path) -> Path:
-        folder = tmp_path / "astra"
-        arguments = ["trace", "export", small, "--gpus", "4", "--parallel", "dp", "--output", str(folder)]
-        assert main(arguments) == 0
-        return folder
-
-    def test_exported_traces_take_what_the_step_takes(
-        self, astra: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["trace", "play", str(astra), "--json", *SLOW_NET]) == 0
-        answer = PlayAnswer.model_validate_json(capsys.readouterr().out)
-        assert answer.step_s == pytest.approx(8.8e-3 + SUMMED_S)
-        assert (answer.traces, answer.num_gpus) == ("step", 4)
-        assert len(answer.hot_links) == 4
-
-    def test_words_and_timeline(
-        self, astra: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        file = tmp_path / "step.json"
-        assert main(["trace", "play", str(astra), "--output", str(file), *SLOW_NET]) == 0
-        out = capsys.readouterr().out
-        assert "step on 4 accelerators: 11.2 ms a step" in out
-        assert "Accelerators wait 2.45 ms for all-reduce traffic on average" in out
-        assert len(json.loads(file.read_text(encoding="utf-8"))["traceEvents"]) > 4 * 9
-
-    @pytest.mark.parametrize(
-        ("name", "text", "message"),
-        [
-            ("step.1.et", None, "lacks the trace of accelerator 1: step.1.et"),
-            ("step.1.json", "", "has accelerator 1 twice: step.1.et, step.1.json"),
-            ("other.0.et", "", "has traces of 2 runs (other, step): it must be one"),
-            ("step.groups.json", "[]", 'must be groups and their accelerators, such as {"1": [0, 1]}'),
-            ("step.groups.json", '{"1": [0, true]}', "must be groups and their accelerators"),
-            ("step.groups.json", '{"7": [0, 1, 2, 3]}', "pg_name = 1: must be one of the groups 7"),
-            ("step.groups.json", '{"1": [0, 1]}', "group 1, collective 0: differs between accelerators"),
-        ],
-    )
-    def test_folders_that_do_not_fit_together_are_refused(
-        self, astra: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, message: str
-    ) -> None:
-        if text is None:
-            (astra / name).unlink()
-        else:
-            (astra / name).write_text(text, encoding="utf-8")
-        assert main(["trace", "play", str(astra)]) == 2
-        assert message in capsys.readouterr().err
-
-    def test_what_is_no_folder_of_traces_is_refused(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["trace", "play", str(tmp_path / "missing")]) == 2
-        assert main(["trace", "play", str(tmp_path)]) == 2
-        err = capsys.readouterr().err
-        assert "is no folder: give the one with NAME.0.et" in err
-        assert "has no traces, such as step.0.et" in err

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,28 +33,49 @@ def store(folder: Path, empty: Path) -> str:
     return uri
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Lets Ctrl-C reach what is started meanwhile: what a shell starts in the background, and all below it, ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """Ends the command, which ends what it has started, and closes its pipes, also after a test that failed."""
+    if process.poll() is None:
+        process.terminate()
+    process.communicate(timeout=PATIENCE_S)
+
+
 @pytest.fixture(scope="module")
 def running(
     tmp_path_factory: pytest.TempPathFactory, empty_store: Path
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command, running, and the address that it has printed."""
     uri = store(tmp_path_factory.mktemp("ui"), empty_store)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "planner.cli", "ui", "--tracking-uri", uri, "--json"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line, process.communicate()
-    printed = json.loads(line)
-    assert printed["front_address"] == printed["address"].replace("studies", "front&compareRunsMode=CHART")
-    yield process, printed["address"]
-    if process.poll() is None:
-        process.kill()
+    with interruptible():
+        process = subprocess.Popen(
+            [sys.executable, "-m", "planner.cli", "ui", "--tracking-uri", uri, "--json"],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, process.communicate()
+        printed = json.loads(line)
+        assert printed["front_address"] == printed["address"].replace(
+            "studies", "front&compareRunsMode=CHART"
+        )
+        yield process, printed["address"]
+    finally:
+        stop(process)
 
 
 def root_of(address: str) -> str:

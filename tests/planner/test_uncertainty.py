@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
-from planner.uncertainty import tied_rows, uncertainty_of
+from planner.uncertainty import interval_log_half_widths, tied_rows, uncertainty_of
 from simulator.job import Job
 from simulator.run_spread import miss_probability
 from simulator.simulate import replicate
@@ -29,9 +29,12 @@ NUM_DESIGNS, NUM_REPLAYS = 60, 200
 ROUNDING = 1e-9
 
 
-@given(arrays(np.float64, (5, 2), elements=st.floats(0.0, 10.0)), st.floats(0.0, 0.5))
-def test_of_two_designs_each_is_tied_with_the_other_or_neither_is(values: Floats, error: float) -> None:
-    tied = np.stack([tied_rows(values, row, error) for row in range(len(values))])
+@given(
+    arrays(np.float64, (5, 2), elements=st.floats(0.0, 10.0)),
+    arrays(np.float64, 5, elements=st.floats(0.0, 0.5)),
+)
+def test_of_two_designs_each_is_tied_with_the_other_or_neither_is(values: Floats, errors: Floats) -> None:
+    tied = np.stack([tied_rows(values, row, errors) for row in range(len(values))])
     np.testing.assert_array_equal(tied, tied.T)
     assert not tied.diagonal().any()
 
@@ -40,7 +43,24 @@ def test_designs_are_tied_up_to_the_error_and_not_beyond_it_in_any_objective() -
     values = np.array(
         [[100.0, 10.0], [109.0, 10.0], [111.0, 10.0], [91.0, 10.9], [90.0, 10.0], [100.0, 12.0]]
     )
-    assert tied_rows(values, 0, 0.1).tolist() == [False, True, False, True, False, False]
+    assert tied_rows(values, 0, np.full(6, 0.1)).tolist() == [False, True, False, True, False, False]
+
+
+def test_the_surer_of_two_designs_says_whether_they_are_tied() -> None:
+    values = np.array([[100.0], [105.0], [105.0], [115.0], [95.0]])
+    errors = np.array([0.1, 0.2, 0.03, 0.2, 0.06])
+    assert tied_rows(values, 0, errors).tolist() == [False, True, False, False, True]
+
+
+def test_each_design_of_a_front_has_the_interval_of_its_own_accelerator() -> None:
+    job = job_with({**A100_RENTED, "num_gpus": WIDE}, {**H100_RENTED, "num_gpus": WIDE})
+    layouts = pruned_space(job).designs()
+    rows = [np.flatnonzero(layouts.offer == offer)[0] for offer in (1, 0, 1)]
+    widths = interval_log_half_widths(job, evaluate(job, layouts.take(np.array(rows))))
+    of_hopper = step_error("hopper", "bf16", accelerator="h100-sxm5-80gb").interval_log_half_width
+    of_ampere = step_error("ampere", "bf16", accelerator="a100-sxm4-80gb").interval_log_half_width
+    assert of_hopper != of_ampere
+    assert widths.tolist() == [of_hopper, of_ampere, of_hopper]
 
 
 def test_ties_and_the_told_range_are_the_calibrated_interval_of_a_step() -> None:
@@ -54,7 +74,8 @@ def test_ties_and_the_told_range_are_the_calibrated_interval_of_a_step() -> None
     ratio = math.exp(1.2816 * math.hypot(known.shared_log_deviation, known.own_log_deviation))
     assert found.step_time_low_s == pytest.approx(step_s / ratio, rel=1e-4)
     assert found.step_time_high_s == pytest.approx(step_s * ratio, rel=1e-4)
-    expected = tied_rows(front.objectives(job), 0, found.step_time_high_s / step_s - 1.0)
+    errors = np.full(len(front), found.step_time_high_s / step_s - 1.0)
+    expected = tied_rows(front.objectives(job), 0, errors)
     assert found.tied_designs == tuple(np.flatnonzero(expected).tolist())
 
 

@@ -47,6 +47,7 @@ CHANGES: Mapping[str, object] = {
     "fp8_recipe": "blockwise",
     "keeps_cast_weights": True,
     "weight_prefetch": "backward",
+    "most_gathered_weights": 1e6,
     "selective_recompute": "every_other_product",
     "recompute_method": "uniform",
     "context_exchange": "all_gather",

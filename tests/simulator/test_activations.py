@@ -49,16 +49,22 @@ class TestActivations:
     def test_selective_recomputation_keeps_no_scores(self) -> None:
         found = activations_of(UNFUSED, plan_of(tensor=4, micro_batch=B, recompute=Recompute.SELECTIVE))
         assert found.kept_bytes == pytest.approx(SBH / 4 * LAYERS * 32, rel=1e-12)
-        # The layer at work computes its scores again; 16-bit gradients of them before and after the softmax, of the
-        # residual stream and of the 4 h wide tensor.
-        assert found.at_work_bytes == pytest.approx(SBH / 4 * (SCORES + 4 / 5 * SCORES + 2 + 8), rel=1e-12)
+        # The layer at work computes its scores again. When 16-bit gradients of them stand before and after the softmax, the
+        # feed-forward block is done with: input and output of its activation function, 2 x 4 h each. Besides, the residual
+        # stream has a gradient.
+        assert found.at_work_bytes == pytest.approx(SBH / 4 * (SCORES + 4 / 5 * SCORES - 16 + 2), rel=1e-12)
 
     def test_full_recomputation_keeps_layer_inputs(self) -> None:
         found = activations_of(PLAIN, plan_of(tensor=4, micro_batch=B, recompute=Recompute.FULL))
         assert found.kept_bytes == pytest.approx(SBH * 2 * LAYERS, rel=1e-12)
         again = 8 + 24 / 4 + SCORES / 4
-        gradients = 4 / 5 * SCORES / 4 + 2 + 8 / 4
-        assert found.at_work_bytes == pytest.approx(SBH * (again + gradients), rel=1e-12)
+        of_attention = 4 / 5 * SCORES / 4 - 16 / 4  # without the feed-forward block
+        assert found.at_work_bytes == pytest.approx(SBH * (again + 2 + of_attention), rel=1e-12)
+
+    def test_the_widest_gradient_counts_where_scores_are_few(self) -> None:
+        few = UNFUSED.model_copy(update={"attention": "flash"})
+        found = activations_of(few, plan_of(micro_batch=B, recompute=Recompute.FULL))
+        assert found.at_work_bytes == pytest.approx(SBH * (32 + 2 + 8), rel=1e-12)
 
     def test_fused_attention_keeps_no_scores(self) -> None:
         fused = UNFUSED.model_copy(update={"attention": "flash"})

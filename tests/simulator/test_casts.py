@@ -157,6 +157,13 @@ class TestFourBits:
         assert fp4.shared_log_deviation == 2 * fp8.shared_log_deviation
         assert fp4.own_log_deviation == 2 * fp8.own_log_deviation
 
+    @pytest.mark.parametrize("precision", ["bf16", "fp4"])
+    def test_adapters_are_twice_as_unsure_as_full_training_and_no_more_in_4_bits(
+        self, precision: str
+    ) -> None:
+        known = step_error("blackwell", "fp8" if precision == "fp4" else precision)
+        assert step_error("blackwell", precision, has_adapters=True) == known.times(2.0)
+
 
 def test_recipes_change_nothing_of_the_memory_but_copies() -> None:
     plan = plan_of(tensor=8, data=8, precision=Precision.FP8)

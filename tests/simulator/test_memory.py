@@ -91,6 +91,30 @@ class TestStates:
         assert memory_of(narrow, plan_of(data=8)).update_bytes == pytest.approx(4 * weights / 8)
         assert memory_of(narrow, plan_of(data=8, zero=0)).update_bytes == pytest.approx(4 * weights)
 
+    @pytest.mark.parametrize(("given", "bytes_per_weight"), [(0.0, 0), (6.0, 6)])
+    def test_copies_of_gradients_are_those_that_are_given(self, given: float, bytes_per_weight: int) -> None:
+        narrow = training(global_batch_size=8).model_copy(update={"gradient_bytes": 2, "update_bytes": given})
+        found = memory_of(narrow, plan_of(data=8)).update_bytes
+        assert found == pytest.approx(bytes_per_weight * narrow.model.num_parameters / 8)
+
+    @pytest.mark.parametrize("optimizer_bytes", [6.0, 10.0])
+    def test_smaller_states_of_the_optimizer_are_that_much_smaller(self, optimizer_bytes: float) -> None:
+        workload = training(global_batch_size=8)
+        smaller = workload.model_copy(update={"optimizer_bytes": optimizer_bytes})
+        spared = states_bytes(memory_of(workload, plan_of(data=8))) - states_bytes(
+            memory_of(smaller, plan_of(data=8))
+        )
+        assert spared == pytest.approx((12 - optimizer_bytes) * workload.model.num_parameters / 8)
+
+    def test_gathering_product_by_product_holds_few_weights_beside_the_largest_product(self) -> None:
+        model = gpt(vocabulary_size=8)
+        sharded = training(model, global_batch_size=8).model_copy(update={"most_gathered_weights": 1000.0})
+        one, three = (memory_of(sharded, plan_of(data=8, zero=z)) for z in (1, 3))
+        # The largest product has 4 h^2 weights, gathered and with a gradient; without sharding the layer has gradients.
+        layer = 12 * 2048**2 + 2 * 2048
+        more = (three.workspace_bytes - one.workspace_bytes)[0]
+        assert more == pytest.approx(2 * (1000 + 2 * 4 * 2048**2) - 2 * (layer + 8 * 2048))
+
     def test_buffers_of_the_synchronisation_are_counted(self) -> None:
         workload = training(global_batch_size=8)
         buffered = workload.model_copy(update={"sync_buffer_bytes": 2e9})

@@ -111,6 +111,7 @@ class TestBloom:
                 "has_sequence_parallel": False,
                 "gradient_bytes": 2,
                 "sync_buffer_bytes": 2e9,
+                "update_bytes": 6.0,
                 "keeps_stage_outputs": True,
             }
         )
@@ -155,3 +156,29 @@ class TestBloom:
         self, workload: Workload, layout: tuple[int, int, int, int]
     ) -> None:
         assert self.peak_gib(workload, layout) > 80
+
+
+class TestZero3Of2021:
+    """529.6B, A100 of 80 GB, sequences of 2,048, micro-batch 4, full recomputation, DeepSpeed's ZeRO stage 3.
+
+    It ran on 640 accelerators, and did not fit on 560 (Narayanan et al., arXiv 2104.04473, section 5.2).
+    """
+
+    @pytest.mark.parametrize(("num_gpus", "fits"), [(640, True), (560, False)])
+    def test_it_fits_where_it_did(self, num_gpus: int, fits: bool) -> None:
+        shape = gpt(num_layers=105, hidden_size=20480, num_heads=128, vocabulary_size=51_200)
+        workload = training(shape, sequence_length=2048, global_batch_size=4 * num_gpus).model_copy(
+            update={
+                "attention": "unfused",
+                "gradient_bytes": 2,
+                "sync_buffer_bytes": 2e9,
+                "update_bytes": 6.0,
+                "most_gathered_weights": 1e9,
+                "weight_prefetch": "none",
+            }
+        )
+        plan = plan_of(
+            data=num_gpus, micro_batch=4, zero=3, recompute=Recompute.FULL, precision=Precision.FP16
+        )
+        needed_gib = float(memory_of(workload, plan).needed_bytes[0]) / GIB
+        assert (needed_gib <= 80) is fits

@@ -125,6 +125,9 @@ class TestRecordedTables:
             ("verdicts", "refused as plan", 1, 1.0),  # a row at the edge
             ("order", "ordered rightly", -1, 2.0),  # 3 of 145 pairs
             ("regret", "mean regret", 1, WORSE_IN_THE_REPORT),
+            ("further", "mean abs. error", 1, WORSE_IN_THE_REPORT),
+            ("further-jobs", "rank correlation", -1, 0.02),  # a near tie of ten designs or fewer turned over
+            ("further-jobs", "regret", 1, WORSE_IN_THE_REPORT),
         ],
     )
     def test_no_other_figure_got_worse_either(
@@ -171,14 +174,14 @@ class TestMemory:
         assert len(errors) >= 30
         assert np.mean(errors) <= 0.06
 
-    def test_runs_that_ran_are_simulated_to_fit_but_for_two_that_are_explained(
+    def test_runs_that_ran_are_simulated_to_fit_but_for_one_that_frees_more_than_is_known(
         self, comparisons: list[Comparison]
     ) -> None:
-        # Apex's Adam keeps half of the master weights only (NeMo 23.08), and Meta frees what its pipeline sent early
-        # (arXiv 2407.21783, section 3.3.2): neither is modelled.
+        # Llama 3's pipeline frees tensors early, among them what stages receive and send (arXiv 2407.21783, section 3.3.2);
+        # which others, and in how many chunks it ran, is not published.
         found = verdicts_of(comparisons)
-        assert set(found.too_large_rows) <= {"nemo-0111", "llama3-0001"}
-        assert found.num_ran_and_recompute_not_given <= 1
+        assert set(found.too_large_rows) <= {"llama3-0001"}
+        assert found.num_ran_and_recompute_not_given <= 2
 
     def test_runs_that_ran_out_of_memory_are_simulated_as_too_large(self, rows: list[Row]) -> None:
         failed = compare([row for row in rows if row["left_out_because"] == OUT_OF_MEMORY])

@@ -25,13 +25,13 @@ EXPERTS = training("deepseek-v3", global_batch_size=256)
 """61 layers, of which the first three have no experts."""
 
 
-def memory_of(workload: Workload, plan: Plan) -> MemoryTable:
-    table = table_of(plan)
+def memory_of(workload: Workload, *plans: Plan) -> MemoryTable:
+    table = table_of(*plans)
     return peak_memory(workload, table, split_layers(workload.model, table))
 
 
-def step_of(workload: Workload, plan: Plan) -> StepTable:
-    table = table_of(plan)
+def step_of(workload: Workload, *plans: Plan) -> StepTable:
+    table = table_of(*plans)
     return simulate_step(Rank.of(job_of(workload), table), split_layers(workload.model, table))
 
 
@@ -129,23 +129,20 @@ def test_more_recomputation_is_slower_and_smaller(
 ) -> None:
     layout = {"pipeline": pipeline, "data": 8, "zero": zero}
     plans = [plan_of(**layout), *(recomputing(n, **layout) for n in (num_layers, num_layers + 1, None))]  # type: ignore[arg-type]
-    steps_s = [step_of(workload, plan).step_time_s[0] for plan in plans]
-    kept = [memory_of(workload, plan).activations_bytes[0] for plan in plans]
+    steps = step_of(workload, *plans)
+    steps_s = steps.step_time_s
+    kept = memory_of(workload, *plans).activations_bytes
+    assert len(steps_s) == len(kept) == 4
     assert np.all(np.diff(steps_s) >= -1e-9 * steps_s[0])
     assert np.all(np.diff(kept) <= 1e-9 * kept[0])
     bounds = bound_step(job_of(workload), table_of(*plans))
-    assert np.all(bounds.step_time_s <= np.array(steps_s) * (1 + 1e-9))
-    np.testing.assert_allclose(bounds.compute_s, [step_of(workload, plan).compute_s[0] for plan in plans])
+    assert np.all(bounds.step_time_s <= steps_s * (1 + 1e-9))
+    np.testing.assert_allclose(bounds.compute_s, steps.compute_s)
 
 
 def test_what_a_design_comes_to_does_not_depend_on_its_neighbours() -> None:
     plans = [plan_of(data=8), recomputing(5, data=8), recomputing(None, data=8)]
-    together = step_of_all(plans)
+    together = step_of(DENSE, *plans)
     for row, plan in enumerate(plans):
         for name, column in step_of(DENSE, plan).columns().items():
             assert column[0] == getattr(together, name)[row], name
-
-
-def step_of_all(plans: list[Plan]) -> StepTable:
-    table = table_of(*plans)
-    return simulate_step(Rank.of(job_of(DENSE), table), split_layers(DENSE.model, table))

@@ -38,17 +38,17 @@ def test_a_pass_without_prefetch_waits_for_every_gather() -> None:
     plan = plan_of(data=8, zero=3)
     rank = Rank.of(job_of(prefetching("none")), table_of(plan))
     both, forward, none = (step_of(way, plan).shard_comm_s[0] for way in ("both", "forward", "none"))
-    parts = [8 * [MODEL.dense_layer_parameters], [MODEL.embedding_parameters], [MODEL.output_parameters]]
-    gathers_s = sum(
+    parts = [MODEL.embedding_parameters, *8 * [MODEL.dense_layer_parameters], MODEL.output_parameters]
+    first_s, *others_s = (
         float(
             all_gather_s(num_bytes=2.0 * weights, group_size=8.0, members_per_domain=8.0, links=rank.links)[0]
         )
-        for part in parts
-        for weights in part
+        for weights in parts
     )
     # Eight micro-batches; of hidden traffic 0.15 shows, the share of the cores that it takes (Calculon, arXiv 2311.02076).
-    assert none - forward == pytest.approx(8 * 0.85 * gathers_s)
-    assert forward - both == pytest.approx(8 * 0.85 * gathers_s)
+    # The first gather of a backward pass hides behind the pass before it, that of a forward pass is never hidden.
+    assert none - forward == pytest.approx(8 * 0.85 * sum(others_s))
+    assert forward - both == pytest.approx(8 * 0.85 * (first_s + sum(others_s)))
 
 
 def test_without_prefetch_one_layer_less_is_whole() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from simulator.errors import StudyError, TrackingError
-from studies import bulk_runs
+from studies import bulk_rows
 from studies.bulk_runs import BulkOutcome, RunTable, Way, write_runs
 from studies.mlflow_session import mlflow_at
 
@@ -164,7 +164,7 @@ def test_runs_are_found_and_sorted_by_metric(store: Store) -> None:
 
 
 def test_runs_keep_their_order_across_transactions(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_runs, "DESIGNS_PER_TRANSACTION", 7)
+    monkeypatch.setattr(bulk_rows, "DESIGNS_PER_TRANSACTION", 7)
     store.write(designs(20))
     store.write(designs(0))
     assert [run.info.run_name for run in store.children()] == designs(20).names
@@ -183,14 +183,14 @@ def test_the_file_is_left_with_statistics_and_its_own_journal_mode(store: Store)
 @pytest.mark.parametrize(
     ("known", "column"),
     [
-        (bulk_runs.KNOWN_COLUMNS["runs"].replace("user_id", ""), "runs.user_id"),
-        (bulk_runs.KNOWN_COLUMNS["runs"] + " colour", "runs.colour"),
+        (bulk_rows.KNOWN_COLUMNS["runs"].replace("user_id", ""), "runs.user_id"),
+        (bulk_rows.KNOWN_COLUMNS["runs"] + " colour", "runs.colour"),
     ],
 )
 def test_an_unknown_layout_is_left_to_the_interface(
     store: Store, monkeypatch: pytest.MonkeyPatch, known: str, column: str
 ) -> None:
-    monkeypatch.setattr(bulk_runs, "KNOWN_COLUMNS", {**bulk_runs.KNOWN_COLUMNS, "runs": known})
+    monkeypatch.setattr(bulk_rows, "KNOWN_COLUMNS", {**bulk_rows.KNOWN_COLUMNS, "runs": known})
     outcome = store.write(designs(4))
     assert (outcome.num_runs, outcome.way) == (4, "api")
     assert outcome.reason.endswith(f"columns not known here: {column}")

@@ -71,6 +71,15 @@ def test_layouts_stay_and_intervals_lie_around_the_best_expected_one() -> None:
             np.testing.assert_array_equal(getattr(plans, name), getattr(front.plans, name))
 
 
+def test_no_interval_is_longer_than_the_longest_that_the_job_allows() -> None:
+    job = small_job(num_refinements=12, checkpoint_schemes=[SYNC.value])
+    longest_s = 1.5 * float(some_designs(job).outcomes.run.checkpoint_interval_s.max())
+    checkpointing = job.checkpointing.model_copy(update={"longest_interval_s": longest_s})
+    job = job.model_copy(update={"checkpointing": checkpointing})
+    intervals_s = PlanTable.concatenate(refined(job, some_designs(job))[0]).checkpoint_interval_s
+    assert 0.9 * longest_s < intervals_s.max() <= longest_s
+
+
 def test_the_same_seed_tries_the_same() -> None:
     job = small_job(num_refinements=6)
     front = some_designs(job)

@@ -51,18 +51,29 @@ def test_a_gaussian_process_gives_the_textbook_answer() -> None:
     # Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, equation 2.25, by NumPy's solver.
     random = np.random.default_rng(0)
     known, asked = (
-        np.column_stack([random.random((n, 10)), random.integers(0, 3, (n, NUM_CHOICES))]) for n in (30, 7)
+        np.column_stack(
+            [random.random((n, 9)), random.integers(0, 2, n), random.integers(0, 3, (n, NUM_CHOICES))]
+        )
+        for n in (30, 7)
     )
     ratios = random.random((30, 2))
 
+    spares, offer, zero_stage, scheme = 9, 10, 15, 16  # places of features: ten numbers, then seven choices
+
     def covariance(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        numbers = ((first[:, None, :10] - second[None, :, :10]) ** 2).sum(axis=2)
-        choices = 2.0 * (first[:, None, 10:] != second[None, :, 10:]).sum(axis=2)
-        return np.exp(-(numbers + choices) / (2.0 * LENGTH_SCALE**2))
+        squares = (first[:, None, :] - second[None, :, :]) ** 2
+        unlike = first[:, None, :] != second[None, :, :]
+        layout = squares[:, :, :spares].sum(axis=2) + 2.0 * unlike[:, :, offer:zero_stage].sum(axis=2)
+        layout += 36.0 * unlike[:, :, zero_stage]
+        run = squares[:, :, 0] + 2.0 * unlike[:, :, offer]
+        run += 18.0 * (unlike[:, :, scheme].astype(int) + unlike[:, :, spares])
+        return 0.5 * sum(np.exp(-part / (2.0 * LENGTH_SCALE**2)) for part in (layout, run))
 
     mean = ratios.mean(axis=0)
     weights = np.linalg.solve(covariance(known, known) + NUGGET * np.eye(30), ratios - mean)
     expected = mean + covariance(asked, known) @ weights
+    deviation = np.sqrt(((ratios - mean) * weights).mean(axis=0)) * [1.0, 0.0]  # likelihood, equation 5.8
+    expected -= 0.5 * deviation * np.sqrt(1.0 - covariance(asked, known).max(axis=1, keepdims=True) ** 2)
     np.testing.assert_allclose(RatioModel(known, ratios).ratios(asked), expected, rtol=1e-9)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from simulator.errors import StudyError, TrackingError
-from studies import bulk_runs, tracking
+from studies import bulk_rows, tracking
 from studies.bulk_runs import RunTable
 from studies.tracking import (
     MAX_WAITING_METRICS,
@@ -126,7 +126,7 @@ def test_designs_become_child_runs_that_can_be_sorted(uri: str) -> None:
 
 
 def test_a_store_that_takes_designs_one_by_one_says_so(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_runs, "KNOWN_COLUMNS", dict.fromkeys(bulk_runs.KNOWN_COLUMNS, "colour"))
+    monkeypatch.setattr(bulk_rows, "KNOWN_COLUMNS", dict.fromkeys(bulk_rows.KNOWN_COLUMNS, "colour"))
     with opened(uri) as tracker:
         assert not tracker.takes_thousands
         assert tracker.log_designs(RunTable(names=["a"])).way == "api"

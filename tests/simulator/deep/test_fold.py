@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from simulator.deep.chosen_collectives import Algorithm
 from simulator.deep.collectives import Collectives
 from simulator.deep.extrapolate import Extrapolation, extrapolate
 from simulator.deep.fold import Fold
@@ -68,7 +69,9 @@ def fold_of(made: Extrapolation) -> Fold:
 
 def num_played(parallelism: Parallelism, topology: Topology, speed: list[float] | None = None) -> int:
     speeds = None if speed is None else np.array(speed)
-    made = extrapolate(even(8, 1e-3, 2e-3), parallelism, topology, speed=speeds, is_folded=True)
+    made = extrapolate(
+        even(8, 1e-3, 2e-3), parallelism, topology, speed=speeds, algorithm=Algorithm.RING, is_folded=True
+    )
     return fold_of(made).played.size
 
 
@@ -78,7 +81,10 @@ class TestExactness:
     def test_every_accelerator_and_link_is_as_in_the_whole_step(self, name: str, division: str) -> None:
         parallelism, trace = DIVISIONS[division], measured("vgg13")
         topology = network(name, parallelism.num_gpus)
-        whole, part = (extrapolate(trace, parallelism, topology, is_folded=folds) for folds in (False, True))
+        whole, part = (
+            extrapolate(trace, parallelism, topology, algorithm=Algorithm.RING, is_folded=folds)
+            for folds in (False, True)
+        )
         all_of_it, played = (play(made.graph, made.topology, made.paths) for made in (whole, part))
         fold = fold_of(part)
         assert played.makespan_s == pytest.approx(all_of_it.makespan_s, rel=1e-12)
@@ -94,6 +100,21 @@ class TestExactness:
         assert of_played.for_others_s[rows] == pytest.approx(each.for_others_s, abs=1e-12)
         by_traffic = of_played.for_traffic_s.sum(axis=1)
         assert by_traffic[rows] == pytest.approx(each.for_traffic_s.sum(axis=1), abs=1e-12)
+
+    @pytest.mark.parametrize("algorithm", [Algorithm.AUTO, Algorithm.HIERARCHICAL])
+    @pytest.mark.parametrize("division", ["data", "sharded and tensor", "data and pipeline", "all three"])
+    @pytest.mark.parametrize("name", NETWORKS)
+    def test_with_other_algorithms_it_takes_as_long_as_the_whole_step(
+        self, name: str, division: str, algorithm: Algorithm
+    ) -> None:
+        parallelism, trace = DIVISIONS[division], even(8, 1e-3, 2e-3)
+        topology = network(name, parallelism.num_gpus)
+        whole, part = (
+            extrapolate(trace, parallelism, topology, algorithm=algorithm, is_folded=folds)
+            for folds in (False, True)
+        )
+        whole_s, part_s = (play(made.graph, made.topology, made.paths).makespan_s for made in (whole, part))
+        assert part_s == pytest.approx(whole_s, rel=1e-12)
 
     @pytest.mark.parametrize("num_ranks", [10_240, 12_000])
     def test_ten_thousand_replicas_take_what_the_formula_says(self, num_ranks: int) -> None:
@@ -125,7 +146,13 @@ class TestWhatIsAlike:
         assert num_played(parallelism, network(name, parallelism.num_gpus)) == expected
 
     def test_each_accelerator_has_one_that_stands_for_it(self) -> None:
-        made = extrapolate(even(8, 1e-3, 2e-3), DIVISIONS["all three"], nodes(32), is_folded=True)
+        made = extrapolate(
+            even(8, 1e-3, 2e-3),
+            DIVISIONS["all three"],
+            nodes(32),
+            algorithm=Algorithm.RING,
+            is_folded=True,
+        )
         fold = fold_of(made)
         counts = np.bincount(fold.row_of_rank())
         assert counts.tolist() == [fold.num_each] * fold.played.size
@@ -152,10 +179,41 @@ class TestWhatIsNot:
         parallelism = DIVISIONS["data and pipeline"]
         assert num_played(parallelism, ring(parallelism.num_gpus, 65e9, 1e-6)) == parallelism.num_gpus
 
+    def test_trees(self) -> None:
+        # 64 bytes of gradients: a tree of 16 has fewer latencies than a ring.
+        trace, topology = even(8, 1e-3, 2e-3), switch(16, 1e12, 1e-3)
+        parallelism = Parallelism(data_parallel=16, sync=GradientSync.AT_THE_END)
+        forced, chosen = (
+            extrapolate(trace, parallelism, topology, algorithm=algorithm, is_folded=True)
+            for algorithm in (Algorithm.TREE, Algorithm.AUTO)
+        )
+        assert forced.fold is None
+        assert chosen.fold is None
+        whole = extrapolate(trace, parallelism, topology, algorithm=Algorithm.TREE)
+        seconds = [play(made.graph, made.topology, made.paths).makespan_s for made in (forced, chosen, whole)]
+        assert seconds[0] == seconds[2]
+        assert seconds[1] == pytest.approx(seconds[2], rel=1e-9)
+
+    def test_trees_that_are_too_large_are_told_of_rings(self) -> None:
+        with pytest.raises(InputError, match="or rings for all collectives, of which those that are alike"):
+            extrapolate(
+                measured("vgg13"),
+                Parallelism(data_parallel=65_536),
+                switch(65_536, 65e9, 1e-6),
+                algorithm=Algorithm.TREE,
+                is_folded=True,
+            )
+
     def test_what_is_too_large_then_is_told_which_networks_are_alike(self) -> None:
         parallelism = Parallelism(data_parallel=2_560, pipeline_parallel=4, num_microbatches=4)
         with pytest.raises(InputError, match="a network on which replicas are alike, such as a switch"):
-            extrapolate(measured("vgg13"), parallelism, ring(10_240, 65e9, 1e-6), is_folded=True)
+            extrapolate(
+                measured("vgg13"),
+                parallelism,
+                ring(10_240, 65e9, 1e-6),
+                algorithm=Algorithm.RING,
+                is_folded=True,
+            )
 
 
 def test_a_part_of_a_ring_adds_up_as_the_whole_ring_does() -> None:

@@ -9,7 +9,7 @@ import pytest
 from simulator.deep.chakra import CommType, NodeType
 from simulator.deep.chakra_files import read_chakra
 from simulator.deep.chakra_play import chakra_step
-from simulator.deep.plan_export import export_plan, ring_step
+from simulator.deep.plan_export import export_plan, step_on
 from simulator.deep.plan_step import plan_step
 from simulator.deep.play import play
 from simulator.deep.topologies import cluster, switch
@@ -30,7 +30,7 @@ def test_read_back_and_played_it_takes_as_long(name: str, tmp_path: Path) -> Non
     ranks = [read_chakra(tmp_path / f"step.{rank}.et") for rank in range(case.plan.num_gpus)]
     read = chakra_step(ranks, export.groups, topology)
     read_s = play(read.graph, topology, read.paths).makespan_s
-    tasks, paths = ring_step(case.job, case.plan, topology)
+    tasks, paths = step_on(case.job, case.plan, topology)
     own_s = play(tasks, topology, paths).makespan_s
     # Durations are whole microseconds there, with their sums kept; an operator may begin half a microsecond later.
     assert read_s == pytest.approx(own_s, abs=50 * MICROSECOND)
@@ -50,7 +50,7 @@ def test_on_nodes_it_takes_about_as_long_as_the_plan(name: str) -> None:
         card_bytes_per_s=50e9,
         fabric_latency_s=2e-6,
     )
-    read = chakra_step(export.nodes, export.groups, topology, gpus_per_node=8)
+    read = chakra_step(export.nodes, export.groups, topology)
     read_s = play(read.graph, topology, read.paths).makespan_s
     assert read_s == pytest.approx(plan_step(case.job, case.plan).step_time_s, rel=0.1)
 

@@ -123,3 +123,24 @@ def test_ways_cost_what_the_search_of_scipy_says(seed: int, size: int, density: 
             assert (topology.target[links[:-1]] == topology.source[links[1:]]).all()
             assert topology.forwards[topology.source[links[1:]]].all()
             assert link_cost[links].sum() == pytest.approx(least[source, target], rel=1e-12)
+
+
+@pytest.mark.parametrize(("narrow", "is_found"), [(1e3, True), (1e-9, False)])
+def test_links_that_cost_next_to_nothing_lead_nobody_around(narrow: float, *, is_found: bool) -> None:
+    builder = TopologyBuilder("wide and narrow")
+    one, other = builder.add_ranks(2).tolist()
+    left, right, third = builder.add("switch", 3).tolist()
+    builder.connect(one, left, narrow, 0.0)
+    builder.connect([left, left, right], [right, third, third], 1e15, 0.0)
+    builder.connect(right, other, 1e15, 0.0)
+    topology = builder.build()
+    router = Router(topology)
+    if not is_found:  # 2^20 / 1e15 s are nothing beside 2^20 / 1e-9 s, so that no way is the cheapest
+        with pytest.raises(InputError, match="no way leads from gpu 0 to gpu 1"):
+            router.paths(one, other)
+        return
+    (way,) = router.paths(one, other).tolist()
+    links = router.table().links_of(way).tolist()
+    assert topology.source[links[0]] == one
+    assert topology.target[links[-1]] == other
+    assert len(links) <= 4

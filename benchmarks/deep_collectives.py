@@ -1,0 +1,99 @@
+"""How far are collectives made of flows from measured ones, by size and by group? With the constants of the fast depth.
+
+    python -m benchmarks.deep_collectives --measured DIR            prints the table of docs/deep.md
+    python -m benchmarks.deep_collectives --measured DIR --page     writes it into that page
+
+DIR as in `benchmarks.collectives`. Inside a node accelerators hang on one switch; a cable has the bandwidth that rings of
+the group's size reach, and half of the latency of a ring's step; the start-up of a call comes on top. What the constants
+say beside bandwidth and latency, that a message reaches less of the bandwidth the smaller it is, is no property of a link:
+the rows `flows alone` do without, the rows `flows, ramp` have it as a time that each step costs (`Collectives.step_s`), and
+rings only, so that they are what the fast depth says, by flows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.collectives import NAMES, Table, all_tables, error_rows, mean_error
+from docs.readme import replaced
+from simulator.deep.chosen_collectives import ChosenCollectives
+from simulator.deep.collectives import Collectives
+from simulator.deep.play import play
+from simulator.deep.routing import Router
+from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.deep.topologies import switch
+from simulator.network import LinkConstants, scale_up_rate
+from simulator.table import Floats
+
+PAGE = Path(__file__).parents[1] / "docs" / "deep.md"
+MARK = "deep-collectives"
+
+
+def flow_times_s(sizes: Floats, group: int, links: LinkConstants, *, has_ramp: bool) -> Floats:
+    """Returns how long all-reduces of some sizes take inside a node, played one after the other."""
+    rate = float(scale_up_rate(links.all_reduce_fraction, float(group), links)[0])
+    topology = switch(group, rate, float(links.intra_hop_s[0]) / 2.0)
+    graph, router = TaskGraphBuilder(), Router(topology)
+    plain = Collectives(graph=graph, router=router)
+    auto = ChosenCollectives(collectives=plain)
+    ranks = np.arange(group)
+    before, ends = NONE, []
+    for size in sizes.tolist():
+        transfer_s = 2.0 * (1.0 - 1.0 / group) * size / rate
+        ramp_s = 2.0 * np.sqrt(float(links.intra_ramp_s[0]) * transfer_s) / (2 * (group - 1))
+        stepped = Collectives(graph=graph, router=router, step_s=ramp_s)
+        add = stepped.ring_all_reduce if has_ramp else auto.all_reduce
+        before = graph.join("done", add(ranks, size, np.full(group, before)))
+        ends.append(before)
+    end_s = play(graph.build(), topology, router.table()).end_s[np.array(ends)]
+    return np.asarray(np.diff(end_s, prepend=0.0) + float(links.intra_latency_s[0]))
+
+
+def predicted_s(table: Table, *, has_ramp: bool) -> Floats:
+    """Returns what flows say of every row of a table of all-reduces inside nodes."""
+    found = np.zeros(len(table.rows))
+    size = table.rows.num_bytes.to_numpy(float)
+    for group, indices in table.rows.groupby("group").indices.items():
+        sizes, row_of = np.unique(size[indices], return_inverse=True)
+        found[indices] = flow_times_s(sizes, int(group), table.links, has_ramp=has_ramp)[row_of]
+    return found
+
+
+def errors_of(measured: Path) -> tuple[list[str], list[str]]:
+    """Returns the lines of the table, and the means from 1 MiB up."""
+    lines, means = [], []
+    for table in all_tables(measured):
+        if table.name.endswith("transfers"):
+            continue
+        inside = table.inside_nodes()
+        for name, has_ramp in (("flows alone", False), ("flows, ramp", True)):
+            times_s = predicted_s(inside, has_ramp=has_ramp)
+            lines += error_rows(inside, times_s, f"{table.name}, {name}")
+            means.append(f"- {table.name}, {name}: {mean_error(inside, times_s)}")
+    return lines, means
+
+
+def main() -> int:
+    """Prints the table of errors, or writes it into the page."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--measured", type=Path, required=True, help="folder with collectives/ and vtrain/")
+    parser.add_argument("--page", action="store_true", help="write the table into docs/deep.md")
+    given = parser.parse_args()
+    lines, means = errors_of(given.measured)
+    head = [f"| measured | group | {' | '.join(NAMES)} |", "|---" * (2 + len(NAMES)) + "|"]
+    told = "\n".join([*head, *lines, "", "Inside a node, from 1 MiB up, all groups:", "", *means])
+    if given.page:
+        PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), MARK, told), encoding="utf-8")
+    else:
+        print(told)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

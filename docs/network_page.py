@@ -1,0 +1,46 @@
+"""What does the page on network files say? Its text; the tables of fields are written from the types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+NETWORK_PAGE = Path(__file__).with_name("network-file.md")
+NETWORK_INTRODUCTION = """\
+# The network file
+
+A network file says what joins accelerators at the [deep depth](deep.md): one of the usual networks by its sizes and cables, or
+any other one cable by cable. It is YAML, JSON or TOML, as job files are; all problems of a file are reported at once, each
+with the path of its field.
+
+```sh
+capplan trace simulate step.json --gpus 64 --network examples/networks/torus.yaml
+capplan trace play astra --network examples/networks/rails.yaml
+capplan simulate examples/llama-3.1-70b.yaml --plan accelerator=h100-sxm5-80gb,tp=8,dp=8 --depth deep \\
+    --set workload.global_batch_tokens=131072 --network examples/networks/dragonfly.yaml
+```
+
+```yaml
+network:
+  kind: fat-tree
+  num_gpus: 64
+  bandwidth_bytes_per_s: 50e9
+  latency_s: 1e-6
+  gpus_per_leaf: 8
+  num_spines: 4
+slow_links: {"gpu:3": 0.5, "leaf:0-spine:1": 0.25}
+```
+
+[examples/networks](../examples/networks/torus.yaml) has one file of each kind, `capplan schema network` prints the JSON Schema.
+
+- A network may have more accelerators than a step uses: it uses the first ones.
+- Flows take the way that costs least, by latency and the time of 1 MiB. Among ways of equal cost each switch takes one by a
+  hash of the flow's ends and `ecmp_salt` (ECMP), so that flows can collide; another salt is another draw.
+- Links are named by their ends: `gpu:3-switch:0` both ways, `gpu:3>switch:0` in one direction. One end alone is what leads
+  from it further out, away from accelerators (`card:3`, `leaf:0`), or all its cables where nothing does; `scale-up:3` is the
+  cable of accelerator 3 to the switch of its node. `--slow-link LINK=SHARE` takes the same names.
+- The hot links of an answer, and the rows of a timeline, tell what places are called.
+
+From Python: `planner.network_file.load_network("network.yaml").build()` is a `simulator.deep.topology.Topology`.
+
+This page is generated from the types: `python -m docs.generate`.
+"""

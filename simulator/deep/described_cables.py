@@ -1,0 +1,95 @@
+"""Which network has no name of its own? Any other one, cable by cable.
+
+Accelerators are `gpu:0` and up, switches what their kinds are called: `leaf:2` is the third of the kind `leaf`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from simulator.deep.described_network import MOST_CABLES, Count, Described, Latency, Rate
+from simulator.deep.parallelism import MOST_GPUS
+from simulator.deep.slow_links import ends_of, vertex_of
+from simulator.deep.topology import Topology, TopologyBuilder
+from simulator.record import Record
+
+
+class Cable(Record):
+    """What joins two ends."""
+
+    ends: str = Field(max_length=100)
+    """`gpu:0-leaf:0`: both ways; `gpu:0>leaf:0`: from the first to the second only, so that each way can have its own."""
+    bandwidth_bytes_per_s: Rate
+    """In each direction."""
+    latency_s: Latency
+    """Until the first byte has crossed it."""
+
+
+class CableNetwork(Described):
+    """Any network, cable by cable."""
+
+    kind: Literal["cables"]
+    num_gpus: Count
+    """Accelerators: `gpu:0` and up."""
+    switches: dict[Annotated[str, Field(pattern="^[a-z][a-z_]{0,30}$")], Count] = Field(
+        default={}, max_length=20
+    )
+    """How many of each kind of switch, from the accelerators outwards, such as `{leaf: 4, spine: 2}`."""
+    cables: tuple[Cable, ...] = Field(min_length=1, max_length=MOST_CABLES)
+    gpus_forward: bool = False
+    """Whether flows between others pass through accelerators."""
+    gpus_per_node: Count = 1
+    """Accelerators next to each other that are closer than others, for hierarchical collectives; 1: none are."""
+
+    @property
+    def _size(self) -> int:
+        return self.num_gpus
+
+    @property
+    def _num_cables(self) -> int:
+        return len(self.cables)
+
+    @model_validator(mode="after")
+    def _ends_are_there(self) -> Self:
+        if "gpu" in self.switches:
+            raise ValueError("switches: gpu is what accelerators are called")
+        if sum(self.switches.values()) > MOST_GPUS:
+            raise ValueError(f"switches: there must be at most {MOST_GPUS:,} in all")
+        names = self._builder().names
+        for number, cable in enumerate(self.cables):
+            if (ends := ends_of(cable.ends)) is None:
+                raise ValueError(
+                    f"cables[{number}].ends ({cable.ends}) must be two ends, such as gpu:0-leaf:0 or gpu:0>leaf:0"
+                )
+            for end in (ends[0], ends[1]):
+                if vertex_of(end) not in names:
+                    raise ValueError(f"cables[{number}].ends ({cable.ends}): there is no {end}")
+            if ends[0] == ends[1]:
+                raise ValueError(f"cables[{number}].ends ({cable.ends}) must be two different ends")
+        return self
+
+    def build(self) -> Topology:
+        """Returns the network."""
+        builder = self._builder()
+        vertex = {name: number for number, name in enumerate(builder.names)}
+        for cable in self.cables:
+            ends = ends_of(cable.ends)
+            assert ends is not None, "checked with the others"
+            one, other, is_both = ends
+            builder.connect(
+                vertex[vertex_of(one)],
+                vertex[vertex_of(other)],
+                cable.bandwidth_bytes_per_s,
+                cable.latency_s,
+                both_ways=is_both,
+            )
+        return builder.build(ranks_per_node=self.gpus_per_node)
+
+    def _builder(self) -> TopologyBuilder:
+        builder = TopologyBuilder("cables")
+        builder.add_ranks(self.num_gpus, forward=self.gpus_forward)
+        for kind, count in self.switches.items():
+            builder.add(kind, count)
+        return builder

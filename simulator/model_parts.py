@@ -1,0 +1,140 @@
+"""What is a model made of, and what does each part of it take? Layers of each kind, embedding and output layer, by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.chunks import Chunks, ChunkWeights
+from simulator.job import Workload
+from simulator.layer_costs import (
+    PartTimes,
+    dense_layer,
+    embedding,
+    expert_layer,
+    kept_layer_times,
+    output_layer,
+)
+from simulator.lora import adapter_parameters
+from simulator.plan import splits_backward
+from simulator.rank import Rank
+from simulator.recomputed_layers import KeptLayers
+from simulator.table import Floats, Table, total
+from simulator.trained_weights import StepWeights
+from simulator.weight_gradients import (
+    dense_layer_weight_gradients_s,
+    expert_layer_weight_gradients_s,
+    output_layer_weight_gradients_s,
+)
+
+_EMBEDDING, _OUTPUT_LAYER = 1, 2
+"""Places of the two ends of the model among its parts; all others are layers, dense ones before those with experts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExposedTimes(Table):
+    """What one micro-batch waits for in every chunk, one way, `(n, C)`, named as in `StepTable`."""
+
+    tensor_comm_s: Floats
+    expert_comm_s: Floats
+    shard_comm_s: Floats
+    host_copy_s: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelParts:
+    """The k kinds of parts of the model: their times, how often each chunk has them, and their weights."""
+
+    times: tuple[PartTimes, ...]
+    counts: tuple[Floats, ...]
+    """`(n, C)` for each part."""
+    weights: StepWeights
+    """`(1, k)`, of all ranks together."""
+
+    @classmethod
+    def of(cls, rank: Rank, chunks: Chunks) -> ModelParts:
+        """Returns the parts of the model under every design."""
+        model = rank.workload.model
+        times = [dense_layer(rank), embedding(rank), output_layer(rank)]
+        counts = [chunks.num_dense_layers, chunks.is_first.astype(float), chunks.is_last.astype(float)]
+        shared = [model.dense_layer_parameters, model.embedding_parameters, model.output_parameters]
+        routed = [0, 0, 0]
+        if model.experts:
+            times.append(expert_layer(rank))
+            counts.append(chunks.num_expert_layers)
+            shared.append(model.expert_layer_shared_parameters)
+            routed.append(model.experts.num_experts * model.expert_parameters)
+        if kept := KeptLayers.of(rank.workload, rank.plans, chunks):
+            is_layer = slice(0, None, 3)  # dense ones, and behind the ends of the model those with experts
+            kept_counts = [kept.dense, kept.expert][: len(counts[is_layer])]
+            counts[is_layer] = [all_ - own for all_, own in zip(counts[is_layer], kept_counts, strict=True)]
+            times += kept_layer_times(rank)[: len(kept_counts)]
+            counts += kept_counts
+            shared += shared[is_layer]
+            routed += routed[is_layer]
+        weights = ChunkWeights(shared=np.array([shared], dtype=float), routed=np.array([routed], dtype=float))
+        return cls(times=tuple(times), counts=tuple(counts), weights=_split(rank.workload, weights))
+
+    def per_chunk(self, name: str) -> Floats:
+        """Sum of one time over the parts of every chunk, `(n, C)`."""
+        return self.weighted([getattr(times, name) for times in self.times])
+
+    def exposed(self, direction: str, shard_comm_s: Floats, host_copy_s: Floats) -> ExposedTimes:
+        """What every chunk waits for, forward or backward, with its shard collectives and host copies `(n, C)`."""
+        return ExposedTimes(
+            tensor_comm_s=self.per_chunk(f"{direction}_tensor_comm_s"),
+            expert_comm_s=self.per_chunk(f"{direction}_expert_comm_s"),
+            shard_comm_s=shard_comm_s,
+            host_copy_s=host_copy_s,
+        )
+
+    def weight_gradients(self, rank: Rank) -> Floats:
+        """What zero-bubble schedules compute later of the backward of every chunk, `(n, C)`; 0 under other schedules.
+
+        All that an embedding does backward is to add up gradients of its weights.
+        """
+        is_split = splits_backward(rank.plans)
+        if not is_split.any():
+            return np.zeros_like(self.counts[0])
+        times_s = [
+            dense_layer_weight_gradients_s(rank),
+            self.times[1].backward_compute_s,
+            output_layer_weight_gradients_s(rank),
+        ]
+        if rank.workload.model.experts:
+            times_s.append(expert_layer_weight_gradients_s(rank))
+        # Layers that keep what others recompute are never part of zero-bubble schedules, which recompute nothing.
+        times_s += [np.zeros(len(rank.plans))] * (len(self.counts) - len(times_s))
+        return self.weighted(time_s * is_split for time_s in times_s)
+
+    def total(self, *names: str) -> Floats:
+        """Sum of some times over the whole model, `(n,)`."""
+        numbers = [count.sum(axis=1) for count in self.counts]
+        return total(
+            number * getattr(times, name)
+            for name in names
+            for number, times in zip(numbers, self.times, strict=True)
+        )
+
+    def of_first(self, part_times_s: Floats) -> Floats:
+        """A time `(n, k)` of the first part of every chunk, `(n, C)`: the embedding, or a layer, dense ones before others."""
+        ends = _EMBEDDING, _OUTPUT_LAYER
+        order = [_EMBEDDING, *(kind for kind in range(len(self.counts)) if kind not in ends)]
+        has_part = [self.counts[kind] > 0.0 for kind in order]
+        return np.select(has_part, [part_times_s[:, kind, None] for kind in order], 0.0)
+
+    def weighted(self, part_times_s: Iterable[Floats]) -> Floats:
+        """Sum over the parts of every chunk, `(n, C)`, of a time `(n,)` for each of the k parts."""
+        pairs = zip(self.counts, part_times_s, strict=True)
+        return total(count * time_s[:, None] for count, time_s in pairs)
+
+
+def _split(workload: Workload, weights: ChunkWeights) -> StepWeights:
+    """Weights of the parts of the model, `(1, k)`; adapters stand in the parts that are layers."""
+    if workload.lora is None:
+        return StepWeights(trained=weights)
+    is_layer = [[1.0, 0.0, 0.0, 1.0, 1.0, 1.0][: weights.shared.shape[1]]]
+    adapters = np.array(is_layer) * adapter_parameters(workload.model, workload.lora)
+    return StepWeights(trained=ChunkWeights(shared=adapters, routed=np.zeros_like(adapters)), frozen=weights)

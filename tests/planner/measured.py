@@ -1,0 +1,91 @@
+"""Which measured runs do the tests of the comparison read? Rows as people write them, and comparisons made by hand."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+from planner.measured_runs import (
+    Comparison,
+    Row,
+    read_rows,
+)
+from simulator.units import GIB
+
+# Korthikanti et al., arXiv 2205.05198, Table 5: 22B on eight A100, full recomputation, 1.42 s per iteration.
+KORTHIKANTI_22B: Mapping[str, object] = {
+    "id": "kort-0001",
+    "source": "Korthikanti et al. 2022",
+    "model": "GPT-22B",
+    "layers": 48,
+    "hidden": 6144,
+    "heads": 64,
+    "kv_heads": 64,
+    "ffn_hidden": 24576,
+    "vocab": 51200,
+    "head_dim": 96,
+    "mlp_matrices": 2,
+    "seq_len": 2048,
+    "gpu": "A100-80GB",
+    "n_gpus": 8,
+    "gpus_per_node": 8,
+    "interconnect": "Selene: NVLink3 node + 8x200G HDR InfiniBand fat tree",
+    "precision": "fp16",
+    "tp": 8,
+    "sp": "no",
+    "pp": 1,
+    "cp": 1,
+    "dp": 1,
+    "zero_stage_or_fsdp": "none",
+    "micro_batch": 4,
+    "global_batch": 4,
+    "recompute": "full",
+    "framework": "Megatron-LM (May 2022)",
+    "metric_kind": "iteration time",
+    "step_time_s": 1.42,
+}
+LLAMA_8B: Mapping[str, object] = {
+    "id": "a",
+    "model": "llama-3.1-8b",
+    "seq_len": 8192,
+    "gpu": "H100-80GB",
+    "n_gpus": 8,
+    "global_batch": 128,
+    "tp": 1,
+    "pp": 1,
+    "framework": "NeMo 25.02",
+    "step_time_s": 10.0,
+}
+
+
+def written(folder: Path, *rows: Mapping[str, object]) -> Path:
+    """A file of measured runs; its columns are those of all rows together."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    path = folder / "measured.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def shipped(name: str, /, **changes: str) -> Row:
+    return {**next(row for row in read_rows() if row["row_id"] == name), **changes}
+
+
+def compared(
+    step_time_s: float, simulated_s: float, *, memory_gib: float = 70.0, **changes: str
+) -> Comparison:
+    """A hand-made comparison on an accelerator of 80 GiB."""
+    row = shipped("kort-0001", step_time_s=str(step_time_s), **changes)
+    return Comparison(
+        row=row,
+        family="ampere",
+        simulated_s=simulated_s,
+        simulated_memory_bytes=memory_gib * GIB,
+        planned_memory_bytes=memory_gib * GIB + 8.0 * GIB,
+        memory_kind="device",
+        comparable_memory_bytes=memory_gib * GIB,
+        capacity_bytes=80.0 * GIB,
+    )

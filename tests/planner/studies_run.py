@@ -1,0 +1,50 @@
+"""Which study do the tests of studies run, stop and deliver? One of about a dozen batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from planner.durable import StudyAnswer, run_study_of
+from simulator.job import Job
+from studies.journal import Journal
+from studies.progress import Stop, never_stop
+from studies.store import StudyStore
+from tests.studies.study_jobs import small_job
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+EVALUATIONS = 120
+
+
+def job_of(**search: object) -> Job:
+    """A search of about a dozen batches, refinement included."""
+    settings = {
+        "algorithm": "nsga2",
+        "max_evaluations": EVALUATIONS,
+        "population_size": 12,
+        "num_refinements": 2,
+        "tensor_parallel": [1, 2],
+        **search,
+    }
+    return small_job(**settings)
+
+
+def run(
+    folder: Path, *, seed: int = 1, job: Job | None = None, should_stop: Stop = never_stop
+) -> StudyAnswer:
+    store = StudyStore(folder)
+    return run_study_of(job or job_of(), seed=seed, store=store, should_stop=should_stop, clock=lambda: NOW)
+
+
+def stop_after(num_batches: int) -> Stop:
+    """Returns what lets a search do so many batches."""
+    left: Iterator[bool] = iter([False] * num_batches)
+    return lambda: next(left, True)
+
+
+def keys_of(path: Path) -> np.ndarray:
+    with Journal.read(path) as journal:
+        return np.concatenate([np.zeros(0, dtype=np.uint64), *(keys for _, keys in journal.design_keys())])

@@ -1,0 +1,204 @@
+"""Does the answer say why each best is one, and what survives unsure inputs?"""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from constraints.evaluation import evaluate
+from planner import Recommendation
+from planner.bests import bests_of
+from planner.bests_view import driver_text, paragraph
+from planner.comparisons import Best, Driver
+from planner.comparisons_view import intervals, survivals
+from planner.input_uncertainty import input_uncertainty_of
+from planner.sensitivity import front_tornado
+from simulator.job import Objective
+from tests.planner.compared import chosen_of
+from tests.planner.hand_made import recommended as hand_made
+from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
+
+PLACE = {"grid_kgco2e_per_kwh": 0.4, "electricity_usd_per_kwh": 0.1}
+
+
+class TestBests:
+    def test_the_factors_of_an_objective_multiply_to_its_ratio(self) -> None:
+        dirty = {**A100_RENTED, "site": "poland"}
+        job = job_with(H100_RENTED, dirty, objectives=["time_to_train", "cost", "energy", "carbon"])
+        capped = {"num_gpus": 64, "power_cap_fraction": 0.6, "num_spare_nodes": 2}
+        front = evaluate(job, plans_with(capped, {"num_gpus": 16, "offer": 1}))
+        for row in (0, 1):
+            for best in bests_of(job, front, np.array([7, 8]), row):
+                place = (7, 8).index(best.design_id)
+                objective = Objective(best.objective)
+                values = front.scores.objective(objective)
+                factors = {
+                    driver.name: driver.value / driver.reference
+                    for driver in best.drivers
+                    if "(x" in driver_text(driver)
+                }
+                if objective is Objective.CARBON:
+                    assert factors["kWh"] == pytest.approx(
+                        front.scores.energy_j[place] / front.scores.energy_j[1 - place]
+                    )
+                    continue
+                # Factors that differ by less than half a per cent are left out; time is work over its factors.
+                ratio = values[place] / values[1 - place]
+                expected = 1.0 / ratio if objective is Objective.TIME else ratio
+                assert math.prod(factors.values()) == pytest.approx(expected, rel=0.01)
+
+    def test_a_power_cap_is_told_without_a_ratio_and_after_the_factors(self) -> None:
+        job = job_with(objectives=["time_to_train", "energy"])
+        front = evaluate(job, plans_with({"num_gpus": 16}, {"num_gpus": 16, "power_cap_fraction": 0.6}))
+        drivers = bests_of(job, front, np.array([7, 8]), 0)[1].drivers
+        assert driver_text(drivers[-1]) == "power cap as a share of the TDP: 0.6, not 1"
+        assert all("(x" in driver_text(driver) for driver in drivers[:-1])
+
+    def test_spares_and_the_weather_are_not_told_as_power_of_a_gpu(self) -> None:
+        climate = {"mean_celsius": 20, "free_cooling_below_celsius": 10, "overhead_per_celsius": 0.05}
+        warm = {**PLACE, "region": "warm", "power_usage_effectiveness": 1.1, "climate": climate}
+        cool = {**PLACE, "region": "cool", "power_usage_effectiveness": 1.1}
+        offers = ({**H100_RENTED, "site": site} for site in (warm, cool))
+        job = job_with(*offers, objectives=["energy", "time_to_train"])
+        front = evaluate(
+            job, plans_with({"num_gpus": 16, "num_spare_nodes": 1}, {"num_gpus": 16, "offer": 1})
+        )
+        drivers = {driver.name: driver for driver in bests_of(job, front, np.array([7, 8]), 0)[0].drivers}
+        assert (drivers["PUE"].value, drivers["PUE"].reference) == pytest.approx((1.1, 1.6))
+        assert "all energy over that without idle spares" in drivers
+        assert "W per GPU without cooling and spares" not in drivers
+
+    def test_a_front_of_one_design_is_best_without_a_rival(self) -> None:
+        job = job_with(H100_RENTED)
+        for best in bests_of(job, chosen_of(job), np.array([5]), 0):
+            assert (best.design_id, best.compared_with, best.drivers, best.changes) == (5, None, (), {})
+
+    def test_the_recommended_design_is_compared_with_the_next_best(self) -> None:
+        job = job_with(H100_RENTED, A100_RENTED, objectives=["time_to_train", "cost"])
+        front = evaluate(job, plans_with({"num_gpus": 64}, {"num_gpus": 16, "offer": 1}))
+        fastest = int(front.scores.time_to_train_s.argmin())
+        found = bests_of(job, front, np.array([7, 8]), fastest)[0]
+        assert (found.design_id, found.compared_with) == ((7, 8)[fastest], (7, 8)[1 - fastest])
+
+
+class TestWords:
+    def test_a_best_that_hardly_differs_says_so(self) -> None:
+        found = answer_of_one_best()
+        (text, why, gives_up) = paragraph(found, found.best_of_each[0])
+        assert text.startswith(
+            "Least time to train: the recommended design, 31.4 days with 1,024 x h100-sxm5-80gb"
+        )
+        assert text.endswith("3 spare nodes.")
+        assert why == "Why, against design 8: nothing differs by more than half a per cent."
+        assert gives_up == "It gives up +12.0 % cost; it gains -3.0 % energy."
+
+    @pytest.mark.parametrize(
+        ("driver", "text"),
+        [
+            (Driver(name="GPUs", value=2048, reference=512), "GPUs: 2,048, not 512 (x 4.00)"),
+            (
+                Driver(name="GPU-hours", value=2.68e7, reference=3.3e7),
+                "GPU-hours: 26.8 M, not 33 M (x 0.812)",
+            ),
+            (Driver(name="kg CO2e per kWh", value=0.028, reference=0.0), "kg CO2e per kWh: 0.028, not 0"),
+        ],
+    )
+    def test_a_factor_is_told_in_both_designs(self, driver: Driver, text: str) -> None:
+        assert driver_text(driver) == text
+
+    def test_neighbours_of_the_front_keep_their_order_as_often_as_the_draws_say(self) -> None:
+        # Two offers of the same accelerators whose prices reach from half to twice their middle: one draw moves both. A
+        # third, on other accelerators, has a draw of its own.
+        def priced(usd: float, accelerator: dict[str, object]) -> dict[str, object]:
+            wide = {"low": 0.5 * usd, "mid": usd, "high": 2 * usd}
+            return {**accelerator, "rent_usd_per_gpu_hour": wide}
+
+        offers = (priced(2.0, H100_RENTED), priced(2.1, H100_RENTED), priced(1.0, A100_RENTED))
+        job = job_with(*offers, objectives=["cost"])
+        front = evaluate(job, plans_with(*({"num_gpus": 32, "zero_stage": 3, "offer": k} for k in range(3))))
+        sure = input_uncertainty_of(job, front, np.array([10, 11, 12]), 0, seed=1)
+        costs = dict(zip((10, 11, 12), front.scores.cost_usd.tolist(), strict=True))
+        order = sorted(costs, key=costs.__getitem__)
+        found = [(pair.design_id, pair.next_design_id) for pair in sure.neighbours]
+        assert found == list(pairwise(order))
+        shares = {
+            frozenset(pair): each.holds_fraction for pair, each in zip(found, sure.neighbours, strict=True)
+        }
+        assert shares[frozenset({10, 11})] == 1.0
+        assert all(0.5 < share < 1.0 for pair, share in shares.items() if 12 in pair)
+        (told,) = (sentence for sentence in survivals(sure) if "follow each other in cost" in sentence)
+        assert told.startswith(
+            "Of 2 pairs of designs that follow each other in cost, 1 keeps its order in 90.0 %"
+        )
+
+    def test_one_pair_is_told_as_one(self) -> None:
+        job = job_with(H100_RENTED, A100_RENTED, objectives=["cost"])
+        front = evaluate(job, plans_with({"num_gpus": 32}, {"num_gpus": 32, "offer": 1}))
+        sure = input_uncertainty_of(job, front, np.array([10, 11]), 0, seed=1)
+        (told,) = (sentence for sentence in survivals(sure) if "pair" in sentence)
+        assert re.fullmatch(
+            r"The one pair of designs that differs in cost keeps its order in [\d.]+ % of them\.", told
+        )
+
+    def test_draws_tell_how_often_limits_are_kept(self) -> None:
+        job = job_with(H100_RENTED, limits={"budget_usd": 4000, "deadline_days": 400})
+        front = chosen_of(job)
+        sure = input_uncertainty_of(job, front, np.array([3]), 0, seed=1)
+        cost = front.scores.cost_usd[0]
+        budget = job_with(H100_RENTED, limits={"budget_usd": float(cost)})
+        half = input_uncertainty_of(budget, front, np.array([3]), 0, seed=1)
+        assert sure.within_deadline_fraction == 1.0
+        assert half.within_deadline_fraction is None
+        # Prices reach further up than down, but half of the draws of each input lie below its middle.
+        assert half.within_budget_fraction == pytest.approx(0.45, abs=0.1)
+        assert survivals(sure)[0] == "Of 1,000 draws of all unsure inputs 100.0 % keep the deadline."
+
+
+def answer_of_one_best() -> Recommendation:
+    """A hand-made answer with one best design."""
+    best = Best(
+        objective="time_to_train",
+        design_id=7,
+        value=31.4 * 86_400,
+        compared_with=8,
+        drivers=(),
+        changes={"cost": 0.12, "energy": -0.03},
+    )
+    return hand_made().model_copy(update={"best_of_each": (best,)})
+
+
+class TestTornado:
+    def test_a_price_moves_the_cost_alone_and_changes_places_between_accelerators(self) -> None:
+        wide = {**A100_RENTED, "rent_usd_per_gpu_hour": {"low": 0.2, "mid": 1.3, "high": 9.0}}
+        job = job_with(H100_RENTED, wide, objectives=["time_to_train", "cost"])
+        front = evaluate(job, plans_with({"num_gpus": 32}, {"num_gpus": 32, "offer": 1}))
+        bars = front_tornado(job, front, np.array([7, 8]))
+        price = [bar for bar in bars if bar.input == "hardware_price of a100-sxm4-80gb"]
+        assert {(bar.objective, bar.design_id) for bar in price} == {("cost", 8)}
+        (bar,) = price
+        assert (bar.at_low / bar.middle, bar.at_high / bar.middle) == pytest.approx((0.2 / 1.3, 9.0 / 1.3))
+        assert (bar.place_at_low, bar.place_at_high) == (1, 2)
+
+    def test_inputs_of_figures_that_are_no_objective_are_named_too(self) -> None:
+        job = job_with(site={"region": "us-iowa", "water_onsite_l_per_kwh": 1.0}, objectives=["cost"])
+        sure = input_uncertainty_of(job, chosen_of(job), np.array([7]), 0, seed=1)
+        told = {words: drivers for words, _, drivers in intervals(sure)}
+        assert told.keys() == {"time to train", "cost", "energy", "carbon", "water"}
+        assert all(told.values())
+        # A factor on the water of every kilowatt-hour, between half and 1.6 times.
+        assert told["water"].startswith("water of us-iowa -50 % to +60 %")
+
+    def test_the_largest_swing_comes_first(self) -> None:
+        job = job_with(H100_RENTED)
+        front = evaluate(job, plans_with({"num_gpus": 32}, {"num_gpus": 16}))
+        bars = front_tornado(job, front, np.array([7, 8]))
+        for design in (7, 8):
+            for objective in job.objectives:
+                mine = [bar for bar in bars if (bar.design_id, bar.objective) == (design, objective.value)]
+                swings = [abs(bar.at_high - bar.at_low) for bar in mine]
+                assert swings == sorted(swings, reverse=True)
+                assert swings[-1] > 0.0

@@ -1,0 +1,81 @@
+"""Does the answer say what its carbon and its water count?"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.design_view import merits
+from planner.designs import design_at, water_scope
+from planner.grid_conventions import grid_convention
+from planner.reasons import cautions, scope_text
+from simulator.hardware import Site
+from tests.planner.compared import HOURLY, case_of, chosen_of
+from tests.support import A100_RENTED, H100_RENTED, job_with
+
+
+def test_the_scope_is_named_with_what_it_leaves_out() -> None:
+    assert scope_text(job_with()) == (
+        "location-based grid by the mean of a year (combustion, 2020); making of accelerators, hosts, replacements; "
+        "without network, storage, building"
+    )
+    every = dict.fromkeys(("network", "storage", "building"), True)
+    flash = {"capacity_bytes": 1e15}
+    told = scope_text(job_with(H100_RENTED, carbon_scope=every, storage=flash, site=HOURLY))
+    assert "without" not in told
+    assert "by the hour" in told
+
+
+def test_the_scope_tells_sites_apart_that_are_counted_otherwise() -> None:
+    job = job_with(H100_RENTED, {**A100_RENTED, "site": HOURLY}, site="france")
+    expected = (
+        "location-based grid by the hour in us-iowa and by the mean of a year in france "
+        "(france: life cycle, 2024; us-iowa: the job's own figure); making"
+    )
+    assert scope_text(job).startswith(expected)
+    # A site of the job at which no offer stands counts nothing.
+    elsewhere = job_with({**H100_RENTED, "site": HOURLY}, site="france")
+    assert scope_text(elsewhere).startswith("location-based grid by the hour (the job's own figure); making")
+
+
+class TestConventions:
+    def test_sites_that_count_their_grids_otherwise_are_a_warning(self) -> None:
+        # Virginia's figure is the EPA's of 2020, combustion alone; Norway's is Ember's of 2025, life cycle.
+        job = job_with({**H100_RENTED, "site": "us-virginia"}, {**A100_RENTED, "site": "norway"})
+        (note,) = (note for note in cautions(job, None) if "conventions" in note)
+        assert "(us-virginia: combustion, 2020; norway: life cycle, 2025)" in note
+        alike = job_with({**H100_RENTED, "site": "france"}, {**A100_RENTED, "site": "norway"})
+        assert not any("conventions" in note for note in cautions(alike, None))
+        asked = job_with({**H100_RENTED, "site": "us-virginia"}, what_if={"sites": ["poland"]})
+        assert any("poland: life cycle, 2024" in note for note in cautions(asked, None))
+        assert (
+            "its grid is counted otherwise (life cycle, 2024, not combustion, 2020)"
+            in case_of(asked, "in poland").note
+        )
+
+    def test_a_figure_of_the_job_is_not_the_catalogues(self) -> None:
+        own = job_with(site={"region": "norway", "grid_kgco2e_per_kwh": 0.02}).site
+        assert grid_convention(own).words == "the job's own figure"
+        assert grid_convention(job_with(site="norway").site).words == "life cycle, 2025"
+
+    @pytest.mark.parametrize(
+        ("known", "words"),
+        [
+            ({}, "at power stations only; on site unknown"),
+            ({"water_onsite_l_per_kwh": 0.2}, "on site and at power stations"),
+        ],
+    )
+    def test_water_says_which_part_of_it_is_known(self, known: dict[str, float], words: str) -> None:
+        job = job_with(site={"region": "norway", **known})
+        design = design_at(job, chosen_of(job), 0, 1)
+        assert design.water_scope == words
+        assert ("water", words) in [(name, note) for name, _, note in merits(design)]
+
+    def test_water_at_the_site_alone_is_said_too(self) -> None:
+        site = Site(
+            region="own",
+            grid_kgco2e_per_kwh=0.1,
+            electricity_usd_per_kwh=0.1,
+            power_usage_effectiveness=1.1,
+            water_onsite_l_per_kwh=0.2,
+        )
+        assert water_scope(site) == "on site only; at power stations unknown"

@@ -1,0 +1,61 @@
+"""Do overrides on the command line replace, add and remove values of a job?"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.job_file import parse_job
+from simulator.job import GpuRange, Objective
+from simulator.reliability import RELIABILITY_PRESETS
+from tests.planner.job_documents import DOCUMENT, changed, refusal
+
+# Overrides
+
+
+def test_overrides_replace_add_and_remove_values() -> None:
+    job = parse_job(
+        changed(limits={"budget_usd": 1e7, "num_gpus": 128}),
+        overrides=[
+            "limits.budget_usd=4e6",
+            "limits.num_gpus=null",
+            "offers[0].num_gpus.max=512",
+            "objectives=[cost, energy]",
+            "site.power_usage_effectiveness=1.05",
+            "reliability=young",
+            "workload.tokens = 2e12",
+        ],
+    )
+    assert (job.limits.budget_usd, job.limits.num_gpus) == (4e6, None)
+    assert job.offers[0].num_gpus == GpuRange(min=64, max=512)
+    assert job.objectives == (Objective.COST, Objective.ENERGY)
+    assert (job.site.region, job.site.power_usage_effectiveness) == ("us-iowa", 1.05)
+    assert job.reliability == RELIABILITY_PRESETS["young"]
+    assert job.workload.tokens == 2e12
+
+
+def test_the_last_override_wins_and_the_document_stays_as_it_was() -> None:
+    document = changed()
+    job = parse_job(document, overrides=["limits.deadline_days=30", "limits.deadline_days=60"])
+    assert job.limits.deadline_days == 60
+    assert document == DOCUMENT
+
+
+def test_an_override_replaces_a_broken_value() -> None:
+    assert parse_job(changed(site=float("nan")), overrides=["site=us-iowa"]) == parse_job(DOCUMENT)
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("limits.budget_usd", "override = 'limits.budget_usd': must be a path, = and a value"),
+        ("=4", "override = '=4': must be a path"),
+        ("limits.budgt_usd=4e6", "limits.budgt_usd = 4000000: unknown field; nearest: budget_usd"),
+        ("offers[7].num_gpus=8", "offers[7]: cannot be replaced: there are 1 entries"),
+        ("workload.model.num_layers=2", "workload.model = 'llama-3.1-8b': has no field num_layers"),
+        ("site={", "site = '{': line 1, column 2"),
+        ("site=!!python/name:os.system x", "tags (!) are not supported"),
+        ("limits.budget_usd=cheap", "limits.budget_usd = 'cheap': must be a number"),
+    ],
+)
+def test_an_override_that_cannot_be_used_is_named(override: str, expected: str) -> None:
+    assert expected in refusal(DOCUMENT, override)

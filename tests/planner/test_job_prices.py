@@ -1,0 +1,117 @@
+"""Do profiles over time and prices of contracts come from a job file as they are meant?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner import recommend
+from planner.job_file import parse_job
+from simulator.catalog import Kind, figures
+from simulator.catalog import rent as rent_of
+from simulator.errors import InputError
+from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
+
+
+class TestJobFile:
+    def test_profiles_come_from_files_lists_and_swings(self, tmp_path: Path) -> None:
+        (tmp_path / "grid.csv").write_text(
+            "t,g\n" + "".join(f"2022-01-01T{hour:02d}:00,{400 - 200 * (hour % 2)}\n" for hour in range(24)),
+            encoding="utf-8",
+        )
+        job = parse_job(
+            {
+                "workload": {
+                    "model": "llama-3.1-8b",
+                    "tokens": 1e10,
+                    "sequence_length": 8192,
+                    "global_batch_size": 64,
+                },
+                "offers": [{**H100_BOUGHT, "site": {"region": "norway", "grid_profile": [0.1, 0.2] * 12}}],
+                "site": {
+                    "region": "us-iowa",
+                    "grid_profile": "grid.csv",
+                    "electricity_profile": {"mean": 0.1, "daily_amplitude": 0.05},
+                },
+            },
+            folder=tmp_path,
+        )
+        assert job.site.grid_profile is not None
+        assert job.site.grid_profile.per_hour == pytest.approx((0.4, 0.2) * 12)
+        assert job.site.electricity_profile is not None
+        assert job.site.electricity_profile.mean == pytest.approx(0.1)
+        own = job.site_of(job.offers[0])
+        assert own.grid_profile is not None
+        assert (own.region, own.grid_profile.per_hour) == ("norway", (0.1, 0.2) * 12)
+
+    @pytest.mark.parametrize(
+        ("profile", "message"),
+        [
+            ("none.csv", r"site\.grid_profile = 'none\.csv': cannot be read"),
+            ({"mean": 0.1, "daily_amplitude": 0.2}, r"site\.grid_profile.*together not exceed the mean"),
+            ([0.1, -0.2], r"site\.grid_profile\.per_hour\[1\] = -0\.2: must be at least 0"),
+            ([], r"site\.grid_profile\.per_hour = \[\]: needs 1 or more entries"),
+        ],
+    )
+    def test_broken_profiles_say_where(self, profile: object, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            job_with(H100_RENTED, site={"region": "us-iowa", "grid_profile": profile})
+
+    @pytest.mark.parametrize("contract", ["on_demand", "reserved_1y", "reserved_3y"])
+    def test_a_contract_takes_the_catalogues_prices_of_its_kind(self, contract: str) -> None:
+        offer = {**A100_RENTED, "rent_usd_per_gpu_hour": contract}
+        rent = job_with(offer).offers[0].rent_usd_per_gpu_hour
+        quotes = [
+            float(figure.value)
+            for figure in figures(Kind.RENTS, "a100-sxm4-80gb")
+            if figure.quantity == contract
+        ]
+        assert rent is not None
+        assert min(quotes) <= rent.low <= rent.mid <= rent.high <= max(quotes)
+
+    def test_a_single_spot_price_has_the_spread_of_all_rents_of_its_accelerator(self) -> None:
+        # The catalogue has one spot price of an H100 (Nebius, 1.25 USD), and eleven rents.
+        spot = {**H100_RENTED, "rent_usd_per_gpu_hour": "spot", "interruptions_per_1000_node_days": 50}
+        (offer,) = job_with(spot).offers
+        rent = offer.rent_usd_per_gpu_hour
+        usual, _ = rent_of("h100-sxm5-80gb")
+        assert rent is not None
+        assert rent.mid == 1.25
+        assert (rent.low / 1.25, rent.high / 1.25) == pytest.approx(
+            (usual.low / usual.mid, usual.high / usual.mid), abs=0.005
+        )
+        assert offer.price_source.endswith("one price, with the spread of all rents of this accelerator")
+
+    def test_spot_prices_come_with_their_interruptions(self) -> None:
+        spot = {**H100_RENTED, "rent_usd_per_gpu_hour": "spot"}
+        with pytest.raises(InputError, match="needs interruptions_per_1000_node_days"):
+            job_with(spot)
+        often = job_with({**spot, "interruptions_per_1000_node_days": 50})
+        rent, usual = often.offers[0].rent_usd_per_gpu_hour, job_with(H100_RENTED).offers[0]
+        assert rent is not None
+        assert usual.rent_usd_per_gpu_hour is not None
+        assert rent.mid < usual.rent_usd_per_gpu_hour.mid
+
+    def test_a_contract_without_prices_says_so(self) -> None:
+        with pytest.raises(InputError, match="has no price of the kind spot in the catalogue; give a number"):
+            job_with(
+                {
+                    **H100_RENTED,
+                    "accelerator": "v100-sxm2-32gb",
+                    "rent_usd_per_gpu_hour": "spot",
+                    "interruptions_per_1000_node_days": 9,
+                }
+            )
+
+    def test_a_bought_offer_is_compared_with_the_catalogues_rent(self) -> None:
+        other = job_with(H100_BOUGHT).offers[0].other_rent_usd_per_gpu_hour
+        assert other is not None
+        assert other.low < other.mid < other.high
+        design = recommend(job_with(H100_BOUGHT), tracking=False).best
+        assert design is not None
+        rent, own = design.metrics["rent_usd"], design.metrics["own_usd"]
+        assert rent is not None
+        assert own == pytest.approx(design.cost_usd)
+        assert np.isfinite(rent)

@@ -1,0 +1,223 @@
+"""Is every network that a file describes the one that is played, and is what is wrong in a file named once?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.cli import main
+from planner.network_file import load_network
+from planner.trace_simulation import TraceAnswer
+from simulator.deep.network_file import KINDS
+from simulator.deep.routing import Router
+from simulator.deep.slow_links import links_of, slowed
+from simulator.deep.topologies import cluster, ring, switch
+from simulator.deep.topology import Topology
+from simulator.errors import InputError
+from simulator.units import GIGA
+from tests.simulator.deep.traces import write_small
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "networks").glob("*.yaml"))
+RING = "network: {kind: ring, num_gpus: 4, bandwidth_bytes_per_s: 1e9, latency_s: 1e-6}\n"
+NODES = cluster(
+    2, 2, scale_up_bytes_per_s=4.0, scale_up_latency_s=0.0, card_bytes_per_s=2.0, fabric_latency_s=0.0
+)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    return str(write_small(tmp_path / "small"))
+
+
+def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> TraceAnswer:
+    assert main(["trace", "simulate", *arguments, "--json"]) == 0
+    return TraceAnswer.model_validate_json(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["trace", "simulate", *arguments]) == 2
+    return capsys.readouterr().err
+
+
+def names_of(topology: Topology, link: str) -> set[str]:
+    return {topology.link_name(number) for number in links_of(topology, link).tolist()}
+
+
+class TestExamples:
+    def test_there_is_one_of_every_kind(self) -> None:
+        assert {load_network(path).network.kind for path in EXAMPLES} == set(KINDS)
+
+    @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+    def test_every_example_is_played(
+        self, path: Path, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        answer = answered(capsys, small, "--gpus", "4", "--network", str(path))
+        assert answer.num_gpus == 4
+        assert answer.step_s >= 8.3e-3
+
+    def test_half_a_card_halves_what_a_link_has(self) -> None:
+        topology = load_network(next(path for path in EXAMPLES if path.stem == "rails")).build()
+        at_half = [
+            topology.link_name(link)
+            for link in np.flatnonzero(topology.bandwidth_bytes_per_s == 25 * GIGA).tolist()
+        ]
+        assert sorted(at_half) == ["card 3 -> leaf 3", "leaf 3 -> card 3"]
+
+    def test_directions_of_a_cable_can_differ(self) -> None:
+        topology = load_network(next(path for path in EXAMPLES if path.stem == "cables")).build()
+        up, down = (links_of(topology, name) for name in ("leaf:1>spine:0", "spine:0>leaf:1"))
+        assert topology.bandwidth_bytes_per_s[up] == 25 * GIGA
+        assert topology.bandwidth_bytes_per_s[down] == 100 * GIGA
+
+
+class TestCommand:
+    @pytest.mark.parametrize(
+        "options", [(), ("--parallel", "tp"), ("--parallel", "hop"), ("--parallel", "fsdp")], ids=str
+    )
+    def test_a_file_is_the_same_as_its_options(
+        self,
+        small: str,
+        options: tuple[str, ...],
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        file = tmp_path / "own.yaml"
+        file.write_text(RING, encoding="utf-8")
+        ours = ("--bandwidth", "1e9", "--latency", "1e-6")
+        if "hop" in options:
+            for network in (ours, ("--network", str(file))):
+                assert main(["trace", "simulate", small, "--gpus", "4", *options, *network]) == 0
+            return
+        from_file = answered(capsys, small, "--gpus", "4", *options, "--network", str(file))
+        assert from_file.step_s == answered(capsys, small, "--gpus", "4", *options, *ours).step_s
+
+    def test_a_slow_link_is_the_hottest(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
+        net = ("--gpus", "4", "--parallel", "dp", "--bandwidth", "1e6", "--latency", "0")
+        whole = answered(capsys, small, *net)
+        slow = answered(capsys, small, *net, "--slow-link", "gpu:1>gpu:2=0.5", "--collectives", "ring")
+        # A ring of four moves as fast as its slowest link: 1.5 x 1,632 bytes over it at half of 1 MB/s.
+        assert slow.step_s - whole.step_s == pytest.approx(1.5 * 1632 / 1e6)
+        assert slow.hot_links[0].link == "gpu 1 -> gpu 2"
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (("--network", "rong"), "'rong' must be ring, switch, full, nodes, photonic, or a network file"),
+            (("--network", "none.yaml"), "none.yaml: 1 problem cannot be read"),
+            (("--slow-link", "card:3=0.5"), "--slow-link = card:3: is no link of network 'ring'"),
+            (("--slow-link", "gpu:0-gpu:2=0.5"), "--slow-link = gpu:0-gpu:2: is no link of network 'ring'"),
+            (("--slow-link", "gpu:1=0"), "'gpu:1=0' must be a link and the share that is left"),
+            (("--slow-link", "gpu:1=2"), "'gpu:1=2' must be a link and the share that is left"),
+            (("--slow-link", "gpu:1=1", "--slow-link", "gpu:1=.5"), "gives gpu:1 a second share"),
+            (("--slow-link", "gpu:1=.5", "--rules", "triosim"), "--slow-link: is nothing that --rules"),
+        ],
+    )
+    def test_what_is_not_there_is_named(
+        self, small: str, options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert message in " ".join(refused(capsys, small, "--gpus", "4", *options).split())
+
+    @pytest.mark.parametrize("option", [("--bandwidth", "1e9"), ("--latency", "0"), ("--ports", "3")])
+    def test_what_the_file_says_is_no_option(
+        self, small: str, option: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "own.yaml"
+        file.write_text(RING, encoding="utf-8")
+        told = refused(capsys, small, "--gpus", "4", "--network", str(file), *option)
+        assert f"{option[0]} is what the network file" in told
+
+    def test_more_accelerators_than_the_file_has_are_refused(
+        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "own.yaml"
+        file.write_text(RING, encoding="utf-8")
+        assert "--gpus = 8: must be at most 4" in refused(
+            capsys, small, "--gpus", "8", "--network", str(file)
+        )
+
+
+class TestFile:
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("[1, 2]", "must be a mapping with network"),
+            ("network: 3", "network"),
+            ("name: x", "network: is missing"),
+            ("network: {num_gpus: 3}", "network.kind: is missing; known: ring, switch"),
+            ("network: {kind: tori}", "network.kind = 'tori': must be a kind; nearest: torus"),
+            (RING + "salt: 3", "salt = 3: unknown field; nearest: .*ecmp_salt"),
+            (
+                RING.replace("latency_s", "latency"),
+                "network.latency = 1e-06: unknown field; nearest: latency_s",
+            ),
+            (RING.replace("latency_s", "latency"), "network.latency_s: is missing"),
+            (RING.replace("1e9", "-1"), "network.bandwidth_bytes_per_s = -1: must be greater than 0"),
+            (RING.replace("4", "70000"), "network.num_gpus = 70000: must be at most 65536"),
+            (
+                RING.replace("ring, num_gpus: 4", "mesh, shape: [300, 300]"),
+                "network: has 90,000 accelerators",
+            ),
+            (
+                RING.replace("ring, num_gpus: 4", "torus, shape: [4, 0]"),
+                r"network.shape\[1\] = 0: must be at",
+            ),
+            (RING + 'slow_links: {"gpu:0": 1.5}', "slow_links.*: must be at most 1"),
+            (RING + 'slow_links: {"leaf:0": 0.5}', r"slow_links\[leaf:0\]: is no link of network 'ring'"),
+        ],
+    )
+    def test_each_wrong_field_is_named(self, text: str, told: str, tmp_path: Path) -> None:
+        file = tmp_path / "own.yaml"
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match=told):
+            load_network(file)
+
+    @pytest.mark.parametrize(
+        ("ends", "told"),
+        [
+            ("gpu:0-leaf:3", "there is no leaf:3"),
+            ("gpu:0-gpu:0", "must be two different ends"),
+            ("gpu:0", "must be two ends, such as gpu:0-leaf:0"),
+        ],
+    )
+    def test_cables_have_two_ends(self, ends: str, told: str, tmp_path: Path) -> None:
+        file = tmp_path / "own.yaml"
+        cable = f'{{ends: "{ends}", bandwidth_bytes_per_s: 1, latency_s: 0}}'
+        file.write_text(f"network: {{kind: cables, num_gpus: 1, switches: {{leaf: 1}}, cables: [{cable}]}}")
+        with pytest.raises(InputError, match=told):
+            load_network(file)
+
+    def test_another_salt_draws_other_ways(self) -> None:
+        path = next(path for path in EXAMPLES if path.stem == "fat-tree")
+        ways = set()
+        for salt in range(8):
+            topology = load_network(path).model_copy(update={"ecmp_salt": salt}).build()
+            router = Router(topology)
+            (way,) = router.paths(0, 8).tolist()
+            ways.add(tuple(router.table().links_of(way).tolist()))
+        assert len(ways) > 1
+
+
+class TestSlowLinks:
+    def test_a_card_leads_to_its_leaf_and_a_leaf_to_the_spine(self) -> None:
+        assert names_of(NODES, "card:3") == {"card 3 -> leaf 1", "leaf 1 -> card 3"}
+        assert names_of(NODES, "leaf:1") == {"leaf 1 -> spine 0", "spine 0 -> leaf 1"}
+        assert names_of(NODES, "scale-up:2") == {"gpu 2 -> nvswitch 1", "nvswitch 1 -> gpu 2"}
+
+    def test_a_place_with_nothing_further_out_has_all_its_cables(self) -> None:
+        assert names_of(ring(4, 1.0, 0.0), "gpu:0") == {
+            "gpu 0 -> gpu 1",
+            "gpu 1 -> gpu 0",
+            "gpu 0 -> gpu 3",
+            "gpu 3 -> gpu 0",
+        }
+        assert len(links_of(switch(4, 1.0, 0.0), "switch:0")) == 8
+
+    def test_one_direction_is_one_link(self) -> None:
+        assert names_of(NODES, "card:0>leaf:0") == {"card 0 -> leaf 0"}
+
+    def test_shares_of_links_that_meet_multiply(self) -> None:
+        made = slowed(switch(2, 8.0, 0.0), {"gpu:0": 0.5, "gpu:0>switch:0": 0.5})
+        assert made.bandwidth_bytes_per_s[links_of(made, "gpu:0>switch:0")] == 2.0
+        assert made.bandwidth_bytes_per_s[links_of(made, "switch:0>gpu:0")] == 4.0

@@ -1,0 +1,78 @@
+"""Are files of studies found, merged, and called damaged when they are?"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.delivery import deliver
+from planner.durable import resume_study
+from planner.study_merge import merge_studies
+from planner.study_reports import front_of, list_studies, status_of
+from simulator.errors import StudyError
+from studies.journal import Journal
+from studies.store import StudyStore
+from tests.planner.studies_run import NOW, keys_of, run, stop_after
+
+
+def test_a_file_that_is_no_study_does_not_hide_the_others(tmp_path: Path) -> None:
+    study = run(tmp_path, should_stop=stop_after(0))
+    (tmp_path / "broken.study").write_bytes(b"nothing that SQLite knows" * 100)
+    states = {state.name: state.state for state in list_studies(StudyStore(tmp_path))}
+    assert states == {"broken": "damaged", study.path.stem: "stopped"}
+    assert resume_study(study.path).counts.num_reused == 0
+
+
+def test_merged_studies_hold_each_design_once_and_the_front_of_all(tmp_path: Path) -> None:
+    first, second = run(tmp_path, seed=1), run(tmp_path, seed=2)
+    target = StudyStore(tmp_path).path_named("both")
+    num_designs = merge_studies([first.path, second.path], target, NOW)
+    union = np.union1d(keys_of(first.path), keys_of(second.path))
+    np.testing.assert_array_equal(np.sort(keys_of(target)), union)
+    assert num_designs == len(union) < len(keys_of(first.path)) + len(keys_of(second.path))
+    merged = front_of(target)
+    assert merged.study.state == "merged"
+    assert merged.study.merged_from == (first.path.stem, second.path.stem)
+    best = min(design.cost_usd for study in (first, second) for design in study.answer.front)
+    assert min(design.cost_usd for design in merged.front) == best
+    with pytest.raises(StudyError, match="was merged from"):
+        resume_study(target)
+    with pytest.raises(StudyError, match="deliver these"):
+        deliver(target, tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+
+
+def test_a_merge_that_fails_leaves_nothing_where_the_new_study_was_to_be(tmp_path: Path) -> None:
+    first, second = (run(tmp_path, seed=seed, should_stop=stop_after(2)).path for seed in (1, 2))
+    with sqlite3.connect(second) as database:
+        database.execute("UPDATE batches SET checksum = x'00' WHERE number = 1")
+    database.close()
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(StudyError, match="batch 1 is damaged"):
+        merge_studies([first, second], tmp_path / "both.study", NOW)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_study_is_called_by_its_hash_or_the_start_of_it(tmp_path: Path) -> None:
+    path = run(tmp_path, should_stop=stop_after(0)).path
+    with Journal.read(path) as journal:
+        whole_hash = journal.facts["study_hash"]
+    store = StudyStore(tmp_path)
+    for length in (4, 7, 8, 9, len(whole_hash)):
+        assert store.find(whole_hash[:length]) == path
+    for name in (whole_hash[:3], f"{whole_hash}0", ""):
+        with pytest.raises(StudyError, match="there is no such study"):
+            store.find(name)
+
+
+@pytest.mark.parametrize("num_bytes", [0, 50, 5000])
+def test_a_file_that_was_cut_short_is_called_damaged_and_not_a_lack_of_space(
+    tmp_path: Path, num_bytes: int
+) -> None:
+    path = run(tmp_path, should_stop=stop_after(2)).path
+    path.write_bytes(path.read_bytes()[:num_bytes])
+    with pytest.raises(StudyError, match="damaged, cut short, or no study") as raised:
+        status_of(path)
+    assert "space" not in str(raised.value)

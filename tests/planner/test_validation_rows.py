@@ -1,0 +1,232 @@
+"""Is a measured run read as it was meant? Names of hardware, habits of frameworks, and what a row leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from planner.framework_habits import habits_of
+from planner.hardware_names import accelerator_id, network_of
+from planner.measured_rows import Unmodelled, read_measured
+from planner.measured_runs import (
+    Row,
+    compare,
+    reason_against,
+)
+from planner.validation import (
+    Modelled,
+    entries_of,
+)
+from simulator.errors import CatalogError
+from simulator.training import training_constants
+from tests.planner.measured import KORTHIKANTI_22B, LLAMA_8B, shipped, written
+
+
+def only_row(folder: Path, **changes: object) -> Row:
+    (row,) = read_measured(written(folder, {**LLAMA_8B, **changes}))
+    assert not isinstance(row, Unmodelled), row
+    return row
+
+
+def step_s(row: Row) -> float:
+    assert reason_against(row) == ""
+    return compare([row])[0].expected_s
+
+
+class TestHardware:
+    @pytest.mark.parametrize(
+        ("usual", "known"),
+        [
+            ("H100-80GB", "h100-sxm5-80gb"),
+            ("NVIDIA H100 80GB HBM3", "h100-sxm5-80gb"),
+            ("h100-sxm5-80gb", "h100-sxm5-80gb"),
+            ("A100-40GB", "a100-sxm4-40gb"),
+            ("A100-PCIe-80GB", "a100-pcie-80gb"),
+            ("H200-141GB", "h200-sxm-141gb"),
+            ("B200", "b200-sxm-180gb"),
+            ("B300-288GB", "b300"),
+            ("GB300", "gb300"),
+            ("MI300X", "mi300x"),
+            ("AMD Instinct MI355X", "mi355x"),
+            ("V100-32GB", "v100-sxm2-32gb"),
+            ("Gaudi 2", "gaudi2"),
+            ("TPU v5p", "tpu-v5p"),
+            ("v5e", "tpu-v5e"),
+            ("Trainium2", "trainium2"),
+        ],
+    )
+    def test_usual_names_mean_the_accelerator_of_the_catalogue(self, usual: str, known: str) -> None:
+        assert accelerator_id(usual) == known
+
+    def test_an_unknown_accelerator_is_named_with_its_column(self) -> None:
+        with pytest.raises(CatalogError, match="gpu = RTX 4090: is not among the catalogue's accelerators"):
+            accelerator_id("RTX 4090")
+
+    @pytest.mark.parametrize(
+        ("description", "fabric", "node_bytes_per_s"),
+        [
+            # 8 x 200 Gbit/s = 200 GB/s; 4 x 100 Gbit/s = 50 GB/s; 1,600 Gbit/s = 200 GB/s.
+            ("NVLink3 node + 8x200G HDR InfiniBand", "infiniband-hdr", 200e9),
+            ("NVLink3 8-GPU node + 4x100G Omni-Path", "omni-path", 50e9),
+            ("NVLink3 node + 1600 Gb/s RoCE per node", "ethernet-roce-400g", 200e9),
+            ("NVLink4 node + 8x400G InfiniBand/RoCE", "infiniband-ndr", 400e9),
+            ("p5 with EFA, 3200 Gbps per node", "efa-400g", 400e9),
+            ("NVLink4 node", "infiniband-ndr", None),
+        ],
+    )
+    def test_descriptions_of_networks_are_understood(
+        self, description: str, fabric: str, node_bytes_per_s: float | None
+    ) -> None:
+        found = network_of(description, "h100-sxm5-80gb")
+        assert (found.fabric, found.node_bytes_per_s) == (fabric, node_bytes_per_s)
+
+    @pytest.mark.parametrize(
+        ("description", "num_cards"), [("NVLink3 node + 4x200G HDR", 4), ("1600 Gb/s RoCE per node", None)]
+    )
+    def test_cards_of_a_node_are_counted_where_they_are_told(
+        self, description: str, num_cards: int | None
+    ) -> None:
+        assert network_of(description, "a100-sxm4-80gb").num_cards == num_cards
+
+    def test_a_rack_is_one_link_domain(self) -> None:
+        assert network_of("NVL72 NVLink5 domain; 4 GPUs per compute tray", "gb200").link_domain_size == 72
+
+
+class TestHabits:
+    def test_megatron_had_no_fused_attention_before_2023(self) -> None:
+        assert habits_of("Megatron-LM", "ampere", "bf16").attention == "unfused"
+        assert habits_of("Megatron-LM", "hopper", "bf16").attention == "flash"
+
+    def test_half_precision_gradients_have_two_bytes(self) -> None:
+        assert habits_of("Megatron-DeepSpeed", "ampere", "fp16").gradient_bytes == 2
+
+    def test_fully_sharded_frameworks_shard_weights(self) -> None:
+        assert [habits_of(name, "hopper", "bf16").zero_stage for name in ("torchtitan", "MaxText")] == [3, 3]
+
+
+class TestRows:
+    def test_a_row_of_the_published_list_is_the_shipped_row(self, tmp_path: Path) -> None:
+        (row,) = read_measured(written(tmp_path, KORTHIKANTI_22B))
+        assert not isinstance(row, Unmodelled)
+        assert step_s(row) == pytest.approx(step_s(shipped("kort-0001")), rel=1e-12)
+
+    # Two nodes of eight; a group of all ranks is no hybrid.
+    @pytest.mark.parametrize(
+        ("sharding", "ranks"),
+        [("HSDP", "8"), ("FSDP HYBRID_SHARD", "8"), ("megatron-fsdp shard 4", "4"), ("FSDP shard 16", "")],
+    )
+    def test_hybrid_sharding_has_groups_as_written_or_of_a_node(
+        self, tmp_path: Path, sharding: str, ranks: str
+    ) -> None:
+        row = only_row(tmp_path, n_gpus=16, zero_stage_or_fsdp=sharding)
+        assert (row["zero_stage"], row["shard_ranks"]) == ("3", ranks)
+        assert step_s(row) > 0
+
+    def test_layers_whose_activations_are_offloaded_are_a_share_of_all(self, tmp_path: Path) -> None:
+        row = only_row(tmp_path, notes="recipe CPU-offloads activations of 8 layers (recipe at repo HEAD)")
+        assert float(row["activation_offload_fraction"]) == 8 / 32
+        assert only_row(tmp_path, notes="activation CPU offload False")["activation_offload_fraction"] == ""
+
+    def test_some_layers_are_computed_again_where_the_notes_say_how_many(self, tmp_path: Path) -> None:
+        notes = "recipe: full/block recompute of 5 layers (recipe at repo HEAD)"
+        row = only_row(tmp_path, recompute="partial", notes=notes)
+        assert (row["recompute"], row["recompute_num_layers"]) == ("full", "5")
+        assert only_row(tmp_path, recompute="partial")["recompute"] == "none"
+        assert step_s(only_row(tmp_path)) < step_s(row) < step_s(only_row(tmp_path, recompute="full"))
+
+    @pytest.mark.parametrize(
+        ("precision", "number_format", "recipe"),
+        [
+            ("mxfp8", "fp8", "mxfp8"),
+            ("fp8-cs", "fp8", "tensorwise"),
+            ("fp8", "fp8", ""),
+            ("nvfp4", "fp4", ""),
+        ],
+    )
+    def test_number_formats_come_with_their_recipe(
+        self, tmp_path: Path, precision: str, number_format: str, recipe: str
+    ) -> None:
+        row = only_row(tmp_path, precision=precision, gpu="GB200")
+        assert (row["precision"], row["fp8_recipe"]) == (number_format, recipe)
+        assert step_s(row) < step_s(only_row(tmp_path, precision="bf16", gpu="GB200"))
+
+    def test_fine_tuning_of_adapters_has_nemo_s_where_a_row_says_no_more(self, tmp_path: Path) -> None:
+        plain, usual = only_row(tmp_path), only_row(tmp_path, metric_kind="LoRA fine-tuning step")
+        written = only_row(tmp_path, metric_kind="LoRA fine-tuning step", notes="LoRA rank 8")
+        assert (usual["lora_rank"], written["lora_rank"]) == ("32", "8")
+        assert ("lora_rank" in usual["assumed"], "lora_rank" in written["assumed"]) == (True, False)
+        assert step_s(usual) < step_s(plain)
+
+    def test_a_name_of_the_catalogue_fills_the_shape(self, tmp_path: Path) -> None:
+        row = only_row(tmp_path)
+        # Llama 3 paper, arXiv 2407.21783, Table 3.
+        shape = (
+            "num_layers",
+            "hidden_size",
+            "num_heads",
+            "num_kv_heads",
+            "ffn_hidden_size",
+            "vocabulary_size",
+        )
+        assert [row[name] for name in shape] == ["32", "4096", "32", "8", "14336", "128256"]
+        assert {"layers", "hidden", "vocab"} <= set(row["assumed"].split())
+
+    def test_a_cut_down_model_keeps_what_its_name_tells(self, tmp_path: Path) -> None:
+        row = only_row(tmp_path, model="DeepSeek-V3 (proxy)", layers=8, hidden=7168, ep=8)
+        assert row["num_layers"] == "8"
+        assert row["key_value_rank"] == "512"  # DeepSeek-V3, arXiv 2412.19437, section 4.2
+
+    def test_speed_gives_the_step_where_no_time_is_published(self, tmp_path: Path) -> None:
+        row = only_row(tmp_path, step_time_s="", tokens_per_s_per_gpu=16384)
+        # 128 sequences of 8,192 tokens at 8 x 16,384 tokens per second.
+        assert float(row["step_time_s"]) == pytest.approx(8.0)
+
+    def test_layers_that_do_not_split_fill_all_stages_like_the_fullest(self, tmp_path: Path) -> None:
+        sizes = {"model": "Foo", "hidden": 4096, "n_gpus": 32, "pp": 16, "gpus_per_node": 8}
+        uneven, even = (only_row(tmp_path, layers=layers, **sizes) for layers in (61, 62))
+        assert uneven["num_layers"] == "62"
+        assert step_s(uneven) == step_s(even)
+
+    def test_new_shapes_on_new_hardware_are_simulated(self, tmp_path: Path) -> None:
+        shape = {"model": "Foo", "layers": 40, "hidden": 5120, "heads": 40, "ffn_hidden": 13824}
+        for gpu in ("MI300X", "B300", "TPU v5p", "Gaudi2", "V100-32GB"):
+            row = only_row(tmp_path, gpu=gpu, precision="fp16", recompute="full", **shape)
+            assert 0.0 < step_s(row) < 1e4, gpu
+
+    def test_production_runs_are_compared_with_stragglers(self, tmp_path: Path) -> None:
+        row = only_row(tmp_path, metric_kind="production throughput")
+        (comparison,) = compare([row])
+        # The published prior of stragglers, arXiv 2505.05713: 13.5 % on average, against accelerators that are all alike; the
+        # simulated step waits for the slowest of eight already, 2.04 standard deviations by sqrt(2 ln 8).
+        slowest = 1.0 + 2.04 * training_constants().accelerator_spread_fraction
+        assert comparison.expected_s / comparison.simulated_s == pytest.approx(1.135 / slowest, abs=0.001)
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"gpu": "RTX 4090"}, "gpu = RTX 4090"),
+            ({"precision": "int8"}, "precision int8: only fp16, bf16, fp8 and nvfp4 are modelled"),
+            ({"precision": "nvfp4"}, "the accelerator must have the number format"),
+            ({"model": "Nemotron-H-56B"}, "only decoder-only transformers"),
+            ({"metric_kind": "single-layer forward"}, "only steps of training"),
+            ({"seq_len": ""}, "seq_len is not given"),
+            ({"model": "Foo", "layers": 32}, "hidden is not given"),
+            ({"n_gpus": 64, "tp": ""}, "tp is not given, and a layout on more than one node"),
+            ({"tp": 2, "dp": 8}, "must equal num_gpus"),
+            ({"global_batch": 100}, "must divide global_batch_size"),
+            ({"gpu": "A100-80GB", "precision": "fp8"}, "the accelerator must have the number format"),
+            ({"usable": "no"}, "marked as unusable"),
+        ],
+    )
+    def test_what_cannot_be_modelled_stays_in_the_list_with_its_reason(
+        self, tmp_path: Path, changes: Mapping[str, object], reason: str
+    ) -> None:
+        path = written(tmp_path, LLAMA_8B, {**LLAMA_8B, "id": "b", **changes}, {**LLAMA_8B, "id": "c"})
+        first, second, third = entries_of(read_measured(path))
+        assert isinstance(first, Modelled)
+        assert isinstance(third, Modelled)
+        assert isinstance(second, Unmodelled)
+        assert second.row_id == "b"
+        assert reason in second.reason
