@@ -21,7 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from simulator.deep.routing import Router
-from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.deep.tasks import TaskGraphBuilder
 from simulator.errors import InputError, Problem
 from simulator.table import Integers
 
