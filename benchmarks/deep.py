@@ -1,9 +1,9 @@
 """How fast is the deep depth, beside TrioSim and ASTRA-sim, and does an event cost the same on a large network?
 
-    python -m benchmarks.deep [FOLDER]
+    python -m benchmarks.deep [FOLDER] [--picture docs/pictures/cost-of-an-event.svg]
 
 FOLDER is `sample_trace/trace2-h100-bs128` of github.com/sarchlab/triosim (commit 3fb3c06), with `vgg13` and `resnet50`; left
-out: `tests/data/traces`, which holds the same two traces in capplan's format.
+out: `tests/data/traces`, which holds the same two traces in capplan's format. --picture draws the last of the three tables.
 The times of TrioSim (the same commit) and of ASTRA-sim 2 (commit 4f387bc, analytical network) were measured on a machine
 with two cores; they are those of the whole program, ours those of building and playing the graph in a warm process, in
 seconds of one core, the shortest of five runs.
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from simulator.deep.topologies import cluster, ring, switch
 from simulator.deep.topology import Topology
 from simulator.deep.trace import OperatorTrace
 from simulator.deep.triosim import TrioSimCase, triosim_step
-from simulator.units import GIB, MIB
+from simulator.units import GIB, MIB, MICROSECOND
 
 NUM_RUNS = 5
 TRACES = Path(__file__).parents[1] / "tests" / "data" / "traces"
@@ -47,7 +48,7 @@ TRIOSIM_S = {
 """Wall seconds of TrioSim."""
 ASTRA_S = {64: "0.03 / 0.04", 256: "0.33 / 0.54", 1024: "6.5 / 13.7"}
 """Wall seconds of ASTRA-sim for a ring all-reduce of 1 GiB, without and with congestion."""
-NODES = (8, 64, 512, 2048)
+NODES = (8, 32, 128, 512, 2048)
 
 
 def best_s(run: Callable[[], tuple[float, int]]) -> tuple[float, float, int]:
@@ -73,12 +74,18 @@ def by_default(trace: OperatorTrace, parallelism: Parallelism) -> tuple[float, i
     return play(made.graph, made.topology, made.paths).makespan_s, len(made.graph)
 
 
-def all_reduce(topology: Topology, num_bytes: float, num_at_once: int = 1) -> tuple[float, int]:
-    """Plays all-reduces over all accelerators, at once; returns their time and the number of tasks."""
+def all_reduce(
+    topology: Topology, num_bytes: float, num_at_once: int = 1, num_played: int | None = None
+) -> tuple[float, int]:
+    """Plays all-reduces over all accelerators, at once; returns their time and the number of tasks.
+
+    Behind one switch all ranks are alike, so that it is enough to play some; left out: all are.
+    """
     graph, router = TaskGraphBuilder(), Router(topology)
     ranks = np.arange(topology.num_ranks)
+    after = np.full(num_played or len(ranks), NONE)
     for _ in range(num_at_once):
-        Collectives(graph=graph, router=router).ring_all_reduce(ranks, num_bytes, np.full(len(ranks), NONE))
+        Collectives(graph=graph, router=router).ring_all_reduce(ranks, num_bytes, after)
     built = graph.build()
     return play(built, topology, router.table()).makespan_s, len(built)
 
@@ -128,17 +135,30 @@ def print_steps(traces: dict[str, OperatorTrace]) -> None:
 
 def print_all_reduces() -> None:
     """Prints all-reduces of 1 GiB, one and two that share every link."""
-    print("\n| ring all-reduces of 1 GiB | ranks | simulated ms | s | ASTRA-sim s |")
-    print("| --- | --- | --- | --- | --- |")
+    print("\n| ring all-reduces of 1 GiB | ranks | simulated ms | s | s, one rank played | ASTRA-sim s |")
+    print("| --- | --- | --- | --- | --- | --- |")
     for num_ranks, seconds in ASTRA_S.items():
         topology = switch(num_ranks, 400e9, 9.3625e-7)
         for at_once, note in ((1, seconds), (2, "-")):
             own_s, simulated_s, _ = best_s(partial(all_reduce, topology, GIB, at_once))
-            print(f"| {at_once} at once | {num_ranks} | {simulated_s * 1e3:.2f} | {own_s:.3f} | {note} |")
+            folded_s, same_s, _ = best_s(partial(all_reduce, topology, GIB, at_once, 1))
+            assert abs(same_s - simulated_s) <= 1e-12 * simulated_s, "ranks behind a switch are alike"
+            row = f"{at_once} at once | {num_ranks} | {simulated_s * 1e3:.2f} | {own_s:.3f} | {folded_s:.4f}"
+            print(f"| {row} | {note} |")
 
 
-def print_growth() -> None:
-    """Prints what an event costs on larger and larger networks."""
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """What a network cost to play."""
+
+    num_ranks: int
+    task_s: float
+    """Seconds a task."""
+
+
+def print_growth() -> list[Growth]:
+    """Prints what an event costs on larger and larger networks, and returns it."""
+    grown = []
     print("\n| rings of 64 at once | accelerators | links | tasks | s to find the ways | us a task |")
     print("| --- | --- | --- | --- | --- | --- |")
     for num_nodes in NODES:
@@ -146,19 +166,45 @@ def print_growth() -> None:
         route_s, play_s, tasks = many_rings(topology, 64 * MIB)
         row = f"{topology.num_ranks:,} | {topology.num_links:,} | {tasks:,} | {route_s:.2f}"
         print(f"| nodes on rails | {row} | {play_s / tasks * 1e6:.3f} |")
+        grown.append(Growth(num_ranks=topology.num_ranks, task_s=play_s / tasks))
+    return grown
+
+
+def draw_growth(grown: Sequence[Growth], path: Path) -> None:
+    """Draws what an event costs on larger and larger networks, as SVG; the same rows give the same bytes."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams.update({"svg.hashsalt": "capplan", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3})
+    from matplotlib import pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(6.0, 3.2), layout="constrained")
+    sizes = [row.num_ranks for row in grown]
+    axis.plot(sizes, [row.task_s / MICROSECOND for row in grown], marker="o", color="#1f77b4")
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axis.set_ylim(bottom=0.0)
+    axis.set_xlabel("accelerators, all at once in rings of 64")
+    axis.set_ylabel("microseconds a task")
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
 
 
 def main() -> None:
-    """Prints the three tables."""
+    """Prints the three tables, and draws the last one where that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument(
         "folder", type=Path, nargs="?", help="TrioSim's own; left out: the same in our format"
     )
-    folder = parser.parse_args().folder
+    parser.add_argument("--picture", type=Path, metavar="FILE.svg", help="what an event costs, drawn")
+    given = parser.parse_args()
+    folder = given.folder
     paths = {name: folder / name if folder else TRACES / f"{name}.json" for name in ("vgg13", "resnet50")}
     print_steps({name: read_operator_trace(path) for name, path in paths.items()})
     print_all_reduces()
-    print_growth()
+    grown = print_growth()
+    if given.picture is not None:
+        draw_growth(grown, given.picture)
 
 
 if __name__ == "__main__":

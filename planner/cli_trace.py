@@ -149,7 +149,11 @@ def simulate(
         offload=offload,
     )
     with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named():
-        run = simulate_hop(request) if division.parallel == HOP else simulate_trace(request)
+        run = (
+            simulate_hop(request)
+            if division.parallel == HOP
+            else simulate_trace(request, is_folded=file is None)
+        )
     show = partial(show_hop, run.answer) if isinstance(run, HopRun) else partial(show_trace, run.answer)
     about = {"trace": run.answer.trace, "parallel": division.parallel}
     tell(run, run.answer, show, about=about, file=file, as_json=as_json)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.deep.fold import Fold
 from simulator.deep.play import Played
 from simulator.deep.routing import Paths
 from simulator.deep.tasks import TaskGraph
@@ -106,8 +107,11 @@ class StepRun:
     played: Played
 
 
-def accelerator_times(graph: TaskGraph, found: Waits) -> tuple[AcceleratorTime, ...]:
-    """Returns what each accelerator did, by number."""
+def accelerator_times(
+    graph: TaskGraph, found: Waits, fold: Fold | None = None
+) -> tuple[AcceleratorTime, ...]:
+    """Returns what each accelerator did, by number; of what is folded, what the one did that stands for it."""
+    row_of_rank = range(graph.num_resources) if fold is None else fold.row_of_rank().tolist()
     is_waited = found.for_traffic_s.sum(axis=0) > 0.0
     names = [graph.labels[label] for label in np.flatnonzero(is_waited)]
     waits = found.for_traffic_s[:, is_waited]
@@ -115,35 +119,41 @@ def accelerator_times(graph: TaskGraph, found: Waits) -> tuple[AcceleratorTime, 
         names, waits = [*names, CIRCUITS], np.column_stack([waits, found.for_circuits_s])
     waited = waits.tolist()
     columns = (found.busy_s, found.for_others_s, np.maximum(0.0, found.over_s), found.waited_for_s)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
+    busy_s, others_s, over_s, held_s = (column.tolist() for column in columns)
     return tuple(
         AcceleratorTime(
             accelerator=rank,
-            busy_s=busy_s,
-            traffic_waits_s=dict(zip(names, waited[rank], strict=True)),
-            others_wait_s=others_s,
-            over_s=over_s,
-            held_up_others_s=held_s,
+            busy_s=busy_s[row],
+            traffic_waits_s=dict(zip(names, waited[row], strict=True)),
+            others_wait_s=others_s[row],
+            over_s=over_s[row],
+            held_up_others_s=held_s[row],
         )
-        for rank, (busy_s, others_s, over_s, held_s) in enumerate(rows)
+        for rank, row in enumerate(row_of_rank)
     )
 
 
-def hot_links(topology: Topology, paths: Paths, played: Played, found: Waits) -> tuple[HotLink, ...]:
+def hot_links(
+    topology: Topology, paths: Paths, played: Played, found: Waits, fold: Fold | None = None
+) -> tuple[HotLink, ...]:
     """Returns the links that are waited for longest; a wait for a path is one for its fullest link."""
     waited_s = np.zeros(topology.num_links)
     for path in np.flatnonzero(found.path_s > 0.0).tolist():
         links = paths.links_of(path)
         if len(links):
             waited_s[links[np.argmax(played.link_full_s[links])]] += found.path_s[path]
+    num_bytes, used_s, full_s = played.link_bytes, played.link_used_s, played.link_full_s
+    if fold is not None:
+        num_bytes, waited_s = (fold.of_every_link(total) for total in (num_bytes, waited_s))
+        used_s, full_s = used_s[fold.stand_in], full_s[fold.stand_in]
     step_s = max(played.makespan_s, np.finfo(np.float64).tiny)
     hottest = np.argsort(-waited_s, kind="stable")[:MOST_LINKS]
     return tuple(
         HotLink(
             link=topology.link_name(link),
-            num_bytes=float(played.link_bytes[link]),
-            used_fraction=float(played.link_used_s[link]) / step_s,
-            full_fraction=float(played.link_full_s[link]) / step_s,
+            num_bytes=float(num_bytes[link]),
+            used_fraction=float(used_s[link]) / step_s,
+            full_fraction=float(full_s[link]) / step_s,
             waited_s=float(waited_s[link]),
         )
         for link in hottest.tolist()

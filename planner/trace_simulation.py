@@ -11,6 +11,7 @@ from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_
 from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
 from simulator.deep.division import moved, with_batch
 from simulator.deep.extrapolate import extrapolate
+from simulator.deep.fold import Fold
 from simulator.deep.memory import lifetimes
 from simulator.deep.operator_model import OperatorModel, fit_operators, samples_of
 from simulator.deep.parallelism import GradientSync, Parallelism
@@ -31,6 +32,8 @@ class TraceAnswer(PlayedStep):
     """Name of the trace."""
     rules: Rules
     """Whose rules it was spread by."""
+    num_played: int
+    """Accelerators that were played; each of the others does the same as one of them at the same time."""
     data_parallel: int
     tensor_parallel: int
     pipeline_parallel: int
@@ -58,8 +61,12 @@ class TraceRun(StepRun):
     answer: TraceAnswer
 
 
-def simulate_trace(request: TraceRequest) -> TraceRun:
+def simulate_trace(request: TraceRequest, *, is_folded: bool = True) -> TraceRun:
     """Returns a traced step on many accelerators.
+
+    Args:
+        request: what is asked.
+        is_folded: whether accelerators that do the same are played once, which changes nothing but what is left to draw.
 
     Raises:
         InputError: the trace is broken, or cannot be spread as asked.
@@ -84,9 +91,11 @@ def simulate_trace(request: TraceRequest) -> TraceRun:
         model=operator_model(request, trace),
         algorithm=request.collectives,
     )
-    made = spread(offload=offload)
+    made = spread(offload=offload, is_folded=is_folded)
     played = play(made.graph, made.topology, made.paths)
-    answer = _answer(request, trace, parallelism, made.graph, made.topology, made.paths, played)
+    answer = _answer(
+        request, trace, parallelism, made.graph, made.topology, made.paths, played, fold=made.fold
+    )
     if offload is not None:
         free = spread()
         unlimited_s = play(free.graph, free.topology, free.paths).makespan_s
@@ -167,6 +176,7 @@ def _answer(
     topology: Topology,
     paths: Paths,
     played: Played,
+    fold: Fold | None = None,
 ) -> TraceAnswer:
     batch_size = request.batch_size or trace.batch_size
     found = waits(graph, played, len(paths))
@@ -179,6 +189,7 @@ def _answer(
         trace=trace.name,
         rules=request.rules,
         num_gpus=request.num_gpus,
+        num_played=request.num_gpus if fold is None else fold.played.size,
         data_parallel=parallelism.data_parallel,
         tensor_parallel=parallelism.tensor_parallel,
         pipeline_parallel=parallelism.pipeline_parallel,
@@ -191,7 +202,7 @@ def _answer(
         efficiency_fraction=samples_per_s * alone_s / batch_size / request.num_gpus,
         replica_peak_bytes=lifetimes(alone).peak_bytes,
         num_tasks=len(graph),
-        accelerators=accelerator_times(graph, found),
-        hot_links=hot_links(topology, paths, played, found),
+        accelerators=accelerator_times(graph, found, fold),
+        hot_links=hot_links(topology, paths, played, found, fold),
         circuits=circuit_summary(topology, played),
     )

@@ -78,6 +78,9 @@ def _summary(answer: TraceAnswer) -> Iterator[str]:
         f"{human.digits(answer.samples_per_s)} samples/s; one accelerator alone takes "
         f"{human.duration(answer.single_device_s)}: efficiency {human.percent(answer.efficiency_fraction)}"
     )
+    if answer.num_played < answer.num_gpus:
+        played = human.count(answer.num_played)
+        yield f"{played} played, each for {human.count(answer.num_gpus // answer.num_played)} that do the same"
     yield f"tensors of a whole replica: {human.memory(answer.replica_peak_bytes)} at the peak"
 
 

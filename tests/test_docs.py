@@ -45,6 +45,7 @@ NO_MODEL = {
     "simulator.deep.described_network": "what is taken for a mistake in a file",
     "simulator.deep.csv_rows": "size of a cell",
     "simulator.deep.chakra": "what is taken for a mistake in a file",
+    "simulator.deep.extrapolate": "what is refused early",
     "simulator.deep.execution_graph": "what is taken for a mistake in a file",
     "simulator.deep.kineto": "what is taken for a mistake in a file",
     "simulator.deep.heap": "codes, size of a node",

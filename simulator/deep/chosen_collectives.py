@@ -66,15 +66,15 @@ class ChosenCollectives:
 
     def all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce of a buffer."""
-        return self._run(Operation.ALL_REDUCE, ranks, num_bytes, after)
+        return self.run(Operation.ALL_REDUCE, ranks, num_bytes, after)
 
     def all_gather(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-gather; `num_bytes` is the buffer that every rank has in the end."""
-        return self._run(Operation.ALL_GATHER, ranks, num_bytes, after)
+        return self.run(Operation.ALL_GATHER, ranks, num_bytes, after)
 
     def reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds a reduce-scatter; `num_bytes` is the whole buffer of a rank."""
-        return self._run(Operation.REDUCE_SCATTER, ranks, num_bytes, after)
+        return self.run(Operation.REDUCE_SCATTER, ranks, num_bytes, after)
 
     def all_to_all(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an exchange between the `(n,)` ranks of one group."""
@@ -91,6 +91,14 @@ class ChosenCollectives:
     ) -> tuple[Integers, Integers]:
         """Adds a message for each pair of ranks; a sender goes on when its message is on its way."""
         return after, self.send(source, target, num_bytes, after, label)
+
+    def on(self, graph: TaskGraphBuilder) -> ChosenCollectives:
+        """Returns the same for another graph, with what is known of algorithms."""
+        return replace(self, collectives=replace(self.collectives, graph=graph))
+
+    def taking(self, algorithm: Algorithm) -> ChosenCollectives:
+        """Returns the same with another algorithm."""
+        return replace(self, algorithm=algorithm)
 
     def called(self, label: str) -> ChosenCollectives:
         """Returns the same with flows of another name."""
@@ -114,7 +122,8 @@ class ChosenCollectives:
                     best, least_s = candidate, expected_s
         return best
 
-    def _run(self, operation: Operation, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+    def run(self, operation: Operation, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds one of the three; rings can have fewer tasks than ranks, as in `Collectives`."""
         algorithm = self.choose(operation, ranks, num_bytes)
         return _add(self.collectives, algorithm, operation, self._shaped(algorithm, ranks), num_bytes, after)
 
@@ -205,4 +214,5 @@ def _add(
         (Algorithm.HIERARCHICAL, Operation.ALL_GATHER): collectives.hierarchical_all_gather,
         (Algorithm.HIERARCHICAL, Operation.REDUCE_SCATTER): collectives.hierarchical_reduce_scatter,
     }[algorithm, operation]
-    return added(shaped, num_bytes, after.reshape(shaped.shape)).reshape(after.shape)
+    begin = after if shaped.ndim == after.ndim else after.reshape(shaped.shape)
+    return added(shaped, num_bytes, begin).reshape(after.shape)

@@ -21,7 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from simulator.deep.routing import Router
-from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.deep.tasks import TaskGraphBuilder
 from simulator.errors import InputError, Problem
 from simulator.table import Integers
 
@@ -51,7 +51,9 @@ class Traffic(Protocol):
 class Collectives:
     """Adds collectives to a task graph on one network.
 
-    Ranks `(..., n)` are groups of n that all run at once; tasks have the same shape.
+    Ranks `(..., n)` are groups of n that all run at once; tasks have the same shape. Of rings that are the same when they are
+    turned by m places, m ranks are enough: tasks are `(..., m)` then, those of rank i stand for those of i + m, i + 2 m and so
+    on, and of the groups, too, the first are enough (`simulator.deep.fold`).
     """
 
     graph: TaskGraphBuilder
@@ -91,9 +93,10 @@ class Collectives:
         """Adds steps in which every rank sends 1/n of `num_bytes` to the next one, and passes on what it received."""
         if ranks.shape[-1] == 1:
             return after
-        self.graph.require_room(num_steps * ranks.size)
-        path = self.router.paths(ranks, np.roll(ranks, -1, axis=-1)).reshape(ranks.shape)
-        every_step = np.broadcast_to(path, (num_steps, *ranks.shape))
+        self.graph.require_room(num_steps * after.size)
+        played = tuple(slice(size) for size in after.shape)
+        path = self.router.paths(ranks[played], np.roll(ranks, -1, axis=-1)[played]).reshape(after.shape)
+        every_step = np.broadcast_to(path, (num_steps, *after.shape))
         sent = self.graph.add(
             self.label or label,
             duration_s=self.step_s + self.router.latency_s(path),
@@ -169,36 +172,29 @@ class Collectives:
     def _tree(self, ranks: Integers, parents: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds one tree: every chunk travels to the root, which sends the sum back down."""
         levels = _levels(parents)
-        up, down = (
-            [self.router.paths(ranks[..., one], ranks[..., other]) for one, other in ends]
-            for ends in (
-                [(level, parents[level]) for level in levels],
-                [(parents[level], level) for level in levels],
-            )
-        )
-        last_up, last_down = np.full(ranks.shape, NONE), np.full(ranks.shape, NONE)
         done = self.graph.add("tree done", after=[after]).reshape(ranks.shape)
-        chunk_bytes = num_bytes / TREE_CHUNKS
-        for _ in range(TREE_CHUNKS):
-            summed = self.graph.add("summed", after=[after]).reshape(ranks.shape)
-            for level, path in zip(reversed(levels), reversed(up), strict=True):
-                last_up[..., level] = self._hops(path, chunk_bytes, summed[..., level], last_up[..., level])
-                self.graph.add_edges(last_up[..., level], summed[..., parents[level]])
-            arrived = summed.copy()
-            for level, path in zip(levels, down, strict=True):
-                before = arrived[..., parents[level]]
-                arrived[..., level] = self._hops(path, chunk_bytes, before, last_down[..., level])
-            last_down = arrived
-            self.graph.add_edges(arrived, done)
+        chunks = np.broadcast_to(after[..., None, :], (*ranks.shape[:-1], TREE_CHUNKS, ranks.shape[-1]))
+        summed = self.graph.add("summed", after=[chunks]).reshape(chunks.shape)
+        for level in reversed(levels):
+            path = self.router.paths(ranks[..., level], ranks[..., parents[level]])
+            up = self._hops(path, num_bytes / TREE_CHUNKS, summed[..., level])
+            self.graph.add_edges(up, summed[..., parents[level]])
+        arrived = summed.copy()
+        for level in levels:
+            path = self.router.paths(ranks[..., parents[level]], ranks[..., level])
+            arrived[..., level] = self._hops(path, num_bytes / TREE_CHUNKS, arrived[..., parents[level]])
+        self.graph.add_edges(arrived, done[..., None, :])
         return done
 
-    def _hops(self, path: Integers, num_bytes: float, *after: Integers) -> Integers:
-        shape = after[0].shape
-        way = path.reshape(shape)
+    def _hops(self, path: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds messages of all chunks, `(..., chunks, k)`, each behind that of the chunk before."""
+        way = path.reshape(*after.shape[:-2], 1, after.shape[-1])
         latency_s = self.step_s + self.router.latency_s(way)
         label = self.label or "all-reduce"
-        hops = self.graph.add(label, duration_s=latency_s, num_bytes=num_bytes, path=way, after=after)
-        return hops.reshape(shape)
+        hops = self.graph.add(label, duration_s=latency_s, num_bytes=num_bytes, path=way, after=[after])
+        hops = hops.reshape(after.shape)
+        self.graph.add_edges(hops[..., :-1, :], hops[..., 1:, :])
+        return hops
 
     def hierarchical_all_reduce(self, groups: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce of `(..., k, m)` ranks, m in each of k nodes.

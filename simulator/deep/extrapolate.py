@@ -6,7 +6,7 @@
 Every accelerator has a compute stream; what it sends travels beside it. A replica works on a batch of its own, as large
 as the trace's unless another one is asked for.
 
-    data parallel      gradients are added up, bucket by bucket or at the end; the optimizer waits for them
+    data parallel      gradients are added up around a ring, bucket by bucket or at the end; the optimizer waits for them
     sharded            weights are gathered layer by layer, one layer ahead; gradients are scattered layer by layer
     tensor parallel    operators that can be split take 1/n; what they make is gathered, and in the backward pass the
                        gradient of what they read is added up, before the next operator begins
@@ -18,15 +18,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from simulator.deep.chosen_collectives import Algorithm, ChosenCollectives
 from simulator.deep.collectives import Collectives
 from simulator.deep.division import with_batch
+from simulator.deep.fold import Fold, find_fold
 from simulator.deep.memory import lifetimes
 from simulator.deep.memory_tiers import with_tiers
 from simulator.deep.offload import Offload, OffloadPlan, add_moves, plan_offload
 from simulator.deep.operator_model import OperatorModel
 from simulator.deep.parallelism import GradientSync, Parallelism
 from simulator.deep.routing import Paths, Router
+from simulator.deep.step_sketch import StepSketch, sketch_step
 from simulator.deep.step_tasks import add_step
 from simulator.deep.tasks import TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
@@ -34,10 +38,16 @@ from simulator.deep.trace import OperatorTrace
 from simulator.errors import InputError, Problem
 from simulator.table import Floats, Integers
 
+MANY = 1_024
+"""Accelerators from which on a step that is too large is refused before it is built, which would take long."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Extrapolation:
-    """A step on many accelerators, ready to be played; resource i of the graph is the compute stream of accelerator i."""
+    """A step on many accelerators, ready to be played.
+
+    Resource i of the graph is the compute stream of accelerator i, or of the i-th of those that are played.
+    """
 
     graph: TaskGraph
     topology: Topology
@@ -47,6 +57,8 @@ class Extrapolation:
     """`(num_layers,)`."""
     offload: OffloadPlan | None = None
     """What leaves an accelerator whose memory is too small; None: nobody asked."""
+    fold: Fold | None = None
+    """What stands for what, in `topology` and `paths`, too; None: every accelerator and link is played."""
 
 
 def extrapolate(
@@ -59,6 +71,7 @@ def extrapolate(
     model: OperatorModel | None = None,
     offload: Offload | None = None,
     algorithm: Algorithm = Algorithm.AUTO,
+    is_folded: bool = False,
 ) -> Extrapolation:
     """Returns the step of a trace on many accelerators.
 
@@ -69,8 +82,11 @@ def extrapolate(
         batch_size: samples of each replica; left out: those of the trace.
         speed: `(num_gpus,)` of each accelerator over that of the trace; left out: all as fast.
         model: lines of operators, for another batch and micro-batches; left out: time is proportional to the batch.
-        offload: a limited memory, for replicas that each have all of the model; left out: everything fits.
+        offload: a limited memory, for replicas that each have all of the model; left out: everything fits. With it
+            nothing is folded.
         algorithm: of collectives; left out: of each the one that is over first.
+        is_folded: whether accelerators that do the same are played once (`simulator.deep.fold`), where all collectives run
+            around rings.
 
     Raises:
         InputError: the trace cannot be divided so, the network or the memory is too small.
@@ -80,11 +96,26 @@ def extrapolate(
     parallelism.check(trace, batch_size, speed)
     _check_network(parallelism, topology)
     network = with_tiers(topology, offload.tiers if offload else ())
-    graph, ended = TaskGraphBuilder(), dict[int, Integers]()
-    collectives = Collectives(graph=graph, router=Router(network.topology))
+    collectives = Collectives(graph=TaskGraphBuilder(), router=Router(network.topology))
     traffic = ChosenCollectives(collectives=collectives, algorithm=algorithm)
+    fold, sketch = None, None
+    if parallelism.num_gpus >= MANY or (is_folded and offload is None):
+        sketch = sketch_step(trace, parallelism, traffic, batch_size=batch_size, model=model)
+    if sketch is not None and sketch.has_rings_only and is_folded and offload is None:
+        speeds = np.ones(parallelism.num_gpus) if speed is None else speed
+        fold, traffic = find_fold(parallelism, topology, speeds), traffic.taking(Algorithm.RING)
+    played = parallelism.ranks() if fold is None else fold.played
+    graph, ended = _graph_for(sketch, fold, played), dict[int, Integers]()
     stage_of_layer = add_step(
-        trace, parallelism, graph, traffic, batch_size=batch_size, speed=speed, model=model, ended=ended
+        trace,
+        parallelism,
+        graph,
+        traffic.on(graph),
+        batch_size=batch_size,
+        speed=speed,
+        model=model,
+        ended=ended,
+        played=played,
     )
     plan = None
     if offload is not None:
@@ -92,14 +123,33 @@ def extrapolate(
         plan = plan_offload(needed, offload, parallelism.num_gpus)
         tasks = {operator: tasks.ravel() for operator, tasks in ended.items()}
         add_moves(graph, collectives.router, network, plan, tasks)
+    paths = collectives.router.table()
     return Extrapolation(
         graph=graph.build(),
-        topology=network.topology,
-        paths=collectives.router.table(),
+        topology=network.topology if fold is None else fold.network(topology),
+        paths=paths if fold is None else fold.ways(paths),
         parallelism=parallelism,
         stage_of_layer=stage_of_layer,
         offload=plan,
+        fold=fold,
     )
+
+
+def _graph_for(sketch: StepSketch | None, fold: Fold | None, played: Integers) -> TaskGraphBuilder:
+    """Returns an empty graph, if the step does not turn out too large for it already."""
+    graph = TaskGraphBuilder(way_out=_way_out(sketch, fold))
+    if sketch is not None:
+        graph.require_room(sketch.num_tasks * (played.size // len(played)))
+    return graph
+
+
+def _way_out(sketch: StepSketch | None, fold: Fold | None) -> str:
+    fewer = "take fewer accelerators, micro-batches or stages"
+    if fold is not None and fold.num_each == 1:
+        return f"{fewer}, or a network on which replicas are alike, such as a switch"
+    if sketch is not None and not sketch.has_rings_only:
+        return f"{fewer}, or rings for all collectives, of which those that are alike are played once"
+    return fewer
 
 
 def _check_whole_replicas(parallelism: Parallelism) -> None:

@@ -26,6 +26,8 @@ class ShardedStage:
     traffic: Traffic
     ranks: Integers
     """`(replicas, parts)` accelerators of the stage."""
+    shape: tuple[int, ...]
+    """Replicas and parts that are played, the first ones."""
     layer_bytes: Floats
     """`(num_layers,)` of weights on one accelerator, once they are gathered."""
     gradient_bytes: Floats
@@ -37,7 +39,7 @@ class ShardedStage:
     _layer: int = NO_LAYER
 
     def __post_init__(self) -> None:
-        self.scattered = self._begun = np.full(self.ranks.shape, NONE)
+        self.scattered = self._begun = np.full(self.shape, NONE)
 
     def gather(self, layer: int, after: Integers) -> Integers:
         """Adds the gathering of a layer that begins after some tasks; returns when it can begin."""

@@ -39,18 +39,21 @@ def add_step(
     speed: Floats | None = None,
     model: OperatorModel | None = None,
     ended: dict[int, Integers] | None = None,
+    played: Integers | None = None,
 ) -> Integers:
     """Adds the step of a trace on many accelerators to a graph; see `extrapolate`.
 
     Args:
         trace: one step on one accelerator.
         parallelism: how it is divided.
-        graph: what the tasks are added to; resources 0 and up are the accelerators.
+        graph: what the tasks are added to; resources 0 and up are the accelerators that are played.
         traffic: what moves data between them.
         batch_size: samples of each replica; left out: those of the trace.
         speed: `(num_gpus,)` of each accelerator over that of the trace.
         model: lines of operators.
         ended: filled with the tasks of each operator, `(replicas, parts)`, those of its last micro-batch.
+        played: `(stages, replicas, parts)` accelerators that are played, the first replicas and parts, of which the others
+            are repetitions (`simulator.deep.fold`); left out: all.
 
     Returns:
         The stage of each layer, `(num_layers,)`.
@@ -67,6 +70,8 @@ def add_step(
         traffic=traffic,
         speed=np.ones(parallelism.num_gpus) if speed is None else speed,
         ended={} if ended is None else ended,
+        ranks=parallelism.ranks(),
+        played=parallelism.ranks() if played is None else played,
     )
     step.add()
     return step.stage_of_layer
@@ -74,7 +79,7 @@ def add_step(
 
 @dataclass(kw_only=True)
 class _Step:
-    """Adds the tasks of one step. Arrays of tasks are `(replicas, parts)`, those of one stage."""
+    """Adds the tasks of one step. Arrays of tasks are `(replicas, parts)`, those of one stage that are played."""
 
     trace: OperatorTrace
     """Of one micro-batch."""
@@ -84,10 +89,14 @@ class _Step:
     speed: Floats
     ended: dict[int, Integers]
     """Tasks of each operator, those of its last micro-batch."""
+    ranks: Integers
+    """`(stages, replicas, parts)` all accelerators."""
+    played: Integers
+    """The same of those that are played: the first replicas and parts."""
 
     def add(self) -> None:
         """Adds all tasks."""
-        self.graph.add_resources(self.parallelism.num_gpus)
+        self.graph.add_resources(self.played.size)
         arrived = self._new_gates(), self._new_gates()
         forward, backward = np.full(arrived[0].shape, NONE), np.full(arrived[0].shape, NONE)
         for stage in range(self.parallelism.pipeline_parallel):
@@ -98,8 +107,9 @@ class _Step:
             self._send(chunk + 1, chunk, sent[chunk], backward, arrived[1])
 
     @cached_property
-    def ranks(self) -> Integers:
-        return self.parallelism.ranks()
+    def resources(self) -> Integers:
+        """`(stages, replicas, parts)` compute streams of those that are played."""
+        return np.arange(self.played.size).reshape(self.played.shape)
 
     @cached_property
     def chunk_of_layer(self) -> Integers:
@@ -127,7 +137,7 @@ class _Step:
 
     def _new_gates(self) -> Integers:
         """Joins that wait for what a chunk is sent, `(chunks, micro-batches, replicas, parts)`."""
-        num_stages, *inside = self.ranks.shape
+        num_stages, *inside = self.played.shape
         shape = (num_stages * self.parallelism.num_chunks, self.parallelism.num_microbatches, *inside)
         return self.graph.add("arrived", after=[np.full(shape, NONE)]).reshape(shape)
 
@@ -141,7 +151,7 @@ class _Step:
             arrived: gates of all chunks, `(chunks, micro-batches, replicas, parts)`, forward and backward.
             done: the same, to be filled in.
         """
-        before = np.full(self.ranks.shape[1:], NONE)
+        before = np.full(self.played.shape[1:], NONE)
         shards = self._shards(stage)
         for is_forward, chunk, microbatch in self._turns(stage):
             way, phase = (0, Phase.FORWARD) if is_forward else (1, Phase.BACKWARD)
@@ -179,6 +189,7 @@ class _Step:
             graph=self.graph,
             traffic=self.traffic,
             ranks=self.ranks[stage],
+            shape=self.played[stage].shape,
             layer_bytes=layer_bytes,
             gradient_bytes=gradient_bytes,
         )
@@ -216,9 +227,11 @@ class _Step:
         """Adds operators without traffic between them; returns their tasks, `(replicas, parts, k)`."""
         suffix = f" #{microbatch}" if self.parallelism.num_microbatches > 1 else ""
         names = self.graph.names([self.trace.names[operator] + suffix for operator in run.tolist()])
-        rank = self.ranks[stage][..., None]
-        tasks = self.graph.add(names, duration_s=duration_s / self.speed[rank], resource=rank)
-        tasks = tasks.reshape(*rank.shape[:-1], len(run))
+        speed = self.speed[self.played[stage]][..., None]
+        tasks = self.graph.add(
+            names, duration_s=duration_s / speed, resource=self.resources[stage][..., None]
+        )
+        tasks = tasks.reshape(*self.played[stage].shape, len(run))
         self.graph.add_edges(after, tasks[..., 0])
         self.graph.add_edges(tasks[..., :-1], tasks[..., 1:])
         return tasks
@@ -262,7 +275,7 @@ class _Step:
             if self.parallelism.sync is GradientSync.SHARDED:
                 share /= self.parallelism.data_parallel
             tasks = self._add_run(
-                stage, operators, share * trace.duration_s[operators], after.reshape(self.ranks.shape[1:]), 0
+                stage, operators, share * trace.duration_s[operators], after.reshape(self.played.shape[1:]), 0
             )
             self.ended.update(zip(operators.tolist(), np.moveaxis(tasks, -1, 0), strict=True))
 
@@ -270,7 +283,7 @@ class _Step:
         """Sends what each micro-batch of a chunk makes to another one, from each accelerator to its counterpart."""
         num_stages = self.parallelism.pipeline_parallel
         here, there = (
-            np.broadcast_to(self.ranks[chunk % num_stages], done[source].shape).ravel()
+            np.broadcast_to(self.played[chunk % num_stages], done[source].shape).ravel()
             for chunk in (source, target)
         )
         sent = self.traffic.send(here, there, num_bytes, done[source].ravel(), "send")

@@ -66,12 +66,17 @@ class TaskGraphBuilder:
     """Collects tasks in bulk; each call returns the numbers of what it added."""
 
     num_resources: int = 0
+    way_out: str = "take fewer accelerators, micro-batches or messages"
+    """What to do about too many tasks."""
     _columns: list[tuple[Floats, Floats, Integers, Integers, Integers]] = field(default_factory=list)
     _edges: list[tuple[Integers, Integers]] = field(default_factory=list)
     _misses: list[tuple[Integers, int]] = field(default_factory=list)
     _unless: list[tuple[Integers, Integers]] = field(default_factory=list)
     _labels: dict[str, int] = field(default_factory=dict)
     _num_tasks: int = 0
+
+    def __len__(self) -> int:
+        return self._num_tasks
 
     def add_resources(self, count: int) -> Integers:
         """Adds things that do one task at a time; returns their numbers `(count,)`."""
@@ -125,12 +130,13 @@ class TaskGraphBuilder:
     def require_room(self, count: int) -> None:
         """Raises `InputError` where so many more tasks would be too many; callers ask before they prepare many."""
         if self._num_tasks + count > MOST_TASKS:
-            rule = f"needs more than {MOST_TASKS:,} tasks: take fewer accelerators, micro-batches or messages"
+            rule = f"needs more than {MOST_TASKS:,} tasks: {self.way_out}"
             raise InputError([Problem(path="", value="", rule=rule)], source="task graph")
 
     def add_edges(self, before: ArrayLike, after: ArrayLike) -> None:
         """Lets tasks wait for others, pair by pair."""
-        first, second = (part.ravel().astype(np.int64) for part in np.broadcast_arrays(before, after))
+        pairs = np.broadcast_arrays(before, after)
+        first, second = (part.ravel().astype(np.int64, copy=False) for part in pairs)
         is_edge = first != NONE
         self._edges.append((first[is_edge], second[is_edge]))
 

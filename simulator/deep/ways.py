@@ -2,7 +2,7 @@
 
 A vertex that forwards to one other forwarding vertex at most is a dead end, such as a network card, and so is one that
 forwards to dead ends and one other; no way passes through a dead end on which neither of its ends hangs. Searches leave
-these out, so that what they cost does not grow with the accelerators on a switch, but for a look at its links.
+these out but for those on which the ends hang, so that what they cost does not grow with the accelerators on a switch.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Net(NamedTuple):
     """`(l,)`."""
     out_offsets: Integers
     """`(v + 1,)` where the links that begin at a vertex begin in `by_source`."""
+    core_offsets: Integers
+    """`(v,)` where those of them end that lead to what is no dead end, or to the root of a tree; they come first."""
     by_source: Integers
     in_offsets: Integers
     """`(v + 1,)` where the links that end at a vertex begin in `by_target`."""
@@ -42,17 +44,20 @@ class Net(NamedTuple):
 def new_net(topology: Topology, reference_bytes: float) -> Net:
     """Returns a network for `find_ways`; the cost of a link is its latency and the time of a reference message."""
     source, target, size = topology.source, topology.target, topology.num_vertices
-    by_source, by_target = (np.argsort(end, kind="stable").astype(np.int64) for end in (source, target))
+    parent = _parents(source, target, topology.forwards)
+    is_core = (topology.forwards & ((parent == np.arange(size)) | (parent == NO_VERTEX)))[target]
+    out_offsets = _offsets(source, size)
     return Net(
         source=source,
         target=target,
         cost=topology.latency_s + reference_bytes / topology.bandwidth_bytes_per_s,
-        out_offsets=_offsets(source, size),
-        by_source=by_source,
+        out_offsets=out_offsets,
+        core_offsets=out_offsets[:-1] + np.bincount(source[is_core], minlength=size),
+        by_source=np.lexsort((~is_core, source)).astype(np.int64),
         in_offsets=_offsets(target, size),
-        by_target=by_target,
+        by_target=np.argsort(target, kind="stable").astype(np.int64),
         forwards=topology.forwards,
-        parent=_parents(source, target, topology.forwards),
+        parent=parent,
     )
 
 
@@ -118,6 +123,7 @@ def find_ways(rows: Integers, net: Net) -> tuple[Integers, Integers]:
     seen, num_seen = np.empty(size, dtype=np.int64), 0
     keys, items = np.empty(len(net.source) + 1), np.empty(len(net.source) + 1, dtype=np.int64)
     is_open, is_target = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
+    opened = np.empty(size, dtype=np.int64)
     way_offsets = np.zeros(len(rows) + 1, dtype=np.int64)
     found, num_found = np.empty(max(16, 8 * len(rows)), dtype=np.int64), 0
     row = 0
@@ -125,7 +131,7 @@ def find_ways(rows: Integers, net: Net) -> tuple[Integers, Integers]:
         start, stop = rows[row, 0], row
         while stop < len(rows) and rows[stop, 0] == start:
             stop += 1
-        num_seen = _search(rows[row:stop, 1], start, net, own, seen, keys, items, is_open, is_target)
+        num_seen = _search(rows[row:stop, 1], start, net, own, seen, keys, items, is_open, opened, is_target)
         for wanted in range(row, stop):
             if num_found + size > len(found):
                 found = np.concatenate((found, np.empty(len(found) + size, dtype=np.int64)))
@@ -147,13 +153,14 @@ def _search(
     keys: Floats,
     items: Integers,
     is_open: Booleans,
+    opened: Integers,
     is_target: Booleans,
 ) -> int:
     """Writes least costs from a vertex into `own`, until all targets are met; returns how many vertices it has seen."""
-    _open(net, start, is_open, value=True)
+    num_open = _open(net, start, is_open, opened, 0)
     num_left = 0
     for target in targets:
-        _open(net, target, is_open, value=True)
+        num_open = _open(net, target, is_open, opened, num_open)
         if not is_target[target] and target != start:
             is_target[target] = True
             num_left += 1
@@ -169,10 +176,12 @@ def _search(
             num_left -= 1
         if not net.forwards[vertex] and vertex != start:
             continue
-        heap_size, num_seen = _reach(vertex, net, own, seen, num_seen, keys, items, heap_size, is_open)
-    _open(net, start, is_open, value=False)
+        heap_size, num_seen = _reach(
+            vertex, net, own, seen, num_seen, keys, items, heap_size, is_open, opened[:num_open]
+        )
+    for position in range(num_open):
+        is_open[opened[position]] = False
     for target in targets:
-        _open(net, target, is_open, value=False)
         is_target[target] = False
     return num_seen
 
@@ -188,38 +197,78 @@ def _reach(
     items: Integers,
     heap_size: int,
     is_open: Booleans,
+    opened: Integers,
 ) -> tuple[int, int]:
-    """Goes over the links of a vertex; returns how many entries the heap has then, and how many vertices are seen."""
-    for place in range(net.out_offsets[vertex], net.out_offsets[vertex + 1]):
+    """Goes over the links of a vertex to what is no dead end, or open; returns what `_cross` does.
+
+    Those to what is open are among its other links, or among those that end at what is open: whichever are fewer.
+    """
+    for place in range(net.out_offsets[vertex], net.core_offsets[vertex]):
         link = net.by_source[place]
-        behind = net.target[link]
-        is_core = net.forwards[behind] and net.parent[behind] == behind
-        cost = own[vertex] + net.cost[link]
-        if (is_core or is_open[behind]) and cost < own[behind]:
-            if np.isinf(own[behind]):
-                seen[num_seen] = behind
-                num_seen += 1
-            own[behind] = cost
-            heap_size = push(keys, items, heap_size, cost, behind)
+        heap_size, num_seen = _cross(link, net, own, seen, num_seen, keys, items, heap_size)
+    num_into_open = 0
+    for end in opened:
+        num_into_open += net.in_offsets[end + 1] - net.in_offsets[end]
+    if net.out_offsets[vertex + 1] - net.core_offsets[vertex] <= num_into_open:
+        for place in range(net.core_offsets[vertex], net.out_offsets[vertex + 1]):
+            link = net.by_source[place]
+            if is_open[net.target[link]]:
+                heap_size, num_seen = _cross(link, net, own, seen, num_seen, keys, items, heap_size)
+        return heap_size, num_seen
+    for end in opened:
+        for place in range(net.in_offsets[end], net.in_offsets[end + 1]):
+            link = net.by_target[place]
+            if net.source[link] == vertex:
+                heap_size, num_seen = _cross(link, net, own, seen, num_seen, keys, items, heap_size)
     return heap_size, num_seen
 
 
 @compiled
-def _open(net: Net, vertex: int, is_open: Booleans, value: bool) -> None:
-    """Opens or closes a vertex, and the dead ends on which it hangs."""
-    is_open[vertex] = value
-    _open_up(net, vertex, is_open, value=value)
-    for place in range(net.out_offsets[vertex], net.out_offsets[vertex + 1]):
-        _open_up(net, net.target[net.by_source[place]], is_open, value=value)
-    for place in range(net.in_offsets[vertex], net.in_offsets[vertex + 1]):
-        _open_up(net, net.source[net.by_target[place]], is_open, value=value)
+def _cross(
+    link: int,
+    net: Net,
+    own: Floats,
+    seen: Integers,
+    num_seen: int,
+    keys: Floats,
+    items: Integers,
+    heap_size: int,
+) -> tuple[int, int]:
+    """Notes what it costs to go over a link; returns how many entries the heap has then, and how many vertices are seen."""
+    behind = net.target[link]
+    cost = own[net.source[link]] + net.cost[link]
+    if cost < own[behind]:
+        if np.isinf(own[behind]):
+            seen[num_seen] = behind
+            num_seen += 1
+        own[behind] = cost
+        heap_size = push(keys, items, heap_size, cost, behind)
+    return heap_size, num_seen
 
 
 @compiled
-def _open_up(net: Net, vertex: int, is_open: Booleans, value: bool) -> None:
-    while vertex != NO_VERTEX and net.forwards[vertex] and net.parent[vertex] != vertex:
-        is_open[vertex] = value
+def _open(net: Net, vertex: int, is_open: Booleans, opened: Integers, num_open: int) -> int:
+    """Opens an end of a way, and the dead ends on which it hangs; returns how many vertices are open."""
+    num_open = _open_up(net, vertex, is_open, opened, num_open)
+    for place in range(net.out_offsets[vertex], net.out_offsets[vertex + 1]):
+        num_open = _open_up(net, net.target[net.by_source[place]], is_open, opened, num_open)
+    for place in range(net.in_offsets[vertex], net.in_offsets[vertex + 1]):
+        num_open = _open_up(net, net.source[net.by_target[place]], is_open, opened, num_open)
+    if not (is_open[vertex] or net.forwards[vertex]):
+        is_open[vertex] = True
+        opened[num_open] = vertex
+        num_open += 1
+    return num_open
+
+
+@compiled
+def _open_up(net: Net, vertex: int, is_open: Booleans, opened: Integers, num_open: int) -> int:
+    while net.forwards[vertex] and net.parent[vertex] not in (vertex, NO_VERTEX) and not is_open[vertex]:
+        is_open[vertex] = True
+        opened[num_open] = vertex
+        num_open += 1
         vertex = net.parent[vertex]
+    return num_open
 
 
 @compiled

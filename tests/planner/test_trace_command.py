@@ -10,10 +10,14 @@ import pytest
 from planner.cli import main
 from planner.hop_simulation import HopAnswer
 from planner.trace_events import COMPUTE, NETWORK
+from planner.trace_request import NetworkKind, TraceRequest
+from planner.trace_simulation import simulate_trace
 from simulator import catalog
 from simulator.deep.trace_file import write_trace_file
 from tests.planner.trace_answers import SLOW_NET, SUMMED_S, answered
 from tests.simulator.deep.traces import even, measured, write_small
+
+TRACE = Path(__file__).parents[1] / "data" / "traces" / "vgg13.json"
 
 
 @pytest.fixture
@@ -36,6 +40,32 @@ class TestAnswer:
         assert answer.samples_per_s == pytest.approx(4 * 128 / (8.8e-3 + SUMMED_S))
         assert answer.efficiency_fraction == pytest.approx(8.8e-3 / (8.8e-3 + SUMMED_S))
         assert (answer.data_parallel, answer.num_microbatches, answer.batch_size) == (4, 1, 128)
+
+    @pytest.mark.parametrize("parallel", ["ddp=8,tp=2", "tp=16", "ddp=4,tp=2,pp=2", "fsdp"])
+    @pytest.mark.parametrize("network", [NetworkKind.NODES, NetworkKind.SWITCH, NetworkKind.RING])
+    def test_what_is_alike_is_played_once_and_told_of_each(self, parallel: str, network: NetworkKind) -> None:
+        asked = TraceRequest(path=TRACE, num_gpus=16, parallel=parallel, network=network)
+        whole, part = (simulate_trace(asked, is_folded=folds).answer for folds in (False, True))
+        assert part.step_s == pytest.approx(whole.step_s, rel=1e-12)
+        for one, other in zip(part.accelerators, whole.accelerators, strict=True):
+            assert one.accelerator == other.accelerator
+            assert one.traffic_waits_s == pytest.approx(other.traffic_waits_s, rel=1e-9, abs=1e-12)
+            assert one.busy_s == pytest.approx(other.busy_s)
+            assert one.held_up_others_s == pytest.approx(other.held_up_others_s, abs=1e-12)
+        for mine, theirs in zip(part.hot_links, whole.hot_links, strict=True):
+            assert mine.num_bytes == pytest.approx(theirs.num_bytes)
+            assert mine.waited_s == pytest.approx(theirs.waited_s)
+            assert mine.full_fraction == pytest.approx(theirs.full_fraction)
+        assert whole.num_played == 16
+        assert part.num_played * part.num_tasks <= 16 * whole.num_tasks
+
+    def test_ten_thousand_accelerators_are_told_by_the_one_that_is_played(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        asked = [small, "--gpus", "10240", "--parallel", "ddp=1280,tp=8", "--network", "switch"]
+        answer = answered(capsys, *asked)
+        assert (len(answer.accelerators), answer.num_played) == (10_240, 1)
+        assert "1 played, each for 10,240 that do the same" in told(capsys, *asked)
 
     def test_circuits_are_set_up_before_gradients_travel(
         self, small: str, capsys: pytest.CaptureFixture[str]

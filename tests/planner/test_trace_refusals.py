@@ -90,7 +90,10 @@ class TestBroken:
             (("--batch-size", "2", "--microbatches", "4"), "--batch-size = 2: must be at least 4"),
             (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that --rules triosim covers"),
             (("--gpus", "2048", "--network", "full"), "--gpus = 2048: must be at most 1,024 with a cable"),
-            (("--gpus", "65536"), "needs more than 16,000,000 tasks: take fewer accelerators"),
+            (
+                ("--gpus", "65536", "--parallel", "ddp=32768,pp=2"),
+                "needs more than 16,000,000 tasks: take fewer accelerators",
+            ),
             (("--network", "nodes"), "--gpus = 4: must be a multiple of 8, the accelerators of a node"),
             (
                 ("--rules", "triosim", "--parallel", "ddp=4"),

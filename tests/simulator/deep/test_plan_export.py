@@ -10,8 +10,9 @@ from simulator.deep.chakra import CommType, NodeType
 from simulator.deep.chakra_files import read_chakra
 from simulator.deep.chakra_play import chakra_step
 from simulator.deep.plan_export import export_plan, step_on
+from simulator.deep.plan_step import plan_step
 from simulator.deep.play import play
-from simulator.deep.topologies import switch
+from simulator.deep.topologies import cluster, switch
 from simulator.errors import InputError
 from simulator.units import MICROSECOND
 from tests.simulator.builders import job_of, plan_of, training
@@ -33,6 +34,25 @@ def test_read_back_and_played_it_takes_as_long(name: str, tmp_path: Path) -> Non
     own_s = play(tasks, topology, paths).makespan_s
     # Durations are whole microseconds there, with their sums kept; an operator may begin half a microsecond later.
     assert read_s == pytest.approx(own_s, abs=50 * MICROSECOND)
+
+
+@pytest.mark.parametrize("name", ["data on two nodes", "context on two nodes"])
+def test_on_nodes_it_takes_about_as_long_as_the_plan(name: str) -> None:
+    # Around one ring with one card of each node it would take twice or three times as long. Latencies and what links
+    # reach of their bandwidth differ: the plan's come from measurements.
+    case = FEW[name]
+    export = export_plan(case.job, case.plan)
+    topology = cluster(
+        case.plan.num_gpus // 8,
+        8,
+        scale_up_bytes_per_s=450e9,
+        scale_up_latency_s=1e-6,
+        card_bytes_per_s=50e9,
+        fabric_latency_s=2e-6,
+    )
+    read = chakra_step(export.nodes, export.groups, topology)
+    read_s = play(read.graph, topology, read.paths).makespan_s
+    assert read_s == pytest.approx(plan_step(case.job, case.plan).step_time_s, rel=0.1)
 
 
 def test_every_rank_has_its_collectives_with_their_true_bytes() -> None:

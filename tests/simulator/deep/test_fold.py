@@ -1,0 +1,227 @@
+"""Does a step take as long when what is alike is played once, and is nothing folded that is not alike?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.deep.chosen_collectives import Algorithm
+from simulator.deep.collectives import Collectives
+from simulator.deep.extrapolate import Extrapolation, extrapolate
+from simulator.deep.fold import Fold
+from simulator.deep.parallelism import GradientSync, Parallelism
+from simulator.deep.play import play
+from simulator.deep.routing import Router
+from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.deep.topologies import cluster, degraded, fat_tree, photonic, ring, switch, torus
+from simulator.deep.topology import Topology
+from simulator.deep.waits import waits
+from simulator.errors import InputError
+from tests.simulator.deep.traces import even, measured
+
+NETWORKS = ("ring", "switch", "nodes", "leaves", "torus")
+DIVISIONS = {
+    "data": Parallelism(data_parallel=32),
+    "gradients at the end": Parallelism(data_parallel=32, sync=GradientSync.AT_THE_END),
+    "sharded": Parallelism(data_parallel=16, sync=GradientSync.SHARDED),
+    "tensor": Parallelism(tensor_parallel=16),
+    "data and tensor": Parallelism(data_parallel=8, tensor_parallel=4),
+    "data and tensor over nodes": Parallelism(data_parallel=2, tensor_parallel=16),
+    "sharded and tensor": Parallelism(data_parallel=12, tensor_parallel=2, sync=GradientSync.SHARDED),
+    "pipeline": Parallelism(pipeline_parallel=8, num_microbatches=8),
+    "data and pipeline": Parallelism(data_parallel=8, pipeline_parallel=4, num_microbatches=4),
+    "all three": Parallelism(data_parallel=4, tensor_parallel=4, pipeline_parallel=2, num_microbatches=4),
+    "interleaved": Parallelism(
+        data_parallel=4, tensor_parallel=2, pipeline_parallel=2, num_microbatches=4, num_chunks=2
+    ),
+}
+
+
+def network(name: str, num_ranks: int) -> Topology:
+    match name:
+        case "ring":
+            return ring(num_ranks, 65e9, 1e-6)
+        case "switch":
+            return switch(num_ranks, 65e9, 1e-6)
+        case "nodes":
+            return nodes(num_ranks)
+        case "leaves":
+            return fat_tree(num_ranks, 50e9, 1e-6, ranks_per_leaf=4, num_spines=1, oversubscription=4.0)
+        case _:
+            return torus([num_ranks // 4, 4], 65e9, 1e-6)
+
+
+def nodes(num_ranks: int) -> Topology:
+    return cluster(
+        num_ranks // 8,
+        8,
+        scale_up_bytes_per_s=450e9,
+        scale_up_latency_s=5e-7,
+        card_bytes_per_s=50e9,
+        fabric_latency_s=2e-6,
+    )
+
+
+def fold_of(made: Extrapolation) -> Fold:
+    assert made.fold is not None
+    return made.fold
+
+
+def num_played(parallelism: Parallelism, topology: Topology, speed: list[float] | None = None) -> int:
+    speeds = None if speed is None else np.array(speed)
+    made = extrapolate(
+        even(8, 1e-3, 2e-3), parallelism, topology, speed=speeds, algorithm=Algorithm.RING, is_folded=True
+    )
+    return fold_of(made).played.size
+
+
+class TestExactness:
+    @pytest.mark.parametrize("division", DIVISIONS)
+    @pytest.mark.parametrize("name", NETWORKS)
+    def test_every_accelerator_and_link_is_as_in_the_whole_step(self, name: str, division: str) -> None:
+        parallelism, trace = DIVISIONS[division], measured("vgg13")
+        topology = network(name, parallelism.num_gpus)
+        whole, part = (
+            extrapolate(trace, parallelism, topology, algorithm=Algorithm.RING, is_folded=folds)
+            for folds in (False, True)
+        )
+        all_of_it, played = (play(made.graph, made.topology, made.paths) for made in (whole, part))
+        fold = fold_of(part)
+        assert played.makespan_s == pytest.approx(all_of_it.makespan_s, rel=1e-12)
+        bytes_of_links = fold.of_every_link(played.link_bytes)
+        assert bytes_of_links == pytest.approx(all_of_it.link_bytes, rel=1e-12)
+        assert played.link_used_s[fold.stand_in] == pytest.approx(all_of_it.link_used_s, rel=1e-9)
+        each, of_played = (
+            waits(made.graph, run, len(made.paths)) for made, run in ((whole, all_of_it), (part, played))
+        )
+        rows = fold.row_of_rank()
+        assert of_played.busy_s[rows] == pytest.approx(each.busy_s, rel=1e-12)
+        assert of_played.over_s[rows] == pytest.approx(each.over_s, abs=1e-12)
+        assert of_played.for_others_s[rows] == pytest.approx(each.for_others_s, abs=1e-12)
+        by_traffic = of_played.for_traffic_s.sum(axis=1)
+        assert by_traffic[rows] == pytest.approx(each.for_traffic_s.sum(axis=1), abs=1e-12)
+
+    @pytest.mark.parametrize("algorithm", [Algorithm.AUTO, Algorithm.HIERARCHICAL])
+    @pytest.mark.parametrize("division", ["data", "sharded and tensor", "data and pipeline", "all three"])
+    @pytest.mark.parametrize("name", NETWORKS)
+    def test_with_other_algorithms_it_takes_as_long_as_the_whole_step(
+        self, name: str, division: str, algorithm: Algorithm
+    ) -> None:
+        parallelism, trace = DIVISIONS[division], even(8, 1e-3, 2e-3)
+        topology = network(name, parallelism.num_gpus)
+        whole, part = (
+            extrapolate(trace, parallelism, topology, algorithm=algorithm, is_folded=folds)
+            for folds in (False, True)
+        )
+        whole_s, part_s = (play(made.graph, made.topology, made.paths).makespan_s for made in (whole, part))
+        assert part_s == pytest.approx(whole_s, rel=1e-12)
+
+    @pytest.mark.parametrize("num_ranks", [10_240, 12_000])
+    def test_ten_thousand_replicas_take_what_the_formula_says(self, num_ranks: int) -> None:
+        # 800 bytes of gradients around a ring: 2 (n - 1) steps of 800 / n bytes, each behind its latency.
+        trace = even(8, 1e-3, 2e-3)
+        parallelism = Parallelism(data_parallel=num_ranks, sync=GradientSync.AT_THE_END)
+        made = extrapolate(trace, parallelism, ring(num_ranks, 1e6, 1e-6), is_folded=True)
+        summed_s = 2 * (num_ranks - 1) * (1e-6 + 800 / num_ranks / 1e6)
+        assert play(made.graph, made.topology, made.paths).makespan_s == pytest.approx(24e-3 + summed_s)
+        assert len(made.graph) < 3 * num_ranks
+
+
+class TestWhatIsAlike:
+    @pytest.mark.parametrize(
+        ("division", "name", "expected"),
+        [
+            ("data", "ring", 1),
+            ("data", "nodes", 8),  # the last one of a node sends over its card
+            ("data", "leaves", 4),
+            ("data and tensor", "ring", 4),  # parts lie in a row with ends
+            ("data and tensor", "switch", 1),
+            ("data and tensor over nodes", "nodes", 8),
+            ("all three", "switch", 2),  # stages never are
+            ("pipeline", "switch", 8),
+        ],
+    )
+    def test_so_many_are_played(self, division: str, name: str, expected: int) -> None:
+        parallelism = DIVISIONS[division]
+        assert num_played(parallelism, network(name, parallelism.num_gpus)) == expected
+
+    def test_each_accelerator_has_one_that_stands_for_it(self) -> None:
+        made = extrapolate(
+            even(8, 1e-3, 2e-3),
+            DIVISIONS["all three"],
+            nodes(32),
+            algorithm=Algorithm.RING,
+            is_folded=True,
+        )
+        fold = fold_of(made)
+        counts = np.bincount(fold.row_of_rank())
+        assert counts.tolist() == [fold.num_each] * fold.played.size
+        assert (fold.row_of_rank()[fold.played.ravel()] == np.arange(fold.played.size)).all()
+
+
+class TestWhatIsNot:
+    """Where something is not alike every accelerator is played."""
+
+    def test_a_slow_accelerator(self) -> None:
+        assert num_played(Parallelism(data_parallel=4), switch(4, 1e9, 1e-6), [1.0, 0.5, 1.0, 1.0]) == 4
+
+    def test_every_second_one_slow_are_two_kinds(self) -> None:
+        assert num_played(Parallelism(data_parallel=4), switch(4, 1e9, 1e-6), [1.0, 0.5] * 2) == 2
+
+    def test_a_degraded_link(self) -> None:
+        assert num_played(Parallelism(data_parallel=4), degraded(switch(4, 1e9, 1e-6), [2], 0.5)) == 4
+
+    def test_circuits(self) -> None:
+        topology = photonic(4, 1e9, 1e-6, num_ports=2, set_up_s=0.0)
+        assert num_played(Parallelism(data_parallel=4), topology) == 4
+
+    def test_replicas_of_stages_in_one_circle_of_cables(self) -> None:
+        parallelism = DIVISIONS["data and pipeline"]
+        assert num_played(parallelism, ring(parallelism.num_gpus, 65e9, 1e-6)) == parallelism.num_gpus
+
+    def test_trees(self) -> None:
+        # 64 bytes of gradients: a tree of 16 has fewer latencies than a ring.
+        trace, topology = even(8, 1e-3, 2e-3), switch(16, 1e12, 1e-3)
+        parallelism = Parallelism(data_parallel=16, sync=GradientSync.AT_THE_END)
+        forced, chosen = (
+            extrapolate(trace, parallelism, topology, algorithm=algorithm, is_folded=True)
+            for algorithm in (Algorithm.TREE, Algorithm.AUTO)
+        )
+        assert forced.fold is None
+        assert chosen.fold is None
+        whole = extrapolate(trace, parallelism, topology, algorithm=Algorithm.TREE)
+        seconds = [play(made.graph, made.topology, made.paths).makespan_s for made in (forced, chosen, whole)]
+        assert seconds[0] == seconds[2]
+        assert seconds[1] == pytest.approx(seconds[2], rel=1e-9)
+
+    def test_trees_that_are_too_large_are_told_of_rings(self) -> None:
+        with pytest.raises(InputError, match="or rings for all collectives, of which those that are alike"):
+            extrapolate(
+                measured("vgg13"),
+                Parallelism(data_parallel=65_536),
+                switch(65_536, 65e9, 1e-6),
+                algorithm=Algorithm.TREE,
+                is_folded=True,
+            )
+
+    def test_what_is_too_large_then_is_told_which_networks_are_alike(self) -> None:
+        parallelism = Parallelism(data_parallel=2_560, pipeline_parallel=4, num_microbatches=4)
+        with pytest.raises(InputError, match="a network on which replicas are alike, such as a switch"):
+            extrapolate(
+                measured("vgg13"),
+                parallelism,
+                ring(10_240, 65e9, 1e-6),
+                algorithm=Algorithm.RING,
+                is_folded=True,
+            )
+
+
+def test_a_part_of_a_ring_adds_up_as_the_whole_ring_does() -> None:
+    topology, ranks = nodes(32), np.arange(32)
+    seconds = []
+    for num_columns in (32, 8):
+        graph, router = TaskGraphBuilder(), Router(topology)
+        after = np.full(num_columns, NONE)
+        Collectives(graph=graph, router=router).ring_all_reduce(ranks, 1e9, after)
+        seconds.append(play(graph.build(), topology, router.table()).makespan_s)
+    assert seconds[1] == pytest.approx(seconds[0], rel=1e-12)  # a spine has what all cards of a leaf have
