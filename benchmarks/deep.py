@@ -179,11 +179,11 @@ def draw_growth(grown: Sequence[Growth], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axis = plt.subplots(figsize=(6.0, 3.2), layout="constrained")
-    sizes = [row.num_ranks for row in grown]
-    axis.plot(sizes, [row.task_s / MICROSECOND for row in grown], marker="o", color="#1f77b4")
+    sizes, costs = [row.num_ranks for row in grown], [row.task_s / MICROSECOND for row in grown]
+    axis.plot(sizes, costs, marker="o", color="#1f77b4")
     axis.set_xscale("log", base=2)
     axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    axis.set_ylim(bottom=0.0)
+    axis.set_ylim(0.0, 1.25 * max(costs))
     axis.set_xlabel("accelerators, all at once in rings of 64")
     axis.set_ylabel("microseconds a task")
     figure.savefig(path, metadata={"Date": None})
