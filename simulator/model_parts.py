@@ -119,10 +119,13 @@ class ModelParts:
         )
 
     def of_first(self, part_times_s: Floats) -> Floats:
-        """A time `(n, k)` of the first part of every chunk, `(n, C)`: the embedding, or a layer, dense ones before others."""
+        """A time `(n, k)` of the first part of every chunk, `(n, C)`: the embedding, or a layer, dense ones before others.
+
+        Chunks without any, which a table has beside layouts of more stages, take no time.
+        """
         layers = [kind for kind in range(len(self.counts)) if kind not in (_EMBEDDING, _OUTPUT_LAYER)]
-        first_s = part_times_s[:, layers[-1], None]
-        for kind in (*reversed(layers[:-1]), _EMBEDDING):
+        first_s = np.zeros_like(self.counts[0])
+        for kind in (*reversed(layers), _EMBEDDING):
             first_s = np.where(self.counts[kind] > 0.0, part_times_s[:, kind, None], first_s)
         return first_s
 
