@@ -122,7 +122,7 @@ def test_a_design_whose_run_is_shorter_in_every_replay_never_risks_the_deadline_
     job, found = drawn_designs(LONG, deadline_days=float(np.quantile(days, 0.25)))
     assert found.outcomes.run.num_failures.min() > 10  # the normal distribution is none of fewer failures
     risk = found.scores.deadline_risk
-    assert 0.2 < (risk < 0.5).mean() < 0.8
+    assert 0.1 < (risk < 0.5).mean() < 0.9
     assert not (is_ranked_worse(risk) & is_always_shorter(job, found)).any()
 
 

@@ -31,7 +31,8 @@ class TestCases:
     def test_hours_of_a_tariff_mean_nothing_to_a_design_that_is_rented(self) -> None:
         tariff = {"region": "us-iowa", "electricity_profile": {"mean": 0.1, "daily_amplitude": 0.09}}
         asked = {"pauses": [{"by": "price", "hours_fraction": 0.25}], "start_within_hours": 24}
-        job = job_with(H100_RENTED, H100_BOUGHT, site=tariff, what_if=asked)
+        # Three and a half days: of whole ones every start sees the same hours.
+        job = job_with(H100_RENTED, H100_BOUGHT, site=tariff, what_if=asked, workload={"tokens": 4.5e10})
         assert (
             case_of(job, "pause").note == "needs the site's electricity_profile, and a design that is bought"
         )

@@ -91,19 +91,20 @@ class TestGather:
         )
         assert ring < gather
 
-    def test_what_is_gathered_takes_memory(self) -> None:
-        held = []
-        exchanges: tuple[ContextExchange, ...] = "ring", "all_gather"
-        for exchange in exchanges:
-            workload = long_training(exchange, num_kv_heads=8)
+    def test_what_is_gathered_takes_memory_where_it_is_more_than_the_feed_forward_block(self) -> None:
+        held = {}
+        for num_kv_heads in (8, 16, 32):
+            workload = long_training("all_gather", num_kv_heads=num_kv_heads)
             plans, none = table_of(plan_of(context=8)), np.zeros(1)
             stage = np.zeros(1, dtype=np.int64)
             activations = stage_activations(
                 workload, plans, stage=stage, dense_layers=none + 1, expert_layers=none
             )
-            held.append(activations.at_work_bytes[0])
-        # Seven eighths of the keys and values, 2 x 1,024 values a token, and of their gradients, 2 bytes each.
-        assert held[1] - held[0] == pytest.approx(7 / 8 * TOKENS * 2 * 1024 * 2 * 2)
+            held[num_kv_heads] = activations.at_work_bytes[0]
+        # Seven eighths of the keys and values of 16 heads, 2 x 2,048 values a token, and of their gradients, 2 bytes each.
+        assert held[32] - held[16] == pytest.approx(7 / 8 * TOKENS * 2 * 2048 * 2 * 2)
+        # Of a feed-forward block of 4 h the input and the gradients of 4 h are there, of which a rank has an eighth.
+        assert held[8] == TOKENS / 8 * (4 + 1) * 4096 * 2
 
 
 def test_windows_are_gathered_unless_the_job_says_otherwise() -> None:
