@@ -21,6 +21,7 @@ from planner.measured_recompute import NOT_GIVEN, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
 from planner.measured_sequences import context_exchange, document_cells, window_cells
 from planner.measured_sharding import LAST_STAGE, shard_ranks, zero_stage
+from planner.measured_words import is_usable, is_yes, known_kind
 from planner.model_names import known_shape, ties_embeddings
 from simulator import catalog
 from simulator.errors import CapplanError, InputError
@@ -105,8 +106,9 @@ class _Translation:
         self.cells, self.row_id, self.group = cells, row_id, group
         self.assumed: list[str] = []
         self.model = self._text("model")
-        self.kind = self._text("metric_kind")
         self._refuse_broken_cells()
+        self.kind = known_kind(self._text("metric_kind"))
+        self.splits_sequence = is_yes("sp", self._text("sp"))
         self._refuse_what_is_no_pretraining_of_a_decoder()
         self.accelerator = accelerator_id(self._text("gpu") or "not named")
         self.precision = self._precision()
@@ -157,7 +159,7 @@ class _Translation:
             raise _CannotModelError(f"model {self.model}: only decoder-only transformers are modelled")
         if _PARTLY_TRAINED.search(f"{self.kind} {self.model}"):
             raise _CannotModelError(f"metric_kind {self.kind or self.model}: only steps of training")
-        if self._text("usable").lower() in ("no", "false", "unusable"):
+        if not is_usable(self._text("usable")):
             raise _CannotModelError("usable: the row is marked as unusable")
 
     def _precision(self) -> str:
@@ -274,12 +276,11 @@ class _Translation:
         }
 
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
-        habits, written = self.habits, self._text("sp").lower()
+        habits = self.habits
         stage = zero_stage(self._text("zero_stage_or_fsdp"))
         again = recomputed(self._text("recompute"), self._text("notes")) or NOT_GIVEN
         if not again.is_exact:
             self._default("recompute", again.kind)
-        splits_sequence = written in ("yes", "true", "1") if written else habits.has_sequence_parallel
         return {
             "fp8_recipe": measured_notes.fp8_recipe(self._text("precision")),
             "recompute": again.kind,
@@ -287,13 +288,18 @@ class _Translation:
             "recompute_method": again.method,
             "zero_stage": self._default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage,
             "shard_ranks": self._shard_ranks(layout),
-            "has_sequence_parallel": splits_sequence and layout["tensor_parallel"] > 1,
+            "has_sequence_parallel": self._splits_sequence() if layout["tensor_parallel"] > 1 else False,
             "logit_bytes": measured_notes.logit_bytes(self._text("notes")) or habits.logit_bytes,
             "activation_offload_fraction": self._offload_fraction(num_layers),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
             **self._expert_habits(layout),
             **self._adapters(),
         }
+
+    def _splits_sequence(self) -> bool:
+        if self.splits_sequence is None:
+            return self._default("sp", self.habits.has_sequence_parallel)
+        return self.splits_sequence
 
     def _offload_fraction(self, num_layers: int) -> float | None:
         """Returns the share of the layers that the notes say are offloaded; nothing where they say nothing."""
