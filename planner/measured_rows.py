@@ -15,8 +15,9 @@ from typing import TypeVar
 
 from planner import measured_notes
 from planner.framework_habits import UNTOLD_HABITS, Habits, habits_of
-from planner.hardware_names import accelerator_id, network_of
+from planner.hardware_names import accelerator_id
 from planner.measured_file import Cells, read_cells
+from planner.measured_hardware import node_of
 from planner.measured_recompute import NOT_GIVEN, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
 from planner.measured_sequences import context_exchange, document_cells, window_cells
@@ -111,6 +112,8 @@ class _Translation:
         self.splits_sequence = is_yes("sp", self._text("sp"))
         self._refuse_what_is_no_pretraining_of_a_decoder()
         self.accelerator = accelerator_id(self._text("gpu") or "not named")
+        self.node = node_of(cells, self.accelerator)
+        self.assumed += self.node.assumed
         self.precision = self._precision()
         family = catalog.accelerator(self.accelerator).family
         self.habits: Habits = habits_of(
@@ -131,7 +134,7 @@ class _Translation:
             shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
         shape["num_layers"] = self._split_layers(shape["num_layers"], layout)
         habits = self._habits(layout, shape["num_layers"])
-        sizes = {**shape, **self._experts(shape), **layout, **self._hardware(), **habits}
+        sizes = {**shape, **self._experts(shape), **layout, **self.node.cells, **habits}
         cells: dict[str, object] = {
             "row_id": self.row_id,
             "group": self.group,
@@ -259,22 +262,6 @@ class _Translation:
         whole = max(1, batch // data_parallel)
         return micro_batch or self._default("micro_batch", whole if sharded else 1), batch
 
-    def _hardware(self) -> dict[str, object]:
-        node = catalog.default_node(self.accelerator)
-        network = network_of(self._text("interconnect"), self.accelerator)
-        gpus = self.cells.count("gpus_per_node") or node.num_accelerators
-        usual_domain = node.link_domain_size if gpus == node.num_accelerators else gpus
-        share = node.network_bytes_per_s_per_accelerator * gpus
-        return {
-            "accelerator": self.accelerator,
-            "node": node.id,
-            "fabric": network.fabric,
-            "num_accelerators": gpus,
-            "link_domain_size": network.link_domain_size or usual_domain,
-            "network_bytes_per_s": network.node_bytes_per_s or share,
-            "num_network_cards": network.num_cards,
-        }
-
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
         habits = self.habits
         stage = zero_stage(self._text("zero_stage_or_fsdp"))
@@ -307,7 +294,7 @@ class _Translation:
 
     def _shard_ranks(self, layout: dict[str, int]) -> int | None:
         replicas = layout["data_parallel"] * layout["context_parallel"]
-        node_ranks = int(str(self._hardware()["num_accelerators"])) // layout["tensor_parallel"]
+        node_ranks = self.node.num_accelerators // layout["tensor_parallel"]
         return shard_ranks(self._text("zero_stage_or_fsdp"), replicas=replicas, node_ranks=node_ranks)
 
     def _adapters(self) -> dict[str, object]:
@@ -324,8 +311,7 @@ class _Translation:
         if not self._has_experts():
             return {}
         notes = self._text("notes")
-        domain = int(str(self._hardware()["link_domain_size"]))
-        is_far = layout["expert_parallel"] > domain
+        is_far = layout["expert_parallel"] > self.node.link_domain_size
         is_hidden = measured_notes.hides_expert_exchange(notes)
         if is_hidden is None:
             is_hidden = self._default("expert_overlap", self.habits.overlaps_far_experts and is_far)
