@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner import measured_notes
-from planner.framework_habits import UNTOLD_HABITS, Habits, habits_of
+from planner.framework_habits import UNTOLD_HABITS, Habits, habits_of, tells_habits
 from planner.hardware_names import accelerator_id
 from planner.measured_file import Cells, read_cells
 from planner.measured_hardware import node_of
@@ -122,6 +122,8 @@ class _Translation:
             self.precision,
             is_fully_sharded=zero_stage(self._text("zero_stage_or_fsdp")) == LAST_STAGE,
         )
+        if not tells_habits(self._text("framework")):
+            self.assumed.append("framework")
         self.known: ModelShape | None = known_shape(
             self.model, cells.count("layers"), cells.count("hidden"), cells.count("heads")
         )
