@@ -140,7 +140,9 @@ _FOUNDRY = replace(_SHARDED, name="llm-foundry", sync_bytes=2, logit_bytes=4)
 """Its configurations compute and reduce in pure 16 bits (`mixed_precision: PURE`), which FSDP does with copies: shards of
 weights and gradients stay in 32 bits, so that its benchmark counts 16 bytes a weight (`scripts/train/benchmarking`). The loss
 is fused by default (`fused_crossentropy`) and keeps logits and their gradients in 16 bits."""
-_SHARDING = "fsdp|torchtitan|olmo|litgpt|axolotl|fairscale"
+_SHARDING = "fsdp|automodel|torchtitan|olmo|litgpt|axolotl|fairscale"
+"""NeMo Automodel is PyTorch's FSDP2, not Megatron."""
+_NEMO_PROPER = r"^(?!.*automodel).*(nemo|megatron-?bridge)"
 _COMPILED = replace(_SHARDED, has_fused_operators=True)
 _TORCHTITAN = replace(
     _SHARDED, name="torchtitan", selective_recompute="every_other_product", context_exchange="all_gather"
@@ -182,25 +184,51 @@ overlaps came with pull request 1453 (October 2021). Megatron-LM had no ZeRO-3 o
 _OTHER = Habits(name="unknown framework")
 
 
-_BY_NAME = (
-    ("vtrain", _VTRAIN, _VTRAIN),
-    ("megatron-?deepspeed", _EARLY_DEEPSPEED, replace(_DEEPSPEED, zero_stage=1)),
-    (r"(nemo|megatron-?bridge).*\b23\.", _NEMO_2023, _NEMO_APEX),
-    (r"nemo.*\b24\.0[1-5]", _NEMO_APEX, _NEMO_APEX),
-    (r"megatron-?bridge", _BRIDGE, _BRIDGE),
-    (r"nemo|nvidia release", _NEMO, _NEMO),
-    ("composer|foundry", replace(_FOUNDRY, attention="flash-1"), _FOUNDRY),
-    ("torchtitan.*compile|compile.*torchtitan", _COMPILED_TORCHTITAN, _COMPILED_TORCHTITAN),
-    (f"({_SHARDING}).*compile|compile.*({_SHARDING})", _COMPILED, _COMPILED),
-    ("torchtitan", _TORCHTITAN, _TORCHTITAN),
-    (_SHARDING, _SHARDED, _SHARDED),
-    ("maxtext|jax|paxml|levanter|t5x|praxis", _JAX, _JAX),
-    ("deepspeed", _DEEPSPEED, _DEEPSPEED),
-    ("megatron-?lm.*(202[3-9]|core)", _MEGATRON_LM, _MEGATRON_LM),
-    ("megatron-?lm|^megatron$", _OF_2022, _MEGATRON_LM),
-    ("megatron|mcore|primus|megascale", _MEGATRON_CORE, _MEGATRON_CORE),
+@dataclass(frozen=True, kw_only=True)
+class _Framework:
+    """Habits of a framework, by what its name contains."""
+
+    words: str
+    habits: Habits
+    early: Habits | None = None
+    """Those of releases until `last_early_year`; where a name has no date, of architectures up to 2022."""
+    last_early_year: int = 2022
+    on_old_families: Habits | None = None
+    """Those of the same release on architectures up to 2022."""
+    needs_release: bool = False
+    """Whether releases before the usual ones had other habits."""
+
+
+_FRAMEWORKS = (
+    _Framework(words="vtrain", habits=_VTRAIN),
+    _Framework(words="megatron-?deepspeed", habits=replace(_DEEPSPEED, zero_stage=1), early=_EARLY_DEEPSPEED),
+    _Framework(words=_NEMO_PROPER + r".*(?<![\d.])23\.", habits=_NEMO_APEX, on_old_families=_NEMO_2023),
+    _Framework(words=r"^(?!.*automodel).*nemo.*(?<![\d.])24\.0[1-5]", habits=_NEMO_APEX),
+    _Framework(words=r"megatron-?bridge", habits=_BRIDGE),
+    _Framework(words=f"{_NEMO_PROPER}|nvidia release", habits=_NEMO, needs_release=True),
+    _Framework(
+        words="composer|foundry",
+        habits=_FOUNDRY,
+        early=replace(_FOUNDRY, attention="flash-1"),
+        last_early_year=2023,
+    ),
+    _Framework(words="torchtitan.*compile|compile.*torchtitan", habits=_COMPILED_TORCHTITAN),
+    _Framework(words=f"({_SHARDING}).*compile|compile.*({_SHARDING})", habits=_COMPILED),
+    _Framework(words="torchtitan", habits=_TORCHTITAN),
+    _Framework(words=_SHARDING, habits=_SHARDED),
+    _Framework(words="maxtext|jax|paxml|levanter|t5x|praxis", habits=_JAX),
+    _Framework(words="deepspeed", habits=_DEEPSPEED),
+    _Framework(words="megatron-?lm.*core", habits=_MEGATRON_LM),
+    _Framework(words="megatron-?lm|^megatron$", habits=_MEGATRON_LM, early=_OF_2022),
+    _Framework(words="megatron|mcore|primus|megascale", habits=_MEGATRON_CORE),
 )
-"""Habits by what the name of a framework contains: on architectures up to 2022, and since. The first that fits counts."""
+"""Frameworks in the order in which their names are looked for; the first that fits counts."""
+_YEAR = re.compile(r"(?<!\d)(20[12]\d)(?!\d)")
+_MONTHLY = re.compile(r"(?<![\d.])(2\d)\.(?:0[1-9]|1[0-2])(?!\d)")
+"""Releases that are called by year and month, such as 24.05."""
+_MEGATRON_RELEASE = re.compile(r"megatron-?lm\W+(?:core_?)?[rv]*(\d)\.\d")
+_CORE_SINCE = 2023
+"""Releases of Megatron-LM were 1.0 to 3.0 until 2022; since Megatron-Core they are 0.1 and on."""
 
 
 def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: bool = False) -> Habits:
@@ -232,7 +260,35 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     return habits
 
 
-def _by_name(framework: str, *, is_old: bool) -> Habits:
-    found = ((old, new) for words, old, new in _BY_NAME if re.search(words, framework))
-    old, new = next(found, (_OTHER, _OTHER))
-    return old if is_old else new
+def tells_habits(framework: str) -> bool:
+    """Returns whether a name says enough: that of a framework which is known, with a release where habits changed."""
+    name = framework.lower()
+    found = _framework(name)
+    if found is None:
+        return False
+    return _release_year(name) is not None or not (found.needs_release or found.early)
+
+
+def _by_name(name: str, *, is_old: bool) -> Habits:
+    found = _framework(name)
+    if found is None:
+        return _OTHER
+    if is_old and found.on_old_families is not None:
+        return found.on_old_families
+    year = _release_year(name)
+    is_early = is_old if year is None else year <= found.last_early_year
+    return found.early if found.early and is_early else found.habits
+
+
+def _framework(name: str) -> _Framework | None:
+    return next((found for found in _FRAMEWORKS if re.search(found.words, name)), None)
+
+
+def _release_year(name: str) -> int | None:
+    """Returns the year of a release, the latest that a name tells; `None` where it tells none."""
+    years = [int(year) for year in _YEAR.findall(name)] + [
+        2000 + int(year) for year in _MONTHLY.findall(name)
+    ]
+    if not years and (release := _MEGATRON_RELEASE.search(name)):
+        return _CORE_SINCE if release[1] == "0" else _CORE_SINCE - 1
+    return max(years, default=None)

@@ -1,9 +1,8 @@
-"""Which hardware of the catalogue do people mean by `H100-80GB`, `MI300X` or `NVLink4 node + 8x400G InfiniBand`?"""
+"""Which accelerator of the catalogue do people mean by `H100-80GB`, `MI300X` or `GB200 NVL72`?"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 
 from planner.problems import shown
@@ -11,7 +10,7 @@ from simulator import catalog
 from simulator.catalog import Kind
 from simulator.errors import InputError, Problem
 from simulator.hardware import Accelerator
-from simulator.units import GIB, KILO, gigabits_per_s
+from simulator.units import GIB
 
 USUAL_NAMES = {
     "v100": "v100-sxm2-32gb",
@@ -66,36 +65,6 @@ _OLD_MEMORY = (
 """H100 with HBM2e: cards of 80 GB and modules of 96 GB with less power than their namesakes."""
 MEMORY_DIFFERS_BY = 0.1
 """Memory that is written differs by at most so much from the catalogue's: 192 GB of a B200 are 180 GB in use."""
-_CARDS = re.compile(r"(\d+)\s*x\s*(\d+)\s*G", re.IGNORECASE)
-_NODE_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(T|G)b(?:/s|ps)\b.*\bnode", re.IGNORECASE)
-_DOMAIN = re.compile(r"NVL(\d+)", re.IGNORECASE)
-_FABRICS = (
-    ("omni-?path", "omni-path"),
-    ("slingshot", "slingshot-11"),
-    (r"\befa", "efa-400g"),
-    (r"\bxdr\b|800G?\W*(gb/s )?infiniband", "infiniband-xdr"),
-    (r"\bndr\b|400G?\W*(gb/s )?infiniband", "infiniband-ndr"),
-    (r"\bhdr\b|200G?\W*(gb/s )?infiniband", "infiniband-hdr"),
-    (r"\bedr\b|100G?\W*(gb/s )?infiniband", "infiniband-edr"),
-    ("800G?.*(roce|ethernet)", "ethernet-roce-800g"),
-    ("^(?!.*infiniband).*(roce|ethernet|tcpx)", "ethernet-roce-400g"),
-    ("tpu|jupiter|dcn", "tpu-dcn"),
-)
-"""Fabrics by what their descriptions contain; what is not told apart is the usual fabric of the accelerator."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Network:
-    """What a description says of the links; empty where it says nothing."""
-
-    fabric: str
-    """Catalogue name of the network between nodes."""
-    node_bytes_per_s: float | None
-    """All network cards of a node, per direction."""
-    num_cards: int | None
-    """Network cards of a node."""
-    link_domain_size: int | None
-    """Accelerators that share the scale-up link."""
 
 
 def accelerator_id(name: str) -> str:
@@ -128,26 +97,6 @@ def _check_memory(name: str, accelerator: Accelerator) -> None:
         return
     rule = f"has another memory than {accelerator.id} ({known:.0f} GiB); without a memory it is taken for that one"
     raise InputError([Problem(path="gpu", value=shown(name), rule=rule)])
-
-
-def network_of(description: str, accelerator: str) -> Network:
-    """Returns what a free description such as `NVLink3 node + 8x200G HDR InfiniBand` says of the links."""
-    words = next((kind for words, kind in _FABRICS if re.search(words, description, re.IGNORECASE)), None)
-    domain, cards = _DOMAIN.search(description), _CARDS.search(description)
-    return Network(
-        fabric=words or catalog.default_fabric(accelerator).kind,
-        node_bytes_per_s=_node_rate(description),
-        num_cards=int(cards[1]) if cards else None,
-        link_domain_size=int(domain[1]) if domain else None,
-    )
-
-
-def _node_rate(description: str) -> float | None:
-    if cards := _CARDS.search(description):
-        return gigabits_per_s(float(cards[1]) * float(cards[2]))
-    if rate := _NODE_RATE.search(description):
-        return gigabits_per_s(float(rate[1]) * (KILO if rate[2].upper() == "T" else 1.0))
-    return None
 
 
 def _plain(name: str) -> str:

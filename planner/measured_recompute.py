@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner import measured_notes
+from planner.measured_words import NOTHING_SAID
 from planner.problems import shown
 from simulator.errors import InputError, Problem
 from simulator.model import RecomputeMethod
 
-_NOTHING_SAID = ("", "-", "?", "n/a", "na", "nan", "null", "unknown")
 _NONE = re.compile(r"none|no|off|false|0|disabled|without")
 _FULL = re.compile(
     r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|checkpoint|\bac\b|\bgc\b",
@@ -49,7 +49,7 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
         InputError: the cell says something else.
     """
     text = written.lower()
-    if text in _NOTHING_SAID:
+    if text in NOTHING_SAID:
         return None
     if _NONE.fullmatch(text):
         return Recomputed(kind="none")

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner import measured_notes
-from planner.framework_habits import UNTOLD_HABITS, Habits, habits_of
-from planner.hardware_names import accelerator_id, network_of
+from planner.framework_habits import UNTOLD_HABITS, Habits, habits_of, tells_habits
+from planner.hardware_names import accelerator_id
 from planner.measured_file import Cells, read_cells
+from planner.measured_hardware import node_of
 from planner.measured_recompute import NOT_GIVEN, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
 from planner.measured_sequences import context_exchange, document_cells, window_cells
 from planner.measured_sharding import LAST_STAGE, shard_ranks, zero_stage
+from planner.measured_words import is_usable, is_yes, known_kind
 from planner.model_names import known_shape, ties_embeddings
 from simulator import catalog
 from simulator.errors import CapplanError, InputError
@@ -105,10 +107,13 @@ class _Translation:
         self.cells, self.row_id, self.group = cells, row_id, group
         self.assumed: list[str] = []
         self.model = self._text("model")
-        self.kind = self._text("metric_kind")
         self._refuse_broken_cells()
+        self.kind = known_kind(self._text("metric_kind"))
+        self.splits_sequence = is_yes("sp", self._text("sp"))
         self._refuse_what_is_no_pretraining_of_a_decoder()
         self.accelerator = accelerator_id(self._text("gpu") or "not named")
+        self.node = node_of(cells, self.accelerator)
+        self.assumed += self.node.assumed
         self.precision = self._precision()
         family = catalog.accelerator(self.accelerator).family
         self.habits: Habits = habits_of(
@@ -117,6 +122,8 @@ class _Translation:
             self.precision,
             is_fully_sharded=zero_stage(self._text("zero_stage_or_fsdp")) == LAST_STAGE,
         )
+        if not tells_habits(self._text("framework")):
+            self.assumed.append("framework")
         self.known: ModelShape | None = known_shape(
             self.model, cells.count("layers"), cells.count("hidden"), cells.count("heads")
         )
@@ -129,7 +136,7 @@ class _Translation:
             shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
         shape["num_layers"] = self._split_layers(shape["num_layers"], layout)
         habits = self._habits(layout, shape["num_layers"])
-        sizes = {**shape, **self._experts(shape), **layout, **self._hardware(), **habits}
+        sizes = {**shape, **self._experts(shape), **layout, **self.node.cells, **habits}
         cells: dict[str, object] = {
             "row_id": self.row_id,
             "group": self.group,
@@ -157,7 +164,7 @@ class _Translation:
             raise _CannotModelError(f"model {self.model}: only decoder-only transformers are modelled")
         if _PARTLY_TRAINED.search(f"{self.kind} {self.model}"):
             raise _CannotModelError(f"metric_kind {self.kind or self.model}: only steps of training")
-        if self._text("usable").lower() in ("no", "false", "unusable"):
+        if not is_usable(self._text("usable")):
             raise _CannotModelError("usable: the row is marked as unusable")
 
     def _precision(self) -> str:
@@ -257,29 +264,12 @@ class _Translation:
         whole = max(1, batch // data_parallel)
         return micro_batch or self._default("micro_batch", whole if sharded else 1), batch
 
-    def _hardware(self) -> dict[str, object]:
-        node = catalog.default_node(self.accelerator)
-        network = network_of(self._text("interconnect"), self.accelerator)
-        gpus = self.cells.count("gpus_per_node") or node.num_accelerators
-        usual_domain = node.link_domain_size if gpus == node.num_accelerators else gpus
-        share = node.network_bytes_per_s_per_accelerator * gpus
-        return {
-            "accelerator": self.accelerator,
-            "node": node.id,
-            "fabric": network.fabric,
-            "num_accelerators": gpus,
-            "link_domain_size": network.link_domain_size or usual_domain,
-            "network_bytes_per_s": network.node_bytes_per_s or share,
-            "num_network_cards": network.num_cards,
-        }
-
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
-        habits, written = self.habits, self._text("sp").lower()
+        habits = self.habits
         stage = zero_stage(self._text("zero_stage_or_fsdp"))
         again = recomputed(self._text("recompute"), self._text("notes")) or NOT_GIVEN
         if not again.is_exact:
             self._default("recompute", again.kind)
-        splits_sequence = written in ("yes", "true", "1") if written else habits.has_sequence_parallel
         return {
             "fp8_recipe": measured_notes.fp8_recipe(self._text("precision")),
             "recompute": again.kind,
@@ -287,7 +277,7 @@ class _Translation:
             "recompute_method": again.method,
             "zero_stage": self._default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage,
             "shard_ranks": self._shard_ranks(layout),
-            "has_sequence_parallel": splits_sequence and layout["tensor_parallel"] > 1,
+            "has_sequence_parallel": self._splits_sequence() if layout["tensor_parallel"] > 1 else False,
             "logit_bytes": measured_notes.logit_bytes(self._text("notes")) or habits.logit_bytes,
             "activation_offload_fraction": self._offload_fraction(num_layers),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
@@ -295,13 +285,18 @@ class _Translation:
             **self._adapters(),
         }
 
+    def _splits_sequence(self) -> bool:
+        if self.splits_sequence is None:
+            return self._default("sp", self.habits.has_sequence_parallel)
+        return self.splits_sequence
+
     def _offload_fraction(self, num_layers: int) -> float | None:
         """Returns the share of the layers that the notes say are offloaded; nothing where they say nothing."""
         return min(1.0, measured_notes.offloaded_layers(self._text("notes")) / num_layers) or None
 
     def _shard_ranks(self, layout: dict[str, int]) -> int | None:
         replicas = layout["data_parallel"] * layout["context_parallel"]
-        node_ranks = int(str(self._hardware()["num_accelerators"])) // layout["tensor_parallel"]
+        node_ranks = self.node.num_accelerators // layout["tensor_parallel"]
         return shard_ranks(self._text("zero_stage_or_fsdp"), replicas=replicas, node_ranks=node_ranks)
 
     def _adapters(self) -> dict[str, object]:
@@ -318,8 +313,7 @@ class _Translation:
         if not self._has_experts():
             return {}
         notes = self._text("notes")
-        domain = int(str(self._hardware()["link_domain_size"]))
-        is_far = layout["expert_parallel"] > domain
+        is_far = layout["expert_parallel"] > self.node.link_domain_size
         is_hidden = measured_notes.hides_expert_exchange(notes)
         if is_hidden is None:
             is_hidden = self._default("expert_overlap", self.habits.overlaps_far_experts and is_far)

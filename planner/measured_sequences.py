@@ -9,6 +9,9 @@ import re
 
 from planner.framework_habits import Habits
 from planner.measured_file import Cells
+from planner.measured_words import NOTHING_SAID
+from planner.problems import shown
+from simulator.errors import InputError, Problem
 from simulator.model import ContextExchange, ModelShape
 
 _EXCHANGES: tuple[tuple[str, ContextExchange], ...] = (
@@ -47,13 +50,23 @@ def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple
     """Returns how context-parallel ranks attend to the whole sequence, and whether that had to be assumed.
 
     A ring knows no windows, so that keys and values are taken to be gathered where there are some.
+
+    Raises:
+        InputError: the column says something else.
     """
     column = cells.text.get("cp_comm_type", "")
-    said = f"cp_comm_type={column}; {cells.text.get('notes', '')}" if column else cells.text.get("notes", "")
-    for words, meaning in _EXCHANGES:
-        if re.search(words, said, re.IGNORECASE):
-            return meaning, False
+    if column.lower() not in NOTHING_SAID:
+        if found := _exchange(f"cp_comm_type={column}"):
+            return found, False
+        rule = "is not understood; write p2p, all_gather, a2a or a2a+p2p, or leave it empty"
+        raise InputError([Problem(path="cp_comm_type", value=shown(column), rule=rule)])
+    if found := _exchange(cells.text.get("notes", "")):
+        return found, False
     return ("all_gather" if has_window else habits.context_exchange), True
+
+
+def _exchange(said: str) -> ContextExchange | None:
+    return next((meaning for words, meaning in _EXCHANGES if re.search(words, said, re.IGNORECASE)), None)
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:

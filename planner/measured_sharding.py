@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from planner.measured_words import NOTHING_SAID
 from planner.problems import shown
 from simulator.errors import InputError, Problem
 
@@ -21,7 +22,6 @@ _STAGES = (
 )
 """Stages by the words that mean them; the first that fits holds."""
 _DIGIT = re.compile(r"(?:zero|stage)[- _=:]*(\d+)|^(\d+)$")
-_NOTHING_SAID = ("", "-", "?", "n/a", "na", "nan", "null", "unknown")
 
 
 def zero_stage(written: str) -> int | None:
@@ -31,7 +31,7 @@ def zero_stage(written: str) -> int | None:
         InputError: the cell says something else.
     """
     text = written.lower()
-    if text in _NOTHING_SAID:
+    if text in NOTHING_SAID:
         return None
     stage = _written_stage(text)
     if stage is None or stage > LAST_STAGE:

@@ -151,6 +151,50 @@ class TestHabitsOfReleases:
         today = habits_of("Megatron-LM", "hopper", "bf16", is_fully_sharded=True)
         assert (today.weight_prefetch, today.most_gathered_weights) == ("both", None)
 
+    @pytest.mark.parametrize(
+        "framework", ["Megatron-LM 0.12", "Megatron-LM v0.9", "Megatron-LM core_r0.8.0", "Megatron-LM 24.01"]
+    )
+    def test_releases_since_megatron_core_are_not_those_of_2021_on_any_hardware(self, framework: str) -> None:
+        assert habits_of(framework, "ampere", "bf16").attention == "flash"
+
+    @pytest.mark.parametrize("framework", ["Megatron-LM v2.5", "Megatron-LM 3.0", "Megatron-LM (May 2022)"])
+    def test_early_releases_had_no_fused_attention_on_any_hardware(self, framework: str) -> None:
+        assert habits_of(framework, "hopper", "bf16").attention == "unfused"
+
+    def test_a_year_tells_more_than_the_hardware(self) -> None:
+        today = habits_of("Megatron-DeepSpeed 2024", "ampere", "bf16", is_fully_sharded=True)
+        assert (today.kernel_launch, today.attention, today.weight_prefetch) == ("eager", "flash", "both")
+        early = habits_of("Megatron-DeepSpeed 2022", "hopper", "bf16")
+        assert early.attention == "unfused"
+
+    @pytest.mark.parametrize(
+        "release", ["24.05", "v24.05", "(recipe v24.05)", "Megatron-Core (recipe v24.03.1)"]
+    )
+    def test_a_release_counts_with_and_without_its_letter(self, release: str) -> None:
+        # apex' optimizer until 24.05: 10 bytes a weight.
+        assert habits_of(f"NeMo {release}", "hopper", "bf16").optimizer_bytes == 10.0
+        assert habits_of("NeMo v25.05", "hopper", "bf16").optimizer_bytes == 12.0
+
+    @pytest.mark.parametrize("framework", ["NeMo Automodel", "NVIDIA NeMo Framework 25.11 (Automodel)"])
+    def test_automodel_of_nemo_is_fsdp(self, framework: str) -> None:
+        found = habits_of(framework, "hopper", "bf16")
+        assert (found.name, found.zero_stage) == ("FSDP", 3)
+
+    @pytest.mark.parametrize(
+        "framework", ["", "InternEvo", "HAI-LLM", "Megatron-LM", "Megatron-DeepSpeed", "NeMo"]
+    )
+    def test_a_framework_that_is_unknown_or_dated_by_its_hardware_is_assumed(
+        self, tmp_path: Path, framework: str
+    ) -> None:
+        assert "framework" in row_of(tmp_path, framework=framework)["assumed"].split()
+
+    @pytest.mark.parametrize(
+        "framework",
+        ["Megatron-LM v0.9", "Megatron-LM (May 2022)", "NeMo 25.02", "torchtitan", "Megatron-Core"],
+    )
+    def test_a_framework_that_is_known_and_dated_is_not_assumed(self, tmp_path: Path, framework: str) -> None:
+        assert "framework" not in row_of(tmp_path, framework=framework)["assumed"].split()
+
     def test_a_row_that_shards_weights_is_simulated_with_those_habits(self, tmp_path: Path) -> None:
         dense = {"model": "gpt", "layers": 96, "hidden": 12288, "ep": 1, "zero_stage_or_fsdp": "zero3"}
         row = row_of(tmp_path, **dense, gpu="A100-80GB", framework="Megatron-LM", precision="fp16")

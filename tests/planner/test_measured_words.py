@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -143,6 +144,44 @@ class TestSharding:
     def test_other_words_are_refused(self, written: str) -> None:
         with pytest.raises(InputError, match=f"zero_stage_or_fsdp = '{written}'"):
             zero_stage(written)
+
+
+class TestYesAndNo:
+    @pytest.mark.parametrize("written", ["yes", "True", "ON", "y", "1"])
+    def test_words_for_yes(self, tmp_path: Path, written: str) -> None:
+        assert row_of(tmp_path, tp=2, pp=1, sp=written)["has_sequence_parallel"] == "true"
+
+    @pytest.mark.parametrize("written", ["no", "False", "OFF", "n", "0"])
+    def test_words_for_no(self, tmp_path: Path, written: str) -> None:
+        row = row_of(tmp_path, tp=2, pp=1, sp=written, framework="NeMo 25.02")  # whose habit it is
+        assert row["has_sequence_parallel"] == "false"
+
+    def test_an_empty_cell_is_the_habit_of_the_framework_and_told(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, tp=2, pp=1, sp="", framework="NeMo 25.02")
+        assert row["has_sequence_parallel"] == "true"
+        assert "sp" in row["assumed"].split()
+        assert "sp" not in row_of(tmp_path, tp=1, pp=1, sp="")["assumed"].split()
+
+    @pytest.mark.parametrize(
+        ("column", "written", "way_out"),
+        [
+            ("sp", "ulysses", "write yes, true, on, y, 1 or no, false, off, n, 0"),
+            ("sp", "oui", "write yes, true, on, y, 1 or no, false, off, n, 0"),
+            ("usable", "maybe", "write yes, true, on, y, 1, caution or no, false, off, n, 0, unusable"),
+            ("metric_kind", "banana", "name what was measured, such as iteration time, throughput"),
+            ("cp_comm_type", "pigeon", "write p2p, all_gather, a2a or a2a[+]p2p"),
+        ],
+    )
+    def test_other_words_leave_out_the_row_with_column_value_and_known_words(
+        self, tmp_path: Path, column: str, written: str, way_out: str
+    ) -> None:
+        reason = reason_of(tmp_path, cp=2, tp=1, pp=1, **{column: written})
+        assert reason.startswith(f"{column} = '{written}': ")
+        assert re.search(way_out, reason)
+
+    @pytest.mark.parametrize("written", ["off", "0", "N", "unusable"])
+    def test_every_word_for_no_marks_a_row_as_unusable(self, tmp_path: Path, written: str) -> None:
+        assert reason_of(tmp_path, usable=written) == "usable: the row is marked as unusable"
 
 
 class TestAccelerators:

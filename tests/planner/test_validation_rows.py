@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from planner.framework_habits import habits_of
-from planner.hardware_names import accelerator_id, network_of
+from planner.hardware_names import accelerator_id
 from planner.measured_rows import Unmodelled, read_measured
 from planner.measured_runs import (
     Row,
     compare,
     reason_against,
 )
+from planner.network_names import network_of
 from planner.validation import (
     Modelled,
     entries_of,
@@ -74,6 +75,23 @@ class TestHardware:
             ("NVLink4 node + 8x400G InfiniBand/RoCE", "infiniband-ndr", 400e9),
             ("p5 with EFA, 3200 Gbps per node", "efa-400g", 400e9),
             ("NVLink4 node", "infiniband-ndr", None),
+            # Of each of eight accelerators 100 Gbit/s: 100 GB/s; 50 GB/s: 400 GB/s. One card of 100 Gbit/s: 12.5 GB/s.
+            ("100 Gb/s per GPU", "infiniband-ndr", 100e9),
+            ("50 GB/s per GPU RoCE", "ethernet-roce-400g", 400e9),
+            ("1 NIC 100 Gbps", "infiniband-ndr", 12.5e9),
+            ("1 NIC of 100 Gbps per GPU", "infiniband-ndr", 100e9),
+            ("8 x HDR100", "infiniband-hdr", 100e9),
+            ("8x HDR InfiniBand", "infiniband-hdr", 200e9),
+            ("200 GB/s per node", "infiniband-ndr", 200e9),
+            ("3.2 Tb/s RoCE per node", "ethernet-roce-400g", 400e9),
+            ("NVLink4 900 GB/s per GPU, 8x400G InfiniBand", "infiniband-ndr", 400e9),
+            ("NVLink3 node 8x200gbps HDR", "infiniband-hdr", 200e9),
+            ("NVLink4 18x25GB/s", "infiniband-ndr", None),
+            ("NVLink4 900 GB/s per GPU", "infiniband-ndr", None),
+            # Neither a link's rate alone nor memory says how fast a node sends.
+            ("100 Gb/s", "infiniband-ndr", None),
+            ("8 x 80GB HBM", "infiniband-ndr", None),
+            ("carrier pigeon", "infiniband-ndr", None),
         ],
     )
     def test_descriptions_of_networks_are_understood(
@@ -92,6 +110,25 @@ class TestHardware:
 
     def test_a_rack_is_one_link_domain(self) -> None:
         assert network_of("NVL72 NVLink5 domain; 4 GPUs per compute tray", "gb200").link_domain_size == 72
+
+    @pytest.mark.parametrize(
+        ("cells", "assumed"),
+        [
+            ({}, {"interconnect", "gpus_per_node"}),
+            ({"interconnect": "carrier pigeon", "gpus_per_node": 8}, {"interconnect"}),
+            ({"interconnect": "NVLink4 node + InfiniBand", "gpus_per_node": 8}, set()),
+            (
+                {"interconnect": "NVLink4 node + InfiniBand", "gpus_per_node": 8, "n_gpus": 16},
+                {"interconnect"},
+            ),
+            ({"interconnect": "100 Gb/s per GPU", "gpus_per_node": 8, "n_gpus": 16}, set()),
+        ],
+    )
+    def test_a_network_whose_rate_is_not_told_is_an_assumption_where_the_run_uses_it(
+        self, tmp_path: Path, cells: Mapping[str, object], assumed: set[str]
+    ) -> None:
+        found = only_row(tmp_path, **cells)["assumed"].split()
+        assert {"interconnect", "gpus_per_node"} & set(found) == assumed
 
 
 class TestHabits:
@@ -218,6 +255,8 @@ class TestRows:
             ({"global_batch": 100}, "must divide global_batch_size"),
             ({"gpu": "A100-80GB", "precision": "fp8"}, "the accelerator must have the number format"),
             ({"usable": "no"}, "marked as unusable"),
+            ({"interconnect": "NVL72"}, "h100-sxm5-80gb does not have: at most 8 share a scale-up link"),
+            ({"n_gpus": 64, "gpus_per_node": 5}, "gpus_per_node = 5: must divide n_gpus (64)"),
         ],
     )
     def test_what_cannot_be_modelled_stays_in_the_list_with_its_reason(

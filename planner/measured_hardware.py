@@ -1,0 +1,69 @@
+"""Which node and network did a measured run use? From its cells, and from the usual node of its accelerator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.measured_file import Cells
+from planner.network_names import Network, network_of
+from simulator import catalog
+from simulator.errors import InputError, Problem
+from simulator.hardware import Node
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredNode:
+    """A node as a row describes it."""
+
+    cells: dict[str, object]
+    """Fields of an offer and of its `Node`."""
+    num_accelerators: int
+    link_domain_size: int
+    assumed: tuple[str, ...]
+    """Columns that say too little, so that the usual node or network stands in."""
+
+
+def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
+    """Returns the node of a row.
+
+    Raises:
+        InputError: nodes of the written size do not make up the run, or no such link domain exists.
+    """
+    node, given = catalog.default_node(accelerator), cells.count("gpus_per_node")
+    gpus = given or node.num_accelerators
+    num_gpus = cells.count("n_gpus") or gpus
+    _check_whole_nodes(num_gpus, given)
+    network = network_of(cells.text.get("interconnect", ""), accelerator, gpus_per_node=gpus)
+    domain = network.link_domain_size or _usual_domain(node, gpus)
+    columns = {"gpus_per_node": given is not None, "interconnect": _is_told(network, num_gpus, domain)}
+    return MeasuredNode(
+        cells={
+            "accelerator": accelerator,
+            "node": node.id,
+            "fabric": network.fabric,
+            "num_accelerators": gpus,
+            "link_domain_size": domain,
+            "network_bytes_per_s": network.node_bytes_per_s
+            or node.network_bytes_per_s_per_accelerator * gpus,
+            "num_network_cards": network.num_cards,
+        },
+        num_accelerators=gpus,
+        link_domain_size=domain,
+        assumed=tuple(column for column, is_told in columns.items() if not is_told),
+    )
+
+
+def _check_whole_nodes(num_gpus: int, gpus_per_node: int | None) -> None:
+    """Refuses nodes that do not add up to the run; a run within one node may leave some of it idle."""
+    if gpus_per_node and num_gpus > gpus_per_node and num_gpus % gpus_per_node:
+        rule = f"must divide n_gpus ({num_gpus}); leave it empty for the usual node of the accelerator"
+        raise InputError([Problem(path="gpus_per_node", value=str(gpus_per_node), rule=rule)])
+
+
+def _usual_domain(node: Node, gpus: int) -> int:
+    return node.link_domain_size if gpus == node.num_accelerators else gpus
+
+
+def _is_told(network: Network, num_gpus: int, domain: int) -> bool:
+    """Returns whether a description says how fast the links are that the run uses."""
+    return network.node_bytes_per_s is not None or (network.names_scale_up and num_gpus <= domain)

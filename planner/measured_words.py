@@ -1,0 +1,64 @@
+"""Does a cell of few words say yes or no, and what kind of number is it? Words that are not known leave out the row."""
+
+from __future__ import annotations
+
+import re
+
+from planner.problems import shown
+from simulator.errors import InputError, Problem
+
+NOTHING_SAID = ("", "-", "?", "n/a", "na", "nan", "null", "unknown")
+YES = ("yes", "true", "on", "y", "1")
+NO = ("no", "false", "off", "n", "0")
+WITH_CARE = ("caution",)
+"""Graded lists of runs call a row so that is of use although something about it is odd."""
+WITHOUT_USE = ("unusable",)
+
+_KINDS = re.compile(
+    r"step|iteration|throughput|time|seconds|speed|flop|\bmfu\b|\bhfu\b|utili[sz]ation|token|memory|out[- ]of[- ]memory"
+    r"|\boom\b|benchmark|measure|production|whole[- ]run|mlperf|\blora\b|train|tuning|\bsft\b|steady|inference"
+    r"|single-layer|forward",
+    re.IGNORECASE,
+)
+"""What descriptions of a measurement contain; which of them change the simulation is up to the reader."""
+_KNOWN_KINDS = (
+    "iteration time, throughput, MFU, peak memory, MLPerf, production, LoRA, out-of-memory or single-layer"
+)
+
+
+def is_yes(column: str, written: str, *, yes: tuple[str, ...] = YES, no: tuple[str, ...] = NO) -> bool | None:
+    """Returns whether a cell says yes; `None` where it says nothing.
+
+    Raises:
+        InputError: the cell says something else.
+    """
+    text = written.lower()
+    if text in NOTHING_SAID:
+        return None
+    if text not in (*yes, *no):
+        rule = f"is neither yes nor no; write {', '.join(yes)} or {', '.join(no)}, or leave it empty"
+        raise InputError([Problem(path=column, value=shown(written), rule=rule)])
+    return text in yes
+
+
+def is_usable(written: str) -> bool:
+    """Returns whether a row may be modelled, which it may where the cell says nothing.
+
+    Raises:
+        InputError: the cell says neither yes nor no.
+    """
+    return is_yes("usable", written, yes=(*YES, *WITH_CARE), no=(*NO, *WITHOUT_USE)) is not False
+
+
+def known_kind(written: str) -> str:
+    """Returns what a row measured, as it is written; empty where the cell says nothing.
+
+    Raises:
+        InputError: no word of it is known, so that a run that is no ordinary step could pass for one.
+    """
+    if written.lower() in NOTHING_SAID:
+        return ""
+    if not _KINDS.search(written):
+        rule = f"is not understood; name what was measured, such as {_KNOWN_KINDS}, or leave it empty"
+        raise InputError([Problem(path="metric_kind", value=shown(written), rule=rule)])
+    return written

@@ -1,0 +1,128 @@
+"""Which network do people mean by `NVLink3 node + 8x200G HDR InfiniBand` or `400 Gb/s per GPU`, and how fast is it?
+
+A rate is read where its text says of how many links: cards of a node, a whole node, or each accelerator. `Gb` are bits and
+`GB` bytes; rates of the scale-up link (NVLink, xGMI), which are quoted in bytes, are those of the catalogue.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from planner.problems import shown
+from simulator import catalog
+from simulator.errors import InputError, Problem
+from simulator.units import GIGA, KILO, gigabits_per_s
+
+_FABRICS = (
+    ("omni-?path", "omni-path"),
+    ("slingshot", "slingshot-11"),
+    (r"\befa", "efa-400g"),
+    (r"\bxdr(800)?\b|800G?\W*(gb/s )?infiniband", "infiniband-xdr"),
+    (r"\bndr(200|400)?\b|400G?\W*(gb/s )?infiniband", "infiniband-ndr"),
+    (r"\bhdr(100|200)?\b|200G?\W*(gb/s )?infiniband", "infiniband-hdr"),
+    (r"\bedr(100)?\b|100G?\W*(gb/s )?infiniband", "infiniband-edr"),
+    ("800G?.*(roce|ethernet)", "ethernet-roce-800g"),
+    ("^(?!.*infiniband).*(roce|ethernet|tcpx)", "ethernet-roce-400g"),
+    ("tpu|jupiter|dcn", "tpu-dcn"),
+)
+"""Fabrics by what their descriptions contain; what is not told apart is the usual fabric of the accelerator."""
+_GENERATIONS_GBIT_PER_S = {"edr": 100.0, "hdr": 200.0, "ndr": 400.0, "xdr": 800.0}
+"""Rate of a port of InfiniBand; a number behind the name (`HDR100`) is that of a split one."""
+
+_PARTS = re.compile(r"[+;,()&]|\band\b", re.IGNORECASE)
+_SCALE_UP = re.compile(r"nv-?link|nv-?switch|xgmi|infinity fabric", re.IGNORECASE)
+_RATE = (
+    r"(?:(?P<size>\d{1,6}(?:\.\d{1,6})?)\s*(?P<prefix>[GTgt])(?P<unit>(?:b(?:it)?|B)(?:/s|ps)|b(?:it)?\b|\b)"
+    r"|(?P<generation>(?i:[EHNX]DR))[ -]?(?P<port>100|200|400|800)?\b)"
+)
+_CARDS = re.compile(
+    rf"\b(?P<count>\d{{1,4}})\s*(?:[xX\u00d7]\s*|(?i:NICs?|HCAs?|cards?|ports?|rails?)\b\s*(?:of|with|at|@|x|:)?\s*){_RATE}"
+)
+_OF_ONE = re.compile(rf"(?<![\w.]){_RATE}")
+_EACH_GPU = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:gpu|accelerator|device|chip)\b", re.IGNORECASE)
+_EACH_NODE = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:node|server|host)\b", re.IGNORECASE)
+_DOMAIN = re.compile(r"NVL(\d{1,6})\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """What a description says of the links; empty where it says nothing."""
+
+    fabric: str
+    """Catalogue name of the network between nodes."""
+    node_bytes_per_s: float | None
+    """All network cards of a node, per direction."""
+    num_cards: int | None
+    """Network cards of a node."""
+    link_domain_size: int | None
+    """Accelerators that share the scale-up link."""
+    names_scale_up: bool
+    """Whether the scale-up link is named, which is all that a run within its domain uses."""
+
+
+def network_of(description: str, accelerator: str, *, gpus_per_node: int | None = None) -> Network:
+    """Returns what a free description says of the links.
+
+    Args:
+        description: such as `NVLink3 node + 8x200G HDR InfiniBand`.
+        accelerator: catalogue name.
+        gpus_per_node: accelerators of a node; left out: those of the usual node.
+
+    Raises:
+        InputError: the accelerator has no link domain of the named size.
+    """
+    words = next((kind for words, kind in _FABRICS if re.search(words, description, re.IGNORECASE)), None)
+    gpus = gpus_per_node or catalog.default_node(accelerator).num_accelerators
+    node_bytes_per_s, num_cards = _rate_of_node(description, gpus)
+    domain = _domain(description, accelerator)
+    return Network(
+        fabric=words or catalog.default_fabric(accelerator).kind,
+        node_bytes_per_s=node_bytes_per_s,
+        num_cards=num_cards,
+        link_domain_size=domain,
+        names_scale_up=domain is not None or bool(_SCALE_UP.search(description)),
+    )
+
+
+def _domain(description: str, accelerator: str) -> int | None:
+    found = _DOMAIN.search(description)
+    if found is None:
+        return None
+    size, largest = int(found[1]), catalog.default_node(accelerator).link_domain_size
+    if not 0 < size <= largest:
+        rule = (
+            f"names a link domain that {accelerator} does not have: at most {largest} share a scale-up link"
+        )
+        raise InputError([Problem(path="interconnect", value=shown(description), rule=rule)])
+    return size
+
+
+def _rate_of_node(description: str, gpus: int) -> tuple[float | None, int | None]:
+    """Returns the rate of a node and its cards, from the first part of the description that says so."""
+    for part in _PARTS.split(description):
+        is_scale_up = bool(_SCALE_UP.search(part))
+        for_each_gpu = gpus if _EACH_GPU.search(part) else 1
+        cards = _CARDS.search(part)
+        if cards and not (is_scale_up and _is_in_bytes(cards)):
+            num_cards = int(cards["count"]) * for_each_gpu
+            return num_cards * _bytes_per_s(cards), num_cards
+        rate = _OF_ONE.search(part)
+        if (
+            rate
+            and not is_scale_up
+            and (for_each_gpu > 1 or _EACH_GPU.search(part) or _EACH_NODE.search(part))
+        ):
+            return for_each_gpu * _bytes_per_s(rate), None
+    return None, None
+
+
+def _is_in_bytes(found: re.Match[str]) -> bool:
+    return (found["unit"] or "").startswith("B")
+
+
+def _bytes_per_s(found: re.Match[str]) -> float:
+    if generation := found["generation"]:
+        return gigabits_per_s(float(found["port"] or _GENERATIONS_GBIT_PER_S[generation.lower()]))
+    size = float(found["size"]) * (KILO if found["prefix"] in "Tt" else 1.0)
+    return size * GIGA if _is_in_bytes(found) else gigabits_per_s(size)
