@@ -116,6 +116,17 @@ class Comparison:
         return self.row["left_out_because"] == OUT_OF_MEMORY
 
     @property
+    def ran(self) -> bool:
+        """Whether it is told that the run fitted: by its step, its peak memory, or as a production run."""
+        is_told = self.is_timed or self.is_production or bool(self.row["peak_memory_bytes"])
+        return is_told and not self.ran_out_of_memory
+
+    @property
+    def may_recompute(self) -> bool:
+        """Whether the run is simulated without recomputation only because it does not say what it recomputes."""
+        return self.row["recompute"] in ("", "none") and "recompute" in self.row["assumed"].split()
+
+    @property
     def is_too_large(self) -> bool:
         """Whether the simulated run does not fit."""
         return self.simulated_memory_bytes > self.capacity_bytes

@@ -125,7 +125,7 @@ class MemoryVerdicts:
 
     num_ran_and_fit: int
     num_ran_but_simulated_too_large: int
-    """Runs that say how they saved memory, and would not fit by simulation."""
+    """Runs whose recomputation is known or taken from elsewhere, and that would not fit by simulation."""
     num_ran_but_far_too_large: int
     """Those of them that would need over 5 % more than there is: further off than memory is known."""
     num_ran_and_recompute_not_given: int
@@ -135,7 +135,7 @@ class MemoryVerdicts:
     num_out_of_memory_and_too_large: int
     num_out_of_memory_but_simulated_to_fit: int
     too_large_rows: tuple[str, ...]
-    """Ids of the runs simulated too large that say how they saved memory."""
+    """Ids of the runs counted in `num_ran_but_simulated_too_large`."""
 
 
 def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None = None) -> list[Entry]:
@@ -280,10 +280,10 @@ def memory_verdicts(entries: Iterable[Entry]) -> MemoryVerdicts:
 
 def verdicts_of(modelled: Sequence[Comparison]) -> MemoryVerdicts:
     """Returns how many of the simulated runs fit and how many did not, in truth and by simulation."""
-    ran = [row for row in modelled if row.is_timed and not row.ran_out_of_memory]
+    ran = [row for row in modelled if row.ran]
     failed = [row for row in modelled if row.ran_out_of_memory]
     too_large = [row for row in ran if row.is_too_large]
-    wrong = [row for row in too_large if "recompute" not in row.row["assumed"].split()]
+    wrong = [row for row in too_large if not row.may_recompute]
     return MemoryVerdicts(
         num_ran_and_fit=len(ran) - len(too_large),
         num_ran_but_simulated_too_large=len(wrong),

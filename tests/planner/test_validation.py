@@ -93,12 +93,24 @@ class TestScores:
 
     def test_a_run_that_does_not_say_what_it_recomputes_is_no_wrong_verdict(self) -> None:
         rows = [
-            compared(1.0, 1.0, memory_gib=90.0, assumed="ep recompute"),
-            compared(1.0, 1.0, memory_gib=70.0, assumed="recompute"),
+            compared(1.0, 1.0, memory_gib=90.0, assumed="ep recompute", recompute="none"),
+            compared(1.0, 1.0, memory_gib=70.0, assumed="recompute", recompute="none"),
         ]
         found = memory_verdicts([modelled(row) for row in rows])
         assert (found.num_ran_and_recompute_not_given, found.num_ran_and_fit) == (1, 1)
         assert found.num_ran_but_simulated_too_large == 0
+
+    def test_recomputation_that_was_taken_from_elsewhere_is_no_excuse(self) -> None:
+        row = compared(1.0, 1.0, memory_gib=90.0, assumed="recompute", recompute="selective", row_id="r")
+        assert memory_verdicts([modelled(row)]).too_large_rows == ("r",)
+
+    def test_a_production_run_or_a_peak_without_a_step_time_has_run(self) -> None:
+        rows = [
+            compared(math.nan, 1.0, memory_gib=90.0, row_id="fleet", is_production="true"),
+            compared(math.nan, 1.0, memory_gib=90.0, row_id="peak", peak_memory_bytes="7e10"),
+            compared(math.nan, 1.0, memory_gib=90.0, row_id="asked"),
+        ]
+        assert memory_verdicts([modelled(row) for row in rows]).too_large_rows == ("fleet", "peak")
 
     def test_a_plan_needs_room_for_waste_that_a_run_does_without(self) -> None:
         found = memory_verdicts([modelled(compared(1.0, 1.0, memory_gib=gib)) for gib in (70.0, 78.0)])
