@@ -289,11 +289,19 @@ def _algorithm_text(job: Job, result: StudyResult) -> str:
     else:
         text = f"{_heuristic_text(job, result.algorithm)} over {result.space.num_designs:,} designs"
     is_refined = result.is_refined and job.search.num_refinements and result.archive.front
-    if not is_refined:
-        return text
-    # What is tuned between the grid's designs is simulated beside them.
-    more = result.archive.num_evaluated - result.space.num_designs if result.is_exact else 0
-    return f"{text}; Optuna refined the front" + (f" with {more:,} more" if more > 0 else "")
+    return f"{text}; {_refinement_text(job, result)}" if is_refined else text
+
+
+def _refinement_text(job: Job, result: StudyResult) -> str:
+    """What came of the refinement: its designs are no part of the grid, nor of the evaluations of the search."""
+    if result.num_refined:
+        return f"Optuna refined the front with {result.num_refined:,} more"
+    has_end = job.search.max_seconds is not None
+    return (
+        "no time was left to refine the front (search.max_seconds)"
+        if has_end
+        else "refining found nothing to try"
+    )
 
 
 def _heuristic_text(job: Job, algorithm: Algorithm) -> str:
