@@ -47,7 +47,7 @@ from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
 from studies.reduction import Reduction
 from studies.study import StudyResult, refined_study, run_study
-from studies.tracking import DEFAULT_FILE, StudyTracker
+from studies.tracking import DEFAULT_FILE, StudyTracker, asked_store
 
 LARGEST_SEED = 2**32 - 1
 Clock = Callable[[], datetime]
@@ -101,7 +101,7 @@ def recommend(
         The recommendation with front, reasons and record; `status` says whether limits were proven too tight.
 
     Raises:
-        InputError: the job or the seed breaks a rule, or `output` cannot be written to.
+        InputError: the job or the seed breaks a rule, `output` cannot be written to, or MLflow has no such kind of store.
         TrackingError: the MLflow store cannot be used from the start.
 
     Example:
@@ -111,6 +111,8 @@ def recommend(
         ('a100-sxm4-80gb', True)
     """
     job = checked_job(job, seed)
+    if tracking:
+        asked_store(tracking_uri)
     if output is not None:
         make_output_folder(output)
     with ExitStack() as stack:
