@@ -47,7 +47,7 @@ from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
 from studies.reduction import Reduction
 from studies.study import StudyResult, refined_study, run_study
-from studies.tracking import DEFAULT_FILE, StudyTracker
+from studies.tracking import DEFAULT_FILE, StudyTracker, asked_store
 
 LARGEST_SEED = 2**32 - 1
 Clock = Callable[[], datetime]
@@ -101,7 +101,7 @@ def recommend(
         The recommendation with front, reasons and record; `status` says whether limits were proven too tight.
 
     Raises:
-        InputError: the job or the seed breaks a rule, or `output` cannot be written to.
+        InputError: the job or the seed breaks a rule, `output` cannot be written to, or MLflow has no such kind of store.
         TrackingError: the MLflow store cannot be used from the start.
 
     Example:
@@ -111,6 +111,8 @@ def recommend(
         ('a100-sxm4-80gb', True)
     """
     job = checked_job(job, seed)
+    if tracking:
+        asked_store(tracking_uri)
     if output is not None:
         make_output_folder(output)
     with ExitStack() as stack:
@@ -289,11 +291,19 @@ def _algorithm_text(job: Job, result: StudyResult) -> str:
     else:
         text = f"{_heuristic_text(job, result.algorithm)} over {result.space.num_designs:,} designs"
     is_refined = result.is_refined and job.search.num_refinements and result.archive.front
-    if not is_refined:
-        return text
-    # What is tuned between the grid's designs is simulated beside them.
-    more = result.archive.num_evaluated - result.space.num_designs if result.is_exact else 0
-    return f"{text}; Optuna refined the front" + (f" with {more:,} more" if more > 0 else "")
+    return f"{text}; {_refinement_text(job, result)}" if is_refined else text
+
+
+def _refinement_text(job: Job, result: StudyResult) -> str:
+    """What came of the refinement: its designs are no part of the grid, nor of the evaluations of the search."""
+    if result.num_refined:
+        return f"Optuna refined the front with {result.num_refined:,} more"
+    has_end = job.search.max_seconds is not None
+    return (
+        "no time was left to refine the front (search.max_seconds)"
+        if has_end
+        else "refining found nothing to try"
+    )
 
 
 def _heuristic_text(job: Job, algorithm: Algorithm) -> str:

@@ -107,11 +107,12 @@ def run(
 ) -> int:
     """Begin a study of the training run that JOB.yaml describes, and search until it is answered.
 
-    Every simulated design is in the study's file before anything else happens with it. MLflow gets the study at the
-    end; where it cannot be reached, `capplan study sync` delivers later. Neither --workers nor --scheduler shows in the
+    Every simulated design is in the study's file before anything else happens with it. MLflow gets the study while
+    it runs; where it cannot be reached, `capplan study sync` delivers later. Neither --workers nor --scheduler shows in the
     result.
     """
     _check_machines(workers, scheduler)
+    target = _target(tracking_uri, experiment, is_wanted=not no_tracking)
 
     def start(store: StudyStore, report: Report, should_stop: Stop) -> StudyAnswer:
         from planner.durable import run_study_of
@@ -128,7 +129,7 @@ def run(
                 should_stop=should_stop,
                 engine_for=engine_for,
                 keep=keep,
-                target=_target(tracking_uri, experiment, is_wanted=not no_tracking),
+                target=target,
             )
 
     return _search(start, folder, quiet=quiet, as_json=as_json)
@@ -164,6 +165,7 @@ def resume(
     A study that has its answer shows it again.
     """
     _check_machines(workers, scheduler)
+    target = _target(tracking_uri, experiment, is_wanted=not no_tracking)
 
     def start(store: StudyStore, report: Report, should_stop: Stop) -> StudyAnswer:
         from planner.durable import resume_study
@@ -177,7 +179,7 @@ def resume(
                 progress=report,
                 should_stop=should_stop,
                 engine_for=engine_for,
-                target=_target(tracking_uri, experiment, is_wanted=not no_tracking),
+                target=target,
             )
 
     return _search(start, folder, quiet=quiet, as_json=as_json)

@@ -27,17 +27,24 @@ from studies.design_parts import PARTS, DesignParts
 from studies.mlflow_session import without_password
 from studies.recording import PICTURE_FOLDER, Recording
 from studies.run_lookup import finished_children, open_once
-from studies.tracking import StudyTracker, resolve_tracking_uri
+from studies.tracking import StudyTracker, asked_store, resolve_tracking_uri
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where studies are sent."""
+    """Where studies are sent.
+
+    Raises:
+        InputError: MLflow has no such kind of store.
+    """
 
     tracking_uri: str | None = None
     """MLflow store; by default as `recommend` has it."""
     experiment: str = "capplan"
     """MLflow experiment that the studies belong to."""
+
+    def __post_init__(self) -> None:
+        asked_store(self.tracking_uri)  # no study is begun for an address that cannot be one
 
     @property
     def uri(self) -> str:

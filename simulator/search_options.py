@@ -43,9 +43,10 @@ class Search(Record):
     exhaustive_up_to: PositiveInt = 400_000
     """Largest number of designs that `auto` searches exhaustively."""
     max_evaluations: PositiveInt = Field(default=20_000, le=100_000_000)
-    """Designs that a search may evaluate, over all restarts, unless it is exhaustive."""
+    """Designs that a search may evaluate, over all restarts, unless it is exhaustive; refinements come on top."""
     max_seconds: PositiveFloat | None = None
-    """Seconds after which a search that is not exhaustive ends, over all its starts; left out: no limit."""
+    """Seconds after which a search that is not exhaustive ends, and the refinement after any search, over all starts of the
+    study; left out: no limit."""
     stagnation_evaluations: PositiveInt | None = None
     """Evaluations without a better front after which a restart ends; left out: those of 25 generations."""
     least_gain_fraction: float = Field(default=1e-4, ge=0, le=1)
@@ -55,7 +56,8 @@ class Search(Record):
     num_restarts: PositiveInt = Field(default=2, le=100)
     """Independent runs, from different corners of the space, whose fronts are merged."""
     num_refinements: int = Field(default=20, ge=0, le=1000)
-    """Optuna trials per front design for its checkpoint interval and power cap; 0: none."""
+    """Optuna trials per front design, 40 designs at most, for its checkpoint interval and power cap; 0: none. They come on
+    top of `max_evaluations` and end with `max_seconds`."""
     tensor_parallel: tuple[PositiveInt, ...] | None = None
     """Allowed TP degrees."""
     pipeline_parallel: tuple[PositiveInt, ...] | None = None

@@ -56,7 +56,7 @@ class Cluster:
         """Takes over a connection; `local_cluster` and `cluster_at` make one.
 
         Raises:
-            EngineError: no worker comes, or one has other code or libraries.
+            EngineError: no worker comes, all of them are lost, or one has other code or libraries.
         """
         self._client = client
         self.address = address
@@ -122,7 +122,14 @@ class Cluster:
         """Raises where a worker differs; those that come later look themselves, at every chunk."""
         from studies.distributed_tasks import own_code
 
-        found = self._client.run(own_code, on_error="return")
+        asked = self._client.run(own_code, on_error="return")
+        # One that is lost meanwhile says nothing about its code, and its chunks go to others.
+        found = {worker: code for worker, code in asked.items() if not _is_lost(code)}
+        if not found:
+            raise EngineError(
+                f"Dask scheduler {self.address}: all workers ({len(asked)}) were lost at the start, for lack of memory "
+                "perhaps: see their logs, then resume"
+            )
         others = {worker: code for worker, code in found.items() if code != own_code()}
         if others:
             worker, code = next(iter(others.items()))
@@ -235,6 +242,11 @@ def cluster_at(address: str) -> Iterator[Cluster]:
                 "address is the one that it prints, such as tcp://10.0.0.1:8786"
             ) from error
         yield Cluster(client, address)
+
+
+def _is_lost(said: object) -> bool:
+    """Whether a worker could not be asked: an error of its connection, which names no file."""
+    return isinstance(said, OSError) and said.filename is None
 
 
 def _check_installed() -> None:

@@ -16,11 +16,12 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from simulator.errors import StudyError, TrackingError
+from simulator.errors import InputError, Problem, StudyError, TrackingError
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -44,6 +45,11 @@ CONNECT_TIMEOUT_S = 10
 
 MAX_REASON_CHARACTERS = 500
 """Databases quote whole statements in their errors; the reason comes first."""
+
+STORE_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "file", "databricks")
+"""Stores that MLflow has of itself; databases may name their driver, too, as in `postgresql+psycopg://`."""
+_SCHEME = re.compile(r"([a-z][\w.-]+)(\+[\w.-]+)?:", re.IGNORECASE)
+"""Beginning of an address; paths have none, and the letter of a drive is none."""
 
 LOGGERS = ("mlflow", "alembic", "urllib3")
 """Who writes to a log what becomes an error here anyway."""
@@ -81,6 +87,23 @@ def mlflow_at(uri: str) -> Iterator[None]:
 def without_password(uri: str) -> str:
     """Returns `uri` fit to be shown: `***` in place of passwords and tokens."""
     return _hide(uri, _passwords(uri))
+
+
+def check_scheme(uri: str, source: str) -> None:
+    """Raises an InputError for the address of a store that MLflow cannot have; whether it is there is looked at later.
+
+    Args:
+        uri: the address.
+        source: where it was given.
+    """
+    found = _SCHEME.match(uri)
+    if found is None or found[1].lower() in STORE_SCHEMES:
+        return
+    plugins = sorted({plugin.name for plugin in entry_points(group="mlflow.tracking_store")})
+    if found[1].lower() not in plugins:
+        known = ", ".join(dict.fromkeys([*STORE_SCHEMES, *plugins]))
+        rule = f"MLflow has no store {found[1]}; must be a path, or begin with one of {known}, such as sqlite:///mlflow.db"
+        raise InputError([Problem(path=source, value=without_password(uri), rule=rule)])
 
 
 def origin_tags() -> dict[str, str]:

@@ -57,6 +57,8 @@ class StudyResult:
     """False where the search was stopped early."""
     is_refined: bool
     """False where the refinement of the front was stopped, or not reached."""
+    num_refined: int
+    """Designs that refinement evaluated, on top of those of the search."""
 
     @property
     def is_complete(self) -> bool:
@@ -114,12 +116,14 @@ def run_study(
     else:
         parts = _parts(searcher, space, algorithm, tuning, seed)
         is_searched = all(searcher.run(part, budget) for part, budget in parts)
+    num_searched = archive.num_evaluated
     return StudyResult(
         space=space,
         archive=archive,
         algorithm=algorithm,
         is_searched=is_searched,
         is_refined=is_searched and _refine(searcher, seed),
+        num_refined=archive.num_evaluated - num_searched,
     )
 
 
@@ -152,7 +156,10 @@ def refined_study(
         report=report,
         should_stop=should_stop,
     )
-    return replace(result, is_refined=_refine(searcher, seed))
+    num_before = result.archive.num_evaluated
+    is_refined = _refine(searcher, seed)
+    num_refined = result.num_refined + result.archive.num_evaluated - num_before
+    return replace(result, is_refined=is_refined, num_refined=num_refined)
 
 
 def chosen_algorithm(job: Job, space: Space) -> Algorithm:
@@ -253,11 +260,14 @@ def _budget(job: Job, num_evaluations: float) -> Budget:
 
 
 def _refine(searcher: Searcher, seed: int) -> bool:
-    """Tunes the continuous knobs of the front; returns whether it was not interrupted."""
-    front = searcher.archive.front
-    if front is None or searcher.job.search.num_refinements == 0:
+    """Tunes the continuous knobs of the front; returns whether it was not interrupted.
+
+    What it evaluates comes on top of what the search may evaluate; the seconds are those of the whole study.
+    """
+    front, search = searcher.archive.front, searcher.job.search
+    if front is None or search.num_refinements == 0:
         return True
     refinement = Refinement(searcher.job, front, seed)
     searcher.remember(front)
     most = searcher.archive.num_evaluated + refinement.num_designs
-    return searcher.run(refinement, Budget(num_evaluations=most))
+    return searcher.run(refinement, Budget(num_evaluations=most, max_seconds=search.max_seconds))

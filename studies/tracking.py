@@ -27,6 +27,7 @@ from studies.bulk_runs import BulkOutcome, RunTable, write_runs
 from studies.experiments import DEFAULT_FOLDER, check_asked, experiment_id, software_tags
 from studies.mlflow_session import (
     check_key,
+    check_scheme,
     check_usable,
     make_file,
     mlflow_at,
@@ -352,12 +353,27 @@ class StudyTracker:
             self._client.log_batch(self.run_id, params=[Param(key, value) for key, value in params.items()])
 
 
-def resolve_tracking_uri(tracking_uri: str | None = None) -> str:
+def asked_store(tracking_uri: str | None = None) -> str:
     """Returns the address of the store: the argument, else MLFLOW_TRACKING_URI, else the default file.
 
-    The path of an SQLite file is made absolute, so that it means the same from every folder.
+    Raises:
+        InputError: MLflow has no such kind of store.
     """
     uri = tracking_uri or os.environ.get(TRACKING_URI_VARIABLE) or f"sqlite:///{DEFAULT_FILE.as_posix()}"
+    check_scheme(uri, "--tracking-uri" if tracking_uri else TRACKING_URI_VARIABLE)
+    return uri
+
+
+def resolve_tracking_uri(tracking_uri: str | None = None) -> str:
+    """Returns the address of the store as `asked_store` does.
+
+    The path of an SQLite file is made absolute, so that it means the same from every folder.
+
+    Raises:
+        InputError: MLflow has no such kind of store.
+        TrackingError: the address is none.
+    """
+    uri = asked_store(tracking_uri)
     with mlflow_at(uri):
         file = sqlite_file(uri)
     if file is None:

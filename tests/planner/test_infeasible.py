@@ -247,9 +247,18 @@ def test_a_design_that_only_the_proof_finds_is_refined_like_any_other() -> None:
     job = with_limits(JOB, {"budget_usd": least("budget_usd") * 1.01, "deadline_days": 1000.0})
     answer = recommend(job.model_copy(update={"search": Search.model_validate(search)}), tracking=False)
     assert answer.recommendation is not None
-    assert answer.algorithm.endswith("Optuna refined the front")
     # One by chance, one for each limit by the proof, three changes of each that is on the front.
     assert answer.num_evaluated >= 1 + 1 + 3
+    told = re.fullmatch(r"1 random .*; Optuna refined the front with (\d+) more", answer.algorithm)
+    assert told is not None
+    assert 3 <= int(told[1]) <= answer.num_evaluated - 2
+
+
+def test_an_answer_says_that_no_time_was_left_to_refine_its_front() -> None:
+    search = {**JOB.search.model_dump(), "algorithm": "random", "max_seconds": 1e-9, "num_refinements": 3}
+    job = JOB.model_copy(update={"search": Search.model_validate(search)})
+    answer = recommend(job, tracking=False, with_report=False)
+    assert answer.algorithm.endswith("; no time was left to refine the front (search.max_seconds)")
 
 
 def test_a_job_without_limits_has_a_design() -> None:

@@ -26,7 +26,7 @@ from studies.design_log import read_designs
 from studies.journal import Journal
 from studies.progress import Progress
 from studies.store import StudyStore
-from studies.tracking import StudyTracker
+from studies.tracking import StudyTracker, asked_store
 from tests.planner.studies_run import EVALUATIONS, NOW, job_of, run, stop_after
 
 
@@ -43,6 +43,48 @@ def test_sync_delivers_what_it_can_and_names_every_study_that_it_cannot(
     assert told.out == f"{ended}: delivered\n"
     assert f"{stopped}: study {stopped} has not ended" in told.err
     assert "nobody: study 'nobody': there is no such study" in told.err
+
+
+EXAMPLE = str(Path(__file__).parents[2] / "examples" / "bloom-176b.yaml")
+COMMANDS = [
+    ["recommend", EXAMPLE],
+    ["study", "run", EXAMPLE],
+    ["study", "resume", "any"],
+    ["study", "sync"],
+    ["ui"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_the_address_of_no_kind_of_store_is_refused_before_anything_is_done(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, "--tracking-uri", "postgres://me:secret@db/runs"]) == 2
+    told = capsys.readouterr().err
+    assert "--tracking-uri = postgres://me:***@db/runs: MLflow has no store postgres; must be a path" in told
+    assert "sqlite, postgresql, mysql, mssql, http, https, file, databricks" in told
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "localhost:5000")  # http:// was forgotten
+    assert main(command) == 2
+    assert "MLFLOW_TRACKING_URI = localhost:5000: MLflow has no store localhost" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["sqlite:///x.db", "postgresql+psycopg://u:p@h/d", "databricks", "databricks://me", "file:/x", "runs"],
+)
+def test_addresses_of_the_kinds_that_mlflow_has_are_taken(address: str) -> None:
+    assert asked_store(address) == address
+
+
+def test_the_help_of_a_run_says_when_mlflow_gets_the_study(capsys: pytest.CaptureFixture[str]) -> None:
+    from planner.cli import main
+
+    assert main(["study", "run", "--help"]) == 0
+    assert "MLflow gets the study while it runs" in " ".join(capsys.readouterr().out.split())
 
 
 def test_sync_of_everything_names_damaged_studies_and_those_that_have_not_ended(

@@ -230,6 +230,48 @@ def test_workers_with_other_code_are_refused(cluster: Cluster, monkeypatch: pyte
         pass
 
 
+class AskedWorkers:
+    """Stands in for a client of Dask whose workers have said something when they were asked for their code."""
+
+    def __init__(self, *said: object) -> None:
+        self._said = {f"tcp://10.0.0.{number}:1": one for number, one in enumerate(said, 1)}
+
+    def wait_for_workers(self, *_: object, **__: object) -> None:
+        """They are there."""
+
+    def run(self, *_: object, **__: object) -> dict[str, object]:
+        """What they say."""
+        return self._said
+
+
+def asked(*said: object) -> Cluster:
+    return Cluster(AskedWorkers(*said), "tcp://10.0.0.9:8786")  # type: ignore[arg-type]
+
+
+def test_a_worker_that_is_lost_while_it_is_asked_for_its_code_ends_nothing() -> None:
+    from distributed.comm import CommClosedError
+
+    gone = (CommClosedError("in <TCP>: Stream is closed"), ConnectionRefusedError(111, "refused"))
+    asked(gone[0], distributed_tasks.own_code(), gone[1])
+    for others in (("0" * 32,), (ModuleNotFoundError("No module named 'studies'"),)):
+        with pytest.raises(EngineError, match=r"1 of 2 workers cannot be used: tcp://10\.0\.0\.3:1 has"):
+            asked(gone[0], distributed_tasks.own_code(), *others)
+
+
+def test_workers_that_are_all_lost_at_the_start_are_told_from_workers_with_other_code() -> None:
+    from distributed.comm import CommClosedError
+
+    with pytest.raises(
+        EngineError, match=r"10\.0\.0\.9:8786: all workers \(2\) were lost at the start.*resume"
+    ):
+        asked(CommClosedError("closed"), TimeoutError("no answer"))
+
+
+def test_a_worker_that_cannot_read_its_own_code_is_no_lost_one() -> None:
+    with pytest.raises(EngineError, match=r"no such version of capplan \(FileNotFoundError"):
+        asked(FileNotFoundError(2, "No such file", "simulator/step.py"))
+
+
 def test_a_worker_with_other_code_that_comes_later_refuses_every_chunk(
     tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

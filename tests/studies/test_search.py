@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from constraints.evaluation import Evaluation
 from constraints.space import pruned_space
 from objectives.pareto import hypervolume
+from simulator.job import Job
 from simulator.plan import PlanTable
 from studies.algorithm import Results
 from studies.archive import Archive
-from studies.evaluator import Simulation
+from studies.evaluator import Clock, Evaluator, JournaledSimulation, Simulation
 from studies.evolution import Evolution
+from studies.journal import Journal
+from studies.known_designs import KnownDesigns
 from studies.plan_keys import plan_keys
+from studies.progress import Stop, never_stop
+from studies.random_search import RandomSearch
+from studies.refine import Refinement
 from studies.seen_designs import SeenDesigns
 from studies.stopping import Budget, StopRules, gained_fraction
-from studies.study import run_study
+from studies.study import StudyResult, run_study
 from tests.studies.study_jobs import small_job, study
 
 JOB = small_job(tensor_parallel=[1, 2], context_parallel=[1])
@@ -80,6 +90,66 @@ def test_seconds_end_a_search_but_not_an_exhaustive_one() -> None:
         context_parallel=[1],
     )
     assert study(exact)[0].is_exact
+
+
+REFINED = {"algorithm": "random", "max_evaluations": 30, "population_size": 10, "num_refinements": 1_000}
+"""Three batches of the search, and a thousand of the refinement if nothing ends it."""
+
+
+def stages_within(
+    max_seconds: float, evaluator: Callable[[Job], Evaluator], should_stop: Stop = never_stop
+) -> tuple[StudyResult, list[tuple[str, int]]]:
+    """A study with its batches."""
+    job = small_job(**REFINED, max_seconds=max_seconds)
+    archive = Archive(job)
+    batches: list[tuple[str, int]] = []
+
+    def record(evaluation: Evaluation, stage: str) -> None:
+        archive.add(evaluation)
+        batches.append((stage, len(evaluation)))
+
+    result = run_study(job, archive, record, seed=0, evaluator=evaluator(job), should_stop=should_stop)
+    return result, batches
+
+
+def clock_of_batches() -> Clock:
+    """A clock that moves by a second a batch."""
+    ticks = itertools.count()
+    return lambda: float(next(ticks))
+
+
+def test_seconds_end_the_refinement_which_comes_on_top_of_the_evaluations_of_the_search() -> None:
+    result, batches = stages_within(8, lambda job: Simulation(job, clock=clock_of_batches()))
+    assert [stage for stage, _ in batches] == [RandomSearch.stage] * 3 + [Refinement.stage] * 5
+    assert result.is_complete
+    assert result.num_refined == sum(size for _, size in batches[3:]) > 0
+    assert result.archive.num_evaluated == 30 + result.num_refined
+    result, batches = stages_within(3, lambda job: Simulation(job, clock=clock_of_batches()))
+    assert (len(batches), result.num_refined, result.is_complete) == (3, 0, True)
+
+
+def test_seconds_of_a_refinement_count_over_all_starts_of_a_study(tmp_path: Path) -> None:
+    def go_on(num_batches: int) -> tuple[StudyResult, list[tuple[str, int]]]:
+        """Goes on with the study until so many batches are there."""
+        left = iter([False] * num_batches)
+        with Journal.open(path) as journal:
+            return stages_within(
+                8,
+                lambda job: JournaledSimulation(job, journal, KnownDesigns([]), clock=clock_of_batches()),
+                lambda: next(left, True),
+            )
+
+    path = tmp_path / "some.study"
+    Journal.create(path, {}).close()
+    whole, expected = stages_within(8, lambda job: Simulation(job, clock=clock_of_batches()))
+    stopped, written = go_on(5)
+    assert not stopped.is_refined
+    assert written == expected[:5]
+    for _ in range(2):  # to its end, and once more from what is written
+        again, batches = go_on(1_000)
+        assert batches == expected
+        assert again.num_refined == whole.num_refined
+        assert again.is_complete
 
 
 def num_in_populations(stagnation_evaluations: int) -> int:
