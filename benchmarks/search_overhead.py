@@ -1,10 +1,10 @@
-"""Which share of a study with MLflow is evaluation, and which is search, recording and MLflow?
+"""Which share of a study with MLflow is simulation, and which is search, scores, journal and MLflow?
 
     python -m benchmarks.search_overhead --evaluations 100000
 
 GPT-3 175B on 512 A100 with every schedule, every way to save and fourteen power caps; with `--job 70b` Llama 3.1 70B on up to
 4,096 accelerators under five, whose space is larger and takes longer to prune. Populations may spend all evaluations, because
-the search would end before: nothing is left to find.
+the search would end before: nothing is left to find. Refinement and report are left out, which simulate more designs.
 """
 
 from __future__ import annotations
@@ -18,56 +18,75 @@ from typing import final
 from benchmarks.search import job_of
 from benchmarks.search_jobs import FREE
 from benchmarks.throughput import jobs
-from constraints.evaluation import Evaluation
-from constraints.space import Space
+from constraints.space import PrunedBlock
 from planner import Job, recommend
 from simulator.plan import CheckpointScheme, PlanTable, Schedule
 from simulator.search_options import Algorithm, Search
+from simulator.simulate import Outcomes
 from studies.archive import Archive
-from studies.design_log import DesignLog
-from studies.evaluator import Evaluator, Simulation
-from studies.recording import DESIGN_TABLE, Recording
+from studies.blocks import BlockPart
+from studies.design_parts import PARTS, DesignParts
+from studies.engine import Engine, Pending, ThisProcess
+from studies.evaluator import JournaledSimulation
+from studies.journal import Journal
+from studies.known_designs import KnownDesigns
+from studies.recording import Recording
+from studies.reduction import Reduction
 from studies.study import run_study
 from studies.tracking import StudyTracker
 from studies.tuning import Tuning
 
 
 @final
-class Timed(Evaluator):
-    """Simulates, and adds up how long that takes."""
+class TimedEngine(Engine):
+    """Simulates in this process, and adds up how long that takes."""
 
     def __init__(self, job: Job) -> None:
-        self._simulation = Simulation(job)
+        self._engine = ThisProcess(job)
         self.wall_s = 0.0
         self.cpu_s = 0.0
 
-    def evaluate(self, plans: PlanTable, stage: str) -> Evaluation:
-        """See `Evaluator.evaluate`."""
-        wall_s, cpu_s = time.perf_counter(), time.process_time()
-        evaluation = self._simulation.evaluate(plans, stage)
-        self.wall_s += time.perf_counter() - wall_s
-        self.cpu_s += time.process_time() - cpu_s
-        return evaluation
+    @property
+    def num_ahead(self) -> int:
+        """See `Engine.num_ahead`."""
+        return self._engine.num_ahead
 
-    def space(self) -> Space:
-        """See `Evaluator.space`."""
-        return self._simulation.space()
+    def simulate(self, plans: PlanTable, *, is_awaited: bool) -> Pending[Outcomes]:
+        """See `Engine.simulate`."""
+        pending = self._engine.simulate(plans, is_awaited=is_awaited)
 
-    def elapsed_s(self) -> float:
-        """See `Evaluator.elapsed_s`."""
-        return self._simulation.elapsed_s()
+        def timed() -> Outcomes:
+            wall_s, cpu_s = time.perf_counter(), time.process_time()
+            outcomes = pending()
+            self.wall_s += time.perf_counter() - wall_s
+            self.cpu_s += time.process_time() - cpu_s
+            return outcomes
+
+        return timed
+
+    def prune(self, number: int) -> Pending[PrunedBlock]:
+        """See `Engine.prune`."""
+        return self._engine.prune(number)
+
+    def reduce(self, part: BlockPart) -> Pending[Reduction]:
+        """See `Engine.reduce`."""
+        return self._engine.reduce(part)
 
 
-def recorded_study(job: Job, evaluator: Evaluator, folder: Path) -> int:
-    """Searches with a design table and an SQLite store of MLflow, and returns how many designs were evaluated."""
+def recorded_study(job: Job, engine: Engine, folder: Path) -> int:
+    """Searches as `capplan study run` does, with a journal and an SQLite store of MLflow that is told meanwhile.
+
+    Returns how many designs were evaluated.
+    """
     archive = Archive(job)
     with (
+        Journal.create(folder / "overhead.study", {}) as journal,
         StudyTracker.open(
             experiment="benchmark", run_name="overhead", tracking_uri=f"sqlite:///{folder}/mlflow.db"
         ) as tracker,
-        DesignLog(folder / DESIGN_TABLE) as log,
     ):
-        recording = Recording(job, archive, log, tracker)
+        evaluator = JournaledSimulation(job, journal, KnownDesigns([]), engine)
+        recording = Recording(job, archive, None, tracker, DesignParts(folder / PARTS))
         run_study(
             job, archive, recording.record, seed=0, evaluator=evaluator, tuning=Tuning(evolution_share=1.0)
         )
@@ -116,15 +135,13 @@ def main() -> None:
         recommend(
             job_of("bloom-176b"), tracking_uri=f"sqlite:///{folder}/mlflow.db"
         )  # compiles, makes the store
-        evaluator = Timed(job)
+        engine = TimedEngine(job)
         wall_s, cpu_s = time.perf_counter(), time.process_time()
-        num_evaluated = recorded_study(job, evaluator, Path(folder))
+        num_evaluated = recorded_study(job, engine, Path(folder))
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
     print(f"{num_evaluated:,} designs; {num_evaluated / wall_s:,.0f} designs/s")
-    print(
-        f"wall {wall_s:.1f} s, of which evaluation {evaluator.wall_s:.1f} s ({evaluator.wall_s / wall_s:.0%})"
-    )
-    print(f"CPU  {cpu_s:.1f} s, of which evaluation {evaluator.cpu_s:.1f} s ({evaluator.cpu_s / cpu_s:.0%})")
+    print(f"wall {wall_s:.1f} s, of which simulation {engine.wall_s:.1f} s ({engine.wall_s / wall_s:.0%})")
+    print(f"CPU  {cpu_s:.1f} s, of which simulation {engine.cpu_s:.1f} s ({engine.cpu_s / cpu_s:.0%})")
 
 
 if __name__ == "__main__":
