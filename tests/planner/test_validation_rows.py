@@ -227,10 +227,25 @@ class TestRows:
         assert step_s(uneven) == step_s(even)
 
     def test_new_shapes_on_new_hardware_are_simulated(self, tmp_path: Path) -> None:
-        shape = {"model": "Foo", "layers": 40, "hidden": 5120, "heads": 40, "ffn_hidden": 13824}
+        shape = {
+            "model": "Foo",
+            "layers": 40,
+            "hidden": 5120,
+            "heads": 40,
+            "ffn_hidden": 13824,
+            "step_time_s": 100,
+        }
         for gpu in ("MI300X", "B300", "TPU v5p", "Gaudi2", "V100-32GB"):
             row = only_row(tmp_path, gpu=gpu, precision="fp16", recompute="full", **shape)
             assert 0.0 < step_s(row) < 1e4, gpu
+
+    def test_a_step_is_refused_only_where_it_beats_the_peak(self, tmp_path: Path) -> None:
+        # 6 FLOP for each of 8.03e9 - 0.53e9 weights in products (embedding not counted) and 6 L h s of causal attention,
+        # for 128 x 8,192 tokens on 8 x 989.4e12 FLOP/s (NVIDIA's data sheet, dense bf16).
+        flop_per_token = 6 * (8.03e9 - 128256 * 4096) + 6 * 32 * 4096 * 8192
+        shortest_s = flop_per_token * 128 * 8192 / (8 * 989.4e12)
+        assert reason_against(only_row(tmp_path, step_time_s=1.01 * shortest_s)) == ""
+        assert "an MFU above 1" in reason_against(only_row(tmp_path, step_time_s=0.99 * shortest_s))
 
     def test_production_runs_are_compared_with_stragglers(self, tmp_path: Path) -> None:
         row = only_row(tmp_path, metric_kind="production throughput")
@@ -245,7 +260,10 @@ class TestRows:
         [
             ({"gpu": "RTX 4090"}, "gpu = RTX 4090"),
             ({"precision": "int8"}, "precision int8: only fp16, bf16, fp8 and nvfp4 are modelled"),
-            ({"precision": "nvfp4"}, "the accelerator must have the number format"),
+            ({"precision": "nvfp4"}, "precision fp4: h100-sxm5-80gb has only fp16, bf16, fp8"),
+            ({"precision": "mxfp8"}, "precision mxfp8: h100-sxm5-80gb scales no blocks"),
+            ({"precision": "bf16", "gpu": "V100-32GB"}, "precision bf16: v100-sxm2-32gb has only fp16"),
+            ({"step_time_s": 0.0001}, "step_time_s = 0.0001: 8 h100-sxm5-80gb at their peak need"),
             ({"model": "Nemotron-H-56B"}, "only decoder-only transformers"),
             ({"metric_kind": "single-layer forward"}, "only steps of training"),
             ({"seq_len": ""}, "seq_len is not given"),
@@ -253,7 +271,7 @@ class TestRows:
             ({"n_gpus": 64, "tp": ""}, "tp is not given, and a layout on more than one node"),
             ({"tp": 2, "dp": 8}, "must equal num_gpus"),
             ({"global_batch": 100}, "must divide global_batch_size"),
-            ({"gpu": "A100-80GB", "precision": "fp8"}, "the accelerator must have the number format"),
+            ({"gpu": "A100-80GB", "precision": "fp8"}, "a100-sxm4-80gb has only fp16, bf16"),
             ({"usable": "no"}, "marked as unusable"),
             ({"interconnect": "NVL72"}, "h100-sxm5-80gb does not have: at most 8 share a scale-up link"),
             ({"n_gpus": 64, "gpus_per_node": 5}, "gpus_per_node = 5: must divide n_gpus (64)"),
