@@ -196,6 +196,41 @@ class TestRows:
         assert ("lora_rank" in usual["assumed"], "lora_rank" in written["assumed"]) == (True, False)
         assert step_s(usual) < step_s(plain)
 
+    @pytest.mark.parametrize("rank", ["rank 0", "rank=-4"])
+    def test_adapters_without_a_rank_above_0_are_refused(self, tmp_path: Path, rank: str) -> None:
+        path = written(tmp_path, {**LLAMA_8B, "metric_kind": "LoRA step", "notes": f"LoRA {rank}"})
+        (row,) = read_measured(path)
+        assert isinstance(row, Unmodelled)
+        assert row.reason.startswith(f"notes = '{rank}': the rank of LoRA adapters must be at least 1")
+
+    def test_rows_of_one_id_are_told_apart_by_where_they_stand(self, tmp_path: Path) -> None:
+        path = written(tmp_path, LLAMA_8B, {**LLAMA_8B, "id": "b"}, {**LLAMA_8B, "gpu": "RTX 4090"})
+        ids = [row.row_id if isinstance(row, Unmodelled) else row["row_id"] for row in read_measured(path)]
+        assert ids == ["a (row 2)", "b", "a (row 4)"]
+
+    def test_bytes_of_the_optimizer_are_those_of_the_row_and_else_the_framework_s(
+        self, tmp_path: Path
+    ) -> None:
+        # Adam with 16-bit moments and a master of 16 bits more: 6 bytes, of 8.03e9 weights on eight ranks of ZeRO-1.
+        usual, small = compare([only_row(tmp_path), only_row(tmp_path, optimizer_bytes=6, update_bytes=0)])
+        assert usual.row["optimizer_bytes"] == "12.0"
+        saved = (usual.planned_memory_bytes - small.planned_memory_bytes) / (8.03e9 / 8)
+        assert saved >= 12 - 6
+
+    @pytest.mark.parametrize(
+        ("cells", "reason"),
+        [
+            ({"optimizer_bytes": "2"}, "optimizer_bytes: Input should be greater than or equal to 4"),
+            ({"update_bytes": "-1"}, "update_bytes = '-1': must be at least 0"),
+        ],
+    )
+    def test_bytes_that_no_optimizer_has_are_refused(
+        self, tmp_path: Path, cells: Mapping[str, object], reason: str
+    ) -> None:
+        (entry,) = entries_of(read_measured(written(tmp_path, {**LLAMA_8B, **cells})))
+        assert isinstance(entry, Unmodelled)
+        assert entry.reason.startswith(reason)
+
     def test_a_name_of_the_catalogue_fills_the_shape(self, tmp_path: Path) -> None:
         row = only_row(tmp_path)
         # Llama 3 paper, arXiv 2407.21783, Table 3.
