@@ -74,8 +74,6 @@ UNTOLD_HABITS = (
     "gradient_bytes",
     "sync_bytes",
     "sync_buffer_bytes",
-    "optimizer_bytes",
-    "update_bytes",
     "most_gathered_weights",
     "weight_prefetch",
     "keeps_stage_outputs",

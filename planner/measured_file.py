@@ -49,6 +49,8 @@ COUNTS = {
 """Columns of whole numbers with the smallest that makes sense; 0 stands for `not used`."""
 QUANTITIES = ("step_time_s", "tokens_per_s_per_gpu", "peak_mem_gib_per_gpu")
 """Columns of positive numbers: what was measured."""
+BYTES_OF_A_WEIGHT = ("optimizer_bytes", "update_bytes")
+"""Columns of the bytes that an optimizer keeps for each weight; 0 is a number of them."""
 NEEDED = (
     ("gpu",),
     ("n_gpus",),
@@ -146,7 +148,7 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str]) -> Cells:
         rule = f"row {line} has {len(record)} cells, but the head has {len(head)}; put text that holds commas in quotes"
         return Cells(line=line, text=text, numbers={}, problems=(rule,))
     numbers, problems = {}, []
-    for column in (*COUNTS, *QUANTITIES):
+    for column in (*COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT):
         cell = text.get(column, "")
         if cell.lower() in WORDS_FOR_NOTHING:
             continue
@@ -167,6 +169,8 @@ def _broken_rule(column: str, cell: str) -> str:
         return f"must be a finite number up to {LARGEST:g}, or empty"
     if column in QUANTITIES:
         return "" if value > 0 else "must be greater than 0, or empty"
+    if column in BYTES_OF_A_WEIGHT:
+        return "" if value >= 0 else "must be at least 0, or empty"
     if value != int(value):
         return "must be a whole number, or empty"
     return "" if value >= COUNTS[column] else f"must be at least {COUNTS[column]}, or empty"

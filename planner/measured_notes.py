@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 
+from planner.problems import shown
+from simulator.errors import InputError, Problem
+
 FUSED_LOGIT_BYTES = 2
 """A fused loss works in place on 16-bit logits (Transformer Engine)."""
 _FUSED_LOSS = re.compile(r"fused (cross[- ]entropy|loss)", re.IGNORECASE)
 _TOKEN_DROP = re.compile("token-?drop", re.IGNORECASE)
 _OFFLOADED_LAYERS = re.compile(r"offloads? activations of (\d+) layers", re.IGNORECASE)
 _RECOMPUTED_LAYERS = re.compile(r"recompute of (\d+) layers", re.IGNORECASE)
-_LORA_RANK = re.compile(r"\b(?:rank|r|dim)[ =]+(\d+)\b", re.IGNORECASE)
+_LORA_RANK = re.compile(r"\b(?:rank|r|dim)[ =:]+(-?\d{1,9})\b", re.IGNORECASE)
 _EXPERT_TENSOR = re.compile(r"\betp[ =:]*([1-9]\d{0,3})\b", re.IGNORECASE)
 _CAST_DISPATCH = re.compile(r"fp8[ -]dispatch|dispatch(es)? in (fp8|8 bits)", re.IGNORECASE)
 _SHARED_OVERLAP = re.compile(r"shared[- _]experts?[- _]overlap", re.IGNORECASE)
@@ -61,8 +64,15 @@ def recomputed_layers(notes: str) -> int | None:
 
 
 def lora_rank(notes: str) -> int | None:
-    """Returns the inner size of low-rank adapters."""
+    """Returns the inner size of low-rank adapters.
+
+    Raises:
+        InputError: it is none that adapters could have.
+    """
     found = _LORA_RANK.search(notes)
+    if found and int(found[1]) < 1:
+        rule = "the rank of LoRA adapters must be at least 1; leave it out for NeMo's, 32"
+        raise InputError([Problem(path="notes", value=shown(found[0]), rule=rule)])
     return int(found[1]) if found else None
 
 

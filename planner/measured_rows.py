@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +17,7 @@ from typing import TypeVar
 from planner import measured_notes
 from planner.framework_habits import UNTOLD_HABITS, Habits, habits_of, tells_habits
 from planner.hardware_names import accelerator_id
-from planner.measured_file import Cells, read_cells
+from planner.measured_file import BYTES_OF_A_WEIGHT, Cells, read_cells
 from planner.measured_hardware import node_of
 from planner.measured_recompute import NOT_GIVEN, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
@@ -85,11 +86,18 @@ def read_measured(path: Path) -> list[Row | Unmodelled]:
     Raises:
         InputError: the file is no table of measured runs.
     """
-    return [_translated(cells) for cells in read_cells(path)]
+    rows = read_cells(path)
+    count = Counter(_id_of(cells) for cells in rows)
+    return [_translated(cells, is_shared=count[_id_of(cells)] > 1) for cells in rows]
 
 
-def _translated(cells: Cells) -> Row | Unmodelled:
-    row_id = cells.text.get("id") or f"row {cells.line}"
+def _id_of(cells: Cells) -> str:
+    return cells.text.get("id") or f"row {cells.line}"
+
+
+def _translated(cells: Cells, *, is_shared: bool) -> Row | Unmodelled:
+    """Returns a row; one that shares its id with another is told apart by where it stands."""
+    row_id = _id_of(cells) + (f" (row {cells.line})" if is_shared else "")
     group = cells.text.get("source") or "source not named"
     try:
         return _Translation(cells, row_id, group).row()
@@ -281,6 +289,7 @@ class _Translation:
             "logit_bytes": measured_notes.logit_bytes(self._text("notes")) or habits.logit_bytes,
             "activation_offload_fraction": self._offload_fraction(num_layers),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
+            **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
             **self._expert_habits(layout),
             **self._adapters(),
         }
@@ -305,7 +314,9 @@ class _Translation:
         if not re.search(r"\blora\b", written, re.IGNORECASE):
             return {}
         products = ATTENTION_PRODUCTS if self._has_experts() else tuple(AdaptedProduct)
-        rank = measured_notes.lora_rank(self._text("notes")) or self._default("lora_rank", USUAL_LORA_RANK)
+        rank = measured_notes.lora_rank(self._text("notes"))
+        if rank is None:
+            rank = self._default("lora_rank", USUAL_LORA_RANK)
         return {"lora_rank": rank, "lora_targets": " ".join(product.value for product in products)}
 
     def _expert_habits(self, layout: dict[str, int]) -> dict[str, object]:

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from constraints.layout import LAYOUT_RULES, layout_excess
 from planner.framework_habits import habits_of
+from planner.measured_limits import format_reason, speed_reason
 from simulator import catalog
 from simulator.attention_span import SlidingWindow
 from simulator.calibration import Calibration
@@ -181,12 +182,15 @@ def reason_against(row: Row) -> str:
     passes = job.workload.global_batch_size // (plan.data_parallel * plan.micro_batch_size)
     if passes * plan.pipeline_parallel * plan.virtual_pipeline > MOST_PASSES:
         return f"more than {MOST_PASSES:,} passes of micro-batches through chunks of the model in one step"
+    if reason := format_reason(job, plan):
+        return reason
     broken = layout_excess(job, PlanTable.from_plans([plan]))[0] != 0.0
-    return "; ".join(
+    reasons = [
         rule.sentence
         for rule, is_broken in zip(LAYOUT_RULES, broken, strict=True)
         if is_broken and rule.name not in RULES_OF_LEASING
-    )
+    ]
+    return "; ".join(reasons) or speed_reason(job, plan, float(row["step_time_s"] or math.inf))
 
 
 def _rule_text(field: str, message: str) -> str:

@@ -196,7 +196,14 @@ class TestHabitsOfReleases:
         assert "framework" not in row_of(tmp_path, framework=framework)["assumed"].split()
 
     def test_a_row_that_shards_weights_is_simulated_with_those_habits(self, tmp_path: Path) -> None:
-        dense = {"model": "gpt", "layers": 96, "hidden": 12288, "ep": 1, "zero_stage_or_fsdp": "zero3"}
+        dense = {
+            "model": "gpt",
+            "layers": 96,
+            "hidden": 12288,
+            "ep": 1,
+            "zero_stage_or_fsdp": "zero3",
+            "step_time_s": "",
+        }
         row = row_of(tmp_path, **dense, gpu="A100-80GB", framework="Megatron-LM", precision="fp16")
         assert (row["weight_prefetch"], row["most_gathered_weights"]) == ("none", "1000000000.0")
 

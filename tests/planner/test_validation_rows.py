@@ -196,6 +196,41 @@ class TestRows:
         assert ("lora_rank" in usual["assumed"], "lora_rank" in written["assumed"]) == (True, False)
         assert step_s(usual) < step_s(plain)
 
+    @pytest.mark.parametrize("rank", ["rank 0", "rank=-4"])
+    def test_adapters_without_a_rank_above_0_are_refused(self, tmp_path: Path, rank: str) -> None:
+        path = written(tmp_path, {**LLAMA_8B, "metric_kind": "LoRA step", "notes": f"LoRA {rank}"})
+        (row,) = read_measured(path)
+        assert isinstance(row, Unmodelled)
+        assert row.reason.startswith(f"notes = '{rank}': the rank of LoRA adapters must be at least 1")
+
+    def test_rows_of_one_id_are_told_apart_by_where_they_stand(self, tmp_path: Path) -> None:
+        path = written(tmp_path, LLAMA_8B, {**LLAMA_8B, "id": "b"}, {**LLAMA_8B, "gpu": "RTX 4090"})
+        ids = [row.row_id if isinstance(row, Unmodelled) else row["row_id"] for row in read_measured(path)]
+        assert ids == ["a (row 2)", "b", "a (row 4)"]
+
+    def test_bytes_of_the_optimizer_are_those_of_the_row_and_else_the_framework_s(
+        self, tmp_path: Path
+    ) -> None:
+        # Adam with 16-bit moments and a master of 16 bits more: 6 bytes, of 8.03e9 weights on eight ranks of ZeRO-1.
+        usual, small = compare([only_row(tmp_path), only_row(tmp_path, optimizer_bytes=6, update_bytes=0)])
+        assert usual.row["optimizer_bytes"] == "12.0"
+        saved = (usual.planned_memory_bytes - small.planned_memory_bytes) / (8.03e9 / 8)
+        assert saved >= 12 - 6
+
+    @pytest.mark.parametrize(
+        ("cells", "reason"),
+        [
+            ({"optimizer_bytes": "2"}, "optimizer_bytes: Input should be greater than or equal to 4"),
+            ({"update_bytes": "-1"}, "update_bytes = '-1': must be at least 0"),
+        ],
+    )
+    def test_bytes_that_no_optimizer_has_are_refused(
+        self, tmp_path: Path, cells: Mapping[str, object], reason: str
+    ) -> None:
+        (entry,) = entries_of(read_measured(written(tmp_path, {**LLAMA_8B, **cells})))
+        assert isinstance(entry, Unmodelled)
+        assert entry.reason.startswith(reason)
+
     def test_a_name_of_the_catalogue_fills_the_shape(self, tmp_path: Path) -> None:
         row = only_row(tmp_path)
         # Llama 3 paper, arXiv 2407.21783, Table 3.
@@ -227,10 +262,25 @@ class TestRows:
         assert step_s(uneven) == step_s(even)
 
     def test_new_shapes_on_new_hardware_are_simulated(self, tmp_path: Path) -> None:
-        shape = {"model": "Foo", "layers": 40, "hidden": 5120, "heads": 40, "ffn_hidden": 13824}
+        shape = {
+            "model": "Foo",
+            "layers": 40,
+            "hidden": 5120,
+            "heads": 40,
+            "ffn_hidden": 13824,
+            "step_time_s": 100,
+        }
         for gpu in ("MI300X", "B300", "TPU v5p", "Gaudi2", "V100-32GB"):
             row = only_row(tmp_path, gpu=gpu, precision="fp16", recompute="full", **shape)
             assert 0.0 < step_s(row) < 1e4, gpu
+
+    def test_a_step_is_refused_only_where_it_beats_the_peak(self, tmp_path: Path) -> None:
+        # 6 FLOP for each of 8.03e9 - 0.53e9 weights in products (embedding not counted) and 6 L h s of causal attention,
+        # for 128 x 8,192 tokens on 8 x 989.4e12 FLOP/s (NVIDIA's data sheet, dense bf16).
+        flop_per_token = 6 * (8.03e9 - 128256 * 4096) + 6 * 32 * 4096 * 8192
+        shortest_s = flop_per_token * 128 * 8192 / (8 * 989.4e12)
+        assert reason_against(only_row(tmp_path, step_time_s=1.01 * shortest_s)) == ""
+        assert "an MFU above 1" in reason_against(only_row(tmp_path, step_time_s=0.99 * shortest_s))
 
     def test_production_runs_are_compared_with_stragglers(self, tmp_path: Path) -> None:
         row = only_row(tmp_path, metric_kind="production throughput")
@@ -245,7 +295,10 @@ class TestRows:
         [
             ({"gpu": "RTX 4090"}, "gpu = RTX 4090"),
             ({"precision": "int8"}, "precision int8: only fp16, bf16, fp8 and nvfp4 are modelled"),
-            ({"precision": "nvfp4"}, "the accelerator must have the number format"),
+            ({"precision": "nvfp4"}, "precision fp4: h100-sxm5-80gb has only fp16, bf16, fp8"),
+            ({"precision": "mxfp8"}, "precision mxfp8: h100-sxm5-80gb scales no blocks"),
+            ({"precision": "bf16", "gpu": "V100-32GB"}, "precision bf16: v100-sxm2-32gb has only fp16"),
+            ({"step_time_s": 0.0001}, "step_time_s = 0.0001: 8 h100-sxm5-80gb at their peak need"),
             ({"model": "Nemotron-H-56B"}, "only decoder-only transformers"),
             ({"metric_kind": "single-layer forward"}, "only steps of training"),
             ({"seq_len": ""}, "seq_len is not given"),
@@ -253,7 +306,7 @@ class TestRows:
             ({"n_gpus": 64, "tp": ""}, "tp is not given, and a layout on more than one node"),
             ({"tp": 2, "dp": 8}, "must equal num_gpus"),
             ({"global_batch": 100}, "must divide global_batch_size"),
-            ({"gpu": "A100-80GB", "precision": "fp8"}, "the accelerator must have the number format"),
+            ({"gpu": "A100-80GB", "precision": "fp8"}, "a100-sxm4-80gb has only fp16, bf16"),
             ({"usable": "no"}, "marked as unusable"),
             ({"interconnect": "NVL72"}, "h100-sxm5-80gb does not have: at most 8 share a scale-up link"),
             ({"n_gpus": 64, "gpus_per_node": 5}, "gpus_per_node = 5: must divide n_gpus (64)"),

@@ -1,0 +1,41 @@
+"""Can the accelerator have run what a row says? Its number format, and no faster than its peak."""
+
+from __future__ import annotations
+
+from simulator.casts import FAMILIES_WITH_BLOCK_SCALES
+from simulator.hardware import Accelerator, Precision
+from simulator.job import Job
+from simulator.plan import Plan
+from simulator.trained_weights import trained_flop_per_token
+
+
+def format_reason(job: Job, plan: Plan) -> str:
+    """Returns why the accelerator cannot compute in the number format of a run; empty where it can."""
+    accelerator = job.offers[plan.offer].accelerator
+    if accelerator.peak_flop_per_s(plan.precision) is None:
+        return f"precision {plan.precision.value}: {accelerator.id} has only {_formats(accelerator)}"
+    has_scales = accelerator.family in FAMILIES_WITH_BLOCK_SCALES
+    if plan.precision is Precision.FP8 and job.workload.fp8_recipe == "mxfp8" and not has_scales:
+        return f"precision mxfp8: {accelerator.id} scales no blocks of 8-bit products; it has {_formats(accelerator)}"
+    return ""
+
+
+def speed_reason(job: Job, plan: Plan, step_time_s: float) -> str:
+    """Returns why a step cannot have been so short: its model FLOP exceed the peak; empty where they do not."""
+    accelerator = job.offers[plan.offer].accelerator
+    peak_flop_per_s = accelerator.peak_flop_per_s(plan.precision)
+    if peak_flop_per_s is None:
+        return ""
+    flop = trained_flop_per_token(job.workload) * job.workload.tokens_per_step
+    shortest_s = flop / (peak_flop_per_s * plan.num_gpus)
+    if step_time_s >= shortest_s:
+        return ""
+    return (
+        f"step_time_s = {step_time_s:.4g}: {plan.num_gpus} {accelerator.id} at their peak need {shortest_s:.4g} s for the "
+        "products of this step (an MFU above 1); check unit, batch and sequence length"
+    )
+
+
+def _formats(accelerator: Accelerator) -> str:
+    known = [each.value for each in Precision if accelerator.peak_flop_per_s(each) is not None]
+    return ", ".join(known)
