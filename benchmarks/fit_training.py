@@ -20,13 +20,11 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.sheets import Sheet
 from benchmarks.training_steps import log_errors, models_of, read_steps, sources_of
+from benchmarks.validate_held_out import are_inside, table_of
 from benchmarks.validate_steps import REPORT_FILE, with_tables
 from planner.calibration_fitting import Plane, Prior, damped, settled
 from planner.calibration_steps import MeasuredSteps
-from planner.validation_interval import development_residuals, half_width_of
-from simulator import catalog
 from simulator.table import Floats
 from simulator.training import DEFAULT_FAMILY, SOFTWARE, TrainingConstants, training_constants
 
@@ -239,39 +237,6 @@ def held_out(
     return errors, np.array(constants)
 
 
-def are_inside(steps: MeasuredSteps, errors: Floats) -> NDArray[np.bool_]:
-    """Returns whether every log error is within the interval of its row, which is made without the row's source."""
-    residuals = development_residuals()
-    kinds = [
-        (
-            catalog.accelerator(row["accelerator"]).family,
-            row["precision"],
-            "experts" if row["num_experts"] else "dense",
-        )
-        for row in steps.rows
-    ]
-    widths = [half_width_of(row, kind, residuals) for row, kind in zip(steps.rows, kinds, strict=True)]
-    return np.asarray(np.abs(errors) <= widths)
-
-
-def held_out_sheet(
-    errors: Mapping[str, Floats], is_inside: NDArray[np.bool_], sources: NDArray[np.str_]
-) -> Sheet:
-    """Returns mean absolute errors, and shares inside, of every source, all training runs and both parts of vTrain."""
-    of_runs = ~np.char.startswith(sources, "vTrain")
-    chosen = {"all training runs": of_runs, **{str(name): sources == name for name in np.unique(sources)}}
-    lines = [
-        [
-            name,
-            str(rows.sum()),
-            *(f"{np.abs(np.expm1(found[rows])).mean():.1%}" for found in errors.values()),
-            f"{is_inside[rows].mean():.0%}",
-        ]
-        for name, rows in chosen.items()
-    ]
-    return Sheet(name="held-out", head=("source", "n", *errors, "inside its interval"), lines=lines)
-
-
 def describe(title: str, log_errors: Floats, groups: NDArray[np.str_]) -> None:
     """Prints mean absolute error and bias of every group."""
     errors = np.expm1(log_errors)
@@ -378,7 +343,7 @@ def main(measured: Path, vtrain: Path) -> None:
     describe("without its source", by_source, sources_of(steps))
     write(lines(steps, line, weights, without_source))
     errors = {"fitted": line.errors, "without its model": by_model, "without its source": by_source}
-    sheet = held_out_sheet(errors, are_inside(steps, by_source), sources_of(steps))
+    sheet = table_of("held-out", errors, are_inside(steps, by_source), sources_of(steps))
     page = with_tables(REPORT_FILE.read_text(encoding="utf-8"), [sheet])
     REPORT_FILE.write_text(page, encoding="utf-8")
 

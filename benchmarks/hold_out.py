@@ -1,31 +1,35 @@
-"""Which constants of training steps would there be without the publisher of a run? One set for each publisher of a whole run.
+"""Which constants of training steps would there be without a publisher or without a model, and how far off are steps then?
 
     python -m benchmarks.hold_out --measured training_runs.csv --vtrain FOLDER
 
 Writes `planner/data/held_out_constants.csv`, from which `planner.whole_runs` predicts runs whose own steps the shipped
-constants have seen. Errors are taken as a plane around the shipped constants, as in `benchmarks.fit_training`.
+constants have seen, the same without each model to `benchmarks/data`, and which shipped step is of which publisher. Errors
+are taken as a plane around the shipped constants, as in `benchmarks.fit_training`. A table of docs/validation.md simulates
+the published steps with these constants anew, so that a change of the simulator shows in it.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.fit_training import SUSTAINED, UNKNOWNS, Unknown, constants_of, prior, weights_of
-from benchmarks.training_steps import log_errors, read_steps, sources_of
+from benchmarks.training_steps import log_errors, models_of, read_steps, sources_of
+from benchmarks.validate_held_out import MODELS_FILE, STEPS_FILE
+from planner import held_out
 from planner.calibration_fitting import Plane, damped
 from planner.calibration_steps import MeasuredSteps
+from planner.measured_runs import read_rows
 from simulator.table import Floats
 from simulator.training import TrainingConstants, training_constants
 
-TARGET = Path(__file__).parents[1] / "planner" / "data" / "held_out_constants.csv"
+SOURCES_FILE = Path(__file__).parents[1] / "planner" / held_out.FILE
 HEAD = ("without", "num_steps_left_out", "applies_to", "constant", "value")
-PUBLISHERS = ("BigScience", "MT-NLG", "MLPerf Training")
-"""Publishers both of steps that the constants are fitted on and of runs in `planner.whole_run_jobs`."""
 
 
 def unknowns_of(constants: TrainingConstants) -> Floats:
@@ -40,28 +44,46 @@ def _value(constants: TrainingConstants, unknown: Unknown) -> float:
     return float(getattr(constants, unknown.name))
 
 
-def held_out_rows(steps: MeasuredSteps) -> Iterator[tuple[str, ...]]:
-    """Yields every constant of the fit without each publisher."""
-    sources, expected = sources_of(steps), prior()
-    weights = weights_of(sources)
+def plane_of(steps: MeasuredSteps) -> Plane:
+    """Returns the errors of all steps around the shipped constants."""
     shipped = np.log(unknowns_of(training_constants()))
-    line = Plane.of(lambda logs: log_errors(steps, constants_of(np.exp(logs))), shipped, expected)
-    for publisher in PUBLISHERS:
-        is_out = sources == publisher
-        assert is_out.any(), f"{publisher} has published steps of the fit"
-        values = np.exp(damped(line, np.where(is_out, 0.0, weights), expected))
+    return Plane.of(lambda logs: log_errors(steps, constants_of(np.exp(logs))), shipped, prior())
+
+
+def held_out_rows(line: Plane, weights: Floats, groups: NDArray[np.str_]) -> Iterator[tuple[str, ...]]:
+    """Yields every constant of the fit without each group of steps."""
+    for name in np.unique(groups):
+        is_out = groups == name
+        values = np.exp(damped(line, np.where(is_out, 0.0, weights), prior()))
         for unknown, value in zip(UNKNOWNS, values.tolist(), strict=True):
-            yield publisher, str(is_out.sum()), unknown.applies_to, unknown.name, f"{value:.6g}"
+            yield str(name), str(is_out.sum()), unknown.applies_to, unknown.name, f"{value:.6g}"
+
+
+def step_rows(steps: MeasuredSteps) -> Iterator[tuple[str, ...]]:
+    """Yields publisher and model of every shipped step that the constants are fitted on."""
+    shipped = {row["config_key"] for row in read_rows() if not row["left_out_because"]}
+    for row, source, model in zip(steps.rows, sources_of(steps), models_of(steps), strict=True):
+        if row["config_key"] in shipped:
+            yield row["config_key"], str(source), str(model)
+
+
+def write(path: Path, head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> None:
+    """Writes a table."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([head, *rows])
 
 
 @click.command()
 @click.option("--measured", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True)
 @click.option("--vtrain", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True)
 def main(measured: Path, vtrain: Path) -> None:
-    """Fits without each publisher, and writes the constants."""
-    rows = list(held_out_rows(read_steps(measured, vtrain)))
-    with TARGET.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([HEAD, *rows])
+    """Fits without each publisher and each model, and writes the constants."""
+    steps = read_steps(measured, vtrain)
+    line, sources = plane_of(steps), sources_of(steps)
+    weights = weights_of(sources)
+    write(SOURCES_FILE, HEAD, held_out_rows(line, weights, sources))
+    write(MODELS_FILE, HEAD, held_out_rows(line, weights, models_of(steps)))
+    write(STEPS_FILE, ("config_key", "source", "model"), step_rows(steps))
 
 
 if __name__ == "__main__":

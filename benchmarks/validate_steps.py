@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.sheets import ErrorStatistics, Sheet, by_group, layout, statistics_sheet
-from benchmarks.validate_further import further_sheets
+from benchmarks.validate_further import further_sheets, jobs_sheet
+from benchmarks.validate_held_out import held_out_again_sheet
 from benchmarks.validate_memory import memory_sheets
 from planner import __version__
 from planner.measured_runs import STEPS_FILE, Comparison, Row, compare, plan_of, read_rows
@@ -120,7 +121,9 @@ def sheets(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Sheet
         _llama_sheet(rows),
         _rank_sheet(comparisons),
         _order_sheet(comparisons),
+        jobs_sheet("same-job", choices_among(comparisons)),
         _regret_sheet(choices_among(comparisons)),
+        held_out_again_sheet(),
         *further_sheets(),
         *memory_sheets(rows, comparisons),
         _worst_sheet(comparisons),

@@ -7,6 +7,7 @@ step has not waited for already takes the shipped spread of accelerators, which 
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import resources
@@ -37,8 +38,13 @@ def num_steps_left_out(publisher: str) -> int:
 
 def constants_without(publisher: str) -> TrainingConstants:
     """Returns the constants of a fit without a publisher; the shipped ones where it has none of their steps."""
+    return constants_in(held_out_rows(), publisher)
+
+
+def constants_in(table: Iterable[Mapping[str, str]], without: str) -> TrainingConstants:
+    """Returns the constants that a table in the columns of the shipped one has for a fit without some steps."""
     shipped = training_constants()
-    rows = [row for row in held_out_rows() if row["without"] == publisher]
+    rows = [row for row in table if row["without"] == without]
     software = {row["constant"]: float(row["value"]) for row in rows if row["applies_to"] == SOFTWARE}
     sustained = {
         (family, number_format): float(row["value"])

@@ -59,7 +59,8 @@ class Checkpointing(Record):
     slots: int = Field(default=1, ge=1, le=1000)
     """Saves that may be under way at once in schemes that write in the background (PCcheck, ASPLOS 2025: 2-4)."""
     bytes_per_parameter: float = Field(default=14.0, gt=0, le=100)
-    """Saved bytes per weight: 16-bit weight, fp32 master weight, two moments (BLOOM: 2.3 TB on disk for 176 billion)."""
+    """Saved bytes per weight: 16-bit weight, fp32 master weight, two moments (BLOOM: 2.3 TB on disk for 176 billion). It does
+    not follow `optimizer_bytes` of the workload: give `optimizer_bytes` + 2 where that is not 12."""
     is_deduplicated: bool = True
     """Whether replicas write what they hold in common once; false: every replica writes all that it holds."""
     kept_saves: int = Field(default=2, ge=1, le=1000)

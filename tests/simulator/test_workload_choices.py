@@ -136,7 +136,7 @@ def test_what_shortens_attention_never_makes_a_step_longer(workload: Workload, p
 
 @settings(deadline=None, max_examples=30)
 @given(workloads(), plans())
-def test_memory_falls_with_every_way_to_split(workload: Workload, plan: Plan) -> None:
+def test_memory_falls_with_context_parallelism(workload: Workload, plan: Plan) -> None:
     plain = plan.model_copy(
         update={"context_parallel": 1, "num_gpus": plan.num_gpus // plan.context_parallel}
     )

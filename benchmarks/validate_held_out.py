@@ -1,0 +1,108 @@
+"""How far off are published steps when the constants are fitted without their model or without their source?
+
+A table of docs/validation.md over the steps that are carried, simulated anew each time, so that a change of the simulator
+shows in it. The constants are those of `python -m benchmarks.hold_out`, which also says of which source each step is.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.sheets import Sheet
+from benchmarks.validate_further import FURTHER_FILE, SAMPLE
+from planner.calibration_steps import MeasuredSteps
+from planner.held_out import constants_in, constants_without
+from planner.measured_rows import Unmodelled, read_measured
+from planner.measured_runs import Row, read_rows
+from planner.validation_interval import development_residuals, half_width_of
+from simulator import catalog
+from simulator.rank import Rank
+from simulator.table import Floats
+from simulator.training import TrainingConstants
+
+DATA = Path(__file__).parent / "data"
+MODELS_FILE = DATA / "held_out_models.csv"
+STEPS_FILE = DATA / "held_out_steps.csv"
+VTRAIN = "vTrain"
+VTRAIN_SOURCES = {"vTrain multi-node": "vTrain multi", SAMPLE: "vTrain single"}
+"""Names in the fit of sources in `further_steps.csv`."""
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    """Returns the lines of a table by their columns."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def held_out_again_sheet() -> Sheet:
+    """Returns the errors of every source on steps whose model or source the constants have not seen."""
+    labels = {row["config_key"]: (row["source"], row["model"]) for row in read_table(STEPS_FILE)}
+    published = [row for row in read_rows() if row["config_key"] in labels and not row["left_out_because"]]
+    steps = MeasuredSteps.of([*published, *_rows_of_vtrain()])
+    known = [labels.get(row["config_key"]) or _label_of_vtrain(row) for row in steps.rows]
+    sources, models = np.array(known).T
+    lines_without_model = read_table(MODELS_FILE)
+    by_model = _errors_without(steps, models, lambda name: constants_in(lines_without_model, name))
+    by_source = _errors_without(steps, sources, constants_without)
+    errors = {"without its model": by_model, "without its source": by_source}
+    return table_of("held-out-again", errors, are_inside(steps, by_source), sources)
+
+
+def _rows_of_vtrain() -> list[Row]:
+    further = [row for row in read_measured(FURTHER_FILE) if not isinstance(row, Unmodelled)]
+    return [row for row in further if row["group"] in VTRAIN_SOURCES]
+
+
+def _label_of_vtrain(row: Row) -> tuple[str, str]:
+    return VTRAIN_SOURCES[row["group"]], row["model"]
+
+
+def _errors_without(
+    steps: MeasuredSteps, groups: NDArray[np.str_], constants_of: Callable[[str], TrainingConstants]
+) -> Floats:
+    """Returns the log error of every step with the constants of the fit without its group, `(n,)`."""
+    errors = np.empty(len(groups))
+    for name in np.unique(groups):
+        is_out, constants = groups == name, constants_of(str(name))
+        errors[is_out] = steps.take(is_out).log_errors(lambda job, plans, c=constants: Rank.of(job, plans, c))
+    return errors
+
+
+def are_inside(steps: MeasuredSteps, errors: Floats) -> NDArray[np.bool_]:
+    """Returns whether every log error is within the interval of its row, which is made without the row's source."""
+    residuals = development_residuals()
+    kinds = [
+        (
+            catalog.accelerator(row["accelerator"]).family,
+            row["precision"],
+            "experts" if row["num_experts"] else "dense",
+        )
+        for row in steps.rows
+    ]
+    widths = [half_width_of(row, kind, residuals) for row, kind in zip(steps.rows, kinds, strict=True)]
+    return np.asarray(np.abs(errors) <= widths)
+
+
+def table_of(
+    name: str, errors: dict[str, Floats], is_inside: NDArray[np.bool_], sources: NDArray[np.str_]
+) -> Sheet:
+    """Returns mean absolute errors, and shares inside, of all training runs, every source and both parts of vTrain."""
+    of_runs = ~np.char.startswith(sources, VTRAIN)
+    chosen = {
+        "all training runs": of_runs,
+        **{str(source): sources == source for source in np.unique(sources)},
+    }
+    lines = [_line(source, rows, list(errors.values()), is_inside) for source, rows in chosen.items()]
+    return Sheet(name=name, head=("source", "n", *errors, "inside its interval"), lines=lines)
+
+
+def _line(
+    source: str, rows: NDArray[np.bool_], errors: Sequence[Floats], is_inside: NDArray[np.bool_]
+) -> list[str]:
+    means = [f"{np.abs(np.expm1(found[rows])).mean():.1%}" for found in errors]
+    return [source, str(rows.sum()), *means, f"{is_inside[rows].mean():.0%}"]
