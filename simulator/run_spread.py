@@ -40,6 +40,8 @@ _NOISE_RATIOS = np.concatenate([[1e-9], np.geomspace(1e-4, 1e3, 57)])
 
 _NUM_FLEETS, _FLEET_SEED, _FLEET_ROWS = 200, 0, 2048
 """Fleets that are drawn per design, from which seed, and designs that share the memory for them."""
+_LEAST_FLEET_RISK = 1.0 / _NUM_FLEETS
+"""Where fleets are drawn, nothing is known of a run that is later than with the slowest one."""
 
 LEAST_RISK = 1e-4
 """Risks below one in ten thousand count as this: so far out replays were compared (docs/model.md), no farther."""
@@ -89,7 +91,7 @@ def wall_time_quantile_s(
 def miss_probability(
     job: Job, plans: PlanTable, steps: StepTable, run: RunTable, wall_s: Floats | float
 ) -> Floats:
-    """Returns how likely a run takes longer than a time, `(n,)`; 1 without progress, never below `LEAST_RISK`.
+    """Returns how likely a run takes longer than a time, `(n,)`; 1 without progress, never below `least_risk`.
 
     With the prior of stragglers it is the inverse of `wall_time_quantile_s`: both sum over the same strata.
 
@@ -105,7 +107,13 @@ def miss_probability(
         _miss_probability(job, plans.take(rows), steps.take(rows), run.take(rows), limit_s[rows])
         for rows in _blocks(len(plans))
     ]
-    return np.where(run.makes_progress, np.maximum(LEAST_RISK, np.concatenate(risks)), 1.0)
+    return np.where(run.makes_progress, np.maximum(least_risk(job), np.concatenate(risks)), 1.0)
+
+
+def least_risk(job: Job) -> float:
+    """Returns the risk that stands for itself and all smaller ones: where causes of stragglers are given one in 200."""
+    model = job.reliability.straggler_model
+    return LEAST_RISK if model is None or isinstance(model, StragglerPrior) else _LEAST_FLEET_RISK
 
 
 def _miss_probability(job: Job, plans: PlanTable, steps: StepTable, run: RunTable, limit_s: Floats) -> Floats:

@@ -110,6 +110,14 @@ def test_risks_fall_with_the_time_that_is_left_and_never_to_nothing() -> None:
     assert risks[-1] == LEAST_RISK
 
 
+@pytest.mark.parametrize("preset", STRAGGLER_PRESETS)
+def test_no_risk_is_told_beyond_the_slowest_of_the_drawn_fleets(preset: StragglerPreset) -> None:
+    job, plans = job_with(stragglers=STRAGGLER_PRESETS[preset]), table_of(plan_of(data=64))
+    outcomes = simulate(job, plans)
+    far_s = 100.0 * outcomes.run.wall_time_s
+    assert miss_probability(job, plans, outcomes.steps, outcomes.run, far_s)[0] == 1 / 200  # of 200 fleets
+
+
 def test_the_risk_of_a_run_without_progress_is_certainty() -> None:
     job = job_with(failures_per_1000_node_days=10_000.0)
     plans = table_of(plan_of(data=64, scheme=CheckpointScheme.NONE))
