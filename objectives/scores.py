@@ -33,6 +33,7 @@ __all__ = [
     "annuity_fraction",
     "carbon_parts",
     "cost_parts",
+    "limit_risks",
     "num_held_gpus",
     "score",
     "total",
@@ -156,7 +157,7 @@ def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
         time_to_train_p95_s=late_s,
         cost_usd=total(parts),
         cost_p95_usd=total(cost_parts(job, plans, usage.lasting(late_s))),
-        **_risks(job, plans, outcomes, total(parts)),
+        **limit_risks(job, plans, outcomes, total(parts)),
         cost_low_usd=total(cost_parts(job, plans, usage, "low")),
         cost_high_usd=total(cost_parts(job, plans, usage, "high")),
         **parts,
@@ -170,8 +171,20 @@ def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
     )
 
 
-def _risks(job: Job, plans: PlanTable, outcomes: Outcomes, cost_usd: Floats) -> dict[str, Floats]:
-    """Probabilities of missing deadline and budget, `(n,)`; the cost of a run is taken to grow with its length."""
+def limit_risks(
+    job: Job, plans: PlanTable, outcomes: Outcomes, cost_usd: Floats, room: Floats | float = 1.0
+) -> dict[str, Floats]:
+    """Returns the probabilities of missing deadline and budget by column, `(n,)`; NaN without the limit.
+
+    The cost of a run is taken to grow with its length.
+
+    Args:
+        job: the job, for its limits.
+        plans: the designs.
+        outcomes: their outcomes.
+        cost_usd: their expected costs, `(n,)`.
+        room: times the limits are taken, `(n,)` or one: what a run that is shorter by this factor would have left.
+    """
     limits, wall_s = job.limits, outcomes.run.wall_time_s
     allowed_s = {
         "deadline_risk": None if limits.deadline_days is None else limits.deadline_days * DAY,
@@ -183,6 +196,6 @@ def _risks(job: Job, plans: PlanTable, outcomes: Outcomes, cost_usd: Floats) -> 
     return {
         name: np.full(len(plans), np.nan)
         if time_s is None
-        else miss_probability(job, plans, outcomes.steps, outcomes.run, time_s)
+        else miss_probability(job, plans, outcomes.steps, outcomes.run, room * time_s)
         for name, time_s in allowed_s.items()
     }

@@ -179,8 +179,10 @@ def _probability_check(job: Job, evaluation: Evaluation, one: Constraint) -> Che
     value = 1.0 - float(getattr(evaluation.scores, risk)[0])  # NaN without the limit
     if wanted is None:
         return _check(one, "not_set", {}, value=value, told=_not_set(one.name, value))
-    figures: Figures = {"probability": value, f"limits.{one.name}": wanted}
     is_kept = float(getattr(evaluation.excess, limit_name)[0]) == 0.0
+    # The quantile keeps the limit, and the risk ends at the least one that is told.
+    value = max(value, float(wanted)) if is_kept else value
+    figures: Figures = {"probability": value, f"limits.{one.name}": wanted}
     state: State = "kept" if is_kept else "broken"
     return _check(one, state, figures, value=value, limit=wanted, slack=value / wanted - 1.0)
 

@@ -103,7 +103,7 @@ def _robust(objective: Objective, value: float | None) -> str:
         case Objective.COST_P95:
             return human.dollars(value)
         case _:
-            return human.percent(value)
+            return human.risk(value)
 
 
 def _least_width(headings: Sequence[str], rows: Sequence[dict[str, str]], gap: int) -> int:

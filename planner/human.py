@@ -24,6 +24,8 @@ _LONGEST_S = 2 * MINUTE
 _LONGEST_DAYS = 2 * YEAR
 """and runs in days up to two years."""
 
+_LEAST_TOLD_RISK = 5e-4
+"""Smaller risks would be rounded to none."""
 _EXACT_FROM = 1e5
 """From here on a limit is written without a fraction."""
 _NEVER = "never ends"
@@ -116,6 +118,11 @@ def percent(fraction: float) -> str:
     if 0.9995 <= fraction < 1.0:
         return "> 99.9 %"
     return f"{fraction * 100:.1f} %"
+
+
+def risk(probability: float) -> str:
+    """Returns a probability as a share, never as none, since nothing is certain: `1.4 %`, `< 0.1 %`."""
+    return "< 0.1 %" if probability < _LEAST_TOLD_RISK else percent(probability)
 
 
 def words(name: str) -> str:

@@ -47,7 +47,7 @@ def amount(objective: Objective, value: float) -> str:
         case Objective.COST | Objective.COST_P95:
             return human.dollars(value)
         case Objective.DEADLINE_RISK | Objective.BUDGET_RISK:
-            return human.percent(value)
+            return human.risk(value)
         case Objective.ENERGY:
             return human.energy(value / JOULES_PER_KWH)
         case Objective.CARBON:

@@ -136,7 +136,8 @@ class Uncertainty(Record):
     step_time_compared_with: str = PUBLISHED_RUNS
     """The measured runs: published ones, or those of the job's calibration."""
     tied_designs: tuple[int, ...] = ()
-    """Designs of the front that the model cannot tell from the recommended one: all objectives within that interval."""
+    """Designs of the front that the model cannot tell from the recommended one: no objective differs by more than a step
+    longer by the error of either design, whichever is smaller, would change it."""
 
 
 class Rejection(Record):

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation
-from objectives.scores import Usage, cost_parts, total
+from objectives.scores import Usage, cost_parts, limit_risks, total
+from planner.bests import RISKS
 from planner.recommendation import Spread, Uncertainty
 from simulator.accuracy import Accuracy, step_time_error
 from simulator.hardware import Accelerator, Precision
@@ -44,7 +45,7 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         step_time_bias_fraction=accuracy.bias_fraction,
         is_step_time_measured=accuracy.is_measured,
         step_time_compared_with=accuracy.compared_with,
-        tied_designs=tuple(ids[tied_rows(front.objectives(job), row, np.expm1(half_widths))].tolist()),
+        tied_designs=tuple(ids[tied_designs(job, front, row, np.expm1(half_widths))].tolist()),
     )
 
 
@@ -130,14 +131,59 @@ def _share_within(values: Floats, limit: float | None) -> float | None:
     return None if limit is None else float(np.mean(values <= limit))
 
 
+def tied_designs(job: Job, front: Evaluation, row: int, errors: Floats) -> NDArray[np.bool_]:
+    """Returns the designs of which no objective can be told from that of the chosen row, which is left out, `(n,)`.
+
+    What is no risk grows with the step (`tied_rows`). A risk may grow many times over by a step that is little longer, so
+    that it is compared with that of steps that are shorter by the error (`tied_risks`).
+
+    Args:
+        job: the job, for its objectives.
+        front: the designs.
+        row: the chosen one.
+        errors: of the steps of the designs, as shares, `(n,)`.
+    """
+    is_risk = np.array([objective in RISKS for objective in job.objectives])
+    values = front.objectives(job)
+    is_tied = tied_rows(values[:, ~is_risk], row, errors)
+    if is_risk.any():
+        room = 1.0 + np.minimum(errors, errors[row])
+        mine = front.take(np.full(len(front), row))
+        shorter, mine_shorter = (_risks_with_room(job, designs, room) for designs in (front, mine))
+        is_tied &= tied_risks(values[:, is_risk], row, shorter, mine_shorter)
+    return is_tied
+
+
+def _risks_with_room(job: Job, designs: Evaluation, room: Floats) -> Floats:
+    """Risks among the objectives were every limit so many times as far away, `(n, k)`."""
+    found = limit_risks(job, designs.plans, designs.outcomes, designs.scores.cost_usd, room)
+    return np.column_stack([found[objective.value] for objective in job.objectives if objective in RISKS])
+
+
+def tied_risks(risks: Floats, row: int, shorter: Floats, mine_shorter: Floats) -> NDArray[np.bool_]:
+    """Returns the rows of which no risk can be told from that of the chosen row, `(n,)`.
+
+    The larger one of two risks would be at most the smaller one, were the step shorter by the smaller error of the two.
+
+    Args:
+        risks: objectives that are risks, `(n, k)`.
+        row: the chosen one.
+        shorter: the same with steps that are shorter by that error, `(n, k)`.
+        mine_shorter: those of the chosen row, with the error that is the smaller one in each pair, `(n, k)`.
+    """
+    eased = np.where(risks > risks[row], shorter, mine_shorter)
+    is_near: NDArray[np.bool_] = (eased <= np.minimum(risks, risks[row])).all(axis=1)
+    return is_near
+
+
 def tied_rows(values: Floats, row: int, errors: Floats) -> NDArray[np.bool_]:
-    """Returns the rows of which no objective can be told from that of the chosen row, which is left out, `(n,)`.
+    """Returns the rows of which no value can be told from that of the chosen row, which is left out, `(n,)`.
 
     The larger one of two values is at most the smaller error of the two designs above the smaller one: each lies in the
     interval of the other, so that of two designs each is tied with the other or neither is.
 
     Args:
-        values: objectives, `(n, k)`.
+        values: objectives that grow with the step, `(n, k)`.
         row: the chosen one.
         errors: of the steps of the designs, as shares, `(n,)`; accelerators and number formats have their own.
     """

@@ -27,26 +27,28 @@ from simulator.run_stragglers import (
     excess_share,
     expected_straggler_slowdown,
 )
+from simulator.run_strata import Strata, strata_of
 from simulator.step import StepTable
 from simulator.stragglers import StragglerPrior
 from simulator.table import Floats
 
 _UNIFORM_SECOND_MOMENT = 4.0 / 3.0
 """E[l^2] / E[l]^2 of a loss that is uniform from 0 to twice its mean."""
-_NUM_STRATA = 400
-"""Equally likely slow-downs over which the distribution is summed."""
 _NUM_HALVINGS = 50
 _NOISE_RATIOS = np.concatenate([[1e-9], np.geomspace(1e-4, 1e3, 57)])
 """Values of s / A at which the quantile is tabulated; the rest is interpolated, beyond them it is that of noise alone."""
 
 _NUM_FLEETS, _FLEET_SEED, _FLEET_ROWS = 200, 0, 2048
 """Fleets that are drawn per design, from which seed, and designs that share the memory for them."""
+_LEAST_FLEET_RISK = 1.0 / _NUM_FLEETS
+"""Where fleets are drawn, nothing is known of a run that is later than with the slowest one."""
 
 LEAST_RISK = 1e-4
-"""Risks below one in ten thousand count as this: the distribution is not known that far out."""
-_NUM_RISK_STRATA = 100
+"""Risks below one in ten thousand count as this: so far out replays were compared (docs/model.md), no farther."""
 _LEAST_NOISE = 1e-9
 """Share of the wall time that stands for no failures at all."""
+_LEAST_SHARE = 1e-12
+"""Share kappa of the prior's excess that stands for none."""
 
 
 def wall_time_quantile_s(
@@ -55,7 +57,8 @@ def wall_time_quantile_s(
     """Returns the wall time that a run stays below with a probability, `(n,)`; infinite without progress.
 
     Against replays of the event kernel it is within 2 % of the median, the 90th and the 95th percentile of runs with some
-    ten failures or more, and within 3 % where causes of stragglers are given (tests/simulator/test_run_spread.py).
+    ten failures or more, and within 3 % where causes of stragglers are given (tests/simulator/test_run_spread.py). With
+    the prior of stragglers it holds as far as `LEAST_RISK`; drawn fleets say little beyond their 95th percentile.
 
     Args:
         job: the job, for its stragglers and restarts.
@@ -88,9 +91,9 @@ def wall_time_quantile_s(
 def miss_probability(
     job: Job, plans: PlanTable, steps: StepTable, run: RunTable, wall_s: Floats | float
 ) -> Floats:
-    """Returns how likely a run takes longer than a time, `(n,)`; 1 without progress, never below `LEAST_RISK`.
+    """Returns how likely a run takes longer than a time, `(n,)`; 1 without progress, never below `least_risk`.
 
-    The same distribution as that of `wall_time_quantile_s`, summed over equally likely slow-downs.
+    With the prior of stragglers it is the inverse of `wall_time_quantile_s`: both sum over the same strata.
 
     Args:
         job: the job, for its stragglers and restarts.
@@ -104,33 +107,42 @@ def miss_probability(
         _miss_probability(job, plans.take(rows), steps.take(rows), run.take(rows), limit_s[rows])
         for rows in _blocks(len(plans))
     ]
-    return np.where(run.makes_progress, np.maximum(LEAST_RISK, np.concatenate(risks)), 1.0)
+    return np.where(run.makes_progress, np.maximum(least_risk(job), np.concatenate(risks)), 1.0)
+
+
+def least_risk(job: Job) -> float:
+    """Returns the risk that stands for itself and all smaller ones: where causes of stragglers are given one in 200."""
+    model = job.reliability.straggler_model
+    return LEAST_RISK if model is None or isinstance(model, StragglerPrior) else _LEAST_FLEET_RISK
 
 
 def _miss_probability(job: Job, plans: PlanTable, steps: StepTable, run: RunTable, limit_s: Floats) -> Floats:
     expected = np.where(run.makes_progress, run.wall_time_s, 1.0)
-    work_s = (expected - run.initialization_s)[:, None] * _relative_slowdowns(job, plans, steps)
+    share, slowdown, strata = _excess(job, plans, steps)
+    unhindered_s = (expected - run.initialization_s) / slowdown
     noise_s = np.maximum(_failure_deviation_s(job, run), _LEAST_NOISE * expected)
-    left_s = (limit_s - run.initialization_s)[:, None] - work_s
-    risk = ndtr(-left_s / noise_s[:, None]).mean(axis=1)
+    # Everything over kappa A: what X may be, and what noise adds to it.
+    unit_s = np.maximum(share, _LEAST_SHARE) * unhindered_s
+    allowed = (limit_s - run.initialization_s - unhindered_s) / unit_s
+    widths = np.sqrt((noise_s / unit_s)[:, None] ** 2 + strata.deviations**2)
+    risk = ndtr((strata.means - allowed[:, None]) / widths) @ strata.weights
     # No run is shorter than one in which nothing fails, as the quantile has it, too.
     return np.where(limit_s < run.initialization_s + run.productive_s, 1.0, risk)
 
 
-def _relative_slowdowns(job: Job, plans: PlanTable, steps: StepTable) -> Floats:
-    """Equally likely slow-downs by stragglers over their mean, `(n, k)`."""
-    model = job.reliability.straggler_model
+def _excess(job: Job, plans: PlanTable, steps: StepTable) -> tuple[Floats, Floats, Strata]:
+    """Share kappa of X, mean slow-down by stragglers, `(n,)` each, and X itself; of drawn fleets both are one."""
+    model, ones = job.reliability.straggler_model, np.ones(len(plans))
     if model is None:
-        return np.ones((len(plans), 1))
-    if not isinstance(model, StragglerPrior):
-        first, layout = distinct_layouts(plans)
-        fleets = _drawn_fleets(job, plans.take(first), steps.take(first))
-        return np.asarray((fleets / fleets.mean(axis=1, keepdims=True))[layout])
-    strata = (np.arange(_NUM_RISK_STRATA) + 0.5) / _NUM_RISK_STRATA
-    slowness = np.exp(model.log_mean + model.log_deviation * ndtri(strata))
-    slowness *= (job.reliability.straggler_slowdown - 1.0) / slowness.mean()
-    slowdowns = 1.0 + excess_share(job, plans)[:, None] * slowness
-    return np.asarray(slowdowns / expected_straggler_slowdown(job, plans, steps)[:, None])
+        return ones, ones, Strata(weights=np.ones(1), means=np.zeros(1), deviations=np.zeros(1))
+    if isinstance(model, StragglerPrior):
+        slowdown = expected_straggler_slowdown(job, plans, steps)
+        return excess_share(job, plans), slowdown, strata_of(model.log_mean, model.log_deviation)
+    first, layout = distinct_layouts(plans)
+    fleets = _drawn_fleets(job, plans.take(first), steps.take(first))
+    relative = (fleets / fleets.mean(axis=1, keepdims=True))[layout]
+    weights = np.full(_NUM_FLEETS, 1.0 / _NUM_FLEETS)
+    return ones, ones, Strata(weights=weights, means=relative - 1.0, deviations=np.zeros(1))
 
 
 def _blocks(num_rows: int) -> list[slice]:
@@ -172,13 +184,12 @@ def _failure_deviation_s(job: Job, run: RunTable) -> Floats:
 @lru_cache(maxsize=64)
 def _quantile_table(log_mean: float, log_deviation: float, probability: float) -> Floats:
     """Quantile of X + r N less that of r N alone, for every r of `_NOISE_RATIOS`."""
-    strata = (np.arange(_NUM_STRATA) + 0.5) / _NUM_STRATA
-    slowness = np.exp(log_mean + log_deviation * ndtri(strata))
-    noise = _NOISE_RATIOS[:, None]
-    low = np.full(len(noise), slowness.min()) - 10.0 * _NOISE_RATIOS
-    high = np.full(len(noise), slowness.max()) + 10.0 * _NOISE_RATIOS
+    strata = strata_of(log_mean, log_deviation)
+    widths = np.sqrt(_NOISE_RATIOS[:, None] ** 2 + strata.deviations**2)
+    low = (strata.means - 10.0 * widths).min(axis=1)
+    high = (strata.means + 10.0 * widths).max(axis=1)
     for _ in range(_NUM_HALVINGS):
         middle = 0.5 * (low + high)
-        is_below = ndtr((middle[:, None] - slowness) / noise).mean(axis=1) < probability
+        is_below = ndtr((middle[:, None] - strata.means) / widths) @ strata.weights < probability
         low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
     return np.asarray(0.5 * (low + high) - ndtri(probability) * _NOISE_RATIOS)

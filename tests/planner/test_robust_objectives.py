@@ -15,8 +15,8 @@ from planner.bests import bests_of
 from planner.designs import designs_of
 from planner.front_view import show_designs
 from planner.input_uncertainty import input_uncertainty_of
-from planner.reasons import why_chosen
-from simulator.job import Job
+from planner.reasons import amount, why_chosen
+from simulator.job import Job, Objective
 from studies.design_table import Marks, design_columns, design_runs, ranks
 from tests.support import job_with
 
@@ -90,6 +90,16 @@ def test_equal_risks_are_ties_and_nobody_leads_in_them() -> None:
     assert told.endswith(f", as {len(front) - 1} of the others.")
     unsure = input_uncertainty_of(job, front, np.arange(len(front)), 1, seed=1)
     assert "deadline_risk" not in {ordering.objective for ordering in unsure.orderings}
+
+
+def test_a_small_risk_is_never_told_as_none() -> None:
+    for risk, told in ((1e-4, "< 0.1 %"), (4.9e-4, "< 0.1 %"), (6e-4, "0.1 %"), (0.0141, "1.4 %")):
+        assert amount(Objective.DEADLINE_RISK, risk) == told
+    job = robust_job()
+    front = robust_front(job)
+    console = Console(file=StringIO(), width=200)
+    show_designs(console, designs_of(job, front, np.arange(len(front))))
+    assert "< 0.1 %" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_what_is_less_by_a_hair_is_no_tie() -> None:

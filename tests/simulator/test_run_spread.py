@@ -9,6 +9,7 @@ from simulator.job import Job
 from simulator.plan import CheckpointScheme, Plan
 from simulator.reliability import Reliability
 from simulator.run_spread import LEAST_RISK, miss_probability, wall_time_quantile_s
+from simulator.run_strata import strata_of
 from simulator.simulate import replicate, simulate
 from simulator.stragglers import STRAGGLER_PRESETS, StragglerPreset, Stragglers
 from tests.simulator.builders import job_of, plan_of, table_of, training
@@ -109,8 +110,56 @@ def test_risks_fall_with_the_time_that_is_left_and_never_to_nothing() -> None:
     assert risks[-1] == LEAST_RISK
 
 
+@pytest.mark.parametrize("preset", STRAGGLER_PRESETS)
+def test_no_risk_is_told_beyond_the_slowest_of_the_drawn_fleets(preset: StragglerPreset) -> None:
+    job, plans = job_with(stragglers=STRAGGLER_PRESETS[preset]), table_of(plan_of(data=64))
+    outcomes = simulate(job, plans)
+    far_s = 100.0 * outcomes.run.wall_time_s
+    assert miss_probability(job, plans, outcomes.steps, outcomes.run, far_s)[0] == 1 / 200  # of 200 fleets
+
+
 def test_the_risk_of_a_run_without_progress_is_certainty() -> None:
     job = job_with(failures_per_1000_node_days=10_000.0)
     plans = table_of(plan_of(data=64, scheme=CheckpointScheme.NONE))
     outcomes = simulate(job, plans)
     assert miss_probability(job, plans, outcomes.steps, outcomes.run, 1e12)[0] == 1.0
+
+
+@pytest.mark.parametrize("rate", [2.34, 100.0])
+def test_rare_delays_are_as_rare_as_in_many_replays(rate: float) -> None:
+    job, plans = job_with(failures_per_1000_node_days=rate), table_of(plan_of(data=64))
+    outcomes = simulate(job, plans)
+    replays = replicate(job, plans, outcomes, num_replications=200_000, seed=7)
+    for probability in (0.99, 0.995, 0.998, 0.999):
+        limit_s = np.quantile(replays.wall_s[0], probability) + outcomes.run.initialization_s[0]
+        risk = float(miss_probability(job, plans, outcomes.steps, outcomes.run, limit_s)[0])
+        # 200 replays at least lie beyond, so that chance moves their number by 7 %: twice that.
+        assert risk == pytest.approx(1.0 - probability, rel=0.14)
+        late_s = float(wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, probability)[0])
+        assert late_s == pytest.approx(limit_s, rel=0.03)
+
+
+@pytest.mark.parametrize("rate", [0.1, 2.34, 100.0])
+@pytest.mark.parametrize("deviation", [0.3, 1.0, 1.5])
+def test_with_the_prior_risk_and_quantile_are_each_others_inverse(rate: float, deviation: float) -> None:
+    job = job_with(failures_per_1000_node_days=rate, straggler_log_deviation=deviation)
+    plans = table_of(plan_of(data=64), plan_of(tensor=2, data=32))
+    outcomes = simulate(job, plans)
+    for probability in (0.5, 0.95, 0.99, 0.999, 0.9998):
+        late_s = wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, probability)
+        risk = miss_probability(job, plans, outcomes.steps, outcomes.run, late_s)
+        # The quantile is interpolated in a table of noise.
+        assert risk == pytest.approx([1.0 - probability] * 2, rel=0.02)
+
+
+def test_strata_have_the_moments_of_the_lognormal_and_reach_into_its_tail() -> None:
+    strata = strata_of(-2.5, 1.0)
+    mean = float(strata.weights @ strata.means)
+    assert strata.weights.sum() == pytest.approx(1.0)
+    assert mean == pytest.approx(np.exp(-2.0))  # e^(mu + sigma^2/2)
+    second = float(strata.weights @ (strata.means**2 + strata.deviations**2))
+    assert second == pytest.approx(np.exp(-3.0))  # e^(2 mu + 2 sigma^2)
+    beyond = strata.weights[::-1].cumsum()[::-1]
+    # Between the 90th percentile and one in ten thousand no stratum is more than 40 % of what lies beyond its near edge.
+    is_tail = (beyond < 0.1) & (beyond > 1e-4)
+    assert (strata.weights[is_tail] < 0.4 * beyond[is_tail]).all()
