@@ -16,6 +16,7 @@ from constraints.purchase_model import Solution, cheapest
 from constraints.purchase_problem import Choice, PurchaseProblem, capital_usd, site_power_w
 from planner import __version__
 from planner.fleet import Fleet
+from planner.purchase_notes import notes_of
 from planner.purchase_plan import Acquisition, BindingRule, PurchasePlan, ScheduledRun
 from planner.purchase_problem import NodePrices, PooledProblem, node_prices, pooled_problem
 from planner.purchase_rules import Rule, rules_of
@@ -71,6 +72,7 @@ def plan_purchase(
             job.name: sum(one.job == index for one in question.candidates)
             for index, job in enumerate(fleet.jobs)
         },
+        notes=notes_of(fleet, question.folder),
     )  # fmt: skip
 
 

@@ -119,3 +119,6 @@ class PurchasePlan(Record):
     the others, as `constraint: subject`; or `no design: job` for jobs that no offer can run at all (`capplan explain`)."""
     num_designs: dict[str, int]
     """Designs of each job that were considered, over all offers."""
+    notes: tuple[str, ...] = ()
+    """What of the fleet the plan leaves aside, or may read otherwise than meant: budgets of single jobs, offers that come
+    after the last deadline, accelerators that stand in several offers."""

@@ -29,6 +29,9 @@ def show_purchase(plan: PurchasePlan, console: Console) -> None:
     if plan.conflict:
         title(console, "In conflict")
         sentences(console, plan.conflict)
+    if plan.notes:
+        title(console, "Mind")
+        sentences(console, plan.notes)
     if plan.cost_usd is None:
         return
     title(console, "What to have")

@@ -63,7 +63,7 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
     Raises:
         InputError: the job breaks rules; all of them are in `problems`.
     """
-    document = _document(job, folder)
+    document = document_of(job, folder)
     names = ("accelerator", "node", "fabric")
     hardware = {name: getattr(offer, name) for name in names if getattr(offer, name) is not None}
     replaced: dict[str, object] = {
@@ -82,7 +82,12 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
     return parsed.model_copy(update={"offers": (sized,), "limits": limits})
 
 
-def _document(job: FleetJob, folder: Path) -> Mapping[str, object]:
+def document_of(job: FleetJob, folder: Path) -> Mapping[str, object]:
+    """Returns what stands in the job file of a job of the fleet.
+
+    Raises:
+        InputError: the file cannot be read, or is no job file.
+    """
     if isinstance(job.job, dict):
         return job.job
     document = read_document(folder / job.job)

@@ -155,6 +155,7 @@ def design_runs(
         name: [str(value) for value in column.tolist()]
         for name, column in plan_columns(job, evaluation.plans).items()
     }
+    params["checkpoint_interval_s"] = _used_intervals(evaluation)
     metrics = {**metric_columns(evaluation), "excess": evaluation.excess.total}
     numbers, near = ids.tolist(), marks.not_dominated - marks.front
     return RunTable(
@@ -187,6 +188,15 @@ def ranks(job: Job, evaluation: Evaluation) -> list[str]:
     for row, rank in zip(rows.tolist(), pareto_rank(values[rows]).tolist() if len(rows) else (), strict=True):
         found[row] = str(rank + 1)
     return found
+
+
+def _used_intervals(evaluation: Evaluation) -> list[str]:
+    """Training between saves as it was simulated, since a plan that leaves it open names none."""
+    never = evaluation.plans.checkpoint_scheme == CheckpointScheme.NONE.code
+    used_s = evaluation.outcomes.run.checkpoint_interval_s.tolist()
+    return [
+        "never" if is_never else str(one_s) for one_s, is_never in zip(used_s, never.tolist(), strict=True)
+    ]
 
 
 def _flag(is_so: bool) -> str:

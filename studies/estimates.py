@@ -168,8 +168,9 @@ class Estimator:
         """Logarithms by which simulated designs exceed their bounds, and what is exceeded unnoticed, `(n, k + 1)`."""
         values = _logarithm(self._results.values)
         is_finite = np.isfinite(values)
-        worst = np.max(values, axis=0, where=is_finite, initial=0.0)
-        ratios = np.where(is_finite, values, worst + 1.0) - self._log_bounds[self._rows]
+        worst = np.max(values, axis=0, where=is_finite, initial=-np.inf)
+        beyond_worst = np.where(is_finite.any(axis=0), worst + 1.0, 1.0)  # nothing ends: all are alike
+        ratios = np.where(is_finite, values, beyond_worst) - self._log_bounds[self._rows]
         beyond = self._beyond_limits(self._rows, ratios)
         excess = np.log1p(np.minimum(self._results.excess, MOST_EXCESS))
         return np.column_stack([ratios, np.where(beyond > 0.0, 0.0, excess)])

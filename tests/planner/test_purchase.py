@@ -11,6 +11,7 @@ import pytest
 from planner import cli
 from planner.fleet import Fleet, load_fleet, parse_fleet
 from planner.purchase import plan_purchase
+from planner.purchase_notes import notes_of
 from planner.purchase_plan import PurchasePlan
 from planner.purchase_problem import node_prices
 from planner.purchase_ways import candidates_of, job_on
@@ -218,6 +219,34 @@ def test_a_job_may_be_the_path_of_a_job_file(tmp_path: Path) -> None:
     assert (found.offers[0].accelerator.id, found.site.region) == ("h100-sxm5-80gb", "us-iowa")
 
 
+def notes_on(*offers: dict[str, object], **fields: object) -> tuple[str, ...]:
+    return notes_of(fleet_with(*offers, **fields), Path())
+
+
+def test_a_budget_of_a_single_job_is_said_not_to_be_looked_at() -> None:
+    bounded = {**JOBS[0], "job": {**JOBS[0]["job"], "limits": {"budget_usd": 1e6, "deadline_days": 50}}}  # type: ignore[dict-item]
+    (note,) = notes_on(offer(rent=RENT), jobs=[bounded, JOBS[1]])
+    assert note.startswith("first: limits.budget_usd (1000000.0) of the job is not looked at")
+    assert notes_on(offer(rent=RENT, buy=BUY, reserve=RESERVE)) == ()
+
+
+def test_offers_that_come_after_the_last_deadline_are_named() -> None:
+    late = offer(
+        rent=RENT, buy={**BUY, "first_delivery_day": 100}, reserve={**RESERVE, "first_start_day": 400}
+    )
+    bought, reserved = notes_on(late)
+    assert "offers[0].buy.first_delivery_day (100) is not before the last deadline (day 100)" in bought
+    assert "offers[0].reserve.first_start_day (400)" in reserved
+    just_in_time = {**BUY, "first_delivery_day": 99}
+    assert notes_on(offer(buy=just_in_time)) == ()
+
+
+def test_an_accelerator_that_stands_in_two_offers_is_named_as_two_supplies() -> None:
+    other = {"accelerator": "a100-sxm4-80gb", "rent": RENT}
+    (note,) = notes_on(offer(rent=RENT), other, offer(rent={**RENT, "usd_per_gpu_hour": 4.0}))
+    assert note.startswith("h100-sxm5-80gb stands in offers[0] and offers[2]: each is a supply of its own")
+
+
 FLEET_TEXT = """
 horizon_days: 100
 site: us-iowa
@@ -226,6 +255,7 @@ jobs:
   - name: only
     deadline_day: 60
     job:
+      limits: {budget_usd: 10}
       workload: {model: llama-3.1-8b, tokens: 1e11, sequence_length: 8192, global_batch_size: 64}
       search: {tensor_parallel: [2], pipeline_parallel: [1], micro_batch_sizes: [1], num_refinements: 0}
 """
@@ -243,6 +273,8 @@ def test_the_command_shows_the_plan_in_words_and_as_json(
     assert cli.main(["purchase", str(file), "--json"]) == 0
     plan = PurchasePlan.model_validate_json(capsys.readouterr().out)
     assert [run.job for run in plan.runs] == ["only"]
+    assert len(plan.notes) == 1
+    assert plan.notes[0] in " ".join(shown.split())
     file.write_text(FLEET_TEXT.replace("deadline_day: 60", "deadline_day: 0.1"))
     assert cli.main(["purchase", str(file)]) == 3
     assert "In conflict\n  job_window: only" in capsys.readouterr().out

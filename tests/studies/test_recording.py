@@ -16,6 +16,7 @@ from studies import recording
 from studies.archive import Archive
 from studies.design_log import DesignLog, read_designs
 from studies.design_parts import DesignParts
+from studies.design_table import Marks, design_runs
 from studies.recording import Recording
 from studies.tracking import StudyTracker
 from tests.studies.study_jobs import small_job
@@ -108,3 +109,19 @@ def test_a_store_that_fails_in_the_middle_costs_no_design(
     assert (
         archive.num_evaluated == len(read_designs(tmp_path / "designs.parquet")["design_id"]) == len(designs)
     )
+
+
+def test_the_interval_among_the_decisions_of_a_run_is_the_one_that_was_used() -> None:
+    # The search leaves the interval open, so that each design gets the one that loses least; `none` never saves.
+    job = small_job(
+        tensor_parallel=[1], pipeline_parallel=[1], context_parallel=[1], checkpoint_schemes=["async", "none"]
+    )
+    designs = evaluate(job, pruned_space(job).designs())
+    assert np.isnan(designs.plans.checkpoint_interval_s).all()
+    nothing = Marks(front=frozenset(), not_dominated=frozenset(), recommended=None)
+    runs = design_runs(job, designs, np.arange(len(designs)), nothing, ["1"] * len(designs))
+    schemes, intervals = runs.params["checkpoint_scheme"], runs.params["checkpoint_interval_s"]
+    used_s = designs.outcomes.run.checkpoint_interval_s
+    assert set(schemes) == {"async", "none"}
+    for scheme, interval, one_s in zip(schemes, intervals, used_s.tolist(), strict=True):
+        assert interval == "never" if scheme == "none" else float(interval) == one_s > 0.0

@@ -132,6 +132,21 @@ def test_designs_that_never_end_are_estimated_to_be_bad(space: Space) -> None:
     assert np.isfinite(estimator.shortfalls(designs)).all()
 
 
+def test_designs_that_never_end_are_as_bad_in_whatever_unit_the_others_are_measured(space: Space) -> None:
+    # Logarithms of what is above 1 and of what is below, as risks are, differ by the same constant everywhere.
+    designs = space.designs().take(slice(0, 60))
+    values = evaluate(space.job, designs).objectives(space.job)
+    values[::2, 0] = np.inf
+    estimated = []
+    for largest in (1e3, 1e-3):
+        scaled = values / [values[1::2, 0].max() / largest, 1.0, 1.0]
+        estimator = Estimator(space, Knobs.of(space))
+        estimator.learn(designs, Results(values=scaled, excess=np.zeros(60)))
+        estimated.append(estimator.shortfalls(space.designs()))
+    # Both are rounded to six decimals.
+    np.testing.assert_allclose(estimated[0], estimated[1], rtol=0, atol=2e-6)
+
+
 def test_screening_never_suggests_a_design_twice_and_ends(space: Space) -> None:
     search = Screening(space, Estimator(space, Knobs.of(space)), 90, DEFAULT, seed=2)
     known, keys = set(plan_keys(space.designs()).tolist()), []
