@@ -179,12 +179,12 @@ def play_deep(
     from planner.deep_answer import simulate_deep
     from planner.deep_view import show_deep
     from planner.design_view import layout
-    from planner.option_names import options_named
+    from planner.option_names import PLAN_OPTIONS, options_named
     from planner.timeline_file import write_entries
     from planner.trace_events import check_size, trace_entries
 
     request = deep.request(plan)
-    with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named():
+    with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named(PLAN_OPTIONS):
         run = simulate_deep(job, request)
     if file is not None:
         check_size(run, "--timeline")
