@@ -35,6 +35,9 @@ slow_links: {"gpu:3": 0.5, "leaf:0-spine:1": 0.25}
 - A network may have more accelerators than a step uses: it uses the first ones.
 - Flows take the way that costs least, by latency and the time of 1 MiB. Among ways of equal cost each switch takes one by a
   hash of the flow's ends and `ecmp_salt` (ECMP), so that flows can collide; another salt is another draw.
+- Ways are those of the network with nothing slow: the hash is static, as in most switches, which do not know that a cable has
+  errors or a port came up at half its rate. So what falls on a slow link is slow, though others be idle. To see what routing
+  around it would give, write the network cable by cable, with the slow one at the bandwidth that it has left, or without it.
 - Links are named by their ends: `gpu:3-switch:0` both ways, `gpu:3>switch:0` in one direction. One end alone is what leads
   from it further out, away from accelerators (`card:3`, `leaf:0`), or all its cables where nothing does; `scale-up:3` is the
   cable of accelerator 3 to the switch of its node. `--slow-link LINK=SHARE` takes the same names.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli_network import Command, collectives_option, slow_link_option
-from planner.given_options import is_given
+from planner.given_options import KINDS, is_given
 from planner.rank_factors import speeds_over
 
 if TYPE_CHECKING:
@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 FAST, DEEP = DEPTHS = ("fast", "deep")
 LINK_KINDS = ("scale-up", "card", "leaf")
 """`simulator.deep.plan_cluster.LinkKind`, which is too heavy to be imported for `--help`."""
+
+
+def _file_of_network(_context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
+    if value is None or str(value) not in KINDS or value.exists():
+        return value
+    raise click.BadParameter(
+        f"{str(value)!r} must be a network file, such as rails.yaml (docs/network-file.md): words are for traces"
+    )
 
 
 _OPTIONS = (
@@ -54,6 +62,7 @@ _OPTIONS = (
         "--network",
         "network_file",
         type=click.Path(path_type=Path),
+        callback=_file_of_network,
         metavar="FILE",
         help="Deep: play every message on the network of this file (docs/network-file.md), not on that of the offer.",
     ),
@@ -119,6 +128,8 @@ class Deep:
             if parts is None:
                 rule = f"must be {', '.join(LINK_KINDS)} with a number, such as card:3; other links are named with --network"
                 raise click.UsageError(f"--slow-link {link} {rule}")
+            if int(parts[2]) in shares[parts[1]]:
+                raise click.UsageError(f"--slow-link {link} is given a second share: give one")
             shares[parts[1]][int(parts[2])] = share
         return Faults(
             speed=dict(self.speeds),
@@ -179,12 +190,12 @@ def play_deep(
     from planner.deep_answer import simulate_deep
     from planner.deep_view import show_deep
     from planner.design_view import layout
-    from planner.option_names import options_named
+    from planner.option_names import PLAN_OPTIONS, options_named
     from planner.timeline_file import write_entries
     from planner.trace_events import check_size, trace_entries
 
     request = deep.request(plan)
-    with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named():
+    with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named(PLAN_OPTIONS):
         run = simulate_deep(job, request)
     if file is not None:
         check_size(run, "--timeline")

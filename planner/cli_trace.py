@@ -130,7 +130,7 @@ def simulate(
     _check_installation()
     from planner.hop_simulation import HopRun, simulate_hop
     from planner.hop_view import show_hop
-    from planner.option_names import options_named
+    from planner.option_names import TRACE_OPTIONS, options_named
     from planner.timeline_file import check_timeline_file
     from planner.trace_request import HOP, Rules, Times
     from planner.trace_simulation import simulate_trace
@@ -148,7 +148,7 @@ def simulate(
         hop=hop,
         offload=offload,
     )
-    with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named():
+    with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named(TRACE_OPTIONS):
         run = (
             simulate_hop(request)
             if division.parallel == HOP

@@ -43,10 +43,10 @@ def export(
     from planner.cli_output import quiet_libraries, working
 
     _check_installation()
-    from planner.option_names import options_named
+    from planner.option_names import TRACE_OPTIONS, options_named
     from planner.trace_export import export_trace
 
-    with quiet_libraries(), working("writing the traces", is_shown=not quiet), options_named():
+    with quiet_libraries(), working("writing the traces", is_shown=not quiet), options_named(TRACE_OPTIONS):
         num_nodes = export_trace(division.request(), folder, suffix=f".{form}")
     click.echo(
         f"{division.gpus} traces with {num_nodes:,} nodes: {folder / f'step.0.{form}'} and beside it",

@@ -54,7 +54,7 @@ def play(
     from planner.cli_output import quiet_libraries, working
 
     _check_installation()
-    from planner.option_names import options_named
+    from planner.option_names import PLAYED_TRACES, options_named
     from planner.timeline_file import check_timeline_file
     from planner.trace_play import play_traces
     from planner.trace_request import TraceRequest
@@ -63,7 +63,7 @@ def play(
     if file is not None:
         check_timeline_file(file, "--output")
     request = network.under(TraceRequest(path=folder, num_gpus=1))
-    with quiet_libraries(), working("playing the traces", is_shown=not quiet), options_named():
+    with quiet_libraries(), working("playing the traces", is_shown=not quiet), options_named(PLAYED_TRACES):
         run = play_traces(request)
     about = {"traces": run.answer.traces}
     tell(run, run.answer, partial(show_played, run.answer), about=about, file=file, as_json=as_json)

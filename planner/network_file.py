@@ -21,6 +21,8 @@ from simulator.errors import InputError, Problem
 from simulator.record import Record
 
 NETWORK = "network"
+LEAST = "network: {kind: ...}"
+"""What a network file says at least."""
 
 
 def load_network(path: str | Path) -> NetworkFile:
@@ -29,9 +31,9 @@ def load_network(path: str | Path) -> NetworkFile:
     Raises:
         InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
     """
-    document = read_document(Path(path))
+    document = read_document(Path(path), least=LEAST)
     if not isinstance(document, Mapping):
-        rule = f"{shown(document)} must be a mapping with network: {{kind: ...}}"
+        rule = f"{shown(document)} must be a mapping with {LEAST}"
         raise InputError([Problem(path="", value="", rule=rule)], str(path))
     findings = Findings()
     try:
@@ -65,6 +67,10 @@ def _add_problems(error: ValidationError, findings: Findings) -> None:
             kind = str(detail["ctx"]["tag"])
             findings.add((NETWORK, "kind"), kind, f"must be a kind; {nearest(kind, tuple(KINDS))}")
             findings.hide(location)
+        elif location == (NETWORK,) and detail["type"] == "model_attributes_type":
+            findings.add(
+                location, detail["input"], f"must be a mapping of fields with kind: {', '.join(KINDS)}"
+            )
         elif detail["type"] == "union_tag_not_found":
             findings.add((NETWORK, "kind"), None, f"is missing; known: {', '.join(KINDS)}")
             findings.hide(location)

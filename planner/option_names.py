@@ -1,14 +1,19 @@
-"""What does somebody at a terminal call the fields that a refusal names? Fields of the simulator, as options."""
+"""What does somebody at a terminal call the fields that a refusal names? Fields of the simulator, as options.
+
+Commands differ in what is typed: the accelerators of a plan are the product of its degrees, those of played traces the files.
+What a file says keeps the name that it has there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from simulator.errors import InputError
 
-OPTIONS: Mapping[str, str] = {
+TRACE_OPTIONS: Mapping[str, str] = {
     "num_gpus": "--gpus",
     "data_parallel": "--parallel ddp",
     "tensor_parallel": "--parallel tp",
@@ -18,7 +23,7 @@ OPTIONS: Mapping[str, str] = {
     "num_microbatches": "--microbatches",
     "num_chunks": "--interleaved",
     "speed": "--speed",
-    "ranks": "--collectives",
+    "collectives": "--collectives",
     "slow_links": "--slow-link",
     "num_ports": "--ports",
     "set_up_s": "--set-up",
@@ -30,16 +35,26 @@ OPTIONS: Mapping[str, str] = {
     "staleness": "--hop staleness",
     "skip_behind": "--hop skip",
 }
-"""Options of the commands on operator traces, by field."""
+"""Options of the commands that divide an operator trace, by field."""
+PLAYED_TRACES: Mapping[str, str] = {
+    name: TRACE_OPTIONS[name] for name in ("collectives", "slow_links", "num_ports", "set_up_s")
+} | {"num_gpus": "accelerators"}
+"""Options of the command that plays Chakra traces, whose files say how many accelerators there are."""
+PLAN_OPTIONS: Mapping[str, str] = {
+    name: TRACE_OPTIONS[name] for name in ("collectives", "slow_links", "speed")
+} | {kind: f"--slow-link {kind}" for kind in ("scale-up", "card", "leaf")}
+"""Options of a plan at the deep depth."""
 
 
 @contextmanager
-def options_named() -> Iterator[None]:
-    """Lets refusals of what is asked of a trace name options instead of fields."""
+def options_named(options: Mapping[str, str]) -> Iterator[None]:
+    """Lets refusals of what a command was asked name its options instead of fields."""
     try:
         yield
     except InputError as error:
-        if not any(each.path in OPTIONS for each in error.problems):
+        if not any(each.path in options for each in error.problems):
             raise
-        named = [replace(each, path=OPTIONS.get(each.path, each.path)) for each in error.problems]
+        if error.source and Path(error.source).exists():
+            raise
+        named = [replace(each, path=options.get(each.path, each.path)) for each in error.problems]
         raise InputError(named, error.source) from error

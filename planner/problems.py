@@ -74,8 +74,8 @@ class Findings:
         """Reports what pydantic found, rewritten into the rules of this module."""
         for detail in error.errors(include_url=False):
             location = tuple(step for step in detail["loc"] if step != "[key]")
-            if not (self.is_hidden(location) or _is_follow_up(detail)):
-                written = self._as_written(location)
+            written = self._as_written(location)
+            if not (self.is_hidden(location) or self.is_hidden(written) or _is_follow_up(detail)):
                 self._append(written, _shown_input(detail), _rule(detail, location))
 
     def raise_if_any(self, source: str) -> None:

@@ -188,7 +188,7 @@ class TraceRequest:
         found = load_network(self.network_file).build()
         if self.num_gpus > found.num_ranks:
             rule = f"must be at most {found.num_ranks:,}, the accelerators of {self.network_file}"
-            raise _broken("--gpus", str(self.num_gpus), rule)
+            raise _broken("num_gpus", str(self.num_gpus), rule)
         return slowed(found, self.slow_links)
 
     def _named_topology(self) -> Topology:
@@ -207,7 +207,7 @@ class TraceRequest:
             case NetworkKind.NODES:
                 if size % self.gpus_per_node:
                     rule = f"must be a multiple of {self.gpus_per_node}, the accelerators of a node"
-                    raise _broken("--gpus", str(size), rule)
+                    raise _broken("num_gpus", str(size), rule)
                 return cluster(
                     size // self.gpus_per_node,
                     self.gpus_per_node,
@@ -220,7 +220,7 @@ class TraceRequest:
     def _require_few(self) -> None:
         if self.num_gpus > MOST_FULL:
             rule = f"must be at most {MOST_FULL:,} with a cable or circuit from each to each"
-            raise _broken("--gpus", str(self.num_gpus), rule)
+            raise _broken("num_gpus", str(self.num_gpus), rule)
 
     def rates(self) -> tuple[Rates, Rates] | None:
         """Returns what the accelerator of the trace and the other one can do; `None` where it is the same one.

@@ -23,9 +23,16 @@ MAX_FILE_BYTES = 1_000_000
 MAX_DEPTH = 50
 """Lists and mappings inside each other; a job needs six."""
 
+JOB_FIELDS = "workload, offers and site"
+"""What a job says at least."""
 
-def read_document(path: Path) -> object:
+
+def read_document(path: Path, *, least: str = JOB_FIELDS) -> object:
     """Returns the values in a file: TOML by its suffix, JSON or YAML by its content.
+
+    Args:
+        path: the file.
+        least: the fields that an empty one is told to have.
 
     Raises:
         InputError: the file cannot be read, is too large, is not UTF-8 text, is empty or breaks the syntax.
@@ -33,11 +40,11 @@ def read_document(path: Path) -> object:
     source = str(path)
     text = _decode(_read_bytes(path), source)
     if path.suffix.lower() == ".toml":
-        return _parse_toml(text, source)
-    return parse_text(text, source=source)
+        return _parse_toml(text, source, least)
+    return parse_text(text, source=source, least=least)
 
 
-def parse_text(text: str, *, source: str) -> object:
+def parse_text(text: str, *, source: str, least: str = JOB_FIELDS) -> object:
     """Returns the values in a text of JSON (an object with quoted keys) or YAML (anything else).
 
     Raises:
@@ -45,7 +52,7 @@ def parse_text(text: str, *, source: str) -> object:
     """
     document = parse_value(text, source=source)
     if document is None:
-        raise _error("is empty: write at least workload, offers and site", source)
+        raise _error(f"is empty: write at least {least}", source)
     return document
 
 
@@ -91,7 +98,7 @@ def _parse_json(text: str, source: str) -> object:
         raise _error(str(error), source) from None
 
 
-def _parse_toml(text: str, source: str) -> object:
+def _parse_toml(text: str, source: str, least: str) -> object:
     try:
         document = tomllib.loads(text)
     except RecursionError:
@@ -99,7 +106,7 @@ def _parse_toml(text: str, source: str) -> object:
     except ValueError as error:  # TOMLDecodeError, or a number too long for Python
         raise _error(f"not valid TOML: {error}", source) from None
     if not document:
-        raise _error("is empty: write at least workload, offers and site", source)
+        raise _error(f"is empty: write at least {least}", source)
     return document
 
 

@@ -234,8 +234,8 @@ def _across(groups: Integers) -> Integers:
 def _distances(size: int) -> list[int]:
     """How far apart the ranks are that swap parts, the nearest first."""
     if size & (size - 1):
-        rule = "halving and doubling need a power of two; a ring does not"
-        raise InputError([Problem(path="ranks", value=str(size), rule=rule)])
+        rule = f"needs groups of a power of two, and one has {size} accelerators; a ring takes any"
+        raise InputError([Problem(path="collectives", value="halving-doubling", rule=rule)])
     return [1 << level for level in range(size.bit_length() - 1)]
 
 

@@ -128,6 +128,7 @@ def _with_links(
         source=np.concatenate([topology.source, source]),
         target=np.concatenate([topology.target, target]),
         bandwidth_bytes_per_s=np.concatenate([topology.bandwidth_bytes_per_s, bandwidth]),
+        whole_bytes_per_s=np.concatenate([topology.routed_bytes_per_s, bandwidth]),
         latency_s=np.concatenate([topology.latency_s, np.full(count, latency_s)]),
         circuits=circuits,
     )

@@ -213,7 +213,7 @@ def dragonfly(
 
 
 def degraded(topology: Topology, links: ArrayLike, factor: float) -> Topology:
-    """Returns a network some of whose links, by number, have only a share of their bandwidth.
+    """Returns a network some of whose links, by number, have only a share of their bandwidth; ways stay as they were.
 
     Raises:
         InputError: the share is not above 0, or a link does not exist.
@@ -230,4 +230,4 @@ def degraded(topology: Topology, links: ArrayLike, factor: float) -> Topology:
         raise InputError(problems, source=f"network {topology.name!r}")
     bandwidth = topology.bandwidth_bytes_per_s.copy()
     bandwidth[chosen] *= factor
-    return replace(topology, bandwidth_bytes_per_s=bandwidth)
+    return replace(topology, bandwidth_bytes_per_s=bandwidth, whole_bytes_per_s=topology.routed_bytes_per_s)

@@ -39,6 +39,8 @@ class Topology:
     """Accelerators next to each other that are closer than others: behind one switch, in one row of a torus; 1: none are."""
     salt: int = 0
     """What its switches mix into their choice among ways of equal cost."""
+    whole_bytes_per_s: Floats | None = None
+    """`(l,)` bandwidth with nothing slow, by which ways are found; None: `bandwidth_bytes_per_s`."""
     circuits: Circuits | None = None
     """What some links need to be there; None: all of them are, always."""
 
@@ -51,6 +53,11 @@ class Topology:
     def num_links(self) -> int:
         """Directed links."""
         return len(self.source)
+
+    @property
+    def routed_bytes_per_s(self) -> Floats:
+        """Bandwidth by which switches choose ways, `(l,)`: they do not know which links are slow."""
+        return self.bandwidth_bytes_per_s if self.whole_bytes_per_s is None else self.whole_bytes_per_s
 
     def named(self, name: str, *, salt: int = 0) -> Topology:
         """Returns the same network under another name, whose switches draw other ways of equal cost."""

@@ -50,7 +50,7 @@ def new_net(topology: Topology, reference_bytes: float) -> Net:
     return Net(
         source=source,
         target=target,
-        cost=topology.latency_s + reference_bytes / topology.bandwidth_bytes_per_s,
+        cost=topology.latency_s + reference_bytes / topology.routed_bytes_per_s,
         out_offsets=out_offsets,
         core_offsets=out_offsets[:-1] + np.bincount(source[is_core], minlength=size),
         by_source=np.lexsort((~is_core, source)).astype(np.int64),

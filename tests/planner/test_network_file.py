@@ -137,13 +137,45 @@ class TestCommand:
             capsys, small, "--gpus", "8", "--network", str(file)
         )
 
+    def test_what_the_file_says_is_not_called_an_option(
+        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "own.yaml"
+        file.write_text(RING + "num_gpus: 4\n", encoding="utf-8")
+        told = refused(capsys, small, "--gpus", "4", "--network", str(file))
+        assert "num_gpus = 4: unknown field" in told
+        assert "--gpus" not in told
+
+    def test_an_algorithm_that_does_not_fit_is_named(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        told = refused(capsys, small, "--gpus", "3", "--collectives", "halving-doubling")
+        assert "--collectives = halving-doubling: needs groups of a power of two, and one has 3" in told
+
+    def test_a_plan_that_the_network_is_too_small_for_is_not_told_of_gpus_that_nobody_typed(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "own.yaml"
+        file.write_text(RING, encoding="utf-8")
+        plan = ("--plan", "accelerator=h100-sxm5-80gb,tp=8,dp=2", "--depth", "deep", "--network", str(file))
+        assert main(["simulate", "examples/llama-3.1-70b.yaml", *plan]) == 2
+        told = capsys.readouterr().err
+        assert "num_gpus = 16: must be at most 4" in told
+        assert "--gpus" not in told
+
+    def test_a_plan_needs_a_file_where_traces_take_a_word(self, capsys: pytest.CaptureFixture[str]) -> None:
+        plan = ("--plan", "accelerator=h100-sxm5-80gb", "--depth", "deep", "--network", "ring")
+        assert main(["simulate", "examples/llama-3.1-70b.yaml", *plan]) == 2
+        assert "'ring' must be a network file" in capsys.readouterr().err
+
 
 class TestFile:
     @pytest.mark.parametrize(
         ("text", "told"),
         [
             ("[1, 2]", "must be a mapping with network"),
-            ("network: 3", "network"),
+            ("", r"is empty: write at least network: \{kind: ...\}"),
+            ("network: 3", "network = 3: must be a mapping of fields with kind: ring, switch"),
             ("name: x", "network: is missing"),
             ("network: {num_gpus: 3}", "network.kind: is missing; known: ring, switch"),
             ("network: {kind: tori}", "network.kind = 'tori': must be a kind; nearest: torus"),
@@ -172,6 +204,14 @@ class TestFile:
         file.write_text(text, encoding="utf-8")
         with pytest.raises(InputError, match=told):
             load_network(file)
+
+    def test_a_number_that_is_none_is_named_once(self, tmp_path: Path) -> None:
+        file = tmp_path / "own.yaml"
+        file.write_text(RING.replace("1e9", ".nan"), encoding="utf-8")
+        with pytest.raises(InputError) as refusal:
+            load_network(file)
+        (problem,) = refusal.value.problems
+        assert (problem.path, problem.rule) == ("network.bandwidth_bytes_per_s", "must be a finite number")
 
     @pytest.mark.parametrize(
         ("ends", "told"),

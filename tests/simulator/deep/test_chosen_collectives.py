@@ -112,7 +112,9 @@ def test_a_ring_needs_the_fewest_circuits() -> None:
 
 
 def test_what_needs_a_power_of_two_is_refused_otherwise() -> None:
-    with pytest.raises(InputError, match="ranks = 6: halving and doubling need a power of two"):
+    with pytest.raises(
+        InputError, match="collectives = halving-doubling: needs groups of a power of two, and one has 6"
+    ):
         time_s(switch(6, B, HOP), Algorithm.HALVING_DOUBLING, Operation.ALL_GATHER, np.arange(6), 1e6)
 
 

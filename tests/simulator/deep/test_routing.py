@@ -8,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import dijkstra
 
+from simulator.deep.collectives import Collectives
+from simulator.deep.play import play
 from simulator.deep.routing import Router
-from simulator.deep.topologies import ring, switch
+from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.deep.topologies import degraded, fat_tree, ring, switch
 from simulator.deep.topology import Topology, TopologyBuilder
 from simulator.errors import InputError
 
@@ -43,7 +46,7 @@ def test_a_wide_detour_beats_a_narrow_link() -> None:
     assert names_of(builder.build(), one, other) == ["gpu 0 -> switch 0", "switch 0 -> gpu 1"]
 
 
-def test_a_degraded_direction_is_avoided_in_that_direction_only() -> None:
+def test_a_narrow_direction_is_avoided_in_that_direction_only() -> None:
     builder = TopologyBuilder("asymmetric")
     one, other = builder.add_ranks(2)
     spines = builder.add("spine", 2)
@@ -69,6 +72,35 @@ def test_ways_of_equal_cost_are_used_alike_and_always_the_same_for_the_same_salt
     assert len(counts) == 4
     assert np.all(np.abs(counts - 1_000) < 5 * 27.4)
     assert names_of(topology, one, other, 7) == names_of(topology, one, other, 7)
+
+
+def spread_s(share: float) -> float:
+    """How long a shift by one leaf takes, all 16 at once, where the cable of leaf 0 that flow 0 takes is slow."""
+    whole = fat_tree(16, 1e9, 1e-6, ranks_per_leaf=4, num_spines=4)
+    usual = Router(whole)
+    (way,) = usual.paths(0, 4)
+    _, up, _, _ = usual.table().links_of(way)
+    topology = degraded(whole, [up], share)
+    router, graph, ranks = Router(topology), TaskGraphBuilder(), np.arange(16)
+    after, target = np.full(16, NONE), np.roll(ranks, -4)
+    Collectives(graph=graph, router=router).send(ranks, target, 1e6, after, "shift")
+    return play(graph.build(), topology, router.table()).makespan_s
+
+
+def test_what_falls_on_a_slow_link_is_slow_and_does_not_jump_where_it_begins_to_be() -> None:
+    shares = (1.0, 1.0 - 1e-6, 0.9, 0.5, 0.1, 0.001)
+    took_s = [spread_s(share) for share in shares]
+    assert took_s == sorted(took_s)
+    assert took_s[1] == pytest.approx(took_s[0], rel=1e-5)
+    # 1 MB at least, at 1 MB/s.
+    assert took_s[-1] >= 1.0
+
+
+def test_slower_links_do_not_change_ways() -> None:
+    whole = fat_tree(16, 1e9, 1e-6, ranks_per_leaf=4, num_spines=4)
+    slow = degraded(degraded(whole, range(0, whole.num_links, 3), 0.5), [1, 4], 0.01)
+    for target in range(4, 16):
+        assert names_of(whole, 0, target) == names_of(slow, 0, target)
 
 
 def test_a_vertex_reaches_itself_over_no_link() -> None:
