@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -68,8 +69,9 @@ def _errors_without(
     """Returns the log error of every step with the constants of the fit without its group, `(n,)`."""
     errors = np.empty(len(groups))
     for name in np.unique(groups):
-        is_out, constants = groups == name, constants_of(str(name))
-        errors[is_out] = steps.take(is_out).log_errors(lambda job, plans, c=constants: Rank.of(job, plans, c))
+        is_out = groups == name
+        rank_of = partial(Rank.of, training=constants_of(str(name)))
+        errors[is_out] = steps.take(is_out).log_errors(rank_of)
     return errors
 
 
