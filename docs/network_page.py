@@ -41,6 +41,8 @@ slow_links: {"gpu:3": 0.5, "leaf:0-spine:1": 0.25}
 - Links are named by their ends: `gpu:3-switch:0` both ways, `gpu:3>switch:0` in one direction. One end alone is what leads
   from it further out, away from accelerators (`card:3`, `leaf:0`), or all its cables where nothing does; `scale-up:3` is the
   cable of accelerator 3 to the switch of its node. `--slow-link LINK=SHARE` takes the same names.
+- Shares of names that overlap multiply: `gpu:0` and `gpu:0>switch:0`, or the file's and the option's for one link. The same link
+  by another name (`gpu:01` beside `gpu:1`) is refused.
 - The hot links of an answer, and the rows of a timeline, tell what places are called.
 
 From Python: `planner.network_file.load_network("network.yaml").build()` is a `simulator.deep.topology.Topology`.

@@ -12,7 +12,7 @@ from planner.network_file import load_network
 from planner.trace_simulation import TraceAnswer
 from simulator.deep.network_file import KINDS
 from simulator.deep.routing import Router
-from simulator.deep.slow_links import links_of, slowed
+from simulator.deep.slow_links import LinkNames, slowed
 from simulator.deep.topologies import cluster, ring, switch
 from simulator.deep.topology import Topology
 from simulator.errors import InputError
@@ -42,7 +42,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def names_of(topology: Topology, link: str) -> set[str]:
-    return {topology.link_name(number) for number in links_of(topology, link).tolist()}
+    return {topology.link_name(number) for number in LinkNames(topology).links_of(link).tolist()}
 
 
 class TestExamples:
@@ -67,7 +67,7 @@ class TestExamples:
 
     def test_directions_of_a_cable_can_differ(self) -> None:
         topology = load_network(next(path for path in EXAMPLES if path.stem == "cables")).build()
-        up, down = (links_of(topology, name) for name in ("leaf:1>spine:0", "spine:0>leaf:1"))
+        up, down = (LinkNames(topology).links_of(name) for name in ("leaf:1>spine:0", "spine:0>leaf:1"))
         assert topology.bandwidth_bytes_per_s[up] == 25 * GIGA
         assert topology.bandwidth_bytes_per_s[down] == 100 * GIGA
 
@@ -252,12 +252,25 @@ class TestSlowLinks:
             "gpu 0 -> gpu 3",
             "gpu 3 -> gpu 0",
         }
-        assert len(links_of(switch(4, 1.0, 0.0), "switch:0")) == 8
+        assert len(LinkNames(switch(4, 1.0, 0.0)).links_of("switch:0")) == 8
 
     def test_one_direction_is_one_link(self) -> None:
         assert names_of(NODES, "card:0>leaf:0") == {"card 0 -> leaf 0"}
 
     def test_shares_of_links_that_meet_multiply(self) -> None:
         made = slowed(switch(2, 8.0, 0.0), {"gpu:0": 0.5, "gpu:0>switch:0": 0.5})
-        assert made.bandwidth_bytes_per_s[links_of(made, "gpu:0>switch:0")] == 2.0
-        assert made.bandwidth_bytes_per_s[links_of(made, "switch:0>gpu:0")] == 4.0
+        assert made.bandwidth_bytes_per_s[LinkNames(made).links_of("gpu:0>switch:0")] == 2.0
+        assert made.bandwidth_bytes_per_s[LinkNames(made).links_of("switch:0>gpu:0")] == 4.0
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [("gpu:1", "gpu:01"), ("gpu:1-switch:0", "switch:00-gpu:1"), ("gpu:1>switch:0", "gpu:001>switch:0")],
+    )
+    def test_one_link_under_two_names_is_refused(self, one: str, other: str) -> None:
+        with pytest.raises(InputError, match=f"slow_links = {other}: is {one} by another name"):
+            slowed(switch(2, 8.0, 0.0), {one: 0.5, other: 0.5})
+
+    def test_an_option_takes_its_share_of_what_the_file_leaves(self) -> None:
+        made = slowed(slowed(switch(2, 8.0, 0.0), {"gpu:0": 0.5}), {"gpu:0": 0.5})
+        assert sorted(made.bandwidth_bytes_per_s) == [2.0, 2.0, 8.0, 8.0]
+        assert made.routed_bytes_per_s.tolist() == [8.0] * 4
