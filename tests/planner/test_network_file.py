@@ -218,6 +218,7 @@ class TestFile:
         [
             ("gpu:0-leaf:3", "there is no leaf:3"),
             ("gpu:0-gpu:0", "must be two different ends"),
+            ("gpu:0-gpu:00", "must be two different ends"),
             ("gpu:0", "must be two ends, such as gpu:0-leaf:0"),
         ],
     )
@@ -227,6 +228,26 @@ class TestFile:
         file.write_text(f"network: {{kind: cables, num_gpus: 1, switches: {{leaf: 1}}, cables: [{cable}]}}")
         with pytest.raises(InputError, match=told):
             load_network(file)
+
+    def test_all_cables_without_ends_are_named_up_to_ten(self, tmp_path: Path) -> None:
+        file = tmp_path / "own.yaml"
+        broken = "".join(
+            f'{{ends: "gpu:0-leaf:{number}", bandwidth_bytes_per_s: 1, latency_s: 0}}, '
+            for number in range(13)
+        )
+        file.write_text(f"network: {{kind: cables, num_gpus: 1, switches: {{leaf: 1}}, cables: [{broken}]}}")
+        with pytest.raises(InputError, match=r"no leaf:1; .*no leaf:10; and 2 more") as refusal:
+            load_network(file)
+        assert "leaf:11" not in str(refusal.value)
+
+    def test_two_cables_between_the_same_ends_share_their_flows(self, tmp_path: Path) -> None:
+        file = tmp_path / "own.yaml"
+        cable = '{ends: "gpu:0-gpu:1", bandwidth_bytes_per_s: 1, latency_s: 0}'
+        file.write_text(f"network: {{kind: cables, num_gpus: 2, cables: [{cable}, {cable}]}}")
+        router = Router(load_network(file).build())
+        ways = router.paths(0, 1, np.arange(64))
+        taken = {tuple(router.table().links_of(way).tolist()) for way in ways.tolist()}
+        assert len(taken) == 2
 
     def test_another_salt_draws_other_ways(self) -> None:
         path = next(path for path in EXAMPLES if path.stem == "fat-tree")
