@@ -146,6 +146,18 @@ class TestCommand:
         assert "num_gpus = 4: unknown field" in told
         assert "--gpus" not in told
 
+    def test_played_traces_have_accelerators_and_no_option_of_them(
+        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file, folder = tmp_path / "own.yaml", str(tmp_path / "astra")
+        file.write_text(RING, encoding="utf-8")
+        assert main(["trace", "export", small, "--gpus", "8", "--output", folder]) == 0
+        capsys.readouterr()
+        assert main(["trace", "play", folder, "--network", str(file)]) == 2
+        told = capsys.readouterr().err
+        assert "accelerators = 8: must be at most 4" in told
+        assert "--gpus" not in told
+
     def test_an_algorithm_that_does_not_fit_is_named(
         self, small: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
