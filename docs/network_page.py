@@ -9,8 +9,9 @@ NETWORK_INTRODUCTION = """\
 # The network file
 
 A network file says what joins accelerators at the [deep depth](deep.md): one of the usual networks by its sizes and cables, or
-any other one cable by cable. It is YAML, JSON or TOML, as job files are; all problems of a file are reported at once, each
-with the path of its field.
+any other one cable by cable. It is YAML, JSON or TOML, as job files are. All problems of its fields are reported at once, each
+with its path; ends that do not exist are looked for when the fields are right: first those of cables (ten are named), then
+those of slow links.
 
 ```sh
 capplan trace simulate step.json --gpus 64 --network examples/networks/torus.yaml
@@ -41,6 +42,10 @@ slow_links: {"gpu:3": 0.5, "leaf:0-spine:1": 0.25}
 - Links are named by their ends: `gpu:3-switch:0` both ways, `gpu:3>switch:0` in one direction. One end alone is what leads
   from it further out, away from accelerators (`card:3`, `leaf:0`), or all its cables where nothing does; `scale-up:3` is the
   cable of accelerator 3 to the switch of its node. `--slow-link LINK=SHARE` takes the same names.
+- Shares of names that overlap multiply: `gpu:0` and `gpu:0>switch:0`, or the file's and the option's for one link. The same
+  link by another name (`gpu:01` beside `gpu:1`) is refused.
+- Two cables between the same ends are two links: each flow takes one of them by the hash. Alike, they are not one of twice the
+  bandwidth; with different bandwidths or latencies all flows take the one that costs less.
 - The hot links of an answer, and the rows of a timeline, tell what places are called.
 
 From Python: `planner.network_file.load_network("network.yaml").build()` is a `simulator.deep.topology.Topology`.

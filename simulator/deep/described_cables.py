@@ -15,6 +15,9 @@ from simulator.deep.slow_links import ends_of, vertex_of
 from simulator.deep.topology import Topology, TopologyBuilder
 from simulator.record import Record
 
+MOST_TOLD = 10
+"""Broken cables that a refusal names."""
+
 
 class Cable(Record):
     """What joins two ends."""
@@ -57,17 +60,15 @@ class CableNetwork(Described):
             raise ValueError("switches: gpu is what accelerators are called")
         if sum(self.switches.values()) > MOST_GPUS:
             raise ValueError(f"switches: there must be at most {MOST_GPUS:,} in all")
-        names = self._builder().names
-        for number, cable in enumerate(self.cables):
-            if (ends := ends_of(cable.ends)) is None:
-                raise ValueError(
-                    f"cables[{number}].ends ({cable.ends}) must be two ends, such as gpu:0-leaf:0 or gpu:0>leaf:0"
-                )
-            for end in (ends[0], ends[1]):
-                if vertex_of(end) not in names:
-                    raise ValueError(f"cables[{number}].ends ({cable.ends}): there is no {end}")
-            if ends[0] == ends[1]:
-                raise ValueError(f"cables[{number}].ends ({cable.ends}) must be two different ends")
+        names = frozenset(self._builder().names)
+        broken = [
+            f"cables[{number}].ends ({cable.ends}) {rule}"
+            for number, cable in enumerate(self.cables)
+            if (rule := _broken_rule(cable.ends, names))
+        ]
+        if broken:
+            more = f"; and {len(broken) - MOST_TOLD:,} more" if len(broken) > MOST_TOLD else ""
+            raise ValueError("; ".join(broken[:MOST_TOLD]) + more)
         return self
 
     def build(self) -> Topology:
@@ -93,3 +94,13 @@ class CableNetwork(Described):
         for kind, count in self.switches.items():
             builder.add(kind, count)
         return builder
+
+
+def _broken_rule(text: str, names: frozenset[str]) -> str:
+    """What is wrong with the ends of a cable; nothing where they are right."""
+    if (ends := ends_of(text)) is None:
+        return "must be two ends, such as gpu:0-leaf:0 or gpu:0>leaf:0"
+    vertices = [vertex_of(end) for end in ends[:2]]
+    if missing := [end for end in ends[:2] if vertex_of(end) not in names]:
+        return f"leads nowhere: there is no {missing[0]}"
+    return "must be two different ends" if vertices[0] == vertices[1] else ""

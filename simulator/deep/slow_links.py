@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from simulator.deep.topologies import degraded
 from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
-from simulator.table import Integers
+from simulator.table import Booleans, Integers
 
 SCALE_UP, NODE_SWITCH = "scale-up", "nvswitch"
+NO_VERTEX, NO_KIND = -1, -1
 _END = r"[a-z][a-z_]*:\d{1,7}"
 _ENDS = re.compile(rf"({_END})([->])({_END})", re.ASCII)
 _ALONE = re.compile(rf"({SCALE_UP}:\d{{1,7}}|{_END})", re.ASCII)
@@ -44,61 +47,120 @@ def vertex_of(end: str) -> str:
 
 
 def slowed(topology: Topology, shares: Mapping[str, float]) -> Topology:
-    """Returns a network some of whose links have only a share of their bandwidth.
+    """Returns a network some of whose links have only a share of their bandwidth; shares of names that overlap multiply.
 
     Args:
         topology: the network.
         shares: by link; above 0 and at most 1.
 
     Raises:
-        InputError: a link does not exist, or a share is none.
+        InputError: a link does not exist or has two shares under the same name, or a share is none.
     """
-    problems = []
+    names, left, problems = LinkNames(topology), np.ones(topology.num_links), []
+    first: dict[str, str] = {}
     for name, share in shares.items():
-        links = links_of(topology, name)
-        if len(links):
-            topology = degraded(topology, links, share)
-            continue
-        rule = f"is no link of network {topology.name!r}: name ends that are joined, such as {EXAMPLES}"
-        problems.append(Problem(path="slow_links", value=name[:60], rule=rule))
+        links = names.links_of(name)
+        usual = first.setdefault(_plain(name), name)
+        if usual != name:
+            problems.append(_broken(name, f"is {usual} by another name: give it one share"))
+        elif not len(links):
+            rule = f"is no link of network {topology.name!r}: name ends that are joined, such as {EXAMPLES}"
+            problems.append(_broken(name, rule))
+        left[links] *= share
     if problems:
         raise InputError(problems)
-    return topology
+    return degraded(topology, np.arange(topology.num_links), left) if shares else topology
 
 
-def links_of(topology: Topology, name: str) -> Integers:
-    """Returns the numbers of the links that a name stands for, none where there are no such links."""
-    numbers = {vertex: number for number, vertex in enumerate(topology.vertex_names)}
-    if (ends := ends_of(name)) is not None:
-        one, other = (numbers.get(vertex_of(end), -1) for end in ends[:2])
-        return _between(topology, one, other, is_both=ends[2])
-    if _ALONE.fullmatch(name) is None:
-        return np.empty(0, np.int64)
-    if name.startswith(SCALE_UP):
-        own = numbers.get(vertex_of(name.replace(SCALE_UP, "gpu")), -1)
-        return _touching(topology, own, lambda kind: kind == NODE_SWITCH)
-    own = numbers.get(vertex_of(name), -1)
-    kinds = list(dict.fromkeys(_kinds(topology)))
-    place = {kind: number for number, kind in enumerate(kinds)}
-    here = place.get(name.partition(":")[0], 0)
-    outwards = _touching(topology, own, lambda kind: place[kind] > here)
-    return outwards if len(outwards) else _touching(topology, own, lambda _: True)
+def _plain(name: str) -> str:
+    """One name of all that say the same: numbers without zeros in front, the ends of a cable in order."""
+    bare = re.sub(r":0*(\d)", r":\1", name, flags=re.ASCII)
+    ends = ends_of(bare)
+    return "-".join(sorted(ends[:2])) if ends is not None and ends[2] else bare
 
 
-def _between(topology: Topology, one: int, other: int, *, is_both: bool) -> Integers:
-    is_found = (topology.source == one) & (topology.target == other)
-    if is_both:
-        is_found |= (topology.source == other) & (topology.target == one)
-    return np.flatnonzero(is_found)
+def _broken(name: str, rule: str) -> Problem:
+    return Problem(path="slow_links", value=name[:60], rule=rule)
 
 
-def _touching(topology: Topology, own: int, is_wanted: Callable[[str], bool]) -> Integers:
-    """Links, both ways, between a vertex and those of wanted kinds."""
-    wanted = np.array([is_wanted(kind) for kind in _kinds(topology)], dtype=np.bool_)
-    leaves = (topology.source == own) & wanted[topology.target]
-    comes = (topology.target == own) & wanted[topology.source]
-    return np.flatnonzero(leaves | comes)
+@dataclass(frozen=True)
+class LinkNames:
+    """What the links of a network are called; made once, each name costs as much as its ends have links."""
+
+    topology: Topology
+
+    def links_of(self, name: str) -> Integers:
+        """Returns the numbers of the links that a name stands for, none where there are no such links."""
+        if (ends := ends_of(name)) is not None:
+            one, other = (self._vertices.get(vertex_of(end), NO_VERTEX) for end in ends[:2])
+            return self._between(one, other, is_both=ends[2])
+        if _ALONE.fullmatch(name) is None:
+            return np.empty(0, np.int64)
+        if name.startswith(SCALE_UP):
+            own = self._vertices.get(vertex_of(name.replace(SCALE_UP, "gpu")), NO_VERTEX)
+            switch = self._kinds.get(NODE_SWITCH, NO_KIND)
+            return self._touching(own, lambda place: place == switch)
+        own = self._vertices.get(vertex_of(name), NO_VERTEX)
+        here = self._kinds.get(name.partition(":")[0], 0)
+        outwards = self._touching(own, lambda place: place > here)
+        return outwards if len(outwards) else self._touching(own, lambda place: place >= 0)
+
+    @cached_property
+    def _vertices(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.topology.vertex_names)}
+
+    @cached_property
+    def _kinds(self) -> dict[str, int]:
+        """Kinds of vertices, by their order in the network."""
+        kinds = dict.fromkeys(_kind(name) for name in self.topology.vertex_names)
+        return {kind: place for place, kind in enumerate(kinds)}
+
+    @cached_property
+    def _places(self) -> Integers:
+        """`(v,)` where the kind of a vertex stands among the kinds."""
+        return np.array([self._kinds[_kind(name)] for name in self.topology.vertex_names], dtype=np.int64)
+
+    @cached_property
+    def _leaving(self) -> _ByEnd:
+        return _ByEnd.of(self.topology.source)
+
+    @cached_property
+    def _coming(self) -> _ByEnd:
+        return _ByEnd.of(self.topology.target)
+
+    def _between(self, one: int, other: int, *, is_both: bool) -> Integers:
+        there, back = self._leaving.links_at(one), self._coming.links_at(one)
+        found: Integers = there[self.topology.target[there] == other]
+        if not is_both:
+            return found
+        return np.sort(np.concatenate([found, back[self.topology.source[back] == other]]))
+
+    def _touching(self, own: int, is_wanted: Callable[[Integers], Booleans]) -> Integers:
+        """Links, both ways, between a vertex and those of wanted kinds."""
+        leaves, comes = self._leaving.links_at(own), self._coming.links_at(own)
+        leaves = leaves[is_wanted(self._places[self.topology.target[leaves]])]
+        comes = comes[is_wanted(self._places[self.topology.source[comes]])]
+        return np.sort(np.concatenate([leaves, comes]))
 
 
-def _kinds(topology: Topology) -> list[str]:
-    return [name.rpartition(" ")[0] for name in topology.vertex_names]
+@dataclass(frozen=True)
+class _ByEnd:
+    """Links by the vertex at one of their ends."""
+
+    ends: Integers
+    """`(l,)` vertices, the smallest first."""
+    links: Integers
+    """`(l,)` the links that have these ends."""
+
+    @staticmethod
+    def of(ends: Integers) -> _ByEnd:
+        links = np.argsort(ends, kind="stable")
+        return _ByEnd(ends[links], links)
+
+    def links_at(self, vertex: int) -> Integers:
+        begin, end = np.searchsorted(self.ends, [vertex, vertex + 1])
+        return np.asarray(self.links[begin:end])
+
+
+def _kind(vertex_name: str) -> str:
+    return vertex_name.rpartition(" ")[0]

@@ -212,16 +212,24 @@ def dragonfly(
     return builder.build(ranks_per_node=switches_per_group * ranks_per_switch)
 
 
-def degraded(topology: Topology, links: ArrayLike, factor: float) -> Topology:
+def degraded(topology: Topology, links: ArrayLike, factor: ArrayLike) -> Topology:
     """Returns a network some of whose links, by number, have only a share of their bandwidth; ways stay as they were.
+
+    Args:
+        topology: the network.
+        links: numbers, each once.
+        factor: share, of all of them or of each.
 
     Raises:
         InputError: the share is not above 0, or a link does not exist.
     """
     chosen = np.asarray(links, dtype=np.int64)
     problems = []
-    if not 0.0 < factor <= 1.0:
-        problems.append(Problem(path="factor", value=str(factor), rule="must be above 0 and at most 1"))
+    shares = np.asarray(factor, dtype=np.float64)
+    problems += [
+        Problem(path="factor", value=str(share), rule="must be above 0 and at most 1")
+        for share in shares[~((shares > 0.0) & (shares <= 1.0))][:1].tolist()
+    ]
     problems += [
         Problem(path="links", value=str(link), rule=f"must be a link, 0 to {topology.num_links - 1}")
         for link in chosen[(chosen < 0) | (chosen >= topology.num_links)][:1].tolist()
@@ -229,5 +237,5 @@ def degraded(topology: Topology, links: ArrayLike, factor: float) -> Topology:
     if problems:
         raise InputError(problems, source=f"network {topology.name!r}")
     bandwidth = topology.bandwidth_bytes_per_s.copy()
-    bandwidth[chosen] *= factor
+    bandwidth[chosen] *= shares
     return replace(topology, bandwidth_bytes_per_s=bandwidth, whole_bytes_per_s=topology.routed_bytes_per_s)

@@ -12,7 +12,7 @@ from planner.network_file import load_network
 from planner.trace_simulation import TraceAnswer
 from simulator.deep.network_file import KINDS
 from simulator.deep.routing import Router
-from simulator.deep.slow_links import links_of, slowed
+from simulator.deep.slow_links import LinkNames, slowed
 from simulator.deep.topologies import cluster, ring, switch
 from simulator.deep.topology import Topology
 from simulator.errors import InputError
@@ -42,7 +42,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def names_of(topology: Topology, link: str) -> set[str]:
-    return {topology.link_name(number) for number in links_of(topology, link).tolist()}
+    return {topology.link_name(number) for number in LinkNames(topology).links_of(link).tolist()}
 
 
 class TestExamples:
@@ -67,7 +67,7 @@ class TestExamples:
 
     def test_directions_of_a_cable_can_differ(self) -> None:
         topology = load_network(next(path for path in EXAMPLES if path.stem == "cables")).build()
-        up, down = (links_of(topology, name) for name in ("leaf:1>spine:0", "spine:0>leaf:1"))
+        up, down = (LinkNames(topology).links_of(name) for name in ("leaf:1>spine:0", "spine:0>leaf:1"))
         assert topology.bandwidth_bytes_per_s[up] == 25 * GIGA
         assert topology.bandwidth_bytes_per_s[down] == 100 * GIGA
 
@@ -146,6 +146,18 @@ class TestCommand:
         assert "num_gpus = 4: unknown field" in told
         assert "--gpus" not in told
 
+    def test_played_traces_have_accelerators_and_no_option_of_them(
+        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file, folder = tmp_path / "own.yaml", str(tmp_path / "astra")
+        file.write_text(RING, encoding="utf-8")
+        assert main(["trace", "export", small, "--gpus", "8", "--output", folder]) == 0
+        capsys.readouterr()
+        assert main(["trace", "play", folder, "--network", str(file)]) == 2
+        told = capsys.readouterr().err
+        assert "accelerators = 8: must be at most 4" in told
+        assert "--gpus" not in told
+
     def test_an_algorithm_that_does_not_fit_is_named(
         self, small: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -218,6 +230,7 @@ class TestFile:
         [
             ("gpu:0-leaf:3", "there is no leaf:3"),
             ("gpu:0-gpu:0", "must be two different ends"),
+            ("gpu:0-gpu:00", "must be two different ends"),
             ("gpu:0", "must be two ends, such as gpu:0-leaf:0"),
         ],
     )
@@ -227,6 +240,26 @@ class TestFile:
         file.write_text(f"network: {{kind: cables, num_gpus: 1, switches: {{leaf: 1}}, cables: [{cable}]}}")
         with pytest.raises(InputError, match=told):
             load_network(file)
+
+    def test_all_cables_without_ends_are_named_up_to_ten(self, tmp_path: Path) -> None:
+        file = tmp_path / "own.yaml"
+        broken = "".join(
+            f'{{ends: "gpu:0-leaf:{number}", bandwidth_bytes_per_s: 1, latency_s: 0}}, '
+            for number in range(13)
+        )
+        file.write_text(f"network: {{kind: cables, num_gpus: 1, switches: {{leaf: 1}}, cables: [{broken}]}}")
+        with pytest.raises(InputError, match=r"no leaf:1; .*no leaf:10; and 2 more") as refusal:
+            load_network(file)
+        assert "leaf:11" not in str(refusal.value)
+
+    def test_two_cables_between_the_same_ends_share_their_flows(self, tmp_path: Path) -> None:
+        file = tmp_path / "own.yaml"
+        cable = '{ends: "gpu:0-gpu:1", bandwidth_bytes_per_s: 1, latency_s: 0}'
+        file.write_text(f"network: {{kind: cables, num_gpus: 2, cables: [{cable}, {cable}]}}")
+        router = Router(load_network(file).build())
+        ways = router.paths(0, 1, np.arange(64))
+        taken = {tuple(router.table().links_of(way).tolist()) for way in ways.tolist()}
+        assert len(taken) == 2
 
     def test_another_salt_draws_other_ways(self) -> None:
         path = next(path for path in EXAMPLES if path.stem == "fat-tree")
@@ -252,12 +285,25 @@ class TestSlowLinks:
             "gpu 0 -> gpu 3",
             "gpu 3 -> gpu 0",
         }
-        assert len(links_of(switch(4, 1.0, 0.0), "switch:0")) == 8
+        assert len(LinkNames(switch(4, 1.0, 0.0)).links_of("switch:0")) == 8
 
     def test_one_direction_is_one_link(self) -> None:
         assert names_of(NODES, "card:0>leaf:0") == {"card 0 -> leaf 0"}
 
     def test_shares_of_links_that_meet_multiply(self) -> None:
         made = slowed(switch(2, 8.0, 0.0), {"gpu:0": 0.5, "gpu:0>switch:0": 0.5})
-        assert made.bandwidth_bytes_per_s[links_of(made, "gpu:0>switch:0")] == 2.0
-        assert made.bandwidth_bytes_per_s[links_of(made, "switch:0>gpu:0")] == 4.0
+        assert made.bandwidth_bytes_per_s[LinkNames(made).links_of("gpu:0>switch:0")] == 2.0
+        assert made.bandwidth_bytes_per_s[LinkNames(made).links_of("switch:0>gpu:0")] == 4.0
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [("gpu:1", "gpu:01"), ("gpu:1-switch:0", "switch:00-gpu:1"), ("gpu:1>switch:0", "gpu:001>switch:0")],
+    )
+    def test_one_link_under_two_names_is_refused(self, one: str, other: str) -> None:
+        with pytest.raises(InputError, match=f"slow_links = {other}: is {one} by another name"):
+            slowed(switch(2, 8.0, 0.0), {one: 0.5, other: 0.5})
+
+    def test_an_option_takes_its_share_of_what_the_file_leaves(self) -> None:
+        made = slowed(slowed(switch(2, 8.0, 0.0), {"gpu:0": 0.5}), {"gpu:0": 0.5})
+        assert sorted(made.bandwidth_bytes_per_s) == [2.0, 2.0, 8.0, 8.0]
+        assert made.routed_bytes_per_s.tolist() == [8.0] * 4
