@@ -43,6 +43,8 @@ NO_MODEL = {
     "simulator.deep.chosen_collectives": "how an algorithm is chosen",
     "simulator.deep.collectives": "size of a part",
     "simulator.deep.described_network": "what is taken for a mistake in a file",
+    "simulator.deep.described_cables": "how many mistakes are told",
+    "simulator.deep.slow_links": "what stands for no link",
     "simulator.deep.csv_rows": "size of a cell",
     "simulator.deep.chakra": "what is taken for a mistake in a file",
     "simulator.deep.extrapolate": "what is refused early",

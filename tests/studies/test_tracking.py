@@ -313,7 +313,7 @@ def test_a_deleted_experiment_is_named_with_the_way_out(uri: str) -> None:
     [
         ("sqlite:////proc/nobody/mlflow.db", r"store sqlite:////proc/nobody/mlflow\.db: .*No such file"),
         ("file:///tmp/mlruns", r"store file:///tmp/mlruns: .*maintenance mode"),
-        ("oracle://ada:secret@host/db", r"store oracle://ada:\*\*\*@host/db: "),
+        ("mssql://ada:secret@host/db", r"store mssql://ada:\*\*\*@host/db: "),
     ],
 )
 def test_a_store_that_cannot_be_used_is_named(address: str, reason: str) -> None:
