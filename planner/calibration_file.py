@@ -31,8 +31,10 @@ def load_calibration(path: str | Path) -> Calibration:
         rule = f"{shown(document)} must be a calibration file, as `capplan calibrate --output FILE.yaml` writes it"
         raise InputError([Problem(path="", value="", rule=rule)], str(file))
     findings = Findings()
+    plain = plain_copy(document, findings)
+    findings.raise_if_any(str(file))
     try:
-        return Calibration.model_validate(plain_copy(document, findings))
+        return Calibration.model_validate(plain)
     except ValidationError as error:
         problems = [
             Problem(path=_place(detail["loc"]), value=shown(detail["input"]), rule=_rule(detail["msg"]))

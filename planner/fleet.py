@@ -171,9 +171,11 @@ def load_fleet(path: str | Path) -> Fleet:
 
 def parse_fleet(document: Mapping[str, object], *, name: str = "fleet", source: str = "") -> Fleet:
     """Returns the fleet that a mapping describes; raises `InputError` as `load_fleet` does."""
-    findings = Findings()
+    findings, fleet = Findings(), None
     try:
-        return Fleet.model_validate({"name": name} | plain_copy(document, findings), strict=False)
+        fleet = Fleet.model_validate({"name": name} | plain_copy(document, findings), strict=False)
     except ValidationError as error:
         findings.add_validation(error)
-    raise InputError(findings.problems, source)
+    if fleet is None or findings.problems:
+        raise InputError(findings.problems, source)
+    return fleet

@@ -35,13 +35,15 @@ def load_network(path: str | Path) -> NetworkFile:
     if not isinstance(document, Mapping):
         rule = f"{shown(document)} must be a mapping with {LEAST}"
         raise InputError([Problem(path="", value="", rule=rule)], str(path))
-    findings = Findings()
+    findings, file = Findings(), None
+    named = {"name": Path(path).stem} | dict(plain_copy(document, findings))
     try:
-        named = {"name": Path(path).stem} | dict(plain_copy(document, findings))
-        return _checked(NetworkFile.model_validate(named, strict=False), str(path))
+        file = NetworkFile.model_validate(named, strict=False)
     except ValidationError as error:
         _add_problems(error, findings)
-    raise InputError(findings.problems, str(path))
+    if file is None or findings.problems:
+        raise InputError(findings.problems, str(path))
+    return _checked(file, str(path))
 
 
 def _checked(file: NetworkFile, source: str) -> NetworkFile:

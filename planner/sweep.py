@@ -77,14 +77,16 @@ def load_sweep(path: str | Path) -> Sweep:
     if not isinstance(document, Mapping):
         rule = "must be a mapping with at least job, num_gpus and checkpoint_schemes"
         raise InputError([Problem(path="", value="", rule=f"{shown(document)} {rule}")], str(path))
-    findings = Findings()
+    findings, sweep = Findings(), None
     try:
-        return Sweep.model_validate(
+        sweep = Sweep.model_validate(
             {"name": Path(path).stem} | dict(plain_copy(document, findings)), strict=False
         )
     except ValidationError as error:
         findings.add_validation(error)
-    raise InputError(findings.problems, str(path))
+    if sweep is None or findings.problems:
+        raise InputError(findings.problems, str(path))
+    return sweep
 
 
 def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:

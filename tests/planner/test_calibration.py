@@ -189,6 +189,7 @@ def test_a_second_accelerator_with_too_few_rows_is_left_out_and_said(tmp_path: P
         ({"nonsense": 1}, "nonsense"),
         ({"constants": [{"name": "warp"}]}, r"constants\[0\].name = 'warp'"),
         ({"error_after_fraction": -1}, "error_after_fraction"),
+        ({"idle_power_w": math.nan}, "idle_power_w = nan: must be a finite number"),
     ],
 )
 def test_a_broken_file_is_one_error_with_its_field(

@@ -225,6 +225,14 @@ class TestFile:
         (problem,) = refusal.value.problems
         assert (problem.path, problem.rule) == ("network.bandwidth_bytes_per_s", "must be a finite number")
 
+    def test_a_number_that_is_none_does_not_leave_out_a_field(self, tmp_path: Path) -> None:
+        file = tmp_path / "own.yaml"
+        (nodes,) = (path for path in EXAMPLES if path.stem == "nodes")
+        text = nodes.read_text(encoding="utf-8").replace("cards_per_node: 4", "cards_per_node: .nan")
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match=r"network\.cards_per_node = nan: must be a finite number"):
+            load_network(file)
+
     @pytest.mark.parametrize(
         ("ends", "told"),
         [

@@ -192,6 +192,7 @@ def test_designs_of_a_job_need_less_time_the_more_nodes_they_have() -> None:
         ({"jobs": [job("never", 1e11, 50, 50)]}, "earliest_start_day .50. must be before deadline_day"),
         ({"jobs": [*JOBS, JOBS[0]]}, "jobs must have different names"),
         ({"limits": {"power": 1}}, "unknown field"),
+        ({"limits": {"budget_usd": math.nan}}, "limits.budget_usd = nan: must be a finite number"),
     ],
 )
 def test_fleets_that_make_no_sense_are_refused(fields: dict[str, object], message: str) -> None:

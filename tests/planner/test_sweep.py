@@ -134,6 +134,13 @@ def test_a_file_with_mistakes_names_all_of_them(tmp_path: Path) -> None:
     }
 
 
+def test_a_number_that_is_none_does_not_leave_out_a_field(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text("job: {}\nnum_gpus: [8]\ncheckpoint_schemes: [sync]\ncalibration: .nan\n")
+    with pytest.raises(InputError, match="calibration = nan: must be a finite number"):
+        load_sweep(file)
+
+
 def test_a_grid_that_would_take_days_is_refused() -> None:
     sweep = sweep_with(num_gpus=range(8, 8008, 8), axes={"workload.tokens": [*range(1, 200)]})
     with pytest.raises(InputError, match=r"axes = 199,000 points: must make at most 100,000 points"):
