@@ -21,6 +21,7 @@ import numpy as np
 from benchmarks.collectives import NAMES, Table, all_tables, error_rows, mean_error
 from docs.readme import replaced
 from simulator.deep.chosen_collectives import ChosenCollectives
+from simulator.deep.collective_forms import Algorithm
 from simulator.deep.collectives import Collectives
 from simulator.deep.play import play
 from simulator.deep.routing import Router
@@ -39,14 +40,14 @@ def flow_times_s(sizes: Floats, group: int, links: LinkConstants, *, has_ramp: b
     topology = switch(group, rate, float(links.intra_hop_s[0]) / 2.0)
     graph, router = TaskGraphBuilder(), Router(topology)
     plain = Collectives(graph=graph, router=router)
-    auto = ChosenCollectives(collectives=plain)
+    chosen = ChosenCollectives(collectives=plain, algorithm=Algorithm.NCCL)
     ranks = np.arange(group)
     before, ends = NONE, []
     for size in sizes.tolist():
         transfer_s = 2.0 * (1.0 - 1.0 / group) * size / rate
         ramp_s = 2.0 * np.sqrt(float(links.intra_ramp_s[0]) * transfer_s) / (2 * (group - 1))
         stepped = Collectives(graph=graph, router=router, step_s=ramp_s)
-        add = stepped.ring_all_reduce if has_ramp else auto.all_reduce
+        add = stepped.ring_all_reduce if has_ramp else chosen.all_reduce
         before = graph.join("done", add(ranks, size, np.full(group, before)))
         ends.append(before)
     end_s = play(graph.build(), topology, router.table()).end_s[np.array(ends)]

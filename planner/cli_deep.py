@@ -67,7 +67,7 @@ _OPTIONS = (
         help="Deep: play every message on the network of this file (docs/network-file.md), not on that of the offer.",
     ),
     collectives_option(
-        "With --network: how collectives run; auto: the fastest of ring, tree and hierarchical."
+        "With --network: how collectives run; auto: the fastest of all below; nccl: of ring, tree and hierarchical."
     ),
     click.option("--unfolded", is_flag=True, help="Deep: play every message of every accelerator."),
 )
@@ -100,7 +100,7 @@ class Deep:
         """
         from planner.deep_answer import DeepRequest
         from planner.network_file import load_network
-        from simulator.deep.chosen_collectives import Algorithm
+        from simulator.deep.collective_forms import Algorithm
         from simulator.deep.plan_cluster import Faults
 
         if self.network_file is None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from planner.trace_request import TraceRequest
 
 FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
-ALGORITHMS = ("auto", "ring", "tree", "halving-doubling", "hierarchical")
-"""`simulator.deep.chosen_collectives.Algorithm`, which is too heavy to be imported for `--help`."""
+ALGORITHMS = ("auto", "nccl", "ring", "tree", "hierarchical", "halving-doubling", "direct")
+"""`simulator.deep.collective_forms.Algorithm`, which is too heavy to be imported for `--help`."""
 Command = Callable[..., Any]
 
 
@@ -43,7 +43,7 @@ class Network:
     def under(self, request: TraceRequest) -> TraceRequest:
         """Returns a request with this network."""
         from planner.trace_request import NetworkKind
-        from simulator.deep.chosen_collectives import Algorithm
+        from simulator.deep.collective_forms import Algorithm
 
         asked = replace(request, slow_links=self.slow_links, collectives=Algorithm(self.collectives))
         if self.network not in KINDS:
@@ -164,6 +164,6 @@ NETWORK_OPTIONS = (
         "may be repeated."
     ),
     collectives_option(
-        "How they run; auto: the fastest of ring, tree and hierarchical, for each group and size."
+        "How they run; auto: the fastest of all below, for each group and size; nccl: of ring, tree and hierarchical."
     ),
 )

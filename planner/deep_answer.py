@@ -13,7 +13,7 @@ from planner.plan_input import plan_of
 from planner.played_step import HotLink, StepRun
 from planner.violations import AVAILABILITY, degrees_violation, layout_violations, limit_violations
 from simulator.catalog import catalog_hash
-from simulator.deep.chosen_collectives import Algorithm
+from simulator.deep.collective_forms import Algorithm
 from simulator.deep.network_file import NetworkFile
 from simulator.deep.plan_breakdown import BUCKETS, PlanBreakdown, plan_breakdown
 from simulator.deep.plan_cluster import Faults

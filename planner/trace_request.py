@@ -16,7 +16,7 @@ import numpy as np
 from planner.network_file import load_network
 from planner.problems import nearest
 from simulator import catalog
-from simulator.deep.chosen_collectives import Algorithm
+from simulator.deep.collective_forms import Algorithm
 from simulator.deep.operator_model import Rates
 from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder
 from simulator.deep.read import read_operator_trace

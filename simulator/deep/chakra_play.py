@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from simulator.deep.chakra import MOST_PROBLEMS, ChakraNode, CommType, NodeType
-from simulator.deep.chosen_collectives import Algorithm, ChosenCollectives
+from simulator.deep.chosen_collectives import ChosenCollectives
+from simulator.deep.collective_forms import Algorithm
 from simulator.deep.collectives import Collectives
 from simulator.deep.routing import Paths, Router
 from simulator.deep.tasks import TaskGraph, TaskGraphBuilder

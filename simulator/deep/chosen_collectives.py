@@ -1,58 +1,52 @@
-"""Which algorithm does a collective take? The one that is over first, as libraries choose, or a given one.
+"""Which algorithm does a collective take? The one that is over first, of all of them or of those of NCCL, or a given one.
 
 Libraries estimate latency and bandwidth of each algorithm once for a group, and take the shorter time for each size (NCCL
 "will move from one combination to another depending on the size", by nodes, members of each, and bandwidths: its maintainers
-in github.com/NVIDIA/nccl/issues/754). So it is here, with the flow model itself as the estimate: the collective is played
-with nothing else on the network, once with next to no bytes (a seconds) and once with many (b seconds for each byte), and
-a size S is expected to take a + b S. Of rings, whose steps are alike, two are played.
+in github.com/NVIDIA/nccl/issues/754). So it is here: each is estimated step by step on the ways that its messages have
+(`simulator.deep.collective_times`), and those whose estimates are near the least one are played, with nothing else on the
+network, once without bytes and once with many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 
+from simulator.deep.collective_forms import Algorithm, Form, Operation
+from simulator.deep.collective_times import Line, estimated, played
 from simulator.deep.collectives import Collectives
-from simulator.deep.play import play
-from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.record import Choice
-from simulator.table import Floats, Integers
+from simulator.deep.tasks import TaskGraphBuilder
+from simulator.table import Integers
 
-MANY_BYTES = 2.0**30
-"""Buffer whose latency does not count any more."""
 MOST_RANKS = 4_096
 """Groups with more ranks together take the ring untried."""
-LEAST_GAIN_FRACTION = 1e-9
-"""Times that differ by less are equal: then it is the ring."""
+MOST_HALVED = 1_024
+"""Ranks together up to which halving and doubling is tried, whose messages go half around the network."""
+MOST_DIRECT = 32
+"""Members up to which direct messages are tried: 64 in a torus, 4,032 messages that all meet, take a second to play."""
+MOST_MESSAGES = 4_096
+"""Direct messages of all groups together up to which they are tried."""
+NEAR_FACTOR = 1.25
+"""Algorithms whose estimates are no more than so many times the least one are played."""
+EQUAL_FRACTION = 0.01
+"""Times that differ by less are equal: then it is the one that comes first below, which has fewer messages to play."""
 
-
-class Algorithm(Choice):
-    """How collectives run."""
-
-    AUTO = "auto"
-    """Ring, tree or hierarchical, whichever is over first for the group and the size; above 4,096 ranks the ring."""
-    RING = "ring"
-    TREE = "tree"
-    """Two binary trees; all-gathers and reduce-scatters, which trees do not have, take the ring."""
-    HALVING_DOUBLING = "halving-doubling"
-    """For groups of a power of two."""
-    HIERARCHICAL = "hierarchical"
-    """Inside nodes and across; groups that do not lie evenly in several nodes take the ring."""
-
-
-CANDIDATES = (Algorithm.RING, Algorithm.TREE, Algorithm.HIERARCHICAL)
-"""What `AUTO` chooses among: what libraries for accelerators have, whose rings use the cards of all members of a node."""
-
-
-class Operation(Choice):
-    """What collectives with several algorithms do."""
-
-    ALL_REDUCE = "all-reduce"
-    ALL_GATHER = "all-gather"
-    REDUCE_SCATTER = "reduce-scatter"
+CANDIDATES: Mapping[Algorithm, Sequence[Algorithm]] = MappingProxyType(
+    {
+        Algorithm.AUTO: (
+            Algorithm.RING,
+            Algorithm.TREE,
+            Algorithm.HIERARCHICAL,
+            Algorithm.HALVING_DOUBLING,
+            Algorithm.DIRECT,
+        ),
+        Algorithm.NCCL: (Algorithm.RING, Algorithm.TREE, Algorithm.HIERARCHICAL),
+    }
+)
+"""Among what is chosen. NCCL's rings use the cards of all members of a node, which is `hierarchical` here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +55,8 @@ class ChosenCollectives:
 
     collectives: Collectives
     algorithm: Algorithm = Algorithm.AUTO
-    _costs: dict[tuple[object, ...], tuple[float, float]] = field(default_factory=dict)
-    """Seconds, and seconds for each byte, by algorithm, operation and groups."""
+    _lines: dict[tuple[object, ...], Line] = field(default_factory=dict)
+    """Times by how they were found, form and groups."""
 
     def all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce of a buffer."""
@@ -108,111 +102,66 @@ class ChosenCollectives:
         """Returns the algorithm of a collective of the groups `(..., n)`, which are all at work at once."""
         if ranks.shape[-1] == 1:
             return Algorithm.RING
-        if self.algorithm is not Algorithm.AUTO:
-            return self.algorithm if self._exists(self.algorithm, operation, ranks) else Algorithm.RING
+        if self.algorithm not in CANDIDATES:
+            return self._given(Form(algorithm=self.algorithm, operation=operation), ranks)
         groups = np.unique(ranks.reshape(-1, ranks.shape[-1]), axis=0)
-        if groups.size > MOST_RANKS:
-            return Algorithm.RING
-        best, least_s = Algorithm.RING, np.inf
-        for candidate in CANDIDATES:
-            if self._exists(candidate, operation, groups):
-                fixed_s, seconds_per_byte = self._cost(candidate, operation, groups)
-                expected_s = fixed_s + seconds_per_byte * num_bytes
-                if expected_s < least_s * (1.0 - LEAST_GAIN_FRACTION):
-                    best, least_s = candidate, expected_s
-        return best
+        forms = [Form(algorithm=each, operation=operation) for each in CANDIDATES[self.algorithm]]
+        possible = [form for form in forms if self._suits(form, groups) and _is_affordable(form, groups)]
+        return self._fastest(possible, groups, num_bytes).algorithm
 
     def run(self, operation: Operation, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds one of the three; rings can have fewer tasks than ranks, as in `Collectives`."""
-        algorithm = self.choose(operation, ranks, num_bytes)
-        return _add(self.collectives, algorithm, operation, self._shaped(algorithm, ranks), num_bytes, after)
+        form = Form(algorithm=self.choose(operation, ranks, num_bytes), operation=operation)
+        return form.add(self.collectives, form.shaped(ranks, self._ranks_per_node), num_bytes, after)
 
-    def _exists(self, algorithm: Algorithm, operation: Operation, ranks: Integers) -> bool:
-        match algorithm:
-            case Algorithm.TREE:
-                return operation is Operation.ALL_REDUCE
-            case Algorithm.HIERARCHICAL:
-                return self._members(ranks) is not None
-            case _:
-                return True
+    @property
+    def _ranks_per_node(self) -> int:
+        return self.collectives.router.topology.ranks_per_node
 
-    def _members(self, ranks: Integers) -> int | None:
-        """Members of each node, next to each other in every group, or `None` where they lie otherwise."""
-        size = ranks.shape[-1]
-        nodes = ranks.reshape(-1, size) // self.collectives.router.topology.ranks_per_node
-        changes = np.flatnonzero(np.diff(nodes[0])) + 1
-        members = int(changes[0]) if len(changes) else size
-        if size % members or not 1 < members < size:
-            return None
-        by_node = nodes.reshape(len(nodes), -1, members)
-        heads = np.sort(by_node[..., 0], axis=1)
-        is_even = (by_node == by_node[..., :1]).all() and (np.diff(heads, axis=1) > 0).all()
-        return members if is_even else None
+    def _suits(self, form: Form, ranks: Integers) -> bool:
+        return form.suits(ranks, self._ranks_per_node)
 
-    def _shaped(self, algorithm: Algorithm, ranks: Integers) -> Integers:
-        """Groups as an algorithm wants them: by nodes `(..., k, m)`, or as they are."""
-        if algorithm is not Algorithm.HIERARCHICAL:
-            return ranks
-        members = self._members(ranks)
-        assert members is not None, "only groups that lie evenly in nodes come here"
-        return ranks.reshape(*ranks.shape[:-1], -1, members)
+    def _given(self, form: Form, ranks: Integers) -> Algorithm:
+        """The algorithm that was asked for, or the ring; halving and doubling refuses what it cannot do."""
+        is_there = form.algorithm is Algorithm.HALVING_DOUBLING or self._suits(form, ranks)
+        return form.algorithm if is_there else Algorithm.RING
 
-    def _cost(self, algorithm: Algorithm, operation: Operation, groups: Integers) -> tuple[float, float]:
-        """Seconds without bytes, and what each byte adds."""
-        key = (algorithm, operation, groups.shape, groups.tobytes())
-        if key not in self._costs:
-            alone_s = self._ring_s if algorithm is Algorithm.RING else partial(self._alone_s, algorithm)
-            fixed_s, long_s = alone_s(operation, groups).tolist()
-            self._costs[key] = fixed_s, (long_s - fixed_s) / MANY_BYTES
-        return self._costs[key]
+    def _fastest(self, forms: Sequence[Form], groups: Integers, num_bytes: float) -> Form:
+        """The form that is over first; the first one of those that take as long."""
+        near = self._near(forms, groups, num_bytes)
+        if len(near) == 1:
+            return near[0]
+        times_s = [self._line(played, form, groups).at(num_bytes) for form in near]
+        longest_s = min(times_s) * (1.0 + EQUAL_FRACTION)
+        return next(form for form, time_s in zip(near, times_s, strict=True) if time_s <= longest_s)
 
-    def _ring_s(self, operation: Operation, groups: Integers) -> Floats:
-        """How long rings take with nothing else on the network, `(2,)`, if every step takes as long as the second one."""
-        num_steps = (2 if operation is Operation.ALL_REDUCE else 1) * (groups.shape[-1] - 1)
-        one_s, two_s = (
-            self._played_s(partial(_add_steps, groups=groups, num_steps=count)) for count in (1, 2)
-        )
-        return np.asarray(one_s + (num_steps - 1) * (two_s - one_s))
+    def _near(self, forms: Sequence[Form], groups: Integers, num_bytes: float) -> Sequence[Form]:
+        """Forms that may be the fastest; all of them where they wait for circuits, of which estimates know nothing."""
+        if len(forms) == 1 or self.collectives.router.topology.circuits is not None:
+            return forms
+        times_s = [self._line(estimated, form, groups).at(num_bytes) for form in forms]
+        most_s = min(times_s) * NEAR_FACTOR
+        return [form for form, time_s in zip(forms, times_s, strict=True) if time_s <= most_s]
 
-    def _alone_s(self, algorithm: Algorithm, operation: Operation, groups: Integers) -> Floats:
-        """How long a collective takes with nothing else on the network, `(2,)`."""
-        shaped = self._shaped(algorithm, groups)
-        ready = np.full(shaped.shape, NONE)
-        return self._played_s(lambda alone: _add(alone, algorithm, operation, shaped, MANY_BYTES, ready))
-
-    def _played_s(self, add: Callable[[Collectives], object]) -> Floats:
-        """How long what is added takes without bytes and with many, `(2,)`."""
-        router, builder = self.collectives.router, TaskGraphBuilder()
-        add(replace(self.collectives, graph=builder))
-        graph, paths = builder.build(), router.table()
-        graphs = replace(graph, num_bytes=np.zeros(len(graph))), graph
-        return np.array([play(each, router.topology, paths).makespan_s for each in graphs])
+    def _line(
+        self, found: Callable[[Form, Integers, Collectives], Line], form: Form, groups: Integers
+    ) -> Line:
+        """The time of groups, found once."""
+        key = (found, form, groups.shape, groups.tobytes())
+        if key not in self._lines:
+            self._lines[key] = found(form, form.shaped(groups, self._ranks_per_node), self.collectives)
+        return self._lines[key]
 
 
-def _add_steps(collectives: Collectives, *, groups: Integers, num_steps: int) -> Integers:
-    return collectives.ring_steps(groups, MANY_BYTES, num_steps, np.full(groups.shape, NONE), "ring")
-
-
-def _add(
-    collectives: Collectives,
-    algorithm: Algorithm,
-    operation: Operation,
-    shaped: Integers,
-    num_bytes: float,
-    after: Integers,
-) -> Integers:
-    """Adds a collective of groups in the shape that the algorithm wants."""
-    added = {
-        (Algorithm.RING, Operation.ALL_REDUCE): collectives.ring_all_reduce,
-        (Algorithm.RING, Operation.ALL_GATHER): collectives.ring_all_gather,
-        (Algorithm.RING, Operation.REDUCE_SCATTER): collectives.ring_reduce_scatter,
-        (Algorithm.TREE, Operation.ALL_REDUCE): collectives.tree_all_reduce,
-        (Algorithm.HALVING_DOUBLING, Operation.ALL_REDUCE): collectives.halving_doubling_all_reduce,
-        (Algorithm.HALVING_DOUBLING, Operation.ALL_GATHER): collectives.doubling_all_gather,
-        (Algorithm.HALVING_DOUBLING, Operation.REDUCE_SCATTER): collectives.halving_reduce_scatter,
-        (Algorithm.HIERARCHICAL, Operation.ALL_REDUCE): collectives.hierarchical_all_reduce,
-        (Algorithm.HIERARCHICAL, Operation.ALL_GATHER): collectives.hierarchical_all_gather,
-        (Algorithm.HIERARCHICAL, Operation.REDUCE_SCATTER): collectives.hierarchical_reduce_scatter,
-    }[algorithm, operation]
-    begin = after if shaped.ndim == after.ndim else after.reshape(shaped.shape)
-    return added(shaped, num_bytes, begin).reshape(after.shape)
+def _is_affordable(form: Form, groups: Integers) -> bool:
+    """Whether a form is tried at all for groups `(g, n)`."""
+    size = int(groups.shape[-1])
+    match form.algorithm:
+        case Algorithm.RING:
+            return True
+        case Algorithm.HALVING_DOUBLING:
+            return groups.size <= MOST_HALVED
+        case Algorithm.DIRECT:
+            return size <= MOST_DIRECT and groups.size * (size - 1) <= MOST_MESSAGES
+        case _:
+            return groups.size <= MOST_RANKS

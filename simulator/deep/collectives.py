@@ -20,13 +20,17 @@ from typing import Protocol
 
 import numpy as np
 
+from simulator.deep.collective_members import (
+    TREE_CHUNKS,
+    counterparts,
+    distances,
+    other_members,
+    tree_levels,
+    tree_parents,
+)
 from simulator.deep.routing import Router
 from simulator.deep.tasks import TaskGraphBuilder
-from simulator.errors import InputError, Problem
 from simulator.table import Integers
-
-TREE_CHUNKS = 16
-"""Parts in which a tree moves its buffer, so that all levels work at once."""
 
 
 class Traffic(Protocol):
@@ -120,7 +124,7 @@ class Collectives:
         self, ranks: Integers, num_bytes: float, after: Integers, label: str = "reduce-scatter"
     ) -> Integers:
         """Adds a reduce-scatter by recursive halving; raises `InputError` unless n is a power of two."""
-        for distance in reversed(_distances(ranks.shape[-1])):
+        for distance in reversed(distances(ranks.shape[-1])):
             share = distance / ranks.shape[-1]
             after = self._exchange(ranks, distance, share * num_bytes, after, label)
         return after
@@ -129,7 +133,7 @@ class Collectives:
         self, ranks: Integers, num_bytes: float, after: Integers, label: str = "all-gather"
     ) -> Integers:
         """Adds an all-gather by recursive doubling; raises `InputError` unless n is a power of two."""
-        for distance in _distances(ranks.shape[-1]):
+        for distance in distances(ranks.shape[-1]):
             share = distance / ranks.shape[-1]
             after = self._exchange(ranks, distance, share * num_bytes, after, label)
         return after
@@ -146,15 +150,32 @@ class Collectives:
 
     def all_to_all(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an exchange in which every rank sends an equal part of its `num_bytes` to every rank, all at once."""
-        size = len(ranks)
-        self.graph.require_room(size * size)
-        source, target = np.repeat(np.arange(size), size), np.tile(np.arange(size), size)
-        is_other = source != target
-        source, target = source[is_other], target[is_other]
-        sent = self.send(ranks[source], ranks[target], num_bytes / size, after[source], "all-to-all")
-        done = self.graph.add("all-to-all done", after=[after])
-        self.graph.add_edges(sent, done[source])
-        self.graph.add_edges(sent, done[target])
+        return self._to_all(ranks, num_bytes, after, "all-to-all")
+
+    def direct_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds an all-reduce in which every rank is sent its part by all others, and sends its sum to all of them."""
+        summed = self._to_all(ranks, num_bytes, after, "all-reduce")
+        return self._to_all(ranks, num_bytes, summed, "all-reduce")
+
+    def direct_all_gather(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds an all-gather in which every rank sends its part of `num_bytes` to all others at once."""
+        return self._to_all(ranks, num_bytes, after, "all-gather")
+
+    def direct_reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
+        """Adds a reduce-scatter in which every rank sends all others their parts of `num_bytes` at once."""
+        return self._to_all(ranks, num_bytes, after, "reduce-scatter")
+
+    def _to_all(self, ranks: Integers, num_bytes: float, after: Integers, label: str) -> Integers:
+        """Adds a message of 1/n of `num_bytes` from every rank to every other one of its group."""
+        size = ranks.shape[-1]
+        self.graph.require_room(ranks.size * size)
+        one, other = other_members(size)
+        sources, targets, begin = ranks[..., one], ranks[..., other], after[..., one]
+        sent = self.send(sources.ravel(), targets.ravel(), num_bytes / size, begin.ravel(), label)
+        sent = sent.reshape(sources.shape)
+        done = self.graph.add(f"{label} done", after=[after]).reshape(ranks.shape)
+        self.graph.add_edges(sent, done[..., one])
+        self.graph.add_edges(sent, done[..., other])
         return done
 
     def tree_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
@@ -163,15 +184,12 @@ class Collectives:
         if size == 1:
             return after
         self.graph.require_room(4 * TREE_CHUNKS * ranks.size)
-        halves = [
-            self._tree(ranks, parents, num_bytes / 2.0, after)
-            for parents in (_tree_parents(size), _other_tree(_tree_parents(size)))
-        ]
+        halves = [self._tree(ranks, parents, num_bytes / 2.0, after) for parents in tree_parents(size)]
         return self.graph.add("all-reduce done", after=halves).reshape(ranks.shape)
 
     def _tree(self, ranks: Integers, parents: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds one tree: every chunk travels to the root, which sends the sum back down."""
-        levels = _levels(parents)
+        levels = tree_levels(parents)
         done = self.graph.add("tree done", after=[after]).reshape(ranks.shape)
         chunks = np.broadcast_to(after[..., None, :], (*ranks.shape[:-1], TREE_CHUNKS, ranks.shape[-1]))
         summed = self.graph.add("summed", after=[chunks]).reshape(chunks.shape)
@@ -202,19 +220,23 @@ class Collectives:
         Each rank reduces a share inside its node, adds it up with its counterparts in other nodes, and hands it back.
         """
         inside = self.ring_reduce_scatter(groups, num_bytes, after)
-        across = self.ring_all_reduce(_across(groups), num_bytes / groups.shape[-1], _across(inside))
-        return self.ring_all_gather(groups, num_bytes, _across(across))
+        across = self.ring_all_reduce(
+            counterparts(groups), num_bytes / groups.shape[-1], counterparts(inside)
+        )
+        return self.ring_all_gather(groups, num_bytes, counterparts(across))
 
     def hierarchical_reduce_scatter(self, groups: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds a reduce-scatter of `(..., k, m)` ranks, m in each of k nodes: inside the nodes, then across."""
         inside = self.ring_reduce_scatter(groups, num_bytes, after)
-        across = self.ring_reduce_scatter(_across(groups), num_bytes / groups.shape[-1], _across(inside))
-        return _across(across)
+        across = self.ring_reduce_scatter(
+            counterparts(groups), num_bytes / groups.shape[-1], counterparts(inside)
+        )
+        return counterparts(across)
 
     def hierarchical_all_gather(self, groups: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-gather of `(..., k, m)` ranks, m in each of k nodes: across the nodes, then inside."""
-        across = self.ring_all_gather(_across(groups), num_bytes / groups.shape[-1], _across(after))
-        return self.ring_all_gather(groups, num_bytes, _across(across))
+        across = self.ring_all_gather(counterparts(groups), num_bytes / groups.shape[-1], counterparts(after))
+        return self.ring_all_gather(groups, num_bytes, counterparts(across))
 
     def _joined(self, steps: Integers) -> Integers:
         """Lets all ranks of `(steps, ...)` go on when the last of them has got to the end of a step."""
@@ -224,51 +246,3 @@ class Collectives:
         if not self.has_barriers:
             return tasks
         return np.full(tasks.shape, self.graph.join("barrier", tasks))
-
-
-def _across(groups: Integers) -> Integers:
-    """Counterparts in different nodes next to each other."""
-    return np.swapaxes(groups, -1, -2)
-
-
-def _distances(size: int) -> list[int]:
-    """How far apart the ranks are that swap parts, the nearest first."""
-    if size & (size - 1):
-        rule = f"needs groups of a power of two, and one has {size} accelerators; a ring takes any"
-        raise InputError([Problem(path="collectives", value="halving-doubling", rule=rule)])
-    return [1 << level for level in range(size.bit_length() - 1)]
-
-
-def _tree_parents(size: int) -> Integers:
-    """Parents `(n,)` of a balanced binary tree whose leaves are the odd ranks; the root is its own.
-
-    The lowest set bit of a rank is its level: rank r hangs on r with that bit cleared and the next one set.
-    """
-    ranks = np.arange(size)
-    parents = np.zeros(size, dtype=np.int64)
-    for rank in ranks[1:].tolist():
-        low = rank & -rank
-        up = (rank ^ low) | (low << 1)
-        parents[rank] = up if up < size else rank ^ low
-    return parents
-
-
-def _other_tree(parents: Integers) -> Integers:
-    """The tree in which leaves are inner: counted from the other end, or one further for an odd number of ranks."""
-    size = len(parents)
-    if size % 2 == 0:
-        return np.asarray(size - 1 - parents[::-1])
-    return (np.roll(parents, 1) + 1) % size
-
-
-def _levels(parents: Integers) -> list[Integers]:
-    """Ranks of every level below the root, which is its own parent, from the top."""
-    levels = []
-    above = parents == np.arange(len(parents))
-    is_placed = above.copy()
-    while not is_placed.all():
-        below = above[parents] & ~is_placed
-        levels.append(np.flatnonzero(below))
-        above = below
-        is_placed |= below
-    return levels

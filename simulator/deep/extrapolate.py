@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.deep.chosen_collectives import Algorithm, ChosenCollectives
+from simulator.deep.chosen_collectives import ChosenCollectives
+from simulator.deep.collective_forms import Algorithm
 from simulator.deep.collectives import Collectives
 from simulator.deep.division import with_batch
 from simulator.deep.fold import Fold, find_fold

@@ -13,7 +13,8 @@ from typing import Protocol
 import numpy as np
 
 from simulator.deep.chakra_export import ChakraExport, WholeTraffic, nodes_of
-from simulator.deep.chosen_collectives import Algorithm, ChosenCollectives
+from simulator.deep.chosen_collectives import ChosenCollectives
+from simulator.deep.collective_forms import Algorithm
 from simulator.deep.collectives import Collectives, Traffic
 from simulator.deep.plan_cluster import Faults, PlanCluster
 from simulator.deep.plan_collectives import Collective, Message, Operation

@@ -6,7 +6,7 @@ the bytes that the plan has and the bandwidths and latencies that the network ha
 
 from __future__ import annotations
 
-from simulator.deep.chosen_collectives import Algorithm
+from simulator.deep.collective_forms import Algorithm
 from simulator.deep.plan_cluster import Faults, PlanCluster
 from simulator.deep.plan_export import step_on
 from simulator.deep.plan_roles import all_ranks, block_size

@@ -71,6 +71,16 @@ class Router:
             self._find(np.array(missing, dtype=np.int64))
         return np.array([self._numbers[key] for key in keys], dtype=np.int64)
 
+    def ways_between(self, source: ArrayLike, target: ArrayLike) -> tuple[Paths, Integers]:
+        """Returns the different ways between vertices, and how often each is taken; they get no numbers.
+
+        Raises:
+            InputError: no way leads from one of the vertices to the other.
+        """
+        ends = np.broadcast_arrays(source, target, self.topology.salt)
+        rows, counts = np.unique(np.stack([end.ravel() for end in ends], axis=1), axis=0, return_counts=True)
+        return self._ways_of(rows.astype(np.int64)), counts
+
     def add_path(self, links: ArrayLike) -> int:
         """Adds a way that was chosen by hand, such as a circuit; returns its number."""
         way = np.asarray(links, dtype=np.int64)
@@ -90,14 +100,18 @@ class Router:
 
     def _find(self, wanted: Integers) -> None:
         """Numbers the ways of `(k, 3)` sources, targets and salts, which are sorted."""
-        offsets, links = find_ways(wanted, self._net)
-        self._refuse_unreachable(wanted, offsets)
+        paths = self._ways_of(wanted)
         first = len(self._ways)
-        self._ways += np.split(links, offsets[1:-1])
-        paths = Paths(offsets=offsets, links=links)
+        self._ways += np.split(paths.links, paths.offsets[1:-1])
         self._latencies += paths.sums(self.topology.latency_s).tolist()
         keys = zip(*(column.tolist() for column in wanted.T), strict=True)
         self._numbers.update(zip(keys, range(first, len(self._ways)), strict=True))
+
+    def _ways_of(self, rows: Integers) -> Paths:
+        """The ways of `(k, 3)` sources, targets and salts, which are sorted."""
+        offsets, links = find_ways(rows, self._net)
+        self._refuse_unreachable(rows, offsets)
+        return Paths(offsets=offsets, links=links)
 
     def _refuse_unreachable(self, rows: Integers, offsets: Integers) -> None:
         has_none = (np.diff(offsets) == 0) & (rows[:, 0] != rows[:, 1])

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from simulator.deep.chosen_collectives import Algorithm, ChosenCollectives, Operation
-from simulator.deep.collectives import TREE_CHUNKS
+from simulator.deep.chosen_collectives import ChosenCollectives
+from simulator.deep.collective_forms import Algorithm, Operation
+from simulator.deep.collective_members import TREE_CHUNKS
 from simulator.deep.operator_model import OperatorModel
 from simulator.deep.parallelism import Parallelism
 from simulator.deep.step_tasks import add_step

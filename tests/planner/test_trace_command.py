@@ -252,12 +252,14 @@ class TestAnswer:
         step = ("--gpus", "4", "--parallel", "dp", *network)
         took_s = {
             name: answered(capsys, small, *step, "--collectives", name).step_s
-            for name in ("ring", "halving-doubling")
+            for name in ("ring", "halving-doubling", "direct", "nccl")
         }
-        # 8.8 ms of computing; 6 steps of a ring, or 4 of halving and doubling, of 2 ms each.
+        # 8.8 ms of computing; 6 steps of a ring, 4 of halving and doubling, or 2 of direct messages, of 2 ms each.
         assert took_s["ring"] == pytest.approx(8.8e-3 + 6 * 2e-3)
         assert took_s["halving-doubling"] == pytest.approx(8.8e-3 + 4 * 2e-3)
-        assert answered(capsys, small, *step).step_s == pytest.approx(took_s["ring"])
+        assert took_s["direct"] == pytest.approx(8.8e-3 + 2 * 2e-3)
+        assert took_s["nccl"] == pytest.approx(took_s["ring"])
+        assert answered(capsys, small, *step).step_s == pytest.approx(took_s["direct"])
 
     def test_nodes_have_cards(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
         network = ("--network", "nodes", "--gpus-per-node", "2", "--card-bandwidth", "1e6")

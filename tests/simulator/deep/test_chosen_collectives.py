@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.deep.chosen_collectives import CANDIDATES, Algorithm, ChosenCollectives, Operation
+from simulator.deep.chosen_collectives import CANDIDATES, ChosenCollectives
+from simulator.deep.collective_forms import Algorithm, Operation
 from simulator.deep.collectives import Collectives
 from simulator.deep.play import play
 from simulator.deep.routing import Router
@@ -47,20 +48,53 @@ def time_s(
     return play(inner.graph.build(), topology, inner.router.table()).makespan_s
 
 
+@pytest.mark.parametrize("algorithm", CANDIDATES)
 @pytest.mark.parametrize("topology", NETWORKS, ids=lambda topology: topology.name)
 @pytest.mark.parametrize("operation", Operation)
-def test_no_other_algorithm_is_much_faster(topology: Topology, operation: Operation) -> None:
+def test_no_other_algorithm_is_much_faster(
+    topology: Topology, operation: Operation, algorithm: Algorithm
+) -> None:
     ranks = np.arange(topology.num_ranks)
     for size in SIZES:
-        chosen_s = time_s(topology, Algorithm.AUTO, operation, ranks, size)
-        least_s = min(time_s(topology, each, operation, ranks, size) for each in CANDIDATES)
+        chosen_s = time_s(topology, algorithm, operation, ranks, size)
+        least_s = min(time_s(topology, each, operation, ranks, size) for each in CANDIDATES[algorithm])
         # Between latency and bandwidth a pipeline of trees is not exactly a + b S.
         assert chosen_s <= 1.1 * least_s
 
 
+@pytest.mark.parametrize("operation", Operation)
+def test_small_buffers_go_from_each_to_each_and_large_ones_around_a_ring(operation: Operation) -> None:
+    # 16 ranks: 15 or 30 latencies of 2 us against one or two; of 1 GB they are less than 1 % of 20 or 40 ms.
+    traffic, ranks = chooser(switch(16, B, HOP)), np.arange(16)
+    assert traffic.choose(operation, ranks, 1e3) is Algorithm.DIRECT
+    assert traffic.choose(operation, ranks, 1e9) is Algorithm.RING
+
+
+def test_many_ranks_halve_and_double_where_direct_messages_are_too_many() -> None:
+    # 64 ranks on a switch of 2 us: 12 steps against twice 6 levels and 15 chunks behind each other in a tree.
+    traffic = chooser(switch(65, B, HOP))
+    assert traffic.choose(Operation.ALL_REDUCE, np.arange(64), 1e3) is Algorithm.HALVING_DOUBLING
+    assert traffic.choose(Operation.ALL_REDUCE, np.arange(65), 1e3) is Algorithm.TREE
+    assert traffic.choose(Operation.ALL_GATHER, np.arange(65), 1e3) is Algorithm.RING
+
+
+@pytest.mark.parametrize("operation", Operation)
+def test_nccl_has_neither_direct_messages_nor_halving(operation: Operation) -> None:
+    traffic, ranks = chooser(switch(16, B, HOP), Algorithm.NCCL), np.arange(16)
+    expected = Algorithm.TREE if operation is Operation.ALL_REDUCE else Algorithm.RING
+    # 14 latencies for a tree of a few bytes (a way up and down, 15 chunks) stand against 30 of a ring.
+    assert traffic.choose(operation, ranks, 1e3) is expected
+    assert traffic.choose(operation, ranks, 1e9) is Algorithm.RING
+
+
+def test_more_than_4096_ranks_together_take_the_ring_untried() -> None:
+    groups = np.arange(4_100).reshape(2, -1)
+    assert chooser(switch(4_100, B, HOP)).choose(Operation.ALL_REDUCE, groups, 1e3) is Algorithm.RING
+
+
 def test_small_buffers_take_trees_and_large_ones_rings_on_a_switch() -> None:
     # 63 ranks on a switch of 2 us: 124 steps of a ring against twice 6 levels and 15 chunks behind each other.
-    traffic, ranks = chooser(switch(63, B, HOP)), np.arange(63)
+    traffic, ranks = chooser(switch(63, B, HOP), Algorithm.NCCL), np.arange(63)
     assert traffic.choose(Operation.ALL_REDUCE, ranks, 1e3) is Algorithm.TREE
     assert traffic.choose(Operation.ALL_REDUCE, ranks, 1e9) is Algorithm.RING
     assert traffic.choose(Operation.ALL_GATHER, ranks, 1e3) is Algorithm.RING
@@ -86,6 +120,12 @@ def test_a_gather_crosses_nodes_with_all_cards_and_goes_on_inside(operation: Ope
 def test_doubling_gathers_in_few_steps(operation: Operation) -> None:
     took_s = time_s(switch(16, B, HOP), Algorithm.HALVING_DOUBLING, operation, np.arange(16), 1.6e9)
     assert took_s == pytest.approx(4 * 2 * HOP + 15 / 16 * 1.6e9 / B)
+
+
+@pytest.mark.parametrize(("operation", "num_passes"), [(Operation.ALL_REDUCE, 2), (Operation.ALL_GATHER, 1)])
+def test_direct_messages_take_one_latency_a_pass(operation: Operation, num_passes: int) -> None:
+    took_s = time_s(switch(16, B, HOP), Algorithm.DIRECT, operation, np.arange(16), 1.6e9)
+    assert took_s == pytest.approx(num_passes * (2 * HOP + 15 / 16 * 1.6e9 / B))
 
 
 @pytest.mark.parametrize("algorithm", Algorithm)

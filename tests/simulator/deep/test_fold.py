@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.deep.chosen_collectives import Algorithm
+from simulator.deep.collective_forms import Algorithm
 from simulator.deep.collectives import Collectives
 from simulator.deep.extrapolate import Extrapolation, extrapolate
 from simulator.deep.fold import Fold
@@ -185,7 +185,7 @@ class TestWhatIsNot:
         parallelism = Parallelism(data_parallel=16, sync=GradientSync.AT_THE_END)
         forced, chosen = (
             extrapolate(trace, parallelism, topology, algorithm=algorithm, is_folded=True)
-            for algorithm in (Algorithm.TREE, Algorithm.AUTO)
+            for algorithm in (Algorithm.TREE, Algorithm.NCCL)
         )
         assert forced.fold is None
         assert chosen.fold is None

@@ -1,0 +1,159 @@
+"""How long does a collective take with nothing else on the network? Estimated without playing it, or played.
+
+Both are lines: a seconds without bytes and b seconds for each byte, so that a buffer of S bytes takes a + b S.
+
+The estimate takes one step of a schedule after another, on the ways that its messages have: the longest latency, and the
+bytes of all messages over the link that they keep busy longest. That is what a step takes whose messages begin together and
+meet the same number of others, each on its busiest link; else it is too little where a message meets now these and now
+those, and too much where accelerators need not wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from simulator.deep.collective_forms import Algorithm, Form
+from simulator.deep.collective_members import (
+    TREE_CHUNKS,
+    counterparts,
+    distances,
+    other_members,
+    tree_levels,
+    tree_parents,
+)
+from simulator.deep.collectives import Collectives
+from simulator.deep.play import play
+from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.table import Floats, Integers
+
+MANY_BYTES = 2.0**30
+"""Buffer whose latency does not count any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """Seconds of a collective by the size of its buffer."""
+
+    fixed_s: float
+    seconds_per_byte: float
+
+    def at(self, num_bytes: float) -> float:
+        """Returns the seconds of a buffer."""
+        return self.fixed_s + self.seconds_per_byte * num_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """Messages that begin together, and how often such a step comes."""
+
+    source: Integers
+    target: Integers
+    share: float
+    """Of the buffer, in each message."""
+    count: int = 1
+
+
+def estimated(form: Form, shaped: Integers, collectives: Collectives) -> Line:
+    """Returns the time of groups, in the shape that the form wants, step by step."""
+    fixed_s = seconds_per_byte = 0.0
+    router, topology = collectives.router, collectives.router.topology
+    for step in _steps(form, shaped):
+        ways, counts = router.ways_between(step.source, step.target)
+        flows = np.repeat(counts, np.diff(ways.offsets))
+        busy = np.bincount(ways.links, weights=flows, minlength=topology.num_links)
+        latency_s = collectives.step_s + ways.sums(topology.latency_s).max()
+        fixed_s += step.count * latency_s
+        seconds_per_byte += step.count * step.share * (busy / topology.bandwidth_bytes_per_s).max()
+    return Line(fixed_s=float(fixed_s), seconds_per_byte=float(seconds_per_byte))
+
+
+def _steps(form: Form, groups: Integers) -> Iterator[_Step]:
+    """The steps of a schedule, those that are alike once."""
+    match form.algorithm:
+        case Algorithm.TREE:
+            yield from _tree_steps(groups)
+        case Algorithm.HIERARCHICAL:
+            yield from _hierarchical_steps(form, groups)
+        case Algorithm.HALVING_DOUBLING:
+            size = groups.shape[-1]
+            for distance in distances(size):
+                partners = groups[..., np.arange(size) ^ distance]
+                yield _Step(source=groups, target=partners, share=distance / size, count=form.num_passes)
+        case Algorithm.DIRECT:
+            one, other = other_members(groups.shape[-1])
+            share = 1.0 / groups.shape[-1]
+            yield _Step(
+                source=groups[..., one], target=groups[..., other], share=share, count=form.num_passes
+            )
+        case _:
+            yield _ring_step(groups, 1.0, form.num_passes)
+
+
+def _ring_step(groups: Integers, share: float, num_rounds: int) -> _Step:
+    size = groups.shape[-1]
+    return _Step(
+        source=groups,
+        target=np.roll(groups, -1, axis=-1),
+        share=share / size,
+        count=num_rounds * (size - 1),
+    )
+
+
+def _hierarchical_steps(form: Form, groups: Integers) -> Iterator[_Step]:
+    yield _ring_step(groups, 1.0, form.num_passes)
+    yield _ring_step(counterparts(groups), 1.0 / groups.shape[-1], form.num_passes)
+
+
+def _tree_steps(groups: Integers) -> Iterator[_Step]:
+    """One chunk from the leaves to the roots and back, then one step for each further one, in which all levels send."""
+    share = 0.5 / TREE_CHUNKS
+    both = [(parents, tree_levels(parents)) for parents in tree_parents(groups.shape[-1])]
+    for level in range(max(len(levels) for _, levels in both)):
+        ends = [(levels[level], parents[levels[level]]) for parents, levels in both if level < len(levels)]
+        child, parent = (np.concatenate(each) for each in zip(*ends, strict=True))
+        yield _Step(source=groups[..., child], target=groups[..., parent], share=share)
+        yield _Step(source=groups[..., parent], target=groups[..., child], share=share)
+    edges = [(child, parents[child]) for parents, levels in both for child in (np.concatenate(levels),)]
+    one, other = (np.concatenate(each) for each in zip(*edges, strict=True))
+    source = np.concatenate([groups[..., one], groups[..., other]], axis=-1)
+    target = np.concatenate([groups[..., other], groups[..., one]], axis=-1)
+    yield _Step(source=source, target=target, share=share, count=TREE_CHUNKS - 1)
+
+
+def played(form: Form, shaped: Integers, collectives: Collectives) -> Line:
+    """Returns the time of groups, in the shape that the form wants, through what is next to nothing and a large buffer."""
+    is_ring = form.algorithm is Algorithm.RING
+    fixed_s, long_s = (_ring_s if is_ring else _whole_s)(form, shaped, collectives)
+    return Line(fixed_s=float(fixed_s), seconds_per_byte=float(long_s - fixed_s) / MANY_BYTES)
+
+
+def _ring_s(form: Form, groups: Integers, collectives: Collectives) -> Floats:
+    """How long rings take, `(2,)`, if every step takes as long as the second one."""
+    num_steps = form.num_passes * (groups.shape[-1] - 1)
+    one_s, two_s = (
+        _played_s(collectives, partial(_add_steps, groups=groups, num_steps=count)) for count in (1, 2)
+    )
+    return np.asarray(one_s + (num_steps - 1) * (two_s - one_s))
+
+
+def _add_steps(collectives: Collectives, *, groups: Integers, num_steps: int) -> Integers:
+    return collectives.ring_steps(groups, MANY_BYTES, num_steps, np.full(groups.shape, NONE), "ring")
+
+
+def _whole_s(form: Form, shaped: Integers, collectives: Collectives) -> Floats:
+    """How long a collective takes, `(2,)`."""
+    ready = np.full(shaped.shape, NONE)
+    return _played_s(collectives, lambda alone: form.add(alone, shaped, MANY_BYTES, ready))
+
+
+def _played_s(collectives: Collectives, add: Callable[[Collectives], object]) -> Floats:
+    """How long what is added takes without bytes and with many, `(2,)`."""
+    router, builder = collectives.router, TaskGraphBuilder()
+    add(replace(collectives, graph=builder))
+    graph, paths = builder.build(), router.table()
+    graphs = replace(graph, num_bytes=np.zeros(len(graph))), graph
+    return np.array([play(each, router.topology, paths).makespan_s for each in graphs])

@@ -1,0 +1,77 @@
+"""Is the time of a collective that is estimated the one that it takes when it is played?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.deep.collective_forms import Algorithm, Form, Operation
+from simulator.deep.collective_times import Line, estimated, played
+from simulator.deep.collectives import Collectives
+from simulator.deep.routing import Router
+from simulator.deep.tasks import TaskGraphBuilder
+from simulator.deep.topologies import cluster, ring, switch
+from simulator.deep.topology import Topology
+
+B, HOP = 50e9, 1e-6
+NEAR, NEAR_HOP = 400e9, 1e-7
+NODES = cluster(
+    4, 4, scale_up_bytes_per_s=NEAR, scale_up_latency_s=NEAR_HOP, card_bytes_per_s=B, fabric_latency_s=HOP
+)
+
+
+def form(algorithm: Algorithm, operation: Operation = Operation.ALL_REDUCE) -> Form:
+    return Form(algorithm=algorithm, operation=operation)
+
+
+def on(topology: Topology) -> Collectives:
+    return Collectives(graph=TaskGraphBuilder(), router=Router(topology))
+
+
+def parts(line: Line) -> tuple[float, float]:
+    return line.fixed_s, line.seconds_per_byte
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "num_steps"),
+    [(Algorithm.RING, 15), (Algorithm.HALVING_DOUBLING, 4), (Algorithm.DIRECT, 1)],
+)
+@pytest.mark.parametrize("num_passes", [1, 2])
+def test_behind_a_switch_both_are_latencies_and_what_a_cable_carries(
+    algorithm: Algorithm, num_steps: int, num_passes: int
+) -> None:
+    asked = form(algorithm, Operation.ALL_REDUCE if num_passes == 2 else Operation.ALL_GATHER)
+    for found in (estimated, played):
+        line = found(asked, np.arange(16), on(switch(16, B, HOP)))
+        assert parts(line) == pytest.approx((num_passes * num_steps * 2 * HOP, num_passes * 15 / 16 / B))
+
+
+def test_in_nodes_both_are_rings_inside_and_across() -> None:
+    for found in (estimated, played):
+        line = found(
+            form(Algorithm.HIERARCHICAL, Operation.ALL_GATHER), np.arange(16).reshape(4, 4), on(NODES)
+        )
+        assert parts(line) == pytest.approx((3 * 2 * NEAR_HOP + 3 * 2 * HOP, 3 / 4 / NEAR + 3 / 16 / B))
+
+
+def test_messages_that_share_a_cable_are_added_up() -> None:
+    # Around a ring of five each cable carries, in either direction, one message to the next and two over two cables.
+    line = estimated(form(Algorithm.DIRECT, Operation.ALL_GATHER), np.arange(5), on(ring(5, B, HOP)))
+    assert parts(line) == pytest.approx((2 * HOP, 3 / 5 / B))
+
+
+def test_groups_that_share_cables_are_added_up() -> None:
+    # Two rings of the same two neighbours: each of the two cables between them carries a half of both buffers.
+    groups = np.array([[0, 1], [1, 0]])
+    line = estimated(form(Algorithm.RING, Operation.ALL_GATHER), groups, on(ring(4, B, HOP)))
+    assert parts(line) == pytest.approx((HOP, 2 / 2 / B))
+
+
+def test_a_tree_is_a_chunk_up_and_down_and_the_others_behind_it() -> None:
+    # Two ranks: each tree is one edge, a chunk is 1/32 of the buffer; both send both ways in each of 16 + 1 turns.
+    line = estimated(form(Algorithm.TREE), np.arange(2), on(switch(2, B, HOP)))
+    num_turns = 2 + 15
+    assert line.fixed_s == pytest.approx(num_turns * 2 * HOP)
+    assert line.at(0.0) == line.fixed_s
+    # Up and down at first one chunk of each tree crosses a cable; then, in each of 15 turns, two of them do.
+    assert line.seconds_per_byte == pytest.approx((2 * 1 + 15 * 2) / 32 / B)
