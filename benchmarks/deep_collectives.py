@@ -5,9 +5,9 @@
 
 DIR as in `benchmarks.collectives`. Inside a node accelerators hang on one switch; a cable has the bandwidth that rings of
 the group's size reach, and half of the latency of a ring's step; the start-up of a call comes on top. What the constants
-say beside bandwidth and latency, that a message reaches less of the bandwidth the smaller it is, is no property of a link:
-the rows `flows alone` do without, the rows `flows, ramp` have it as a time that each step costs (`Collectives.step_s`), and
-rings only, so that they are what the fast depth says, by flows.
+say beside bandwidth and latency, that a collective reaches less of the bandwidth the smaller it is, is the ramp of a network:
+the rows `flows alone` do without, the rows `flows, ramp` have it, and rings only, so that they are what the fast depth says,
+by flows.
 """
 
 from __future__ import annotations
@@ -37,18 +37,16 @@ MARK = "deep-collectives"
 def flow_times_s(sizes: Floats, group: int, links: LinkConstants, *, has_ramp: bool) -> Floats:
     """Returns how long all-reduces of some sizes take inside a node, played one after the other."""
     rate = float(scale_up_rate(links.all_reduce_fraction, float(group), links)[0])
-    topology = switch(group, rate, float(links.intra_hop_s[0]) / 2.0)
+    ramp_s = float(links.intra_ramp_s[0]) if has_ramp else 0.0
+    topology = switch(group, rate, float(links.intra_hop_s[0]) / 2.0).with_ramp(ramp_s)
     graph, router = TaskGraphBuilder(), Router(topology)
-    plain = Collectives(graph=graph, router=router)
-    chosen = ChosenCollectives(collectives=plain, algorithm=Algorithm.NCCL)
-    ranks = np.arange(group)
+    collectives = Collectives(graph=graph, router=router)
+    chosen = ChosenCollectives(
+        collectives=collectives, algorithm=Algorithm.RING if has_ramp else Algorithm.NCCL
+    )
     before, ends = NONE, []
     for size in sizes.tolist():
-        transfer_s = 2.0 * (1.0 - 1.0 / group) * size / rate
-        ramp_s = 2.0 * np.sqrt(float(links.intra_ramp_s[0]) * transfer_s) / (2 * (group - 1))
-        stepped = Collectives(graph=graph, router=router, step_s=ramp_s)
-        add = stepped.ring_all_reduce if has_ramp else chosen.all_reduce
-        before = graph.join("done", add(ranks, size, np.full(group, before)))
+        before = graph.join("done", chosen.all_reduce(np.arange(group), size, np.full(group, before)))
         ends.append(before)
     end_s = play(graph.build(), topology, router.table()).end_s[np.array(ends)]
     return np.asarray(np.diff(end_s, prepend=0.0) + float(links.intra_latency_s[0]))

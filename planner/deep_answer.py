@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner import __version__
-from planner.deep_words import differences_in_words, faults_in_words, waits_in_words
+from planner.deep_words import differences_in_words, faults_in_words, network_in_words, waits_in_words
 from planner.plan_input import plan_of
 from planner.played_step import HotLink, StepRun
 from planner.violations import AVAILABILITY, degrees_violation, layout_violations, limit_violations
@@ -172,8 +172,7 @@ def simulate_deep(job: Job, request: DeepRequest) -> DeepRun:
     }
     answer = _answer(job, plan, step, usual, found, names)
     if request.network is not None:
-        told = f"The fast depth has the network of the offer, this step that of {request.network.name}."
-        more["differences"] = (*answer.differences[:1], told)
+        more["differences"] = (*answer.differences[:1], *network_in_words(step.topology))
     answer = answer.model_copy(update=more)
     return DeepRun(
         answer=answer,

@@ -9,6 +9,7 @@ import numpy as np
 from planner import human
 from simulator.deep.plan_breakdown import PlanBreakdown
 from simulator.deep.plan_cluster import Faults
+from simulator.deep.topology import Topology
 from simulator.plan import Plan
 
 SMALLEST_FRACTION = 0.0005
@@ -103,6 +104,13 @@ def faults_in_words(faults: Faults) -> Iterator[str]:
     }
     for words, given in kinds.items():
         yield from (words.format(number, factor) for number, factor in given.items())
+
+
+def network_in_words(topology: Topology) -> Iterator[str]:
+    """Yields what another network than that of the offer changes."""
+    yield f"The fast depth has the network of the offer, this step that of {topology.name}."
+    if not topology.ramp_s.any():
+        yield "There collectives of all sizes reach the whole bandwidth, so that small ones are too fast: it gives no ramp."
 
 
 def _words(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.errors import InputError, Problem
-from simulator.table import Integers
+from simulator.table import Floats, Integers
 
 TREE_CHUNKS = 16
 """Parts in which a tree moves its buffer, so that all levels work at once."""
@@ -15,6 +15,13 @@ def other_members(size: int) -> tuple[Integers, Integers]:
     """Returns places in a group of all pairs of a member and another one, `(n (n-1),)` each."""
     one, other = np.nonzero(~np.eye(size, dtype=np.bool_))
     return one, other
+
+
+def ramped_at_once(ramp: Floats, size: int) -> Floats:
+    """Returns how many messages leave together, for each of those between `other_members`: those on whose way a ramp is."""
+    others = max(1, size - 1)
+    by_source = (ramp > 0.0).reshape(-1, others)
+    return np.repeat(by_source.sum(axis=1, dtype=np.float64), others)
 
 
 def counterparts(groups: Integers) -> Integers:

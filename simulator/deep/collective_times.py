@@ -1,6 +1,7 @@
 """How long does a collective take with nothing else on the network? Estimated without playing it, or played.
 
-Both are lines: a seconds without bytes and b seconds for each byte, so that a buffer of S bytes takes a + b S.
+Both are a seconds without bytes and b seconds for each byte, so that a buffer of S bytes takes a + b S; where the network has
+a ramp c sqrt(S) comes on top, which is always estimated.
 
 The estimate takes one step of a schedule after another, on the ways that its messages have: the longest latency, and the
 bytes of all messages over the link that they keep busy longest. That is what a step takes whose messages begin together and
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import sqrt
 
 import numpy as np
 
@@ -40,10 +42,13 @@ class Line:
 
     fixed_s: float
     seconds_per_byte: float
+    seconds_per_root_byte: float = 0.0
+    """What ramps add, by the root of the bytes."""
 
     def at(self, num_bytes: float) -> float:
         """Returns the seconds of a buffer."""
-        return self.fixed_s + self.seconds_per_byte * num_bytes
+        ramp_s = self.seconds_per_root_byte * sqrt(num_bytes)
+        return self.fixed_s + self.seconds_per_byte * num_bytes + ramp_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +60,10 @@ class _Step:
     share: float
     """Of the buffer, in each message."""
     count: int = 1
+    in_a_row: int = 1
+    """Messages on one way that share a ramp, those of other steps included; see `Collectives`."""
+    at_once: int = 1
+    """Messages of one accelerator that share a ramp."""
 
 
 def estimated(form: Form, shaped: Integers, collectives: Collectives) -> Line:
@@ -68,7 +77,24 @@ def estimated(form: Form, shaped: Integers, collectives: Collectives) -> Line:
         latency_s = collectives.step_s + ways.sums(topology.latency_s).max()
         fixed_s += step.count * latency_s
         seconds_per_byte += step.count * step.share * (busy / topology.bandwidth_bytes_per_s).max()
-    return Line(fixed_s=float(fixed_s), seconds_per_byte=float(seconds_per_byte))
+    return Line(
+        fixed_s=float(fixed_s),
+        seconds_per_byte=float(seconds_per_byte),
+        seconds_per_root_byte=_ramp(form, shaped, collectives),
+    )
+
+
+def _ramp(form: Form, shaped: Integers, collectives: Collectives) -> float:
+    """What ramps add to a collective, by the root of its bytes."""
+    router, topology = collectives.router, collectives.router.topology
+    if not (collectives.has_ramp and topology.ramp_s.any()):
+        return 0.0
+    added = 0.0
+    for step in _steps(form, shaped):
+        ways, _ = router.ways_between(step.source, step.target)
+        share = step.share * step.at_once / step.in_a_row
+        added += step.count * float(ways.largest(topology.ramp_root).max()) * sqrt(share)
+    return added
 
 
 def _steps(form: Form, groups: Integers) -> Iterator[_Step]:
@@ -87,7 +113,11 @@ def _steps(form: Form, groups: Integers) -> Iterator[_Step]:
             one, other = other_members(groups.shape[-1])
             share = 1.0 / groups.shape[-1]
             yield _Step(
-                source=groups[..., one], target=groups[..., other], share=share, count=form.num_passes
+                source=groups[..., one],
+                target=groups[..., other],
+                share=share,
+                count=form.num_passes,
+                at_once=groups.shape[-1] - 1,
             )
         case _:
             yield _ring_step(groups, 1.0, form.num_passes)
@@ -100,6 +130,7 @@ def _ring_step(groups: Integers, share: float, num_rounds: int) -> _Step:
         target=np.roll(groups, -1, axis=-1),
         share=share / size,
         count=num_rounds * (size - 1),
+        in_a_row=num_rounds * (size - 1),
     )
 
 
@@ -113,22 +144,27 @@ def _tree_steps(groups: Integers) -> Iterator[_Step]:
     share = 0.5 / TREE_CHUNKS
     both = [(parents, tree_levels(parents)) for parents in tree_parents(groups.shape[-1])]
     for level in range(max(len(levels) for _, levels in both)):
-        ends = [(levels[level], parents[levels[level]]) for parents, levels in both if level < len(levels)]
-        child, parent = (np.concatenate(each) for each in zip(*ends, strict=True))
-        yield _Step(source=groups[..., child], target=groups[..., parent], share=share)
-        yield _Step(source=groups[..., parent], target=groups[..., child], share=share)
+        pairs = [(levels[level], parents[levels[level]]) for parents, levels in both if level < len(levels)]
+        child, parent = (np.concatenate(each) for each in zip(*pairs, strict=True))
+        for ends in ((child, parent), (parent, child)):
+            source, target = (groups[..., end] for end in ends)
+            yield _Step(source=source, target=target, share=share, in_a_row=TREE_CHUNKS)
     edges = [(child, parents[child]) for parents, levels in both for child in (np.concatenate(levels),)]
     one, other = (np.concatenate(each) for each in zip(*edges, strict=True))
     source = np.concatenate([groups[..., one], groups[..., other]], axis=-1)
     target = np.concatenate([groups[..., other], groups[..., one]], axis=-1)
-    yield _Step(source=source, target=target, share=share, count=TREE_CHUNKS - 1)
+    yield _Step(source=source, target=target, share=share, count=TREE_CHUNKS - 1, in_a_row=TREE_CHUNKS)
 
 
 def played(form: Form, shaped: Integers, collectives: Collectives) -> Line:
     """Returns the time of groups, in the shape that the form wants, through what is next to nothing and a large buffer."""
     is_ring = form.algorithm is Algorithm.RING
     fixed_s, long_s = (_ring_s if is_ring else _whole_s)(form, shaped, collectives)
-    return Line(fixed_s=float(fixed_s), seconds_per_byte=float(long_s - fixed_s) / MANY_BYTES)
+    return Line(
+        fixed_s=float(fixed_s),
+        seconds_per_byte=float(long_s - fixed_s) / MANY_BYTES,
+        seconds_per_root_byte=_ramp(form, shaped, collectives),
+    )
 
 
 def _ring_s(form: Form, groups: Integers, collectives: Collectives) -> Floats:
@@ -153,7 +189,7 @@ def _whole_s(form: Form, shaped: Integers, collectives: Collectives) -> Floats:
 def _played_s(collectives: Collectives, add: Callable[[Collectives], object]) -> Floats:
     """How long what is added takes without bytes and with many, `(2,)`."""
     router, builder = collectives.router, TaskGraphBuilder()
-    add(replace(collectives, graph=builder))
+    add(replace(collectives, graph=builder, has_ramp=False))
     graph, paths = builder.build(), router.table()
     graphs = replace(graph, num_bytes=np.zeros(len(graph))), graph
     return np.array([play(each, router.topology, paths).makespan_s for each in graphs])

@@ -19,18 +19,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from simulator.deep.collective_members import (
     TREE_CHUNKS,
     counterparts,
     distances,
     other_members,
+    ramped_at_once,
     tree_levels,
     tree_parents,
 )
 from simulator.deep.routing import Router
 from simulator.deep.tasks import TaskGraphBuilder
-from simulator.table import Integers
+from simulator.table import Floats, Integers
 
 
 class Traffic(Protocol):
@@ -55,6 +57,9 @@ class Traffic(Protocol):
 class Collectives:
     """Adds collectives to a task graph on one network.
 
+    Where links have a ramp, k messages that follow each other on a way, and m that leave at once, of b bytes each lose
+    2 sqrt(ramp k m b / bandwidth) together, as in `simulator.network`; each of the k takes a k-th of that longer.
+
     Ranks `(..., n)` are groups of n that all run at once; tasks have the same shape. Of rings that are the same when they are
     turned by m places, m ranks are enough: tasks are `(..., m)` then, those of rank i stand for those of i + m, i + 2 m and so
     on, and of the groups, too, the first are enough (`simulator.deep.fold`).
@@ -66,6 +71,8 @@ class Collectives:
     """What each step costs beside latency and bytes: a launch, a handshake."""
     label: str | None = None
     """What flows are called; None: after the collective."""
+    has_ramp: bool = True
+    """Whether small messages lose what the network says."""
     has_barriers: bool = False
     """Whether all ranks wait for each other after every step (TrioSim)."""
 
@@ -75,9 +82,20 @@ class Collectives:
         """Adds a message for each pair of ranks, `(k,)`; returns the tasks `(k,)` at which they have arrived."""
         path = self.router.paths(source, target)
         latency_s = self.step_s + self.router.latency_s(path)
-        return self.graph.add(
-            self.label or label, duration_s=latency_s, num_bytes=num_bytes, path=path, after=[after]
-        )
+        return self._message(label, latency_s, num_bytes, path, after)
+
+    def _message(
+        self, label: str, latency_s: Floats, num_bytes: float, path: Integers, after: Integers
+    ) -> Integers:
+        called = self.label or label
+        return self.graph.add(called, duration_s=latency_s, num_bytes=num_bytes, path=path, after=[after])
+
+    def _latency_s(self, path: Integers, num_bytes: ArrayLike, *, in_a_row: int = 1) -> Floats:
+        """Returns the time before the first byte of each of several messages that follow each other on each way."""
+        latency_s = self.step_s + self.router.latency_s(path)
+        if self.has_ramp:
+            latency_s = latency_s + self.router.ramp_s(path, np.asarray(num_bytes) / in_a_row)
+        return np.asarray(latency_s)
 
     def ring_reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds a reduce-scatter around a ring; `num_bytes` is the whole buffer of a rank."""
@@ -103,7 +121,7 @@ class Collectives:
         every_step = np.broadcast_to(path, (num_steps, *after.shape))
         sent = self.graph.add(
             self.label or label,
-            duration_s=self.step_s + self.router.latency_s(path),
+            duration_s=self._latency_s(path, num_bytes / ranks.shape[-1], in_a_row=num_steps),
             num_bytes=num_bytes / ranks.shape[-1],
             path=every_step,
         ).reshape(every_step.shape)
@@ -143,8 +161,9 @@ class Collectives:
     ) -> Integers:
         """Adds a step in which partners at a distance swap bytes; both go on when both have the other's."""
         partner = np.arange(ranks.shape[-1]) ^ distance
-        others = ranks[..., partner].ravel()
-        sent = self.send(ranks.ravel(), others, num_bytes, after.ravel(), label).reshape(ranks.shape)
+        path = self.router.paths(ranks, ranks[..., partner])
+        latency_s = self._latency_s(path, num_bytes)
+        sent = self._message(label, latency_s, num_bytes, path, after.ravel()).reshape(ranks.shape)
         done = self.graph.add("exchanged", after=[sent, sent[..., partner]]).reshape(ranks.shape)
         return self._synchronised(done)
 
@@ -171,8 +190,10 @@ class Collectives:
         self.graph.require_room(ranks.size * size)
         one, other = other_members(size)
         sources, targets, begin = ranks[..., one], ranks[..., other], after[..., one]
-        sent = self.send(sources.ravel(), targets.ravel(), num_bytes / size, begin.ravel(), label)
-        sent = sent.reshape(sources.shape)
+        path = self.router.paths(sources, targets)
+        at_once = ramped_at_once(self.router.ramp_s(path, 1.0), size)
+        latency_s = self._latency_s(path, at_once * num_bytes / size)
+        sent = self._message(label, latency_s, num_bytes / size, path, begin.ravel()).reshape(sources.shape)
         done = self.graph.add(f"{label} done", after=[after]).reshape(ranks.shape)
         self.graph.add_edges(sent, done[..., one])
         self.graph.add_edges(sent, done[..., other])
@@ -207,7 +228,7 @@ class Collectives:
     def _hops(self, path: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds messages of all chunks, `(..., chunks, k)`, each behind that of the chunk before."""
         way = path.reshape(*after.shape[:-2], 1, after.shape[-1])
-        latency_s = self.step_s + self.router.latency_s(way)
+        latency_s = self._latency_s(way, num_bytes, in_a_row=TREE_CHUNKS)
         label = self.label or "all-reduce"
         hops = self.graph.add(label, duration_s=latency_s, num_bytes=num_bytes, path=way, after=[after])
         hops = hops.reshape(after.shape)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.deep.described_network import MOST_CABLES, Count, Described, Latency, Rate
+from simulator.deep.described_network import MOST_CABLES, Count, Described, Latency, Ramp, Rate
 from simulator.deep.parallelism import MOST_GPUS
 from simulator.deep.slow_links import ends_of, vertex_of
 from simulator.deep.topology import Topology, TopologyBuilder
@@ -28,6 +29,8 @@ class Cable(Record):
     """In each direction."""
     latency_s: Latency
     """Until the first byte has crossed it."""
+    ramp_s: Ramp = 0.0
+    """What small collectives lose: those that keep it busy for x seconds take 2 sqrt(ramp_s x) longer; 0: nothing."""
 
 
 class CableNetwork(Described):
@@ -86,7 +89,9 @@ class CableNetwork(Described):
                 cable.latency_s,
                 both_ways=is_both,
             )
-        return builder.build(ranks_per_node=self.gpus_per_node)
+        made = builder.build(ranks_per_node=self.gpus_per_node)
+        num_links = [2 if "-" in cable.ends else 1 for cable in self.cables]
+        return made.with_ramp(np.repeat([cable.ramp_s for cable in self.cables], num_links))
 
     def _builder(self) -> TopologyBuilder:
         builder = TopologyBuilder("cables")

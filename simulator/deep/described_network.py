@@ -8,12 +8,14 @@ from __future__ import annotations
 from math import prod
 from typing import Annotated, Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from simulator.deep import topologies
 from simulator.deep.parallelism import MOST_GPUS
 from simulator.deep.topology import Topology
 from simulator.record import Record
+from simulator.table import Integers
 
 MOST_FULL = 1_024
 """Accelerators with a cable or circuit from each to each: half a million cables."""
@@ -22,6 +24,7 @@ MOST_DIMENSIONS = 6
 Rate = Annotated[float, Field(gt=0, le=1e15)]
 Latency = Annotated[float, Field(ge=0, le=1e3)]
 Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
+Ramp = Annotated[float, Field(ge=0, le=1e3)]
 
 
 class Described(Record):
@@ -53,6 +56,8 @@ class _Simple(Described):
     """Of a cable, or circuit."""
     latency_s: Latency
     """Of a cable."""
+    ramp_s: Ramp = 0.0
+    """What small collectives lose: those that keep a cable busy for x seconds take 2 sqrt(ramp_s x) longer; 0: nothing."""
 
     @property
     def _size(self) -> int:
@@ -66,7 +71,8 @@ class RingNetwork(_Simple):
 
     def build(self) -> Topology:
         """Returns the network."""
-        return topologies.ring(self.num_gpus, self.bandwidth_bytes_per_s, self.latency_s)
+        made = topologies.ring(self.num_gpus, self.bandwidth_bytes_per_s, self.latency_s)
+        return made.with_ramp(self.ramp_s)
 
 
 class SwitchNetwork(_Simple):
@@ -76,7 +82,8 @@ class SwitchNetwork(_Simple):
 
     def build(self) -> Topology:
         """Returns the network."""
-        return topologies.switch(self.num_gpus, self.bandwidth_bytes_per_s, self.latency_s)
+        made = topologies.switch(self.num_gpus, self.bandwidth_bytes_per_s, self.latency_s)
+        return made.with_ramp(self.ramp_s)
 
 
 class FullNetwork(_Simple):
@@ -88,7 +95,8 @@ class FullNetwork(_Simple):
 
     def build(self) -> Topology:
         """Returns the network."""
-        return topologies.fully_connected(self.num_gpus, self.bandwidth_bytes_per_s, self.latency_s)
+        made = topologies.fully_connected(self.num_gpus, self.bandwidth_bytes_per_s, self.latency_s)
+        return made.with_ramp(self.ramp_s)
 
 
 class PhotonicNetwork(_Simple):
@@ -104,13 +112,14 @@ class PhotonicNetwork(_Simple):
 
     def build(self) -> Topology:
         """Returns the network."""
-        return topologies.photonic(
+        made = topologies.photonic(
             self.num_gpus,
             self.bandwidth_bytes_per_s,
             self.latency_s,
             num_ports=self.num_ports,
             set_up_s=self.set_up_s,
         )
+        return made.with_ramp(self.ramp_s)
 
 
 class GridNetwork(Described):
@@ -123,6 +132,8 @@ class GridNetwork(Described):
     """Of a cable."""
     latency_s: Latency
     """Of a cable."""
+    ramp_s: Ramp = 0.0
+    """What small collectives lose: those that keep a cable busy for x seconds take 2 sqrt(ramp_s x) longer; 0: nothing."""
 
     @property
     def _size(self) -> int:
@@ -130,8 +141,9 @@ class GridNetwork(Described):
 
     def build(self) -> Topology:
         """Returns the network."""
-        made = topologies.torus if self.kind == "torus" else topologies.mesh
-        return made(self.shape, self.bandwidth_bytes_per_s, self.latency_s)
+        build = topologies.torus if self.kind == "torus" else topologies.mesh
+        made = build(self.shape, self.bandwidth_bytes_per_s, self.latency_s)
+        return made.with_ramp(self.ramp_s)
 
 
 class FatTreeNetwork(_Simple):
@@ -151,7 +163,7 @@ class FatTreeNetwork(_Simple):
 
     def build(self) -> Topology:
         """Returns the network."""
-        return topologies.fat_tree(
+        made = topologies.fat_tree(
             self.num_gpus,
             self.bandwidth_bytes_per_s,
             self.latency_s,
@@ -159,6 +171,7 @@ class FatTreeNetwork(_Simple):
             num_spines=self.num_spines,
             oversubscription=self.oversubscription,
         )
+        return made.with_ramp(self.ramp_s)
 
 
 class NodesNetwork(Described):
@@ -182,6 +195,11 @@ class NodesNetwork(Described):
     """Whether card i of all nodes hangs on leaf i; else all cards of a node share a leaf."""
     num_spines: Count = 1
     """Switches above the leaves."""
+    scale_up_ramp_s: Ramp = 0.0
+    """What small collectives lose inside nodes: those that keep a cable busy for x seconds take 2 sqrt(ramp x) longer; 0:
+    nothing."""
+    fabric_ramp_s: Ramp = 0.0
+    """The same through cards."""
 
     @property
     def _size(self) -> int:
@@ -193,9 +211,14 @@ class NodesNetwork(Described):
         num_leaves = cards if self.is_rail_optimized else self.num_nodes
         return 2 * self._size + self.num_nodes * cards + num_leaves * self.num_spines
 
+    @property
+    def _switches(self) -> Integers:
+        """Vertices of the switches inside nodes, behind the accelerators."""
+        return self._size + np.arange(self.num_nodes)
+
     def build(self) -> Topology:
         """Returns the network."""
-        return topologies.cluster(
+        made = topologies.cluster(
             self.num_nodes,
             self.gpus_per_node,
             scale_up_bytes_per_s=self.scale_up_bytes_per_s,
@@ -206,6 +229,8 @@ class NodesNetwork(Described):
             is_rail_optimized=self.is_rail_optimized,
             num_spines=self.num_spines,
         )
+        is_inside = np.isin(made.source, self._switches) | np.isin(made.target, self._switches)
+        return made.with_ramp(np.where(is_inside, self.scale_up_ramp_s, self.fabric_ramp_s))
 
 
 class DragonflyNetwork(Described):
@@ -223,6 +248,8 @@ class DragonflyNetwork(Described):
     """Of a cable between groups."""
     latency_s: Latency
     """Of each cable."""
+    ramp_s: Ramp = 0.0
+    """What small collectives lose: those that keep a cable busy for x seconds take 2 sqrt(ramp_s x) longer; 0: nothing."""
 
     @property
     def _size(self) -> int:
@@ -235,7 +262,7 @@ class DragonflyNetwork(Described):
 
     def build(self) -> Topology:
         """Returns the network."""
-        return topologies.dragonfly(
+        made = topologies.dragonfly(
             self.num_groups,
             self.switches_per_group,
             self.gpus_per_switch,
@@ -244,3 +271,4 @@ class DragonflyNetwork(Described):
             global_bytes_per_s=self.global_bytes_per_s,
             latency_s=self.latency_s,
         )
+        return made.with_ramp(self.ramp_s)

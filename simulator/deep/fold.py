@@ -178,6 +178,7 @@ class _Flows:
             (self._image(axis, turn)[links] == there)
             & (net.bandwidth_bytes_per_s[links] == net.bandwidth_bytes_per_s[there])
             & (net.latency_s[links] == net.latency_s[there])
+            & (net.ramp_s[links] == net.ramp_s[there])
         )
         return bool(is_same.all())
 

@@ -130,5 +130,6 @@ def _with_links(
         bandwidth_bytes_per_s=np.concatenate([topology.bandwidth_bytes_per_s, bandwidth]),
         whole_bytes_per_s=np.concatenate([topology.routed_bytes_per_s, bandwidth]),
         latency_s=np.concatenate([topology.latency_s, np.full(count, latency_s)]),
+        ramp_s=np.concatenate([topology.ramp_s, np.zeros(count)]),
         circuits=circuits,
     )

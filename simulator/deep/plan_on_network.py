@@ -1,7 +1,8 @@
 """How does one step of a plan pass on a network of one's own? Every message of every accelerator, on any topology.
 
 Operators take as long as at the fast depth. Collectives are flows by an algorithm of `simulator.deep.chosen_collectives`, with
-the bytes that the plan has and the bandwidths and latencies that the network has: nothing is added for what a library loses.
+the bytes that the plan has and the bandwidths, latencies and ramps that the network has: nothing else is added for what a
+library loses.
 """
 
 from __future__ import annotations

@@ -44,6 +44,12 @@ class Paths:
         running = np.concatenate([[0.0], np.cumsum(per_link[self.links])])
         return np.asarray(running[self.offsets[1:]] - running[self.offsets[:-1]])
 
+    def largest(self, per_link: Floats) -> Floats:
+        """Returns the largest of a column of links, `(l,)`, over each way, `(p,)`; 0 of a way without links."""
+        found = np.zeros(len(self))
+        np.maximum.at(found, np.repeat(np.arange(len(self)), np.diff(self.offsets)), per_link[self.links])
+        return found
+
 
 @dataclass
 class Router:
@@ -54,6 +60,7 @@ class Router:
     _numbers: dict[tuple[int, int, int], int] = field(default_factory=dict)
     _ways: list[Integers] = field(default_factory=list)
     _latencies: list[float] = field(default_factory=list)
+    _ramps: list[float] = field(default_factory=list)
 
     def paths(self, source: ArrayLike, target: ArrayLike, salt: ArrayLike = 0) -> Integers:
         """Returns the numbers `(k,)` of the ways between vertices; the arguments broadcast against each other.
@@ -86,11 +93,16 @@ class Router:
         way = np.asarray(links, dtype=np.int64)
         self._ways.append(way)
         self._latencies.append(float(self.topology.latency_s[way].sum()))
+        self._ramps.append(float(self.topology.ramp_root[way].max(initial=0.0)))
         return len(self._ways) - 1
 
     def latency_s(self, paths: Integers) -> Floats:
         """Returns the latencies of ways, `(k,)`."""
         return np.array(self._latencies)[paths]
+
+    def ramp_s(self, paths: Integers, num_bytes: ArrayLike) -> Floats:
+        """Returns what bytes lose on ways, `(k,)`, that are cut into chunks: 2 sqrt(ramp x) of the x seconds that they take."""
+        return np.asarray(np.array(self._ramps)[paths] * np.sqrt(num_bytes))
 
     def table(self) -> Paths:
         """Returns all ways found so far."""
@@ -104,6 +116,7 @@ class Router:
         first = len(self._ways)
         self._ways += np.split(paths.links, paths.offsets[1:-1])
         self._latencies += paths.sums(self.topology.latency_s).tolist()
+        self._ramps += paths.largest(self.topology.ramp_root).tolist()
         keys = zip(*(column.tolist() for column in wanted.T), strict=True)
         self._numbers.update(zip(keys, range(first, len(self._ways)), strict=True))
 

@@ -35,6 +35,8 @@ class Topology:
     """`(l,)` in the direction of the link."""
     latency_s: Floats
     """`(l,)` until the first byte has crossed the link and the vertex behind it."""
+    ramp_s: Floats
+    """`(l,)` collectives that keep a link busy for x seconds take 2 sqrt(ramp x) longer (`simulator.network`)."""
     ranks_per_node: int = 1
     """Accelerators next to each other that are closer than others: behind one switch, in one row of a torus; 1: none are."""
     salt: int = 0
@@ -59,9 +61,19 @@ class Topology:
         """Bandwidth by which switches choose ways, `(l,)`: they do not know which links are slow."""
         return self.bandwidth_bytes_per_s if self.whole_bytes_per_s is None else self.whole_bytes_per_s
 
+    @property
+    def ramp_root(self) -> Floats:
+        """What collectives lose on each link by the root of their bytes: 2 sqrt(ramp / bandwidth), `(l,)`."""
+        return np.asarray(2.0 * np.sqrt(self.ramp_s / self.bandwidth_bytes_per_s))
+
     def named(self, name: str, *, salt: int = 0) -> Topology:
         """Returns the same network under another name, whose switches draw other ways of equal cost."""
         return replace(self, name=name, salt=salt)
+
+    def with_ramp(self, ramp_s: ArrayLike) -> Topology:
+        """Returns the same network, on whose links, `(l,)` or all of them, small collectives lose time."""
+        column = np.broadcast_to(np.asarray(ramp_s, dtype=np.float64), self.source.shape)
+        return replace(self, ramp_s=column)
 
     def link_name(self, link: int) -> str:
         """Returns a link as people write it, such as `gpu 3 -> switch 0`."""
@@ -147,6 +159,7 @@ class TopologyBuilder:
             target=target,
             bandwidth_bytes_per_s=bandwidth,
             latency_s=latency,
+            ramp_s=np.zeros(len(source)),
             ranks_per_node=ranks_per_node,
         )
 

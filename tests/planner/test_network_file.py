@@ -72,6 +72,58 @@ class TestExamples:
         assert topology.bandwidth_bytes_per_s[down] == 100 * GIGA
 
 
+class TestRamp:
+    @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+    def test_it_is_0_unless_the_file_says_otherwise(self, path: Path) -> None:
+        assert not load_network(path).build().ramp_s.any()
+
+    @pytest.mark.parametrize(
+        "name", ["ring", "switch", "full", "photonic", "torus", "mesh", "fat-tree", "dragonfly"]
+    )
+    def test_it_is_that_of_all_cables(self, name: str) -> None:
+        file = load_network(next(path for path in EXAMPLES if path.stem == name))
+        ramped = file.network.model_copy(update={"ramp_s": 3e-6}).build()
+        assert set(ramped.ramp_s.tolist()) == {3e-6}
+
+    def test_nodes_have_one_inside_and_one_through_cards(self) -> None:
+        file = load_network(next(path for path in EXAMPLES if path.stem == "rails"))
+        two = {"scale_up_ramp_s": 3e-6, "fabric_ramp_s": 1e-6}
+        ramped = file.model_copy(update={"network": file.network.model_copy(update=two)}).build()
+        for link in range(ramped.num_links):
+            expected = 3e-6 if "nvswitch" in ramped.link_name(link) else 1e-6
+            assert ramped.ramp_s[link] == expected
+
+    def test_cables_have_each_their_own_in_both_directions(self, tmp_path: Path) -> None:
+        file = tmp_path / "own.yaml"
+        cable = "bandwidth_bytes_per_s: 1e9, latency_s: 0"
+        file.write_text(
+            "network: {kind: cables, num_gpus: 3, cables: ["
+            f"{{ends: 'gpu:0>gpu:1', {cable}}}, {{ends: 'gpu:1-gpu:2', {cable}, ramp_s: 2e-6}}]}}",
+            encoding="utf-8",
+        )
+        topology = load_network(file).build()
+        found = {topology.link_name(link): topology.ramp_s[link] for link in range(topology.num_links)}
+        assert found == {"gpu 0 -> gpu 1": 0.0, "gpu 1 -> gpu 2": 2e-6, "gpu 2 -> gpu 1": 2e-6}
+
+    def test_it_is_no_less_than_0(self, tmp_path: Path) -> None:
+        file = tmp_path / "own.yaml"
+        file.write_text(RING.replace("latency_s", "ramp_s: -1e-6, latency_s"), encoding="utf-8")
+        with pytest.raises(InputError, match="ramp_s"):
+            load_network(file)
+
+    def test_small_collectives_lose_by_it(
+        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "own.yaml"
+        steps = []
+        for ramp in ("0", "1e-3"):
+            file.write_text(RING.replace("latency_s", f"ramp_s: {ramp}, latency_s"), encoding="utf-8")
+            asked = ("--gpus", "4", "--parallel", "dp", "--collectives", "ring", "--network", str(file))
+            steps.append(answered(capsys, small, *asked).step_s)
+        # An all-reduce of 1,632 bytes around four: 1.5 of them over each cable of 1 GB/s.
+        assert steps[1] - steps[0] == pytest.approx(2 * (1e-3 * 1.5 * 1632 / 1e9) ** 0.5)
+
+
 class TestCommand:
     @pytest.mark.parametrize(
         "options", [(), ("--parallel", "tp"), ("--parallel", "hop"), ("--parallel", "fsdp")], ids=str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,7 @@ NETWORKS = (
     fat_tree(16, B, HOP, ranks_per_leaf=4, num_spines=2, oversubscription=2.0),
     dragonfly(4, 2, 2, rank_bytes_per_s=B, local_bytes_per_s=B, global_bytes_per_s=B, latency_s=HOP),
     NODES,
+    replace(switch(16, B, HOP).with_ramp(1e-5), name="ramp"),
 )
 SIZES = (1e3, 1e5, 1e6, 1e7, 1e9)
 
@@ -76,6 +79,15 @@ def test_many_ranks_halve_and_double_where_direct_messages_are_too_many() -> Non
     assert traffic.choose(Operation.ALL_REDUCE, np.arange(64), 1e3) is Algorithm.HALVING_DOUBLING
     assert traffic.choose(Operation.ALL_REDUCE, np.arange(65), 1e3) is Algorithm.TREE
     assert traffic.choose(Operation.ALL_GATHER, np.arange(65), 1e3) is Algorithm.RING
+
+
+def test_a_ramp_counts_in_the_choice() -> None:
+    # Of 1 MB, which takes x, a ring loses 2 sqrt(ramp 15/8 x), two rounds of direct messages 4 sqrt(ramp 15/16 x).
+    network, ranks = switch(16, B, HOP), np.arange(16)
+    assert chooser(network).choose(Operation.ALL_REDUCE, ranks, 1e6) is Algorithm.DIRECT
+    long_ramp = chooser(network.with_ramp(1.0))
+    assert long_ramp.choose(Operation.ALL_REDUCE, ranks, 1e6) is not Algorithm.DIRECT
+    assert long_ramp.choose(Operation.REDUCE_SCATTER, ranks, 1e6) is Algorithm.RING
 
 
 @pytest.mark.parametrize("operation", Operation)

@@ -8,8 +8,9 @@ import pytest
 from simulator.deep.collective_forms import Algorithm, Form, Operation
 from simulator.deep.collective_times import Line, estimated, played
 from simulator.deep.collectives import Collectives
+from simulator.deep.play import play
 from simulator.deep.routing import Router
-from simulator.deep.tasks import TaskGraphBuilder
+from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.deep.topologies import cluster, ring, switch
 from simulator.deep.topology import Topology
 
@@ -44,6 +45,20 @@ def test_behind_a_switch_both_are_latencies_and_what_a_cable_carries(
     for found in (estimated, played):
         line = found(asked, np.arange(16), on(switch(16, B, HOP)))
         assert parts(line) == pytest.approx((num_passes * num_steps * 2 * HOP, num_passes * 15 / 16 / B))
+
+
+@pytest.mark.parametrize("algorithm", [Algorithm.RING, Algorithm.HALVING_DOUBLING, Algorithm.DIRECT])
+@pytest.mark.parametrize("operation", Operation)
+def test_a_ramp_is_what_it_is_when_the_collective_is_played(
+    algorithm: Algorithm, operation: Operation
+) -> None:
+    asked, ranks, num_bytes = form(algorithm, operation), np.arange(8), 5e6
+    topology = switch(8, B, HOP).with_ramp(3e-6)
+    collectives = on(topology)
+    asked.add(collectives, ranks, num_bytes, np.full(8, NONE))
+    played_s = play(collectives.graph.build(), topology, collectives.router.table()).makespan_s
+    for found in (estimated, played):
+        assert found(asked, ranks, on(topology)).at(num_bytes) == pytest.approx(played_s)
 
 
 def test_in_nodes_both_are_rings_inside_and_across() -> None:

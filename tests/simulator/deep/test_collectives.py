@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import log2
+from dataclasses import replace
+from math import log2, sqrt
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from simulator.deep.topologies import (
 )
 from simulator.deep.topology import Topology
 from simulator.errors import InputError
+from simulator.network import all_gather_s, all_reduce_s, link_constants
 
 B = 1e9
 HOP = 1e-6
@@ -70,6 +72,60 @@ def test_halving_and_doubling_needs_a_power_of_two() -> None:
 def test_an_exchange_takes_what_leaves_a_rank(size: int) -> None:
     expected = ON_SWITCH + (size - 1) / size * S / B
     assert time_s(switch(size, B, HOP), "all_to_all", size) == pytest.approx(expected)
+
+
+class TestRamp:
+    """Collectives that keep a cable busy for x seconds take 2 sqrt(ramp x) longer (docs/model.md, collectives)."""
+
+    RAMP_S = 3e-6
+
+    def lost_s(self, method: str, size: int) -> float:
+        plain = switch(size, B, HOP)
+        return time_s(plain.with_ramp(self.RAMP_S), method, size) - time_s(plain, method, size)
+
+    @pytest.mark.parametrize("size", [2, 3, 8])
+    @pytest.mark.parametrize(("method", "rounds"), [("ring_all_reduce", 2), ("ring_all_gather", 1)])
+    def test_of_a_ring_it_is_that_of_the_fast_depth(self, method: str, rounds: int, size: int) -> None:
+        links = link_constants(
+            ["hopper"], [""], intra_bytes_per_s=B, inter_bytes_per_s_per_gpu=1.0, gpus_per_domain=8
+        )
+        given = replace(
+            links,
+            intra_latency_s=np.zeros(1),
+            intra_hop_s=np.array([ON_SWITCH]),
+            intra_ramp_s=np.array([self.RAMP_S]),
+            all_reduce_fraction=np.ones(1),
+            gather_fraction=np.ones(1),
+            group_exponent=np.zeros(1),
+        )
+        timed = all_reduce_s if rounds == 2 else all_gather_s
+        expected = timed(num_bytes=S, group_size=size, members_per_domain=size, links=given)
+        found = time_s(switch(size, B, HOP).with_ramp(self.RAMP_S), method, size)
+        assert found == pytest.approx(float(expected[0]))
+
+    @pytest.mark.parametrize("method", ["all_to_all", "direct_all_gather", "direct_reduce_scatter"])
+    def test_what_leaves_at_once_loses_once(self, method: str) -> None:
+        assert self.lost_s(method, 8) == pytest.approx(2 * sqrt(self.RAMP_S * 7 / 8 * S / B))
+
+    def test_halves_lose_each_for_itself(self) -> None:
+        parts = (1 / 2, 1 / 4, 1 / 8)
+        expected = sum(2 * sqrt(self.RAMP_S * part * S / B) for part in parts)
+        assert self.lost_s("halving_reduce_scatter", 8) == pytest.approx(expected)
+
+    def test_only_cables_with_a_ramp_lose(self) -> None:
+        nodes = cluster(
+            2, 2, scale_up_bytes_per_s=B, scale_up_latency_s=0.0, card_bytes_per_s=B, fabric_latency_s=0.0
+        )
+        is_inside = np.array(["nvswitch" in nodes.link_name(link) for link in range(nodes.num_links)])
+        ramped = nodes.with_ramp(np.where(is_inside, self.RAMP_S, 0.0))
+        # Of a quarter for each, one leaves inside the node and two, which take twice as long, through the card.
+        near_s = 2 * sqrt(self.RAMP_S * S / 4 / B)
+        assert time_s(ramped, "all_to_all", 4) == pytest.approx(2 * S / 4 / B)
+        alone = played(ramped, "all_to_all", np.arange(2)).makespan_s
+        assert alone == pytest.approx(S / 2 / B + sqrt(2) * near_s)
+
+    def test_a_single_rank_loses_nothing(self) -> None:
+        assert time_s(switch(2, B, HOP).with_ramp(self.RAMP_S), "all_to_all", 1) == 0.0
 
 
 @pytest.mark.parametrize("size", [2, 7, 16, 64])

@@ -159,6 +159,26 @@ class TestWhatIsAlike:
         assert (fold.row_of_rank()[fold.played.ravel()] == np.arange(fold.played.size)).all()
 
 
+class TestRamp:
+    @pytest.mark.parametrize("name", ["ring", "switch", "nodes", "leaves"])
+    def test_small_collectives_lose_as_much_as_in_the_whole_step(self, name: str) -> None:
+        parallelism, topology = Parallelism(data_parallel=16), network(name, 16).with_ramp(1e-4)
+        whole, part = (
+            extrapolate(measured("vgg13"), parallelism, topology, algorithm=Algorithm.RING, is_folded=folds)
+            for folds in (False, True)
+        )
+        took_s, of_part_s = (play(made.graph, made.topology, made.paths).makespan_s for made in (whole, part))
+        assert fold_of(part).played.size < 16
+        assert of_part_s == pytest.approx(took_s, rel=1e-12)
+
+    def test_cables_with_different_ramps_are_not_alike(self) -> None:
+        topology = ring(4, 1e9, 1e-6)
+        ramp_s = np.zeros(topology.num_links)
+        assert num_played(Parallelism(data_parallel=4), topology.with_ramp(ramp_s)) == 1
+        ramp_s[0] = 1e-6
+        assert num_played(Parallelism(data_parallel=4), topology.with_ramp(ramp_s)) == 4
+
+
 class TestWhatIsNot:
     """Where something is not alike every accelerator is played."""
 
