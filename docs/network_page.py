@@ -46,9 +46,10 @@ slow_links: {"gpu:3": 0.5, "leaf:0-spine:1": 0.25}
   link by another name (`gpu:01` beside `gpu:1`) is refused.
 - Two cables between the same ends are two links: each flow takes one of them by the hash. Alike, they are not one of twice the
   bandwidth; with different bandwidths or latencies all flows take the one that costs less.
-- Small collectives reach less of a bandwidth than large ones; how much less is what `ramp_s` says, in seconds: one that keeps a cable
-  busy for x seconds takes 2 sqrt(ramp x) longer, so that it reaches half of the bandwidth where x is four times the ramp. 3e-6 fits
-  NVLink 4 ([others, and what it counts for](deep.md#small-collectives)). Left out it is 0, and small collectives are too fast.
+- Small collectives reach less of a bandwidth than large ones; how much less is what `ramp_s` says, in seconds: one that keeps
+  a cable busy for x seconds takes 2 sqrt(ramp x) longer, so that it reaches half of the bandwidth where x is four times the
+  ramp. 3e-6 fits NVLink 4 ([others, and what it counts for](deep.md#small-collectives)). Left out it is 0, and small
+  collectives are too fast.
 - The hot links of an answer, and the rows of a timeline, tell what places are called.
 
 From Python: `planner.network_file.load_network("network.yaml").build()` is a `simulator.deep.topology.Topology`.

@@ -195,6 +195,7 @@ class TestOwnNetwork:
             {part.name: part.fast_s for part in answer.parts}["compute_s"]
         )
         assert answer.network == "own"
+        assert "it gives no ramp" in answer.differences[-1]
         assert not answer.is_folded
 
     def test_narrow_links_take_as_long_as_their_bytes(
