@@ -14,11 +14,13 @@ from planner.played_step import HotLink, StepRun
 from planner.violations import AVAILABILITY, degrees_violation, layout_violations, limit_violations
 from simulator.catalog import catalog_hash
 from simulator.deep.collective_forms import Algorithm
+from simulator.deep.described_network import NodesNetwork
 from simulator.deep.network_file import NetworkFile
 from simulator.deep.plan_breakdown import BUCKETS, PlanBreakdown, plan_breakdown
 from simulator.deep.plan_cluster import Faults
 from simulator.deep.plan_on_network import plan_on
-from simulator.deep.plan_step import PlanStep, plan_step
+from simulator.deep.plan_on_nodes import plan_on_nodes, regular_nodes
+from simulator.deep.plan_step import MOST_UNFOLDED, PlanStep, plan_step
 from simulator.deep.slow_links import slowed
 from simulator.errors import InputError, Problem
 from simulator.job import Job
@@ -118,7 +120,7 @@ class DeepRequest:
     faults: Faults = field(default_factory=Faults)
     """What is slow."""
     is_folded: bool = True
-    """Whether accelerators that do the same are played once; not on a network of one's own."""
+    """Whether accelerators that do the same are played once; on a network of one's own only what is too large otherwise is."""
     network: NetworkFile | None = None
     """What joins the accelerators; `None`: the network of the offer."""
     slow_links: Mapping[str, float] = field(default_factory=dict)
@@ -131,8 +133,16 @@ class DeepRequest:
         faults = Faults() if is_usual else self.faults
         if self.network is None:
             return plan_step(job, plan, faults=faults, is_folded=self.is_folded)
+        nodes = self._regular_nodes()
+        if nodes is not None and plan.num_gpus > MOST_UNFOLDED:
+            return plan_on_nodes(job, plan, nodes, faults=faults)
         topology = slowed(self.network.build(), {} if is_usual else self.slow_links)
         return plan_on(job, plan, topology, faults=faults, algorithm=self.algorithm)
+
+    def _regular_nodes(self) -> NodesNetwork | None:
+        """The nodes of the network, where many of them can be played as one."""
+        is_plain = self.algorithm is Algorithm.NCCL and not self.slow_links
+        return regular_nodes(self.network) if self.network is not None and is_plain else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +182,10 @@ def simulate_deep(job: Job, request: DeepRequest) -> DeepRun:
     }
     answer = _answer(job, plan, step, usual, found, names)
     if request.network is not None:
-        more["differences"] = (*answer.differences[:1], *network_in_words(step.topology))
+        more["differences"] = (
+            *answer.differences[:1],
+            *network_in_words(request.network.build(), is_folded=step.roles.is_folded),
+        )
     answer = answer.model_copy(update=more)
     return DeepRun(
         answer=answer,

@@ -106,9 +106,11 @@ def faults_in_words(faults: Faults) -> Iterator[str]:
         yield from (words.format(number, factor) for number, factor in given.items())
 
 
-def network_in_words(topology: Topology) -> Iterator[str]:
-    """Yields what another network than that of the offer changes."""
+def network_in_words(topology: Topology, *, is_folded: bool) -> Iterator[str]:
+    """Yields what another network than that of the offer changes, and how it was played."""
     yield f"The fast depth has the network of the offer, this step that of {topology.name}."
+    if is_folded:
+        yield "Its nodes are alike, and those that do the same were played once, with the collectives of the fast depth."
     if not topology.ramp_s.any():
         yield "There collectives of all sizes reach the whole bandwidth, so that small ones are too fast: it gives no ramp."
 

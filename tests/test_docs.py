@@ -67,6 +67,7 @@ NO_MODEL = {
     "simulator.deep.triosim_pipeline": "rules of another simulator",
     "simulator.deep.plan_cluster": "what is taken for a mistake in an option",
     "simulator.deep.plan_export": "most nodes, size of one number",
+    "simulator.deep.plan_on_nodes": "cables of a way",
     "simulator.deep.plan_graph": "names of passes, rounding",
     "simulator.deep.plan_operators": "names of traffic, rounding",
     "simulator.deep.plan_parts": "kinds of parts",

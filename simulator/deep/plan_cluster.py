@@ -89,7 +89,7 @@ class PlanCluster:
             oversubscription=offer.fabric.oversubscription,
             faults=faults or Faults(),
         )
-        cluster._check_faults()
+        cluster.check_faults()
         return cluster
 
     @property
@@ -144,7 +144,8 @@ class PlanCluster:
             factors[number] = factor
         return factors
 
-    def _check_faults(self) -> None:
+    def check_faults(self) -> None:
+        """Raises `InputError` where what is slow does not exist, or is not slowed down to a share."""
         problems = []
         for name, given, size, most in (
             ("speed", self.faults.speed, self.num_gpus, FASTEST),

@@ -44,7 +44,8 @@ def plan_on(
     most = min(topology.num_ranks, MOST_UNFOLDED)
     if plan.num_gpus > most:
         rule = (
-            f"must be at most {most:,} on network {topology.name!r}, whose accelerators are played one by one"
+            f"must be at most {most:,} on network {topology.name!r}, whose accelerators are played one by one; more are where "
+            f"the network has them, as nodes on rails with a card for each and nothing slow, and collectives are nccl"
         )
         raise InputError([Problem(path="num_gpus", value=str(plan.num_gpus), rule=rule)], "deep depth")
     cluster = PlanCluster.of(job, plan, faults)

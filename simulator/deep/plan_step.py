@@ -95,7 +95,17 @@ def plan_step(job: Job, plan: Plan, *, faults: Faults | None = None, is_folded: 
     if not is_folded and plan.num_gpus > MOST_UNFOLDED:
         rule = f"must be at most {MOST_UNFOLDED:,} to be played one by one; folded, any number is"
         raise InputError([Problem(path="num_gpus", value=str(plan.num_gpus), rule=rule)], "deep depth")
-    parts, shape = parts_and_shape(job, plan)
+    return _played(job, plan, cluster, *parts_and_shape(job, plan), is_folded=is_folded)
+
+
+def folded_step(job: Job, plan: Plan, cluster: PlanCluster, parts: PlanParts, shape: StepShape) -> PlanStep:
+    """Plays the parts of a plan on a network, accelerators that do the same once."""
+    return _played(job, plan, cluster, parts, shape, is_folded=True)
+
+
+def _played(
+    job: Job, plan: Plan, cluster: PlanCluster, parts: PlanParts, shape: StepShape, *, is_folded: bool
+) -> PlanStep:
     size = block_size(plan, job.workload.expert_tensor_parallel)
     roles = (folded if is_folded else all_ranks)(cluster, size)
     network, graph = PlanNetwork.of(cluster, roles), TaskGraphBuilder()

@@ -1,0 +1,47 @@
+"""What does the deep depth say of a large plan on nodes of one's own?"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.deep_answer import DeepRequest, simulate_deep
+from simulator.deep.collective_forms import Algorithm
+from simulator.deep.described_network import NodesNetwork
+from simulator.deep.network_file import NetworkFile
+from simulator.errors import InputError
+from tests.simulator.deep.plan_cases import LARGE
+
+CASE = LARGE["405b"]
+NODES = NodesNetwork(
+    kind="nodes",
+    num_nodes=256,
+    gpus_per_node=8,
+    scale_up_bytes_per_s=450e9,
+    scale_up_latency_s=1e-6,
+    card_bytes_per_s=50e9,
+    fabric_latency_s=3e-6,
+    scale_up_ramp_s=3e-6,
+)
+
+
+def request(algorithm: Algorithm, slow_links: dict[str, float] | None = None) -> DeepRequest:
+    file = NetworkFile(name="own", network=NODES)
+    return DeepRequest(plan=CASE.plan, network=file, algorithm=algorithm, slow_links=slow_links or {})
+
+
+def test_more_than_1024_are_folded_and_the_answer_says_so() -> None:
+    answer = simulate_deep(CASE.job, request(Algorithm.NCCL)).answer
+    assert answer.is_folded
+    assert answer.network == "own"
+    assert "Its nodes are alike, and those that do the same were played once" in answer.differences[-1]
+    # Cables of that job's own accelerators and fabric, without what a library loses of them.
+    assert 0.8 * answer.fast_step_time_s < answer.step_time_s < answer.fast_step_time_s
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "slow_links"), [(Algorithm.AUTO, {}), (Algorithm.NCCL, {"card:3": 0.5})], ids=str
+)
+def test_else_the_way_out_is_told(algorithm: Algorithm, slow_links: dict[str, float]) -> None:
+    rule = "must be at most 1,024 on network 'own'.*nodes on rails.*nothing slow, and collectives are nccl"
+    with pytest.raises(InputError, match=rule):
+        simulate_deep(CASE.job, request(algorithm, slow_links))

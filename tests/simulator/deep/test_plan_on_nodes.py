@@ -1,0 +1,79 @@
+"""Does a folded step on nodes of one's own take as long as message by message, and is it refused where nodes differ?"""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.deep.collective_forms import Algorithm
+from simulator.deep.described_network import NodesNetwork, RingNetwork
+from simulator.deep.network_file import NetworkFile
+from simulator.deep.plan_cluster import Faults
+from simulator.deep.plan_on_network import plan_on
+from simulator.deep.plan_on_nodes import plan_on_nodes, regular_nodes
+from simulator.errors import InputError
+from tests.simulator.builders import plan_of
+from tests.simulator.deep.plan_cases import LARGE, Case
+
+NODES = NodesNetwork(
+    kind="nodes",
+    num_nodes=256,
+    gpus_per_node=8,
+    scale_up_bytes_per_s=450e9,
+    scale_up_latency_s=1e-6,
+    card_bytes_per_s=50e9,
+    fabric_latency_s=3e-6,
+    scale_up_ramp_s=3e-6,
+)
+TENSOR = Case(job=LARGE["8b data"].job, plan=plan_of(tensor=8, data=4))
+CASES = {
+    "tensor": TENSOR,
+    "pipeline": Case(job=LARGE["8b data"].job, plan=plan_of(tensor=4, pipeline=2, data=4)),
+    "data": LARGE["8b data"],
+    "keys gathered": LARGE["8b keys gathered"],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_takes_as_long_as_message_by_message(name: str) -> None:
+    case = CASES[name]
+    whole = plan_on(case.job, case.plan, NODES.build(), algorithm=Algorithm.NCCL)
+    part = plan_on_nodes(case.job, case.plan, NODES)
+    assert part.roles.is_folded
+    assert part.roles.num_played < whole.roles.num_played
+    # Rings through all cards here, reductions inside nodes and across one after the other there: 0.3 % of such steps.
+    assert part.step_time_s == pytest.approx(whole.step_time_s, rel=5e-3)
+    assert part.fast.step_time_s[0] == whole.fast.step_time_s[0]
+
+
+def test_a_slow_accelerator_is_as_slow_as_message_by_message() -> None:
+    faults = Faults(speed={3: 0.5})
+    whole = plan_on(TENSOR.job, TENSOR.plan, NODES.build(), faults=faults, algorithm=Algorithm.NCCL)
+    part = plan_on_nodes(TENSOR.job, TENSOR.plan, NODES, faults=faults)
+    assert part.step_time_s == pytest.approx(whole.step_time_s, rel=5e-3)
+    with pytest.raises(InputError, match="must be the number of an accelerator, 0 to 31"):
+        plan_on_nodes(TENSOR.job, TENSOR.plan, NODES, faults=Faults(speed={32: 0.5}))
+
+
+def test_nodes_are_alike_on_rails_with_a_card_for_each_accelerator() -> None:
+    assert regular_nodes(NetworkFile(network=NODES)) == NODES
+    same = NODES.model_copy(update={"cards_per_node": 8})
+    assert regular_nodes(NetworkFile(network=same)) == same
+
+
+@pytest.mark.parametrize(
+    "change", [{"cards_per_node": 4}, {"is_rail_optimized": False}, {"fabric_ramp_s": 1e-6}], ids=str
+)
+def test_other_nodes_are_not_folded(change: dict[str, object]) -> None:
+    assert regular_nodes(NetworkFile(network=NODES.model_copy(update=change))) is None
+
+
+def test_slow_links_and_other_networks_are_not_folded() -> None:
+    assert regular_nodes(NetworkFile(network=NODES, slow_links={"card:3": 0.5})) is None
+    ring = RingNetwork(kind="ring", num_gpus=8, bandwidth_bytes_per_s=1e9, latency_s=0.0)
+    assert regular_nodes(NetworkFile(network=ring)) is None
+
+
+def test_a_plan_fits_on_the_nodes() -> None:
+    few = NODES.model_copy(update={"num_nodes": 2})
+    with pytest.raises(InputError, match="must be at most 16, the accelerators of the nodes"):
+        plan_on_nodes(TENSOR.job, TENSOR.plan, few)
