@@ -23,16 +23,17 @@ from simulator.table import Integers
 
 MOST_RANKS = 4_096
 """Groups with more ranks together take the ring untried."""
-MOST_HALVED = 1_024
-"""Ranks together up to which halving and doubling is tried, whose messages go half around the network."""
+MOST_HALVED = 512
+"""Ranks together up to which halving and doubling is tried across nodes, whose messages go half around the network."""
 MOST_DIRECT = 32
 """Members up to which direct messages are tried: 64 in a torus, 4,032 messages that all meet, take a second to play."""
-MOST_MESSAGES = 4_096
-"""Direct messages of all groups together up to which they are tried."""
+MOST_MESSAGES = 1_024
+"""Direct messages of all groups together up to which they are tried across nodes; inside, they do not meet those of others."""
 NEAR_FACTOR = 1.25
 """Algorithms whose estimates are no more than so many times the least one are played."""
 EQUAL_FRACTION = 0.01
-"""Times that differ by less are equal: then it is the one that comes first below, which has fewer messages to play."""
+"""Times that differ by less are equal: then it is the one that comes first below. Rings can be folded, and direct messages all
+meet, which takes long to play."""
 
 CANDIDATES: Mapping[Algorithm, Sequence[Algorithm]] = MappingProxyType(
     {
@@ -106,7 +107,7 @@ class ChosenCollectives:
             return self._given(Form(algorithm=self.algorithm, operation=operation), ranks)
         groups = np.unique(ranks.reshape(-1, ranks.shape[-1]), axis=0)
         forms = [Form(algorithm=each, operation=operation) for each in CANDIDATES[self.algorithm]]
-        possible = [form for form in forms if self._suits(form, groups) and _is_affordable(form, groups)]
+        possible = [form for form in forms if self._suits(form, groups) and self._is_affordable(form, groups)]
         return self._fastest(possible, groups, num_bytes).algorithm
 
     def run(self, operation: Operation, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
@@ -120,6 +121,22 @@ class ChosenCollectives:
 
     def _suits(self, form: Form, ranks: Integers) -> bool:
         return form.suits(ranks, self._ranks_per_node)
+
+    def _is_affordable(self, form: Form, groups: Integers) -> bool:
+        """Whether a form is tried at all for groups `(g, n)`."""
+        size = int(groups.shape[-1])
+        nodes = groups // self._ranks_per_node
+        is_inside = bool((nodes == nodes[:, :1]).all())
+        match form.algorithm:
+            case Algorithm.RING:
+                return True
+            case Algorithm.HALVING_DOUBLING:
+                return groups.size <= (MOST_RANKS if is_inside else MOST_HALVED)
+            case Algorithm.DIRECT:
+                is_few = groups.size * (size - 1) <= MOST_MESSAGES
+                return size <= MOST_DIRECT and groups.size <= MOST_RANKS and (is_inside or is_few)
+            case _:
+                return groups.size <= MOST_RANKS
 
     def _given(self, form: Form, ranks: Integers) -> Algorithm:
         """The algorithm that was asked for, or the ring; halving and doubling refuses what it cannot do."""
@@ -151,17 +168,3 @@ class ChosenCollectives:
         if key not in self._lines:
             self._lines[key] = found(form, form.shaped(groups, self._ranks_per_node), self.collectives)
         return self._lines[key]
-
-
-def _is_affordable(form: Form, groups: Integers) -> bool:
-    """Whether a form is tried at all for groups `(g, n)`."""
-    size = int(groups.shape[-1])
-    match form.algorithm:
-        case Algorithm.RING:
-            return True
-        case Algorithm.HALVING_DOUBLING:
-            return groups.size <= MOST_HALVED
-        case Algorithm.DIRECT:
-            return size <= MOST_DIRECT and groups.size * (size - 1) <= MOST_MESSAGES
-        case _:
-            return groups.size <= MOST_RANKS

@@ -99,6 +99,22 @@ def test_nccl_has_neither_direct_messages_nor_halving(operation: Operation) -> N
     assert traffic.choose(operation, ranks, 1e9) is Algorithm.RING
 
 
+def test_groups_inside_nodes_are_tried_however_many_they_are() -> None:
+    nodes = cluster(
+        80,
+        8,
+        scale_up_bytes_per_s=NEAR,
+        scale_up_latency_s=NEAR_HOP,
+        card_bytes_per_s=FAR,
+        fabric_latency_s=HOP,
+    )
+    inside = np.arange(640).reshape(80, 8)
+    assert chooser(nodes).choose(Operation.ALL_GATHER, inside, 1e3) is Algorithm.DIRECT
+    # The same places of ten nodes each, 64 rings of them: 5,760 direct messages, and ten is no power of two.
+    across = np.moveaxis(inside.reshape(8, 10, 8), 1, 2).reshape(64, 10)
+    assert chooser(nodes).choose(Operation.ALL_GATHER, across, 1e3) is Algorithm.RING
+
+
 def test_more_than_4096_ranks_together_take_the_ring_untried() -> None:
     groups = np.arange(4_100).reshape(2, -1)
     assert chooser(switch(4_100, B, HOP)).choose(Operation.ALL_REDUCE, groups, 1e3) is Algorithm.RING
