@@ -27,7 +27,7 @@ from simulator.errors import InputError, Problem
 from simulator.pipeline_kernel import play_lanes, play_parts, play_rows
 from simulator.pipeline_order import pipeline_order
 from simulator.pipeline_state import (
-    NUM_FEW_LANES,
+    TWO_LANES,
     BoolArray,
     FloatArray,
     IntArray,
@@ -157,7 +157,7 @@ def pipeline_timeline(**columns: Unpack[PipelineColumns]) -> PipelineTimeline:
             [Problem(path="num_micro_batches", value=str(batch.num_micro_batches[0]), rule=rule)]
         )
     order = pipeline_order(shape_of(batch, 0), True, False)  # noqa: FBT003  (numba takes no keywords)
-    lanes = new_lanes(order.shape, NUM_FEW_LANES, order.num_rows, order.num_rows, 1)
+    lanes = new_lanes(order.shape, TWO_LANES, order.num_rows, order.num_rows, 1)
     load_lane(batch, 0, lanes, 0, True)  # noqa: FBT003
     play_lanes(order, lanes)
     return _as_timeline(lanes.starts_s[1:, 0], lanes.ends_s[1:, 0], order.shape)
