@@ -112,4 +112,5 @@ def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:
 
 def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers | Floats) -> Floats:
     """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`."""
-    return np.asarray(np.clip(rank.offers.link_domain_size // stride, 1, group_size), dtype=np.float64)
+    reachable = np.maximum(rank.offers.link_domain_size // stride, 1)
+    return np.asarray(np.minimum(reachable, group_size), dtype=np.float64)

@@ -313,7 +313,7 @@ def _near_ring_s(
 
 def scale_up_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Floats:
     """Returns bytes/s inside a domain for `members` of the group in it."""
-    share = np.clip(members, 2.0, MEASURED_GROUP) / MEASURED_GROUP
+    share = np.minimum(np.maximum(members, 2.0), MEASURED_GROUP) / MEASURED_GROUP
     return links.intra_bytes_per_s * fraction * share**links.group_exponent
 
 

@@ -184,8 +184,8 @@ def _has_schedule(batch: PipelineBatch) -> BoolArray:
     """Interleaving deals micro-batches out in groups of p, so that p must divide m; ZB-V needs two chunks on a stage."""
     v = batch.num_chunks_per_stage
     is_in_turn = (v == 1) | (batch.num_micro_batches % batch.num_stages == 0)
-    choices = [batch.schedule == ONE_F_ONE_B, batch.schedule == ZB_V]
-    return np.select(choices, [is_in_turn, v == 2], v == 1)
+    num_wanted = np.where(batch.schedule == ZB_V, 2, 1)
+    return np.asarray(np.where(batch.schedule == ONE_F_ONE_B, is_in_turn, v == num_wanted))
 
 
 def _mark_impossible(batch: PipelineBatch, results: PipelineResults) -> None:

@@ -19,6 +19,7 @@ from simulator.casts import BLOCKWISE_SLOWDOWN, FAMILIES_WITH_BLOCK_SCALES, cast
 from simulator.compute import KernelConstants, gemm_time_s, kernel_constants, memory_bound_time_s
 from simulator.hardware import Precision
 from simulator.job import Job, Workload
+from simulator.latest import remembering_latest
 from simulator.network import LinkConstants, link_constants
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
@@ -48,18 +49,18 @@ class Rank:
 
         What the job's calibration says holds in the place of them.
         """
-        training = calibrated_training(training or training_constants(), job.calibration)
-        table = OfferTable.from_job(job)
-        offers = table.take(plans.offer)
+        constants = _constants(job, training or training_constants())
+        offers = OfferTable.from_job(job).take(plans.offer)
+        pair = plans.offer * len(Precision) + plans.precision
         return cls(
             workload=job.workload,
             plans=plans,
             offers=offers,
-            kernels=_kernels(job).take(plans.offer * len(Precision) + plans.precision),
-            links=_links(job, table, training).take(plans.offer),
-            training=training,
-            sustained_fraction=_sustained(job, training)[plans.offer * len(Precision) + plans.precision]
-            / training.slowest_of(plans.num_gpus),
+            kernels=constants.kernels.take(pair),
+            links=constants.links.take(plans.offer),
+            training=constants.training,
+            sustained_fraction=constants.sustained_fraction[pair]
+            / constants.training.slowest_of(plans.num_gpus),
             compute_slowdown=slowdown_under_cap(offers, plans.power_cap_fraction),
         )
 
@@ -145,6 +146,28 @@ class Rank:
             constants=self.kernels,
             num_kernels=num_kernels,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Constants:
+    """What a job's offers are worth, whatever the plans: columns of every offer, or of each with every number format."""
+
+    kernels: KernelConstants
+    links: LinkConstants
+    training: TrainingConstants
+    sustained_fraction: Floats
+
+
+@remembering_latest
+def _constants(job: Job, training: TrainingConstants) -> _Constants:
+    """Returns the constants of a job, its calibration included."""
+    training = calibrated_training(training, job.calibration)
+    return _Constants(
+        kernels=_kernels(job),
+        links=_links(job, OfferTable.from_job(job), training),
+        training=training,
+        sustained_fraction=_sustained(job, training),
+    )
 
 
 def _sustained(job: Job, training: TrainingConstants) -> Floats:

@@ -29,8 +29,8 @@ class Table:
     """Base of all column tables; a subclass only declares its columns."""
 
     def __post_init__(self) -> None:
-        lengths = {name: len(column) for name, column in self.columns().items()}
-        if len(set(lengths.values())) > 1:
+        if len({len(getattr(self, name)) for name in self.names()}) > 1:
+            lengths = {name: len(column) for name, column in self.columns().items()}
             raise ValueError(f"columns of {type(self).__name__} differ in length: {lengths}")
 
     @classmethod
@@ -51,7 +51,7 @@ class Table:
         if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
             assert len(rows) == len(self), "a mask says of each row whether it is chosen"
             rows = np.flatnonzero(rows)  # once, where each column would look through the mask again
-        return type(self)(**{name: column[rows] for name, column in self.columns().items()})
+        return type(self)(**{name: getattr(self, name)[rows] for name in self.names()})
 
     @classmethod
     def concatenate(cls, tables: Sequence[Self]) -> Self:
