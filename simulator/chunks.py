@@ -93,11 +93,13 @@ def add_on_stages(
     counts: Floats, stages: Integers, num_chunks: Integers, chosen: Integers, sums: Floats
 ) -> None:
     """Adds counts `(n, C)` of the chunks of chosen stages `(s, n)` to sums `(s, n)`."""
+    of_stage = np.empty(counts.shape[1])
     for row in range(len(counts)):
+        of_stage[:] = 0.0
         for chunk in range(num_chunks[row]):
-            for place in range(len(chosen)):
-                if stages[row, chunk] == chosen[place, row]:
-                    sums[place, row] += counts[row, chunk]
+            of_stage[stages[row, chunk]] += counts[row, chunk]
+        for place in range(len(chosen)):
+            sums[place, row] += of_stage[chosen[place, row]]
 
 
 def can_split_evenly(num_layers: int, num_chunks: Integers) -> Booleans:

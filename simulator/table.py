@@ -14,6 +14,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.compiled import compiled
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
@@ -102,4 +104,13 @@ def total(columns: Iterable[Floats]) -> Floats:
 
 def sum_columns(values: Floats) -> Floats:
     """Adds up each row of `(n, m)` from left to right, `(n,)`: however many columns of zeros follow, see `total`."""
-    return total(values.T) if values.shape[1] else np.zeros(len(values))
+    return _sums_of_rows(np.ascontiguousarray(values, dtype=np.float64))
+
+
+@compiled
+def _sums_of_rows(values: Floats) -> Floats:
+    sums = np.zeros(len(values))
+    for row in range(len(values)):
+        for column in range(values.shape[1]):
+            sums[row] += values[row, column]
+    return sums
