@@ -121,7 +121,7 @@ def _total_bytes(saves: Saves) -> Floats:
     """Bytes of one save without deduplication, `(n,)`: every rank adds what is not split, every shard group all of it."""
     designs, full_bytes = saves.designs, saves.options.bytes_per_parameter
     weights = min(WEIGHT_BYTES, full_bytes)
-    repeated = np.select([designs.zero_stage == 0, designs.zero_stage < 3], [full_bytes, weights], 0.0)
+    repeated = np.array([full_bytes, weights, weights, 0.0])[designs.zero_stage]
     split = (designs.num_copies - 1) * (full_bytes - repeated)
     return np.asarray((full_bytes + (designs.replicas - 1) * repeated + split) * saves.num_parameters)
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.compiled import compiled
 from simulator.model import ModelShape, StageLayers
 from simulator.plan import PlanTable, Schedule, has_split_ends
 from simulator.table import Booleans, Floats, Integers
@@ -53,15 +54,19 @@ class Chunks:
         return self.num_dense_layers + self.num_expert_layers
 
     def on_stage(self, counts: Floats | Booleans, stage: Integers) -> Floats:
-        """Sums whole numbers `(n, C)` over the chunks of one stage of each design; returns `(n,)`.
+        """Sums whole numbers `(n, C)` over the chunks of one stage of each design, `(n,)`, or of s stages, `(s, n)`."""
+        sums = np.zeros(stage.shape)
+        add_on_stages(
+            np.ascontiguousarray(counts, dtype=np.float64),
+            np.ascontiguousarray(self.stages),
+            self.num_chunks,
+            np.atleast_2d(np.ascontiguousarray(stage)),
+            np.atleast_2d(sums),
+        )
+        return sums
 
-        Sums of whole numbers are exact, so that they do not depend on how many empty columns follow.
-        """
-        is_own = (self.stages == stage[:, None]).astype(np.float64)
-        return np.asarray(np.einsum("nc,nc->n", counts.astype(np.float64, copy=False), is_own))
-
-    def unlike_stages(self) -> tuple[Integers, ...]:
-        """Returns stages, each `(n,)`, among which there is the first of every kind of stage that a design has.
+    def unlike_stages(self) -> Integers:
+        """Returns stages `(s, n)` among which there is the first of every kind of stage that a design has.
 
         Stages are of a kind when they hold as many layers of each sort, and both or neither an end of the model. Along
         the pipeline dense layers give way to experts and few layers to one more, each once, so that the kinds begin on
@@ -70,7 +75,7 @@ class Chunks:
         """
         if self.has_any_order:
             most = int(self.num_stages.max(initial=1))
-            return tuple(np.minimum(stage, self.num_stages - 1) for stage in range(most))
+            return np.minimum(np.arange(most)[:, None], self.num_stages - 1)
         has_experts = self.num_expert_layers > 0
         beginnings = [np.argmax(self.num_layers, axis=1)]
         if has_experts.any():
@@ -80,7 +85,21 @@ class Chunks:
             ]
         first, last = np.zeros_like(self.num_stages), self.num_stages - 1
         inner = [np.take_along_axis(self.stages, chunk[:, None], axis=1)[:, 0] for chunk in beginnings]
-        return (first, np.minimum(1, last), *inner, last)
+        return np.stack((first, np.minimum(1, last), *inner, last))
+
+
+@compiled
+def add_on_stages(
+    counts: Floats, stages: Integers, num_chunks: Integers, chosen: Integers, sums: Floats
+) -> None:
+    """Adds counts `(n, C)` of the chunks of chosen stages `(s, n)` to sums `(s, n)`."""
+    of_stage = np.empty(counts.shape[1])
+    for row in range(len(counts)):
+        of_stage[:] = 0.0
+        for chunk in range(num_chunks[row]):
+            of_stage[stages[row, chunk]] += counts[row, chunk]
+        for place in range(len(chosen)):
+            sums[place, row] += of_stage[chosen[place, row]]
 
 
 def can_split_evenly(num_layers: int, num_chunks: Integers) -> Booleans:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from simulator.lora import adapter_parameters
 from simulator.plan import splits_backward
 from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers
-from simulator.table import Floats, Table, total
+from simulator.table import Floats, Table, sum_columns, total
 from simulator.trained_weights import StepWeights
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
@@ -111,12 +112,16 @@ class ModelParts:
 
     def total(self, *names: str) -> Floats:
         """Sum of some times over the whole model, `(n,)`."""
-        numbers = [count.sum(axis=1) for count in self.counts]
         return total(
             number * getattr(times, name)
             for name in names
-            for number, times in zip(numbers, self.times, strict=True)
+            for number, times in zip(self._numbers, self.times, strict=True)
         )
+
+    @cached_property
+    def _numbers(self) -> tuple[Floats, ...]:
+        """How often the whole model has each part, `(n,)`."""
+        return tuple(sum_columns(count) for count in self.counts)
 
     def of_first(self, part_times_s: Floats) -> Floats:
         """A time `(n, k)` of the first part of every chunk, `(n, C)`: the embedding, or a layer, dense ones before others.

@@ -29,11 +29,10 @@ import numpy as np
 from simulator.activations import num_micro_batches
 from simulator.chunks import ChunkWeights
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
-from simulator.layer_collectives import members_in_domain
 from simulator.memory import WEIGHT_BYTES, reduced_fraction
 from simulator.network import LinkConstants, all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.plan import has_split_ends, shard_group
-from simulator.rank import Rank
+from simulator.rank import Rank, members_in_domain
 from simulator.table import Floats, Integers
 from simulator.trained_weights import StepWeights
 
@@ -174,8 +173,11 @@ class ReplicaTraffic:
     ) -> Self:
         scatter_s, gather_s = group.reduce_scatter_s(weights), group.all_gather_s(weights)
         again_s = np.where(zero_stage == 3, gather_s, 0.0)
+        gradient_s = at_end * scatter_s
+        if not zero_stage.all():
+            gradient_s = np.where(zero_stage == 0, group.all_reduce_s(weights), gradient_s)
         return cls(
-            gradient_s=np.where(zero_stage == 0, group.all_reduce_s(weights), at_end * scatter_s),
+            gradient_s=gradient_s,
             parameter_s=np.where((zero_stage == 1) | (zero_stage == 2), gather_s, 0.0),
             forward_s=again_s,
             backward_s=in_passes * scatter_s + again_s,

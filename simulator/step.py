@@ -276,11 +276,11 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
     routed_shares = expert_ranks(rank.workload, rank.plans) * np.where(
         is_split, ReplicaGroup.of_routed(rank).size[:, 0], 1
     )
-    per_rank = [
-        chunks.on_stage(weights.shared, stage) / shared_shares
-        + chunks.on_stage(weights.routed, stage) / routed_shares
-        for stage in chunks.unlike_stages()
-    ]
+    stages = chunks.unlike_stages()
+    per_rank = (
+        chunks.on_stage(weights.shared, stages) / shared_shares
+        + chunks.on_stage(weights.routed, stages) / routed_shares
+    )
     most = np.max(per_rank, axis=0)
     on_device = 1.0 - rank.workload.optimizer_offload_fraction
     # Norm and update read the fp32 gradient, the update reads and writes the states and writes the 16-bit weight.

@@ -14,6 +14,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.compiled import compiled
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
@@ -29,8 +31,8 @@ class Table:
     """Base of all column tables; a subclass only declares its columns."""
 
     def __post_init__(self) -> None:
-        lengths = {name: len(column) for name, column in self.columns().items()}
-        if len(set(lengths.values())) > 1:
+        if len({len(getattr(self, name)) for name in self.names()}) > 1:
+            lengths = {name: len(column) for name, column in self.columns().items()}
             raise ValueError(f"columns of {type(self).__name__} differ in length: {lengths}")
 
     @classmethod
@@ -51,7 +53,7 @@ class Table:
         if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
             assert len(rows) == len(self), "a mask says of each row whether it is chosen"
             rows = np.flatnonzero(rows)  # once, where each column would look through the mask again
-        return type(self)(**{name: column[rows] for name, column in self.columns().items()})
+        return type(self)(**{name: getattr(self, name)[rows] for name in self.names()})
 
     @classmethod
     def concatenate(cls, tables: Sequence[Self]) -> Self:
@@ -102,4 +104,13 @@ def total(columns: Iterable[Floats]) -> Floats:
 
 def sum_columns(values: Floats) -> Floats:
     """Adds up each row of `(n, m)` from left to right, `(n,)`: however many columns of zeros follow, see `total`."""
-    return total(values.T) if values.shape[1] else np.zeros(len(values))
+    return _sums_of_rows(np.ascontiguousarray(values, dtype=np.float64))
+
+
+@compiled
+def _sums_of_rows(values: Floats) -> Floats:
+    sums = np.zeros(len(values))
+    for row in range(len(values)):
+        for column in range(values.shape[1]):
+            sums[row] += values[row, column]
+    return sums
