@@ -10,6 +10,7 @@ micro-batch on one rank, t the tensor-parallel degree.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -41,6 +42,54 @@ class Activations:
     """What they keep in main memory."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class LayerActivations:
+    """One micro-batch in one layer of either kind, which is the same on every stage of a design."""
+
+    workload: Workload
+    plans: PlanTable
+    dense: _Layer
+    expert: _Layer
+    """A layer with experts; in models without any the dense one."""
+
+    @classmethod
+    def of(cls, workload: Workload, plans: PlanTable) -> Self:
+        """Returns the layers of designs, `(n,)`."""
+        dense = _Layer.of(workload, plans, is_expert=False)
+        expert = _Layer.of(workload, plans, is_expert=True) if workload.model.experts else dense
+        return cls(workload=workload, plans=plans, dense=dense, expert=expert)
+
+    def on_stage(
+        self,
+        stage: Integers,
+        *,
+        dense_layers: Floats,
+        expert_layers: Floats,
+        kept_layers: tuple[Floats, Floats] | None = None,
+    ) -> Activations:
+        """Returns what so many layers of a stage keep; see `stage_activations`."""
+        workload, plans, dense, expert = self.workload, self.plans, self.dense, self.expert
+        in_flight = in_flight_chunks(workload, plans, stage) / plans.virtual_pipeline
+        is_kept = (plans.pipeline_parallel > 1) & workload.keeps_stage_outputs
+        sent = np.where(is_kept, plans.virtual_pipeline * _layer_input(workload, plans), 0.0)
+        on_host = workload.activation_offload_fraction
+        dense_work, expert_work = (layer.at_work + on_host * layer.kept for layer in (dense, expert))
+        layers = dense_layers * dense.kept + expert_layers * expert.kept
+        if kept_layers:
+            all_dense, all_expert = kept_per_layer(workload, without_recompute(plans))
+            layers = (
+                layers
+                + kept_layers[0] * (all_dense - dense.kept)
+                + kept_layers[1] * (all_expert - expert.kept)
+            )
+        at_work = np.where(expert_layers > 0, expert_work, 0.0)
+        return Activations(
+            kept_bytes=in_flight * ((1.0 - on_host) * layers + sent),
+            at_work_bytes=np.maximum(at_work, np.where(dense_layers > 0, dense_work, 0.0)),
+            on_host_bytes=in_flight * on_host * layers,
+        )
+
+
 def stage_activations(
     workload: Workload,
     plans: PlanTable,
@@ -54,33 +103,15 @@ def stage_activations(
 
     Of these `kept_layers`, dense ones and such with experts, keep everything whatever is recomputed.
     """
-    has_experts = workload.model.experts is not None
-    dense = _Layer.of(workload, plans, is_expert=False)
-    expert = _Layer.of(workload, plans, is_expert=has_experts)
-    in_flight = in_flight_chunks(workload, plans, stage) / plans.virtual_pipeline
-    is_kept = (plans.pipeline_parallel > 1) & workload.keeps_stage_outputs
-    sent = np.where(is_kept, plans.virtual_pipeline * _layer_input(workload, plans), 0.0)
-    on_host = workload.activation_offload_fraction
-    dense_work, expert_work = (layer.at_work + on_host * layer.kept for layer in (dense, expert))
-    layers = dense_layers * dense.kept + expert_layers * expert.kept
-    if kept_layers:
-        all_dense, all_expert = kept_per_layer(workload, without_recompute(plans))
-        layers = (
-            layers + kept_layers[0] * (all_dense - dense.kept) + kept_layers[1] * (all_expert - expert.kept)
-        )
-    at_work = np.where(expert_layers > 0, expert_work, 0.0)
-    return Activations(
-        kept_bytes=in_flight * ((1.0 - on_host) * layers + sent),
-        at_work_bytes=np.maximum(at_work, np.where(dense_layers > 0, dense_work, 0.0)),
-        on_host_bytes=in_flight * on_host * layers,
+    return LayerActivations.of(workload, plans).on_stage(
+        stage, dense_layers=dense_layers, expert_layers=expert_layers, kept_layers=kept_layers
     )
 
 
 def kept_per_layer(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
     """Returns what a forward pass keeps of one micro-batch in a layer, dense and with experts, bytes `(n,)` each."""
-    dense = _Layer.of(workload, plans, is_expert=False).kept
-    has_experts = workload.model.experts is not None
-    return dense, _Layer.of(workload, plans, is_expert=True).kept if has_experts else dense
+    layers = LayerActivations.of(workload, plans)
+    return layers.dense.kept, layers.expert.kept
 
 
 def micro_batch_tokens(workload: Workload, plans: PlanTable) -> Floats:

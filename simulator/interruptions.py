@@ -85,8 +85,9 @@ def _rates_per_s(job: Job, plans: PlanTable) -> dict[Interruption, Floats]:
     nodes = plans.num_gpus / GPUS_PER_COUNTED_NODE
     failures = nodes * fleet.failures_per_1000_node_days
     domains = np.ceil(nodes / fleet.nodes_per_domain)
-    offers = OfferTable.from_job(job).take(plans.offer)
-    reclaims = plans.num_gpus / offers.gpus_per_node * offers.interruptions_per_1000_node_days
+    offers = OfferTable.from_job(job)
+    own_nodes = plans.num_gpus / offers.gpus_per_node[plans.offer]
+    reclaims = own_nodes * offers.interruptions_per_1000_node_days[plans.offer]
     per_1000_days = {
         Interruption.PROCESS_FAULT: failures * fleet.process_fault_fraction,
         Interruption.NODE_FAULT: failures * (1.0 - fleet.process_fault_fraction) + reclaims,
@@ -148,7 +149,6 @@ def node_losses_within(job: Job, plans: PlanTable, time_s: Floats | float) -> Fl
 
 def _guessed_run_s(job: Job, plans: PlanTable) -> Floats:
     """Length of the run at `GUESSED_MFU_FRACTION` of the peak, `(n,)`; NaN where the number format is missing."""
-    workload, offers = job.workload, OfferTable.from_job(job).take(plans.offer)
-    flop = workload.tokens * trained_flop_per_token(workload)
-    peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
+    flop = job.workload.tokens * trained_flop_per_token(job.workload)
+    peak = OfferTable.from_job(job).peak_flop_per_s[plans.offer, plans.precision]
     return np.asarray(flop / (plans.num_gpus * peak * GUESSED_MFU_FRACTION))

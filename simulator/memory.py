@@ -14,7 +14,7 @@ from typing import Literal, assert_never
 
 import numpy as np
 
-from simulator.activations import micro_batch_tokens, num_micro_batches, stage_activations
+from simulator.activations import LayerActivations, micro_batch_tokens, num_micro_batches
 from simulator.casts import cast_weight_bytes
 from simulator.chunks import Chunks, ChunkWeights, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
@@ -107,9 +107,9 @@ def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryT
 
     Only the first stage of each kind can be that one: the others of its kind hold the same and fewer micro-batches.
     """
-    weights = StepWeights.of(workload, plans, chunks)
+    weights, layers = StepWeights.of(workload, plans, chunks), LayerActivations.of(workload, plans)
     candidates = [
-        _stage_memory(workload, plans, _Stage.of(workload, plans, chunks, weights, stage))
+        _stage_memory(layers, _Stage.of(workload, plans, chunks, weights, stage))
         for stage in chunks.unlike_stages()
     ]
     worst = np.argmax([memory.peak_bytes for memory in candidates], axis=0)
@@ -131,8 +131,8 @@ def memory_by_stage(workload: Workload, plan: Plan) -> MemoryTable:
 
 def memory_of_stage(workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> MemoryTable:
     """Returns the components of one stage, `(n,)`, of each plan."""
-    weights = StepWeights.of(workload, plans, chunks)
-    return _stage_memory(workload, plans, _Stage.of(workload, plans, chunks, weights, stage))
+    weights, layers = StepWeights.of(workload, plans, chunks), LayerActivations.of(workload, plans)
+    return _stage_memory(layers, _Stage.of(workload, plans, chunks, weights, stage))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,12 +177,11 @@ class _Stage:
         )
 
 
-def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> MemoryTable:
+def _stage_memory(layers: LayerActivations, stage: _Stage) -> MemoryTable:
+    workload, plans = layers.workload, layers.plans
     states = _StateBytes.of(workload, plans, stage)
-    activations = stage_activations(
-        workload,
-        plans,
-        stage=stage.number,
+    activations = layers.on_stage(
+        stage.number,
         dense_layers=stage.dense_layers,
         expert_layers=stage.expert_layers,
         kept_layers=stage.kept_layers,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import kept_per_layer, stage_activations
+from simulator.activations import LayerActivations, kept_per_layer
 from simulator.chunks import Chunks, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.job import Job, Workload
@@ -67,12 +67,10 @@ def offloaded_bytes_per_node(job: Job, plans: PlanTable, offers: OfferTable) -> 
 
 def _activation_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> list[Floats]:
     """Of one rank of every unlike stage."""
-    kept = KeptLayers.of(workload, plans, chunks)
+    kept, layers = KeptLayers.of(workload, plans, chunks), LayerActivations.of(workload, plans)
     return [
-        stage_activations(
-            workload,
-            plans,
-            stage=stage,
+        layers.on_stage(
+            stage,
             dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
             expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
             kept_layers=(chunks.on_stage(kept.dense, stage), chunks.on_stage(kept.expert, stage))
