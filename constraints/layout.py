@@ -6,7 +6,7 @@ with a reason, not an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +27,7 @@ from simulator.plan import (
     shard_group,
     splits_backward,
 )
-from simulator.table import Booleans, Floats, Integers
+from simulator.table import Booleans, Floats, Integers, total
 from simulator.trained_weights import num_trained_parameters
 
 
@@ -318,11 +318,15 @@ LAYOUT_RULES = (
 """All rules, in the order in which reports name them."""
 
 
-def can_save_by(job: Job, layouts: PlanTable, scheme: CheckpointScheme) -> Booleans:
-    """Returns which layouts, `(n,)`, keep the rules of a checkpoint scheme, whatever scheme they name."""
+def can_save_by(job: Job, layouts: PlanTable, schemes: Sequence[CheckpointScheme]) -> Booleans:
+    """Returns which layouts keep the rules of which of k checkpoint schemes, whatever scheme they name, `(n, k)`."""
     offers = OfferTable.from_job(job).take(layouts.offer)
-    plans = replace(layouts, checkpoint_scheme=np.full(len(layouts), scheme.code))
-    return np.asarray(sum(rule.excess(job, plans, offers) for rule in SCHEME_RULES) == 0.0)
+
+    def excess(scheme: CheckpointScheme) -> Floats:
+        plans = replace(layouts, checkpoint_scheme=np.full(len(layouts), scheme.code))
+        return total(rule.excess(job, plans, offers) for rule in SCHEME_RULES)
+
+    return np.column_stack([excess(scheme) == 0.0 for scheme in schemes])
 
 
 def layout_excess(job: Job, plans: PlanTable) -> Floats:
