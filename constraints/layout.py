@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.casts import FAMILIES_WITH_BLOCK_SCALES
+from simulator.checkpoint_sizes import saved_bytes_per_parameter
 from simulator.chunks import can_cut
 from simulator.context_exchange import head_ranks
 from simulator.expert_ranks import expert_ranks
@@ -199,7 +200,8 @@ def _server_memory(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     options = job.checkpointing
     if options.num_servers is None:
         return np.zeros(len(plans))
-    held_bytes = (options.bytes_per_parameter + options.gradient_bytes) * num_trained_parameters(job.workload)
+    held_bytes_per_parameter = saved_bytes_per_parameter(job) + options.gradient_bytes
+    held_bytes = held_bytes_per_parameter * num_trained_parameters(job.workload)
     is_too_large = np.full(len(plans), held_bytes > options.num_servers * options.server_memory_bytes)
     return _broken_by(plans, is_too_large, CheckpointScheme.GRADIENT_REPLICA)
 

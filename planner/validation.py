@@ -23,6 +23,7 @@ from planner.measured_runs import (
     plan_of,
     reason_against,
 )
+from planner.open_choices import open_log_ratios
 from planner.validation_interval import (
     Interval,
     calibrated_interval,
@@ -145,16 +146,18 @@ def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None
     """
     checked = [_checked(row) for row in rows]
     modelled = [row for row in checked if not isinstance(row, Unmodelled)]
-    comparisons = iter(compare(modelled, calibration))
+    comparisons = compare(modelled, calibration)
+    known = zip(comparisons, open_log_ratios(comparisons, calibration), strict=True)
     residuals = development_residuals()
     entries: list[Entry] = []
     for row in checked:
         if isinstance(row, Unmodelled):
             entries.append(row)
             continue
-        comparison = next(comparisons)
+        comparison, open_ratios = next(known)
         if math.isfinite(comparison.simulated_s):
-            interval = calibrated_interval(comparison, calibration) or interval_of(comparison, residuals)
+            own = calibrated_interval(comparison, calibration)
+            interval = own or interval_of(comparison, residuals, open_ratios)
             entries.append(Modelled(comparison=comparison, interval=interval))
         else:
             entries.append(_unmodelled(row, "the layout has no schedule"))

@@ -5,7 +5,8 @@ prediction say too much about it: they are left out. Of the remaining residuals 
 counts the same, however many rows it has, and those of the same architecture and number format together as much again as
 all. Four of five are smaller than the half width of the interval, which is stretched by what the fit of the simulator's
 constants saw of the very rows. What was never measured is less sure: a part that no other source has, an architecture
-whose constants are those of another one, a format without measurements.
+whose constants are those of another one, a format without measurements. And so is what a row leaves open of its experts: what
+the other choice would change is an error of its own, on the side to which it would change the step.
 """
 
 from __future__ import annotations
@@ -88,9 +89,23 @@ def residual_of(comparison: Comparison) -> Residual:
     )
 
 
-def interval_of(comparison: Comparison, residuals: Sequence[Residual]) -> Interval:
-    """Returns the interval of a row from the residuals of the sources that it does not belong to."""
-    return _around(comparison, half_width_of(comparison.row, comparison.kind, residuals))
+def interval_of(
+    comparison: Comparison, residuals: Sequence[Residual], open_log_ratios: Floats | None = None
+) -> Interval:
+    """Returns the interval of a row from the residuals of the sources that it does not belong to.
+
+    Args:
+        comparison: the row and its simulation.
+        residuals: those of the shipped configurations.
+        open_log_ratios: what other choices of what the row leaves open would change (`planner.open_choices`), `(k,)`; each
+            is independent of the residuals and of the others, so that it adds to them as the root of squares.
+    """
+    half_width = half_width_of(comparison.row, comparison.kind, residuals)
+    ratios = np.zeros(0) if open_log_ratios is None else open_log_ratios
+    return Interval(
+        low_s=comparison.expected_s * math.exp(-math.hypot(half_width, *np.minimum(0.0, ratios))),
+        high_s=comparison.expected_s * math.exp(math.hypot(half_width, *np.maximum(0.0, ratios))),
+    )
 
 
 def half_width_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
@@ -100,6 +115,9 @@ def half_width_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
     others = [residual for residual in residuals if residual.group not in own] or list(residuals)
     related = [residual for residual in others if residual.network == network] or others
     half_width = log_half_width(related, family, precision)
+    dense = [residual for residual in others if residual.network == "dense"]
+    if network == "experts" and dense:  # which have all parts of a dense model, and more
+        half_width = max(half_width, log_half_width(dense, family, precision))
     if all(residual.accelerator != row["accelerator"] for residual in related):
         half_width = max(half_width, log_half_width(related, ANY, ANY))
     if all(residual.family != family for residual in others):
@@ -117,14 +135,10 @@ def calibrated_interval(comparison: Comparison, calibration: Calibration | None)
     row = comparison.row
     precision, has_experts = Precision(row["precision"]), bool(row["num_experts"])
     known = calibration.residuals_of(row["accelerator"], precision, has_experts=has_experts)
-    return None if known is None else _around(comparison, known.interval_log_half_width)
-
-
-def _around(comparison: Comparison, log_half_width: float) -> Interval:
-    return Interval(
-        low_s=comparison.expected_s * math.exp(-log_half_width),
-        high_s=comparison.expected_s * math.exp(log_half_width),
-    )
+    if known is None:
+        return None
+    factor = math.exp(known.interval_log_half_width)
+    return Interval(low_s=comparison.expected_s / factor, high_s=comparison.expected_s * factor)
 
 
 def log_half_width(residuals: Sequence[Residual], family: str, precision: str) -> float:

@@ -62,6 +62,8 @@ def stage_activations(
     on_host = workload.activation_offload_fraction
     dense_work, expert_work = (layer.at_work + on_host * layer.kept for layer in (dense, expert))
     layers = dense_layers * dense.kept + expert_layers * expert.kept
+    if workload.frees_stage_inputs:
+        layers = layers - _freed_inputs(workload, plans, dense_layers + expert_layers)
     if kept_layers:
         all_dense, all_expert = kept_per_layer(workload, without_recompute(plans))
         layers = (
@@ -73,6 +75,19 @@ def stage_activations(
         at_work_bytes=np.maximum(at_work, np.where(dense_layers > 0, dense_work, 0.0)),
         on_host_bytes=in_flight * on_host * layers,
     )
+
+
+def _freed_inputs(workload: Workload, plans: PlanTable, num_layers: Floats) -> Floats:
+    """Inputs of the chunks of a stage with so many layers, one micro-batch each, where nothing is computed again from them.
+
+    Without them the first norm of a chunk goes back from its output, which its products keep.
+    """
+    is_needed = plans.recompute == Recompute.FULL.code
+    if workload.selective_recompute != "attention":
+        is_needed = plans.recompute != Recompute.NONE.code
+    num_inputs = np.minimum(plans.virtual_pipeline, num_layers)
+    is_freed = (plans.pipeline_parallel > 1) & ~is_needed
+    return np.where(is_freed, num_inputs * _layer_input(workload, plans), 0.0)
 
 
 def kept_per_layer(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:

@@ -92,6 +92,24 @@ class TestEveryScheme:
         for scheme, costs in SCHEMES.items():
             assert costs(Saves.of(JOB, rows)).keys() <= set(CheckpointTable.names()), scheme
 
+    @pytest.mark.parametrize(
+        ("optimizer_bytes", "asked", "saved"),
+        [
+            (12.0, None, 14),  # 16-bit weight, fp32 master weight and two fp32 moments
+            (10.0, None, 12),  # of the master only the bits that the 16-bit weight lacks
+            (6.0, None, 8),  # the same, and two 16-bit moments
+            (6.0, 14.0, 14),
+        ],
+    )
+    def test_a_save_has_the_weight_and_what_the_optimizer_keeps_of_it_unless_the_job_says_otherwise(
+        self, optimizer_bytes: float, asked: float | None, saved: int
+    ) -> None:
+        workload = JOB.workload.model_copy(update={"optimizer_bytes": optimizer_bytes})
+        job = JOB.model_copy(update={"workload": workload})
+        for scheme in (CheckpointScheme.ASYNC, CheckpointScheme.GRADIENT_REPLICA):
+            costs = costs_on_64(saving(job, bytes_per_parameter=asked), scheme)
+            assert costs.bytes_per_save == pytest.approx(saved * WEIGHTS)
+
     @given(scheme=st.sampled_from(jobs.SCHEMES), factor=st.floats(1.01, 8.0), zero=st.integers(0, 3))
     def test_more_bytes_never_cost_less(self, scheme: CheckpointScheme, factor: float, zero: int) -> None:
         # A fixed number of servers: with more bytes more of them would be taken, which load faster.
