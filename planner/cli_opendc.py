@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli_help import examples
-from planner.cli_options import json_option, planned_job_options, progress_options, seed_option
+from planner.cli_options import json_option, planned_job_options, progress_options, replay_option, seed_option
 from planner.finite_range import FiniteRange
 
 if TYPE_CHECKING:
@@ -45,13 +45,7 @@ def opendc() -> None:
 )
 @planned_job_options
 @seed_option("The same job, plan, version and seed give the same run.")
-@click.option(
-    "--replay",
-    type=click.IntRange(0, LAST_REPLAY),
-    default=0,
-    show_default=True,
-    help="Which of the replays that the spread of an answer is made of.",
-)
+@replay_option(LAST_REPLAY)
 @click.option(
     "--every",
     "period_s",

@@ -123,6 +123,17 @@ def seed_option(meaning: str) -> Callable[[Command], Command]:
     )
 
 
+def replay_option(last: int) -> Callable[[Command], Command]:
+    """Returns the option of a replay up to a last one."""
+    return click.option(
+        "--replay",
+        type=click.IntRange(0, last),
+        default=0,
+        show_default=True,
+        help="Which of the replays that the spread of an answer is made of.",
+    )
+
+
 def planned_job_options(command: Command) -> Command:
     """Adds what says of which job, with which values, which plan is meant, and how it saves."""
     for option in (set_option, interval_option, scheme_option, plan_option, job_argument):

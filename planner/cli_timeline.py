@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli_help import examples
-from planner.cli_options import json_option, planned_job_options, progress_options, seed_option
+from planner.cli_options import json_option, planned_job_options, progress_options, replay_option, seed_option
 
 if TYPE_CHECKING:
     from planner.interval_text import Interval
@@ -41,13 +41,7 @@ STEP, RUN, BOTH = DRAWN = ("step", "run", "both")
 )
 @planned_job_options
 @seed_option("Of the replays, as for capplan simulate.")
-@click.option(
-    "--replay",
-    type=click.IntRange(0, LAST_REPLAY),
-    default=0,
-    show_default=True,
-    help="Which of the replays that the spread of an answer is made of.",
-)
+@replay_option(LAST_REPLAY)
 @click.option(
     "--output",
     "file",
