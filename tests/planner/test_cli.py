@@ -328,7 +328,10 @@ def test_the_catalogue_prints_one_json_object(
         assert set(content) == set(names(Kind(arguments[0])) if arguments else [kind.value for kind in Kind])
 
 
-def test_a_package_of_the_same_name_from_elsewhere_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["catalog"], ["trace", "convert", "a", "b", "--batch-size", "1", "--output", "c"]]
+)
+def test_a_package_of_the_same_name_from_elsewhere_is_named(arguments: list[str], tmp_path: Path) -> None:
     (tmp_path / "objectives").mkdir()
     (tmp_path / "objectives" / "__init__.py").touch()
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
@@ -336,7 +339,7 @@ def test_a_package_of_the_same_name_from_elsewhere_is_named(tmp_path: Path) -> N
         sys.executable,
         "-P",
         "-c",
-        "import sys; from planner.cli import main; sys.exit(main(['catalog']))",
+        f"import sys; from planner.cli import main; sys.exit(main({arguments}))",
     ]
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
