@@ -123,11 +123,8 @@ def simulate(
 
     Exit codes: 0 an answer; 2 broken input, such as a trace that contradicts itself.
     """
-    from planner.cli import _check_installation
-    from planner.cli_output import quiet_libraries, working
-
     refuse_unread_of_rules(rules, division.parallel)
-    _check_installation()
+    from planner.cli_output import quiet_libraries, working
     from planner.hop_simulation import HopRun, simulate_hop
     from planner.hop_view import show_hop
     from planner.option_names import TRACE_OPTIONS, options_named

@@ -50,10 +50,7 @@ def play(
 
     Exit codes: 0 an answer; 2 broken input, such as collectives that do not fit together.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries, working
-
-    _check_installation()
     from planner.option_names import PLAYED_TRACES, options_named
     from planner.timeline_file import check_timeline_file
     from planner.trace_play import play_traces

@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from constraints.bounds import MARGIN
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import cross_run_knobs, enumerate_layouts
 from constraints.step_bound import bound_step
 from planner.job_file import load_job, parse_job
-from planner.plain import plain_copy
-from planner.problems import Findings, shown
-from planner.yaml_text import read_document
+from planner.record_input import read_record
 from simulator.errors import InputError, Problem
 from simulator.job import GpuRange, Job
 from simulator.limits import Limits
@@ -79,20 +77,7 @@ def load_sweep(path: str | Path) -> Sweep:
     Raises:
         InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
     """
-    document = read_document(Path(path))
-    if not isinstance(document, Mapping):
-        rule = "must be a mapping with at least job, num_gpus and checkpoint_schemes"
-        raise InputError([Problem(path="", value="", rule=f"{shown(document)} {rule}")], str(path))
-    findings, sweep = Findings(), None
-    try:
-        sweep = Sweep.model_validate(
-            {"name": Path(path).stem} | dict(plain_copy(document, findings)), strict=False
-        )
-    except ValidationError as error:
-        findings.add_validation(error)
-    if sweep is None or findings.problems:
-        raise InputError(findings.problems, str(path))
-    return sweep
+    return read_record(Sweep, path, least="job, num_gpus and checkpoint_schemes")
 
 
 def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:

@@ -7,6 +7,7 @@ micro-batch, and the optimizer runs behind the slowest stage.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -69,26 +70,23 @@ class StepTable(Table):
 
 def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     """Returns the step of each design."""
-    parts = ModelParts.of(rank, chunks)
-    weights = StepWeights.of(rank.workload, rank.plans, chunks)
-    layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-    cards_s = _own_card_s(rank, parts)
-    shards_s, copies_s = _exposed_behind(rank, parts, layers_s, cards_s)
-    times = play_pipelines(**_columns(rank, parts, weights, _added(layers_s, shards_s, copies_s), cards_s))
+    made = _Made.of(rank, chunks)
+    parts = made.parts
+    times = play_pipelines(**made.pipeline)
     stages = rank.plans.pipeline_parallel
     per_gpu = num_micro_batches(rank.workload, rank.plans) / stages
     busy_s, send_s = sum_columns(times.busy_s) / stages, sum_columns(times.send_busy_s) / stages
     # A number format that the accelerator lacks has no busy time; the pipeline would play on without it.
     step_s = np.where(np.isnan(busy_s), np.nan, times.step_s)
     waiting_s = step_s - times.exposed_sync_s - busy_s - send_s
-    tied_s, optimizer_s = tied_gradient_s(rank), _optimizer_s(rank, chunks, weights.trained)
+    tied_s, optimizer_s = tied_gradient_s(rank), _optimizer_s(rank, chunks, made.weights.trained)
     return StepTable(
         step_time_s=step_s + tied_s + optimizer_s,
         compute_s=parts.total("forward_compute_s", "backward_compute_s") * per_gpu,
         tensor_comm_s=parts.total("forward_tensor_comm_s", "backward_tensor_comm_s") * per_gpu,
         expert_comm_s=parts.total("forward_expert_comm_s", "backward_expert_comm_s") * per_gpu,
-        shard_comm_s=sum_columns(shards_s[0] + shards_s[1]) * per_gpu,
-        host_copy_s=sum_columns(copies_s[0] + copies_s[1]) * per_gpu,
+        shard_comm_s=sum_columns(total(made.shards_s)) * per_gpu,
+        host_copy_s=sum_columns(total(made.copies_s)) * per_gpu,
         pipeline_send_s=send_s,
         gradient_sync_s=times.exposed_sync_s + tied_s,
         pipeline_bubble_s=np.maximum(0.0, waiting_s),  # rounding must not make it negative
@@ -114,18 +112,42 @@ class StepParts:
 
 def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
     """Returns what `simulate_step` plays the step of each design from."""
-    parts = ModelParts.of(rank, chunks)
-    weights = StepWeights.of(rank.workload, rank.plans, chunks)
-    layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-    cards_s = _own_card_s(rank, parts)
-    shards_s, copies_s = _exposed_behind(rank, parts, layers_s, cards_s)
-    return StepParts(
-        pipeline=_columns(rank, parts, weights, _added(layers_s, shards_s, copies_s), cards_s),
-        forward=parts.exposed("forward", shards_s[0], copies_s[0]),
-        backward=parts.exposed("backward", shards_s[1], copies_s[1]),
-        tied_gradient_s=tied_gradient_s(rank),
-        optimizer_s=_optimizer_s(rank, chunks, weights.trained),
+    made = _Made.of(rank, chunks)
+    (forward_shards_s, backward_shards_s), (forward_copies_s, backward_copies_s) = (
+        made.shards_s,
+        made.copies_s,
     )
+    return StepParts(
+        pipeline=made.pipeline,
+        forward=made.parts.exposed("forward", forward_shards_s, forward_copies_s),
+        backward=made.parts.exposed("backward", backward_shards_s, backward_copies_s),
+        tied_gradient_s=tied_gradient_s(rank),
+        optimizer_s=_optimizer_s(rank, chunks, made.weights.trained),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """The pipelines of designs, and what they are made of."""
+
+    parts: ModelParts
+    weights: StepWeights
+    shards_s: Directions
+    """Exposed gathers and reductions of sharded weights, `(n, C)` a way."""
+    copies_s: Directions
+    """The same of copies of activations."""
+    pipeline: PipelineColumns
+
+    @classmethod
+    def of(cls, rank: Rank, chunks: Chunks) -> Self:
+        parts = ModelParts.of(rank, chunks)
+        weights = StepWeights.of(rank.workload, rank.plans, chunks)
+        layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
+        cards_s = _own_card_s(rank, parts)
+        shards_s, copies_s = _exposed_behind(rank, parts, layers_s, cards_s)
+        passes_s = _added(layers_s, shards_s, copies_s)
+        pipeline = _columns(rank, parts, weights, passes_s, cards_s)
+        return cls(parts=parts, weights=weights, shards_s=shards_s, copies_s=copies_s, pipeline=pipeline)
 
 
 def _columns(

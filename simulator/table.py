@@ -63,6 +63,34 @@ class Table:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableGroup:
+    """Base of tables, and groups of them, that are about the same rows; a subclass only declares its parts."""
+
+    @classmethod
+    def parts(cls) -> tuple[str, ...]:
+        """Names of the parts in the order of their declaration."""
+        return tuple(field.name for field in fields(cls))
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.parts()[0]))
+
+    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
+        """Returns the chosen rows of every part."""
+        return type(self)(**{name: getattr(self, name).take(rows) for name in self.parts()})
+
+    @classmethod
+    def concatenate(cls, groups: Sequence[Self]) -> Self:
+        """Returns the rows of all groups one after another; raises `ValueError` for none at all."""
+        first, *_ = groups
+        return cls(
+            **{
+                name: type(getattr(first, name)).concatenate([getattr(group, name) for group in groups])
+                for name in cls.parts()
+            }
+        )
+
+
 def first_of_equals(columns: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Returns the first of all rows that are equal in some columns, and for every row the number of that one, `(n,)`.
 

@@ -6,10 +6,12 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
+from planner.measured_rows import Unmodelled, read_measured
 from planner.measured_runs import (
     Comparison,
     Row,
     read_rows,
+    reason_against,
 )
 from simulator.units import GIB
 
@@ -89,6 +91,20 @@ def written(folder: Path, *rows: Mapping[str, object]) -> Path:
         writer.writeheader()
         writer.writerows(rows)
     return path
+
+
+def the_row(folder: Path, cells: Mapping[str, object]) -> Row | Unmodelled:
+    """What is read from a file of one measured run."""
+    (row,) = read_measured(written(folder, cells))
+    return row
+
+
+def simulated_row(folder: Path, cells: Mapping[str, object]) -> Row:
+    """The same of a run that can be simulated."""
+    row = the_row(folder, cells)
+    assert not isinstance(row, Unmodelled), row
+    assert reason_against(row) == ""
+    return row
 
 
 def shipped(name: str, /, **changes: str) -> Row:

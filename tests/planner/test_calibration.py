@@ -184,9 +184,9 @@ def test_a_second_accelerator_with_too_few_rows_is_left_out_and_said(tmp_path: P
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"schema_version": 2}, "schema_version = 2: input should be 1"),
+        ({"schema_version": 2}, "schema_version = 2: must be 1"),
         ({"source_sha256": "x"}, "source_sha256"),
-        ({"nonsense": 1}, "nonsense"),
+        ({"nonsense": 1}, "nonsense = 1: unknown field; known: schema_version, source"),
         ({"constants": [{"name": "warp"}]}, r"constants\[0\].name = 'warp'"),
         ({"error_after_fraction": -1}, "error_after_fraction"),
         ({"idle_power_w": math.nan}, "idle_power_w = nan: must be a finite number"),

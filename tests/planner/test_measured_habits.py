@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,9 +9,9 @@ import pytest
 
 from planner.framework_habits import habits_of
 from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import Row, compare, memory_kind, reason_against
+from planner.measured_runs import Row, compare, memory_kind
 from planner.validation import entries_of, memory_verdicts
-from tests.planner.measured import LLAMA_405B, shipped, written
+from tests.planner.measured import LLAMA_405B, shipped, simulated_row, written
 
 # Megatron-Bridge, verification card of Qwen3-30B-A3B: 16 H100, 20.1 s, 62.2 GiB.
 QWEN: Mapping[str, object] = {
@@ -33,16 +32,7 @@ QWEN: Mapping[str, object] = {
 
 
 def row_of(folder: Path, **changes: object) -> Row:
-    cells = {**QWEN, **changes}
-    path = folder / "measured.csv"
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(cells))
-        writer.writeheader()
-        writer.writerow(cells)
-    (row,) = read_measured(path)
-    assert not isinstance(row, Unmodelled), row
-    assert reason_against(row) == ""
-    return row
+    return simulated_row(folder, {**QWEN, **changes})
 
 
 class TestChunks:
