@@ -99,7 +99,8 @@ def add_on_stages(
         for chunk in range(num_chunks[row]):
             of_stage[stages[row, chunk]] += counts[row, chunk]
         for place in range(len(chosen)):
-            sums[place, row] += of_stage[chosen[place, row]]
+            if 0 <= chosen[place, row] < len(of_stage):
+                sums[place, row] += of_stage[chosen[place, row]]
 
 
 def can_split_evenly(num_layers: int, num_chunks: Integers) -> Booleans:
@@ -141,7 +142,7 @@ def chunks_of(model: ModelShape, plans: PlanTable, layers: Integers, *, has_any_
     return Chunks(
         num_chunks=num_chunks,
         num_stages=plans.pipeline_parallel,
-        stages=_stages(plans, chunk, count),
+        stages=_stages(plans, layers.shape[1]),
         num_dense_layers=dense,
         num_expert_layers=layers - dense,
         is_first=np.broadcast_to(chunk == 0, layers.shape),
@@ -168,11 +169,27 @@ def _layers(num_layers: int, chunk: Integers, count: Integers, stage_layers: Sta
     return np.asarray(layers)
 
 
-def _stages(plans: PlanTable, chunk: Integers, count: Integers) -> Integers:
+def _stages(plans: PlanTable, most_chunks: int) -> Integers:
     """The stage of every chunk, `(n, C)`: round and round, or, with two chunks on a stage, to and fro."""
-    stages = plans.pipeline_parallel[:, None]
-    turns_back = (plans.pipeline_schedule == Schedule.ZB_V.code)[:, None] & (chunk >= stages)
-    return np.asarray(np.where(turns_back & (chunk < count), count - 1 - chunk, chunk % stages))
+    stages = _round_and_round(plans.pipeline_parallel, most_chunks)
+    turns_back = plans.pipeline_schedule == Schedule.ZB_V.code
+    if turns_back.any():
+        num_stages, chunk = plans.pipeline_parallel[turns_back, None], np.arange(most_chunks)
+        is_second = (chunk >= num_stages) & (chunk < 2 * num_stages)
+        stages[turns_back] = np.where(is_second, 2 * num_stages - 1 - chunk, stages[turns_back])
+    return stages
+
+
+@compiled
+def _round_and_round(num_stages: Integers, most_chunks: int) -> Integers:
+    """Numbers from 0 up to so many stages `(n,)` and again, `(n, C)`; a division for each would take longer."""
+    stages = np.empty((len(num_stages), most_chunks), np.int64)
+    for row in range(len(num_stages)):
+        stage = 0
+        for chunk in range(most_chunks):
+            stages[row, chunk] = stage
+            stage = stage + 1 if stage + 1 < num_stages[row] else 0
+    return stages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,14 +207,11 @@ def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkW
 
     With tied embeddings the stage of the output layer holds a copy of its own, unless it also has the embedding.
     """
-    num_copied = np.where(has_split_ends(plans), model.tied_parameters, 0)[:, None]
-    shared = (
-        chunks.num_dense_layers * model.dense_layer_parameters
-        + chunks.num_expert_layers * model.expert_layer_shared_parameters
-        + chunks.is_first * model.embedding_parameters
-        + chunks.is_last * (model.output_parameters + num_copied)
-    )
-    num_experts = model.experts.num_experts if model.experts else 0
-    return ChunkWeights(
-        shared=shared, routed=chunks.num_expert_layers * (num_experts * model.expert_parameters)
-    )
+    shared, routed = chunks.num_dense_layers * model.dense_layer_parameters, np.zeros(chunks.stages.shape)
+    if model.experts:
+        shared += chunks.num_expert_layers * model.expert_layer_shared_parameters
+        routed = chunks.num_expert_layers * (model.experts.num_experts * model.expert_parameters)
+    shared[:, 0] += model.embedding_parameters
+    num_copied = np.where(has_split_ends(plans), model.tied_parameters, 0)
+    shared[np.arange(len(shared)), chunks.num_chunks - 1] += model.output_parameters + num_copied
+    return ChunkWeights(shared=shared, routed=routed)

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from simulator.chunks import Chunks, ChunkWeights
+from simulator.compiled import compiled
 from simulator.job import Workload
 from simulator.layer_costs import (
     PartTimes,
@@ -136,8 +137,18 @@ class ModelParts:
 
     def weighted(self, part_times_s: Iterable[Floats]) -> Floats:
         """Sum over the parts of every chunk, `(n, C)`, of a time `(n,)` for each of the k parts."""
-        pairs = zip(self.counts, part_times_s, strict=True)
-        return total(count * time_s[:, None] for count, time_s in pairs)
+        sums_s = np.zeros(self.counts[0].shape)
+        for count, time_s in zip(self.counts, part_times_s, strict=True):
+            _add_weighted(sums_s, np.ascontiguousarray(count), np.ascontiguousarray(time_s))
+        return sums_s
+
+
+@compiled
+def _add_weighted(sums: Floats, counts: Floats, weights: Floats) -> None:
+    """Adds counts `(n, C)`, each row with a weight `(n,)`, to sums `(n, C)` in one pass."""
+    for row in range(len(sums)):
+        for chunk in range(sums.shape[1]):
+            sums[row, chunk] += counts[row, chunk] * weights[row]
 
 
 def _split(workload: Workload, weights: ChunkWeights) -> StepWeights:

@@ -220,6 +220,10 @@ def tied_gradient_s(rank: Rank) -> Floats:
     DeepSpeed, `_exec_reduce_tied_grads`). From ZeRO-2 on each rank has only its share of the gradient.
     """
     plans = rank.plans
+    is_trained = rank.workload.lora is None
+    has_copy = (rank.workload.model.has_tied_embeddings and is_trained) & has_split_ends(plans)
+    if not has_copy.any():
+        return np.zeros(len(plans))
     shares = plans.tensor_parallel * np.where(plans.zero_stage >= 2, shard_group(plans), 1)
     is_one_domain = plans.num_gpus <= rank.offers.link_domain_size
     reduced_s = all_reduce_s(
@@ -228,6 +232,4 @@ def tied_gradient_s(rank: Rank) -> Floats:
         members_per_domain=np.where(is_one_domain, 2.0, 1.0),
         links=rank.links,
     )
-    is_trained = rank.workload.lora is None
-    has_copy = (rank.workload.model.has_tied_embeddings and is_trained) & has_split_ends(plans)
     return np.where(has_copy, reduced_s, 0.0)

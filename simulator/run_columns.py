@@ -200,7 +200,10 @@ class Runs(Table):
         bounded = {name: np.minimum(array, FOREVER_S) for name, array in given.items()}
         for name, source in _SAME_AS.items():
             bounded.setdefault(name, _as_wide_as(name, bounded[source]))
-        arrays = {name: np.broadcast_to(array, (rows, *array.shape[1:])) for name, array in bounded.items()}
+        arrays = {
+            name: array if len(array) == rows else np.broadcast_to(array, (rows, *array.shape[1:]))
+            for name, array in bounded.items()
+        }
         return cls(**arrays, is_unknown=np.broadcast_to(_is_unknown(bounded), (rows,)))
 
     @property

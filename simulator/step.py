@@ -21,7 +21,7 @@ from simulator.card_time import (
 )
 from simulator.chunks import Chunks, ChunkWeights
 from simulator.compute import memory_bound_time_s
-from simulator.expert_ranks import expert_ranks
+from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.layer_collectives import Directions, exposed_s
 from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.model_parts import ExposedTimes, ModelParts
@@ -30,7 +30,7 @@ from simulator.pipeline import PipelineColumns, play_pipelines
 from simulator.plan import shard_group, splits_backward
 from simulator.rank import Rank
 from simulator.recomputed_layers import without_recompute
-from simulator.replica_sync import ReplicaGroup, ReplicaTraffic, tied_gradient_s
+from simulator.replica_sync import ReplicaTraffic, tied_gradient_s
 from simulator.stage_sends import send_card_s, send_s, sends_block
 from simulator.table import Floats, Table, sum_columns, total
 from simulator.trained_weights import StepWeights
@@ -291,22 +291,19 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
 
     Accelerators and hosts update their shares side by side.
     """
-    is_split = rank.plans.zero_stage >= 1
-    shared_shares = rank.plans.tensor_parallel * np.where(
-        is_split, ReplicaGroup.of_shared(rank).size[:, 0], 1
-    )
-    routed_shares = expert_ranks(rank.workload, rank.plans) * np.where(
-        is_split, ReplicaGroup.of_routed(rank).size[:, 0], 1
-    )
+    workload, plans = rank.workload, rank.plans
+    is_split, routed_ranks = plans.zero_stage >= 1, routed_shard_group(workload, plans).astype(np.int64)
+    shared_shares = plans.tensor_parallel * np.where(is_split, shard_group(plans), 1)
+    routed_shares = expert_ranks(workload, plans) * np.where(is_split, routed_ranks, 1)
     stages = chunks.unlike_stages()
     per_rank = (
         chunks.on_stage(weights.shared, stages) / shared_shares
         + chunks.on_stage(weights.routed, stages) / routed_shares
     )
     most = np.max(per_rank, axis=0)
-    on_device = 1.0 - rank.workload.optimizer_offload_fraction
+    on_device = 1.0 - workload.optimizer_offload_fraction
     # Norm and update read the fp32 gradient, the update reads and writes the states and writes the 16-bit weight.
-    passed_bytes = 2.0 * FULL_GRADIENT_BYTES + 2.0 * rank.workload.optimizer_bytes + WEIGHT_BYTES
+    passed_bytes = 2.0 * FULL_GRADIENT_BYTES + 2.0 * workload.optimizer_bytes + WEIGHT_BYTES
     device_s = memory_bound_time_s(
         num_bytes=passed_bytes * on_device * most,
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,

@@ -57,7 +57,9 @@ class Table:
 
     @classmethod
     def concatenate(cls, tables: Sequence[Self]) -> Self:
-        """Returns the rows of all tables one after another; raises `ValueError` for none at all."""
+        """Returns the rows of all tables one after another, one alone as it is; raises `ValueError` for none at all."""
+        if len(tables) == 1:
+            return tables[0]
         return cls(
             **{name: np.concatenate([getattr(table, name) for table in tables]) for name in cls.names()}
         )
@@ -103,6 +105,8 @@ def first_of_equals(columns: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.
     num_codes = 1
     for column in columns:
         digits, num_digits = _digits(column)
+        if num_digits == 1:
+            continue  # one value tells no rows apart
         if num_codes > MOST_CODES // num_digits:
             codes = np.unique(codes, return_inverse=True)[1]
             num_codes = len(codes)
