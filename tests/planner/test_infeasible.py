@@ -150,7 +150,19 @@ def test_independent_conflicts_are_all_named_and_changed_together() -> None:
     assert [set(relaxation.limits) for relaxation in answer.relaxations] == [{"budget_usd", "power_w"}]
     assert [reason.partition(" = ")[0] for reason in answer.reasons[:2]] == ["budget_usd", "power_w"]
     assert "the nearest design reaches" in answer.reasons[-1]
+    assert "keeps budget_usd, and none power_w even at the bounds" in answer.proof
+    assert "exhaustion" not in answer.proof
     assert_relaxations_work_and_are_the_least(limits, answer)
+
+
+def test_what_bounds_do_not_prove_is_proven_by_simulation_beside_what_they_do() -> None:
+    limits = {"budget_usd": least("budget_usd") * 0.9999, "power_w": least("power_w") * 0.7}
+    answer = explained(limits)
+    assert answer.conflicts == (("budget_usd",), ("power_w",))
+    bounds = pruned_space(JOB).bounds
+    num_admitted = int((bounds.fits_memory & (bounds.budget_usd <= limits["budget_usd"])).sum())
+    assert f"no layout of {len(bounds):,} keeps power_w even at the bounds" in answer.proof
+    assert f"all {num_admitted:,} whose bounds admit budget_usd were simulated" in answer.proof
 
 
 def test_a_clash_beside_an_impossible_limit_is_named_with_it() -> None:
