@@ -138,12 +138,17 @@ def memory_of(workload: Workload, plan: Plan) -> MemoryTable:
     return peak_memory(workload, table, split_layers(workload.model, table))
 
 
-def rank_of(workload: Workload, plan: Plan) -> Rank:
+def rank_of(workload: Workload, plan: Plan, accelerator: str = H100) -> Rank:
     """Returns the accelerators of a plan as the step's formulas see them."""
-    return Rank.of(job_of(workload), table_of(plan))
+    return Rank.of(job_of(workload, rented(accelerator)), table_of(plan))
 
 
 def step_of(workload: Workload, plan: Plan) -> StepTable:
     """Returns the step of a plan."""
     rank = rank_of(workload, plan)
     return simulate_step(rank, split_layers(workload.model, rank.plans))
+
+
+def changed(workload: Workload, **changes: object) -> Workload:
+    """Returns the workload with other fields."""
+    return workload.model_copy(update=changes)

@@ -21,7 +21,17 @@ from simulator.offload import offloaded_bytes_per_node
 from simulator.plan import Plan, Recompute
 from simulator.replica_sync import ReplicaGroup, ReplicaTraffic
 from simulator.trained_weights import StepWeights, trained_flop_per_token
-from tests.simulator.builders import gpt, job_of, memory_of, plan_of, rank_of, step_of, table_of, training
+from tests.simulator.builders import (
+    changed,
+    gpt,
+    job_of,
+    memory_of,
+    plan_of,
+    rank_of,
+    step_of,
+    table_of,
+    training,
+)
 
 MIXTRAL = training("mixtral-8x7b", global_batch_size=512)
 MODEL = MIXTRAL.model
@@ -29,10 +39,6 @@ ROUTED = 32 * 8 * 3 * 4096 * 14_336
 """Weights of Mixtral's experts: eight of three matrices in each of 32 layers."""
 SHARED = MODEL.num_parameters - ROUTED
 ADAPTED = {"lora": Lora(rank=16, targets=ATTENTION_PRODUCTS)}
-
-
-def changed(workload: Workload, **changes: object) -> Workload:
-    return workload.model_copy(update=changes)
 
 
 def traffic_of(workload: Workload, plan: Plan) -> ReplicaTraffic:
