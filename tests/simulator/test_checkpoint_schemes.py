@@ -23,6 +23,7 @@ from tests.simulator.checkpoint_jobs import (
     STEP_S,
     STORE_S,
     TOTAL,
+    WEIGHTS,
     costs_on_64,
     in_racks_of,
     reason,
