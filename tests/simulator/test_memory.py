@@ -386,3 +386,14 @@ class TestGradientsOfZero2InAPipeline:
             for zero in (1, 2)
         )
         assert zero_2 == pytest.approx(whole_share * zero_1, rel=1e-9)
+
+
+def test_stages_of_one_table_need_what_each_needs_alone() -> None:
+    workload = training("llama-3.1-8b")
+    plans = table_of(plan_of(pipeline=4, data=8), plan_of(tensor=2, pipeline=2, zero=3, data=8))
+    chunks = split_layers(workload.model, plans)
+    stages = np.array([[0, 0], [1, 1], [3, 1]])
+    together = memory_of_stage(workload, plans, chunks, stages).peak_bytes
+    alone = [memory_of_stage(workload, plans, chunks, stage).peak_bytes for stage in stages]
+    assert together.tolist() == np.array(alone).tolist()
+    assert peak_memory(workload, plans, chunks).peak_bytes.tolist() == together.max(axis=0).tolist()
