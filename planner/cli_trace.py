@@ -17,7 +17,7 @@ from planner.cli_options import json_option, progress_options
 from planner.cli_trace_answer import tell
 from planner.cli_trace_capture import capture
 from planner.cli_trace_files import convert, export
-from planner.cli_trace_options import Division, division_options, network_options
+from planner.cli_trace_options import Division, division_options, network_options, played_output_option
 from planner.cli_trace_plan import export_plan
 from planner.cli_trace_play import play
 from planner.given_options import refuse_unread_of_rules
@@ -92,13 +92,7 @@ def trace() -> None:
     help="A limited memory (of ddp, dp): memory, host (link, BYTES/S), host-memory, host-latency; pool, pool-shared, "
     "pool-memory, pool-latency.",
 )
-@click.option(
-    "--output",
-    "file",
-    type=click.Path(path_type=Path),
-    metavar="FILE.json",
-    help="Also write every operator and message, for ui.perfetto.dev or chrome://tracing.",
-)
+@played_output_option
 @json_option
 @progress_options
 def simulate(

@@ -120,6 +120,13 @@ _CHAKRA_OUTPUT = (
         help="Folder of the files; it is made.",
     ),
 )
+played_output_option = click.option(
+    "--output",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Also write every operator and message, for ui.perfetto.dev or chrome://tracing.",
+)
 
 
 def chakra_output_options(command: Command) -> Command:

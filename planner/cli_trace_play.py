@@ -14,7 +14,7 @@ from planner.cli_help import examples
 from planner.cli_network import Network
 from planner.cli_options import json_option, progress_options
 from planner.cli_trace_answer import tell
-from planner.cli_trace_options import network_options
+from planner.cli_trace_options import network_options, played_output_option
 
 
 @click.command(
@@ -26,13 +26,7 @@ from planner.cli_trace_options import network_options
 )
 @click.argument("folder", type=click.Path(path_type=Path), metavar="FOLDER")
 @network_options
-@click.option(
-    "--output",
-    "file",
-    type=click.Path(path_type=Path),
-    metavar="FILE.json",
-    help="Also write every operator and message, for ui.perfetto.dev or chrome://tracing.",
-)
+@played_output_option
 @json_option
 @progress_options
 def play(
