@@ -107,9 +107,10 @@ def extrapolate(
     if sketch is not None and is_folded and offload is None:
         speeds = np.ones(parallelism.num_gpus) if speed is None else speed
         fold = find_fold(parallelism, collectives.router, speeds, sketch.patterns)
-        # Ways of those that are not played would only be in the way.
-        collectives = replace(collectives, router=Router(topology))
-        traffic = replace(traffic, collectives=collectives)
+        if fold.num_each > 1:
+            # Ways of those that are not played would only be in the way.
+            collectives = replace(collectives, router=Router(topology))
+            traffic = replace(traffic, collectives=collectives)
     if sketch is not None:
         _check_meetings(parallelism, collectives.router, fold)
     played = parallelism.ranks() if fold is None else fold.played

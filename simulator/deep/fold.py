@@ -1,17 +1,23 @@
 """Which accelerators of a traced step have to be played? One of those that do the same at the same time.
 
-Replicas, or parts of operators, are alike where turning all of them around by some number changes nothing: each flow then
-takes the way of the one that number further on, over links of the same bandwidth and latency, and each accelerator is as
-fast as that one. What is turned into each other is played once:
+Replicas, or parts of operators, are alike where they can take each other's places and nothing changes: whom each one sends to
+in a collective is still whom it sends to, each flow takes the way of another one over links of the same bandwidth and latency
+(`simulator.deep.moved_flows`), and each accelerator is as fast as the one whose place it takes. Two kinds of moves are tried:
 
-    accelerators    replicas 0 to a - 1 and parts 0 to b - 1 of a stage stand for all, where turns by a and by b change nothing
-    flows           rings among them close on themselves
-    links           one stands for those that it is turned into; where k flows that are alike cross it, one of them is played
+    turns           all go on by a places. Rings allow every turn, hierarchical collectives turns by whole nodes.
+    swaps           blocks of a, then pairs of blocks, and so on change places. Halving and doubling allows all of them.
+
+Trees, whose ranks have places of their own, allow neither. What takes each other's places is played once:
+
+    accelerators    replicas 0 to a - 1 and parts 0 to b - 1 of a stage stand for all that are multiples of a and b away
+    flows           collectives among them close on themselves
+    links           one stands for those whose places it takes; where k flows that are alike cross it, one of them is played
                     and has 1/k of the bandwidth
 
-This is exact, not a model: max-min rates are unique, so that flows that can be turned into each other have the same.
-Nothing is folded where turns change something: an accelerator or link is slower than others, stages or parts of operators
-lie in one circle of cables with ends, switches choose between ways of equal cost (ECMP), or links need circuits.
+This is exact, not a model: max-min rates are unique, so that flows that can take each other's places have the same. Nothing is
+folded where moves change something: an accelerator or link is slower than others, stages or parts of operators lie in one
+circle of cables with ends, switches choose between ways of equal cost (ECMP) so that not all meet as many others, or links need
+circuits.
 """
 
 from __future__ import annotations
@@ -161,7 +167,7 @@ class _Symmetry:
 def _moves(size: int, count: int) -> Iterator[list[Integers]]:
     """Yields moves of places that lead from each one to all those a multiple of `count` away, together.
 
-    A turn, which rings allow; and swaps of blocks, blocks of blocks and so on, which halving and doubling allow.
+    A turn, and the swaps of blocks.
     """
     places = np.arange(size)
     yield [np.roll(places, -count)]
