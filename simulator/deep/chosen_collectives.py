@@ -2,29 +2,34 @@
 
 Libraries estimate latency and bandwidth of each algorithm once for a group, and take the shorter time for each size (NCCL
 "will move from one combination to another depending on the size", by nodes, members of each, and bandwidths: its maintainers
-in github.com/NVIDIA/nccl/issues/754). So it is here, with the flow model itself as the estimate: the collective is played
-with nothing else on the network, once with next to no bytes (a seconds) and once with many (b seconds for each byte), and
-a size S is expected to take a + b S. Of rings, whose steps are alike, two are played.
+in github.com/NVIDIA/nccl/issues/754). So it is here, with the flow model itself as the estimate
+(`simulator.deep.collective_times`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
+from simulator.deep.collective_times import (
+    FEW_RANKS,
+    MANY_BYTES,
+    ExpectedTime,
+    expected_played,
+    expected_rings,
+    expected_trees,
+    no_tasks,
+)
 from simulator.deep.collectives import Collectives
-from simulator.deep.play import play
-from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.deep.moved_flows import Flows
+from simulator.deep.patterns import Pattern, across, exchange_patterns, ring_pattern, tree_patterns
+from simulator.deep.tasks import TaskGraphBuilder
 from simulator.record import Choice
-from simulator.table import Floats, Integers
+from simulator.table import Integers
 
-MANY_BYTES = 2.0**30
-"""Buffer whose latency does not count any more."""
 MOST_RANKS = 4_096
-"""Groups with more ranks together take the ring untried."""
+"""In groups with more ranks together only those are tried that can be played once for all nodes."""
 LEAST_GAIN_FRACTION = 1e-9
 """Times that differ by less are equal: then it is the ring."""
 
@@ -33,7 +38,8 @@ class Algorithm(Choice):
     """How collectives run."""
 
     AUTO = "auto"
-    """Ring, tree or hierarchical, whichever is over first for the group and the size; above 4,096 ranks the ring."""
+    """Ring, tree or hierarchical, whichever is over first for the group and the size; above 4,096 ranks not the
+    tree, and the second one only where nodes are alike."""
     RING = "ring"
     TREE = "tree"
     """Two binary trees; all-gathers and reduce-scatters, which trees do not have, take the ring."""
@@ -61,8 +67,8 @@ class ChosenCollectives:
 
     collectives: Collectives
     algorithm: Algorithm = Algorithm.AUTO
-    _costs: dict[tuple[object, ...], tuple[float, float]] = field(default_factory=dict)
-    """Seconds, and seconds for each byte, by algorithm, operation and groups."""
+    _times: dict[tuple[object, ...], ExpectedTime | None] = field(default_factory=dict)
+    """By algorithm, operation and groups."""
 
     def all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce of a buffer."""
@@ -111,21 +117,30 @@ class ChosenCollectives:
         if self.algorithm is not Algorithm.AUTO:
             return self.algorithm if self._exists(self.algorithm, operation, ranks) else Algorithm.RING
         groups = np.unique(ranks.reshape(-1, ranks.shape[-1]), axis=0)
-        if groups.size > MOST_RANKS:
-            return Algorithm.RING
         best, least_s = Algorithm.RING, np.inf
         for candidate in CANDIDATES:
-            if self._exists(candidate, operation, groups):
-                fixed_s, seconds_per_byte = self._cost(candidate, operation, groups)
-                expected_s = fixed_s + seconds_per_byte * num_bytes
-                if expected_s < least_s * (1.0 - LEAST_GAIN_FRACTION):
-                    best, least_s = candidate, expected_s
+            expected = self._expected(candidate, operation, groups)
+            if expected and expected.of(num_bytes) < least_s * (1.0 - LEAST_GAIN_FRACTION):
+                best, least_s = candidate, expected.of(num_bytes)
         return best
 
     def run(self, operation: Operation, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
-        """Adds one of the three; rings can have fewer tasks than ranks, as in `Collectives`."""
+        """Adds one of the three; there can be fewer tasks than ranks, as in `Collectives`."""
         algorithm = self.choose(operation, ranks, num_bytes)
         return _add(self.collectives, algorithm, operation, self._shaped(algorithm, ranks), num_bytes, after)
+
+    def patterns(self, algorithm: Algorithm, ranks: Integers) -> list[Pattern]:
+        """Returns who sends to whom in groups `(..., n)`, for which the algorithm exists."""
+        match algorithm:
+            case Algorithm.TREE:
+                return list(tree_patterns(ranks))
+            case Algorithm.HALVING_DOUBLING:
+                return list(exchange_patterns(ranks))
+            case Algorithm.HIERARCHICAL:
+                by_node = self._shaped(algorithm, ranks)
+                return [ring_pattern(by_node), ring_pattern(across(by_node))]
+            case _:
+                return [ring_pattern(ranks)]
 
     def _exists(self, algorithm: Algorithm, operation: Operation, ranks: Integers) -> bool:
         match algorithm:
@@ -157,40 +172,39 @@ class ChosenCollectives:
         assert members is not None, "only groups that lie evenly in nodes come here"
         return ranks.reshape(*ranks.shape[:-1], -1, members)
 
-    def _cost(self, algorithm: Algorithm, operation: Operation, groups: Integers) -> tuple[float, float]:
-        """Seconds without bytes, and what each byte adds."""
+    def _expected(self, algorithm: Algorithm, operation: Operation, groups: Integers) -> ExpectedTime | None:
+        """How long a candidate takes alone; None where it does not exist or is not tried."""
         key = (algorithm, operation, groups.shape, groups.tobytes())
-        if key not in self._costs:
-            alone_s = self._ring_s if algorithm is Algorithm.RING else partial(self._alone_s, algorithm)
-            fixed_s, long_s = alone_s(operation, groups).tolist()
-            self._costs[key] = fixed_s, (long_s - fixed_s) / MANY_BYTES
-        return self._costs[key]
+        if key not in self._times:
+            is_tried = self._exists(algorithm, operation, groups) and self._is_tried(algorithm, groups)
+            self._times[key] = self._estimated(algorithm, operation, groups) if is_tried else None
+        return self._times[key]
 
-    def _ring_s(self, operation: Operation, groups: Integers) -> Floats:
-        """How long rings take with nothing else on the network, `(2,)`, if every step takes as long as the second one."""
-        num_steps = (2 if operation is Operation.ALL_REDUCE else 1) * (groups.shape[-1] - 1)
-        one_s, two_s = (
-            self._played_s(partial(_add_steps, groups=groups, num_steps=count)) for count in (1, 2)
-        )
-        return np.asarray(one_s + (num_steps - 1) * (two_s - one_s))
+    def _is_tried(self, algorithm: Algorithm, groups: Integers) -> bool:
+        """Whether there are few enough ranks, or what they do can be played once for all nodes."""
+        if algorithm is Algorithm.RING or groups.size <= MOST_RANKS:
+            return True
+        return algorithm is Algorithm.HIERARCHICAL and self._has_nodes_alike(groups)
 
-    def _alone_s(self, algorithm: Algorithm, operation: Operation, groups: Integers) -> Floats:
-        """How long a collective takes with nothing else on the network, `(2,)`."""
+    def _has_nodes_alike(self, groups: Integers) -> bool:
+        router, members = self.collectives.router, self._members(groups)
+        flows = Flows.of(self.patterns(Algorithm.HIERARCHICAL, groups), router)
+        moved = np.arange(router.topology.num_ranks)
+        moved[groups] = np.roll(groups, -(members or 0), axis=-1)
+        return flows.is_kept(moved)
+
+    def _estimated(self, algorithm: Algorithm, operation: Operation, groups: Integers) -> ExpectedTime:
+        is_small = groups.size <= FEW_RANKS
+        if algorithm is Algorithm.TREE and not is_small:
+            return expected_trees(self.collectives, groups)
+        if algorithm is Algorithm.RING or not is_small:
+            rings = [ranks for ranks, _ in self.patterns(algorithm, groups)]
+            return expected_rings(self.collectives, rings, 2 if operation is Operation.ALL_REDUCE else 1)
         shaped = self._shaped(algorithm, groups)
-        ready = np.full(shaped.shape, NONE)
-        return self._played_s(lambda alone: _add(alone, algorithm, operation, shaped, MANY_BYTES, ready))
-
-    def _played_s(self, add: Callable[[Collectives], object]) -> Floats:
-        """How long what is added takes without bytes and with many, `(2,)`."""
-        router, builder = self.collectives.router, TaskGraphBuilder()
-        add(replace(self.collectives, graph=builder))
-        graph, paths = builder.build(), router.table()
-        graphs = replace(graph, num_bytes=np.zeros(len(graph))), graph
-        return np.array([play(each, router.topology, paths).makespan_s for each in graphs])
-
-
-def _add_steps(collectives: Collectives, *, groups: Integers, num_steps: int) -> Integers:
-    return collectives.ring_steps(groups, MANY_BYTES, num_steps, np.full(groups.shape, NONE), "ring")
+        return expected_played(
+            self.collectives,
+            lambda alone: _add(alone, algorithm, operation, shaped, MANY_BYTES, no_tasks(shaped)),
+        )
 
 
 def _add(
@@ -214,5 +228,7 @@ def _add(
         (Algorithm.HIERARCHICAL, Operation.ALL_GATHER): collectives.hierarchical_all_gather,
         (Algorithm.HIERARCHICAL, Operation.REDUCE_SCATTER): collectives.hierarchical_reduce_scatter,
     }[algorithm, operation]
-    begin = after if shaped.ndim == after.ndim else after.reshape(shaped.shape)
+    begin = after
+    if shaped.ndim > after.ndim:  # by nodes: whole ones, or a part of the first one
+        begin = after.reshape(*after.shape[:-1], -1, min(after.shape[-1], shaped.shape[-1]))
     return added(shaped, num_bytes, begin).reshape(after.shape)

@@ -20,9 +20,9 @@ from typing import Protocol
 
 import numpy as np
 
+from simulator.deep.patterns import across, distances, ring_pattern, two_trees
 from simulator.deep.routing import Router
 from simulator.deep.tasks import TaskGraphBuilder
-from simulator.errors import InputError, Problem
 from simulator.table import Integers
 
 TREE_CHUNKS = 16
@@ -51,9 +51,9 @@ class Traffic(Protocol):
 class Collectives:
     """Adds collectives to a task graph on one network.
 
-    Ranks `(..., n)` are groups of n that all run at once; tasks have the same shape. Of rings that are the same when they are
-    turned by m places, m ranks are enough: tasks are `(..., m)` then, those of rank i stand for those of i + m, i + 2 m and so
-    on, and of the groups, too, the first are enough (`simulator.deep.fold`).
+    Ranks `(..., n)` are groups of n that all run at once; tasks have the same shape. Of groups that are alike the first are
+    enough, and of ranks that are, m apart, the first m: tasks are `(..., m)` then, those of rank i stand for those of i + m,
+    i + 2 m and so on (`simulator.deep.fold`). Of trees, whose ranks are not alike, tasks are of all ranks.
     """
 
     graph: TaskGraphBuilder
@@ -94,8 +94,8 @@ class Collectives:
         if ranks.shape[-1] == 1:
             return after
         self.graph.require_room(num_steps * after.size)
-        played = tuple(slice(size) for size in after.shape)
-        path = self.router.paths(ranks[played], np.roll(ranks, -1, axis=-1)[played]).reshape(after.shape)
+        source, target = (_played(ends, after) for ends in ring_pattern(ranks))
+        path = self.router.paths(source, target).reshape(after.shape)
         every_step = np.broadcast_to(path, (num_steps, *after.shape))
         sent = self.graph.add(
             self.label or label,
@@ -120,7 +120,7 @@ class Collectives:
         self, ranks: Integers, num_bytes: float, after: Integers, label: str = "reduce-scatter"
     ) -> Integers:
         """Adds a reduce-scatter by recursive halving; raises `InputError` unless n is a power of two."""
-        for distance in reversed(_distances(ranks.shape[-1])):
+        for distance in reversed(distances(ranks.shape[-1])):
             share = distance / ranks.shape[-1]
             after = self._exchange(ranks, distance, share * num_bytes, after, label)
         return after
@@ -129,7 +129,7 @@ class Collectives:
         self, ranks: Integers, num_bytes: float, after: Integers, label: str = "all-gather"
     ) -> Integers:
         """Adds an all-gather by recursive doubling; raises `InputError` unless n is a power of two."""
-        for distance in _distances(ranks.shape[-1]):
+        for distance in distances(ranks.shape[-1]):
             share = distance / ranks.shape[-1]
             after = self._exchange(ranks, distance, share * num_bytes, after, label)
         return after
@@ -138,10 +138,12 @@ class Collectives:
         self, ranks: Integers, distance: int, num_bytes: float, after: Integers, label: str
     ) -> Integers:
         """Adds a step in which partners at a distance swap bytes; both go on when both have the other's."""
-        partner = np.arange(ranks.shape[-1]) ^ distance
-        others = ranks[..., partner].ravel()
-        sent = self.send(ranks.ravel(), others, num_bytes, after.ravel(), label).reshape(ranks.shape)
-        done = self.graph.add("exchanged", after=[sent, sent[..., partner]]).reshape(ranks.shape)
+        places = np.arange(ranks.shape[-1])
+        source, target = (_played(ends, after) for ends in (ranks, ranks[..., places ^ distance]))
+        sent = self.send(source.ravel(), target.ravel(), num_bytes, after.ravel(), label).reshape(after.shape)
+        num_played = after.shape[-1]
+        partner = (places[:num_played] ^ distance) % num_played
+        done = self.graph.add("exchanged", after=[sent, sent[..., partner]]).reshape(after.shape)
         return self._synchronised(done)
 
     def all_to_all(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
@@ -162,12 +164,11 @@ class Collectives:
         size = ranks.shape[-1]
         if size == 1:
             return after
-        self.graph.require_room(4 * TREE_CHUNKS * ranks.size)
+        self.graph.require_room(num_tree_tasks(size) * (after.size // size))
         halves = [
-            self._tree(ranks, parents, num_bytes / 2.0, after)
-            for parents in (_tree_parents(size), _other_tree(_tree_parents(size)))
+            self._tree(_played(ranks, after), parents, num_bytes / 2.0, after) for parents in two_trees(size)
         ]
-        return self.graph.add("all-reduce done", after=halves).reshape(ranks.shape)
+        return self.graph.add("all-reduce done", after=halves).reshape(after.shape)
 
     def _tree(self, ranks: Integers, parents: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds one tree: every chunk travels to the root, which sends the sum back down."""
@@ -175,20 +176,23 @@ class Collectives:
         done = self.graph.add("tree done", after=[after]).reshape(ranks.shape)
         chunks = np.broadcast_to(after[..., None, :], (*ranks.shape[:-1], TREE_CHUNKS, ranks.shape[-1]))
         summed = self.graph.add("summed", after=[chunks]).reshape(chunks.shape)
+        above = ranks[..., parents]
+        ways_up, ways_down = (
+            self.router.paths(*ends).reshape(ranks.shape) for ends in ((ranks, above), (above, ranks))
+        )
         for level in reversed(levels):
-            path = self.router.paths(ranks[..., level], ranks[..., parents[level]])
-            up = self._hops(path, num_bytes / TREE_CHUNKS, summed[..., level])
+            up = self._hops(ways_up[..., level], num_bytes / TREE_CHUNKS, summed[..., level])
             self.graph.add_edges(up, summed[..., parents[level]])
         arrived = summed.copy()
         for level in levels:
-            path = self.router.paths(ranks[..., parents[level]], ranks[..., level])
-            arrived[..., level] = self._hops(path, num_bytes / TREE_CHUNKS, arrived[..., parents[level]])
+            down = arrived[..., parents[level]]
+            arrived[..., level] = self._hops(ways_down[..., level], num_bytes / TREE_CHUNKS, down)
         self.graph.add_edges(arrived, done[..., None, :])
         return done
 
     def _hops(self, path: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds messages of all chunks, `(..., chunks, k)`, each behind that of the chunk before."""
-        way = path.reshape(*after.shape[:-2], 1, after.shape[-1])
+        way = path[..., None, :]
         latency_s = self.step_s + self.router.latency_s(way)
         label = self.label or "all-reduce"
         hops = self.graph.add(label, duration_s=latency_s, num_bytes=num_bytes, path=way, after=[after])
@@ -202,19 +206,19 @@ class Collectives:
         Each rank reduces a share inside its node, adds it up with its counterparts in other nodes, and hands it back.
         """
         inside = self.ring_reduce_scatter(groups, num_bytes, after)
-        across = self.ring_all_reduce(_across(groups), num_bytes / groups.shape[-1], _across(inside))
-        return self.ring_all_gather(groups, num_bytes, _across(across))
+        between = self.ring_all_reduce(across(groups), num_bytes / groups.shape[-1], across(inside))
+        return self.ring_all_gather(groups, num_bytes, across(between))
 
     def hierarchical_reduce_scatter(self, groups: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds a reduce-scatter of `(..., k, m)` ranks, m in each of k nodes: inside the nodes, then across."""
         inside = self.ring_reduce_scatter(groups, num_bytes, after)
-        across = self.ring_reduce_scatter(_across(groups), num_bytes / groups.shape[-1], _across(inside))
-        return _across(across)
+        between = self.ring_reduce_scatter(across(groups), num_bytes / groups.shape[-1], across(inside))
+        return across(between)
 
     def hierarchical_all_gather(self, groups: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-gather of `(..., k, m)` ranks, m in each of k nodes: across the nodes, then inside."""
-        across = self.ring_all_gather(_across(groups), num_bytes / groups.shape[-1], _across(after))
-        return self.ring_all_gather(groups, num_bytes, _across(across))
+        between = self.ring_all_gather(across(groups), num_bytes / groups.shape[-1], across(after))
+        return self.ring_all_gather(groups, num_bytes, across(between))
 
     def _joined(self, steps: Integers) -> Integers:
         """Lets all ranks of `(steps, ...)` go on when the last of them has got to the end of a step."""
@@ -226,39 +230,15 @@ class Collectives:
         return np.full(tasks.shape, self.graph.join("barrier", tasks))
 
 
-def _across(groups: Integers) -> Integers:
-    """Counterparts in different nodes next to each other."""
-    return np.swapaxes(groups, -1, -2)
+def num_tree_tasks(size: int) -> int:
+    """Returns how many tasks an all-reduce over two trees of so many ranks has."""
+    messages, sums, ends = 4 * TREE_CHUNKS * (size - 1), 2 * TREE_CHUNKS * size, 3 * size
+    return messages + sums + ends
 
 
-def _distances(size: int) -> list[int]:
-    """How far apart the ranks are that swap parts, the nearest first."""
-    if size & (size - 1):
-        rule = f"needs groups of a power of two, and one has {size} accelerators; a ring takes any"
-        raise InputError([Problem(path="collectives", value="halving-doubling", rule=rule)])
-    return [1 << level for level in range(size.bit_length() - 1)]
-
-
-def _tree_parents(size: int) -> Integers:
-    """Parents `(n,)` of a balanced binary tree whose leaves are the odd ranks; the root is its own.
-
-    The lowest set bit of a rank is its level: rank r hangs on r with that bit cleared and the next one set.
-    """
-    ranks = np.arange(size)
-    parents = np.zeros(size, dtype=np.int64)
-    for rank in ranks[1:].tolist():
-        low = rank & -rank
-        up = (rank ^ low) | (low << 1)
-        parents[rank] = up if up < size else rank ^ low
-    return parents
-
-
-def _other_tree(parents: Integers) -> Integers:
-    """The tree in which leaves are inner: counted from the other end, or one further for an odd number of ranks."""
-    size = len(parents)
-    if size % 2 == 0:
-        return np.asarray(size - 1 - parents[::-1])
-    return (np.roll(parents, 1) + 1) % size
+def _played(ranks: Integers, after: Integers) -> Integers:
+    """The first groups, and the first ranks of each, which stand for the others."""
+    return ranks[tuple(slice(size) for size in after.shape)]
 
 
 def _levels(parents: Integers) -> list[Integers]:

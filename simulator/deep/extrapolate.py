@@ -16,7 +16,7 @@ as the trace's unless another one is asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from simulator.deep.offload import Offload, OffloadPlan, add_moves, plan_offload
 from simulator.deep.operator_model import OperatorModel
 from simulator.deep.parallelism import GradientSync, Parallelism
 from simulator.deep.routing import Paths, Router
-from simulator.deep.step_sketch import StepSketch, sketch_step
+from simulator.deep.step_sketch import StepSketch, num_meetings, sketch_step
 from simulator.deep.step_tasks import add_step
 from simulator.deep.tasks import TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
@@ -40,6 +40,10 @@ from simulator.table import Floats, Integers
 
 MANY = 1_024
 """Accelerators from which on a step that is too large is refused before it is built, which would take long."""
+
+MOST_MEETINGS = 1e9
+"""Meetings of messages between stages on links from which on a step is refused; 2e8 of them take half a minute."""
+_FEWER = "take fewer accelerators, micro-batches or stages"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +89,7 @@ def extrapolate(
         offload: a limited memory, for replicas that each have all of the model; left out: everything fits. With it
             nothing is folded.
         algorithm: of collectives; left out: of each the one that is over first.
-        is_folded: whether accelerators that do the same are played once (`simulator.deep.fold`), where all collectives run
-            around rings.
+        is_folded: whether accelerators that do the same are played once (`simulator.deep.fold`).
 
     Raises:
         InputError: the trace cannot be divided so, the network or the memory is too small.
@@ -101,9 +104,15 @@ def extrapolate(
     fold, sketch = None, None
     if parallelism.num_gpus >= MANY or (is_folded and offload is None):
         sketch = sketch_step(trace, parallelism, traffic, batch_size=batch_size, model=model)
-    if sketch is not None and sketch.has_rings_only and is_folded and offload is None:
+    if sketch is not None and is_folded and offload is None:
         speeds = np.ones(parallelism.num_gpus) if speed is None else speed
-        fold, traffic = find_fold(parallelism, topology, speeds), traffic.taking(Algorithm.RING)
+        fold = find_fold(parallelism, collectives.router, speeds, sketch.patterns)
+        if fold.num_each > 1:
+            # Ways of those that are not played would only be in the way.
+            collectives = replace(collectives, router=Router(topology))
+            traffic = replace(traffic, collectives=collectives)
+    if sketch is not None:
+        _check_meetings(parallelism, collectives.router, fold)
     played = parallelism.ranks() if fold is None else fold.played
     graph, ended = _graph_for(sketch, fold, played), dict[int, Integers]()
     stage_of_layer = add_step(
@@ -144,12 +153,22 @@ def _graph_for(sketch: StepSketch | None, fold: Fold | None, played: Integers) -
 
 
 def _way_out(sketch: StepSketch | None, fold: Fold | None) -> str:
-    fewer = "take fewer accelerators, micro-batches or stages"
+    if sketch is not None and Algorithm.TREE in sketch.algorithms:
+        return f"{_FEWER}, or rings for all collectives, of which those that are alike are played once"
     if fold is not None and fold.num_each == 1:
-        return f"{fewer}, or a network on which replicas are alike, such as a switch"
-    if sketch is not None and not sketch.has_rings_only:
-        return f"{fewer}, or rings for all collectives, of which those that are alike are played once"
-    return fewer
+        return f"{_FEWER}, or a network on which replicas are alike, such as a switch"
+    return _FEWER
+
+
+def _check_meetings(parallelism: Parallelism, router: Router, fold: Fold | None) -> None:
+    meetings = num_meetings(parallelism, router, fold)
+    if meetings > MOST_MEETINGS:
+        name, most = router.topology.name, MOST_MEETINGS
+        rule = (
+            f"lets messages between stages meet on its links {meetings:.2g} times, more than {most:.2g}, which takes long"
+            f" to play: {_FEWER}, or a network with shorter ways between stages, such as a switch"
+        )
+        raise InputError([Problem(path="network", value=name, rule=rule)])
 
 
 def _check_whole_replicas(parallelism: Parallelism) -> None:
