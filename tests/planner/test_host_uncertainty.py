@@ -55,7 +55,7 @@ def row_of(folder: Path) -> Row:
 def ratios_of(row: Row, calibration: Calibration | None = None) -> Floats:
     (comparison,) = compare([row], calibration)
     known_s = np.array([comparison.simulated_s])
-    return host_log_ratios(batches_of([row]), known_s, calibration=calibration)[0]
+    return np.asarray(host_log_ratios(batches_of([row]), known_s, calibration=calibration)[0])
 
 
 def test_a_step_that_waits_for_its_host_follows_its_launches(tmp_path: Path) -> None:
