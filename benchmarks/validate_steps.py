@@ -29,8 +29,7 @@ from benchmarks.validate_held_out import held_out_again_sheet
 from benchmarks.validate_memory import memory_sheets
 from planner import __version__
 from planner.measured_runs import STEPS_FILE, Comparison, Row, compare, plan_of, read_rows
-from planner.open_choices import open_log_ratios
-from planner.validation import MIN_RANKED, Choice, choices_among, rank_correlation
+from planner.validation import MIN_RANKED, Choice, choices_among, rank_correlation, unsure_log_ratios
 from planner.validation_interval import Residual, interval_of, residual_of
 from simulator.catalog import catalog_hash
 from simulator.errors import InputError, Problem
@@ -237,12 +236,12 @@ def _constants_sheet() -> Sheet:
 
 
 def _coverage_line(name: str, members: Sequence[Comparison], residuals: Sequence[Residual]) -> list[str]:
-    open_ratios = open_log_ratios(members)
+    unsure_ratios = unsure_log_ratios(members)
 
     def share(known: Callable[[Comparison], Sequence[Residual]]) -> str:
         are_inside = [
             interval_of(member, known(member), ratios).holds(member.measured_s)
-            for member, ratios in zip(members, open_ratios, strict=True)
+            for member, ratios in zip(members, unsure_ratios, strict=True)
         ]
         return f"{np.mean(are_inside):.0%}"
 

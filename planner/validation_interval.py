@@ -5,8 +5,9 @@ prediction say too much about it: they are left out. Of the remaining residuals 
 counts the same, however many rows it has, and those of the same architecture and number format together as much again as
 all. Four of five are smaller than the half width of the interval, which is stretched by what the fit of the simulator's
 constants saw of the very rows. What was never measured is less sure: a part that no other source has, an architecture
-whose constants are those of another one, a format without measurements. And so is what a row leaves open of its experts: what
-the other choice would change is an error of its own, on the side to which it would change the step.
+whose constants are those of another one, a format without measurements. So is what a row leaves open of its experts, and how
+fast its host launches kernels: what another choice or host would change is an error of its own, on the side to which it would
+change the step.
 """
 
 from __future__ import annotations
@@ -90,22 +91,33 @@ def residual_of(comparison: Comparison) -> Residual:
 
 
 def interval_of(
-    comparison: Comparison, residuals: Sequence[Residual], open_log_ratios: Floats | None = None
+    comparison: Comparison, residuals: Sequence[Residual], unsure_log_ratios: Floats | None = None
 ) -> Interval:
     """Returns the interval of a row from the residuals of the sources that it does not belong to.
 
     Args:
         comparison: the row and its simulation.
         residuals: those of the shipped configurations.
-        open_log_ratios: what other choices of what the row leaves open would change (`planner.open_choices`), `(k,)`; each
-            is independent of the residuals and of the others, so that it adds to them as the root of squares.
+        unsure_log_ratios: what else the step could be, over what it is, as `half_widths` takes it; left out: nothing.
     """
     half_width = half_width_of(comparison.row, comparison.kind, residuals)
-    ratios = np.zeros(0) if open_log_ratios is None else open_log_ratios
+    low, high = half_widths(half_width, np.zeros(0) if unsure_log_ratios is None else unsure_log_ratios)
     return Interval(
-        low_s=comparison.expected_s * math.exp(-math.hypot(half_width, *np.minimum(0.0, ratios))),
-        high_s=comparison.expected_s * math.exp(math.hypot(half_width, *np.maximum(0.0, ratios))),
+        low_s=comparison.expected_s * math.exp(-low), high_s=comparison.expected_s * math.exp(high)
     )
+
+
+def half_widths(half_width: float, unsure_log_ratios: Floats) -> tuple[float, float]:
+    """Returns how far below and above a step its interval reaches, as logarithms of time.
+
+    Args:
+        half_width: that of the residuals.
+        unsure_log_ratios: ln(step as it could be / step), `(k,)`, of choices that a row leaves open (`planner.open_choices`)
+            and of other hosts (`planner.host_uncertainty`). Each is independent of the residuals and of the others, so that
+            they add as the root of squares.
+    """
+    below, above = np.minimum(0.0, unsure_log_ratios), np.maximum(0.0, unsure_log_ratios)
+    return math.hypot(half_width, *below), math.hypot(half_width, *above)
 
 
 def half_width_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
