@@ -187,11 +187,10 @@ class ChosenCollectives:
         return algorithm is Algorithm.HIERARCHICAL and self._has_nodes_alike(groups)
 
     def _has_nodes_alike(self, groups: Integers) -> bool:
-        router, members = self.collectives.router, self._members(groups)
-        flows = Flows.of(self.patterns(Algorithm.HIERARCHICAL, groups), router)
+        router, by_node = self.collectives.router, self._shaped(Algorithm.HIERARCHICAL, groups)
         moved = np.arange(router.topology.num_ranks)
-        moved[groups] = np.roll(groups, -(members or 0), axis=-1)
-        return flows.is_kept(moved)
+        moved[by_node] = np.roll(by_node, -1, axis=-2)
+        return Flows.of(self.patterns(Algorithm.HIERARCHICAL, groups), router).is_kept(moved)
 
     def _estimated(self, algorithm: Algorithm, operation: Operation, groups: Integers) -> ExpectedTime:
         is_small = groups.size <= FEW_RANKS
