@@ -25,6 +25,8 @@ from benchmarks.validate_held_out import are_inside, table_of
 from benchmarks.validate_steps import REPORT_FILE, with_tables
 from planner.calibration_fitting import Plane, Prior, damped, settled
 from planner.calibration_steps import MeasuredSteps
+from planner.host_uncertainty import host_log_ratios
+from simulator.rank import Rank
 from simulator.table import Floats
 from simulator.training import DEFAULT_FAMILY, SOFTWARE, TrainingConstants, training_constants
 
@@ -343,7 +345,8 @@ def main(measured: Path, vtrain: Path) -> None:
     describe("without its source", by_source, sources_of(steps))
     write(lines(steps, line, weights, without_source))
     errors = {"fitted": line.errors, "without its model": by_model, "without its source": by_source}
-    sheet = table_of("held-out", errors, are_inside(steps, by_source), sources_of(steps))
+    hosts = host_log_ratios(steps.batches, steps.simulated_s(Rank.of))
+    sheet = table_of("held-out", errors, are_inside(steps, by_source, hosts), sources_of(steps))
     page = with_tables(REPORT_FILE.read_text(encoding="utf-8"), [sheet])
     REPORT_FILE.write_text(page, encoding="utf-8")
 

@@ -5,6 +5,8 @@
 GPT-3 175B on 512 A100 with every schedule, every way to save and fourteen power caps; with `--job 70b` Llama 3.1 70B on up to
 4,096 accelerators under five, whose space is larger and takes longer to prune. Populations may spend all evaluations, because
 the search would end before: nothing is left to find. Refinement and report are left out, which simulate more designs.
+With `--whole` it is all that `capplan study run` does, which ends when nothing better is found: refinement by Optuna, answer,
+child runs, report and its pictures, too.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from benchmarks.search_jobs import FREE
 from benchmarks.throughput import jobs
 from constraints.space import PrunedBlock
 from planner import Job, recommend
+from planner.durable import run_study_of
+from planner.sending import Target
 from simulator.plan import CheckpointScheme, PlanTable, Schedule
 from simulator.search_options import Algorithm, Search
 from simulator.simulate import Outcomes
@@ -32,6 +36,7 @@ from studies.journal import Journal
 from studies.known_designs import KnownDesigns
 from studies.recording import Recording
 from studies.reduction import Reduction
+from studies.store import StudyStore
 from studies.study import run_study
 from studies.tracking import StudyTracker
 from studies.tuning import Tuning
@@ -94,6 +99,18 @@ def recorded_study(job: Job, engine: Engine, folder: Path) -> int:
     return archive.num_evaluated
 
 
+def whole_study(job: Job, engine: Engine, folder: Path) -> int:
+    """Does all that `capplan study run` does; returns how many designs were evaluated."""
+    done = run_study_of(
+        job,
+        store=StudyStore(folder / "studies"),
+        engine_for=lambda _: engine,
+        target=Target(tracking_uri=f"sqlite:///{folder}/mlflow.db", experiment="benchmark"),
+    )
+    assert not done.tracking_failure, done.tracking_failure
+    return done.counts.num_simulated
+
+
 def gpt3() -> Job:
     """Returns the job of Calculon's paper with more choices, so that there are enough designs."""
     choices: dict[str, object] = {
@@ -113,14 +130,11 @@ def llama_70b() -> Job:
 JOBS = {"gpt3": gpt3, "70b": llama_70b}
 
 
-def asked(job: Job, num_evaluations: int) -> Job:
-    """Returns a job that is searched by NSGA-II until so many designs are evaluated."""
-    changes = {
-        "algorithm": Algorithm.NSGA2,
-        "max_evaluations": num_evaluations,
-        "stagnation_evaluations": 100_000_000,
-        "num_refinements": 0,
-    }
+def asked(job: Job, num_evaluations: int, *, is_whole: bool) -> Job:
+    """Returns a job that is searched by NSGA-II until so many designs are evaluated; a whole study may end before."""
+    changes: dict[str, object] = {"algorithm": Algorithm.NSGA2, "max_evaluations": num_evaluations}
+    if not is_whole:
+        changes |= {"stagnation_evaluations": 100_000_000, "num_refinements": 0}
     return job.model_copy(update={"search": job.search.model_copy(update=changes)})
 
 
@@ -129,15 +143,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--evaluations", type=int, default=100_000)
     parser.add_argument("--job", choices=sorted(JOBS), default="gpt3")
+    parser.add_argument("--whole", action="store_true", help="all that `capplan study run` does")
     arguments = parser.parse_args()
-    job = asked(JOBS[arguments.job](), arguments.evaluations)
+    job = asked(JOBS[arguments.job](), arguments.evaluations, is_whole=arguments.whole)
+    study = whole_study if arguments.whole else recorded_study
     with tempfile.TemporaryDirectory() as folder:
         recommend(
             job_of("bloom-176b"), tracking_uri=f"sqlite:///{folder}/mlflow.db"
         )  # compiles, makes the store
         engine = TimedEngine(job)
         wall_s, cpu_s = time.perf_counter(), time.process_time()
-        num_evaluated = recorded_study(job, engine, Path(folder))
+        num_evaluated = study(job, engine, Path(folder))
         wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
     print(f"{num_evaluated:,} designs; {num_evaluated / wall_s:,.0f} designs/s")
     print(f"wall {wall_s:.1f} s, of which simulation {engine.wall_s:.1f} s ({engine.wall_s / wall_s:.0%})")

@@ -18,9 +18,10 @@ from benchmarks.sheets import Sheet
 from benchmarks.validate_further import FURTHER_FILE, SAMPLE
 from planner.calibration_steps import MeasuredSteps
 from planner.held_out import constants_in, constants_without
+from planner.host_uncertainty import host_log_ratios
 from planner.measured_rows import Unmodelled, read_measured
 from planner.measured_runs import Row, read_rows
-from planner.validation_interval import development_residuals, half_width_of
+from planner.validation_interval import development_residuals, half_width_of, half_widths
 from simulator import catalog
 from simulator.rank import Rank
 from simulator.table import Floats
@@ -51,7 +52,8 @@ def held_out_again_sheet() -> Sheet:
     by_model = _errors_without(steps, models, lambda name: constants_in(lines_without_model, name))
     by_source = _errors_without(steps, sources, constants_without)
     errors = {"without its model": by_model, "without its source": by_source}
-    return table_of("held-out-again", errors, are_inside(steps, by_source), sources)
+    hosts = _by_group(steps, sources, _host_ratios_without)
+    return table_of("held-out-again", errors, are_inside(steps, by_source, hosts), sources)
 
 
 def _rows_of_vtrain() -> list[Row]:
@@ -67,16 +69,38 @@ def _errors_without(
     steps: MeasuredSteps, groups: NDArray[np.str_], constants_of: Callable[[str], TrainingConstants]
 ) -> Floats:
     """Returns the log error of every step with the constants of the fit without its group, `(n,)`."""
-    errors = np.empty(len(groups))
-    for name in np.unique(groups):
-        is_out = groups == name
-        rank_of = partial(Rank.of, training=constants_of(str(name)))
-        errors[is_out] = steps.take(is_out).log_errors(rank_of)
-    return errors
+    return _by_group(
+        steps,
+        groups,
+        lambda part, name: part.log_errors(partial(Rank.of, training=constants_of(name))),
+    )
 
 
-def are_inside(steps: MeasuredSteps, errors: Floats) -> NDArray[np.bool_]:
-    """Returns whether every log error is within the interval of its row, which is made without the row's source."""
+def _host_ratios_without(steps: MeasuredSteps, source: str) -> Floats:
+    """Returns what slower and faster hosts would change with the constants of the fit without a source, `(n, 2)`."""
+    constants = constants_without(source)
+    known_s = steps.simulated_s(partial(Rank.of, training=constants))
+    return host_log_ratios(steps.batches, known_s, constants)
+
+
+def _by_group(
+    steps: MeasuredSteps, groups: NDArray[np.str_], found_of: Callable[[MeasuredSteps, str], Floats]
+) -> Floats:
+    """Returns what is found of the steps of each group, in the order of all steps, `(n, ...)`."""
+    names = [str(name) for name in np.unique(groups)]
+    parts = [found_of(steps.take(groups == name), name) for name in names]
+    order = np.concatenate([np.flatnonzero(groups == name) for name in names])
+    return np.concatenate(parts)[np.argsort(order)]
+
+
+def are_inside(steps: MeasuredSteps, errors: Floats, host_ratios: Floats) -> NDArray[np.bool_]:
+    """Returns whether every log error is within the interval of its row, which is made without the row's source.
+
+    Args:
+        steps: `n` configurations.
+        errors: ln(simulated / measured), `(n,)`.
+        host_ratios: what slower and faster hosts would change (`planner.host_uncertainty`), `(n, 2)`.
+    """
     residuals = development_residuals()
     kinds = [
         (
@@ -87,7 +111,9 @@ def are_inside(steps: MeasuredSteps, errors: Floats) -> NDArray[np.bool_]:
         for row in steps.rows
     ]
     widths = [half_width_of(row, kind, residuals) for row, kind in zip(steps.rows, kinds, strict=True)]
-    return np.asarray(np.abs(errors) <= widths)
+    sides = [half_widths(width, ratios) for width, ratios in zip(widths, host_ratios, strict=True)]
+    below, above = np.array(sides).T
+    return np.asarray((errors <= below) & (-errors <= above))
 
 
 def table_of(

@@ -29,7 +29,7 @@ from benchmarks.validate_held_out import held_out_again_sheet
 from benchmarks.validate_memory import memory_sheets
 from planner import __version__
 from planner.measured_runs import STEPS_FILE, Comparison, Row, compare, plan_of, read_rows
-from planner.validation import MIN_RANKED, Choice, choices_among, rank_correlation
+from planner.validation import MIN_RANKED, Choice, choices_among, rank_correlation, unsure_log_ratios
 from planner.validation_interval import Residual, interval_of, residual_of
 from simulator.catalog import catalog_hash
 from simulator.errors import InputError, Problem
@@ -236,9 +236,14 @@ def _constants_sheet() -> Sheet:
 
 
 def _coverage_line(name: str, members: Sequence[Comparison], residuals: Sequence[Residual]) -> list[str]:
+    unsure_ratios = unsure_log_ratios(members)
+
     def share(known: Callable[[Comparison], Sequence[Residual]]) -> str:
-        intervals = [(member, interval_of(member, known(member))) for member in members]
-        return f"{np.mean([low_high.holds(member.measured_s) for member, low_high in intervals]):.0%}"
+        are_inside = [
+            interval_of(member, known(member), ratios).holds(member.measured_s)
+            for member, ratios in zip(members, unsure_ratios, strict=True)
+        ]
+        return f"{np.mean(are_inside):.0%}"
 
     def other_architectures(member: Comparison) -> Sequence[Residual]:
         return [residual for residual in residuals if residual.family != member.family]

@@ -153,10 +153,11 @@ def _least_host_memory_bytes(job: Job, layouts: PlanTable, offers: OfferTable) -
     """
     least = np.full(len(layouts), np.inf)
     any_s = np.ones(len(layouts))
-    for scheme in job.search.checkpoint_schemes:
+    schemes = job.search.checkpoint_schemes
+    for scheme, can_save in zip(schemes, can_save_by(job, layouts, schemes).T, strict=True):
         plans = replace(layouts, checkpoint_scheme=np.full(len(layouts), scheme.code))
         needed = checkpoint_costs(job, plans, offers, any_s, any_s).host_memory_bytes
-        least = np.where(can_save_by(job, layouts, scheme), np.minimum(least, needed), least)
+        least = np.where(can_save, np.minimum(least, needed), least)
     return least + offloaded_bytes_per_node(job, layouts, offers)
 
 

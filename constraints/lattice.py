@@ -136,8 +136,8 @@ def _candidates_in(job: Job, block: RoughBlock) -> PlanTable:
 def _first_scheme(job: Job, layouts: PlanTable) -> Integers:
     """First allowed scheme, `(n,)`, that a layout can have; the first of all where it can have none."""
     schemes = job.search.checkpoint_schemes
-    can_save = [can_save_by(job, layouts, scheme) for scheme in schemes]
-    return np.select(can_save, [scheme.code for scheme in schemes], schemes[0].code)
+    can_save = can_save_by(job, layouts, schemes)
+    return np.select(list(can_save.T), [scheme.code for scheme in schemes], schemes[0].code)
 
 
 def cross_run_knobs(job: Job, layouts: PlanTable) -> PlanTable:
@@ -164,7 +164,8 @@ def _is_design(job: Job, layouts: PlanTable, spares: Integers) -> Booleans:
 
     Some schemes need peers or replicas, and where no spares suffice, taking them is the twin of taking none.
     """
-    can_save = {scheme: can_save_by(job, layouts, scheme) for scheme in job.search.checkpoint_schemes}
+    schemes = job.search.checkpoint_schemes
+    can_save = dict(zip(schemes, can_save_by(job, layouts, schemes).T, strict=True))
     is_own = (spares > 0) | (False not in job.search.with_spares)
     every = np.ones(len(layouts), dtype=np.bool_)
     columns = [can_save[scheme] & (is_own if has_spares else every) for scheme, has_spares in _run_knobs(job)]

@@ -6,12 +6,13 @@ with a reason, not an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from simulator.casts import FAMILIES_WITH_BLOCK_SCALES
+from simulator.checkpoint_sizes import saved_bytes_per_parameter
 from simulator.chunks import can_cut
 from simulator.context_exchange import head_ranks
 from simulator.expert_ranks import expert_ranks
@@ -27,7 +28,7 @@ from simulator.plan import (
     shard_group,
     splits_backward,
 )
-from simulator.table import Booleans, Floats, Integers
+from simulator.table import Booleans, Floats, Integers, total
 from simulator.trained_weights import num_trained_parameters
 
 
@@ -199,7 +200,8 @@ def _server_memory(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     options = job.checkpointing
     if options.num_servers is None:
         return np.zeros(len(plans))
-    held_bytes = (options.bytes_per_parameter + options.gradient_bytes) * num_trained_parameters(job.workload)
+    held_bytes_per_parameter = saved_bytes_per_parameter(job) + options.gradient_bytes
+    held_bytes = held_bytes_per_parameter * num_trained_parameters(job.workload)
     is_too_large = np.full(len(plans), held_bytes > options.num_servers * options.server_memory_bytes)
     return _broken_by(plans, is_too_large, CheckpointScheme.GRADIENT_REPLICA)
 
@@ -318,11 +320,15 @@ LAYOUT_RULES = (
 """All rules, in the order in which reports name them."""
 
 
-def can_save_by(job: Job, layouts: PlanTable, scheme: CheckpointScheme) -> Booleans:
-    """Returns which layouts, `(n,)`, keep the rules of a checkpoint scheme, whatever scheme they name."""
+def can_save_by(job: Job, layouts: PlanTable, schemes: Sequence[CheckpointScheme]) -> Booleans:
+    """Returns which layouts keep the rules of which of k checkpoint schemes, whatever scheme they name, `(n, k)`."""
     offers = OfferTable.from_job(job).take(layouts.offer)
-    plans = replace(layouts, checkpoint_scheme=np.full(len(layouts), scheme.code))
-    return np.asarray(sum(rule.excess(job, plans, offers) for rule in SCHEME_RULES) == 0.0)
+
+    def excess(scheme: CheckpointScheme) -> Floats:
+        plans = replace(layouts, checkpoint_scheme=np.full(len(layouts), scheme.code))
+        return total(rule.excess(job, plans, offers) for rule in SCHEME_RULES)
+
+    return np.column_stack([excess(scheme) == 0.0 for scheme in schemes])
 
 
 def layout_excess(job: Job, plans: PlanTable) -> Floats:

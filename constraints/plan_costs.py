@@ -135,12 +135,12 @@ def _of_a_layer(job: Job, plans: PlanTable, dense: int, expert: int) -> tuple[fl
             job.workload,
             plans,
             stage=stage,
-            dense_layers=np.full(len(plans), float(count * dense)),
-            expert_layers=np.full(len(plans), float(count * expert)),
+            dense_layers=np.full(len(plans), count * v * dense),
+            expert_layers=np.full(len(plans), count * v * expert),
         ).kept_bytes[0]
         for count in (1, 2)
     )
-    kept = float(two - one) / held / (1.0 - RESERVED_FRACTION)
+    kept = float(two - one) / v / held / (1.0 - RESERVED_FRACTION)
     return max(0.0, float(more) - held * kept), kept
 
 

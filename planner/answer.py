@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from pydantic import ValidationError
 
 from constraints.evaluation import Evaluation
 from planner.bests import bests_of
@@ -28,6 +27,7 @@ from planner.recommendation import (
     Recommendation,
     Status,
 )
+from planner.record_input import validated
 from planner.report_build import report_of_log
 from planner.report_files import PAGE_FILE, write_page, write_pictures
 from planner.uncertainty import uncertainty_of
@@ -203,12 +203,7 @@ def checked_job(job: Job, seed: int) -> Job:
     findings = Findings()
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
         findings.add(("seed",), seed, f"must be a whole number from 0 to {LARGEST_SEED}")
-    try:
-        job = Job.model_validate(job.model_dump(warnings=False))
-    except ValidationError as error:
-        findings.add_validation(error)
-    findings.raise_if_any("job")
-    return job
+    return validated(Job, job.model_dump(warnings=False), findings, "job")
 
 
 def _explained(job: Job, result: StudyResult, should_stop: Stop) -> Infeasibility | Evaluation | None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from planner.plain import plain_copy
-from planner.problems import Findings, shown
+from planner.problems import shown
+from planner.record_input import parse_record
 from planner.yaml_text import read_document
 from simulator.calibration import Calibration
 from simulator.errors import InputError, Problem
@@ -17,6 +15,8 @@ HEAD = """\
 # Constants of a cluster that were measured on it; `capplan calibrate` wrote this file, --calibration FILE uses it.
 # Fractions are 0..1, times in seconds, errors simulated over measured, less one.
 """
+LEAST = "what `capplan calibrate --output FILE.yaml` writes"
+"""What a calibration file says."""
 
 
 def load_calibration(path: str | Path) -> Calibration:
@@ -26,21 +26,11 @@ def load_calibration(path: str | Path) -> Calibration:
         InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
     """
     file = Path(path)
-    document = read_document(file)
+    document = read_document(file, least=LEAST)
     if not isinstance(document, Mapping) or "constants" not in document:
-        rule = f"{shown(document)} must be a calibration file, as `capplan calibrate --output FILE.yaml` writes it"
+        rule = f"{shown(document)} must be a calibration file: {LEAST}"
         raise InputError([Problem(path="", value="", rule=rule)], str(file))
-    findings = Findings()
-    plain = plain_copy(document, findings)
-    findings.raise_if_any(str(file))
-    try:
-        return Calibration.model_validate(plain)
-    except ValidationError as error:
-        problems = [
-            Problem(path=_place(detail["loc"]), value=shown(detail["input"]), rule=_rule(detail["msg"]))
-            for detail in error.errors(include_url=False)
-        ]
-    raise InputError(problems, str(file))
+    return parse_record(Calibration, document, source=str(file))
 
 
 def calibration_text(calibration: Calibration) -> str:
@@ -69,15 +59,3 @@ def check_new_file(path: Path) -> None:
         raise InputError([Problem(path="output", value=str(path), rule=rule)])
     if not path.parent.is_dir():
         raise InputError([Problem(path="output", value=str(path), rule="must lie in a folder that exists")])
-
-
-def _place(location: tuple[str | int, ...]) -> str:
-    text = ""
-    for step in location:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text
-
-
-def _rule(message: str) -> str:
-    text = message.removeprefix("Value error, ")
-    return text[:1].lower() + text[1:]

@@ -30,6 +30,11 @@ class Batch:
     job: Job
     plans: PlanTable
 
+    def simulated_s(self, rank_of: RankOf) -> Floats:
+        """Returns their times, in the order of `positions`."""
+        chunks = split_layers(self.job.workload.model, self.plans)
+        return simulate_step(rank_of(self.job, self.plans), chunks).step_time_s
+
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSteps:
@@ -54,7 +59,7 @@ class MeasuredSteps:
     @classmethod
     def _of_members(cls, members: tuple[tuple[Row, ...], ...], measured_s: Floats) -> Self:
         first = tuple(found[0] for found in members)
-        return cls(rows=first, members=members, measured_s=measured_s, batches=tuple(_batches(first)))
+        return cls(rows=first, members=members, measured_s=measured_s, batches=tuple(batches_of(first)))
 
     def take(self, chosen: NDArray[np.bool_]) -> Self:
         """Returns some of the configurations."""
@@ -65,8 +70,7 @@ class MeasuredSteps:
         """Returns the step time of every configuration, `(n,)`."""
         found_s = np.empty(len(self.rows))
         for batch in self.batches:
-            chunks = split_layers(batch.job.workload.model, batch.plans)
-            found_s[batch.positions] = simulate_step(rank_of(batch.job, batch.plans), chunks).step_time_s
+            found_s[batch.positions] = batch.simulated_s(rank_of)
         return found_s
 
     def log_errors(self, rank_of: RankOf) -> Floats:
@@ -80,7 +84,8 @@ def ideal_s(rows: Sequence[Row]) -> list[float]:
     return [float(row["step_time_s"]) / slowdown for row in rows]
 
 
-def _batches(rows: Sequence[Row]) -> list[Batch]:
+def batches_of(rows: Sequence[Row]) -> list[Batch]:
+    """Returns the rows by their jobs."""
     keys = [job_of(row).model_dump_json() for row in rows]
     found = []
     for _, members in groupby(sorted(range(len(rows)), key=keys.__getitem__), key=keys.__getitem__):

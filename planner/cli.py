@@ -39,13 +39,13 @@ from planner import (
 )
 from planner.cli_help import CODES, Sections, examples
 from planner.cli_options import (
-    experiment_option,
+    Tracking,
     job_argument,
     json_option,
     progress_options,
     seed_option,
     set_option,
-    tracking_uri_option,
+    tracking_options,
 )
 from planner.cli_output import WIDTH, progress, quiet_libraries, rendered, write
 from simulator.errors import CapplanError, InputError
@@ -116,9 +116,7 @@ def commands() -> None:
     type=click.Choice(FRONT_FORMATS),
     help="How --output writes the front; csv if not given.",
 )
-@tracking_uri_option
-@experiment_option
-@click.option("--no-tracking", is_flag=True, help="Leave MLflow out.")
+@tracking_options("Leave MLflow out.")
 @progress_options
 def recommend(
     *,
@@ -128,9 +126,7 @@ def recommend(
     as_json: bool,
     output: Path | None,
     front_format: FrontFormat | None,
-    tracking_uri: str | None,
-    experiment: str,
-    no_tracking: bool,
+    tracking: Tracking,
     quiet: bool,
 ) -> int:
     """Recommend a cluster and a layout for the training run that JOB.yaml describes.
@@ -140,7 +136,7 @@ def recommend(
     """
     if front_format and output is None:
         raise click.UsageError("--format says how --output writes the front: give --output DIR, too")
-    if tracking_uri and no_tracking:
+    if tracking.tracking_uri and tracking.no_tracking:
         raise click.UsageError("--tracking-uri and --no-tracking contradict each other: give one of them")
     from planner import load_job
     from planner import recommend as answer_to
@@ -150,9 +146,9 @@ def recommend(
         answer = answer_to(
             load_job(job, overrides),
             seed=seed,
-            tracking=not no_tracking,
-            tracking_uri=tracking_uri,
-            experiment=experiment,
+            tracking=not tracking.no_tracking,
+            tracking_uri=tracking.tracking_uri,
+            experiment=tracking.experiment,
             output=output,
             front_format=front_format or "csv",
             progress=report,

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from planner.cli_help import examples
-from planner.cli_options import json_option, progress_options, seed_option
+from planner.cli_options import json_option, progress_options, seed_option, store_option
 
 
 @click.command(
@@ -23,15 +23,7 @@ from planner.cli_options import json_option, progress_options, seed_option
 )
 @click.argument("sides", nargs=-1, required=True, metavar="A B [C...]")
 @seed_option("Of the search for jobs that come without a plan.")
-@click.option(
-    "--store",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=Path("capplan-studies"),
-    show_default=True,
-    metavar="DIR",
-    help="Folder of the studies.",
-)
+@store_option
 @click.option(
     "--html",
     "file",

@@ -8,19 +8,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli_network import Command, collectives_option, slow_link_option
+from planner.cli_gathered import Command, gathered
+from planner.cli_network import collectives_option, slow_link_option
+from planner.cli_options import PlannedJob
 from planner.given_options import KINDS, is_given
 from planner.rank_factors import speeds_over
 
 if TYPE_CHECKING:
     from planner.deep_answer import DeepRequest
-    from planner.interval_text import Interval
     from simulator.deep.plan_cluster import Faults
     from simulator.job import Job
     from simulator.plan import Plan
@@ -73,15 +74,11 @@ _OPTIONS = (
 )
 
 
-def deep_options(command: Command) -> Command:
-    """Adds the depth and what only the deep one knows to a command."""
-    return reduce(lambda found, option: option(found), reversed(_OPTIONS), command)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Deep:
-    """What only the deep depth knows: the values of `deep_options` beside the depth."""
+    """The depth, and what only the deep one knows: the values of `deep_options`."""
 
+    depth: str
     speeds: Mapping[int, float]
     """Of accelerators that are slower or faster."""
     slow_links: Mapping[str, float]
@@ -138,8 +135,13 @@ class Deep:
             leaf=shares[LinkKind.LEAF.value],
         )
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether the step is played at the deep depth."""
+        return self.depth == DEEP
+
     def refuse(self) -> None:
-        """Raises `click.UsageError` where any of them was given, for the fast depth."""
+        """Raises `click.UsageError` where anything was given that the fast depth does not know."""
         given = {
             "--speed": self.speeds,
             "--slow-link": self.slow_links,
@@ -152,11 +154,16 @@ class Deep:
                 raise click.UsageError(f"{option} needs --depth deep.")
 
 
-def refuse_run_options(scheme: str | None, interval: Interval | None, *, no_sensitivities: bool) -> None:
+def deep_options(command: Command) -> Command:
+    """Adds the depth and what only the deep one knows to a command, which gets them as `deep`."""
+    return gathered(command, _OPTIONS, "deep", Deep)
+
+
+def refuse_run_options(planned: PlannedJob, *, no_sensitivities: bool) -> None:
     """Raises `click.UsageError` where options of a run were given to the deep depth, which plays one step."""
     given = {
-        "--scheme": scheme,
-        "--interval": interval,
+        "--scheme": planned.scheme,
+        "--interval": planned.interval,
         "--no-sensitivities": no_sensitivities,
         "--seed": is_given("seed"),
     }

@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli_gathered import Command
 from planner.finite_range import FiniteRange
 from planner.given_options import KINDS
 from planner.rank_factors import FACTOR
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 ALGORITHMS = ("auto", "nccl", "ring", "tree", "hierarchical", "halving-doubling", "direct")
 """`simulator.deep.collective_forms.Algorithm`, which is too heavy to be imported for `--help`."""
-Command = Callable[..., Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli_help import examples
-from planner.cli_options import json_option, planned_job_options, progress_options, seed_option
+from planner.cli_options import (
+    PlannedJob,
+    json_option,
+    planned_job_options,
+    progress_options,
+    replay_option,
+    seed_option,
+)
 from planner.finite_range import FiniteRange
 
 if TYPE_CHECKING:
-    from planner.interval_text import Interval
     from planner.opendc_failures import TracedFailures
 
 LAST_REPLAY = 999_999
@@ -45,13 +51,7 @@ def opendc() -> None:
 )
 @planned_job_options
 @seed_option("The same job, plan, version and seed give the same run.")
-@click.option(
-    "--replay",
-    type=click.IntRange(0, LAST_REPLAY),
-    default=0,
-    show_default=True,
-    help="Which of the replays that the spread of an answer is made of.",
-)
+@replay_option(LAST_REPLAY)
 @click.option(
     "--every",
     "period_s",
@@ -77,11 +77,7 @@ def opendc() -> None:
 @progress_options
 def export(
     *,
-    job: str,
-    plan: str,
-    scheme: str | None,
-    interval: Interval | None,
-    overrides: tuple[str, ...],
+    planned: PlannedJob,
     seed: int,
     replay: int,
     period_s: float | None,
@@ -98,10 +94,9 @@ def export(
     from planner.cli_output import quiet_libraries, working
     from planner.goodput_job import plan_that_runs
     from planner.opendc_export import export_opendc
-    from planner.plan_saves import job_and_plan
 
     with quiet_libraries(), working("writing the experiment", is_shown=not quiet):
-        asked, chosen = job_and_plan(job, overrides, plan, scheme=scheme, interval=interval)
+        asked, chosen = planned.read()
         checked = plan_that_runs(asked, chosen)
         written = export_opendc(
             asked, checked, folder, start=start, seed=seed, replication=replay, period_s=period_s

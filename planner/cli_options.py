@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli_gathered import Command, gathered
 from planner.cli_output import VERBOSE
 from planner.interval_text import Interval, parse_interval
 
-LARGEST_SEED = 2**32 - 1
+if TYPE_CHECKING:
+    from simulator.job import Job
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+LARGEST_SEED = 2**32 - 1
 
 job_argument = click.argument("job", type=click.Path(), metavar="JOB.yaml")
 CALIBRATION = "calibration file"
@@ -76,6 +79,26 @@ experiment_option = click.option(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tracking:
+    """Where MLflow gets a study: the values of `tracking_options`."""
+
+    tracking_uri: str | None
+    experiment: str
+    no_tracking: bool
+
+
+def tracking_options(without: str) -> Callable[[Command], Command]:
+    """Returns what adds the options of MLflow to a command, which gets them as `tracking`.
+
+    Args:
+        without: what `--no-tracking` does.
+    """
+    off = click.option("--no-tracking", is_flag=True, help=without)
+    options = (tracking_uri_option, experiment_option, off)
+    return lambda command: gathered(command, options, "tracking", Tracking)
+
+
 def parsed_interval(_context: click.Context, _option: click.Parameter, value: str | None) -> Interval | None:
     """Returns what was typed as an interval between saves; `None` where nothing was."""
     try:
@@ -123,8 +146,38 @@ def seed_option(meaning: str) -> Callable[[Command], Command]:
     )
 
 
+def replay_option(last: int) -> Callable[[Command], Command]:
+    """Returns the option of a replay up to a last one."""
+    return click.option(
+        "--replay",
+        type=click.IntRange(0, last),
+        default=0,
+        show_default=True,
+        help="Which of the replays that the spread of an answer is made of.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedJob:
+    """Which plan of which job, and how it saves: the values of `planned_job_options`."""
+
+    job: str
+    """Path of the job file."""
+    plan: str
+    """Decisions, or a file of them."""
+    scheme: str | None
+    interval: Interval | None
+    overrides: tuple[str, ...]
+    """Values that replace those of the job."""
+
+    def read(self) -> tuple[Job, dict[str, object]]:
+        """Returns the job and the plan as it was written; raises as `planner.plan_saves.job_and_plan` does."""
+        from planner.plan_saves import job_and_plan
+
+        return job_and_plan(self.job, self.overrides, self.plan, scheme=self.scheme, interval=self.interval)
+
+
 def planned_job_options(command: Command) -> Command:
-    """Adds what says of which job, with which values, which plan is meant, and how it saves."""
-    for option in (set_option, interval_option, scheme_option, plan_option, job_argument):
-        command = option(command)
-    return command
+    """Adds a job, a plan and how it saves to a command, which gets them as `planned`."""
+    options = (job_argument, plan_option, scheme_option, interval_option, set_option)
+    return gathered(command, options, "planned", PlannedJob)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli_help import examples
-from planner.cli_options import progress_options
+from planner.cli_options import progress_options, store_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,15 +52,7 @@ FORMATS = ("html", "png", "svg", "json")
     metavar="NAME",
     help="With png and svg: only this figure, such as cost or front; may be repeated.",
 )
-@click.option(
-    "--store",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=Path("capplan-studies"),
-    show_default=True,
-    metavar="DIR",
-    help="Folder of the studies.",
-)
+@store_option
 @progress_options
 def report(
     *, study: str, output: Path | None, kind: str, names: tuple[str, ...], folder: Path, quiet: bool

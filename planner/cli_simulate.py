@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli_deep import FAST, Deep, deep_options, play_deep, refuse_run_options
+from planner.cli_deep import Deep, deep_options, play_deep, refuse_run_options
 from planner.cli_help import examples
-from planner.cli_options import json_option, planned_job_options, progress_options, seed_option
+from planner.cli_options import PlannedJob, json_option, planned_job_options, progress_options, seed_option
 
 if TYPE_CHECKING:
-    from planner.interval_text import Interval
     from planner.one_design import SimulatedDesign
     from simulator.pipeline_timeline import StepTimeline
 
@@ -45,20 +44,11 @@ if TYPE_CHECKING:
 @progress_options
 def simulate(
     *,
-    job: str,
-    plan: str,
-    scheme: str | None,
-    interval: Interval | None,
-    overrides: tuple[str, ...],
+    planned: PlannedJob,
     seed: int,
     file: Path | None,
     no_sensitivities: bool,
-    depth: str,
-    speeds: dict[int, float],
-    slow_links: dict[str, float],
-    network_file: Path | None,
-    collectives: str,
-    unfolded: bool,
+    deep: Deep,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -77,32 +67,18 @@ def simulate(
     from planner.job_file import load_job
     from planner.one_design import one_step, simulate_plan
     from planner.plan_input import read_plan
-    from planner.plan_saves import job_and_plan
     from planner.timeline_file import check_timeline_file
 
     if file is not None:
         check_timeline_file(file)
-    deep = Deep(
-        speeds=speeds,
-        slow_links=slow_links,
-        network_file=network_file,
-        collectives=collectives,
-        unfolded=unfolded,
-    )
-    if depth != FAST:
-        refuse_run_options(scheme, interval, no_sensitivities=no_sensitivities)
-        play_deep(
-            load_job(job, overrides),
-            read_plan(plan),
-            deep,
-            file=file,
-            as_json=as_json,
-            quiet=quiet,
-        )
+    if deep.is_asked:
+        refuse_run_options(planned, no_sensitivities=no_sensitivities)
+        asked, written = load_job(planned.job, planned.overrides), read_plan(planned.plan)
+        play_deep(asked, written, deep, file=file, as_json=as_json, quiet=quiet)
         return
     deep.refuse()
     with quiet_libraries(), working("simulating the plan", is_shown=not quiet):
-        asked, written = job_and_plan(job, overrides, plan, scheme=scheme, interval=interval)
+        asked, written = planned.read()
         answer = simulate_plan(asked, written, seed, with_sensitivities=not no_sensitivities)
         step = one_step(asked, answer)
     _print(answer, step, as_json=as_json)

@@ -5,21 +5,23 @@ Only click is imported here; everything heavier waits until a command runs, as i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli_gathered import Command, gathered
 from planner.cli_help import examples
 from planner.cli_options import (
-    experiment_option,
+    Tracking,
     job_argument,
     json_option,
     progress_options,
     seed_option,
     set_option,
     store_option,
-    tracking_uri_option,
+    tracking_options,
 )
 from planner.cli_study_files import export, merge, sync
 
@@ -32,20 +34,38 @@ if TYPE_CHECKING:
     from studies.store import StudyStore
 
 
-_no_tracking = click.option(
-    "--no-tracking", is_flag=True, help="Do not deliver to MLflow; sync does so later."
+_tracking_options = tracking_options("Do not deliver to MLflow; sync does so later.")
+_WHERE = (
+    click.option(
+        "--workers",
+        type=click.IntRange(min=1, max=1024),
+        metavar="N",
+        help="Simulate in N processes on this machine (needs capplan[dask]).",
+    ),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Simulate on the workers of this Dask scheduler, such as tcp://10.0.0.1:8786.",
+    ),
 )
-_workers = click.option(
-    "--workers",
-    type=click.IntRange(min=1, max=1024),
-    metavar="N",
-    help="Simulate in N processes on this machine (needs capplan[dask]).",
-)
-_scheduler = click.option(
-    "--scheduler",
-    metavar="ADDRESS",
-    help="Simulate on the workers of this Dask scheduler, such as tcp://10.0.0.1:8786.",
-)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """On which machines designs are simulated: the values of `_where_options`."""
+
+    workers: int | None
+    scheduler: str | None
+
+    def check(self) -> None:
+        """Raises `click.UsageError` where two places are named."""
+        if self.workers and self.scheduler:
+            raise click.UsageError("--workers and --scheduler both say where to simulate: give one of them")
+
+
+def _where_options(command: Command) -> Command:
+    """Adds where designs are simulated to a command, which gets it as `where`."""
+    return gathered(command, _WHERE, "where", Where)
 
 
 @click.group(
@@ -76,11 +96,8 @@ for command in (export, merge, sync):
 @set_option
 @seed_option("The same job, version and seed are the same study.")
 @store_option
-@tracking_uri_option
-@experiment_option
-@_no_tracking
-@_workers
-@_scheduler
+@_tracking_options
+@_where_options
 @click.option(
     "--keep",
     type=click.Choice(["all", "front"]),
@@ -96,11 +113,8 @@ def run(
     overrides: tuple[str, ...],
     seed: int,
     folder: Path,
-    tracking_uri: str | None,
-    experiment: str,
-    no_tracking: bool,
-    workers: int | None,
-    scheduler: str | None,
+    tracking: Tracking,
+    where: Where,
     keep: Keep,
     quiet: bool,
     as_json: bool,
@@ -111,8 +125,8 @@ def run(
     it runs; where it cannot be reached, `capplan study sync` delivers later. Neither --workers nor --scheduler shows in the
     result.
     """
-    _check_machines(workers, scheduler)
-    target = _target(tracking_uri, experiment, is_wanted=not no_tracking)
+    where.check()
+    target = _target(tracking)
 
     def start(store: StudyStore, report: Report, should_stop: Stop) -> StudyAnswer:
         from planner.durable import run_study_of
@@ -120,7 +134,7 @@ def run(
         from planner.study_machines import machines
 
         loaded = load_job(job, overrides)
-        with machines(workers, scheduler) as engine_for:
+        with machines(where.workers, where.scheduler) as engine_for:
             return run_study_of(
                 loaded,
                 seed=seed,
@@ -141,22 +155,16 @@ def run(
 )
 @click.argument("name")
 @store_option
-@tracking_uri_option
-@experiment_option
-@_no_tracking
-@_workers
-@_scheduler
+@_tracking_options
+@_where_options
 @progress_options
 @json_option
 def resume(
     *,
     name: str,
     folder: Path,
-    tracking_uri: str | None,
-    experiment: str,
-    no_tracking: bool,
-    workers: int | None,
-    scheduler: str | None,
+    tracking: Tracking,
+    where: Where,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -164,15 +172,15 @@ def resume(
 
     A study that has its answer shows it again.
     """
-    _check_machines(workers, scheduler)
-    target = _target(tracking_uri, experiment, is_wanted=not no_tracking)
+    where.check()
+    target = _target(tracking)
 
     def start(store: StudyStore, report: Report, should_stop: Stop) -> StudyAnswer:
         from planner.durable import resume_study
         from planner.study_machines import machines
 
         path = store.find(name)
-        with machines(workers, scheduler) as engine_for:
+        with machines(where.workers, where.scheduler) as engine_for:
             return resume_study(
                 path,
                 store=store,
@@ -273,12 +281,9 @@ def _search(
     return EXIT_CODES[found.answer.status]
 
 
-def _target(tracking_uri: str | None, experiment: str, *, is_wanted: bool) -> Target | None:
+def _target(tracking: Tracking) -> Target | None:
     from planner.sending import Target
 
-    return Target(tracking_uri=tracking_uri, experiment=experiment) if is_wanted else None
-
-
-def _check_machines(workers: int | None, scheduler: str | None) -> None:
-    if workers and scheduler:
-        raise click.UsageError("--workers and --scheduler both say where to simulate: give one of them")
+    if tracking.no_tracking:
+        return None
+    return Target(tracking_uri=tracking.tracking_uri, experiment=tracking.experiment)

@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli_help import examples
-from planner.cli_options import json_option, planned_job_options, progress_options, seed_option
+from planner.cli_options import (
+    PlannedJob,
+    json_option,
+    planned_job_options,
+    progress_options,
+    replay_option,
+    seed_option,
+)
 
 if TYPE_CHECKING:
-    from planner.interval_text import Interval
     from planner.one_design import SimulatedDesign
     from planner.timeline_run import TimelineAnswer
     from simulator.job import Job
@@ -41,13 +47,7 @@ STEP, RUN, BOTH = DRAWN = ("step", "run", "both")
 )
 @planned_job_options
 @seed_option("Of the replays, as for capplan simulate.")
-@click.option(
-    "--replay",
-    type=click.IntRange(0, LAST_REPLAY),
-    default=0,
-    show_default=True,
-    help="Which of the replays that the spread of an answer is made of.",
-)
+@replay_option(LAST_REPLAY)
 @click.option(
     "--output",
     "file",
@@ -66,11 +66,7 @@ STEP, RUN, BOTH = DRAWN = ("step", "run", "both")
 @progress_options
 def timeline(
     *,
-    job: str,
-    plan: str,
-    scheme: str | None,
-    interval: Interval | None,
-    overrides: tuple[str, ...],
+    planned: PlannedJob,
     seed: int,
     replay: int,
     file: Path | None,
@@ -86,13 +82,12 @@ def timeline(
     Exit codes: 0 an answer; 2 broken input, or a plan that cannot be run.
     """
     from planner.cli_output import quiet_libraries, working
-    from planner.plan_saves import job_and_plan
     from planner.timeline_file import check_timeline_file
 
     if file is not None:
         check_timeline_file(file, "--output")
     with quiet_libraries(), working("playing the run", is_shown=not quiet):
-        asked, written = job_and_plan(job, overrides, plan, scheme=scheme, interval=interval)
+        asked, written = planned.read()
         played = _played(asked, written, seed, replay)
     if file is not None and what != RUN and played.step is None:
         raise _no_step(what)

@@ -17,7 +17,7 @@ from planner.cli_options import json_option, progress_options
 from planner.cli_trace_answer import tell
 from planner.cli_trace_capture import capture
 from planner.cli_trace_files import convert, export
-from planner.cli_trace_options import Division, division_options, network_options
+from planner.cli_trace_options import Division, division_options, network_options, played_output_option
 from planner.cli_trace_plan import export_plan
 from planner.cli_trace_play import play
 from planner.given_options import refuse_unread_of_rules
@@ -92,13 +92,7 @@ def trace() -> None:
     help="A limited memory (of ddp, dp): memory, host (link, BYTES/S), host-memory, host-latency; pool, pool-shared, "
     "pool-memory, pool-latency.",
 )
-@click.option(
-    "--output",
-    "file",
-    type=click.Path(path_type=Path),
-    metavar="FILE.json",
-    help="Also write every operator and message, for ui.perfetto.dev or chrome://tracing.",
-)
+@played_output_option
 @json_option
 @progress_options
 def simulate(
@@ -123,11 +117,8 @@ def simulate(
 
     Exit codes: 0 an answer; 2 broken input, such as a trace that contradicts itself.
     """
-    from planner.cli import _check_installation
-    from planner.cli_output import quiet_libraries, working
-
     refuse_unread_of_rules(rules, division.parallel)
-    _check_installation()
+    from planner.cli_output import quiet_libraries, working
     from planner.hop_simulation import HopRun, simulate_hop
     from planner.hop_view import show_hop
     from planner.option_names import TRACE_OPTIONS, options_named

@@ -69,10 +69,7 @@ def capture(
     Exit codes: 0 the trace is written; 1 the script failed, or there is no PyTorch; 2 broken input, such as no script, one
     that takes no step of an optimizer, or too few.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries
-
-    _check_installation()
     from planner.trace_capture import CaptureRequest
     from planner.trace_capture import capture as captured_of
 

@@ -39,10 +39,7 @@ def export(
 
     Exit codes: 0 the files are written; 2 broken input.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries, working
-
-    _check_installation()
     from planner.option_names import TRACE_OPTIONS, options_named
     from planner.trace_export import export_trace
 
@@ -82,10 +79,7 @@ def convert(*, profile: Path, graph: Path, batch_size: int, file: Path, quiet: b
 
     Exit codes: 0 the trace is written; 2 broken input.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries, working
-
-    _check_installation()
     from planner.trace_export import convert_profile
 
     with quiet_libraries(), working("reading the profile", is_shown=not quiet):

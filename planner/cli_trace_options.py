@@ -5,14 +5,14 @@ A command gets the arguments that it shares as one value, which makes the reques
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from functools import reduce, wraps
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import click
 
+from planner.cli_gathered import Command, gathered, with_options
 from planner.cli_network import NETWORK_OPTIONS, Network
 from planner.given_options import refuse_unread_of_network
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 MOST_GPUS = 65_536
 """`simulator.deep.parallelism.MOST_GPUS`, which is too heavy to be imported for `--help`."""
-
-_Command = Callable[..., Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,34 +120,31 @@ _CHAKRA_OUTPUT = (
         help="Folder of the files; it is made.",
     ),
 )
+played_output_option = click.option(
+    "--output",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Also write every operator and message, for ui.perfetto.dev or chrome://tracing.",
+)
 
 
-def chakra_output_options(command: _Command) -> _Command:
+def chakra_output_options(command: Command) -> Command:
     """Adds the form and the folder of Chakra traces to a command, which gets them as `form` and `folder`."""
-    return reduce(lambda found, option: option(found), reversed(_CHAKRA_OUTPUT), command)
+    return with_options(command, _CHAKRA_OUTPUT)
 
 
-def network_options(command: _Command) -> _Command:
+def network_options(command: Command) -> Command:
     """Adds what joins the accelerators to a command, which gets it as `network`."""
-    return _shared(command, NETWORK_OPTIONS, "network", Network)
-
-
-def division_options(command: _Command) -> _Command:
-    """Adds the trace and how it is divided to a command, which gets them as `division`."""
-    return _shared(command, _OPTIONS, "division", Division)
-
-
-def _shared(
-    command: _Command, options: Sequence[Callable[[_Command], _Command]], name: str, kind: type[Any]
-) -> _Command:
-    """Adds options to a command, and hands it their values as one."""
 
     @wraps(command)
-    def gathered(**given: object) -> object:
-        values = {field.name: given.pop(field.name) for field in fields(kind)}
-        if "network" in values:
-            refuse_unread_of_network(str(values["network"]))
-        return command(**given, **{name: kind(**values)})
+    def checked(*, network: Network, **given: object) -> object:
+        refuse_unread_of_network(network.network)
+        return command(network=network, **given)
 
-    begin: _Command = gathered
-    return reduce(lambda found, option: option(found), reversed(options), begin)
+    return gathered(cast(Command, checked), NETWORK_OPTIONS, "network", Network)
+
+
+def division_options(command: Command) -> Command:
+    """Adds the trace and how it is divided to a command, which gets them as `division`."""
+    return gathered(command, _OPTIONS, "division", Division)

@@ -38,10 +38,7 @@ def export_plan(
 
     Exit codes: 0 the files are written; 2 broken input, or a plan that cannot be run.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries, working
-
-    _check_installation()
     from planner.deep_answer import checked_plan
     from planner.job_file import load_job
     from planner.plan_input import read_plan

@@ -14,7 +14,7 @@ from planner.cli_help import examples
 from planner.cli_network import Network
 from planner.cli_options import json_option, progress_options
 from planner.cli_trace_answer import tell
-from planner.cli_trace_options import network_options
+from planner.cli_trace_options import network_options, played_output_option
 
 
 @click.command(
@@ -26,13 +26,7 @@ from planner.cli_trace_options import network_options
 )
 @click.argument("folder", type=click.Path(path_type=Path), metavar="FOLDER")
 @network_options
-@click.option(
-    "--output",
-    "file",
-    type=click.Path(path_type=Path),
-    metavar="FILE.json",
-    help="Also write every operator and message, for ui.perfetto.dev or chrome://tracing.",
-)
+@played_output_option
 @json_option
 @progress_options
 def play(
@@ -50,10 +44,7 @@ def play(
 
     Exit codes: 0 an answer; 2 broken input, such as collectives that do not fit together.
     """
-    from planner.cli import _check_installation
     from planner.cli_output import quiet_libraries, working
-
-    _check_installation()
     from planner.option_names import PLAYED_TRACES, options_named
     from planner.timeline_file import check_timeline_file
     from planner.trace_play import play_traces

@@ -13,20 +13,11 @@ from simulator.job import Job
 from simulator.plan import CheckpointScheme
 from simulator.run import BADPUT
 from simulator.run import PARTS as RUN_PARTS
+from simulator.step import StepTable
 from simulator.table import Integers, Table
 from simulator.units import DAY, JOULES_PER_KWH
 
-STEP_PARTS = (
-    "compute_s",
-    "tensor_comm_s",
-    "expert_comm_s",
-    "shard_comm_s",
-    "host_copy_s",
-    "pipeline_send_s",
-    "gradient_sync_s",
-    "pipeline_bubble_s",
-    "optimizer_s",
-)
+STEP_PARTS = tuple(name for name in StepTable.names() if name != "step_time_s")
 POWERS = ("hall_power_w", "cooling_power_w", "rack_power_w", "power_swing_w")
 CARBON_PARTS = ("operational_kgco2e", *EMBODIED_PARTS)
 

@@ -9,12 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from planner.plain import plain_copy
-from planner.problems import Findings, shown
-from planner.yaml_text import read_document
-from simulator.errors import InputError, Problem
+from planner.record_input import parse_record, read_record
 from simulator.options import MOST_PURCHASE_USD_PER_NODE, MOST_RENT_USD_PER_GPU_HOUR
 from simulator.record import Record
 
@@ -162,20 +159,9 @@ def load_fleet(path: str | Path) -> Fleet:
     Raises:
         InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
     """
-    document = read_document(Path(path))
-    if not isinstance(document, Mapping):
-        rule = "must be a mapping with at least site, offers and jobs"
-        raise InputError([Problem(path="", value="", rule=f"{shown(document)} {rule}")], str(path))
-    return parse_fleet(document, name=Path(path).stem, source=str(path))
+    return read_record(Fleet, path, least="site, offers and jobs")
 
 
 def parse_fleet(document: Mapping[str, object], *, name: str = "fleet", source: str = "") -> Fleet:
     """Returns the fleet that a mapping describes; raises `InputError` as `load_fleet` does."""
-    findings, fleet = Findings(), None
-    try:
-        fleet = Fleet.model_validate({"name": name} | plain_copy(document, findings), strict=False)
-    except ValidationError as error:
-        findings.add_validation(error)
-    if fleet is None or findings.problems:
-        raise InputError(findings.problems, source)
-    return fleet
+    return parse_record(Fleet, {"name": name, **document}, source=source)

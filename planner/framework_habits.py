@@ -55,6 +55,10 @@ class Habits:
     most_gathered_weights: float | None = None
     weight_prefetch: WeightPrefetch = "both"
     keeps_stage_outputs: bool = False
+    frees_stage_inputs: bool = False
+    chunk_layers: int | None = None
+    """Layers of the chunks of its interleaved schedules, embedding and output layer counting as one each; left out: its
+    pipelines are not taken to be interleaved."""
     expert_dispatch: ExpertDispatch = "all_to_all"
     expert_products: ExpertProducts = "grouped"
     overlaps_far_experts: bool = False
@@ -77,6 +81,7 @@ UNTOLD_HABITS = (
     "most_gathered_weights",
     "weight_prefetch",
     "keeps_stage_outputs",
+    "frees_stage_inputs",
 )
 """Fields of a workload of which no column of a measured run says anything."""
 _DEEPSPEED_BUFFERS = 2e9
@@ -179,6 +184,10 @@ _EARLY_ZERO_3 = replace(
 )
 """Each of its gathers waited for the one before, host included (DeepSpeed pull request 1188, June 2021); prefetching that
 overlaps came with pull request 1453 (October 2021). Megatron-LM had no ZeRO-3 of its own then."""
+_META = Habits(name="Meta's of Llama 3", frees_stage_inputs=True, chunk_layers=1)
+"""An interleaved schedule whose first chunk has the embedding only, and the last the output layer, after a layer less on
+either; inputs and outputs of stages are freed; gradients are summed and reduced in 32 bits (arXiv 2407.21783, section
+3.3.2)."""
 _OTHER = Habits(name="unknown framework")
 
 
@@ -216,6 +225,7 @@ _FRAMEWORKS = (
     _Framework(words=_SHARDING, habits=_SHARDED),
     _Framework(words="maxtext|jax|paxml|levanter|t5x|praxis", habits=_JAX),
     _Framework(words="deepspeed", habits=_DEEPSPEED),
+    _Framework(words=r"^meta internal$|^meta.*llama.?3", habits=_META),
     _Framework(words="megatron-?lm.*core", habits=_MEGATRON_LM),
     _Framework(words="megatron-?lm|^megatron$", habits=_MEGATRON_LM, early=_OF_2022),
     _Framework(words="megatron|mcore|primus|megascale", habits=_MEGATRON_CORE),

@@ -6,14 +6,17 @@ are given directly instead of being derived from a job.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal, cast
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from planner import __version__, human
 from planner.goodput_schemes import JobRun
+from planner.job_schema import model_at
 from planner.problems import Findings
+from planner.record_input import validated
 from simulator.errors import InputError, Problem
 from simulator.record import Record
 from simulator.run_columns import BackPressure, RunColumns
@@ -126,14 +129,10 @@ def run_inputs(values: dict[str, object], option_names: dict[str, str] | None = 
     Raises:
         InputError: values break rules; all of them are in `problems`.
     """
-    findings = Findings()
+    findings = Findings(partial(model_at, root=RunInputs))
     for field, option in (option_names or {}).items():
         findings.rename((field,), (option,))
-    try:
-        return RunInputs.model_validate(values)
-    except ValidationError as error:
-        findings.add_validation(error)
-    raise InputError(findings.problems)
+    return validated(RunInputs, values, findings)
 
 
 def play_goodput(inputs: RunInputs, *, interval_name: str = "interval_s") -> Goodput:

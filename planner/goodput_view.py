@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner import human
-from planner.design_view import layout
+from planner.design_view import layout, part_words
 from planner.goodput import LONGEST_S, Goodput
 from planner.goodput_schemes import JobRun, SchemeGoodput
 from planner.text_blocks import bar, grid, headline, sentences, title
@@ -16,17 +16,8 @@ from simulator.units import MINUTE
 if TYPE_CHECKING:
     from rich.console import Console
 
-_BUCKET_WORDS = {
-    "productive_s": "work that counts",
-    "checkpoint_stall_s": "standing still for saves",
-    "checkpoint_tax_s": "slowed down by saves",
-    "backpressure_wait_s": "waiting for earlier saves",
-    "lost_work_s": "work lost and done again",
-    "reduced_capacity_s": "missing replicas",
-    "restart_s": "restarts",
-    "replacement_wait_s": "waiting for other nodes",
-    "checkpoint_restore_s": "loading saves",
-}
+_WORK = {"productive_s": "work that counts"}
+"""Other words than those of a job, whose run has steps."""
 _UNITLESS = ("slots", "policy", "num_replications", "seed")
 _DIGITS = 5
 LEAST_GAIN = 0.00005
@@ -138,7 +129,12 @@ def _ledger(console: Console, ledger: dict[str, float], wall_s: float) -> Iterat
     for name, value in sorted(ledger.items(), key=lambda part: -part[1]):
         if value > 0:
             share = value / wall_s
-            yield _BUCKET_WORDS[name], human.duration(value), _percent(share), bar(console, share)
+            yield (
+                _WORK.get(name) or part_words(name),
+                human.duration(value),
+                _percent(share),
+                bar(console, share),
+            )
 
 
 def _inputs(answer: Goodput) -> Iterator[tuple[str, str]]:

@@ -58,6 +58,10 @@ class _Case:
         limits = WHOLE | {name: self.limits[name] for name in names}
         return conflicting_limits(least_needs(self.space.bounds, names), limits)
 
+    def num_admitted(self, names: tuple[str, ...]) -> int:
+        """Layouts whose bounds keep these limits."""
+        return self.space.under({name: self.limits[name] for name in names}).num_kept
+
 
 def explain(job: Job, space: Space, *, should_stop: Stop = never_stop) -> Infeasibility | Evaluation:
     """Returns why no design keeps the limits, or designs that do after all, where a heuristic search missed them.
@@ -101,7 +105,7 @@ def _one_conflict(case: _Case, helpful: list[LeastValue]) -> Infeasibility:
         conflicts=(conflict,),
         resolutions=(_resolution(case, conflict),),
         reasons=tuple(_reason(case, value) for value in helpful),
-        proof=_proof(case),
+        proof=_proof(case, (conflict,)),
         relaxations=tuple(
             Relaxation(
                 limits={value.name: value.proposed_limit},
@@ -159,7 +163,7 @@ def _several_conflicts(case: _Case) -> Infeasibility:
             *(_conflict_reason(case, conflict) for conflict in conflicts),
             f"the nearest design reaches {together}",
         ),
-        proof=_proof(case),
+        proof=_proof(case, conflicts),
         relaxations=(
             Relaxation(
                 limits={name: rounded_up(value) for name, value in changes.items()},
@@ -208,32 +212,41 @@ def _conflict_reason(case: _Case, conflict: tuple[str, ...]) -> str:
     return f"{case.shown(conflict)} cannot be met by any design; {ends} would end this conflict"
 
 
-def _proof(case: _Case) -> str:
-    """The argument, and the ways to run a layout that it goes through."""
+def _proof(case: _Case, conflicts: tuple[tuple[str, ...], ...]) -> str:
+    """The arguments, and the ways to run a layout that it goes through."""
     caps = ", ".join(f"{cap:g}" for cap in case.job.power_caps)
     spares = " and ".join(
         "as many as suffice" if is_taken else "none" for is_taken in case.job.search.with_spares
     )
     if has_any_number_of_spares(case.job):
         spares = "every number from none to as many as suffice"
+    arguments = "; ".join(_arguments(case, conflicts))
     return (
-        f"{_argument(case)}; power caps that were considered: {caps} (search.power_caps); spare nodes: {spares} "
+        f"{arguments}; power caps that were considered: {caps} (search.power_caps); spare nodes: {spares} "
         "(search.with_spares)"
     )
 
 
-def _argument(case: _Case) -> str:
-    num_layouts = len(case.space.all_layouts)
-    if limits := case.conflict_at_bounds(tuple(case.limits)):
-        by_bounds = case.proven_at_bounds(limits)
-        return (
-            f"CP-SAT: no layout of {num_layouts:,} keeps {' and '.join(by_bounds)} even at the bounds that no "
-            "simulation beats"
+def _arguments(case: _Case, conflicts: tuple[tuple[str, ...], ...]) -> list[str]:
+    """What proves minimal conflicts: the bounds, or for those that need it the simulation of all that the bounds admit."""
+    num_layouts, limits = len(case.space.all_layouts), tuple(case.limits)
+    at_bounds = [names for names in conflicts if case.conflict_at_bounds(names)]
+    simulated = [names for names in conflicts if names not in at_bounds]
+    if not case.conflict_at_bounds(limits):
+        simulated = [limits]  # no conflict needs more
+    arguments = []
+    if at_bounds:
+        broken = ", and none ".join(" and ".join(case.proven_at_bounds(names)) for names in at_bounds)
+        arguments.append(
+            f"CP-SAT: no layout of {num_layouts:,} keeps {broken} even at the bounds that no simulation beats"
         )
-    return (
-        f"exhaustion: of {num_layouts:,} layouts, all {int(case.space.is_kept.sum()):,} whose bounds admit the "
-        "limits were simulated"
-    )
+    for names in simulated:
+        admitted = "the limits" if names == limits else " and ".join(names)
+        arguments.append(
+            f"exhaustion: of {num_layouts:,} layouts, all {case.num_admitted(names):,} whose bounds admit {admitted} were "
+            "simulated"
+        )
+    return arguments
 
 
 def _no_possible_design(case: _Case) -> Infeasibility:

@@ -13,21 +13,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from planner.job_limits import contradictions
 from planner.job_overrides import with_overrides
 from planner.job_resolve import resolve
 from planner.own_catalog import own_figures
 from planner.own_factors import with_own_factors
 from planner.plain import plain_copy
-from planner.problems import Findings, shown
-from planner.yaml_text import read_document
+from planner.problems import Findings
+from planner.record_input import name_of, read_mapping, validated
+from planner.yaml_text import JOB_FIELDS
 from simulator.catalog import overlaid
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError
 from simulator.job import Job
-
-_LONGEST_NAME = 100
 
 
 def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
@@ -42,12 +39,8 @@ def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
         InputError: The file cannot be read, or breaks rules; all broken rules are in `problems`.
     """
     file = Path(path)
-    document = read_document(file)
-    if not isinstance(document, Mapping):
-        rule = "must be a mapping with at least workload, offers and site"
-        raise InputError([Problem(path="", value="", rule=f"{shown(document)} {rule}")], str(file))
-    name = file.stem.encode("utf-8", "replace").decode()[:_LONGEST_NAME]
-    return parse_job(document, name=name, folder=file.parent, source=str(file), overrides=overrides)
+    document = read_mapping(file, least=JOB_FIELDS)
+    return parse_job(document, name=name_of(file), folder=file.parent, source=str(file), overrides=overrides)
 
 
 def parse_job(
@@ -86,19 +79,7 @@ def parse_job(
     with overlaid(own):
         fields = resolve(plain, name=name, folder=folder or Path(), findings=findings)
         fields = with_own_factors(fields, own.get("factors.csv", {}))
-        job = _validated(fields, findings, source)
+        job = validated(Job, fields, findings, source)
     if problems := contradictions(job):
         raise InputError(problems, source)
-    return job
-
-
-def _validated(fields: dict[str, object], findings: Findings, source: str) -> Job:
-    """Returns the job; raises with what was found before and what the domain types' rules find."""
-    job = None
-    try:
-        job = Job.model_validate(fields)
-    except ValidationError as error:
-        findings.add_validation(error)
-    findings.raise_if_any(source)
-    assert job is not None, "validation failed without a finding"
     return job

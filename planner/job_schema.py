@@ -229,9 +229,9 @@ def is_unset_by_null(model: type[Record], field: str) -> bool:
     return known.default is None or NoneType not in get_args(known.annotation)
 
 
-def model_at(location: Location) -> type[Record] | None:
-    """Returns the type of the mapping at a place of a job, or `None` where no record stands."""
-    model: type[Record] | None = Job
+def model_at(location: Location, root: type[Record] = Job) -> type[Record] | None:
+    """Returns the type of the mapping at a place of a job, or of another type, or `None` where no record stands."""
+    model: type[Record] | None = root
     for step in location:
         if isinstance(step, int):  # the items of a list have the type that the list was found by
             continue

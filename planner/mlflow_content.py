@@ -17,6 +17,15 @@ RUN_STATUS: dict[Status, RunStatus] = {
     "interrupted": "KILLED",
 }
 """How MLflow calls the end of a study."""
+RESULTS = (
+    "time_to_train_days",
+    "cost_usd",
+    "energy_kwh",
+    "carbon_kgco2e",
+    "mfu_fraction",
+    "goodput_fraction",
+)
+"""Figures of a design that are shown beside what was asked."""
 
 
 def finish(
@@ -42,15 +51,7 @@ def result_metrics(answer: Recommendation) -> dict[str, float]:
     """What MLflow's table of studies shows and sorts by, beside the ends of the curves."""
     if answer.best is None:
         return {}
-    names = (
-        "time_to_train_days",
-        "cost_usd",
-        "energy_kwh",
-        "carbon_kgco2e",
-        "mfu_fraction",
-        "goodput_fraction",
-    )
-    return {f"recommended_{name}": float(getattr(answer.best, name)) for name in names}
+    return {f"recommended_{name}": float(getattr(answer.best, name)) for name in RESULTS}
 
 
 def asked_params(job: Job, seed: int) -> dict[str, str]:

@@ -9,15 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from planner.job_schema import Location
+from planner.job_schema import Location, model_at
 from planner.plain import plain_copy
-from planner.problems import Findings, nearest, shown
-from planner.yaml_text import read_document
-from simulator.deep.described_cables import Cable
+from planner.problems import Findings, nearest
+from planner.record_input import name_of, read_mapping, validated
 from simulator.deep.network_file import KINDS, NetworkFile
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError
 from simulator.record import Record
 
 NETWORK = "network"
@@ -31,19 +28,13 @@ def load_network(path: str | Path) -> NetworkFile:
     Raises:
         InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
     """
-    document = read_document(Path(path), least=LEAST)
-    if not isinstance(document, Mapping):
-        rule = f"{shown(document)} must be a mapping with {LEAST}"
-        raise InputError([Problem(path="", value="", rule=rule)], str(path))
-    findings, file = Findings(), None
-    named = {"name": Path(path).stem} | dict(plain_copy(document, findings))
-    try:
-        file = NetworkFile.model_validate(named, strict=False)
-    except ValidationError as error:
-        _add_problems(error, findings)
-    if file is None or findings.problems:
-        raise InputError(findings.problems, str(path))
-    return _checked(file, str(path))
+    findings = Findings(_model_at)
+    for kind in KINDS:
+        findings.rename((NETWORK, kind), (NETWORK,))
+    fields = plain_copy({"name": name_of(path), **read_mapping(path, least=LEAST)}, findings)
+    if NETWORK in fields:
+        _check_kind(fields[NETWORK], findings)
+    return _checked(validated(NetworkFile, fields, findings, str(path)), str(path))
 
 
 def _checked(file: NetworkFile, source: str) -> NetworkFile:
@@ -56,31 +47,24 @@ def _checked(file: NetworkFile, source: str) -> NetworkFile:
     return file
 
 
-def _add_problems(error: ValidationError, findings: Findings) -> None:
-    """Reports fields and kinds that do not exist with those that do, and all else by the rules of every file."""
-    for kind in KINDS:
-        findings.rename((NETWORK, kind), (NETWORK,))
-    for detail in error.errors(include_url=False):
-        location = tuple(step for step in detail["loc"] if step != "[key]")
-        if detail["type"] == "extra_forbidden":
-            known = tuple(_model_at(location[:-1]).model_fields)
-            findings.add(location, detail["input"], f"unknown field; {nearest(str(location[-1]), known)}")
-        elif detail["type"] == "union_tag_invalid":
-            kind = str(detail["ctx"]["tag"])
-            findings.add((NETWORK, "kind"), kind, f"must be a kind; {nearest(kind, tuple(KINDS))}")
-            findings.hide(location)
-        elif location == (NETWORK,) and detail["type"] == "model_attributes_type":
-            findings.add(
-                location, detail["input"], f"must be a mapping of fields with kind: {', '.join(KINDS)}"
-            )
-        elif detail["type"] == "union_tag_not_found":
-            findings.add((NETWORK, "kind"), None, f"is missing; known: {', '.join(KINDS)}")
-            findings.hide(location)
-    findings.add_validation(error)
+def _check_kind(network: object, findings: Findings) -> None:
+    """Reports a network of no kind that exists; its fields cannot be checked then."""
+    place = (NETWORK, "kind")
+    if findings.is_hidden(place):
+        pass
+    elif not isinstance(network, Mapping):
+        findings.add((NETWORK,), network, f"must be a mapping of fields with kind: {', '.join(KINDS)}")
+    elif (kind := network.get("kind")) is None:
+        findings.add(place, None, f"is missing; known: {', '.join(KINDS)}")
+    elif str(kind) not in KINDS:
+        findings.add(place, kind, f"must be a kind; {nearest(str(kind), tuple(KINDS))}")
+    else:
+        return
+    findings.hide((NETWORK,))
 
 
-def _model_at(location: Location) -> type[Record]:
-    """The type of the mapping at a place of the file."""
-    if not location:
-        return NetworkFile
-    return KINDS[str(location[1])] if len(location) == len((NETWORK, "kind")) else Cable
+def _model_at(location: Location) -> type[Record] | None:
+    """The type of the mapping at a place of the file; the kind of a network stands below it, as pydantic reports places."""
+    if location[:1] != (NETWORK,) or len(location) == 1:
+        return model_at(location, NetworkFile)
+    return model_at(location[2:], KINDS[str(location[1])])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections.abc import Callable
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from planner.job_schema import Location, form_of, known_fields, model_at
 from simulator.errors import InputError, Problem
+from simulator.record import Record
 
 _WHOLE_NUMBER = "must be a whole number"
 _NUMBER = "must be a number"
@@ -44,11 +46,19 @@ _RULES = {
 }
 """Rules by pydantic's name of the error, with the fields of its context."""
 
+ModelAt = Callable[[Location], type[Record] | None]
+"""Gives the type of the mapping at a place of a document, `None` where no record stands."""
+
 
 class Findings:
-    """Collects the problems of one file. A problem of a field hides those that only follow from it."""
+    """Collects the problems of one file. A problem of a field hides those that only follow from it.
 
-    def __init__(self) -> None:
+    Args:
+        model_at: knows the fields of the file, which are named where one is unknown or missing; left out: a job's.
+    """
+
+    def __init__(self, model_at: ModelAt = model_at) -> None:
+        self._model_at = model_at
         self.problems: list[Problem] = []
         self._hidden: set[Location] = set()
         self._written: dict[Location, Location] = {}
@@ -76,7 +86,7 @@ class Findings:
             location = tuple(step for step in detail["loc"] if step != "[key]")
             written = self._as_written(location)
             if not (self.is_hidden(location) or self.is_hidden(written) or _is_follow_up(detail)):
-                self._append(written, _shown_input(detail), _rule(detail, location))
+                self._append(written, _shown_input(detail), _rule(detail, location, self._model_at))
 
     def raise_if_any(self, source: str) -> None:
         """Raises one `InputError` with all problems, if there are any."""
@@ -135,30 +145,30 @@ def _shown_input(detail: ErrorDetails) -> str:
     return "" if detail["type"] in ("missing", "value_error") else shown(detail["input"])
 
 
-def _rule(detail: ErrorDetails, location: Location) -> str:
+def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
     kind = detail["type"]
     if kind == "extra_forbidden":
         model = model_at(location[:-1])
         known = known_fields(model) if model else ()
         return f"unknown field; {nearest(str(location[-1]), known)}"
     if kind == "missing":
-        return f"is missing{_expected(location)}"
+        return f"is missing{_expected(location, model_at)}"
     if kind == "model_type":
-        return _mapping_rule(location)
+        return _mapping_rule(location, model_at)
     if kind in _RULES:
         return _RULES[kind].format(**detail.get("ctx", {}))
     return detail["msg"]
 
 
-def _mapping_rule(location: Location) -> str:
+def _mapping_rule(location: Location, model_at: ModelAt) -> str:
     """Returns what stands in the place of a value that is no mapping: its short form, or the fields."""
     parent, model = model_at(location[:-1]), model_at(location)
     if parent and isinstance(location[-1], str) and form_of(parent, location[-1]):
-        return f"must be given as follows{_expected(location)}"
+        return f"must be given as follows{_expected(location, model_at)}"
     return f"{_MAPPING}: {', '.join(known_fields(model))}" if model else _MAPPING
 
 
-def _expected(location: Location) -> str:
+def _expected(location: Location, model_at: ModelAt) -> str:
     """Returns ': what the field takes' from its form or its description; empty where neither exists."""
     model, field = model_at(location[:-1]), str(location[-1])
     if model is None:

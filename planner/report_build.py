@@ -11,6 +11,7 @@ from planner.recommendation import Design, Recommendation
 from planner.report_breakdowns import breakdowns
 from planner.report_data import Figure, InputGroup, Report, Reproduction
 from planner.report_designs import DesignCloud, cloud_of_table, design_counts
+from planner.report_fastest import FastestRuns
 from planner.report_flips import flips
 from planner.report_front import errors_of, front_figure
 from planner.report_inputs import inputs
@@ -89,13 +90,14 @@ def _figures(
     """Yields all figures in reading order."""
     chosen = evaluate(job, PlanTable.from_plans([best.plan]))
     accuracy = accuracy_of(job, chosen)
+    fastest = FastestRuns(job, best)
     parts: dict[str, Callable[[], Sequence[Figure]]] = {
         "the front": lambda: [front_figure(answer, errors)],
         "where it goes": lambda: breakdowns(job, answer, best),
         "how sure it is": lambda: spreads(job, answer, chosen),
-        "what would change it": lambda: [flips(job, answer, best, accuracy)],
+        "what would change it": lambda: [flips(job, answer, best, accuracy, fastest)],
         "what drives it": lambda: tornados(job, best, accuracy),
-        "how it scales": lambda: scaling(job, answer, best, cloud),
+        "how it scales": lambda: scaling(job, answer, best, cloud, fastest),
     }
     for number, (name, make) in enumerate(parts.items()):
         progress(Progress(stage=f"report: {name}", num_done=number, num_total=len(parts)))

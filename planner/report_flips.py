@@ -18,6 +18,7 @@ from planner import human
 from planner.choice import chosen_row
 from planner.recommendation import Design, Recommendation
 from planner.report_data import Mark, Range, RangesFigure
+from planner.report_fastest import FastestRuns
 from planner.report_rivals import Rival, offers_tried, rivals
 from planner.report_units import text
 from planner.sensitivity_view import input_text, input_words
@@ -42,9 +43,20 @@ SAME_FRACTION: Final = 1e-9
 """Changes of an objective by less are rounding."""
 
 
-def flips(job: Job, answer: Recommendation, best: Design, accuracy: Accuracy) -> RangesFigure:
-    """Returns the range of every input as shares of its middle, marked where the recommendation changes."""
-    choice = _Choice.of(job, answer, best, accuracy.mean_absolute_error_fraction)
+def flips(
+    job: Job, answer: Recommendation, best: Design, accuracy: Accuracy, fastest: FastestRuns
+) -> RangesFigure:
+    """Returns the range of every input as shares of its middle, marked where the recommendation changes.
+
+    Args:
+        job: what was asked.
+        answer: what came out.
+        best: the recommended design.
+        accuracy: how well steps on its accelerators are known.
+        fastest: the fastest runs of the job.
+    """
+    designs = rivals(job, answer, best, fastest)
+    choice = _Choice.of(job, designs, accuracy.mean_absolute_error_fraction)
     ranges = [
         _range(choice, label, lever)
         for label, lever in _levers(job, best, accuracy)
@@ -91,9 +103,8 @@ class _Choice:
     error_fraction: float
 
     @classmethod
-    def of(cls, job: Job, answer: Recommendation, best: Design, error_fraction: float) -> _Choice:
-        """Takes the rivals of the recommended design, and simulates their steps."""
-        designs = rivals(job, answer, best)
+    def of(cls, job: Job, designs: tuple[Rival, ...], error_fraction: float) -> _Choice:
+        """Simulates the steps of the recommended design and its rivals."""
         plans = PlanTable.from_plans([design.plan for design in designs])
         steps, memory = steps_and_memory(job, plans)
         every = cls(

@@ -15,7 +15,7 @@ from planner import human
 from planner.design_view import layout
 from planner.input_uncertainty import MOST_RIVALS
 from planner.recommendation import Design, Recommendation
-from planner.sweep import fastest_at
+from planner.report_fastest import FastestRuns
 from simulator.job import Job
 from simulator.plan import Plan
 
@@ -43,7 +43,7 @@ class Rival:
         return f"{name}, beside the front" if self.design_id is None else f"design {self.design_id}, {name}"
 
 
-def rivals(job: Job, answer: Recommendation, best: Design) -> tuple[Rival, ...]:
+def rivals(job: Job, answer: Recommendation, best: Design, fastest: FastestRuns) -> tuple[Rival, ...]:
     """Returns the recommended design, at most `MOST_RIVALS` others of the front, and those of every offer."""
     others = [design for design in answer.front if design.design_id != best.design_id]
     rows = np.unique(np.linspace(0, len(others) - 1, min(len(others), MOST_RIVALS)).astype(np.intp))
@@ -52,7 +52,7 @@ def rivals(job: Job, answer: Recommendation, best: Design) -> tuple[Rival, ...]:
         for design in (best, *(others[row] for row in rows))
     ]
     known = {rival.plan for rival in front}
-    return (*front, *(rival for rival in _of_offers(job, best) if rival.plan not in known))
+    return (*front, *(rival for rival in _of_offers(job, best, fastest) if rival.plan not in known))
 
 
 def offers_tried(job: Job, best: Design) -> list[int]:
@@ -71,14 +71,12 @@ def sizes_of(job: Job, offer: int, num_gpus: int, most: int = MOST_SIZES) -> lis
     return sorted(chosen | ({num_gpus} if allowed.min <= num_gpus <= allowed.max else set()))
 
 
-def _of_offers(job: Job, best: Design) -> list[Rival]:
+def _of_offers(job: Job, best: Design, fastest: FastestRuns) -> list[Rival]:
     """The fastest layout of every offer and size, that saves as the recommended design does."""
-    stage = job.search.model_copy(update={"zero_stages": (best.plan.zero_stage,)})
     found = []
     for offer in offers_tried(job, best):
-        alone = job.model_copy(update={"offers": (job.offers[offer],), "search": stage})
         for size in sizes_of(job, offer, best.plan.num_gpus):
-            run = fastest_at(alone, size)
+            run = fastest.at(offer, size)
             if run is not None:
                 saved = {
                     "offer": offer,

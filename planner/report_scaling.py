@@ -14,9 +14,9 @@ from planner.recommendation import Design, Recommendation
 from planner.report_breakdowns import shown_name
 from planner.report_data import Line, LinePoint, LinesFigure, Mark, Quantity
 from planner.report_designs import DesignCloud
+from planner.report_fastest import FastestRuns
 from planner.report_rivals import sizes_of
 from planner.report_units import text
-from planner.sweep import fastest_at
 from simulator.job import Job
 from simulator.table import Booleans, Floats
 from simulator.units import DAY
@@ -46,7 +46,9 @@ class _Curve:
     """First size whose double is not worth it; `None` where every double that is known is."""
 
 
-def scaling(job: Job, answer: Recommendation, best: Design, cloud: DesignCloud) -> list[LinesFigure]:
+def scaling(
+    job: Job, answer: Recommendation, best: Design, cloud: DesignCloud, fastest: FastestRuns
+) -> list[LinesFigure]:
     """Returns time and cost against the number of accelerators, each where enough sizes are known.
 
     Args:
@@ -54,10 +56,11 @@ def scaling(job: Job, answer: Recommendation, best: Design, cloud: DesignCloud) 
         answer: what came out.
         best: the recommended design.
         cloud: all designs that were simulated.
+        fastest: the fastest runs of the job.
     """
     offers = {design.accelerator: design.plan.offer for design in (*reversed(answer.front), best)}
     names = [best.accelerator, *(name for name in offers if name != best.accelerator)][:MOST_CURVES]
-    times = [_time_curve(_alike(job, best), offers[name], best, cloud) for name in names]
+    times = [_time_curve(job, offers[name], best, cloud, fastest) for name in names]
     costs = [_Curve(name, _cheapest(name, answer, best, cloud)) for name in names]
     return [*_time_figure(_long(times), best), *_cost_figure(_long(costs), best)]
 
@@ -104,20 +107,13 @@ def _cost_figure(curves: list[_Curve], best: Design) -> Iterator[LinesFigure]:
     )
 
 
-def _alike(job: Job, best: Design) -> Job:
-    """The job with the recommended ZeRO stage, so that a size takes a fraction of a second."""
-    chosen = {"zero_stages": (best.plan.zero_stage,)}
-    return job.model_copy(update={"search": job.search.model_copy(update=chosen)})
-
-
-def _time_curve(job: Job, offer: int, best: Design, cloud: DesignCloud) -> _Curve:
+def _time_curve(job: Job, offer: int, best: Design, cloud: DesignCloud, fastest: FastestRuns) -> _Curve:
     """The fastest runs of one offer at its sizes; what cannot be laid out, or never ends, is left out."""
-    alone = job.model_copy(update={"offers": (job.offers[offer],)})
     name = job.offers[offer].accelerator.id
     simulated = _least_by_size(cloud, name, cloud.days, cloud.is_possible)
     known = []
     for size in sizes_of(job, offer, best.plan.num_gpus, MOST_SIZES):
-        run = fastest_at(alone, size)
+        run = fastest.at(offer, size)
         laid_out_s = float(run.scores.time_to_train_s[0]) if run is not None else np.inf
         days = min(laid_out_s / DAY, simulated.get(size, np.inf))
         if np.isfinite(days):

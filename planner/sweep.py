@@ -15,25 +15,29 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import Field, PositiveFloat, PositiveInt
 
+from constraints.bounds import MARGIN
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import cross_run_knobs, enumerate_layouts
+from constraints.step_bound import bound_step
 from planner.job_file import load_job, parse_job
-from planner.plain import plain_copy
-from planner.problems import Findings, shown
-from planner.yaml_text import read_document
+from planner.record_input import read_record
 from simulator.errors import InputError, Problem
 from simulator.job import GpuRange, Job
 from simulator.limits import Limits
 from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.record import Record
-from simulator.simulate import layout_memory
+from simulator.simulate import steps_and_memory
+from simulator.table import Floats
 
 AUTO: Literal["auto"] = "auto"
 MOST_POINTS = 100_000
 """Combinations of axes and sizes; each of them searches all its layouts, so that more would take days."""
+
+DESIGNS_PER_BATCH = 512
+"""Designs that are simulated before the bounds of the others are looked at again."""
 
 
 class Sweep(Record):
@@ -73,20 +77,7 @@ def load_sweep(path: str | Path) -> Sweep:
     Raises:
         InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
     """
-    document = read_document(Path(path))
-    if not isinstance(document, Mapping):
-        rule = "must be a mapping with at least job, num_gpus and checkpoint_schemes"
-        raise InputError([Problem(path="", value="", rule=f"{shown(document)} {rule}")], str(path))
-    findings, sweep = Findings(), None
-    try:
-        sweep = Sweep.model_validate(
-            {"name": Path(path).stem} | dict(plain_copy(document, findings)), strict=False
-        )
-    except ValidationError as error:
-        findings.add_validation(error)
-    if sweep is None or findings.problems:
-        raise InputError(findings.problems, str(path))
-    return sweep
+    return read_record(Sweep, path, least="job, num_gpus and checkpoint_schemes")
 
 
 def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
@@ -159,15 +150,33 @@ def _evaluated(job: Job, sweep: Sweep) -> Evaluation | None:
 
 
 def _fastest_layout(job: Job) -> PlanTable | None:
-    """The layout of the shortest step of all that fit the memory, with sufficient spares, one row."""
-    search = job.search.model_copy(
-        update={"checkpoint_schemes": (CheckpointScheme.ASYNC,), "with_spares": (True,)}
-    )
-    job = job.model_copy(update={"search": search})
-    layouts = enumerate_layouts(job)
-    fits = layout_memory(job, layouts).peak_bytes <= OfferTable.from_job(job).memory_bytes[layouts.offer]
-    if not fits.any():
-        return None
-    designs = cross_run_knobs(job, layouts.take(fits))
-    steps = evaluate(job, designs).outcomes.steps.step_time_s
-    return designs.take(np.array([int(np.nanargmin(steps))]))
+    """The layout of the shortest step of all that fit the memory, with sufficient spares, one row.
+
+    Simulated are those of the lowest bounds, until no bound is below the shortest step.
+    """
+    only = {
+        "checkpoint_schemes": (CheckpointScheme.ASYNC,),
+        "with_spares": (True,),
+        "power_caps": (max(job.power_caps),),  # less power never shortens a step
+    }
+    job = job.model_copy(update={"search": job.search.model_copy(update=only)})
+    designs = cross_run_knobs(job, enumerate_layouts(job))
+    bounds_s = bound_step(job, designs).step_time_s * (1.0 - MARGIN)
+    order = np.argsort(bounds_s, kind="stable")
+    shortest_s, fastest = np.inf, None
+    for start in range(0, len(order), DESIGNS_PER_BATCH):
+        rows = order[start : start + DESIGNS_PER_BATCH]
+        if bounds_s[rows[0]] > shortest_s:
+            break
+        steps_s = _steps_that_fit_s(job, designs.take(rows))
+        row = int(np.argmin(steps_s))
+        if steps_s[row] < shortest_s:
+            shortest_s, fastest = float(steps_s[row]), designs.take(rows[[row]])
+    return fastest
+
+
+def _steps_that_fit_s(job: Job, designs: PlanTable) -> Floats:
+    """The step of every design, seconds `(n,)`; endless where it has no schedule or does not fit the memory."""
+    steps, memory = steps_and_memory(job, designs)
+    fits = memory.peak_bytes <= OfferTable.from_job(job).memory_bytes[designs.offer]
+    return np.where(fits & np.isfinite(steps.step_time_s), steps.step_time_s, np.inf)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from planner.mlflow_content import RESULTS
 from simulator.errors import TrackingError
 from studies.mlflow_session import mlflow_at
 
@@ -19,14 +20,6 @@ FRONT: Final = "capplan-front"
 _TAG: Final = "mlflow.sharedViewState."
 _MOST_RUNS: Final = 200
 """Lines in a picture."""
-_RESULTS: Final = (
-    "time_to_train_days",
-    "cost_usd",
-    "energy_kwh",
-    "carbon_kgco2e",
-    "mfu_fraction",
-    "goodput_fraction",
-)
 _DECISIONS: Final = (
     "accelerator",
     "num_gpus",
@@ -58,7 +51,7 @@ def keep_views(uri: str, experiment: str) -> bool:
 
 def studies_view() -> dict[str, object]:
     """Returns the view of the studies of an experiment, newest first."""
-    recommended = [f"recommended_{name}" for name in _RESULTS]
+    recommended = [f"recommended_{name}" for name in RESULTS]
     columns = [
         *_columns("params", _ASKED),
         *_columns("metrics", ["num_evaluated", "num_front", *recommended]),
@@ -74,13 +67,13 @@ def studies_view() -> dict[str, object]:
 
 def front_view() -> dict[str, object]:
     """Returns the view of the designs on the fronts of an experiment, the fastest first."""
-    columns = [*_columns("params", _DECISIONS), *_columns("metrics", _RESULTS)]
+    columns = [*_columns("params", _DECISIONS), *_columns("metrics", RESULTS)]
     return {
         "searchFilter": "tags.front = '1'",
         "orderByKey": "metrics.`time_to_train_days`",
         "orderByAsc": True,
         "selectedColumns": [*columns, *_columns("tags", ["recommended", "tied"])],
-        **_pictures("Designs of the fronts", ["accelerator", "num_gpus"], list(_RESULTS[:4])),
+        **_pictures("Designs of the fronts", ["accelerator", "num_gpus"], list(RESULTS[:4])),
     }
 
 

@@ -47,6 +47,13 @@ def _drops_tokens(job: Job) -> bool:
     return capacity is not None and job.workload.expert_imbalance > capacity
 
 
+def _can_free_stage_inputs(job: Job) -> bool:
+    keeping = {Recompute.NONE}
+    if job.workload.selective_recompute == "attention":
+        keeping.add(Recompute.SELECTIVE)
+    return not keeping.isdisjoint(job.search.recompute)
+
+
 def _allows(job: Job, *precisions: Precision) -> bool:
     return any(precision in job.workload.precisions for precision in precisions)
 
@@ -118,7 +125,12 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: _splits(job, "pipeline_parallel"),
         why="pipeline_parallel is 1",
-        paths=_paths("keeps_stage_outputs"),
+        paths=_paths("keeps_stage_outputs", "frees_stage_inputs"),
+    ),
+    UnusedRule(
+        is_used=_can_free_stage_inputs,
+        why="every layer is computed again from its input",
+        paths=_paths("frees_stage_inputs"),
     ),
     UnusedRule(
         is_used=lambda job: _splits(job, "tensor_parallel"),

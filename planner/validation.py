@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.calibration_steps import batches_of
+from planner.host_uncertainty import host_log_ratios
 from planner.measured_rows import Unmodelled
 from planner.measured_runs import (
     OUT_OF_MEMORY,
@@ -23,6 +25,7 @@ from planner.measured_runs import (
     plan_of,
     reason_against,
 )
+from planner.open_choices import open_log_ratios
 from planner.validation_interval import (
     Interval,
     calibrated_interval,
@@ -145,20 +148,32 @@ def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None
     """
     checked = [_checked(row) for row in rows]
     modelled = [row for row in checked if not isinstance(row, Unmodelled)]
-    comparisons = iter(compare(modelled, calibration))
+    comparisons = compare(modelled, calibration)
+    known = zip(comparisons, unsure_log_ratios(comparisons, calibration), strict=True)
     residuals = development_residuals()
     entries: list[Entry] = []
     for row in checked:
         if isinstance(row, Unmodelled):
             entries.append(row)
             continue
-        comparison = next(comparisons)
+        comparison, unsure_ratios = next(known)
         if math.isfinite(comparison.simulated_s):
-            interval = calibrated_interval(comparison, calibration) or interval_of(comparison, residuals)
+            own = calibrated_interval(comparison, calibration)
+            interval = own or interval_of(comparison, residuals, unsure_ratios)
             entries.append(Modelled(comparison=comparison, interval=interval))
         else:
             entries.append(_unmodelled(row, "the layout has no schedule"))
     return entries
+
+
+def unsure_log_ratios(
+    comparisons: Sequence[Comparison], calibration: Calibration | None = None
+) -> list[Floats]:
+    """Returns, row by row, ln(step as it could be / step) of what the row leaves open and of its host."""
+    choices_left = open_log_ratios(comparisons, calibration)
+    known_s = np.array([row.simulated_s for row in comparisons])
+    hosts = host_log_ratios(batches_of([row.row for row in comparisons]), known_s, calibration=calibration)
+    return [np.append(*ratios) for ratios in zip(choices_left, hosts, strict=True)]
 
 
 def _checked(row: Row | Unmodelled) -> Row | Unmodelled:

@@ -5,7 +5,9 @@ prediction say too much about it: they are left out. Of the remaining residuals 
 counts the same, however many rows it has, and those of the same architecture and number format together as much again as
 all. Four of five are smaller than the half width of the interval, which is stretched by what the fit of the simulator's
 constants saw of the very rows. What was never measured is less sure: a part that no other source has, an architecture
-whose constants are those of another one, a format without measurements.
+whose constants are those of another one, a format without measurements. So is what a row leaves open of its experts, and how
+fast its host launches kernels: what another choice or host would change is an error of its own, on the side to which it would
+change the step.
 """
 
 from __future__ import annotations
@@ -88,9 +90,34 @@ def residual_of(comparison: Comparison) -> Residual:
     )
 
 
-def interval_of(comparison: Comparison, residuals: Sequence[Residual]) -> Interval:
-    """Returns the interval of a row from the residuals of the sources that it does not belong to."""
-    return _around(comparison, half_width_of(comparison.row, comparison.kind, residuals))
+def interval_of(
+    comparison: Comparison, residuals: Sequence[Residual], unsure_log_ratios: Floats | None = None
+) -> Interval:
+    """Returns the interval of a row from the residuals of the sources that it does not belong to.
+
+    Args:
+        comparison: the row and its simulation.
+        residuals: those of the shipped configurations.
+        unsure_log_ratios: what else the step could be, over what it is, as `half_widths` takes it; left out: nothing.
+    """
+    half_width = half_width_of(comparison.row, comparison.kind, residuals)
+    low, high = half_widths(half_width, np.zeros(0) if unsure_log_ratios is None else unsure_log_ratios)
+    return Interval(
+        low_s=comparison.expected_s * math.exp(-low), high_s=comparison.expected_s * math.exp(high)
+    )
+
+
+def half_widths(half_width: float, unsure_log_ratios: Floats) -> tuple[float, float]:
+    """Returns how far below and above a step its interval reaches, as logarithms of time.
+
+    Args:
+        half_width: that of the residuals.
+        unsure_log_ratios: ln(step as it could be / step), `(k,)`, of choices that a row leaves open (`planner.open_choices`)
+            and of other hosts (`planner.host_uncertainty`). Each is independent of the residuals and of the others, so that
+            they add as the root of squares.
+    """
+    below, above = np.minimum(0.0, unsure_log_ratios), np.maximum(0.0, unsure_log_ratios)
+    return math.hypot(half_width, *below), math.hypot(half_width, *above)
 
 
 def half_width_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
@@ -100,6 +127,9 @@ def half_width_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
     others = [residual for residual in residuals if residual.group not in own] or list(residuals)
     related = [residual for residual in others if residual.network == network] or others
     half_width = log_half_width(related, family, precision)
+    dense = [residual for residual in others if residual.network == "dense"]
+    if network == "experts" and dense:  # which have all parts of a dense model, and more
+        half_width = max(half_width, log_half_width(dense, family, precision))
     if all(residual.accelerator != row["accelerator"] for residual in related):
         half_width = max(half_width, log_half_width(related, ANY, ANY))
     if all(residual.family != family for residual in others):
@@ -117,14 +147,10 @@ def calibrated_interval(comparison: Comparison, calibration: Calibration | None)
     row = comparison.row
     precision, has_experts = Precision(row["precision"]), bool(row["num_experts"])
     known = calibration.residuals_of(row["accelerator"], precision, has_experts=has_experts)
-    return None if known is None else _around(comparison, known.interval_log_half_width)
-
-
-def _around(comparison: Comparison, log_half_width: float) -> Interval:
-    return Interval(
-        low_s=comparison.expected_s * math.exp(-log_half_width),
-        high_s=comparison.expected_s * math.exp(log_half_width),
-    )
+    if known is None:
+        return None
+    factor = math.exp(known.interval_log_half_width)
+    return Interval(low_s=comparison.expected_s / factor, high_s=comparison.expected_s * factor)
 
 
 def log_half_width(residuals: Sequence[Residual], family: str, precision: str) -> float:

@@ -52,17 +52,18 @@ def stage_activations(
 ) -> Activations:
     """Returns the activations of one stage of each design, which has so many layers of either kind, all `(n,)`.
 
-    Of these `kept_layers`, dense ones and such with experts, keep everything whatever is recomputed.
+    Of these `kept_layers`, dense ones and such with experts, keep everything whatever is recomputed. Stages and layers may
+    be `(s, n)`, for s stages of each design.
     """
-    has_experts = workload.model.experts is not None
-    dense = _Layer.of(workload, plans, is_expert=False)
-    expert = _Layer.of(workload, plans, is_expert=has_experts)
+    dense, expert = _layers(workload, plans)
     in_flight = in_flight_chunks(workload, plans, stage) / plans.virtual_pipeline
     is_kept = (plans.pipeline_parallel > 1) & workload.keeps_stage_outputs
     sent = np.where(is_kept, plans.virtual_pipeline * _layer_input(workload, plans), 0.0)
     on_host = workload.activation_offload_fraction
     dense_work, expert_work = (layer.at_work + on_host * layer.kept for layer in (dense, expert))
     layers = dense_layers * dense.kept + expert_layers * expert.kept
+    if workload.frees_stage_inputs:
+        layers = layers - _freed_inputs(workload, plans, dense_layers + expert_layers)
     if kept_layers:
         all_dense, all_expert = kept_per_layer(workload, without_recompute(plans))
         layers = (
@@ -76,11 +77,23 @@ def stage_activations(
     )
 
 
+def _freed_inputs(workload: Workload, plans: PlanTable, num_layers: Floats) -> Floats:
+    """Inputs of the chunks of a stage with so many layers, one micro-batch each, where nothing is computed again from them.
+
+    Without them the first norm of a chunk goes back from its output, which its products keep.
+    """
+    is_needed = plans.recompute == Recompute.FULL.code
+    if workload.selective_recompute != "attention":
+        is_needed = plans.recompute != Recompute.NONE.code
+    num_inputs = np.minimum(plans.virtual_pipeline, num_layers)
+    is_freed = (plans.pipeline_parallel > 1) & ~is_needed
+    return np.where(is_freed, num_inputs * _layer_input(workload, plans), 0.0)
+
+
 def kept_per_layer(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
     """Returns what a forward pass keeps of one micro-batch in a layer, dense and with experts, bytes `(n,)` each."""
-    dense = _Layer.of(workload, plans, is_expert=False).kept
-    has_experts = workload.model.experts is not None
-    return dense, _Layer.of(workload, plans, is_expert=True).kept if has_experts else dense
+    dense, expert = _layers(workload, plans)
+    return dense.kept, expert.kept
 
 
 def micro_batch_tokens(workload: Workload, plans: PlanTable) -> Floats:
@@ -103,8 +116,13 @@ def in_flight_chunks(workload: Workload, plans: PlanTable, stage: Integers) -> I
     p, v, schedule = plans.pipeline_parallel, plans.virtual_pipeline, plans.pipeline_schedule
     num_all = num_micro_batches(workload, plans) * v
     warm_up = np.where(v > 1, 2 * (p - stage - 1) + (v - 1) * p, p - stage - 1)
-    choices = [schedule == choice.code for choice in (Schedule.GPIPE, Schedule.ZB_H1, Schedule.ZB_V)]
-    return np.asarray(np.minimum(np.select(choices, [num_all, p, 2 * p], warm_up + 1), num_all))
+    most = {
+        Schedule.ONE_F_ONE_B: warm_up + 1,
+        Schedule.GPIPE: num_all,
+        Schedule.ZB_H1: p,
+        Schedule.ZB_V: 2 * p,
+    }
+    return np.asarray(np.minimum(np.choose(schedule, [most[choice] for choice in Schedule]), num_all))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +148,8 @@ class _Layer:
             Recompute.SELECTIVE: selective,
             Recompute.FULL: (_layer_input(workload, plans) / group, group * (tensors + scores)),
         }
-        choices = [plans.recompute == choice.code for choice in kept_and_again]
-        kept, again = (np.select(choices, values) for values in zip(*kept_and_again.values(), strict=True))
+        by_code = (kept_and_again[choice] for choice in Recompute)
+        kept, again = (np.choose(plans.recompute, values) for values in zip(*by_code, strict=True))
         residual, widest = (
             tokens * width for width in _gradient_widths(workload, plans, is_expert=is_expert)
         )
@@ -139,6 +157,13 @@ class _Layer:
         block = tokens * _block_width(workload, plans, is_expert=is_expert)
         attention = SCORE_GRADIENT_BYTES * num_scores + _gathered_keys(workload, plans)
         return cls(kept=kept, at_work=again + residual + np.maximum(widest, attention - block))
+
+
+def _layers(workload: Workload, plans: PlanTable) -> tuple[_Layer, _Layer]:
+    """A dense layer, and one with experts; twice the same where the model has none."""
+    dense = _Layer.of(workload, plans, is_expert=False)
+    has_experts = workload.model.experts is not None
+    return dense, _Layer.of(workload, plans, is_expert=True) if has_experts else dense
 
 
 def _gathered_keys(workload: Workload, plans: PlanTable) -> Floats:

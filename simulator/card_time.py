@@ -26,12 +26,11 @@ from simulator.layer_collectives import (
     block_s,
     entering_s,
     leaving_s,
-    members_in_domain,
     num_blocks,
 )
 from simulator.network import LinkConstants
 from simulator.plan import Recompute
-from simulator.rank import Rank
+from simulator.rank import Rank, members_in_domain
 from simulator.recomputed_layers import without_recompute
 from simulator.table import Booleans, Floats, Integers
 

@@ -23,6 +23,7 @@ PRODUCT_BYTES: Mapping[Precision, float] = {
     Precision.FP4: 0.5 + 1.0 / 16.0,
 }
 """Bytes of a value that a product reads; the scales of 8 bits are next to nothing."""
+_PRODUCT_BYTES_BY_CODE = np.array([PRODUCT_BYTES[precision] for precision in Precision])
 SCALE_BYTES: Mapping[CastRecipe, float] = {
     "tensorwise": 0.0,
     "delayed": 0.0,
@@ -41,7 +42,7 @@ FAMILIES_WITH_BLOCK_SCALES = ("blackwell", "cdna4")
 
 def product_bytes(plans: PlanTable) -> Floats:
     """Returns the bytes of an input of a product, `(n,)`."""
-    return np.array([PRODUCT_BYTES[precision] for precision in Precision])[plans.precision]
+    return _PRODUCT_BYTES_BY_CODE[plans.precision]
 
 
 def is_cast(plans: PlanTable) -> Booleans:

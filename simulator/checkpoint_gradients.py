@@ -21,7 +21,7 @@ def gradient_assisted(saves: Saves) -> Costs:
     sizes, options, designs = saves.sizes(), saves.options, saves.designs
     replay_s = (options.window_steps - 1) / 2.0 * sizes.node_bytes / options.replay_bytes_per_s
     commit_s = sizes.store_s + replay_s
-    share = options.gradient_bytes / options.bytes_per_parameter
+    share = options.gradient_bytes / saves.bytes_per_parameter
     moved_j = options.transfer_j_per_byte * sizes.total_bytes
     return {
         **in_background(saves, sizes),
@@ -42,7 +42,7 @@ def _exposed_s(saves: Saves, copy_s: Floats) -> Floats:
     """
     options, designs = saves.options, saves.designs
     window, overlap_s = options.window_steps, designs.overlap_s
-    gradient_s = copy_s * (options.gradient_bytes / options.bytes_per_parameter)
+    gradient_s = copy_s * (options.gradient_bytes / saves.bytes_per_parameter)
     late_s = np.maximum(0.0, copy_s - window * overlap_s)
     if options.gradient_variant is GradientVariant.BASE:
         return np.asarray(late_s + gradient_s * ((window - 1) / 2.0))
@@ -90,7 +90,7 @@ def _servers(saves: Saves) -> tuple[Integers, Floats]:
     (b + G) Theta / (replay rate t_step)), and the state must fit into their memories.
     """
     options, step_s = saves.options, saves.designs.step_time_s
-    held_bytes = (options.bytes_per_parameter + options.gradient_bytes) * saves.num_parameters
+    held_bytes = (saves.bytes_per_parameter + options.gradient_bytes) * saves.num_parameters
     one_server_s = max(
         options.gradient_bytes * saves.num_parameters / options.server_network_bytes_per_s,
         held_bytes / options.replay_bytes_per_s,

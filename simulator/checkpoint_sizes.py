@@ -75,6 +75,12 @@ class Designs(Table):
         return self.step_time_s - self.optimizer_s
 
 
+def saved_bytes_per_parameter(job: Job) -> float:
+    """Returns the bytes of a save for each trained weight: as asked for, or the 16-bit weight and the optimizer's states."""
+    asked = job.checkpointing.bytes_per_parameter
+    return WEIGHT_BYTES + job.workload.optimizer_bytes if asked is None else asked
+
+
 @dataclass(frozen=True, kw_only=True)
 class Saves:
     """The designs of one scheme, and the parts of the job on which their saves depend."""
@@ -84,6 +90,9 @@ class Saves:
     storage: Storage
     reliability: Reliability
     num_parameters: float
+    """Weights that are trained."""
+    bytes_per_parameter: float
+    """What a save has of each."""
 
     @classmethod
     def of(cls, job: Job, designs: Designs) -> Self:
@@ -94,6 +103,7 @@ class Saves:
             storage=job.storage,
             reliability=job.reliability,
             num_parameters=float(num_trained_parameters(job.workload)),
+            bytes_per_parameter=saved_bytes_per_parameter(job),
         )
 
     def sizes(self) -> SaveSizes:
@@ -114,14 +124,14 @@ class Saves:
     @property
     def _unique_bytes(self) -> Floats:
         """The state without repetitions, `(n,)`."""
-        return np.full(len(self.designs), self.options.bytes_per_parameter * self.num_parameters)
+        return np.full(len(self.designs), self.bytes_per_parameter * self.num_parameters)
 
 
 def _total_bytes(saves: Saves) -> Floats:
     """Bytes of one save without deduplication, `(n,)`: every rank adds what is not split, every shard group all of it."""
-    designs, full_bytes = saves.designs, saves.options.bytes_per_parameter
+    designs, full_bytes = saves.designs, saves.bytes_per_parameter
     weights = min(WEIGHT_BYTES, full_bytes)
-    repeated = np.select([designs.zero_stage == 0, designs.zero_stage < 3], [full_bytes, weights], 0.0)
+    repeated = np.array([full_bytes, weights, weights, 0.0])[designs.zero_stage]
     split = (designs.num_copies - 1) * (full_bytes - repeated)
     return np.asarray((full_bytes + (designs.replicas - 1) * repeated + split) * saves.num_parameters)
 

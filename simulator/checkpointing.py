@@ -58,9 +58,9 @@ class Checkpointing(Record):
     """What happens when a save is due while all slots hold earlier ones."""
     slots: int = Field(default=1, ge=1, le=1000)
     """Saves that may be under way at once in schemes that write in the background (PCcheck, ASPLOS 2025: 2-4)."""
-    bytes_per_parameter: float = Field(default=14.0, gt=0, le=100)
-    """Saved bytes per weight: 16-bit weight, fp32 master weight, two moments (BLOOM: 2.3 TB on disk for 176 billion). It does
-    not follow `optimizer_bytes` of the workload: give `optimizer_bytes` + 2 where that is not 12."""
+    bytes_per_parameter: float | None = Field(default=None, gt=0, le=100)
+    """Saved bytes per weight; left out: the 16-bit weight and the optimizer's states, 2 + `optimizer_bytes` of the workload: 14
+    with an fp32 master weight and two fp32 moments (BLOOM: 2.3 TB on disk for 176 billion)."""
     is_deduplicated: bool = True
     """Whether replicas write what they hold in common once; false: every replica writes all that it holds."""
     kept_saves: int = Field(default=2, ge=1, le=1000)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.compiled import compiled
 from simulator.model import ModelShape, StageLayers
 from simulator.plan import PlanTable, Schedule, has_split_ends
 from simulator.table import Booleans, Floats, Integers
@@ -53,15 +54,19 @@ class Chunks:
         return self.num_dense_layers + self.num_expert_layers
 
     def on_stage(self, counts: Floats | Booleans, stage: Integers) -> Floats:
-        """Sums whole numbers `(n, C)` over the chunks of one stage of each design; returns `(n,)`.
+        """Sums whole numbers `(n, C)` over the chunks of one stage of each design, `(n,)`, or of s stages, `(s, n)`."""
+        sums = np.zeros(stage.shape)
+        add_on_stages(
+            np.ascontiguousarray(counts, dtype=np.float64),
+            np.ascontiguousarray(self.stages),
+            self.num_chunks,
+            np.atleast_2d(np.ascontiguousarray(stage)),
+            np.atleast_2d(sums),
+        )
+        return sums
 
-        Sums of whole numbers are exact, so that they do not depend on how many empty columns follow.
-        """
-        is_own = (self.stages == stage[:, None]).astype(np.float64)
-        return np.asarray(np.einsum("nc,nc->n", counts.astype(np.float64, copy=False), is_own))
-
-    def unlike_stages(self) -> tuple[Integers, ...]:
-        """Returns stages, each `(n,)`, among which there is the first of every kind of stage that a design has.
+    def unlike_stages(self) -> Integers:
+        """Returns stages `(s, n)` among which there is the first of every kind of stage that a design has.
 
         Stages are of a kind when they hold as many layers of each sort, and both or neither an end of the model. Along
         the pipeline dense layers give way to experts and few layers to one more, each once, so that the kinds begin on
@@ -70,7 +75,7 @@ class Chunks:
         """
         if self.has_any_order:
             most = int(self.num_stages.max(initial=1))
-            return tuple(np.minimum(stage, self.num_stages - 1) for stage in range(most))
+            return np.minimum(np.arange(most)[:, None], self.num_stages - 1)
         has_experts = self.num_expert_layers > 0
         beginnings = [np.argmax(self.num_layers, axis=1)]
         if has_experts.any():
@@ -80,7 +85,22 @@ class Chunks:
             ]
         first, last = np.zeros_like(self.num_stages), self.num_stages - 1
         inner = [np.take_along_axis(self.stages, chunk[:, None], axis=1)[:, 0] for chunk in beginnings]
-        return (first, np.minimum(1, last), *inner, last)
+        return np.stack((first, np.minimum(1, last), *inner, last))
+
+
+@compiled
+def add_on_stages(
+    counts: Floats, stages: Integers, num_chunks: Integers, chosen: Integers, sums: Floats
+) -> None:
+    """Adds counts `(n, C)` of the chunks of chosen stages `(s, n)` to sums `(s, n)`."""
+    of_stage = np.empty(counts.shape[1])
+    for row in range(len(counts)):
+        of_stage[:] = 0.0
+        for chunk in range(num_chunks[row]):
+            of_stage[stages[row, chunk]] += counts[row, chunk]
+        for place in range(len(chosen)):
+            if 0 <= chosen[place, row] < len(of_stage):
+                sums[place, row] += of_stage[chosen[place, row]]
 
 
 def can_split_evenly(num_layers: int, num_chunks: Integers) -> Booleans:
@@ -122,7 +142,7 @@ def chunks_of(model: ModelShape, plans: PlanTable, layers: Integers, *, has_any_
     return Chunks(
         num_chunks=num_chunks,
         num_stages=plans.pipeline_parallel,
-        stages=_stages(plans, chunk, count),
+        stages=_stages(plans, layers.shape[1]),
         num_dense_layers=dense,
         num_expert_layers=layers - dense,
         is_first=np.broadcast_to(chunk == 0, layers.shape),
@@ -149,11 +169,27 @@ def _layers(num_layers: int, chunk: Integers, count: Integers, stage_layers: Sta
     return np.asarray(layers)
 
 
-def _stages(plans: PlanTable, chunk: Integers, count: Integers) -> Integers:
+def _stages(plans: PlanTable, most_chunks: int) -> Integers:
     """The stage of every chunk, `(n, C)`: round and round, or, with two chunks on a stage, to and fro."""
-    stages = plans.pipeline_parallel[:, None]
-    turns_back = (plans.pipeline_schedule == Schedule.ZB_V.code)[:, None] & (chunk >= stages)
-    return np.asarray(np.where(turns_back & (chunk < count), count - 1 - chunk, chunk % stages))
+    stages = _round_and_round(plans.pipeline_parallel, most_chunks)
+    turns_back = plans.pipeline_schedule == Schedule.ZB_V.code
+    if turns_back.any():
+        num_stages, chunk = plans.pipeline_parallel[turns_back, None], np.arange(most_chunks)
+        is_second = (chunk >= num_stages) & (chunk < 2 * num_stages)
+        stages[turns_back] = np.where(is_second, 2 * num_stages - 1 - chunk, stages[turns_back])
+    return stages
+
+
+@compiled
+def _round_and_round(num_stages: Integers, most_chunks: int) -> Integers:
+    """Numbers from 0 up to so many stages `(n,)` and again, `(n, C)`; a division for each would take longer."""
+    stages = np.empty((len(num_stages), most_chunks), np.int64)
+    for row in range(len(num_stages)):
+        stage = 0
+        for chunk in range(most_chunks):
+            stages[row, chunk] = stage
+            stage = stage + 1 if stage + 1 < num_stages[row] else 0
+    return stages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,14 +207,11 @@ def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkW
 
     With tied embeddings the stage of the output layer holds a copy of its own, unless it also has the embedding.
     """
-    num_copied = np.where(has_split_ends(plans), model.tied_parameters, 0)[:, None]
-    shared = (
-        chunks.num_dense_layers * model.dense_layer_parameters
-        + chunks.num_expert_layers * model.expert_layer_shared_parameters
-        + chunks.is_first * model.embedding_parameters
-        + chunks.is_last * (model.output_parameters + num_copied)
-    )
-    num_experts = model.experts.num_experts if model.experts else 0
-    return ChunkWeights(
-        shared=shared, routed=chunks.num_expert_layers * (num_experts * model.expert_parameters)
-    )
+    shared, routed = chunks.num_dense_layers * model.dense_layer_parameters, np.zeros(chunks.stages.shape)
+    if model.experts:
+        shared += chunks.num_expert_layers * model.expert_layer_shared_parameters
+        routed = chunks.num_expert_layers * (model.experts.num_experts * model.expert_parameters)
+    shared[:, 0] += model.embedding_parameters
+    num_copied = np.where(has_split_ends(plans), model.tied_parameters, 0)
+    shared[np.arange(len(shared)), chunks.num_chunks - 1] += model.output_parameters + num_copied
+    return ChunkWeights(shared=shared, routed=routed)

@@ -140,11 +140,12 @@ def gemm_time_s(
         num_gemms: Products in a grouped or batched kernel, such as one per expert or head.
         weight_gradient: Whether the product is a weight gradient, added to a 32-bit buffer.
     """
-    fraction = constants.gemm_peak_fraction * np.where(
-        weight_gradient, constants.weight_gradient_fraction, 1.0
-    )
+    fraction: Numbers = constants.gemm_peak_fraction
+    output_bytes: Numbers = OUTPUT_BYTES
+    if weight_gradient is not False:
+        fraction = fraction * np.where(weight_gradient, constants.weight_gradient_fraction, 1.0)
+        output_bytes = np.where(weight_gradient, ACCUMULATE_BYTES, OUTPUT_BYTES)
     padded_flop = 2.0 * (num_gemms * m * n + constants.gemm_fill_elements) * (k + constants.gemm_ramp_depth)
-    output_bytes = np.where(weight_gradient, ACCUMULATE_BYTES, OUTPUT_BYTES)
     moved_bytes = num_gemms * (bytes_per_element * k * (m + n) + output_bytes * m * n)
     compute_s = padded_flop / (peak_flop_per_s * fraction)
     memory_s = moved_bytes / (memory_bytes_per_s * constants.memory_fraction)

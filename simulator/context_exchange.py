@@ -19,10 +19,10 @@ import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
 from simulator.job import Workload
-from simulator.layer_collectives import Directions, exposed_s, members_in_domain
+from simulator.layer_collectives import Directions, exposed_s
 from simulator.network import all_gather_s, all_to_all_s
 from simulator.plan import PlanTable
-from simulator.rank import Rank
+from simulator.rank import Rank, members_in_domain
 from simulator.table import Floats, Integers, total
 
 GATHERED_KERNELS = 2

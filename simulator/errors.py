@@ -10,6 +10,7 @@ CapplanError                 everything capplan raises on purpose
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -59,3 +60,18 @@ class TrackingError(StudyError):
 
 class EngineError(StudyError):
     """The cluster that simulates designs cannot be used; the message names its address and the reason."""
+
+
+def check_rules(rules: Mapping[str, tuple[object, bool, str]]) -> None:
+    """Raises `InputError` with all rules that are broken.
+
+    Args:
+        rules: by the place of a value: the value, whether it keeps the rule, and the rule.
+    """
+    problems = [
+        Problem(path=place, value=str(value), rule=rule)
+        for place, (value, is_kept, rule) in rules.items()
+        if not is_kept
+    ]
+    if problems:
+        raise InputError(problems)

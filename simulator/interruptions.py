@@ -85,8 +85,12 @@ def _rates_per_s(job: Job, plans: PlanTable) -> dict[Interruption, Floats]:
     nodes = plans.num_gpus / GPUS_PER_COUNTED_NODE
     failures = nodes * fleet.failures_per_1000_node_days
     domains = np.ceil(nodes / fleet.nodes_per_domain)
-    offers = OfferTable.from_job(job).take(plans.offer)
-    reclaims = plans.num_gpus / offers.gpus_per_node * offers.interruptions_per_1000_node_days
+    offers = OfferTable.from_job(job)
+    reclaims = (
+        plans.num_gpus
+        / offers.gpus_per_node[plans.offer]
+        * offers.interruptions_per_1000_node_days[plans.offer]
+    )
     per_1000_days = {
         Interruption.PROCESS_FAULT: failures * fleet.process_fault_fraction,
         Interruption.NODE_FAULT: failures * (1.0 - fleet.process_fault_fraction) + reclaims,

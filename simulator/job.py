@@ -119,6 +119,8 @@ class Workload(Record):
     `optimizer_offload_fraction`)."""
     keeps_stage_outputs: bool = False
     """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
+    frees_stage_inputs: bool = False
+    """Whether pipeline stages free what they received (Llama 3) unless it is what they compute everything again from."""
     context_exchange: ContextExchange | None = None
     """How context-parallel ranks attend to the whole sequence; left out: `ring`, or `all_gather` where the model has a sliding
     window, which rings do not know. `ring`: keys and values go round behind the computation;
@@ -169,9 +171,7 @@ class Workload(Record):
     @model_validator(mode="after")
     def _hides_experts_once(self) -> Self:
         if self.overlaps_shared_experts and self.overlaps_expert_exchange:
-            raise ValueError(
-                "overlaps_shared_experts and overlaps_expert_exchange exclude each other; give one of them"
-            )
+            raise ValueError("overlaps_shared_experts excludes overlaps_expert_exchange; give one of them")
         return self
 
     @model_validator(mode="after")

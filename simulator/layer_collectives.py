@@ -16,17 +16,10 @@ gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES
-from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.rank import Rank
-from simulator.table import Floats, Integers
-
-Collective = Callable[..., Floats]
-"""A collective of `simulator.network`, called by keywords."""
+from simulator.table import Floats
 
 CORE_SHARE = 0.15
 """Share of the cores that a collective takes from the computation it hides behind (Calculon, arXiv 2311.02076: 0.15
@@ -39,24 +32,21 @@ Directions = tuple[Floats, Floats]
 def entering_s(rank: Rank) -> Directions:
     """Returns the collectives at the start of a block."""
     if rank.workload.has_sequence_parallel:
-        return _tensor_s(all_gather_s, rank), _tensor_s(reduce_scatter_s, rank)
-    return np.zeros(len(rank.plans)), _tensor_s(all_reduce_s, rank)
+        return rank.hidden_gather_s, rank.hidden_gather_s
+    return np.zeros(len(rank.plans)), rank.hidden_all_reduce_s
 
 
 def leaving_s(rank: Rank) -> Directions:
     """Returns the collectives at the end of a block: those of its start, in the other direction."""
-    if rank.workload.has_sequence_parallel:
-        return _tensor_s(reduce_scatter_s, rank), _tensor_s(all_gather_s, rank)
-    return _tensor_s(all_reduce_s, rank), np.zeros(len(rank.plans))
+    forward_s, backward_s = entering_s(rank)
+    return backward_s, forward_s
 
 
 def block_s(rank: Rank) -> Directions:
     """Returns the collectives of a whole block."""
-    (enter_forward_s, enter_backward_s), (leave_forward_s, leave_backward_s) = (
-        entering_s(rank),
-        leaving_s(rank),
-    )
-    return enter_forward_s + leave_forward_s, enter_backward_s + leave_backward_s
+    entered_s = entering_s(rank)
+    both_s = entered_s[0] + entered_s[1]
+    return both_s, both_s
 
 
 def beside_products(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:
@@ -82,34 +72,6 @@ def num_blocks(rank: Rank, *, is_expert: bool) -> int:
     return 2
 
 
-def _tensor_s(collective: Collective, rank: Rank) -> Floats:
-    """One collective over the residual stream between tensor-parallel ranks."""
-    return collective(
-        num_bytes=hidden_bytes(rank),
-        group_size=_tensor(rank),
-        members_per_domain=_members(rank),
-        links=rank.links,
-    )
-
-
-def hidden_bytes(rank: Rank) -> Floats:
-    """Returns the residual stream of one micro-batch."""
-    return ACTIVATION_BYTES * rank.tokens * rank.workload.model.hidden_size
-
-
-def _tensor(rank: Rank) -> Floats:
-    return rank.plans.tensor_parallel.astype(np.float64)
-
-
-def _members(rank: Rank) -> Floats:
-    return members_in_domain(rank, 1, rank.plans.tensor_parallel)
-
-
 def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:
     """Returns what communication behind a computation costs: the part that is longer, and the cores it takes."""
     return np.asarray(np.maximum(0.0, traffic_s - cover_s) + CORE_SHARE * np.minimum(traffic_s, cover_s))
-
-
-def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers | Floats) -> Floats:
-    """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`."""
-    return np.asarray(np.clip(rank.offers.link_domain_size // stride, 1, group_size), dtype=np.float64)

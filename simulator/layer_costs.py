@@ -122,12 +122,13 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
 
 def _recomputed_s(rank: Rank, forward_s: Floats, core_s: Floats) -> Floats:
     """What the backward pass computes again: nothing, the whole forward pass, or what selective recomputation does."""
-    is_full, is_selective = (
-        rank.plans.recompute == choice.code for choice in (Recompute.FULL, Recompute.SELECTIVE)
-    )
     is_attention = rank.workload.selective_recompute == "attention"
-    selected_s = core_s if is_attention else (forward_s - core_s) / 2.0
-    return np.select([is_full, is_selective], [forward_s, selected_s], 0.0)
+    again_s = {
+        Recompute.NONE: np.zeros_like(forward_s),
+        Recompute.SELECTIVE: core_s if is_attention else (forward_s - core_s) / 2.0,
+        Recompute.FULL: forward_s,
+    }
+    return np.choose(rank.plans.recompute, [again_s[choice] for choice in Recompute])
 
 
 def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floats]:

@@ -107,17 +107,10 @@ def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryT
 
     Only the first stage of each kind can be that one: the others of its kind hold the same and fewer micro-batches.
     """
-    weights = StepWeights.of(workload, plans, chunks)
-    candidates = [
-        _stage_memory(workload, plans, _Stage.of(workload, plans, chunks, weights, stage))
-        for stage in chunks.unlike_stages()
-    ]
-    worst = np.argmax([memory.peak_bytes for memory in candidates], axis=0)
+    candidates = memory_of_stage(workload, plans, chunks, chunks.unlike_stages())
+    worst, rows = np.argmax(candidates.peak_bytes, axis=0), np.arange(len(plans))
     return MemoryTable(
-        **{
-            name: np.choose(worst, [getattr(memory, name) for memory in candidates])
-            for name in MemoryTable.names()
-        }
+        **{name: getattr(candidates, name)[worst, rows] for name in MemoryTable.names()},
     )
 
 
@@ -130,14 +123,13 @@ def memory_by_stage(workload: Workload, plan: Plan) -> MemoryTable:
 
 
 def memory_of_stage(workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> MemoryTable:
-    """Returns the components of one stage, `(n,)`, of each plan."""
-    weights = StepWeights.of(workload, plans, chunks)
-    return _stage_memory(workload, plans, _Stage.of(workload, plans, chunks, weights, stage))
+    """Returns the components of one stage of each plan, `(n,)`, or of s stages, `(s, n)`."""
+    return _stage_memory(workload, plans, _Stage.of(workload, plans, chunks, stage))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Stage:
-    """One stage of each design: its number, and what one rank of it holds; all `(n,)`."""
+    """One stage of each design: its number, and what one rank of it holds; all `(n,)`, or `(s, n)` for s stages of each."""
 
     number: Integers
     dense_layers: Floats
@@ -152,15 +144,14 @@ class _Stage:
     has_output: Floats
 
     @classmethod
-    def of(
-        cls, workload: Workload, plans: PlanTable, chunks: Chunks, weights: StepWeights, stage: Integers
-    ) -> _Stage:
+    def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> _Stage:
         def on_rank(part: ChunkWeights) -> tuple[Floats, Floats]:
             return (
                 chunks.on_stage(part.shared, stage) / plans.tensor_parallel,
                 chunks.on_stage(part.routed, stage) / expert_ranks(workload, plans),
             )
 
+        weights = StepWeights.of(workload, plans, chunks)
         shared, routed = on_rank(weights.trained)
         kept = KeptLayers.of(workload, plans, chunks)
         return cls(
@@ -207,7 +198,7 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
     return MemoryTable(
         **used,
         fragmentation_bytes=fragmentation,
-        framework_bytes=np.full(len(plans), FRAMEWORK_BYTES),
+        framework_bytes=np.full_like(fragmentation, FRAMEWORK_BYTES),
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from simulator.chunks import Chunks, ChunkWeights
+from simulator.compiled import compiled
 from simulator.job import Workload
 from simulator.layer_costs import (
     PartTimes,
@@ -21,7 +23,7 @@ from simulator.lora import adapter_parameters
 from simulator.plan import splits_backward
 from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers
-from simulator.table import Floats, Table, total
+from simulator.table import Floats, Table, sum_columns, total
 from simulator.trained_weights import StepWeights
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
@@ -111,12 +113,16 @@ class ModelParts:
 
     def total(self, *names: str) -> Floats:
         """Sum of some times over the whole model, `(n,)`."""
-        numbers = [count.sum(axis=1) for count in self.counts]
         return total(
             number * getattr(times, name)
             for name in names
-            for number, times in zip(numbers, self.times, strict=True)
+            for number, times in zip(self._numbers, self.times, strict=True)
         )
+
+    @cached_property
+    def _numbers(self) -> tuple[Floats, ...]:
+        """How often the whole model has each part, `(n,)`."""
+        return tuple(sum_columns(count) for count in self.counts)
 
     def of_first(self, part_times_s: Floats) -> Floats:
         """A time `(n, k)` of the first part of every chunk, `(n, C)`: the embedding, or a layer, dense ones before others.
@@ -131,8 +137,18 @@ class ModelParts:
 
     def weighted(self, part_times_s: Iterable[Floats]) -> Floats:
         """Sum over the parts of every chunk, `(n, C)`, of a time `(n,)` for each of the k parts."""
-        pairs = zip(self.counts, part_times_s, strict=True)
-        return total(count * time_s[:, None] for count, time_s in pairs)
+        sums_s = np.zeros(self.counts[0].shape)
+        for count, time_s in zip(self.counts, part_times_s, strict=True):
+            _add_weighted(sums_s, np.ascontiguousarray(count), np.ascontiguousarray(time_s))
+        return sums_s
+
+
+@compiled
+def _add_weighted(sums: Floats, counts: Floats, weights: Floats) -> None:
+    """Adds counts `(n, C)`, each row with a weight `(n,)`, to sums `(n, C)` in one pass."""
+    for row in range(len(sums)):
+        for chunk in range(sums.shape[1]):
+            sums[row, chunk] += counts[row, chunk] * weights[row]
 
 
 def _split(workload: Workload, weights: ChunkWeights) -> StepWeights:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import TypedDict
 
 import numpy as np
 
@@ -38,6 +39,15 @@ FORWARDED_FRACTION = 0.53
 """Share of the scale-up bandwidth that deduplicated dispatch and combine reach, copies to and from buffers included."""
 FORWARDING_EXPONENT = 1.4
 """p of (near^p + far^p)^(1/p): 1 adds the two ways of such an exchange, a large one takes the longer."""
+
+
+class Group(TypedDict):
+    """Who takes part in a collective, as `all_reduce_s` and its like take it."""
+
+    group_size: Numbers
+    members_per_domain: Numbers
+    links: LinkConstants
+
 
 _FarWay = Callable[[Numbers, Numbers, Numbers, "LinkConstants"], Floats]
 """Seconds through the fabric by volume, group size, members in each domain and links."""
@@ -313,7 +323,7 @@ def _near_ring_s(
 
 def scale_up_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Floats:
     """Returns bytes/s inside a domain for `members` of the group in it."""
-    share = np.clip(members, 2.0, MEASURED_GROUP) / MEASURED_GROUP
+    share = np.minimum(np.maximum(members, 2.0), MEASURED_GROUP) / MEASURED_GROUP
     return links.intra_bytes_per_s * fraction * share**links.group_exponent
 
 

@@ -60,39 +60,39 @@ def offloaded_bytes_per_node(job: Job, plans: PlanTable, offers: OfferTable) -> 
     if not (workload.activation_offload_fraction or workload.optimizer_offload_fraction):
         return np.zeros(len(plans))
     chunks = split_layers(workload.model, plans, workload.stage_layers)
-    per_rank = _activation_bytes(workload, plans, chunks), _state_bytes(workload, plans, chunks)
-    fullest = np.max([kept + states for kept, states in zip(*per_rank, strict=True)], axis=0)
+    per_rank = _activation_bytes(workload, plans, chunks) + _state_bytes(workload, plans, chunks)
+    fullest = np.max(per_rank, axis=0)
     return np.asarray(fullest * np.minimum(offers.gpus_per_node, plans.num_gpus))
 
 
-def _activation_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> list[Floats]:
-    """Of one rank of every unlike stage."""
-    kept = KeptLayers.of(workload, plans, chunks)
-    return [
-        stage_activations(
-            workload,
-            plans,
-            stage=stage,
-            dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
-            expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
-            kept_layers=(chunks.on_stage(kept.dense, stage), chunks.on_stage(kept.expert, stage))
-            if kept
-            else None,
-        ).on_host_bytes
-        for stage in chunks.unlike_stages()
-    ]
+def _activation_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats:
+    """Of one rank of every unlike stage, `(s, n)`."""
+    kept, stages = KeptLayers.of(workload, plans, chunks), chunks.unlike_stages()
+    return stage_activations(
+        workload,
+        plans,
+        stage=stages,
+        dense_layers=chunks.on_stage(chunks.num_dense_layers, stages),
+        expert_layers=chunks.on_stage(chunks.num_expert_layers, stages),
+        kept_layers=(chunks.on_stage(kept.dense, stages), chunks.on_stage(kept.expert, stages))
+        if kept
+        else None,
+    ).on_host_bytes
 
 
-def _state_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> list[Floats]:
-    """States of the optimizer, and buffers for a gradient in 32 bits and a weight in 16."""
+def _state_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats:
+    """States of the optimizer, and buffers for a gradient in 32 bits and a weight in 16, `(s, n)`."""
     weights = StepWeights.of(workload, plans, chunks).trained
     is_split = plans.zero_stage >= 1
     shared = plans.tensor_parallel * np.where(is_split, shard_group(plans), 1)
     routed = expert_ranks(workload, plans) * np.where(is_split, routed_shard_group(workload, plans), 1.0)
     per_weight = workload.optimizer_bytes + FULL_GRADIENT_BYTES + WEIGHT_BYTES
-    return [
+    stages = chunks.unlike_stages()
+    return np.asarray(
         workload.optimizer_offload_fraction
         * per_weight
-        * (chunks.on_stage(weights.shared, stage) / shared + chunks.on_stage(weights.routed, stage) / routed)
-        for stage in chunks.unlike_stages()
-    ]
+        * (
+            chunks.on_stage(weights.shared, stages) / shared
+            + chunks.on_stage(weights.routed, stages) / routed
+        )
+    )

@@ -27,7 +27,7 @@ from simulator.errors import InputError, Problem
 from simulator.pipeline_kernel import play_lanes, play_parts, play_rows
 from simulator.pipeline_order import pipeline_order
 from simulator.pipeline_state import (
-    NUM_FEW_LANES,
+    TWO_LANES,
     BoolArray,
     FloatArray,
     IntArray,
@@ -157,7 +157,7 @@ def pipeline_timeline(**columns: Unpack[PipelineColumns]) -> PipelineTimeline:
             [Problem(path="num_micro_batches", value=str(batch.num_micro_batches[0]), rule=rule)]
         )
     order = pipeline_order(shape_of(batch, 0), True, False)  # noqa: FBT003  (numba takes no keywords)
-    lanes = new_lanes(order.shape, NUM_FEW_LANES, order.num_rows, order.num_rows, 1)
+    lanes = new_lanes(order.shape, TWO_LANES, order.num_rows, order.num_rows, 1)
     load_lane(batch, 0, lanes, 0, True)  # noqa: FBT003
     play_lanes(order, lanes)
     return _as_timeline(lanes.starts_s[1:, 0], lanes.ends_s[1:, 0], order.shape)
@@ -184,8 +184,8 @@ def _has_schedule(batch: PipelineBatch) -> BoolArray:
     """Interleaving deals micro-batches out in groups of p, so that p must divide m; ZB-V needs two chunks on a stage."""
     v = batch.num_chunks_per_stage
     is_in_turn = (v == 1) | (batch.num_micro_batches % batch.num_stages == 0)
-    choices = [batch.schedule == ONE_F_ONE_B, batch.schedule == ZB_V]
-    return np.select(choices, [is_in_turn, v == 2], v == 1)
+    num_wanted = np.where(batch.schedule == ZB_V, 2, 1)
+    return np.asarray(np.where(batch.schedule == ONE_F_ONE_B, is_in_turn, v == num_wanted))
 
 
 def _mark_impossible(batch: PipelineBatch, results: PipelineResults) -> None:

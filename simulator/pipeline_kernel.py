@@ -8,28 +8,32 @@ of its stage and of what it waits for, and ends a duration later.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from numba import prange
 
-from simulator.compiled import compiled, compiled_parallel, inlined
+from simulator.compiled import compiled, compiled_parallel, compiled_uncounted, inlined
 from simulator.pipeline_order import (
     AWAITED,
     DURATION,
     END,
     FIRST_FORWARD,
     KIND,
+    LAST_GRADIENT,
     OCCASION,
-    ROUTINE,
     STAGE,
     PipelineOrder,
     pipeline_order,
 )
 from simulator.pipeline_state import (
-    NUM_FEW_LANES,
+    EIGHT_LANES,
+    FOUR_LANES,
     NUM_LANES,
+    TWO_LANES,
     IntArray,
     Lanes,
     PipelineBatch,
     PipelineResults,
+    lanes_for,
     load_lane,
     new_lanes,
     reset,
@@ -68,7 +72,7 @@ def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) 
     num_wanted = 0
     for row in rows:
         num_wanted += num_lanes_of(batch, row)
-    num_lanes = NUM_FEW_LANES if num_wanted <= NUM_FEW_LANES else NUM_LANES
+    num_lanes = lanes_for(num_wanted)
     lanes = new_lanes(order.shape, num_lanes, order.num_rows, 0, 1)
     first = 0
     while first < len(rows):
@@ -97,27 +101,37 @@ def num_lanes_of(batch: PipelineBatch, row: int) -> int:
 
 @compiled
 def play_lanes(order: PipelineOrder, lanes: Lanes) -> None:
-    """Plays one step in all lanes, many or few: the compiler knows the number either way."""
+    """Plays one step in all lanes."""
     reset(lanes)
-    operations, free_s, ends_s = order.operations, lanes.free_s, lanes.ends_s
+    _play_operations(order.operations, lanes)
+
+
+@compiled_uncounted
+def _play_operations(operations: npt.NDArray[np.int32], lanes: Lanes) -> None:
+    """Plays operations one after another, each in all lanes: the compiler knows their number, however few they are."""
+    free_s, ends_s, num_lanes = lanes.free_s, lanes.ends_s, len(lanes.send_s)
     has_starts = lanes.starts_s.shape[0] > 0
     for place in range(len(operations)):
         stage, awaited = np.uint64(operations[place, STAGE]), np.uint64(operations[place, AWAITED])
         end, duration = np.uint64(operations[place, END]), np.uint64(operations[place, DURATION])
         kind, occasion = np.uint64(operations[place, KIND]), operations[place, OCCASION]
         if has_starts:
-            for lane in range(len(lanes.send_s)):
+            for lane in range(num_lanes):
                 lanes.starts_s[end, lane] = max(
                     free_s[stage, lane], ends_s[awaited, lane] + lanes.send_s[lane]
                 )
-        if occasion == ROUTINE and len(lanes.send_s) == NUM_FEW_LANES:
-            _play_routine(lanes, stage, awaited, end, duration, kind, NUM_FEW_LANES)
-        elif occasion == ROUTINE:
-            _play_routine(lanes, stage, awaited, end, duration, kind, NUM_LANES)
-        elif occasion == FIRST_FORWARD:
+        if occasion == FIRST_FORWARD:
             _play_first_forward(lanes, stage, awaited, end, duration, kind)
-        else:
+        elif occasion == LAST_GRADIENT:
             _play_last_gradient(lanes, stage, awaited, end, duration, kind)
+        elif num_lanes == TWO_LANES:
+            _play_routine(lanes, stage, awaited, end, duration, kind, TWO_LANES)
+        elif num_lanes == FOUR_LANES:
+            _play_routine(lanes, stage, awaited, end, duration, kind, FOUR_LANES)
+        elif num_lanes == EIGHT_LANES:
+            _play_routine(lanes, stage, awaited, end, duration, kind, EIGHT_LANES)
+        else:
+            _play_routine(lanes, stage, awaited, end, duration, kind, NUM_LANES)
 
 
 @inlined
@@ -138,7 +152,7 @@ def _play_routine(
         lanes.free_s[stage, lane] = end_s + lanes.wait_s[kind, lane]
 
 
-@compiled
+@compiled_uncounted
 def _play_first_forward(
     lanes: Lanes, stage: np.uint64, awaited: np.uint64, end: np.uint64, duration: np.uint64, kind: np.uint64
 ) -> None:
@@ -159,7 +173,7 @@ def _play_first_forward(
         lanes.free_s[stage, lane] = end_s + lanes.wait_s[kind, lane]
 
 
-@compiled
+@compiled_uncounted
 def _play_last_gradient(
     lanes: Lanes, stage: np.uint64, awaited: np.uint64, end: np.uint64, duration: np.uint64, kind: np.uint64
 ) -> None:

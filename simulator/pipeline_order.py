@@ -78,10 +78,11 @@ def _merged(
     Activations travel up and gradients down, so that a sweep moves every stage by about p operations.
     """
     p, c, m = shape.num_stages, shape.num_chunks, shape.num_micro_batches
-    last_direction = num_directions(shape.schedule) - 1
+    num_kinds = num_directions(shape.schedule) * c
     operations = np.empty((turns.size, NUM_FIELDS), dtype=np.int32)
     num_played = np.zeros(p, dtype=np.int64)
-    num_done = np.zeros((last_direction + 1) * c, dtype=np.int64)
+    num_done = np.zeros(num_kinds + 1, dtype=np.int64)
+    num_done[num_kinds] = m  # what waits for nothing waits for this
     awaited_kinds, is_elsewhere = _awaited_kinds(shape)
     mask = num_slots - 1 if num_slots != m else -1
     num = 0
@@ -89,44 +90,48 @@ def _merged(
         num_before = num
         for sweep in range(2 * p):
             stage = sweep if sweep < p else 2 * p - 1 - sweep
-            while num_played[stage] < turns.shape[1]:
-                kind = turns[stage, num_played[stage]]
-                micro_batch, awaited = num_done[kind], awaited_kinds[kind]
-                if awaited >= 0 and num_done[awaited] <= micro_batch:
+            for place in range(num_played[stage], turns.shape[1]):
+                kind = turns[stage, place]
+                own = np.uint64(
+                    kind
+                )  # an index without a sign needs no look at whether it counts from the end
+                micro_batch, awaited = num_done[own], awaited_kinds[own]
+                if num_done[np.uint64(awaited)] <= micro_batch:
                     break
-                slot = micro_batch & mask
-                operations[num, STAGE] = stage
-                operations[num, AWAITED] = (
-                    1 + awaited * num_slots + slot if is_elsewhere[kind] else ALWAYS_THERE
+                slot, row = micro_batch & mask, np.uint64(num)
+                operations[row, STAGE] = stage
+                operations[row, AWAITED] = (
+                    1 + awaited * num_slots + slot if is_elsewhere[own] else ALWAYS_THERE
                 )
-                operations[num, END] = 1 + kind * num_slots + slot
-                operations[num, DURATION] = kind if durations_of_kind == 1 else kind * m + micro_batch
-                operations[num, KIND] = kind
-                operations[num, OCCASION] = ROUTINE
-                if kind < c and micro_batch == 0:
-                    operations[num, OCCASION] = FIRST_FORWARD
-                elif kind >= last_direction * c and micro_batch + 1 == m:
-                    operations[num, OCCASION] = LAST_GRADIENT
-                num_done[kind] += 1
-                num_played[stage] += 1
+                operations[row, END] = 1 + kind * num_slots + slot
+                operations[row, DURATION] = kind if durations_of_kind == 1 else kind * m + micro_batch
+                operations[row, KIND] = kind
+                operations[row, OCCASION] = ROUTINE
+                if micro_batch == 0 and kind < c:
+                    operations[row, OCCASION] = FIRST_FORWARD
+                elif micro_batch + 1 == m and kind >= num_kinds - c:
+                    operations[row, OCCASION] = LAST_GRADIENT
+                num_done[own] = micro_batch + 1
                 num += 1
+                num_played[stage] += 1
         assert num > num_before
     return operations
 
 
 @compiled
 def _awaited_kinds(shape: PipelineShape) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Returns for every kind of operation the kind that it waits for, -1 for none, and whether another stage has that one.
+    """Returns for every kind of operation the kind that it waits for, and whether another stage has that one.
 
     The last chunk goes back behind its own forward, and a weight gradient follows its backward: both behind an operation
-    of their own stage, which their turns put before them.
+    of their own stage, which their turns put before them. The first forward waits for nothing: a kind beyond all.
     """
     c = shape.num_chunks
     kinds = np.arange(num_directions(shape.schedule) * c)
     awaited = np.where(kinds < c, kinds - 1, np.where(kinds < 2 * c, kinds + 1, kinds - c))
     awaited[2 * c - 1] = c - 1
+    awaited[0] = len(kinds)
     is_elsewhere = np.zeros(len(kinds), dtype=np.bool_)
     for kind in kinds:
-        if awaited[kind] >= 0:
+        if awaited[kind] < len(kinds):
             is_elsewhere[kind] = stage_of(shape, int(kind) % c) != stage_of(shape, int(awaited[kind]) % c)
     return awaited, is_elsewhere

@@ -20,7 +20,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 NUM_LANES = 32
 """Designs played side by side,"""
-NUM_FEW_LANES = 8
+TWO_LANES, FOUR_LANES, EIGHT_LANES = 2, 4, 8
 """and where there are not as many of a shape."""
 
 
@@ -85,10 +85,20 @@ class Lanes(NamedTuple):
 
 
 @compiled
+def lanes_for(num_wanted: int) -> int:
+    """Returns how many lanes to play so many designs in: the fewest that hold them, or else `NUM_LANES` at a time."""
+    if num_wanted <= TWO_LANES:
+        return TWO_LANES
+    if num_wanted <= FOUR_LANES:
+        return FOUR_LANES
+    return EIGHT_LANES if num_wanted <= EIGHT_LANES else NUM_LANES
+
+
+@compiled
 def new_lanes(
     shape: PipelineShape, num_lanes: int, num_rows: int, num_starts: int, durations_of_kind: int
 ) -> Lanes:
-    """Returns lanes of zeros for a shape, `NUM_LANES` or `NUM_FEW_LANES`, in which nothing has been played."""
+    """Returns lanes of zeros for a shape, as many as `lanes_for` says, in which nothing has been played."""
     by_stage = (shape.num_stages, num_lanes)
     by_chunk = (shape.num_chunks, num_lanes)
     num_kinds = num_directions(shape.schedule) * shape.num_chunks

@@ -71,18 +71,18 @@ def peaks_in_flight(shape: PipelineShape, turns: npt.NDArray[np.int32]) -> tuple
     c, num_ways = shape.num_chunks, num_directions(shape.schedule)
     peaks, results, most_results = np.zeros(shape.num_stages, np.int32), np.zeros(c, np.int64), 0
     for stage in range(shape.num_stages):
-        held = 0
+        held = most_held = 0
         for kind in turns[stage]:
-            direction = kind // c
-            if direction == 0:
+            if kind < c:
                 held += 1
-                results[kind] += 1
-                peaks[stage] = max(peaks[stage], held)
-                most_results = max(most_results, results[kind])
-            if direction == 1:
-                results[kind - c] -= 1
-            if direction == num_ways - 1:
+                most_held = max(most_held, held)
+                results[np.uint64(kind)] += 1
+                most_results = max(most_results, results[np.uint64(kind)])
+            elif kind < 2 * c:
+                results[np.uint64(kind - c)] -= 1
+            if kind >= (num_ways - 1) * c:
                 held -= 1
+        peaks[stage] = most_held
     return peaks, most_results
 
 

@@ -15,6 +15,7 @@ The fractions are fitted to or read from metered runs; flat "TDP x hours" misses
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -189,12 +190,12 @@ class _ItPower:
         )
         return replace(bare, spares_w=plans.num_spare_nodes * bare.node_w(bare.idle))
 
-    @property
+    @cached_property
     def idle(self) -> Floats:
         """Idle accelerators, as a share of the TDP."""
         return self.offers.idle_power_w / self.offers.thermal_design_power_w
 
-    @property
+    @cached_property
     def peak_w(self) -> Floats:
         """Every accelerator computing, spares idle."""
         return self.training_w(self.held(np.minimum(self.offers.compute_power_fraction, 1.0))) + self.spares_w

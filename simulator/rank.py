@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from simulator.activations import micro_batch_tokens
+from simulator.activations import ACTIVATION_BYTES, micro_batch_tokens
 from simulator.calibrated import (
     calibrated_kernels,
     calibrated_links,
@@ -19,11 +19,12 @@ from simulator.casts import BLOCKWISE_SLOWDOWN, FAMILIES_WITH_BLOCK_SCALES, cast
 from simulator.compute import KernelConstants, gemm_time_s, kernel_constants, memory_bound_time_s
 from simulator.hardware import Precision
 from simulator.job import Job, Workload
-from simulator.network import LinkConstants, link_constants
+from simulator.latest import remembering_latest
+from simulator.network import Group, LinkConstants, all_gather_s, all_reduce_s, link_constants
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import slowdown_under_cap
-from simulator.table import Booleans, Floats
+from simulator.table import Booleans, Floats, Integers
 from simulator.training import TrainingConstants, training_constants
 
 
@@ -48,27 +49,51 @@ class Rank:
 
         What the job's calibration says holds in the place of them.
         """
-        training = calibrated_training(training or training_constants(), job.calibration)
-        table = OfferTable.from_job(job)
-        offers = table.take(plans.offer)
+        constants = _constants(job, training or training_constants())
+        offers = OfferTable.from_job(job).take(plans.offer)
+        pair = plans.offer * len(Precision) + plans.precision
         return cls(
             workload=job.workload,
             plans=plans,
             offers=offers,
-            kernels=_kernels(job).take(plans.offer * len(Precision) + plans.precision),
-            links=_links(job, table, training).take(plans.offer),
-            training=training,
-            sustained_fraction=_sustained(job, training)[plans.offer * len(Precision) + plans.precision]
-            / training.slowest_of(plans.num_gpus),
+            kernels=constants.kernels.take(pair),
+            links=constants.links.take(plans.offer),
+            training=constants.training,
+            sustained_fraction=constants.sustained_fraction[pair]
+            / constants.training.slowest_of(plans.num_gpus),
             compute_slowdown=slowdown_under_cap(offers, plans.power_cap_fraction),
         )
 
-    @property
+    @cached_property
     def tokens(self) -> Floats:
         """Tokens of one micro-batch on one context-parallel rank (T)."""
         return micro_batch_tokens(self.workload, self.plans)
 
+    @cached_property
+    def hidden_bytes(self) -> Floats:
+        """Residual stream of one micro-batch."""
+        return ACTIVATION_BYTES * self.tokens * self.workload.model.hidden_size
+
+    @cached_property
+    def hidden_gather_s(self) -> Floats:
+        """All-gather of it between tensor-parallel ranks; a reduce-scatter takes as long."""
+        return all_gather_s(num_bytes=self.hidden_bytes, **self._tensor_group)
+
+    @cached_property
+    def hidden_all_reduce_s(self) -> Floats:
+        """All-reduce of it between tensor-parallel ranks."""
+        return all_reduce_s(num_bytes=self.hidden_bytes, **self._tensor_group)
+
     @property
+    def _tensor_group(self) -> Group:
+        tensor = self.plans.tensor_parallel
+        return {
+            "group_size": tensor.astype(np.float64),
+            "members_per_domain": members_in_domain(self, 1, tensor),
+            "links": self.links,
+        }
+
+    @cached_property
     def split_tokens(self) -> Floats:
         """Tokens whose norms and residuals one rank computes: a share of T with sequence parallelism."""
         return (
@@ -145,6 +170,34 @@ class Rank:
             constants=self.kernels,
             num_kernels=num_kernels,
         )
+
+
+def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers | Floats) -> Floats:
+    """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`."""
+    reachable = np.maximum(rank.offers.link_domain_size // stride, 1)
+    return np.asarray(np.minimum(reachable, group_size), dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Constants:
+    """What a job's offers are worth, whatever the plans: columns of every offer, or of each with every number format."""
+
+    kernels: KernelConstants
+    links: LinkConstants
+    training: TrainingConstants
+    sustained_fraction: Floats
+
+
+@remembering_latest
+def _constants(job: Job, training: TrainingConstants) -> _Constants:
+    """Returns the constants of a job, its calibration included."""
+    training = calibrated_training(training, job.calibration)
+    return _Constants(
+        kernels=_kernels(job),
+        links=_links(job, OfferTable.from_job(job), training),
+        training=training,
+        sustained_fraction=_sustained(job, training),
+    )
 
 
 def _sustained(job: Job, training: TrainingConstants) -> Floats:

@@ -7,6 +7,7 @@ which is also its description in the JSON Schema.
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict
@@ -27,7 +28,7 @@ class Record(BaseModel):
 class Choice(StrEnum):
     """A closed choice: a word in files, its position (`code`) in the columns of a table."""
 
-    @property
+    @cached_property
     def code(self) -> int:
         """Position among the members, in the order of their definition."""
         return list(type(self)).index(self)

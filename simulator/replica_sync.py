@@ -29,11 +29,10 @@ import numpy as np
 from simulator.activations import num_micro_batches
 from simulator.chunks import ChunkWeights
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
-from simulator.layer_collectives import members_in_domain
 from simulator.memory import WEIGHT_BYTES, reduced_fraction
 from simulator.network import LinkConstants, all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.plan import has_split_ends, shard_group
-from simulator.rank import Rank
+from simulator.rank import Rank, members_in_domain
 from simulator.table import Floats, Integers
 from simulator.trained_weights import StepWeights
 
@@ -174,8 +173,11 @@ class ReplicaTraffic:
     ) -> Self:
         scatter_s, gather_s = group.reduce_scatter_s(weights), group.all_gather_s(weights)
         again_s = np.where(zero_stage == 3, gather_s, 0.0)
+        gradient_s = at_end * scatter_s
+        if not zero_stage.all():
+            gradient_s = np.where(zero_stage == 0, group.all_reduce_s(weights), gradient_s)
         return cls(
-            gradient_s=np.where(zero_stage == 0, group.all_reduce_s(weights), at_end * scatter_s),
+            gradient_s=gradient_s,
             parameter_s=np.where((zero_stage == 1) | (zero_stage == 2), gather_s, 0.0),
             forward_s=again_s,
             backward_s=in_passes * scatter_s + again_s,
@@ -218,6 +220,10 @@ def tied_gradient_s(rank: Rank) -> Floats:
     DeepSpeed, `_exec_reduce_tied_grads`). From ZeRO-2 on each rank has only its share of the gradient.
     """
     plans = rank.plans
+    is_trained = rank.workload.lora is None
+    has_copy = (rank.workload.model.has_tied_embeddings and is_trained) & has_split_ends(plans)
+    if not has_copy.any():
+        return np.zeros(len(plans))
     shares = plans.tensor_parallel * np.where(plans.zero_stage >= 2, shard_group(plans), 1)
     is_one_domain = plans.num_gpus <= rank.offers.link_domain_size
     reduced_s = all_reduce_s(
@@ -226,6 +232,4 @@ def tied_gradient_s(rank: Rank) -> Floats:
         members_per_domain=np.where(is_one_domain, 2.0, 1.0),
         links=rank.links,
     )
-    is_trained = rank.workload.lora is None
-    has_copy = (rank.workload.model.has_tied_embeddings and is_trained) & has_split_ends(plans)
     return np.where(has_copy, reduced_s, 0.0)

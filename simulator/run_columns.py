@@ -200,7 +200,10 @@ class Runs(Table):
         bounded = {name: np.minimum(array, FOREVER_S) for name, array in given.items()}
         for name, source in _SAME_AS.items():
             bounded.setdefault(name, _as_wide_as(name, bounded[source]))
-        arrays = {name: np.broadcast_to(array, (rows, *array.shape[1:])) for name, array in bounded.items()}
+        arrays = {
+            name: array if len(array) == rows else np.broadcast_to(array, (rows, *array.shape[1:]))
+            for name, array in bounded.items()
+        }
         return cls(**arrays, is_unknown=np.broadcast_to(_is_unknown(bounded), (rows,)))
 
     @property
@@ -237,7 +240,7 @@ def over_kinds(share: Floats, values: Floats) -> Floats:
 
     Kinds that no run has cost nothing; that of the usual run, one, costs a fourth of all.
     """
-    used = [kind for kind in range(NUM_KINDS) if np.any(share[:, kind])]
+    used = np.flatnonzero(share.any(axis=0)).tolist()
     return total(share[:, kind] * values[:, kind] for kind in used or (0,))
 
 
@@ -252,12 +255,9 @@ def _as_wide_as(name: str, column: Floats) -> Floats:
 
 
 def _is_unknown(arrays: Mapping[str, Floats]) -> Booleans:
-    """Returns which rows hold a nan, `(1,)` or `(n,)`."""
-    is_unknown = np.zeros(1, dtype=np.bool_)
-    for array in arrays.values():
-        is_nan = np.isnan(array)
-        is_unknown = is_unknown | (is_nan if array.ndim == 1 else is_nan.any(axis=1))
-    return is_unknown
+    """Returns which rows hold a nan, `(1,)` or `(n,)`: columns are finite otherwise, and so is their sum."""
+    sums = total(array if array.ndim == 1 else sum_columns(array) for array in arrays.values())
+    return np.asarray(np.isnan(sums))
 
 
 def _range_problems(given: Mapping[str, Floats]) -> list[Problem]:

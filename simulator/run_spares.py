@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import pdtrc
 
-from simulator.run_columns import FOREVER_S, NUM_KINDS, Runs, over_kinds
+from simulator.run_columns import FOREVER_S, Runs, over_kinds
 from simulator.table import Booleans, Floats
 
 _FEW = 1e-12
@@ -30,7 +30,7 @@ def expected_replacement_wait_s(runs: Runs) -> Floats:
     """Returns the mean wait after each kind of interruption, `(n, 4)`."""
     if not np.any(runs.kind_nodes):
         return np.zeros(runs.kind_nodes.shape)
-    wait_s = np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0)
+    wait_s = spare_wait_s = np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0)
     can_run_out = (runs.num_spares < FOREVER_S)[:, None] & (runs.kind_nodes * runs.kind_share > 0.0)
     if not np.any(can_run_out):
         return wait_s
@@ -39,28 +39,27 @@ def expected_replacement_wait_s(runs: Runs) -> Floats:
     for _ in range(_NUM_PASSES):
         down_s = back_s + over_kinds(runs.kind_share, wait_s)
         apart_s = np.where(runs.fails_during_restart == 1.0, runs.mtbf_s, runs.mtbf_s + down_s)
-        extra_s = [_extra_wait_s(runs, kind, apart_s, can_run_out[:, kind]) for kind in range(NUM_KINDS)]
-        wait_s = np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0) + np.stack(extra_s, axis=1)
+        wait_s = spare_wait_s + _extra_wait_s(runs, apart_s, can_run_out)
     return wait_s
 
 
-def _extra_wait_s(runs: Runs, kind: int, apart_s: Floats, can_run_out: Booleans) -> Floats:
-    """Returns the mean wait beyond that for a spare after one kind of interruption, `(n,)`."""
-    if not np.any(can_run_out):
-        return np.zeros(len(runs))
+def _extra_wait_s(runs: Runs, apart_s: Floats, can_run_out: Booleans) -> Floats:
+    """Returns the mean wait beyond that for a spare after each kind of interruption, `(n, 4)`."""
     per_interruption = over_kinds(runs.kind_share, runs.kind_nodes)
     at_once = np.maximum(1.0, over_kinds(runs.kind_share, runs.kind_nodes**2) / per_interruption)
     away_s = np.minimum(runs.repair_s, runs.work_s)
     in_repair = np.maximum(_FEW, per_interruption * away_s / apart_s / at_once)
-    enough = np.maximum(0.0, np.floor((runs.num_spares - runs.kind_nodes[:, kind]) / at_once) + 1.0)
     queue_s = runs.queue_wait_s - runs.spare_wait_s
     share = np.clip(np.divide(queue_s, away_s, out=np.zeros(len(runs)), where=away_s > 0.0), 0.0, 1.0)
-    is_back = pdtrc(enough, in_repair)
-    is_back_late = np.exp(-in_repair * share) * pdtrc(enough, in_repair * (1.0 - share))
-    shorter_queue_s = np.minimum(queue_s, 0.0) * _none_left(enough, in_repair, queue_s < 0.0)
-    return np.asarray(
-        np.where(can_run_out, away_s / in_repair * (is_back - is_back_late) + shorter_queue_s, 0.0)
-    )
+    extra_s = np.zeros(can_run_out.shape)
+    for kind in np.flatnonzero(can_run_out.any(axis=0)):
+        enough = np.maximum(0.0, np.floor((runs.num_spares - runs.kind_nodes[:, kind]) / at_once) + 1.0)
+        is_back = pdtrc(enough, in_repair)
+        is_back_late = np.exp(-in_repair * share) * pdtrc(enough, in_repair * (1.0 - share))
+        shorter_queue_s = np.minimum(queue_s, 0.0) * _none_left(enough, in_repair, queue_s < 0.0)
+        waits_s = away_s / in_repair * (is_back - is_back_late) + shorter_queue_s
+        extra_s[:, kind] = np.where(can_run_out[:, kind], waits_s, 0.0)
+    return extra_s
 
 
 def _none_left(enough: Floats, in_repair: Floats, matters: Booleans) -> Floats:

@@ -28,12 +28,12 @@ from simulator.run_up_time import (
     SKIP,
     TIE_FRACTION,
     WAIT,
-    _next_due_s,
     _save,
     _skip,
     _wait,
     _work,
     commit,
+    first_due_s,
     play_up_time,
 )
 
@@ -102,11 +102,7 @@ def _log_up_time(
 ) -> tuple[bool, int]:
     """As `play_up_time`, save by save."""
     state.num_uncommitted = 0
-    if state.is_live:
-        ahead = (state.due_s - state.done_s) / design.interval_s
-        state.due_s -= design.interval_s * max(0.0, np.ceil(ahead - 1.0 - TIE_FRACTION))
-    else:
-        state.due_s = _next_due_s(design, state)
+    state.due_s = first_due_s(design, state)
     while state.done_s < state.work_s:
         is_due = state.done_s >= state.due_s
         commit(design, state, saves, TIE_FRACTION * design.interval_s if is_due else 0.0)

@@ -27,12 +27,7 @@ def play_up_time(design: RunDesign, up_s: float, state: RunState, saves: Records
     """Plays from a restart to the end of the work (True) or to the interruption after `up_s` (False)."""
     state.num_uncommitted = 0
     state.mark_now_s = -1.0
-    if state.is_live:
-        # Saves that were to be left out for one that the interruption has ended are due again.
-        ahead = (state.due_s - state.done_s) / design.interval_s
-        state.due_s -= design.interval_s * max(0.0, np.ceil(ahead - 1.0 - TIE_FRACTION))
-    else:
-        state.due_s = _next_due_s(design, state)
+    state.due_s = first_due_s(design, state)
     while state.done_s < state.work_s:
         is_due = state.done_s >= state.due_s
         commit(design, state, saves, TIE_FRACTION * design.interval_s if is_due else 0.0)
@@ -49,6 +44,17 @@ def play_up_time(design: RunDesign, up_s: float, state: RunState, saves: Records
         if state.now_s >= up_s and state.done_s < state.work_s:
             return False
     return True
+
+
+@inlined
+def first_due_s(design: RunDesign, state: RunState) -> float:
+    """Work done at which the first save after a restart is due."""
+    if not state.is_live:
+        return _next_due_s(design, state)
+    # Saves that were to be left out for one that the interruption has ended are due again.
+    ahead = (state.due_s - state.done_s) / design.interval_s
+    num_too_late: float = max(0.0, np.ceil(ahead - 1.0 - TIE_FRACTION))
+    return state.due_s - design.interval_s * num_too_late
 
 
 @inlined

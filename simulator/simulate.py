@@ -8,9 +8,7 @@ keep or when they checkpoint share one simulated step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 from numba import get_num_threads
@@ -29,7 +27,7 @@ from simulator.run import RunTable, expected_run, replicate_runs
 from simulator.run_events import RunReplications
 from simulator.run_stragglers import expected_straggler_slowdown
 from simulator.step import StepTable, simulate_step
-from simulator.table import Floats, Table
+from simulator.table import Floats, Table, TableGroup
 from simulator.trained_weights import trained_flop_per_token
 from simulator.work_parts import equal_parts, on_threads
 
@@ -71,7 +69,7 @@ class SummaryTable(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcomes:
+class Outcomes(TableGroup):
     """What happened to `n` designs, by what it concerns; every part has one row per design."""
 
     steps: StepTable
@@ -81,31 +79,10 @@ class Outcomes:
     energy: EnergyTable
     summary: SummaryTable
 
-    def __len__(self) -> int:
-        return len(self.summary)
-
-    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
-        """Returns the chosen rows of every part."""
-        return type(self)(**{field.name: getattr(self, field.name).take(rows) for field in fields(self)})
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Self]) -> Self:
-        """Returns the rows of all outcomes one after another; raises `ValueError` for none at all."""
-        return cls(
-            steps=StepTable.concatenate([part.steps for part in parts]),
-            memory=MemoryTable.concatenate([part.memory for part in parts]),
-            checkpoints=CheckpointTable.concatenate([part.checkpoints for part in parts]),
-            run=RunTable.concatenate([part.run for part in parts]),
-            energy=EnergyTable.concatenate([part.energy for part in parts]),
-            summary=SummaryTable.concatenate([part.summary for part in parts]),
-        )
-
     def columns(self) -> dict[str, NDArray[np.generic]]:
         """All columns of all parts in one mapping."""
         return {
-            name: column
-            for field in fields(self)
-            for name, column in getattr(self, field.name).columns().items()
+            name: column for part in self.parts() for name, column in getattr(self, part).columns().items()
         }
 
 

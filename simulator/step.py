@@ -7,6 +7,7 @@ micro-batch, and the optimizer runs behind the slowest stage.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from simulator.card_time import (
 )
 from simulator.chunks import Chunks, ChunkWeights
 from simulator.compute import memory_bound_time_s
-from simulator.expert_ranks import expert_ranks
+from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.layer_collectives import Directions, exposed_s
 from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.model_parts import ExposedTimes, ModelParts
@@ -29,7 +30,7 @@ from simulator.pipeline import PipelineColumns, play_pipelines
 from simulator.plan import shard_group, splits_backward
 from simulator.rank import Rank
 from simulator.recomputed_layers import without_recompute
-from simulator.replica_sync import ReplicaGroup, ReplicaTraffic, tied_gradient_s
+from simulator.replica_sync import ReplicaTraffic, tied_gradient_s
 from simulator.stage_sends import send_card_s, send_s, sends_block
 from simulator.table import Floats, Table, sum_columns, total
 from simulator.trained_weights import StepWeights
@@ -69,26 +70,23 @@ class StepTable(Table):
 
 def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     """Returns the step of each design."""
-    parts = ModelParts.of(rank, chunks)
-    weights = StepWeights.of(rank.workload, rank.plans, chunks)
-    layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-    cards_s = _own_card_s(rank, parts)
-    shards_s, copies_s = _exposed_behind(rank, parts, layers_s, cards_s)
-    times = play_pipelines(**_columns(rank, parts, weights, _added(layers_s, shards_s, copies_s), cards_s))
+    made = _Made.of(rank, chunks)
+    parts = made.parts
+    times = play_pipelines(**made.pipeline)
     stages = rank.plans.pipeline_parallel
     per_gpu = num_micro_batches(rank.workload, rank.plans) / stages
     busy_s, send_s = sum_columns(times.busy_s) / stages, sum_columns(times.send_busy_s) / stages
     # A number format that the accelerator lacks has no busy time; the pipeline would play on without it.
     step_s = np.where(np.isnan(busy_s), np.nan, times.step_s)
     waiting_s = step_s - times.exposed_sync_s - busy_s - send_s
-    tied_s, optimizer_s = tied_gradient_s(rank), _optimizer_s(rank, chunks, weights.trained)
+    tied_s, optimizer_s = tied_gradient_s(rank), _optimizer_s(rank, chunks, made.weights.trained)
     return StepTable(
         step_time_s=step_s + tied_s + optimizer_s,
         compute_s=parts.total("forward_compute_s", "backward_compute_s") * per_gpu,
         tensor_comm_s=parts.total("forward_tensor_comm_s", "backward_tensor_comm_s") * per_gpu,
         expert_comm_s=parts.total("forward_expert_comm_s", "backward_expert_comm_s") * per_gpu,
-        shard_comm_s=sum_columns(shards_s[0] + shards_s[1]) * per_gpu,
-        host_copy_s=sum_columns(copies_s[0] + copies_s[1]) * per_gpu,
+        shard_comm_s=sum_columns(total(made.shards_s)) * per_gpu,
+        host_copy_s=sum_columns(total(made.copies_s)) * per_gpu,
         pipeline_send_s=send_s,
         gradient_sync_s=times.exposed_sync_s + tied_s,
         pipeline_bubble_s=np.maximum(0.0, waiting_s),  # rounding must not make it negative
@@ -114,18 +112,42 @@ class StepParts:
 
 def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
     """Returns what `simulate_step` plays the step of each design from."""
-    parts = ModelParts.of(rank, chunks)
-    weights = StepWeights.of(rank.workload, rank.plans, chunks)
-    layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-    cards_s = _own_card_s(rank, parts)
-    shards_s, copies_s = _exposed_behind(rank, parts, layers_s, cards_s)
-    return StepParts(
-        pipeline=_columns(rank, parts, weights, _added(layers_s, shards_s, copies_s), cards_s),
-        forward=parts.exposed("forward", shards_s[0], copies_s[0]),
-        backward=parts.exposed("backward", shards_s[1], copies_s[1]),
-        tied_gradient_s=tied_gradient_s(rank),
-        optimizer_s=_optimizer_s(rank, chunks, weights.trained),
+    made = _Made.of(rank, chunks)
+    (forward_shards_s, backward_shards_s), (forward_copies_s, backward_copies_s) = (
+        made.shards_s,
+        made.copies_s,
     )
+    return StepParts(
+        pipeline=made.pipeline,
+        forward=made.parts.exposed("forward", forward_shards_s, forward_copies_s),
+        backward=made.parts.exposed("backward", backward_shards_s, backward_copies_s),
+        tied_gradient_s=tied_gradient_s(rank),
+        optimizer_s=_optimizer_s(rank, chunks, made.weights.trained),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """The pipelines of designs, and what they are made of."""
+
+    parts: ModelParts
+    weights: StepWeights
+    shards_s: Directions
+    """Exposed gathers and reductions of sharded weights, `(n, C)` a way."""
+    copies_s: Directions
+    """The same of copies of activations."""
+    pipeline: PipelineColumns
+
+    @classmethod
+    def of(cls, rank: Rank, chunks: Chunks) -> Self:
+        parts = ModelParts.of(rank, chunks)
+        weights = StepWeights.of(rank.workload, rank.plans, chunks)
+        layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
+        cards_s = _own_card_s(rank, parts)
+        shards_s, copies_s = _exposed_behind(rank, parts, layers_s, cards_s)
+        passes_s = _added(layers_s, shards_s, copies_s)
+        pipeline = _columns(rank, parts, weights, passes_s, cards_s)
+        return cls(parts=parts, weights=weights, shards_s=shards_s, copies_s=copies_s, pipeline=pipeline)
 
 
 def _columns(
@@ -269,22 +291,19 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
 
     Accelerators and hosts update their shares side by side.
     """
-    is_split = rank.plans.zero_stage >= 1
-    shared_shares = rank.plans.tensor_parallel * np.where(
-        is_split, ReplicaGroup.of_shared(rank).size[:, 0], 1
+    workload, plans = rank.workload, rank.plans
+    is_split, routed_ranks = plans.zero_stage >= 1, routed_shard_group(workload, plans).astype(np.int64)
+    shared_shares = plans.tensor_parallel * np.where(is_split, shard_group(plans), 1)
+    routed_shares = expert_ranks(workload, plans) * np.where(is_split, routed_ranks, 1)
+    stages = chunks.unlike_stages()
+    per_rank = (
+        chunks.on_stage(weights.shared, stages) / shared_shares
+        + chunks.on_stage(weights.routed, stages) / routed_shares
     )
-    routed_shares = expert_ranks(rank.workload, rank.plans) * np.where(
-        is_split, ReplicaGroup.of_routed(rank).size[:, 0], 1
-    )
-    per_rank = [
-        chunks.on_stage(weights.shared, stage) / shared_shares
-        + chunks.on_stage(weights.routed, stage) / routed_shares
-        for stage in chunks.unlike_stages()
-    ]
     most = np.max(per_rank, axis=0)
-    on_device = 1.0 - rank.workload.optimizer_offload_fraction
+    on_device = 1.0 - workload.optimizer_offload_fraction
     # Norm and update read the fp32 gradient, the update reads and writes the states and writes the 16-bit weight.
-    passed_bytes = 2.0 * FULL_GRADIENT_BYTES + 2.0 * rank.workload.optimizer_bytes + WEIGHT_BYTES
+    passed_bytes = 2.0 * FULL_GRADIENT_BYTES + 2.0 * workload.optimizer_bytes + WEIGHT_BYTES
     device_s = memory_bound_time_s(
         num_bytes=passed_bytes * on_device * most,
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,

@@ -14,6 +14,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.compiled import compiled
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
@@ -29,8 +31,8 @@ class Table:
     """Base of all column tables; a subclass only declares its columns."""
 
     def __post_init__(self) -> None:
-        lengths = {name: len(column) for name, column in self.columns().items()}
-        if len(set(lengths.values())) > 1:
+        if len({len(getattr(self, name)) for name in self.names()}) > 1:
+            lengths = {name: len(column) for name, column in self.columns().items()}
             raise ValueError(f"columns of {type(self).__name__} differ in length: {lengths}")
 
     @classmethod
@@ -51,13 +53,43 @@ class Table:
         if isinstance(rows, np.ndarray) and rows.dtype == np.bool_:
             assert len(rows) == len(self), "a mask says of each row whether it is chosen"
             rows = np.flatnonzero(rows)  # once, where each column would look through the mask again
-        return type(self)(**{name: column[rows] for name, column in self.columns().items()})
+        return type(self)(**{name: getattr(self, name)[rows] for name in self.names()})
 
     @classmethod
     def concatenate(cls, tables: Sequence[Self]) -> Self:
-        """Returns the rows of all tables one after another; raises `ValueError` for none at all."""
+        """Returns the rows of all tables one after another, one alone as it is; raises `ValueError` for none at all."""
+        if len(tables) == 1:
+            return tables[0]
         return cls(
             **{name: np.concatenate([getattr(table, name) for table in tables]) for name in cls.names()}
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableGroup:
+    """Base of tables, and groups of them, that are about the same rows; a subclass only declares its parts."""
+
+    @classmethod
+    def parts(cls) -> tuple[str, ...]:
+        """Names of the parts in the order of their declaration."""
+        return tuple(field.name for field in fields(cls))
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.parts()[0]))
+
+    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Self:
+        """Returns the chosen rows of every part."""
+        return type(self)(**{name: getattr(self, name).take(rows) for name in self.parts()})
+
+    @classmethod
+    def concatenate(cls, groups: Sequence[Self]) -> Self:
+        """Returns the rows of all groups one after another; raises `ValueError` for none at all."""
+        first, *_ = groups
+        return cls(
+            **{
+                name: type(getattr(first, name)).concatenate([getattr(group, name) for group in groups])
+                for name in cls.parts()
+            }
         )
 
 
@@ -73,6 +105,8 @@ def first_of_equals(columns: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.
     num_codes = 1
     for column in columns:
         digits, num_digits = _digits(column)
+        if num_digits == 1:
+            continue  # one value tells no rows apart
         if num_codes > MOST_CODES // num_digits:
             codes = np.unique(codes, return_inverse=True)[1]
             num_codes = len(codes)
@@ -102,4 +136,13 @@ def total(columns: Iterable[Floats]) -> Floats:
 
 def sum_columns(values: Floats) -> Floats:
     """Adds up each row of `(n, m)` from left to right, `(n,)`: however many columns of zeros follow, see `total`."""
-    return total(values.T) if values.shape[1] else np.zeros(len(values))
+    return _sums_of_rows(np.ascontiguousarray(values, dtype=np.float64))
+
+
+@compiled
+def _sums_of_rows(values: Floats) -> Floats:
+    sums = np.zeros(len(values))
+    for row in range(len(values)):
+        for column in range(values.shape[1]):
+            sums[row] += values[row, column]
+    return sums

@@ -65,11 +65,19 @@ class Archive:
 
         Near-equals are such as differ in the checkpoint interval alone, by less than `SAME_WITHIN_FRACTION`.
         """
-        if self.front is None:
-            return None, self.ids
+        rows = self._distinct_rows()
+        return None if self.front is None else self.front.take(rows), self.ids[rows]
+
+    @property
+    def num_distinct(self) -> int:
+        """Designs of that front."""
+        return len(self._distinct_rows())
+
+    def _distinct_rows(self) -> NDArray[np.intp]:
         if self._distinct is None:
-            self._distinct = distinct_rows(self.front.objectives(self._job), SAME_WITHIN_FRACTION)
-        return self.front.take(self._distinct), self.ids[self._distinct]
+            values = np.zeros((0, 1)) if self.front is None else self.front.objectives(self._job)
+            self._distinct = distinct_rows(values, SAME_WITHIN_FRACTION)
+        return self._distinct
 
     def _merge(self, front: Evaluation, ids: Integers) -> None:
         if len(front) == 0:

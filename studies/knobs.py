@@ -142,12 +142,11 @@ class Knobs:
         place, is_design = self._places_of_designs(indices)
         indices, place = indices[is_design], place[is_design]
         schemes, with_spares = indices[:, self.num_layout_knobs], indices[:, self.num_layout_knobs + 1]
-        layouts = self.layouts.take(self.rows[place])
-        spares = sufficient_spare_nodes(self.job, layouts)
+        rows = self.rows[place]
         plans = replace(
-            layouts,
+            self.layouts.take(rows),
             checkpoint_scheme=self.values["checkpoint_scheme"][schemes].astype(np.int64),
-            num_spare_nodes=self.values["with_spares"][with_spares].astype(np.int64) * spares,
+            num_spare_nodes=self.values["with_spares"][with_spares].astype(np.int64) * self._spares[rows],
         )
         return indices, plans
 
@@ -191,8 +190,12 @@ class Knobs:
     @cached_property
     def _can_save(self) -> Booleans:
         """Which layouts of the space can save by which schemes of the job, `(n, s)`."""
-        schemes = self.job.search.checkpoint_schemes
-        return np.column_stack([can_save_by(self.job, self.layouts, scheme) for scheme in schemes])
+        return can_save_by(self.job, self.layouts, self.job.search.checkpoint_schemes)
+
+    @cached_property
+    def _spares(self) -> Integers:
+        """Spare nodes that suffice for each layout of the space, `(n,)`."""
+        return sufficient_spare_nodes(self.job, self.layouts)
 
 
 def _distinct(column: NDArray[np.generic]) -> NDArray[np.generic]:

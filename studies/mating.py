@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.table import Integers
+from simulator.table import Booleans, Integers
 from studies.key_index import KeyIndex
 from studies.knobs import Knobs
 from studies.plan_keys import Keys
@@ -62,8 +62,8 @@ class Mating:
             num_pairs = max(FEWEST_PAIRS, CHILDREN_PER_PLACE * missing)
             mothers, fathers = (_winners(len(parents), num_pairs, random) for _ in range(2))
             children = self._varied(parents[mothers], parents[fathers], number, random)
-            if number > 1:
-                children = self._knobs.nearest(children)
+            if number > 1:  # what is known is a design of the space, which is nearest to itself
+                children = self._knobs.nearest(children[~self._are_known(children)])
             parts.append(self._remembered(self._new(children)[:missing]))
         return np.concatenate(parts)
 
@@ -85,6 +85,9 @@ class Mating:
         """Rows that are designs of the space and were no children before, each once."""
         new = rows[self._known.new_rows(self._keys(rows))]
         return np.asarray(new[self._knobs.are_designs(new)])
+
+    def _are_known(self, rows: Integers) -> Booleans:
+        return np.asarray(self._known.places(self._keys(rows)) >= 0)
 
     def _remembered(self, rows: Integers) -> Integers:
         self._known.add(self._keys(rows))

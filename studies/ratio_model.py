@@ -36,7 +36,7 @@ LOG_FEATURES = (
     "expert_parallel",
     "micro_batch_size",
 )
-"""Knobs that count by their logarithm: two doublings are a distance of 1."""
+"""Knobs that count by their logarithm, as `num_micro_batches` does: two doublings are a distance of 1."""
 CHOICES = (
     "offer",
     "recompute",
@@ -46,8 +46,14 @@ CHOICES = (
     "zero_stage",
     "checkpoint_scheme",
 )
-"""Knobs whose values are alike or not; `_fill_likeness` knows the first and the last two by their places."""
+"""Knobs whose values are alike or not."""
+FEATURES = (*LOG_FEATURES, "num_micro_batches", "power_cap_fraction", "has_spares", *CHOICES)
+"""What designs are compared by, column by column."""
 NUM_CHOICES = len(CHOICES)
+_NUM_FEATURES = len(FEATURES)
+_NUM_GPUS, _HAS_SPARES, _OFFER, _ZERO_STAGE, _CHECKPOINT_SCHEME = (
+    FEATURES.index(name) for name in ("num_gpus", "has_spares", "offer", "zero_stage", "checkpoint_scheme")
+)
 UNLIKE_CHOICES = 2.0
 """Square of the distance of two designs by one choice."""
 UNLIKE_RUNS = 18.0
@@ -69,7 +75,7 @@ class RatioModel:
         """Fits.
 
         Args:
-            features: `(n, f)`, n at least 1.
+            features: `FEATURES` of the designs, `(n, f)`, n at least 1.
             ratios: `(n, k)`; the last one is no objective.
         """
         self.mean: Floats = ratios.mean(axis=0)
@@ -90,12 +96,15 @@ class RatioModel:
 
 
 def features_of(job: Job, plans: PlanTable) -> Floats:
-    """Returns knobs as numbers `(n, f)` whose differences say how unlike two designs are; choices come last."""
-    logs = [np.log2(getattr(plans, name)) / 2.0 for name in LOG_FEATURES]
-    logs.append(np.log2(num_micro_batches(job.workload, plans)) / 2.0)
-    others = [CAP_FACTOR * plans.power_cap_fraction, plans.num_spare_nodes > 0]
-    choices = [getattr(plans, name) for name in CHOICES]
-    return np.column_stack([*logs, *others, *choices]).astype(np.float64)
+    """Returns the `FEATURES` of designs as numbers `(n, f)` whose differences say how unlike two designs are."""
+    columns = {name: np.log2(getattr(plans, name)) / 2.0 for name in LOG_FEATURES}
+    columns |= {
+        "num_micro_batches": np.log2(num_micro_batches(job.workload, plans)) / 2.0,
+        "power_cap_fraction": CAP_FACTOR * plans.power_cap_fraction,
+        "has_spares": plans.num_spare_nodes > 0,
+    }
+    columns |= {name: getattr(plans, name) for name in CHOICES}
+    return np.column_stack([columns[name] for name in FEATURES]).astype(np.float64)
 
 
 @inlined
@@ -104,24 +113,21 @@ def _fill_likeness(likeness: Floats, run: Floats, features: Floats, known: Float
 
     Feature by feature, so that the processor compares several designs at once.
     """
-    scheme, zero_stage = len(features) - 1, len(features) - 2
-    offer = len(features) - NUM_CHOICES
-    spares = offer - 1
     for other in range(len(likeness)):
-        gpus = features[0] - known[0, other]
-        likeness[other] = gpus * gpus
-        run[other] = gpus * gpus
-        run[other] += UNLIKE_CHOICES if features[offer] != known[offer, other] else 0.0
-        run[other] += UNLIKE_RUNS if features[scheme] != known[scheme, other] else 0.0
-        run[other] += UNLIKE_RUNS if features[spares] != known[spares, other] else 0.0
-    for column in range(1, spares):
+        run[other] = (features[_NUM_GPUS] - known[_NUM_GPUS, other]) ** 2
+        run[other] += UNLIKE_CHOICES if features[_OFFER] != known[_OFFER, other] else 0.0
+        run[other] += UNLIKE_RUNS if features[_CHECKPOINT_SCHEME] != known[_CHECKPOINT_SCHEME, other] else 0.0
+        run[other] += UNLIKE_RUNS if features[_HAS_SPARES] != known[_HAS_SPARES, other] else 0.0
+    likeness[:] = 0.0
+    for column in range(_HAS_SPARES):
         for other in range(len(likeness)):
             difference = features[column] - known[column, other]
             likeness[other] += difference * difference
-    for column in range(offer, scheme):
-        distance = UNLIKE_SHARDING if column == zero_stage else UNLIKE_CHOICES
-        for other in range(len(likeness)):
-            likeness[other] += distance if features[column] != known[column, other] else 0.0
+    for column in range(_NUM_FEATURES - NUM_CHOICES, _NUM_FEATURES):
+        if column != _CHECKPOINT_SCHEME:
+            distance = UNLIKE_SHARDING if column == _ZERO_STAGE else UNLIKE_CHOICES
+            for other in range(len(likeness)):
+                likeness[other] += distance if features[column] != known[column, other] else 0.0
     scale = -0.5 / LENGTH_SCALE**2
     for other in range(len(likeness)):
         likeness[other] = 0.5 * (math.exp(scale * likeness[other]) + math.exp(scale * run[other]))

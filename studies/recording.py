@@ -199,7 +199,7 @@ class Recording:
         return {
             "num_evaluated": float(self.archive.num_evaluated),
             "num_feasible": float(self.archive.num_feasible),
-            "num_front": float(len(self.archive.distinct_front()[1])),
+            "num_front": float(self.archive.num_distinct),
             "num_not_dominated": float(len(self.archive.ids)),
         }
 

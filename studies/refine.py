@@ -165,7 +165,7 @@ def _intervals_s(job: Job, plans: PlanTable) -> list[dict[str, float]]:
     """Best expected interval of every design, `(n,)`, by each scheme that the job allows and its layout can have."""
     intervals: list[dict[str, float]] = [{} for _ in range(len(plans))]
     for scheme in job.search.checkpoint_schemes:
-        rows = np.flatnonzero(can_save_by(job, plans, scheme))
+        rows = np.flatnonzero(can_save_by(job, plans, [scheme]))
         if len(rows) == 0:
             continue
         as_simulated = {"checkpoint_interval_s": np.full(len(rows), np.nan)}

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from constraints.lattice import cross_run_knobs
 from constraints.space import Space
 from simulator.plan import PlanTable
-from simulator.table import Floats
 from studies.algorithm import Results, SearchAlgorithm
 from studies.estimates import Estimator
-from studies.starts import first_designs
+from studies.starts import first_designs, least_rows
 from studies.tuning import Tuning
 
 POOL_SIZE = 8_000
@@ -93,14 +92,6 @@ class Screening(SearchAlgorithm):
         num_layouts = max(1, POOL_SIZE * len(layouts) // self._space.num_designs)
         if num_layouts >= len(layouts):
             return np.arange(len(layouts))
-        best = _least_rows(self._estimator.layout_shortfalls(), num_layouts // 2)
+        best = least_rows(self._estimator.layout_shortfalls(), num_layouts // 2)
         drawn = self._random.choice(len(layouts), num_layouts - len(best), replace=False)
         return np.unique(np.concatenate([best, drawn]))
-
-
-def _least_rows(values: Floats, size: int) -> NDArray[np.intp]:
-    """The rows of the `size` least of many values, the first ones of equals, without sorting the others."""
-    if size == 0:
-        return np.zeros(0, dtype=np.intp)
-    rows = np.flatnonzero(values <= np.partition(values, size - 1)[size - 1])
-    return rows[np.argsort(values[rows], kind="stable")[:size]]

@@ -86,16 +86,26 @@ def near_fronts(values: Floats, most: int) -> _Rows:
     What lies behind the m-th front of some rows lies behind the m-th front of all rows, too. So where the rows with the
     least products have enough on their first m fronts, none behind the last of these is needed.
     """
-    order = np.argsort(np.log(np.maximum(values, LEAST_VALUE)).sum(axis=1), kind="stable")
-    left, others = np.split(order, [NEAREST_PER_PLACE * most])
-    num_found, front = 0, left[:0]
+    products = np.log(np.maximum(values, LEAST_VALUE)).sum(axis=1)
+    nearest = least_rows(products, NEAREST_PER_PLACE * most)
+    others = np.delete(np.arange(len(values)), nearest)
+    num_found, front, left = 0, nearest[:0], nearest
     while num_found < most and len(others):
         rows = front_rows(values[left])
         if len(rows) == 0:  # too few to say anything
             return np.arange(len(values))
         num_found, front, left = num_found + len(rows), left[rows], np.delete(left, rows)
     others = others[~_is_behind(values[others], values[front])]
-    return np.sort(np.concatenate([order[: NEAREST_PER_PLACE * most], others]))
+    return np.sort(np.concatenate([nearest, others]))
+
+
+def least_rows(values: Floats, size: int) -> _Rows:
+    """Returns the rows of the `size` least of many values, the first ones of equals, without sorting the others."""
+    size = min(size, len(values))
+    if size == 0:
+        return np.zeros(0, dtype=np.intp)
+    rows = np.flatnonzero(values <= np.partition(values, size - 1)[size - 1])
+    return rows[np.argsort(values[rows], kind="stable")[:size]]
 
 
 @compiled

@@ -3,8 +3,8 @@
 Libraries estimate latency and bandwidth of each algorithm once for a group, and take the shorter time for each size (NCCL
 "will move from one combination to another depending on the size", by nodes, members of each, and bandwidths: its maintainers
 in github.com/NVIDIA/nccl/issues/754). So it is here: each is estimated step by step on the ways that its messages have
-(`simulator.deep.collective_times`), and those whose estimates are near the least one are played, with nothing else on the
-network, once without bytes and once with many.
+(`simulator.deep.collective_times`), and of few accelerators those whose estimates are near the least one are played, with
+nothing else on the network, once without bytes and once with many.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from types import MappingProxyType
 
 import numpy as np
 
-from simulator.deep.collective_forms import Algorithm, Form, Operation
+from simulator.deep.collective_forms import Algorithm, Form, Operation, members_of_nodes
 from simulator.deep.collective_times import Line, estimated, played
 from simulator.deep.collectives import Collectives
+from simulator.deep.moved_flows import Flows
 from simulator.deep.tasks import TaskGraphBuilder
 from simulator.table import Integers
 
-MOST_RANKS = 4_096
-"""Groups with more ranks together take the ring untried."""
+MOST_PLAYED = 512
+"""Ranks together up to which algorithms that cross nodes are played before one is chosen; above, estimates choose."""
+MOST_PLAYED_INSIDE = 4_096
+"""The same inside nodes, where messages do not meet those of other groups, and with circuits, of which estimates know nothing;
+above, circuits carry rings."""
 MOST_HALVED = 512
 """Ranks together up to which halving and doubling is tried across nodes, whose messages go half around the network."""
 MOST_DIRECT = 32
@@ -31,9 +35,12 @@ MOST_MESSAGES = 1_024
 """Direct messages of all groups together up to which they are tried across nodes; inside, they do not meet those of others."""
 NEAR_FACTOR = 1.25
 """Algorithms whose estimates are no more than so many times the least one are played."""
-EQUAL_FRACTION = 0.01
-"""Times that differ by less are equal: then it is the one that comes first below. Rings can be folded, and direct messages all
-meet, which takes long to play."""
+EQUAL_FACTOR = 1.01
+"""Times up to so many times the least are equal: then it is the one that comes first below. Of rings, one can stand for all,
+and direct messages all meet, which takes long to play."""
+
+Found = Callable[[Form, Integers, Collectives], Line]
+"""How the time of groups, in the shape that the form wants, is found."""
 
 CANDIDATES: Mapping[Algorithm, Sequence[Algorithm]] = MappingProxyType(
     {
@@ -56,8 +63,12 @@ class ChosenCollectives:
 
     collectives: Collectives
     algorithm: Algorithm = Algorithm.AUTO
+    is_alike: bool = False
+    """Whether only that is chosen of which one node stands for all: where steps are too large otherwise."""
     _lines: dict[tuple[object, ...], Line] = field(default_factory=dict)
     """Times by how they were found, form and groups."""
+    _are_alike: dict[tuple[object, ...], bool] = field(default_factory=dict)
+    """Whether nodes are, by form and groups."""
 
     def all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce of a buffer."""
@@ -95,6 +106,10 @@ class ChosenCollectives:
         """Returns the same with another algorithm."""
         return replace(self, algorithm=algorithm)
 
+    def taking_what_is_alike(self) -> ChosenCollectives:
+        """Returns the same that chooses among rings and what the nodes of a group do alike."""
+        return replace(self, is_alike=True)
+
     def called(self, label: str) -> ChosenCollectives:
         """Returns the same with flows of another name."""
         return replace(self, collectives=replace(self.collectives, label=label))
@@ -107,11 +122,11 @@ class ChosenCollectives:
             return self._given(Form(algorithm=self.algorithm, operation=operation), ranks)
         groups = np.unique(ranks.reshape(-1, ranks.shape[-1]), axis=0)
         forms = [Form(algorithm=each, operation=operation) for each in CANDIDATES[self.algorithm]]
-        possible = [form for form in forms if self._suits(form, groups) and self._is_affordable(form, groups)]
-        return self._fastest(possible, groups, num_bytes).algorithm
+        tried = [form for form in forms if self._suits(form, groups) and self._is_tried(form, groups)]
+        return self._fastest(tried, groups, num_bytes).algorithm
 
     def run(self, operation: Operation, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
-        """Adds one of the three; rings can have fewer tasks than ranks, as in `Collectives`."""
+        """Adds one of the three; there can be fewer tasks than ranks, as in `Collectives`."""
         form = Form(algorithm=self.choose(operation, ranks, num_bytes), operation=operation)
         return form.add(self.collectives, form.shaped(ranks, self._ranks_per_node), num_bytes, after)
 
@@ -122,21 +137,42 @@ class ChosenCollectives:
     def _suits(self, form: Form, ranks: Integers) -> bool:
         return form.suits(ranks, self._ranks_per_node)
 
-    def _is_affordable(self, form: Form, groups: Integers) -> bool:
-        """Whether a form is tried at all for groups `(g, n)`."""
-        size = int(groups.shape[-1])
+    def _is_inside(self, groups: Integers) -> bool:
+        """Whether each group lies inside a node, where its messages do not meet those of others."""
         nodes = groups // self._ranks_per_node
-        is_inside = bool((nodes == nodes[:, :1]).all())
+        return bool((nodes == nodes[:, :1]).all())
+
+    def _is_tried(self, form: Form, groups: Integers) -> bool:
+        """Whether a form is tried for groups `(g, n)`: there are few enough messages and, if asked for, nodes are alike."""
+        is_inside = self._is_inside(groups)
+        if not self._is_affordable(form, groups, is_inside=is_inside):
+            return False
+        return not self.is_alike or is_inside or self._has_nodes_alike(form, groups)
+
+    def _is_affordable(self, form: Form, groups: Integers, *, is_inside: bool) -> bool:
+        size = int(groups.shape[-1])
         match form.algorithm:
-            case Algorithm.RING:
-                return True
             case Algorithm.HALVING_DOUBLING:
-                return groups.size <= (MOST_RANKS if is_inside else MOST_HALVED)
+                return is_inside or groups.size <= MOST_HALVED
             case Algorithm.DIRECT:
                 is_few = groups.size * (size - 1) <= MOST_MESSAGES
-                return size <= MOST_DIRECT and groups.size <= MOST_RANKS and (is_inside or is_few)
+                return size <= MOST_DIRECT and (is_inside or is_few)
             case _:
-                return groups.size <= MOST_RANKS
+                return True
+
+    def _has_nodes_alike(self, form: Form, groups: Integers) -> bool:
+        """Whether nothing changes when each node of a group goes on to the place of the next one; rings count as such."""
+        if form.algorithm is Algorithm.RING:
+            return True
+        key = (form.algorithm, groups.shape, groups.tobytes())
+        if key not in self._are_alike:
+            router = self.collectives.router
+            moved = np.arange(router.topology.num_ranks)
+            members = members_of_nodes(groups, self._ranks_per_node) or 1
+            moved[groups] = np.roll(groups, -members, axis=-1)
+            patterns = list(form.patterns(form.shaped(groups, self._ranks_per_node)))
+            self._are_alike[key] = Flows.of(patterns, router).is_kept(moved)
+        return self._are_alike[key]
 
     def _given(self, form: Form, ranks: Integers) -> Algorithm:
         """The algorithm that was asked for, or the ring; halving and doubling refuses what it cannot do."""
@@ -145,24 +181,32 @@ class ChosenCollectives:
 
     def _fastest(self, forms: Sequence[Form], groups: Integers, num_bytes: float) -> Form:
         """The form that is over first; the first one of those that take as long."""
-        near = self._near(forms, groups, num_bytes)
-        if len(near) == 1:
-            return near[0]
-        times_s = [self._line(played, form, groups).at(num_bytes) for form in near]
-        longest_s = min(times_s) * (1.0 + EQUAL_FRACTION)
-        return next(form for form, time_s in zip(near, times_s, strict=True) if time_s <= longest_s)
+        if len(forms) == 1:
+            return forms[0]
+        has_circuits = self.collectives.router.topology.circuits is not None
+        is_apart = has_circuits or self._is_inside(groups)
+        is_played = groups.size <= (MOST_PLAYED_INSIDE if is_apart else MOST_PLAYED)
+        if not has_circuits:
+            factor = NEAR_FACTOR if is_played else EQUAL_FACTOR
+            forms = self._least(estimated, forms, groups, num_bytes, factor)
+        if is_played and len(forms) > 1:
+            forms = self._least(played, forms, groups, num_bytes, EQUAL_FACTOR)
+        return forms[0]
 
-    def _near(self, forms: Sequence[Form], groups: Integers, num_bytes: float) -> Sequence[Form]:
-        """Forms that may be the fastest; all of them where they wait for circuits, of which estimates know nothing."""
-        if len(forms) == 1 or self.collectives.router.topology.circuits is not None:
-            return forms
-        times_s = [self._line(estimated, form, groups).at(num_bytes) for form in forms]
-        most_s = min(times_s) * NEAR_FACTOR
+    def _least(
+        self,
+        found: Found,
+        forms: Sequence[Form],
+        groups: Integers,
+        num_bytes: float,
+        factor: float,
+    ) -> Sequence[Form]:
+        """Forms that take no more than so many times as long as the fastest."""
+        times_s = [self._line(found, form, groups).at(num_bytes) for form in forms]
+        most_s = min(times_s) * factor
         return [form for form, time_s in zip(forms, times_s, strict=True) if time_s <= most_s]
 
-    def _line(
-        self, found: Callable[[Form, Integers, Collectives], Line], form: Form, groups: Integers
-    ) -> Line:
+    def _line(self, found: Found, form: Form, groups: Integers) -> Line:
         """The time of groups, found once."""
         key = (found, form, groups.shape, groups.tobytes())
         if key not in self._lines:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from simulator.deep.collectives import Collectives
+from simulator.deep.patterns import (
+    Pattern,
+    across,
+    direct_patterns,
+    exchange_patterns,
+    ring_pattern,
+    tree_patterns,
+)
 from simulator.record import Choice
 from simulator.table import Integers
 
@@ -70,8 +79,26 @@ class Form:
         assert members is not None, "only groups that lie evenly in nodes come here"
         return ranks.reshape(*ranks.shape[:-1], -1, members)
 
+    def patterns(self, shaped: Integers) -> Iterator[Pattern]:
+        """Yields who sends to whom, of steps that are alike once, for groups in the shape that the algorithm wants."""
+        match self.algorithm:
+            case Algorithm.TREE:
+                yield from tree_patterns(shaped)
+            case Algorithm.HIERARCHICAL:
+                yield ring_pattern(shaped)
+                yield ring_pattern(across(shaped))
+            case Algorithm.HALVING_DOUBLING:
+                yield from exchange_patterns(shaped)
+            case Algorithm.DIRECT:
+                yield from direct_patterns(shaped)
+            case _:
+                yield ring_pattern(shaped)
+
     def add(self, collectives: Collectives, shaped: Integers, num_bytes: float, after: Integers) -> Integers:
-        """Adds a collective of groups in the shape that the algorithm wants; returns tasks of the shape of `after`."""
+        """Adds a collective of groups in the shape that the algorithm wants; returns tasks of the shape of `after`.
+
+        There can be fewer of them than ranks, as in `Collectives`.
+        """
         added = {
             (Algorithm.RING, Operation.ALL_REDUCE): collectives.ring_all_reduce,
             (Algorithm.RING, Operation.ALL_GATHER): collectives.ring_all_gather,
@@ -87,7 +114,9 @@ class Form:
             (Algorithm.DIRECT, Operation.ALL_GATHER): collectives.direct_all_gather,
             (Algorithm.DIRECT, Operation.REDUCE_SCATTER): collectives.direct_reduce_scatter,
         }[self.algorithm, self.operation]
-        begin = after if shaped.ndim == after.ndim else after.reshape(shaped.shape)
+        begin = after
+        if shaped.ndim > after.ndim:  # by nodes: whole ones, or a part of the first one
+            begin = after.reshape(*after.shape[:-1], -1, min(after.shape[-1], shaped.shape[-1]))
         return added(shaped, num_bytes, begin).reshape(after.shape)
 
 

@@ -11,7 +11,7 @@ those, and too much where accelerators need not wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
@@ -19,16 +19,20 @@ from math import sqrt
 import numpy as np
 
 from simulator.deep.collective_forms import Algorithm, Form
-from simulator.deep.collective_members import (
-    TREE_CHUNKS,
-    counterparts,
-    distances,
-    other_members,
-    tree_levels,
-    tree_parents,
-)
 from simulator.deep.collectives import Collectives
+from simulator.deep.patterns import (
+    TREE_CHUNKS,
+    Pattern,
+    across,
+    direct_patterns,
+    distances,
+    exchange_patterns,
+    level_patterns,
+    ring_pattern,
+    tree_patterns,
+)
 from simulator.deep.play import play
+from simulator.deep.routing import Paths, Router
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.table import Floats, Integers
 
@@ -55,8 +59,7 @@ class Line:
 class _Step:
     """Messages that begin together, and how often such a step comes."""
 
-    source: Integers
-    target: Integers
+    patterns: Sequence[Pattern]
     share: float
     """Of the buffer, in each message."""
     count: int = 1
@@ -65,13 +68,20 @@ class _Step:
     at_once: int = 1
     """Messages of one accelerator that share a ramp."""
 
+    def ways(self, router: Router) -> tuple[Paths, Integers]:
+        """Returns the different ways of the messages, and how many take each."""
+        source, target = (
+            np.concatenate([ends.ravel() for ends in each]) for each in zip(*self.patterns, strict=True)
+        )
+        return router.ways_between(source, target)
+
 
 def estimated(form: Form, shaped: Integers, collectives: Collectives) -> Line:
     """Returns the time of groups, in the shape that the form wants, step by step."""
     fixed_s = seconds_per_byte = 0.0
     router, topology = collectives.router, collectives.router.topology
     for step in _steps(form, shaped):
-        ways, counts = router.ways_between(step.source, step.target)
+        ways, counts = step.ways(router)
         flows = np.repeat(counts, np.diff(ways.offsets))
         busy = np.bincount(ways.links, weights=flows, minlength=topology.num_links)
         latency_s = collectives.step_s + ways.sums(topology.latency_s).max()
@@ -91,7 +101,7 @@ def _ramp(form: Form, shaped: Integers, collectives: Collectives) -> float:
         return 0.0
     added = 0.0
     for step in _steps(form, shaped):
-        ways, _ = router.ways_between(step.source, step.target)
+        ways, _ = step.ways(router)
         share = step.share * step.at_once / step.in_a_row
         added += step.count * float(ways.largest(topology.ramp_root).max()) * sqrt(share)
     return added
@@ -99,61 +109,37 @@ def _ramp(form: Form, shaped: Integers, collectives: Collectives) -> float:
 
 def _steps(form: Form, groups: Integers) -> Iterator[_Step]:
     """The steps of a schedule, those that are alike once."""
+    size, num_passes = groups.shape[-1], form.num_passes
     match form.algorithm:
         case Algorithm.TREE:
             yield from _tree_steps(groups)
         case Algorithm.HIERARCHICAL:
-            yield from _hierarchical_steps(form, groups)
+            yield _ring_step(groups, 1.0, num_passes)
+            yield _ring_step(across(groups), 1.0 / size, num_passes)
         case Algorithm.HALVING_DOUBLING:
-            size = groups.shape[-1]
-            for distance in distances(size):
-                partners = groups[..., np.arange(size) ^ distance]
-                yield _Step(source=groups, target=partners, share=distance / size, count=form.num_passes)
+            for distance, pattern in zip(distances(size), exchange_patterns(groups), strict=True):
+                yield _Step(patterns=[pattern], share=distance / size, count=num_passes)
         case Algorithm.DIRECT:
-            one, other = other_members(groups.shape[-1])
-            share = 1.0 / groups.shape[-1]
-            yield _Step(
-                source=groups[..., one],
-                target=groups[..., other],
-                share=share,
-                count=form.num_passes,
-                at_once=groups.shape[-1] - 1,
-            )
+            patterns = list(direct_patterns(groups))
+            yield _Step(patterns=patterns, share=1.0 / size, count=num_passes, at_once=size - 1)
         case _:
-            yield _ring_step(groups, 1.0, form.num_passes)
+            yield _ring_step(groups, 1.0, num_passes)
 
 
 def _ring_step(groups: Integers, share: float, num_rounds: int) -> _Step:
     size = groups.shape[-1]
-    return _Step(
-        source=groups,
-        target=np.roll(groups, -1, axis=-1),
-        share=share / size,
-        count=num_rounds * (size - 1),
-        in_a_row=num_rounds * (size - 1),
-    )
-
-
-def _hierarchical_steps(form: Form, groups: Integers) -> Iterator[_Step]:
-    yield _ring_step(groups, 1.0, form.num_passes)
-    yield _ring_step(counterparts(groups), 1.0 / groups.shape[-1], form.num_passes)
+    count = num_rounds * (size - 1)
+    return _Step(patterns=[ring_pattern(groups)], share=share / size, count=count, in_a_row=count)
 
 
 def _tree_steps(groups: Integers) -> Iterator[_Step]:
     """One chunk from the leaves to the roots and back, then one step for each further one, in which all levels send."""
     share = 0.5 / TREE_CHUNKS
-    both = [(parents, tree_levels(parents)) for parents in tree_parents(groups.shape[-1])]
-    for level in range(max(len(levels) for _, levels in both)):
-        pairs = [(levels[level], parents[levels[level]]) for parents, levels in both if level < len(levels)]
-        child, parent = (np.concatenate(each) for each in zip(*pairs, strict=True))
-        for ends in ((child, parent), (parent, child)):
-            source, target = (groups[..., end] for end in ends)
-            yield _Step(source=source, target=target, share=share, in_a_row=TREE_CHUNKS)
-    edges = [(child, parents[child]) for parents, levels in both for child in (np.concatenate(levels),)]
-    one, other = (np.concatenate(each) for each in zip(*edges, strict=True))
-    source = np.concatenate([groups[..., one], groups[..., other]], axis=-1)
-    target = np.concatenate([groups[..., other], groups[..., one]], axis=-1)
-    yield _Step(source=source, target=target, share=share, count=TREE_CHUNKS - 1, in_a_row=TREE_CHUNKS)
+    for both in level_patterns(groups):
+        for patterns in both:
+            yield _Step(patterns=patterns, share=share, in_a_row=TREE_CHUNKS)
+    everywhere = list(tree_patterns(groups))
+    yield _Step(patterns=everywhere, share=share, count=TREE_CHUNKS - 1, in_a_row=TREE_CHUNKS)
 
 
 def played(form: Form, shaped: Integers, collectives: Collectives) -> Line:

@@ -21,12 +21,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.deep.collective_members import (
+from simulator.deep.patterns import (
     TREE_CHUNKS,
-    counterparts,
+    across,
     distances,
     other_members,
-    ramped_at_once,
+    ring_pattern,
     tree_levels,
     tree_parents,
 )
@@ -60,9 +60,9 @@ class Collectives:
     Where links have a ramp, k messages that follow each other on a way, and m that leave at once, of b bytes each lose
     2 sqrt(ramp k m b / bandwidth) together, as in `simulator.network`; each of the k takes a k-th of that longer.
 
-    Ranks `(..., n)` are groups of n that all run at once; tasks have the same shape. Of rings that are the same when they are
-    turned by m places, m ranks are enough: tasks are `(..., m)` then, those of rank i stand for those of i + m, i + 2 m and so
-    on, and of the groups, too, the first are enough (`simulator.deep.fold`).
+    Ranks `(..., n)` are groups of n that all run at once; tasks have the same shape. Of groups that are alike the first are
+    enough, and of ranks that are, m apart, the first m: tasks are `(..., m)` then, those of rank i stand for those of i + m,
+    i + 2 m and so on (`simulator.deep.fold`). Of trees, whose ranks are not alike, tasks are of all ranks.
     """
 
     graph: TaskGraphBuilder
@@ -116,8 +116,8 @@ class Collectives:
         if ranks.shape[-1] == 1:
             return after
         self.graph.require_room(num_steps * after.size)
-        played = tuple(slice(size) for size in after.shape)
-        path = self.router.paths(ranks[played], np.roll(ranks, -1, axis=-1)[played]).reshape(after.shape)
+        source, target = (_played(ends, after) for ends in ring_pattern(ranks))
+        path = self.router.paths(source, target).reshape(after.shape)
         every_step = np.broadcast_to(path, (num_steps, *after.shape))
         sent = self.graph.add(
             self.label or label,
@@ -160,11 +160,13 @@ class Collectives:
         self, ranks: Integers, distance: int, num_bytes: float, after: Integers, label: str
     ) -> Integers:
         """Adds a step in which partners at a distance swap bytes; both go on when both have the other's."""
-        partner = np.arange(ranks.shape[-1]) ^ distance
-        path = self.router.paths(ranks, ranks[..., partner])
-        latency_s = self._latency_s(path, num_bytes)
-        sent = self._message(label, latency_s, num_bytes, path, after.ravel()).reshape(ranks.shape)
-        done = self.graph.add("exchanged", after=[sent, sent[..., partner]]).reshape(ranks.shape)
+        places = np.arange(ranks.shape[-1])
+        source, target = (_played(ends, after) for ends in (ranks, ranks[..., places ^ distance]))
+        path = self.router.paths(source, target)
+        sent = self._message(label, self._latency_s(path, num_bytes), num_bytes, path, after.ravel())
+        sent, num_played = sent.reshape(after.shape), after.shape[-1]
+        partner = (places[:num_played] ^ distance) % num_played
+        done = self.graph.add("exchanged", after=[sent, sent[..., partner]]).reshape(after.shape)
         return self._synchronised(done)
 
     def all_to_all(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
@@ -186,17 +188,18 @@ class Collectives:
 
     def _to_all(self, ranks: Integers, num_bytes: float, after: Integers, label: str) -> Integers:
         """Adds a message of 1/n of `num_bytes` from every rank to every other one of its group."""
-        size = ranks.shape[-1]
-        self.graph.require_room(ranks.size * size)
-        one, other = other_members(size)
-        sources, targets, begin = ranks[..., one], ranks[..., other], after[..., one]
-        path = self.router.paths(sources, targets)
-        at_once = ramped_at_once(self.router.ramp_s(path, 1.0), size)
+        size, num_played = ranks.shape[-1], after.shape[-1]
+        self.graph.require_room(after.size * size)
+        one, other = (places[: num_played * (size - 1)] for places in other_members(size))
+        groups = ranks[tuple(slice(count) for count in after.shape[:-1])]
+        path = self.router.paths(groups[..., one], groups[..., other])
+        at_once = _ramped_at_once(self.router.ramp_s(path, 1.0), size)
         latency_s = self._latency_s(path, at_once * num_bytes / size)
-        sent = self._message(label, latency_s, num_bytes / size, path, begin.ravel()).reshape(sources.shape)
-        done = self.graph.add(f"{label} done", after=[after]).reshape(ranks.shape)
+        begin = after[..., one]
+        sent = self._message(label, latency_s, num_bytes / size, path, begin.ravel()).reshape(begin.shape)
+        done = self.graph.add(f"{label} done", after=[after]).reshape(after.shape)
         self.graph.add_edges(sent, done[..., one])
-        self.graph.add_edges(sent, done[..., other])
+        self.graph.add_edges(sent, done[..., other % num_played])
         return done
 
     def tree_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
@@ -204,9 +207,12 @@ class Collectives:
         size = ranks.shape[-1]
         if size == 1:
             return after
-        self.graph.require_room(4 * TREE_CHUNKS * ranks.size)
-        halves = [self._tree(ranks, parents, num_bytes / 2.0, after) for parents in tree_parents(size)]
-        return self.graph.add("all-reduce done", after=halves).reshape(ranks.shape)
+        self.graph.require_room(num_tree_tasks(size) * (after.size // size))
+        halves = [
+            self._tree(_played(ranks, after), parents, num_bytes / 2.0, after)
+            for parents in tree_parents(size)
+        ]
+        return self.graph.add("all-reduce done", after=halves).reshape(after.shape)
 
     def _tree(self, ranks: Integers, parents: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds one tree: every chunk travels to the root, which sends the sum back down."""
@@ -214,20 +220,23 @@ class Collectives:
         done = self.graph.add("tree done", after=[after]).reshape(ranks.shape)
         chunks = np.broadcast_to(after[..., None, :], (*ranks.shape[:-1], TREE_CHUNKS, ranks.shape[-1]))
         summed = self.graph.add("summed", after=[chunks]).reshape(chunks.shape)
+        above = ranks[..., parents]
+        ways_up, ways_down = (
+            self.router.paths(*ends).reshape(ranks.shape) for ends in ((ranks, above), (above, ranks))
+        )
         for level in reversed(levels):
-            path = self.router.paths(ranks[..., level], ranks[..., parents[level]])
-            up = self._hops(path, num_bytes / TREE_CHUNKS, summed[..., level])
+            up = self._hops(ways_up[..., level], num_bytes / TREE_CHUNKS, summed[..., level])
             self.graph.add_edges(up, summed[..., parents[level]])
         arrived = summed.copy()
         for level in levels:
-            path = self.router.paths(ranks[..., parents[level]], ranks[..., level])
-            arrived[..., level] = self._hops(path, num_bytes / TREE_CHUNKS, arrived[..., parents[level]])
+            down = arrived[..., parents[level]]
+            arrived[..., level] = self._hops(ways_down[..., level], num_bytes / TREE_CHUNKS, down)
         self.graph.add_edges(arrived, done[..., None, :])
         return done
 
     def _hops(self, path: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds messages of all chunks, `(..., chunks, k)`, each behind that of the chunk before."""
-        way = path.reshape(*after.shape[:-2], 1, after.shape[-1])
+        way = path[..., None, :]
         latency_s = self._latency_s(way, num_bytes, in_a_row=TREE_CHUNKS)
         label = self.label or "all-reduce"
         hops = self.graph.add(label, duration_s=latency_s, num_bytes=num_bytes, path=way, after=[after])
@@ -241,23 +250,19 @@ class Collectives:
         Each rank reduces a share inside its node, adds it up with its counterparts in other nodes, and hands it back.
         """
         inside = self.ring_reduce_scatter(groups, num_bytes, after)
-        across = self.ring_all_reduce(
-            counterparts(groups), num_bytes / groups.shape[-1], counterparts(inside)
-        )
-        return self.ring_all_gather(groups, num_bytes, counterparts(across))
+        between = self.ring_all_reduce(across(groups), num_bytes / groups.shape[-1], across(inside))
+        return self.ring_all_gather(groups, num_bytes, across(between))
 
     def hierarchical_reduce_scatter(self, groups: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds a reduce-scatter of `(..., k, m)` ranks, m in each of k nodes: inside the nodes, then across."""
         inside = self.ring_reduce_scatter(groups, num_bytes, after)
-        across = self.ring_reduce_scatter(
-            counterparts(groups), num_bytes / groups.shape[-1], counterparts(inside)
-        )
-        return counterparts(across)
+        between = self.ring_reduce_scatter(across(groups), num_bytes / groups.shape[-1], across(inside))
+        return across(between)
 
     def hierarchical_all_gather(self, groups: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-gather of `(..., k, m)` ranks, m in each of k nodes: across the nodes, then inside."""
-        across = self.ring_all_gather(counterparts(groups), num_bytes / groups.shape[-1], counterparts(after))
-        return self.ring_all_gather(groups, num_bytes, counterparts(across))
+        between = self.ring_all_gather(across(groups), num_bytes / groups.shape[-1], across(after))
+        return self.ring_all_gather(groups, num_bytes, across(between))
 
     def _joined(self, steps: Integers) -> Integers:
         """Lets all ranks of `(steps, ...)` go on when the last of them has got to the end of a step."""
@@ -267,3 +272,21 @@ class Collectives:
         if not self.has_barriers:
             return tasks
         return np.full(tasks.shape, self.graph.join("barrier", tasks))
+
+
+def num_tree_tasks(size: int) -> int:
+    """Returns how many tasks an all-reduce over two trees of so many ranks has."""
+    messages, sums, ends = 4 * TREE_CHUNKS * (size - 1), 2 * TREE_CHUNKS * size, 3 * size
+    return messages + sums + ends
+
+
+def _played(ranks: Integers, after: Integers) -> Integers:
+    """The first groups, and the first ranks of each, which stand for the others."""
+    return ranks[tuple(slice(size) for size in after.shape)]
+
+
+def _ramped_at_once(ramp: Floats, size: int) -> Floats:
+    """How many messages leave together, for each of those to all others: those on whose way a ramp is."""
+    others = max(1, size - 1)
+    by_source = (ramp > 0.0).reshape(-1, others)
+    return np.repeat(by_source.sum(axis=1, dtype=np.float64), others)

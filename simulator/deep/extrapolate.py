@@ -16,22 +16,21 @@ as the trace's unless another one is asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from simulator.deep.chosen_collectives import ChosenCollectives
 from simulator.deep.collective_forms import Algorithm
 from simulator.deep.collectives import Collectives
 from simulator.deep.division import with_batch
-from simulator.deep.fold import Fold, find_fold
+from simulator.deep.fold import Fold
 from simulator.deep.memory import lifetimes
 from simulator.deep.memory_tiers import with_tiers
 from simulator.deep.offload import Offload, OffloadPlan, add_moves, plan_offload
 from simulator.deep.operator_model import OperatorModel
 from simulator.deep.parallelism import GradientSync, Parallelism
+from simulator.deep.played_part import PlayedPart, StepRequest, played_part
 from simulator.deep.routing import Paths, Router
-from simulator.deep.step_sketch import StepSketch, sketch_step
+from simulator.deep.step_sketch import num_meetings
 from simulator.deep.step_tasks import add_step
 from simulator.deep.tasks import TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
@@ -41,6 +40,10 @@ from simulator.table import Floats, Integers
 
 MANY = 1_024
 """Accelerators from which on a step that is too large is refused before it is built, which would take long."""
+
+MOST_MEETINGS = 1e9
+"""Meetings of messages between stages on links from which on a step is refused; 2e8 of them take half a minute."""
+_FEWER = "take fewer accelerators, micro-batches or stages"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +89,7 @@ def extrapolate(
         offload: a limited memory, for replicas that each have all of the model; left out: everything fits. With it
             nothing is folded.
         algorithm: of collectives; left out: of each the one that is over first.
-        is_folded: whether accelerators that do the same are played once (`simulator.deep.fold`), where all collectives run
-            around rings.
+        is_folded: whether accelerators that do the same are played once (`simulator.deep.fold`).
 
     Raises:
         InputError: the trace cannot be divided so, the network or the memory is too small.
@@ -99,14 +101,20 @@ def extrapolate(
     network = with_tiers(topology, offload.tiers if offload else ())
     collectives = Collectives(graph=TaskGraphBuilder(), router=Router(network.topology))
     traffic = ChosenCollectives(collectives=collectives, algorithm=algorithm)
-    fold, sketch = None, None
+    fold, part = None, None
     if parallelism.num_gpus >= MANY or (is_folded and offload is None):
-        sketch = sketch_step(trace, parallelism, traffic, batch_size=batch_size, model=model)
-    if sketch is not None and sketch.has_rings_only and is_folded and offload is None:
-        speeds = np.ones(parallelism.num_gpus) if speed is None else speed
-        fold, traffic = find_fold(parallelism, topology, speeds), traffic.taking(Algorithm.RING)
+        asked = StepRequest(
+            trace=trace, parallelism=parallelism, batch_size=batch_size, speed=speed, model=model
+        )
+        part = played_part(asked, traffic, is_folded=is_folded and offload is None)
+        fold, traffic = part.fold, part.traffic
+        if fold is not None and fold.num_each > 1:
+            # Ways of those that are not played would only be in the way.
+            collectives = replace(collectives, router=Router(topology))
+            traffic = replace(traffic, collectives=collectives)
+        _check_meetings(parallelism, collectives.router, fold)
     played = parallelism.ranks() if fold is None else fold.played
-    graph, ended = _graph_for(sketch, fold, played), dict[int, Integers]()
+    graph, ended = _graph_for(part), dict[int, Integers]()
     stage_of_layer = add_step(
         trace,
         parallelism,
@@ -136,21 +144,32 @@ def extrapolate(
     )
 
 
-def _graph_for(sketch: StepSketch | None, fold: Fold | None, played: Integers) -> TaskGraphBuilder:
+def _graph_for(part: PlayedPart | None) -> TaskGraphBuilder:
     """Returns an empty graph, if the step does not turn out too large for it already."""
-    graph = TaskGraphBuilder(way_out=_way_out(sketch, fold))
-    if sketch is not None:
-        graph.require_room(sketch.num_tasks * (played.size // len(played)))
+    if part is None:
+        return TaskGraphBuilder(way_out=_FEWER)
+    graph = TaskGraphBuilder(way_out=_way_out(part))
+    graph.require_room(part.num_tasks)
     return graph
 
 
-def _way_out(sketch: StepSketch | None, fold: Fold | None) -> str:
-    fewer = "take fewer accelerators, micro-batches or stages"
-    if fold is not None and fold.num_each == 1:
-        return f"{fewer}, or a network on which replicas are alike, such as a switch"
-    if sketch is not None and not sketch.has_rings_only:
-        return f"{fewer}, or rings for all collectives, of which those that are alike are played once"
-    return fewer
+def _way_out(part: PlayedPart) -> str:
+    if Algorithm.TREE in part.sketch.algorithms:
+        return f"{_FEWER}, or rings for all collectives, of which those that are alike are played once"
+    if part.fold is not None and part.fold.num_each == 1:
+        return f"{_FEWER}, or a network on which replicas are alike, such as a switch"
+    return _FEWER
+
+
+def _check_meetings(parallelism: Parallelism, router: Router, fold: Fold | None) -> None:
+    meetings = num_meetings(parallelism, router, fold)
+    if meetings > MOST_MEETINGS:
+        name, most = router.topology.name, MOST_MEETINGS
+        rule = (
+            f"lets messages between stages meet on its links {meetings:.2g} times, more than {most:.2g}, which takes long"
+            f" to play: {_FEWER}, or a network with shorter ways between stages, such as a switch"
+        )
+        raise InputError([Problem(path="network", value=name, rule=rule)])
 
 
 def _check_whole_replicas(parallelism: Parallelism) -> None:

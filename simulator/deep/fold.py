@@ -1,27 +1,36 @@
 """Which accelerators of a traced step have to be played? One of those that do the same at the same time.
 
-Replicas, or parts of operators, are alike where turning all of them around by some number changes nothing: each flow then
-takes the way of the one that number further on, over links of the same bandwidth and latency, and each accelerator is as
-fast as that one. What is turned into each other is played once:
+Replicas, or parts of operators, are alike where they can take each other's places and nothing changes: whom each one sends to
+in a collective is still whom it sends to, each flow takes the way of another one over links of the same bandwidth and latency
+(`simulator.deep.moved_flows`), and each accelerator is as fast as the one whose place it takes. Two kinds of moves are tried:
 
-    accelerators    replicas 0 to a - 1 and parts 0 to b - 1 of a stage stand for all, where turns by a and by b change nothing
-    flows           rings among them close on themselves
-    links           one stands for those that it is turned into; where k flows that are alike cross it, one of them is played
+    turns           all go on by a places. Rings allow every turn, hierarchical collectives turns by whole nodes.
+    swaps           blocks of a, then pairs of blocks, and so on change places. Halving and doubling allows all of them.
+
+Trees, whose ranks have places of their own, allow neither. What takes each other's places is played once:
+
+    accelerators    replicas 0 to a - 1 and parts 0 to b - 1 of a stage stand for all that are multiples of a and b away
+    flows           collectives among them close on themselves
+    links           one stands for those whose places it takes; where k flows that are alike cross it, one of them is played
                     and has 1/k of the bandwidth
 
-This is exact, not a model: max-min rates are unique, so that flows that can be turned into each other have the same.
-Nothing is folded where turns change something: an accelerator or link is slower than others, stages or parts of operators
-lie in one circle of cables with ends, switches choose between ways of equal cost (ECMP), or links need circuits.
+This is exact, not a model: max-min rates are unique, so that flows that can take each other's places have the same. Nothing is
+folded where moves change something: an accelerator or link is slower than others, stages or parts of operators lie in one
+circle of cables with ends, switches choose between ways of equal cost (ECMP) so that not all meet as many others, or links need
+circuits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from simulator.deep.moved_flows import Flows
 from simulator.deep.parallelism import Parallelism
+from simulator.deep.patterns import Pattern
 from simulator.deep.routing import Paths, Router
 from simulator.deep.topology import Topology
 from simulator.table import Floats, Integers
@@ -78,55 +87,63 @@ class Fold:
         return replace(paths, links=self.stand_in[paths.links])
 
 
-def find_fold(parallelism: Parallelism, topology: Topology, speed: Floats) -> Fold:
-    """Returns the least that has to be played of a step whose collectives run around rings.
+def find_fold(parallelism: Parallelism, router: Router, speed: Floats, patterns: Sequence[Pattern]) -> Fold:
+    """Returns the least that has to be played of a step.
 
     Args:
         parallelism: how the step is divided.
-        topology: the network.
+        router: of the network.
         speed: `(num_gpus,)` of each accelerator.
+        patterns: who sends to whom in collectives.
 
     Raises:
         InputError: no way leads from an accelerator to one that it sends to.
     """
-    symmetry = _Symmetry(parallelism=parallelism, topology=topology, speed=speed)
-    turns = {axis: symmetry.least_turn(axis) for axis in (_REPLICAS, _PARTS)}
-    stand_in = np.arange(topology.num_links)
-    for axis, turn in turns.items():
-        if turn < symmetry.ranks.shape[axis]:
-            stand_in = symmetry.flows.least_of_orbits(stand_in, axis, turn)
+    symmetry = _Symmetry(parallelism=parallelism, router=router, speed=speed, patterns=patterns)
+    stand_in = np.arange(router.topology.num_links)
+    num_played = {}
+    for axis in (_REPLICAS, _PARTS):
+        num_played[axis], moves = symmetry.least(axis)
+        for moved in moves:
+            stand_in = symmetry.flows.least_of_orbits(stand_in, moved)
     return Fold(
         ranks=symmetry.ranks,
-        num_replicas=turns[_REPLICAS],
-        num_parts=turns[_PARTS],
+        num_replicas=num_played[_REPLICAS],
+        num_parts=num_played[_PARTS],
         stand_in=stand_in,
-        num_alike=np.bincount(stand_in, minlength=topology.num_links)[stand_in],
+        num_alike=np.bincount(stand_in, minlength=len(stand_in))[stand_in],
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Symmetry:
-    """Tells by how many places replicas or parts of a step can be turned around."""
+    """Tells which replicas or parts of a step can be moved to the places of others. A move is as in `Flows`."""
 
     parallelism: Parallelism
-    topology: Topology
+    router: Router
     speed: Floats
+    patterns: Sequence[Pattern]
 
-    def least_turn(self, axis: int) -> int:
-        """Returns the least turn that changes nothing; all replicas or parts, where none smaller does."""
+    def least(self, axis: int) -> tuple[int, list[Integers]]:
+        """Returns how many replicas or parts stand for all, the first ones, and the moves that show it."""
         size = int(self.ranks.shape[axis])
-        if self.topology.circuits is not None:
-            return size
-        return next(turn for turn in range(1, size + 1) if size % turn == 0 and self._is_kept(axis, turn))
+        if self.router.topology.circuits is None:
+            for count in (count for count in range(1, size) if size % count == 0):
+                for places in _moves(size, count):
+                    moves = [self._of_ranks(axis, each) for each in places]
+                    if all(self._is_kept(moved) for moved in moves):
+                        return count, moves
+        return size, []
 
-    def _is_kept(self, axis: int, turn: int) -> bool:
-        if turn == self.ranks.shape[axis]:
-            return True
-        speed = self.speed[self.ranks]
-        if not (np.roll(speed, -turn, axis=axis) == speed).all():
-            return False
-        # Sends come last: their ways can be long, and do not matter where rings have changed.
-        return self._rings.is_kept(axis, turn) and self.flows.is_kept(axis, turn)
+    def _of_ranks(self, axis: int, places: Integers) -> Integers:
+        moved = np.arange(self.router.topology.num_ranks)
+        moved[self.ranks] = np.take(self.ranks, places, axis=axis)
+        return moved
+
+    def _is_kept(self, moved: Integers) -> bool:
+        # Sends come last: their ways can be long, and do not matter where collectives have changed.
+        is_as_fast = bool((self.speed[moved[: len(self.speed)]] == self.speed).all())
+        return is_as_fast and self._collectives.is_kept(moved) and self.flows.is_kept(moved)
 
     @cached_property
     def ranks(self) -> Integers:
@@ -134,76 +151,25 @@ class _Symmetry:
         return self.parallelism.ranks()
 
     @cached_property
-    def flows(self) -> _Flows:
+    def flows(self) -> Flows:
         """All that accelerators send to each other."""
-        num_stages = len(self.ranks)
-        first, last = np.arange(num_stages - 1), np.arange(1, num_stages)
+        first, last = self.ranks[:-1], self.ranks[1:]
+        sends = [(first, last), (last, first)]
         if self.parallelism.num_chunks > 1:
-            first, last = np.append(first, num_stages - 1), np.append(last, 0)
-        one, other = self.ranks[first], self.ranks[last]
-        return _Flows.between([*self._neighbours(), (one, other), (other, one)], self.topology)
+            sends += [(self.ranks[-1:], self.ranks[:1]), (self.ranks[:1], self.ranks[-1:])]
+        return Flows.of([*self.patterns, *sends], self.router)
 
     @cached_property
-    def _rings(self) -> _Flows:
-        return _Flows.between(self._neighbours(), self.topology)
-
-    def _neighbours(self) -> list[tuple[Integers, Integers]]:
-        turned = [np.roll(self.ranks, -1, axis=axis) for axis in (_REPLICAS, _PARTS)]
-        return [(self.ranks, there) for there in turned if (there != self.ranks).any()]
+    def _collectives(self) -> Flows:
+        return Flows.of(self.patterns, self.router)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Flows:
-    """What k patterns send, on a network of l links."""
+def _moves(size: int, count: int) -> Iterator[list[Integers]]:
+    """Yields moves of places that lead from each one to all those a multiple of `count` away, together.
 
-    ways: Integers
-    """`(k, replicas, parts)` numbers of ways."""
-    paths: Paths
-    topology: Topology
-
-    @staticmethod
-    def between(pairs: list[tuple[Integers, Integers]], topology: Topology) -> _Flows:
-        """Returns flows from sources to targets, pairs of `(k, replicas, parts)`."""
-        router = Router(topology)
-        ways = [router.paths(source, target).reshape(source.shape) for source, target in pairs]
-        return _Flows(ways=np.concatenate(ways), paths=router.table(), topology=topology)
-
-    def is_kept(self, axis: int, turn: int) -> bool:
-        """Returns whether a turn takes the links of all ways to links of the same kind, each to one."""
-        num_links = np.diff(self.paths.offsets)[self.ways]
-        if not (np.roll(num_links, -turn, axis=axis) == num_links).all():
-            return False
-        links, there, net = self._links(self.ways), self._links(self._turned(axis, turn)), self.topology
-        is_same = (
-            (self._image(axis, turn)[links] == there)
-            & (net.bandwidth_bytes_per_s[links] == net.bandwidth_bytes_per_s[there])
-            & (net.latency_s[links] == net.latency_s[there])
-            & (net.ramp_s[links] == net.ramp_s[there])
-        )
-        return bool(is_same.all())
-
-    def least_of_orbits(self, least: Integers, axis: int, turn: int) -> Integers:
-        """Returns the least of `least`, `(l,)`, over the links that each is turned into; the turn changes nothing."""
-        image = self._image(axis, turn)
-        for _ in range(
-            (self.ways.shape[axis] // turn).bit_length()
-        ):  # after k rounds: over all turns below 2^k
-            least = np.minimum(least, least[image])
-            image = image[image]
-        return least
-
-    def _image(self, axis: int, turn: int) -> Integers:
-        """The link that each link is turned into, `(l,)`; one that is not used stays."""
-        image = np.arange(self.topology.num_links)
-        image[self._links(self.ways)] = self._links(self._turned(axis, turn))
-        return image
-
-    def _turned(self, axis: int, turn: int) -> Integers:
-        return np.roll(self.ways, -turn, axis=axis)
-
-    def _links(self, ways: Integers) -> Integers:
-        """The links of ways, one behind the other."""
-        first = self.paths.offsets[:-1][ways.ravel()]
-        sizes = self.paths.offsets[1:][ways.ravel()] - first
-        begin = np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
-        return self.paths.links[begin + np.arange(len(begin))]
+    A turn, and the swaps of blocks.
+    """
+    places = np.arange(size)
+    yield [np.roll(places, -count)]
+    if size & (size - 1) == 0:
+        yield [places ^ (count << level) for level in range((size // count).bit_length() - 1)]

@@ -28,7 +28,7 @@ from simulator.deep.play import Played
 from simulator.deep.routing import Paths, Router
 from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
-from simulator.errors import InputError, Problem
+from simulator.errors import check_rules
 from simulator.table import Booleans, Floats, Integers
 
 MOST_GAP = 1_000_000
@@ -65,13 +65,7 @@ class HopRules:
                 f"must be at least 1 and below max_gap ({self.max_gap}), beyond which nobody is ahead",
             ),
         }
-        problems = [
-            Problem(path=name, value=str(value), rule=rule)
-            for name, (value, is_right, rule) in rules.items()
-            if not is_right
-        ]
-        if problems:
-            raise InputError(problems)
+        check_rules(rules)
 
 
 @dataclass(frozen=True, kw_only=True)

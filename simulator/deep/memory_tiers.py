@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.deep.topology import Topology
-from simulator.errors import InputError, Problem
+from simulator.errors import check_rules
 from simulator.table import Integers
 
 NO_LIMIT = float("inf")
@@ -55,13 +55,7 @@ class MemoryTier:
                 "must be above 0, and finite",
             ),
         }
-        problems = [
-            Problem(path=f"{self.name}.{name}", value=str(value), rule=rule)
-            for name, (value, is_right, rule) in rules.items()
-            if not is_right
-        ]
-        if problems:
-            raise InputError(problems)
+        check_rules({f"{self.name}.{field}": rule for field, rule in rules.items()})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simulator.layer_collectives import members_in_domain
 from simulator.network import (
     LinkConstants,
     all_gather_s,
@@ -27,7 +26,7 @@ from simulator.network import (
     point_to_point_s,
     scale_up_rate,
 )
-from simulator.rank import Rank
+from simulator.rank import Rank, members_in_domain
 from simulator.record import Choice
 from simulator.table import Floats
 

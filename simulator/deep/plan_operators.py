@@ -24,7 +24,7 @@ from simulator.deep.plan_expert_traffic import expert_traffic
 from simulator.deep.plan_items import Items, PartPasses, beside, moves, work
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
 from simulator.host_time import BACKWARD_RATIO
-from simulator.layer_collectives import hidden_bytes, num_blocks
+from simulator.layer_collectives import num_blocks
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
     SHARED_EXPERTS,
@@ -91,7 +91,7 @@ class TensorEnds:
 
         def one(operation: Operation) -> tuple[Collective, ...]:
             label = f"tensor {operation.value}"
-            return moves(ring(label, operation, float(hidden_bytes(rank)[0]), group, rank.links))
+            return moves(ring(label, operation, float(rank.hidden_bytes[0]), group, rank.links))
 
         group = Group.of(rank, 1, int(rank.plans.tensor_parallel[0]))
         if not rank.workload.has_sequence_parallel:

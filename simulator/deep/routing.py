@@ -39,6 +39,13 @@ class Paths:
         """Returns the links of one way."""
         return self.links[self.offsets[path] : self.offsets[path + 1]]
 
+    def links_along(self, ways: Integers) -> Integers:
+        """Returns the links of ways, those of one way behind those of the way before."""
+        first = self.offsets[:-1][ways.ravel()]
+        sizes = self.offsets[1:][ways.ravel()] - first
+        begin = np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
+        return np.asarray(self.links[begin + np.arange(len(begin))])
+
     def sums(self, per_link: Floats) -> Floats:
         """Returns the sum of a column of links, `(l,)`, over each way, `(p,)`."""
         running = np.concatenate([[0.0], np.cumsum(per_link[self.links])])

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from simulator.deep.chosen_collectives import ChosenCollectives
-from simulator.deep.collective_forms import Algorithm, Operation
-from simulator.deep.collective_members import TREE_CHUNKS
+from simulator.deep.collective_forms import Algorithm, Form, Operation
+from simulator.deep.collectives import num_tree_tasks
+from simulator.deep.fold import Fold
 from simulator.deep.operator_model import OperatorModel
 from simulator.deep.parallelism import Parallelism
+from simulator.deep.patterns import Pattern
+from simulator.deep.routing import Router
 from simulator.deep.step_tasks import add_step
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.deep.trace import OperatorTrace
 from simulator.table import Integers
+
+MOST_DIRECT_MESSAGES = 4_000_000
+"""Direct messages of all groups that are looked at; more take longer to find than a step may take to play."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +29,11 @@ class StepSketch:
     """What is known of a step from its first replica and part."""
 
     num_tasks: int
-    """Of that replica and part, on all stages; every other one has as many. Rings and trees count, other collectives do not."""
+    """Of that replica and part, on all stages; every other one has as many."""
     algorithms: frozenset[Algorithm]
     """What collectives take."""
-
-    @property
-    def has_rings_only(self) -> bool:
-        """Returns whether all collectives run around rings."""
-        return self.algorithms <= {Algorithm.RING}
+    patterns: tuple[Pattern, ...] | None
+    """Who sends to whom in collectives, among all accelerators, those of the same once; None: too many to look at."""
 
 
 def sketch_step(
@@ -53,19 +57,45 @@ def sketch_step(
         InputError: the trace cannot be divided so.
     """
     graph = TaskGraphBuilder()
-    rings = _Rings(traffic=traffic.on(graph))
+    seen = _Seen(traffic=traffic.on(graph))
     played = parallelism.ranks()[:, :1, :1]
-    add_step(trace, parallelism, graph, rings, batch_size=batch_size, model=model, played=played)
-    return StepSketch(num_tasks=len(graph), algorithms=frozenset(rings.algorithms))
+    add_step(trace, parallelism, graph, seen, batch_size=batch_size, model=model, played=played)
+    return StepSketch(
+        num_tasks=len(graph),
+        algorithms=frozenset(form.algorithm for form, _ in seen.groups.values()),
+        patterns=_patterns(seen.groups.values(), traffic.collectives.router.topology.ranks_per_node),
+    )
+
+
+def _patterns(seen: Collection[tuple[Form, Integers]], ranks_per_node: int) -> tuple[Pattern, ...] | None:
+    direct = (ranks for form, ranks in seen if form.algorithm is Algorithm.DIRECT)
+    if sum(ranks.size * ranks.shape[-1] for ranks in direct) > MOST_DIRECT_MESSAGES:
+        return None
+    return tuple(
+        pattern for form, ranks in seen for pattern in form.patterns(form.shaped(ranks, ranks_per_node))
+    )
+
+
+def num_meetings(parallelism: Parallelism, router: Router, fold: Fold | None) -> float:
+    """Returns how often messages between stages meet one of the same micro-batch on a link, each itself, too.
+
+    This is what it takes to share out the links, which tasks do not tell: around a ring of cables messages that go past
+    hundreds of accelerators meet as many of the others on each cable.
+    """
+    played = parallelism.ranks() if fold is None else fold.played
+    ways = np.concatenate([router.paths(played[:-1], played[1:]), router.paths(played[1:], played[:-1])])
+    paths = router.table() if fold is None else fold.ways(router.table())
+    on_links = np.bincount(paths.links_along(ways)).astype(np.float64)
+    return float(parallelism.num_microbatches * parallelism.num_chunks * np.square(on_links).sum())
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Rings:
-    """Adds the collectives that run around rings, of which a part of the ranks is enough, and as many tasks as trees have."""
+class _Seen:
+    """Notes collectives, and adds their tasks of the first rank, or for trees, whose ranks are not alike, as many."""
 
     traffic: ChosenCollectives
-    algorithms: set[Algorithm] = field(default_factory=set)
-    """Of all collectives."""
+    groups: dict[tuple[object, ...], tuple[Form, Integers]] = field(default_factory=dict)
+    """All collectives, and their ranks `(..., n)`, those of the same ranks by the same algorithm once."""
 
     def all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         return self._run(Operation.ALL_REDUCE, ranks, num_bytes, after)
@@ -83,9 +113,10 @@ class _Rings:
 
     def _run(self, operation: Operation, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         algorithm = self.traffic.choose(operation, ranks, num_bytes)
-        self.algorithms.add(algorithm)
-        if algorithm is Algorithm.TREE:
-            self.traffic.collectives.graph.add("tree", after=[np.full(4 * TREE_CHUNKS, NONE)])
-        if algorithm is not Algorithm.RING:
-            return after
-        return self.traffic.taking(Algorithm.RING).run(operation, ranks, num_bytes, after)
+        form = Form(algorithm=algorithm, operation=operation)
+        self.groups.setdefault((algorithm, ranks.shape, ranks.tobytes()), (form, ranks))
+        if algorithm is not Algorithm.TREE:
+            return self.traffic.taking(algorithm).run(operation, ranks, num_bytes, after)
+        count = num_tree_tasks(ranks.shape[-1]) // ranks.shape[-1]
+        self.traffic.collectives.graph.add("tree", after=[np.full(count, NONE)])
+        return after

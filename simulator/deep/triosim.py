@@ -27,7 +27,7 @@ from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
 from simulator.deep.topologies import ring
 from simulator.deep.topology import Topology
 from simulator.deep.trace import OperatorTrace, Phase
-from simulator.errors import InputError, Problem
+from simulator.errors import check_rules
 from simulator.record import Choice
 from simulator.table import Floats, Integers
 from simulator.units import GIGA
@@ -110,13 +110,7 @@ def _check(num_gpus: int, bandwidth: float, batch_size: int | None, num_microbat
         "batch_size": (batch_size, batch_size is None or batch_size >= 1, "must be at least 1"),
         "num_microbatches": (num_microbatches, 1 <= num_microbatches <= MOST_GPUS, "must be at least 1"),
     }
-    problems = [
-        Problem(path=name, value=str(value), rule=rule)
-        for name, (value, is_right, rule) in rules.items()
-        if not is_right
-    ]
-    if problems:
-        raise InputError(problems)
+    check_rules(rules)
 
 
 def _scaled(trace: OperatorTrace, ratio: float) -> OperatorTrace:

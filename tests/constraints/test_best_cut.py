@@ -159,10 +159,12 @@ def test_a_cut_comes_out_as_if_the_workload_listed_it(fields: Mapping[str, objec
 
 @pytest.mark.parametrize("fields", PLANS, ids=str)
 @pytest.mark.parametrize("model", [SMALL, "deepseek-v2-lite"], ids=["dense", "experts"])
+@pytest.mark.parametrize("frees_stage_inputs", [False, True])
 def test_costs_of_layers_add_up_to_the_stages_of_the_simulator(
-    model: object, fields: Mapping[str, object]
+    model: object, fields: Mapping[str, object], frees_stage_inputs: bool
 ) -> None:
-    job, plan = job_of(model), plan_of(**{**fields, "zero_stage": 1})
+    job = job_of(model, frees_stage_inputs=frees_stage_inputs)
+    plan = plan_of(**{**fields, "zero_stage": 1})
     costs = plan_costs(job, plan)
     num_chunks = plan.pipeline_parallel * plan.virtual_pipeline
     layers = [4] * (num_chunks - 1)

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from benchmarks.step_error import log_ratios_by_job, variance_parts
-from constraints.evaluation import Evaluation, evaluate, judge
-from objectives.drawn_runs import WAITING_PARTS, DrawnRuns, UnsureDesigns
+from constraints.evaluation import evaluate
+from objectives.drawn_runs import UnsureDesigns
 from objectives.drawn_scores import drawn_figures, drawn_objectives
 from objectives.input_uncertainty import DrawnObjectives, draw_objectives, objectives_at_ends
 from objectives.metrics import metrics
-from objectives.run_response import CHANGES, slow_down_steps
-from objectives.unsure_inputs import Z_95, UnsureInput, estimate_factors
-from planner.measured_runs import compare, read_rows
-from simulator.energy import EnergyTable
+from objectives.unsure_inputs import UnsureInput, estimate_factors
 from simulator.job import Estimate, Job
 from simulator.options import Factors, InputFactors
-from simulator.simulate import outcomes_of
-from simulator.step_error import StepError, step_error
 from simulator.table import Floats
+from tests.objectives.unsure_jobs import FIXED, PLACE, SURE, only, runs_at, two_offers
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with
 
 PLANS = plans_with({"num_gpus": 16}, {"num_gpus": 32}, {"num_gpus": 32, "offer": 1})
-CERTAIN = {"low": 1.0, "high": 1.0}
-SURE = dict.fromkeys(InputFactors.model_fields, CERTAIN)
-"""Nothing but the hardware's price is drawn."""
-FIXED = {**H100_BOUGHT, "purchase_usd_per_node": 3e5}
 
 
 def drawn(job: Job, seed: int = 1, num_draws: int = 1000) -> DrawnObjectives:
@@ -39,16 +28,6 @@ def drawn(job: Job, seed: int = 1, num_draws: int = 1000) -> DrawnObjectives:
     return draw_objectives(
         UnsureDesigns.of(job, PLANS, result.outcomes, result.scores), seed=seed, num_draws=num_draws
     )
-
-
-def two_offers(**fields: object) -> Job:
-    wide = {**A100_RENTED, "rent_usd_per_gpu_hour": {"low": 0.5, "mid": 1.3, "high": 4.0}}
-    return job_with(H100_RENTED, wide, **fields)
-
-
-def only(name: str, low: float, high: float) -> dict[str, object]:
-    """Input factors of which one is unsure."""
-    return {**SURE, name: {"low": low, "high": high}}
 
 
 def unsure(factors: Factors) -> UnsureInput:
@@ -205,7 +184,7 @@ def test_a_draw_scores_as_a_job_with_the_drawn_figures() -> None:
     job = job_with(H100_BOUGHT, **document)
     plans = plans_with({"num_gpus": 64, "num_spare_nodes": 1}, {"num_gpus": 16})
     truth = evaluate(_changed(job, amounts), plans).objectives(job)
-    runs = _runs_at(job, evaluate(job, plans), amounts)
+    runs = runs_at(job, evaluate(job, plans), amounts)
     np.testing.assert_allclose(drawn_objectives(runs, drawn_figures(runs))[0], truth, rtol=1e-9)
 
 
@@ -253,226 +232,6 @@ def _changed(job: Job, by: dict[str, float]) -> Job:
             "storage": job.storage.model_copy(update=stored),
         }
     )
-
-
-PLACE = {"region": "here", "grid_kgco2e_per_kwh": 0.4, "electricity_usd_per_kwh": 0.1}
-WARM = {
-    **PLACE,
-    "power_usage_effectiveness": 1.1,
-    "climate": {"mean_celsius": 20, "free_cooling_below_celsius": 10, "overhead_per_celsius": 0.05},
-}
-"""Weather adds 0.5 in every hour."""
-
-
-def _ends_of_cooling(site: dict[str, object]) -> Floats:
-    """Energy and cost of owners at half and at one and a half times the overhead of cooling, `(2, 2)`."""
-    fields = {"objectives": ["energy", "cost"], "input_factors": only("cooling_overhead", 0.5, 1.5)}
-    job, plans = job_with(FIXED, site=site, **fields), plans_with({"num_gpus": 16, "num_spare_nodes": 1})
-    result = evaluate(job, plans)
-    ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
-    place = [name.startswith("cooling_overhead") for name in ends.names].index(True)
-    return np.array([ends.low[place, 0], ends.high[place, 0]])
-
-
-class TestRuns:
-    """Step time and goodput are unsure, too."""
-
-    def test_designs_on_the_same_accelerators_err_together_as_far_as_residuals_say(self) -> None:
-        sure = {name: value for name, value in SURE.items() if name != "step_time"}
-        plans = plans_with({"num_gpus": 16}, {"num_gpus": 32}, {"num_gpus": 32, "offer": 1})
-        job = two_offers(objectives=["time_to_train"], input_factors=sure, reliability=_steady())
-        result = evaluate(job, plans)
-        values = draw_objectives(
-            UnsureDesigns.of(job, plans, result.outcomes, result.scores), seed=3, num_draws=20_000
-        ).values
-        logs = np.log(values[:, :, 0])
-        hopper = step_error("hopper", "bf16")
-        shared, own = hopper.shared_log_deviation, hopper.own_log_deviation
-        assert logs[:, 0].std() == pytest.approx(math.hypot(shared, own), rel=0.03)
-        together = np.corrcoef(logs.T)
-        assert together[0, 1] == pytest.approx(shared**2 / (shared**2 + own**2), abs=0.02)
-        assert together[0, 2] == pytest.approx(0.0, abs=0.03)  # other accelerators
-
-    def test_designs_that_save_otherwise_share_the_error_of_their_layout(self) -> None:
-        plans = plans_with({"num_gpus": 16}, {"num_gpus": 16, "checkpoint_interval_s": 9000.0})
-        sure = {name: value for name, value in SURE.items() if name != "step_time"}
-        job = job_with(objectives=["time_to_train"], input_factors=sure)
-        result = evaluate(job, plans)
-        values = draw_objectives(UnsureDesigns.of(job, plans, result.outcomes, result.scores), seed=3).values[
-            :, :, 0
-        ]
-        ratio = values / result.scores.time_to_train_s
-        np.testing.assert_allclose(ratio[:, 0], ratio[:, 1], rtol=1e-3)
-
-    def test_all_inputs_at_once_come_near_to_a_simulation_with_all_of_them(self) -> None:
-        # The responses are taken one by one at the ends; here all inputs move together, by other amounts.
-        amounts = {
-            "failure_rate": 1.6,
-            "restart_time": 1.4,
-            "straggler_excess": 1.5,
-            "storage_bandwidth": 0.7,
-        }
-        job = job_with(reliability="harsh", objectives=["time_to_train", "energy"])
-        plans = plans_with({"num_gpus": 64}, {"num_gpus": 64, "num_spare_nodes": 1})
-        result = evaluate(job, plans)
-        changed = job
-        for name, amount in amounts.items():
-            changed = CHANGES[name](changed, amount)
-        steps = slow_down_steps(result.outcomes.steps, 1.05)
-        truth = judge(changed, plans, outcomes_of(changed, plans, steps, result.outcomes.memory)).scores
-        ratios = _at(job, result, {**amounts, "step_time": 1.05})
-        expected = np.column_stack(
-            [
-                truth.time_to_train_s / result.scores.time_to_train_s,
-                truth.energy_j / result.scores.energy_j,
-            ]
-        )
-        assert expected.min() > 1.05
-        np.testing.assert_allclose(ratios, expected, rtol=0.01)
-
-    def test_a_cap_costs_more_time_with_a_smaller_exponent_and_none_without_a_cap(self) -> None:
-        job = job_with(
-            objectives=["time_to_train"], input_factors=only("cap_slowdown", 0.5, 2.0), reliability=_steady()
-        )
-        plans = plans_with({"num_gpus": 16}, {"num_gpus": 16, "power_cap_fraction": 0.7})
-        result = evaluate(job, plans)
-        ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
-        place = ends.names.index("cap_slowdown")
-        # ((1 - idle) / (0.7 - idle))^(1/2) with 70 W of 700 W idle; the power of 2 gives the exponent of 1.
-        slowdown = math.sqrt((1.0 - 0.1) / (0.7 - 0.1))
-        computing = result.outcomes.steps.compute_s[1] / result.outcomes.steps.step_time_s[1]
-        assert ends.high[place, 0, 0] == pytest.approx(ends.middle[0, 0], rel=1e-12)
-        expected = 1.0 + computing * (slowdown - 1.0)
-        assert ends.high[place, 1, 0] / ends.middle[1, 0] == pytest.approx(expected, rel=2e-3)
-        assert ends.low[place, 1, 0] < ends.middle[1, 0]
-
-    def test_power_and_cooling_share_out_the_energy(self) -> None:
-        objectives = ["energy"]
-        job = job_with(objectives=objectives, input_factors=only("waiting_power", 0.5, 2.0))
-        plans = plans_with({"num_gpus": 16})
-        result = evaluate(job, plans)
-        ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
-        energy = result.outcomes.energy
-        waiting = sum(getattr(energy, part)[0] for part in WAITING_PARTS)
-        place = [name.startswith("waiting_power") for name in ends.names].index(True)
-        assert ends.high[place, 0, 0] == pytest.approx(energy.total_j[0] + waiting)
-        assert set(WAITING_PARTS) < set(EnergyTable.names())
-
-    def test_the_weather_s_part_of_the_cooling_is_as_unsure_as_the_rest(self) -> None:
-        steady, warm = (
-            _ends_of_cooling(site) for site in ({**PLACE, "power_usage_effectiveness": 1.6}, WARM)
-        )
-        np.testing.assert_allclose(warm, steady, rtol=1e-9)
-        assert warm[1, 0] > 1.05 * warm[0, 0]
-
-    def test_cooling_that_does_not_fall_with_the_load_is_as_unsure_as_a_simulation_with_more_of_it(
-        self,
-    ) -> None:
-        fixed = {**PLACE, "power_usage_effectiveness": 1.6, "cooling_fixed_fraction": 0.8}
-        plans = plans_with({"num_gpus": 16, "num_spare_nodes": 1})
-        more = evaluate(job_with(site={**fixed, "power_usage_effectiveness": 1.9}), plans)
-        np.testing.assert_allclose(_ends_of_cooling(fixed)[1, 0], more.scores.energy_j[0], rtol=1e-9)
-
-    def test_a_risk_follows_the_time_that_is_drawn(self) -> None:
-        plans = plans_with({"num_gpus": 16})
-        days = evaluate(job_with(), plans).scores.time_to_train_s[0] / 86_400
-        job = job_with(
-            limits={"deadline_days": days * 1.02},
-            objectives=["deadline_risk"],
-            input_factors=only("step_time", 0.9, 1.1),
-        )
-        result = evaluate(job, plans)
-        ends = objectives_at_ends(UnsureDesigns.of(job, plans, result.outcomes, result.scores))
-        place = ends.names.index("step_time of h100-sxm5-80gb")
-        assert ends.middle[0, 0] == pytest.approx(result.scores.deadline_risk[0], abs=0.02)
-        assert ends.low[place, 0, 0] < ends.middle[0, 0] < ends.high[place, 0, 0]
-
-
-def _steady() -> dict[str, object]:
-    """Nothing fails or straggles, so that the run is its steps."""
-    return {"preset": "mature", "failures_per_1000_node_days": 1e-6, "straggler_log_mean": None}
-
-
-def _at(job: Job, result: Evaluation, amounts: dict[str, float]) -> Floats:
-    """Time and energy over their middle at factors of some inputs, `(n, 2)`: the ends of the ranges are other ones."""
-    runs = _runs_at(job, result, amounts)
-    return np.column_stack(
-        [runs.wall_s[0] / result.scores.time_to_train_s, runs.energy_j[0] / result.scores.energy_j]
-    )
-
-
-def _runs_at(job: Job, result: Evaluation, amounts: dict[str, float]) -> DrawnRuns:
-    """One draw, in which some inputs have given factors and the others are at the middle."""
-    designs = UnsureDesigns.of(job, result.plans, result.outcomes, result.scores)
-    inputs = designs.inputs
-
-    def normal(name: str) -> Floats:
-        amount = amounts.get(name.partition(" of ")[0], 1.0)
-        if amount == 1.0:
-            return np.zeros(1)
-        unsure = next(one for one in inputs.values() if name in one.draws)
-        row = unsure.draws.index(name)
-        side = unsure.log_high[row] if amount > 1.0 else -unsure.log_low[row]
-        return np.array([Z_95 * math.log(amount) / side])
-
-    return DrawnRuns.of(designs, normal)
-
-
-class TestStepError:
-    def test_the_parts_of_a_variance_are_found_again(self) -> None:
-        generator = np.random.default_rng(5)
-        sizes = generator.integers(2, 12, size=3000)
-        groups = [0.3 * generator.standard_normal() + 0.1 * generator.standard_normal(n) for n in sizes]
-        between, within = variance_parts(groups)
-        assert (math.sqrt(between), math.sqrt(within)) == pytest.approx((0.3, 0.1), rel=0.05)
-
-    def test_the_shipped_split_is_that_of_the_shipped_steps(self) -> None:
-        rows = [row for row in read_rows() if not row["left_out_because"]]
-        shared, own = variance_parts(log_ratios_by_job(compare(rows)))
-        shipped = step_error("hopper", "bf16")
-        fraction = shipped.shared_log_deviation**2 / (
-            shipped.shared_log_deviation**2 + shipped.own_log_deviation**2
-        )
-        # The simulator may have become better since the file was written, but not so much that the split is another one.
-        assert fraction == pytest.approx(shared / (shared + own), abs=0.1)
-
-    def test_what_was_never_compared_is_less_sure_than_what_is_known_best(self) -> None:
-        unknown, known = step_error("cdna", "bf16"), step_error("hopper", "bf16")
-        assert unknown.shared_log_deviation > known.shared_log_deviation
-        assert step_error("hopper", "bf16", has_experts=True).own_log_deviation > known.own_log_deviation
-
-    def test_a_format_without_measurements_is_twice_as_unsure_as_8_bits(self) -> None:
-        wide, known = (
-            step_error("blackwell", precision, accelerator="gb200") for precision in ("fp4", "fp8")
-        )
-        assert wide.interval_log_half_width == pytest.approx(2.0 * known.interval_log_half_width)
-
-    @pytest.mark.parametrize("family", ["cdna3", "tpu", "gaudi"])
-    @pytest.mark.parametrize("precision", ["bf16", "fp8"])
-    @pytest.mark.parametrize("has_experts", [False, True])
-    def test_an_unmeasured_architecture_is_never_surer_than_a_measured_one(
-        self, family: str, precision: str, has_experts: bool
-    ) -> None:
-        unknown = step_error(family, precision, has_experts=has_experts)
-        for measured in ("ampere", "hopper", "blackwell"):
-            known = step_error(measured, precision, has_experts=has_experts)
-            assert unknown.interval_log_half_width >= known.interval_log_half_width
-
-    @pytest.mark.parametrize(
-        "relative", ["h20-sxm-96gb", "h200-sxm-141gb", "h800-sxm5-80gb", "h100-pcie-80gb"]
-    )
-    def test_an_unmeasured_accelerator_does_not_borrow_the_certainty_of_its_relative(
-        self, relative: str
-    ) -> None:
-        known = step_error("hopper", "bf16", accelerator="h100-sxm5-80gb")
-        unknown = step_error("hopper", "bf16", accelerator=relative)
-        assert unknown.interval_log_half_width > known.interval_log_half_width
-        assert unknown.interval_log_half_width >= step_error("ampere", "bf16").interval_log_half_width
-
-    def test_the_interval_of_a_step_holds_four_of_five_normal_errors(self) -> None:
-        error = StepError(shared_log_deviation=0.03, own_log_deviation=0.04)
-        drawn = np.random.default_rng(1).normal(scale=0.05, size=100_000)  # 0.05 is the hypotenuse
-        assert np.mean(np.abs(drawn) <= error.interval_log_half_width) == pytest.approx(0.8, abs=0.005)
 
 
 def test_another_offer_leaves_the_draws_of_the_others_as_they_are() -> None:

@@ -6,10 +6,12 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
+from planner.measured_rows import Unmodelled, read_measured
 from planner.measured_runs import (
     Comparison,
     Row,
     read_rows,
+    reason_against,
 )
 from simulator.units import GIB
 
@@ -58,6 +60,27 @@ LLAMA_8B: Mapping[str, object] = {
     "step_time_s": 10.0,
 }
 
+# arXiv 2407.21783, tables 3 and 4: 16 M tokens a step in sequences of 8,192; 430 TFLOP/s per GPU, no step time.
+LLAMA_405B: Mapping[str, object] = {
+    "id": "herd",
+    "model": "llama-3.1-405b",
+    "seq_len": 8192,
+    "gpu": "H100-80GB",
+    "n_gpus": 8192,
+    "gpus_per_node": 8,
+    "interconnect": "8x400G RoCE",
+    "precision": "bf16",
+    "tp": 8,
+    "sp": "yes",
+    "pp": 16,
+    "dp": 64,
+    "zero_stage_or_fsdp": "SHARD_GRAD_OP",
+    "global_batch": 2048,
+    "recompute": "none",
+    "framework": "Meta internal",
+    "metric_kind": "production MFU",
+}
+
 
 def written(folder: Path, *rows: Mapping[str, object]) -> Path:
     """A file of measured runs; its columns are those of all rows together."""
@@ -68,6 +91,20 @@ def written(folder: Path, *rows: Mapping[str, object]) -> Path:
         writer.writeheader()
         writer.writerows(rows)
     return path
+
+
+def the_row(folder: Path, cells: Mapping[str, object]) -> Row | Unmodelled:
+    """What is read from a file of one measured run."""
+    (row,) = read_measured(written(folder, cells))
+    return row
+
+
+def simulated_row(folder: Path, cells: Mapping[str, object]) -> Row:
+    """The same of a run that can be simulated."""
+    row = the_row(folder, cells)
+    assert not isinstance(row, Unmodelled), row
+    assert reason_against(row) == ""
+    return row
 
 
 def shipped(name: str, /, **changes: str) -> Row:

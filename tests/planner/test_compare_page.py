@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from planner import cli
-from tests.planner.test_report_page import CHROMIUM, CUT_OFF, OVERLAPS
+from tests.planner.page_checks import CUT_OFF, OVERLAPS
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 BLOOM = str(Path(cli.__file__).parent.parent / "examples" / "bloom-176b.yaml")
 SIDES = (f"{BLOOM}@tp=4,pp=12,dp=8,mbs=2,recompute=full", f"{BLOOM}@tp=8,pp=6,dp=8,mbs=2,recompute=full")
 CUT_TEXT = """() => [...document.querySelectorAll("main :is(td, th, p, h1, h2, summary)")].filter(
@@ -28,14 +26,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("compared") / "page.html"
     assert cli.main(["compare", *SIDES, "--html", str(path), "--quiet"]) == 0
     return path
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.mark.parametrize("width", [400, 1400])

@@ -1,60 +1,24 @@
+"""Are limits that no design keeps named, with the least that each has to give way?"""
+
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
-from functools import cache
 from itertools import combinations, count
 
 import numpy as np
 import pytest
 
-from constraints.evaluation import Evaluation, evaluate
-from constraints.lattice import enumerate_layouts
-from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
-from constraints.space import Space, pruned_space
+from constraints.evaluation import Evaluation
+from constraints.limits import LIMIT_NAMES, with_limits
+from constraints.space import pruned_space
 from planner.answer import recommend
 from planner.infeasible import explain
 from planner.recommendation import Infeasibility
-from simulator.job import Job
-from simulator.limits import Limits
-from simulator.plan import CheckpointScheme
 from simulator.search_options import Search
-from simulator.table import Booleans, Floats
-from tests.support import H100_RENTED, job_with
-
-# Eight billion parameters on 16 to 64 H100, bf16, 50 billion tokens: about a day for all 64 of them.
-JOB = job_with(search={"micro_batch_sizes": [1], "zero_stages": [1]})
-
-
-@cache
-def every_design() -> tuple[Space, Mapping[str, Floats], Booleans]:
-    """All designs of the job, simulated: their limited quantities, and which of them are possible."""
-    space = pruned_space(JOB)
-    result = evaluate(JOB, space.designs())
-    values = limited_quantities(JOB, result.plans, result.scores, result.outcomes)
-    return space, values, result.excess.is_possible
-
-
-def fits(limits: Mapping[str, float], job: Job = JOB) -> bool:
-    """Whether any design keeps the limits, by trying all of them."""
-    space = pruned_space(with_limits(job, limits))
-    return len(space.layouts) > 0 and bool(evaluate(space.job, space.designs()).is_feasible.any())
-
-
-def explained(limits: Mapping[str, float], job: Job = JOB) -> Infeasibility:
-    limited = with_limits(job, limits)
-    answer = explain(limited, pruned_space(limited))
-    assert isinstance(answer, Infeasibility)
-    return answer
-
-
-def least(name: str, others: Mapping[str, float] | None = None) -> float:
-    """Least value of a quantity among the designs that keep some limits, by trying all of them."""
-    _, values, kept = every_design()
-    for other, limit in (others or {}).items():
-        kept = kept & (values[other] <= limit)
-    return float(values[name][kept].min())
+from simulator.table import Booleans
+from tests.planner.explained import JOB, every_design, explained, fits, least
+from tests.support import job_with
 
 
 def assert_relaxations_work_and_are_the_least(limits: Mapping[str, float], answer: Infeasibility) -> None:
@@ -150,7 +114,19 @@ def test_independent_conflicts_are_all_named_and_changed_together() -> None:
     assert [set(relaxation.limits) for relaxation in answer.relaxations] == [{"budget_usd", "power_w"}]
     assert [reason.partition(" = ")[0] for reason in answer.reasons[:2]] == ["budget_usd", "power_w"]
     assert "the nearest design reaches" in answer.reasons[-1]
+    assert "keeps budget_usd, and none power_w even at the bounds" in answer.proof
+    assert "exhaustion" not in answer.proof
     assert_relaxations_work_and_are_the_least(limits, answer)
+
+
+def test_what_bounds_do_not_prove_is_proven_by_simulation_beside_what_they_do() -> None:
+    limits = {"budget_usd": least("budget_usd") * 0.9999, "power_w": least("power_w") * 0.7}
+    answer = explained(limits)
+    assert answer.conflicts == (("budget_usd",), ("power_w",))
+    bounds = pruned_space(JOB).bounds
+    num_admitted = int((bounds.fits_memory & (bounds.budget_usd <= limits["budget_usd"])).sum())
+    assert f"no layout of {len(bounds):,} keeps power_w even at the bounds" in answer.proof
+    assert f"all {num_admitted:,} whose bounds admit budget_usd were simulated" in answer.proof
 
 
 def test_a_clash_beside_an_impossible_limit_is_named_with_it() -> None:
@@ -294,157 +270,3 @@ def test_schemes_that_no_layout_can_have_are_at_fault_where_degrees_are_not() ->
     assert isinstance(answer, Infeasibility)
     assert answer.conflict == ("live_replica",)
     assert answer.reasons[0].startswith("no layout can save by replica_ft; allow other")
-
-
-def too_large_for(num_gpus: int) -> Job:
-    return job_with({**H100_RENTED, "num_gpus": num_gpus}, workload={"model": "llama-3.1-405b"})
-
-
-def test_a_model_that_is_too_large_does_not_fit_memory() -> None:
-    job = too_large_for(16)
-    answer = explain(job, pruned_space(job))
-    assert isinstance(answer, Infeasibility)
-    assert answer.conflict == ("gpu_range", "memory")
-    assert "does not fit the memory" in answer.reasons[0]
-    assert answer.relaxations == ()
-    # 405e9 parameters x 16 bytes of states over 16 accelerators are 405 GB each, beside activations.
-    (least_gib,) = re.findall(r"needs least takes ([\d.]+) GiB of the 80.0 GiB of 16 h100", answer.reasons[1])
-    assert 405e9 < float(least_gib) * 2**30 < 520e9
-    (nearest,) = re.findall(r"layout that fits: .* of (\d+) h100-sxm5-80gb \(TP", answer.reasons[2])
-    assert len(pruned_space(too_large_for(int(nearest))).layouts) > 0
-    assert all(len(pruned_space(too_large_for(fewer)).layouts) == 0 for fewer in range(24, int(nearest), 8))
-
-
-def test_where_the_listed_splits_never_fit_no_number_of_accelerators_is_proposed() -> None:
-    job = job_with(
-        workload={"model": "llama-3.1-405b"},
-        search={"tensor_parallel": [1], "pipeline_parallel": [1], "zero_stages": [0]},
-    )
-    answer = explain(job, pruned_space(job))
-    assert isinstance(answer, Infeasibility)
-    assert answer.conflict == ("memory",)
-    assert answer.reasons[-1] == "no number of these accelerators has a layout that fits"
-
-
-def test_a_proof_names_memory_where_layouts_that_do_not_fit_would_keep_the_limits() -> None:
-    # Sixteen accelerators draw little enough, but 70 billion parameters with all their states need more of them.
-    job = job_with(workload={"model": "llama-3.1-70b"}, search={"micro_batch_sizes": [1], "zero_stages": [0]})
-    bounds = pruned_space(job).bounds
-    watts = float(bounds.power_w.min())
-    assert watts < float(bounds.power_w[bounds.fits_memory].min())
-    answer = explained({"power_w": watts * 1.001}, job)
-    assert answer.conflict == ("power_w",)
-    assert "keeps memory and power_w even at the bounds" in answer.proof
-    assert "keeps power_w even at the bounds" in explained({"power_w": watts * 0.5}, job).proof
-
-
-def job_with_main_memory(job: Job, host_memory_bytes: float) -> Job:
-    node = job.offers[0].node.model_copy(update={"host_memory_bytes": host_memory_bytes})
-    return job.model_copy(update={"offers": (job.offers[0].model_copy(update={"node": node}),)})
-
-
-def test_the_nearest_design_is_one_that_other_limits_make_possible() -> None:
-    # Saves to a peer are cheaper than blocking ones, but just do not fit the nodes: no limit on money changes that.
-    job = job_with(
-        search={
-            "micro_batch_sizes": [1],
-            "checkpoint_schemes": ["in_memory_peer", "sync_sharded"],
-            "tensor_parallel": [8],
-        },
-        limits={"budget_usd": 1000.0, "power_w": 1000.0},
-    )
-    space = pruned_space(job)
-    needs = evaluate(job, space.under({}).designs()).outcomes.checkpoints.host_memory_bytes
-    job = job_with_main_memory(job, float(needs.max()) * 0.2499)  # blocking saves need a quarter
-    answer = explain(job, pruned_space(job))
-    assert isinstance(answer, Infeasibility)
-    assert answer.relaxations[0].example.plan.checkpoint_scheme == "sync_sharded"
-    assert fits(answer.relaxations[0].limits, job)
-
-
-def test_saves_that_need_more_than_the_main_memory_are_no_matter_of_limits() -> None:
-    job = job_with(limits={"budget_usd": 1e9}, search={"checkpoint_schemes": ["in_memory_peer"]})
-    job = job_with_main_memory(job, 1e9)
-    answer = explain(job, pruned_space(job))
-    assert isinstance(answer, Infeasibility)
-    assert answer.conflict == ("host_memory",)
-    assert "main memory" in answer.reasons[0]
-    assert answer.relaxations == ()
-
-
-def simulated(job: Job, **columns: float) -> Evaluation:
-    """The layouts of a job, blind to its limits, run as the columns say."""
-    layouts = enumerate_layouts(job)
-    changed = {
-        name: np.full(len(layouts), value, dtype=getattr(layouts, name).dtype)
-        for name, value in columns.items()
-    }
-    return evaluate(job, replace(layouts, **changed))
-
-
-def test_a_design_between_no_spares_and_enough_is_not_proven_away() -> None:
-    # Of 64 H100 two spares suffice: with none the run waits too long, and two cost too much.
-    job = job_with(
-        {**H100_RENTED, "num_gpus": 64},
-        search={"micro_batch_sizes": [1], "num_refinements": 5, "checkpoint_schemes": ["in_memory_peer"]},
-        objectives=["time_to_train", "cost"],
-    )
-    one = simulated(job, num_spare_nodes=1, checkpoint_scheme=CheckpointScheme.IN_MEMORY_PEER.code)
-    best = int(np.argmin(np.where(one.excess.is_possible, one.outcomes.run.wall_time_s, np.inf)))
-    limits = {
-        "deadline_days": float(one.outcomes.run.wall_time_s[best]) / 86_400 * 1.00001,
-        "budget_usd": float(one.scores.cost_usd[best]) * 1.00001,
-    }
-    limited = job.model_copy(update={"limits": Limits.model_validate(limits)})
-    assert not evaluate(limited, pruned_space(limited).designs()).is_feasible.any()
-    found = explain(limited, pruned_space(limited))
-    assert isinstance(found, Evaluation)
-    assert found.is_feasible.all()
-    assert set(found.plans.num_spare_nodes.tolist()) == {1}
-
-
-def test_a_power_cap_between_those_that_are_listed_is_not_proven_away() -> None:
-    job = job_with(
-        {**H100_RENTED, "num_gpus": 64},
-        search={"micro_batch_sizes": [1], "num_refinements": 5, "power_caps": [1.0, 0.6]},
-    )
-    between = simulated(job, power_cap_fraction=0.8)
-    best = int(np.argmin(np.where(between.excess.is_possible, between.outcomes.run.wall_time_s, np.inf)))
-    limits = {
-        "deadline_days": float(between.outcomes.run.wall_time_s[best]) / 86_400 * 1.001,
-        "power_w": float(between.outcomes.summary.peak_power_w[best]) * 1.001,
-    }
-    limited = job.model_copy(update={"limits": Limits.model_validate(limits)})
-    assert not evaluate(limited, pruned_space(limited).designs()).is_feasible.any()
-    found = explain(limited, pruned_space(limited))
-    assert isinstance(found, Evaluation)
-    assert found.is_feasible.all()
-    assert (found.plans.power_cap_fraction < 1.0).all()
-    assert (found.plans.power_cap_fraction > 0.6).all()
-
-
-def test_an_interval_that_saves_carbon_rather_than_time_is_not_proven_away() -> None:
-    job = job_with(search={"micro_batch_sizes": [1], "num_refinements": 5, "power_caps": [0.8]})
-    whole = evaluate(job, pruned_space(job).designs())
-    used_s = whole.outcomes.run.checkpoint_interval_s
-    least = min(
-        evaluate(job, replace(whole.plans, checkpoint_interval_s=used_s * factor)).scores.carbon_kgco2e.min()
-        for factor in (0.5, 0.6, 0.7, 0.8, 0.9)
-    )
-    assert least < whole.scores.carbon_kgco2e.min()
-    limit = {"carbon_kgco2e": float(least) * (1.0 + 1e-6)}
-    limited = job.model_copy(update={"limits": Limits.model_validate(limit)})
-    found = explain(limited, pruned_space(limited))
-    assert isinstance(found, Evaluation)
-    assert found.is_feasible.all()
-
-
-def test_a_proof_names_the_caps_and_spares_that_it_went_through() -> None:
-    search = {"micro_batch_sizes": [1], "zero_stages": [1], "power_caps": [1.0, 0.9]}
-    limits = {"power_w": least("power_w") * 0.4}
-    listed = explained(limits, job_with(search=search)).proof
-    assert "power caps that were considered: 1, 0.9 " in listed
-    assert "spare nodes: as many as suffice and none" in listed
-    refined = explained(limits, job_with(search={**search, "num_refinements": 1})).proof
-    assert "power caps that were considered: 1, 0.95, 0.9 " in refined
-    assert "spare nodes: every number from none to as many as suffice" in refined

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import pytest
 
 from planner.framework_habits import habits_of
 from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import Row, compare, memory_kind, reason_against
+from planner.measured_runs import Row, compare, memory_kind
 from planner.validation import entries_of, memory_verdicts
+from tests.planner.measured import LLAMA_405B, shipped, simulated_row, written
 
 # Megatron-Bridge, verification card of Qwen3-30B-A3B: 16 H100, 20.1 s, 62.2 GiB.
 QWEN: Mapping[str, object] = {
@@ -32,16 +32,44 @@ QWEN: Mapping[str, object] = {
 
 
 def row_of(folder: Path, **changes: object) -> Row:
-    cells = {**QWEN, **changes}
-    path = folder / "measured.csv"
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(cells))
-        writer.writeheader()
-        writer.writerow(cells)
-    (row,) = read_measured(path)
-    assert not isinstance(row, Unmodelled), row
-    assert reason_against(row) == ""
-    return row
+    return simulated_row(folder, {**QWEN, **changes})
+
+
+class TestChunks:
+    def test_both_lists_have_the_same_pipeline_of_llama_3_and_name_what_they_assume(
+        self, tmp_path: Path
+    ) -> None:
+        (row,) = read_measured(written(tmp_path, LLAMA_405B))
+        assert not isinstance(row, Unmodelled), row
+        ours = shipped("llama3-0001")
+        # arXiv 2407.21783, section 3.3.2: with 126 layers on 16 stages the first chunk has only the embedding and the last only
+        # the output layer: 128 equal parts, eight on each stage.
+        assert row["virtual_pipeline"] == ours["virtual_pipeline"] == "8"
+        assert ("vpp" in row["assumed"].split(), "virtual_pipeline" in ours["assumed"].split()) == (
+            True,
+            True,
+        )
+        told, listed = compare([row, ours])
+        assert told.planned_memory_bytes == listed.planned_memory_bytes
+        assert not told.is_too_large
+
+    @pytest.mark.parametrize(
+        ("changes", "chunks", "is_assumed"),
+        [
+            ({"vpp": 4}, "4", False),
+            ({"vpp": 0}, "1", False),
+            ({"pp": 1, "dp": 1024, "zero_stage_or_fsdp": "FSDP"}, "1", False),
+            ({"layers": 125}, "1", True),
+            ({"framework": "Megatron-LM 0.12"}, "1", True),
+        ],
+    )
+    def test_chunks_are_assumed_only_where_a_pipeline_does_not_say(
+        self, tmp_path: Path, changes: Mapping[str, object], chunks: str, is_assumed: bool
+    ) -> None:
+        (row,) = read_measured(written(tmp_path, {**LLAMA_405B, **changes}))
+        assert not isinstance(row, Unmodelled), row
+        assert row["virtual_pipeline"] == chunks
+        assert ("vpp" in row["assumed"].split()) is is_assumed
 
 
 class TestPeaks:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import Row, compare, job_of, reason_against
+from planner.measured_runs import compare, job_of
 from simulator.attention_span import SlidingWindow
 from simulator.model import MixtureOfExperts
+from tests.planner.measured import simulated_row
 
 # A layout that may exist: gpt-oss-120b, of which every other layer looks back 128 tokens (arXiv 2508.10925).
 GPT_OSS: Mapping[str, object] = {
@@ -31,20 +30,8 @@ GPT_OSS: Mapping[str, object] = {
 LLAMA: Mapping[str, object] = {**GPT_OSS, "model": "Llama-3.1-8B", "ep": "", "pp": 1}
 
 
-def row_of(folder: Path, cells: Mapping[str, object]) -> Row:
-    path = folder / "measured.csv"
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(cells))
-        writer.writeheader()
-        writer.writerow(cells)
-    (row,) = read_measured(path)
-    assert not isinstance(row, Unmodelled), row
-    assert reason_against(row) == ""
-    return row
-
-
 def window_of(folder: Path, cells: Mapping[str, object]) -> SlidingWindow | None:
-    return job_of(row_of(folder, cells)).workload.model.sliding_window
+    return job_of(simulated_row(folder, cells)).workload.model.sliding_window
 
 
 class TestWindows:
@@ -73,19 +60,23 @@ class TestWindows:
 
     def test_a_window_makes_a_long_step_shorter(self, tmp_path: Path) -> None:
         long = {**GPT_OSS, "seq_len": 65_536, "global_batch": 64}
-        (own,), (none,) = (compare([row_of(tmp_path, cells)]) for cells in (long, {**long, "window": 0}))
+        (own,), (none,) = (
+            compare([simulated_row(tmp_path, cells)]) for cells in (long, {**long, "window": 0})
+        )
         assert own.simulated_s < none.simulated_s
 
 
 class TestDocuments:
     def test_their_mean_length_is_a_column_or_in_the_notes(self, tmp_path: Path) -> None:
         for changes in ({"mean_document": 700}, {"notes": "packed, mean sequence length: 700"}):
-            documents = job_of(row_of(tmp_path, {**LLAMA, **changes})).workload.documents
+            documents = job_of(simulated_row(tmp_path, {**LLAMA, **changes})).workload.documents
             assert documents
             assert documents.mean_tokens == 700
 
     def test_packing_alone_names_no_length(self, tmp_path: Path) -> None:
-        assert job_of(row_of(tmp_path, {**LLAMA, "notes": "packed sequences"})).workload.documents is None
+        assert (
+            job_of(simulated_row(tmp_path, {**LLAMA, "notes": "packed sequences"})).workload.documents is None
+        )
 
 
 class TestContextParallelism:
@@ -105,7 +96,7 @@ class TestContextParallelism:
     def test_its_exchange_is_what_is_said(
         self, tmp_path: Path, changes: Mapping[str, object], exchange: str
     ) -> None:
-        row = row_of(tmp_path, {**self.LONG, **changes})
+        row = simulated_row(tmp_path, {**self.LONG, **changes})
         assert job_of(row).workload.context_exchange == exchange
         assert "context_exchange" not in row["assumed"]
 
@@ -121,18 +112,18 @@ class TestContextParallelism:
     def test_otherwise_it_is_a_habit_of_the_framework_that_a_window_breaks(
         self, tmp_path: Path, changes: Mapping[str, object], exchange: str
     ) -> None:
-        row = row_of(tmp_path, {**self.LONG, **changes})
+        row = simulated_row(tmp_path, {**self.LONG, **changes})
         assert job_of(row).workload.context_exchange == exchange
         assert "context_exchange" in row["assumed"]
 
     def test_without_it_nothing_is_assumed(self, tmp_path: Path) -> None:
-        assert "context_exchange" not in row_of(tmp_path, LLAMA)["assumed"]
+        assert "context_exchange" not in simulated_row(tmp_path, LLAMA)["assumed"]
 
 
 class TestExperts:
     def test_a_known_model_is_routed_as_it_was_published(self, tmp_path: Path) -> None:
         cells = {**GPT_OSS, "model": "DeepSeek-V3", "seq_len": 4096, "n_gpus": 1024, "pp": 16, "ep": 64}
-        experts = job_of(row_of(tmp_path, cells)).workload.model.experts
+        experts = job_of(simulated_row(tmp_path, cells)).workload.model.experts
         # config.json: n_group 8, topk_group 4.
         assert experts == MixtureOfExperts(
             num_experts=256,
@@ -148,11 +139,11 @@ class TestExperts:
     def test_ranks_that_share_an_expert_are_a_column_or_in_the_notes(
         self, tmp_path: Path, changes: Mapping[str, object]
     ) -> None:
-        assert job_of(row_of(tmp_path, {**GPT_OSS, **changes})).workload.expert_tensor_parallel == 2
+        assert job_of(simulated_row(tmp_path, {**GPT_OSS, **changes})).workload.expert_tensor_parallel == 2
 
     def test_the_notes_say_what_is_sent_and_what_hides_it(self, tmp_path: Path) -> None:
         notes = "DeepEP, fp8 dispatch, shared-expert overlap"
-        workload = job_of(row_of(tmp_path, {**GPT_OSS, "notes": notes})).workload
+        workload = job_of(simulated_row(tmp_path, {**GPT_OSS, "notes": notes})).workload
         assert (workload.dispatches_in_8_bits, workload.overlaps_shared_experts) == (True, True)
-        plain = job_of(row_of(tmp_path, GPT_OSS)).workload
+        plain = job_of(simulated_row(tmp_path, GPT_OSS)).workload
         assert (plain.dispatches_in_8_bits, plain.overlaps_shared_experts) == (False, False)

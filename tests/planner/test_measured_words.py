@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,10 +10,11 @@ import pytest
 
 from planner.hardware_names import accelerator_id
 from planner.measured_recompute import Recomputed, recomputed
-from planner.measured_rows import Unmodelled, read_measured
+from planner.measured_rows import Unmodelled
 from planner.measured_runs import Row
 from planner.measured_sharding import zero_stage
 from simulator.errors import InputError
+from tests.planner.measured import the_row
 
 RUN: Mapping[str, object] = {
     "id": "r",
@@ -28,14 +28,7 @@ RUN: Mapping[str, object] = {
 
 
 def read(folder: Path, **changes: object) -> Row | Unmodelled:
-    cells = {**RUN, **changes}
-    path = folder / "measured.csv"
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(cells))
-        writer.writeheader()
-        writer.writerow(cells)
-    (row,) = read_measured(path)
-    return row
+    return the_row(folder, {**RUN, **changes})
 
 
 def row_of(folder: Path, **changes: object) -> Row:

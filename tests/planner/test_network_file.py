@@ -237,10 +237,17 @@ class TestFile:
     @pytest.mark.parametrize(
         ("text", "told"),
         [
-            ("[1, 2]", "must be a mapping with network"),
+            ("[1, 2]", "must be a mapping with at least network"),
             ("", r"is empty: write at least network: \{kind: ...\}"),
             ("network: 3", "network = 3: must be a mapping of fields with kind: ring, switch"),
             ("name: x", "network: is missing"),
+            ("network: .nan", r"1 problem\n  network = nan: must be a finite number"),
+            ("network: {kind: .nan}", r"1 problem\n  network.kind = nan: must be a finite number"),
+            ("network: {kind: [ring]}", r"network.kind = .*ring.*: must be a kind; nearest: "),
+            (
+                "network: {kind: cables, num_gpus: 2, cables: [{end: gpu:0-gpu:1}]}",
+                r"network.cables\[0\].end = .*: unknown field; nearest: ends",
+            ),
             ("network: {num_gpus: 3}", "network.kind: is missing; known: ring, switch"),
             ("network: {kind: tori}", "network.kind = 'tori': must be a kind; nearest: torus"),
             (RING + "salt: 3", "salt = 3: unknown field; nearest: .*ecmp_salt"),

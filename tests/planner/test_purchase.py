@@ -191,7 +191,7 @@ def test_designs_of_a_job_need_less_time_the_more_nodes_they_have() -> None:
         ({"jobs": [job("late", 1e11, 0, 101)]}, "deadline_day of late .101. must be at most horizon_days"),
         ({"jobs": [job("never", 1e11, 50, 50)]}, "earliest_start_day .50. must be before deadline_day"),
         ({"jobs": [*JOBS, JOBS[0]]}, "jobs must have different names"),
-        ({"limits": {"power": 1}}, "unknown field"),
+        ({"limits": {"power": 1}}, "limits.power = 1: unknown field; nearest: power_w"),
         ({"limits": {"budget_usd": math.nan}}, "limits.budget_usd = nan: must be a finite number"),
     ],
 )

@@ -13,6 +13,7 @@ from planner.answer import recommend
 from planner.recommendation import Design, Recommendation
 from planner.report_breakdowns import OBJECTIVE_FIELDS
 from planner.report_data import LinesFigure, RangesFigure
+from planner.report_fastest import FastestRuns
 from planner.report_flips import flips
 from planner.report_units import text
 from planner.sweep import Sweep, run_sweep
@@ -86,7 +87,8 @@ def test_one_input_at_a_time_and_all_of_them_together_are_told_apart() -> None:
 
 def flips_of(job_: Job, answer: Recommendation) -> RangesFigure:
     assert answer.recommendation is not None
-    return flips(job_, answer, answer.recommendation, accuracy_of_best(job_, answer.recommendation))
+    best = answer.recommendation
+    return flips(job_, answer, best, accuracy_of_best(job_, best), FastestRuns(job_, best))
 
 
 def accuracy_of_best(job_: Job, best: Design) -> Accuracy:

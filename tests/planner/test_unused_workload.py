@@ -52,6 +52,7 @@ CHANGES: Mapping[str, object] = {
     "recompute_method": "uniform",
     "context_exchange": "all_gather",
     "keeps_stage_outputs": True,
+    "frees_stage_inputs": True,
     "overlaps_tensor_comm": True,
     "has_sequence_parallel": False,
 }

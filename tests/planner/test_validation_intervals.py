@@ -109,6 +109,25 @@ class TestIntervals:
         others = [*dense, *(replace(residual, network="experts") for residual in experts)]
         assert interval_of(compared(1.0, 10.0), others) == interval_of(compared(1.0, 10.0), dense)
 
+    def test_experts_are_no_surer_than_dense_models(self) -> None:
+        dense = residuals_of("dense", [1.2])
+        sure, unsure = (
+            [replace(residual, network="experts") for residual in residuals_of("experts", [ratio])]
+            for ratio in (1.1, 1.3)
+        )
+        own = compared(1.0, 10.0, num_experts="8")
+        assert interval_of(own, [*dense, *sure]) == interval_of(compared(1.0, 10.0), dense)
+        assert interval_of(own, [*dense, *unsure]).high_s == pytest.approx(10.0 * 1.3**1.3)
+
+    def test_open_choices_add_to_the_side_to_which_they_would_change_the_step(self) -> None:
+        row, others = compared(1.0, 10.0), residuals_of("others", [1.1])
+        found = interval_of(row, others, np.log([1.4, 1.2, 0.8]))
+        high = math.hypot(1.3 * math.log(1.1), math.log(1.4), math.log(1.2))
+        low = math.hypot(1.3 * math.log(1.1), math.log(0.8))
+        assert found.high_s == pytest.approx(10.0 * math.exp(high))
+        assert found.low_s == pytest.approx(10.0 * math.exp(-low))
+        assert interval_of(row, others, np.zeros(2)) == interval_of(row, others)
+
     def test_four_of_five_shipped_rows_lie_in_intervals_that_were_made_without_their_sources(self) -> None:
         found = timed(entries_of(read_rows()))
         # The interval is made for sources that no constant was fitted on; these were: more of them are inside.

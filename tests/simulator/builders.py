@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from simulator import catalog
+from simulator.chunks import split_layers
 from simulator.hardware import Precision
 from simulator.job import Estimate, GpuRange, Job, Offer, Workload
+from simulator.memory import MemoryTable, peak_memory
 from simulator.model import ModelShape
 from simulator.plan import CheckpointScheme, Plan, PlanTable, Recompute, Schedule
+from simulator.rank import Rank
 from simulator.reliability import RELIABILITY_PRESETS, ReliabilityPreset
+from simulator.step import StepTable, simulate_step
 
 H100 = "h100-sxm5-80gb"
 A100 = "a100-sxm4-80gb"
@@ -126,3 +130,25 @@ def gpt(
         vocabulary_size=vocabulary_size,
         has_tied_embeddings=has_tied_embeddings,
     )
+
+
+def memory_of(workload: Workload, plan: Plan) -> MemoryTable:
+    """Returns the memory of a plan."""
+    table = table_of(plan)
+    return peak_memory(workload, table, split_layers(workload.model, table))
+
+
+def rank_of(workload: Workload, plan: Plan, accelerator: str = H100) -> Rank:
+    """Returns the accelerators of a plan as the step's formulas see them."""
+    return Rank.of(job_of(workload, rented(accelerator)), table_of(plan))
+
+
+def step_of(workload: Workload, plan: Plan) -> StepTable:
+    """Returns the step of a plan."""
+    rank = rank_of(workload, plan)
+    return simulate_step(rank, split_layers(workload.model, rank.plans))
+
+
+def changed(workload: Workload, **changes: object) -> Workload:
+    """Returns the workload with other fields."""
+    return workload.model_copy(update=changes)

@@ -1,19 +1,27 @@
-"""Which saves do the tests of checkpoint schemes ask about? One plan, its step time, and jobs that save differently."""
+"""Which saves do the tests of checkpoint schemes ask about? One plan, its step time and bytes, jobs that save differently."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from simulator.checkpoint import CheckpointTable, checkpoint_costs
+from simulator.checkpoint import CheckpointTable, IntervalReason, checkpoint_costs
 from simulator.checkpointing import Checkpointing
 from simulator.hardware import Storage
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, Plan
-from tests.simulator.builders import plan_of, table_of
+from tests.simulator.builders import job_of, plan_of, table_of, training
 
 STEP_S, OPTIMIZER_S = 10.0, 0.1
 SCHEMES = tuple(scheme for scheme in CheckpointScheme if scheme is not CheckpointScheme.NONE)
+JOB = job_of(training("llama-3.1-70b"))
+WEIGHTS = 70_553_706_496
+TOTAL = 14 * WEIGHTS
+GPU, NODE = TOTAL / 64, TOTAL / 8
+COPY_S = GPU / 50e9
+"""H100: 50 GB/s from each accelerator to the host, as much over its network card."""
+STORE_S = NODE / 2e9
+"""2 GB/s a node, to and from the file system."""
 
 
 def costs_of(
@@ -61,3 +69,15 @@ def with_node(job: Job, **figures: float) -> Job:
     (offer,) = job.offers
     node = offer.node.model_copy(update=figures)
     return job.model_copy(update={"offers": (offer.model_copy(update={"node": node}),)})
+
+
+def value(table: CheckpointTable, name: str) -> float:
+    return float(getattr(table, name)[0])
+
+
+def reason(table: CheckpointTable) -> IntervalReason:
+    return IntervalReason.from_code(int(table.why_minimum_interval[0]))
+
+
+def survivals(table: CheckpointTable) -> tuple[float, float, float]:
+    return value(table, "process_survival"), value(table, "node_survival"), value(table, "domain_survival")

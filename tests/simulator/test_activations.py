@@ -149,3 +149,26 @@ class TestActivations:
         assert more == pytest.approx(4 * 2 * S * H)  # four micro-batches of 16-bit s h
         alone = plan_of(data=2)
         assert activations_of(keeping, alone).kept_bytes == activations_of(workload, alone).kept_bytes
+
+    @pytest.mark.parametrize(
+        ("recompute", "operator_wise", "num_freed"),
+        [
+            (Recompute.NONE, False, 1),
+            (Recompute.SELECTIVE, False, 1),
+            (Recompute.SELECTIVE, True, 0),
+            (Recompute.FULL, False, 0),
+        ],
+    )
+    def test_stages_that_free_what_they_received_hold_one_tensor_less_unless_they_start_again_from_it(
+        self, recompute: Recompute, operator_wise: bool, num_freed: int
+    ) -> None:
+        fields = {"selective_recompute": "every_other_product"} if operator_wise else {}
+        workload = training(gpt(), sequence_length=S, global_batch_size=16).model_copy(update=fields)
+        freeing = workload.model_copy(update={"frees_stage_inputs": True})
+        for plan, num_held in (
+            (plan_of(pipeline=4, data=2, recompute=recompute), 4),  # four micro-batches of 16-bit s h
+            (plan_of(pipeline=4, data=2, virtual=2, recompute=recompute), 2 * 3 + 4 + 1),  # eleven chunks
+            (plan_of(data=2, recompute=recompute), 0),
+        ):
+            less = activations_of(workload, plan).kept_bytes - activations_of(freeing, plan).kept_bytes
+            assert less == pytest.approx(num_freed * num_held * 2 * S * H)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,37 +14,25 @@ from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme
 from simulator.run_columns import BackPressure
 from tests.simulator import checkpoint_jobs as jobs
-from tests.simulator.builders import job_of, plan_of, table_of, training
+from tests.simulator.builders import plan_of, table_of
 from tests.simulator.checkpoint_jobs import (
+    COPY_S,
+    GPU,
+    JOB,
+    NODE,
     STEP_S,
-    costs_of,
+    STORE_S,
+    TOTAL,
+    WEIGHTS,
     costs_on_64,
     in_racks_of,
+    reason,
     saving,
+    survivals,
+    value,
     with_node,
     with_storage,
 )
-
-JOB = job_of(training("llama-3.1-70b"))
-WEIGHTS = 70_553_706_496
-TOTAL = 14 * WEIGHTS
-GPU, NODE = TOTAL / 64, TOTAL / 8
-COPY_S = GPU / 50e9
-"""H100: 50 GB/s from each accelerator to the host, as much over its network card."""
-STORE_S = NODE / 2e9
-"""2 GB/s a node, to and from the file system."""
-
-
-def value(table: CheckpointTable, name: str) -> float:
-    return float(getattr(table, name)[0])
-
-
-def reason(table: CheckpointTable) -> IntervalReason:
-    return IntervalReason.from_code(int(table.why_minimum_interval[0]))
-
-
-def survivals(table: CheckpointTable) -> tuple[float, float, float]:
-    return value(table, "process_survival"), value(table, "node_survival"), value(table, "domain_survival")
 
 
 class TestEveryScheme:
@@ -91,6 +77,24 @@ class TestEveryScheme:
         rows = Designs.of(designs, OfferTable.from_job(JOB), ones, ones / 10, slice(None))
         for scheme, costs in SCHEMES.items():
             assert costs(Saves.of(JOB, rows)).keys() <= set(CheckpointTable.names()), scheme
+
+    @pytest.mark.parametrize(
+        ("optimizer_bytes", "asked", "saved"),
+        [
+            (12.0, None, 14),  # 16-bit weight, fp32 master weight and two fp32 moments
+            (10.0, None, 12),  # of the master only the bits that the 16-bit weight lacks
+            (6.0, None, 8),  # the same, and two 16-bit moments
+            (6.0, 14.0, 14),
+        ],
+    )
+    def test_a_save_has_the_weight_and_what_the_optimizer_keeps_of_it_unless_the_job_says_otherwise(
+        self, optimizer_bytes: float, asked: float | None, saved: int
+    ) -> None:
+        workload = JOB.workload.model_copy(update={"optimizer_bytes": optimizer_bytes})
+        job = JOB.model_copy(update={"workload": workload})
+        for scheme in (CheckpointScheme.ASYNC, CheckpointScheme.GRADIENT_REPLICA):
+            costs = costs_on_64(saving(job, bytes_per_parameter=asked), scheme)
+            assert costs.bytes_per_save == pytest.approx(saved * WEIGHTS)
 
     @given(scheme=st.sampled_from(jobs.SCHEMES), factor=st.floats(1.01, 8.0), zero=st.integers(0, 3))
     def test_more_bytes_never_cost_less(self, scheme: CheckpointScheme, factor: float, zero: int) -> None:
@@ -263,120 +267,6 @@ class TestLevels:
         costs = costs_on_64(slow_network, CheckpointScheme.TIERED)
         assert costs.commit_s == pytest.approx(GPU / 0.5e9)
         assert costs.fast_load_s == pytest.approx(NODE / 8e9)  # 15.4 s either way
-
-
-class TestGradientAssistance:
-    @pytest.mark.parametrize(
-        ("window", "hidden"), [(1, 1), (2, 13 / 7), (6, 27 / 7), (7, 4), (8, 4), (9, 27 / 7)]
-    )
-    def test_seven_and_eight_steps_hide_most(self, window: int, hidden: float) -> None:
-        # X8, validates: GoCkpt, arXiv 2511.07035: n(K) = K - K (K - 1)/14 passes are saved, 4 at most, at K = 7 and 8.
-        job = saving(JOB, gradient_variant="base", window_steps=window, fixed_stall_s=0)
-        pass_s = COPY_S / window
-        costs = costs_on_64(job, CheckpointScheme.GRADIENT_ASSISTED, step_s=pass_s, optimizer_s=0.0)
-        assert window - costs.stall_s[0] / pass_s == pytest.approx(hidden, rel=1e-9)
-
-    def test_the_base_variant_waits_for_its_gradients_even_behind_long_steps(self) -> None:
-        costs = costs_on_64(saving(JOB, gradient_variant="base"), CheckpointScheme.GRADIENT_ASSISTED)
-        assert costs.stall_s == pytest.approx(0.6 + COPY_S * 2 / 14 * 3)
-
-    def test_the_window_or_the_commit_sets_the_interval(self) -> None:
-        window = costs_on_64(JOB, CheckpointScheme.GRADIENT_ASSISTED, step_s=100.0)
-        commit = costs_on_64(JOB, CheckpointScheme.GRADIENT_ASSISTED, step_s=1.0)
-        assert (window.minimum_interval_s[0], reason(window)) == (700, IntervalReason.WINDOW)
-        assert commit.minimum_interval_s == pytest.approx(STORE_S + 3 * NODE / 150e9)
-        assert reason(commit) is IntervalReason.COMMIT_TIME
-
-    def test_replaying_takes_energy(self) -> None:
-        background, assisted = (
-            costs_on_64(JOB, scheme).save_energy_j
-            for scheme in (CheckpointScheme.ASYNC, CheckpointScheme.GRADIENT_ASSISTED)
-        )
-        host_w = JOB.offers[0].node.host_power_w
-        assert background == pytest.approx(TOTAL * 1.3e-9)
-        assert assisted - background == pytest.approx(8 * host_w * 3 * NODE / 150e9)
-
-
-class TestGradientReplica:
-    def test_servers_keep_up_with_the_steps(self) -> None:
-        # FlowCheck: 141 GB of gradients over 12.5 GB/s, 1.13 TB of state over 150 GB/s of memory or 300 GB of it.
-        network, memory = 2 * WEIGHTS / 12.5e9, 16 * WEIGHTS / 300e9
-        fast, slow = (
-            costs_on_64(JOB, CheckpointScheme.GRADIENT_REPLICA, step_s=step_s) for step_s in (1.0, 100.0)
-        )
-        assert fast.num_servers == np.ceil(network)
-        assert slow.num_servers == np.ceil(memory)
-        assert fast.extra_power_w == 800 * fast.num_servers
-        assert (fast.stall_s[0], fast.tax_fraction[0], fast.minimum_interval_s[0]) == (0, 0, 1.0)
-        assert survivals(fast) == (1, 1, 1)
-
-    def test_a_failure_undoes_a_step_and_those_by_which_servers_trail(self) -> None:
-        costs = costs_on_64(saving(JOB, server_lag_steps=1.5), CheckpointScheme.GRADIENT_REPLICA)
-        assert costs.live_lag_s == 25
-        assert costs.minimum_interval_s == 10  # they work on several steps at once
-        assert costs.slots == 3
-
-    def test_too_few_servers_hold_training_up(self) -> None:
-        job = saving(JOB, num_servers=2)
-        costs = costs_on_64(job, CheckpointScheme.GRADIENT_REPLICA, step_s=1.0)
-        assert costs.num_servers == 2
-        assert costs.stall_s == pytest.approx(2 * WEIGHTS / 12.5e9 / 2 - 1.0)
-
-    def test_state_comes_back_over_the_cards_of_the_servers(self) -> None:
-        costs = costs_on_64(saving(JOB, num_servers=4), CheckpointScheme.GRADIENT_REPLICA)
-        assert costs.fast_load_s == pytest.approx(TOTAL / 50e9)
-        assert costs.network_bytes_per_save == pytest.approx(2 * WEIGHTS + TOTAL / 100)
-
-
-class TestLiveReplicas:
-    LIVE = (CheckpointScheme.JUST_IN_TIME, CheckpointScheme.REPLICA_FT)
-
-    @pytest.mark.parametrize("scheme", LIVE)
-    def test_half_a_step_is_lost_where_a_replica_is_left(self, scheme: CheckpointScheme) -> None:
-        costs = costs_on_64(JOB, scheme, zero=0)
-        assert costs.live_lag_s == STEP_S / 2
-        # Eight nodes hold a replica each, four of them are a rack.
-        assert survivals(costs) == (1, 1, 1)
-        assert survivals(costs_of(JOB, plan_of(data=8, zero=0, scheme=scheme))) == (1, 0, 0)
-        rack = in_racks_of(JOB, 8)
-        assert survivals(costs_on_64(rack, scheme, zero=0)) == (1, 1, 0)
-
-    @pytest.mark.parametrize("scheme", LIVE)
-    def test_sharded_optimizers_have_no_replica(self, scheme: CheckpointScheme) -> None:
-        costs = costs_on_64(JOB, scheme, zero=1)
-        assert survivals(costs) == (0, 0, 0)
-        assert (costs.live_lag_s[0], np.isnan(costs.live_restart_s[0])) == (np.inf, True)
-
-    @pytest.mark.parametrize("scheme", LIVE)
-    def test_saves_in_the_background_go_on(self, scheme: CheckpointScheme) -> None:
-        live, background = (costs_on_64(JOB, each, zero=0) for each in (scheme, CheckpointScheme.ASYNC))
-        for name in ("stall_s", "commit_s", "minimum_interval_s", "durable_load_s", "host_memory_bytes"):
-            assert getattr(live, name) == getattr(background, name), name
-
-    def test_state_is_saved_and_loaded_after_the_failure(self) -> None:
-        # Detect 60, diagnose 60, initialise 120, warm up 60; one replica writes and all read.
-        costs = costs_on_64(JOB, CheckpointScheme.JUST_IN_TIME, zero=0)
-        assert costs.live_restart_s == pytest.approx(300 + 0.6 + 8 * COPY_S + 16 * STORE_S)
-        own = costs_on_64(saving(JOB, just_in_time_s=25), CheckpointScheme.JUST_IN_TIME, zero=0)
-        assert own.live_restart_s == 325
-
-    def test_the_others_wait_for_a_quorum_and_work_without_the_failed_one(self) -> None:
-        # C14, consistency: torchft, 30 groups, 11.3 s a failure = t_q + R / 30, that is 81.2 % at M = 60 s.
-        job = saving(JOB, quorum_stall_s=5, replica_recovery_s=189)
-        costs = costs_of(job, plan_of(tensor=8, data=30, zero=0, scheme=CheckpointScheme.REPLICA_FT))
-        lost_s = value(costs, "live_restart_s") + value(costs, "missing_capacity_s")
-        assert lost_s == pytest.approx(11.3)
-        assert 1 - lost_s / 60 == pytest.approx(0.812, abs=5e-4)
-
-    # Of 8 nodes 0.078 are in repair on average: 6.5 in 1000 days, half of them for three days.
-    @pytest.mark.parametrize(
-        ("spares", "replace_s"), [(0, 7200), (1, 60 + 7140 * (1 - math.exp(-0.078))), (9, 60)]
-    )
-    def test_a_replica_comes_back_by_a_restart_and_a_copy(self, spares: int, replace_s: float) -> None:
-        # Half of the faults need another node; 8 ranks of the first replica hold what they send, 123 GB each.
-        plan = plan_of(tensor=8, data=8, zero=0, scheme=CheckpointScheme.REPLICA_FT, spares=spares)
-        costs = costs_of(JOB, plan)
-        assert costs.missing_capacity_s == pytest.approx((300 + replace_s / 2 + TOTAL / 8 / 50e9) / 8)
 
 
 class TestChosenInterval:

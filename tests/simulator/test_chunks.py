@@ -135,6 +135,13 @@ def test_chunks_go_round_the_stages() -> None:
     assert on_stage == [1, 2, 2, 1]
 
 
+def test_several_stages_of_each_design_are_summed_up_at_once() -> None:
+    chunks = split_layers(gpt(num_layers=6), table_of(plan_of(pipeline=4, virtual=2), plan_of(pipeline=2)))
+    # As above, and three layers on each of two stages; there is no stage 9.
+    stages = np.array([[0, 1], [1, 0], [9, 9]])
+    assert chunks.on_stage(chunks.num_layers, stages).tolist() == [[1, 3], [2, 3], [0, 0]]
+
+
 def test_dense_layers_of_a_mixture_of_experts_come_first() -> None:
     chunks = split_layers(catalog.model("deepseek-v3"), table_of(plan_of(pipeline=31)))
     # 61 layers, 3 of them dense (arXiv 2412.19437, section 4.2): one on the first stage, then two on each.

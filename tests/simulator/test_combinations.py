@@ -16,15 +16,22 @@ from simulator.documents import Documents
 from simulator.expert_ranks import routed_shard_group
 from simulator.job import Workload
 from simulator.lora import ATTENTION_PRODUCTS, Lora
-from simulator.memory import MemoryTable, peak_memory
 from simulator.offer_table import OfferTable
 from simulator.offload import offloaded_bytes_per_node
 from simulator.plan import Plan, Recompute
-from simulator.rank import Rank
 from simulator.replica_sync import ReplicaGroup, ReplicaTraffic
-from simulator.step import StepTable, simulate_step
 from simulator.trained_weights import StepWeights, trained_flop_per_token
-from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
+from tests.simulator.builders import (
+    changed,
+    gpt,
+    job_of,
+    memory_of,
+    plan_of,
+    rank_of,
+    step_of,
+    table_of,
+    training,
+)
 
 MIXTRAL = training("mixtral-8x7b", global_batch_size=512)
 MODEL = MIXTRAL.model
@@ -32,24 +39,6 @@ ROUTED = 32 * 8 * 3 * 4096 * 14_336
 """Weights of Mixtral's experts: eight of three matrices in each of 32 layers."""
 SHARED = MODEL.num_parameters - ROUTED
 ADAPTED = {"lora": Lora(rank=16, targets=ATTENTION_PRODUCTS)}
-
-
-def changed(workload: Workload, **changes: object) -> Workload:
-    return workload.model_copy(update=changes)
-
-
-def memory_of(workload: Workload, plan: Plan) -> MemoryTable:
-    table = table_of(plan)
-    return peak_memory(workload, table, split_layers(workload.model, table))
-
-
-def rank_of(workload: Workload, plan: Plan) -> Rank:
-    return Rank.of(job_of(workload), table_of(plan))
-
-
-def step_of(workload: Workload, plan: Plan) -> StepTable:
-    rank = rank_of(workload, plan)
-    return simulate_step(rank, split_layers(workload.model, rank.plans))
 
 
 def traffic_of(workload: Workload, plan: Plan) -> ReplicaTraffic:

@@ -12,13 +12,12 @@ from simulator.chunks import split_layers
 from simulator.job import Workload
 from simulator.layer_costs import dense_layer, embedding, output_layer
 from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct, Lora
-from simulator.memory import MemoryTable, peak_memory
 from simulator.plan import CheckpointScheme, Plan, Recompute
 from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.step import StepTable, simulate_step
 from simulator.trained_weights import num_trained_parameters, trained_flop_per_token
-from tests.simulator.builders import job_of, plan_of, table_of, training
+from tests.simulator.builders import job_of, memory_of, plan_of, rank_of, step_of, table_of, training
 from tests.simulator.checkpoint_jobs import costs_of
 
 FULL = training("llama-2-70b", global_batch_size=64)
@@ -28,20 +27,6 @@ TINY = Lora(rank=1, targets=(AdaptedProduct.QKV,))
 
 def adapted(workload: Workload = FULL, lora: Lora = ATTENTION) -> Workload:
     return Workload.model_validate(workload.model_dump() | {"lora": lora.model_dump()})
-
-
-def memory_of(workload: Workload, plan: Plan) -> MemoryTable:
-    table = table_of(plan)
-    return peak_memory(workload, table, split_layers(workload.model, table))
-
-
-def rank_of(workload: Workload, plan: Plan) -> Rank:
-    return Rank.of(job_of(workload), table_of(plan))
-
-
-def step_of(workload: Workload, plan: Plan) -> StepTable:
-    rank = rank_of(workload, plan)
-    return simulate_step(rank, split_layers(workload.model, rank.plans))
 
 
 class TestWeights:

@@ -274,6 +274,18 @@ class TestBatches:
         assert times.busy_s[0].tolist() == [6.0, 0.0, 0.0]
         assert times.peak_in_flight[0].tolist() == [1, 0, 0]
 
+    @pytest.mark.parametrize("num_alike", [1, 2, 3, 5, 9, 17, 33, 70])
+    def test_a_design_takes_as_long_beside_any_number_of_its_shape(self, num_alike: int) -> None:
+        # Each design is slower than the next one, and every other one gathers parameters, which takes a place more.
+        def step(place: int) -> Step:
+            forward_s = [float(num_alike - place) + 0.1 * stage for stage in range(4)]
+            return equal_step(4, 6, forward_s=forward_s, gather_s=[float(place % 2 * place)] * 4)
+
+        steps = [step(place) for place in range(num_alike)]
+        times = played(*steps)
+        for place in (0, num_alike // 2, num_alike - 1):
+            assert times.step_s[place] == pytest.approx(play(steps[place]).step_s, rel=1e-12)
+
 
 class TestProblems:
     def test_an_interleaved_schedule_that_does_not_exist_has_no_times(self) -> None:

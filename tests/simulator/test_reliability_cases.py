@@ -1,7 +1,7 @@
 """Do fleets fail and lose as reports of them say? Cases that belong to no single scheme or kernel.
 
 The others stand beside what they test: X1-X5, X12-X14 in test_run_theory.py, X6 and C16 in test_stragglers.py, X7 and C15 in
-test_straggler_play.py, X8 in test_checkpoint_schemes.py, X9 in test_checkpoint_survival.py, C1 in planner/test_goodput.py,
+test_straggler_play.py, X8 in test_checkpoint_replicas.py, X9 in test_checkpoint_survival.py, C1 in planner/test_goodput.py,
 C2-C6 and C14 in test_run_published.py, C7-C13 in test_checkpoint_published.py.
 """
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.table import Floats, Integers, Table, first_of_equals, sum_columns
+from simulator.table import Floats, Integers, Table, TableGroup, first_of_equals, sum_columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +18,22 @@ class Measured(Table):
 
     count: Integers
     time_s: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair(TableGroup):
+    """Two tables about the same rows."""
+
+    once: Measured
+    again: Measured
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nested(TableGroup):
+    """A table beside a group."""
+
+    alone: Measured
+    pair: Pair
 
 
 def measured(*counts: int) -> Measured:
@@ -58,6 +74,21 @@ def test_tables_follow_one_another() -> None:
 def test_nothing_cannot_be_concatenated() -> None:
     with pytest.raises(ValueError, match="at least one array"):
         Measured.concatenate([])
+    with pytest.raises(ValueError, match="at least 1"):
+        Nested.concatenate([])
+
+
+def test_a_group_takes_and_joins_the_rows_of_all_its_tables() -> None:
+    def nested(*counts: int) -> Nested:
+        pair = Pair(once=measured(*counts), again=measured(*(-count for count in counts)))
+        return Nested(alone=measured(*(10 * count for count in counts)), pair=pair)
+
+    joined = Nested.concatenate([nested(1, 2), nested(), nested(3)])
+    assert (len(joined), joined.parts()) == (3, ("alone", "pair"))
+    taken = joined.take(np.array([2, 0]))
+    assert taken.alone.count.tolist() == [30, 10]
+    assert taken.pair.once.count.tolist() == [3, 1]
+    assert taken.pair.again.count.tolist() == [-3, -1]
 
 
 def test_columns_are_shared_and_not_copied() -> None:

@@ -115,11 +115,6 @@ def test_groups_inside_nodes_are_tried_however_many_they_are() -> None:
     assert chooser(nodes).choose(Operation.ALL_GATHER, across, 1e3) is Algorithm.RING
 
 
-def test_more_than_4096_ranks_together_take_the_ring_untried() -> None:
-    groups = np.arange(4_100).reshape(2, -1)
-    assert chooser(switch(4_100, B, HOP)).choose(Operation.ALL_REDUCE, groups, 1e3) is Algorithm.RING
-
-
 def test_small_buffers_take_trees_and_large_ones_rings_on_a_switch() -> None:
     # 63 ranks on a switch of 2 us: 124 steps of a ring against twice 6 levels and 15 chunks behind each other.
     traffic, ranks = chooser(switch(63, B, HOP), Algorithm.NCCL), np.arange(63)
@@ -188,3 +183,24 @@ def test_what_needs_a_power_of_two_is_refused_otherwise() -> None:
 
 def test_one_rank_has_nothing_to_send() -> None:
     assert time_s(switch(2, B, HOP), Algorithm.TREE, Operation.ALL_REDUCE, np.array([1]), 1e6) == 0.0
+
+
+def test_where_steps_are_too_large_only_rings_and_nodes_that_are_alike_are_chosen() -> None:
+    alike, by_chance = (
+        chooser(fat_tree(4_128, B, HOP, ranks_per_leaf=32, num_spines=num_spines)).taking_what_is_alike()
+        for num_spines in (1, 4)
+    )
+    ranks = np.arange(4_128)
+    assert alike.choose(Operation.ALL_REDUCE, ranks, 1e8) is Algorithm.HIERARCHICAL
+    # Counterparts under the leaves meet on uplinks of several spines by chance.
+    assert by_chance.choose(Operation.ALL_REDUCE, ranks, 1e8) is Algorithm.RING
+    # 24 latencies of two trees are less than the 8,254 of a ring; but ranks of trees have places of their own.
+    assert by_chance.choose(Operation.ALL_REDUCE, ranks, 1e3) is Algorithm.RING
+    assert by_chance.choose(Operation.ALL_GATHER, ranks[:8], 1e3) is Algorithm.DIRECT
+
+
+def test_of_more_than_4096_ranks_estimates_choose() -> None:
+    # 13 levels up and down, and 15 chunks behind each other, stand against 8,198 steps.
+    traffic, ranks = chooser(switch(4_100, B, HOP)), np.arange(4_100)
+    assert traffic.choose(Operation.ALL_REDUCE, ranks, 1e3) is Algorithm.TREE
+    assert traffic.choose(Operation.ALL_REDUCE, ranks, 1e13) is Algorithm.RING

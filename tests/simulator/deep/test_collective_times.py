@@ -11,7 +11,7 @@ from simulator.deep.collectives import Collectives
 from simulator.deep.play import play
 from simulator.deep.routing import Router
 from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.deep.topologies import cluster, ring, switch
+from simulator.deep.topologies import cluster, ring, switch, torus
 from simulator.deep.topology import Topology
 
 B, HOP = 50e9, 1e-6
@@ -90,3 +90,12 @@ def test_a_tree_is_a_chunk_up_and_down_and_the_others_behind_it() -> None:
     assert line.at(0.0) == line.fixed_s
     # Up and down at first one chunk of each tree crosses a cable; then, in each of 15 turns, two of them do.
     assert line.seconds_per_byte == pytest.approx((2 * 1 + 15 * 2) / 32 / B)
+
+
+@pytest.mark.parametrize("topology", [ring(576, B, HOP), torus([24, 24], B, HOP), switch(512, B, HOP)])
+def test_trees_of_many_ranks_take_about_as_long_as_estimated(topology: Topology) -> None:
+    # Chunk behind chunk links are hardly ever idle: 0.89 to 1 times the estimate was measured.
+    asked, ranks = form(Algorithm.TREE), np.arange(topology.num_ranks)
+    one, other = (found(asked, ranks, on(topology)) for found in (estimated, played))
+    for num_bytes in (1e3, 1e6, 1e9):
+        assert one.at(num_bytes) == pytest.approx(other.at(num_bytes), rel=0.15)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.deep.collective_members import TREE_CHUNKS
 from simulator.deep.collectives import Collectives
+from simulator.deep.patterns import TREE_CHUNKS
 from simulator.deep.play import Played, play
 from simulator.deep.routing import Router
 from simulator.deep.tasks import NONE, TaskGraphBuilder

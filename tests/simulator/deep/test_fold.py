@@ -10,6 +10,7 @@ from simulator.deep.collectives import Collectives
 from simulator.deep.extrapolate import Extrapolation, extrapolate
 from simulator.deep.fold import Fold
 from simulator.deep.parallelism import GradientSync, Parallelism
+from simulator.deep.patterns import tree_patterns
 from simulator.deep.play import play
 from simulator.deep.routing import Router
 from simulator.deep.tasks import NONE, TaskGraphBuilder
@@ -31,6 +32,8 @@ DIVISIONS = {
     "pipeline": Parallelism(pipeline_parallel=8, num_microbatches=8),
     "data and pipeline": Parallelism(data_parallel=8, pipeline_parallel=4, num_microbatches=4),
     "all three": Parallelism(data_parallel=4, tensor_parallel=4, pipeline_parallel=2, num_microbatches=4),
+    "data on 64": Parallelism(data_parallel=64),
+    "data over nodes and pipeline": Parallelism(data_parallel=16, pipeline_parallel=2, num_microbatches=2),
     "interleaved": Parallelism(
         data_parallel=4, tensor_parallel=2, pipeline_parallel=2, num_microbatches=4, num_chunks=2
     ),
@@ -67,10 +70,15 @@ def fold_of(made: Extrapolation) -> Fold:
     return made.fold
 
 
-def num_played(parallelism: Parallelism, topology: Topology, speed: list[float] | None = None) -> int:
+def num_played(
+    parallelism: Parallelism,
+    topology: Topology,
+    speed: list[float] | None = None,
+    algorithm: Algorithm = Algorithm.RING,
+) -> int:
     speeds = None if speed is None else np.array(speed)
     made = extrapolate(
-        even(8, 1e-3, 2e-3), parallelism, topology, speed=speeds, algorithm=Algorithm.RING, is_folded=True
+        even(8, 1e-3, 2e-3), parallelism, topology, speed=speeds, algorithm=algorithm, is_folded=True
     )
     return fold_of(made).played.size
 
@@ -79,10 +87,28 @@ class TestExactness:
     @pytest.mark.parametrize("division", DIVISIONS)
     @pytest.mark.parametrize("name", NETWORKS)
     def test_every_accelerator_and_link_is_as_in_the_whole_step(self, name: str, division: str) -> None:
-        parallelism, trace = DIVISIONS[division], measured("vgg13")
-        topology = network(name, parallelism.num_gpus)
+        self.compare(network(name, DIVISIONS[division].num_gpus), DIVISIONS[division], Algorithm.RING)
+
+    @pytest.mark.parametrize(
+        ("algorithm", "division"),
+        [
+            (Algorithm.HIERARCHICAL, "data on 64"),
+            (Algorithm.HIERARCHICAL, "data and tensor over nodes"),
+            (Algorithm.HIERARCHICAL, "data over nodes and pipeline"),
+            (Algorithm.TREE, "all three"),
+            (Algorithm.HALVING_DOUBLING, "data on 64"),
+            (Algorithm.HALVING_DOUBLING, "all three"),
+            (Algorithm.AUTO, "data over nodes and pipeline"),
+        ],
+    )
+    @pytest.mark.parametrize("name", NETWORKS)
+    def test_so_it_is_with_other_algorithms(self, name: str, algorithm: Algorithm, division: str) -> None:
+        self.compare(network(name, DIVISIONS[division].num_gpus), DIVISIONS[division], algorithm)
+
+    def compare(self, topology: Topology, parallelism: Parallelism, algorithm: Algorithm) -> None:
+        trace = measured("vgg13")
         whole, part = (
-            extrapolate(trace, parallelism, topology, algorithm=Algorithm.RING, is_folded=folds)
+            extrapolate(trace, parallelism, topology, algorithm=algorithm, is_folded=folds)
             for folds in (False, True)
         )
         all_of_it, played = (play(made.graph, made.topology, made.paths) for made in (whole, part))
@@ -126,6 +152,22 @@ class TestExactness:
         assert play(made.graph, made.topology, made.paths).makespan_s == pytest.approx(24e-3 + summed_s)
         assert len(made.graph) < 3 * num_ranks
 
+    def test_ten_thousand_on_a_torus_go_row_by_row_and_column_by_column(self) -> None:
+        # Hierarchical, in rows of 80 and columns of 128: 2 x 79 steps of 800 / 80 bytes, 2 x 127 of 800 / 80 / 128.
+        trace, topology = even(8, 1e-3, 2e-3), torus([128, 80], 1e6, 1e-6)
+        parallelism = Parallelism(data_parallel=10_240, sync=GradientSync.AT_THE_END)
+        made = extrapolate(trace, parallelism, topology, is_folded=True)
+        assert fold_of(made).played.size == 80
+        inside_s, across_s = 158 * (1e-6 + 10 / 1e6), 254 * (1e-6 + 10 / 128 / 1e6)
+        played_s = play(made.graph, made.topology, made.paths).makespan_s
+        assert played_s == pytest.approx(24e-3 + inside_s + across_s)
+
+    def test_ten_thousand_go_around_a_ring_where_their_leaves_are_not_alike(self) -> None:
+        # Counterparts under the leaves meet on uplinks by chance; around the ring each leaf has one message at a time.
+        topology = fat_tree(5_120, 1e6, 1e-6, ranks_per_leaf=32, num_spines=4)
+        parallelism = Parallelism(data_parallel=5_120, sync=GradientSync.AT_THE_END)
+        assert num_played(parallelism, topology) == 32
+
 
 class TestWhatIsAlike:
     @pytest.mark.parametrize(
@@ -144,6 +186,39 @@ class TestWhatIsAlike:
     def test_so_many_are_played(self, division: str, name: str, expected: int) -> None:
         parallelism = DIVISIONS[division]
         assert num_played(parallelism, network(name, parallelism.num_gpus)) == expected
+
+    @pytest.mark.parametrize(
+        ("algorithm", "division", "name", "expected"),
+        [
+            (Algorithm.HIERARCHICAL, "data on 64", "nodes", 8),  # one node
+            (Algorithm.HIERARCHICAL, "data on 64", "torus", 4),  # one row
+            (Algorithm.HIERARCHICAL, "data on 64", "leaves", 4),
+            (
+                Algorithm.HIERARCHICAL,
+                "data over nodes and pipeline",
+                "nodes",
+                8,
+            ),  # nodes, and their halves, swapped
+            (
+                Algorithm.HIERARCHICAL,
+                "data over nodes and pipeline",
+                "torus",
+                32,
+            ),  # a stage's columns have ends
+            (Algorithm.RING, "data on 64", "torus", 64),  # at the end of a row two ways cost the same
+            (Algorithm.HALVING_DOUBLING, "data on 64", "switch", 1),
+            (Algorithm.HALVING_DOUBLING, "data on 64", "nodes", 1),
+            (Algorithm.HALVING_DOUBLING, "data on 64", "ring", 64),  # half around two ways cost the same
+            (Algorithm.TREE, "data on 64", "switch", 64),
+            (Algorithm.TREE, "data and tensor over nodes", "nodes", 32),
+        ],
+    )
+    def test_with_other_algorithms_so_many_are(
+        self, algorithm: Algorithm, division: str, name: str, expected: int
+    ) -> None:
+        parallelism = DIVISIONS[division]
+        topology = network(name, parallelism.num_gpus)
+        assert num_played(parallelism, topology, algorithm=algorithm) == expected
 
     def test_each_accelerator_has_one_that_stands_for_it(self) -> None:
         made = extrapolate(
@@ -207,8 +282,8 @@ class TestWhatIsNot:
             extrapolate(trace, parallelism, topology, algorithm=algorithm, is_folded=True)
             for algorithm in (Algorithm.TREE, Algorithm.NCCL)
         )
-        assert forced.fold is None
-        assert chosen.fold is None
+        assert forced.fold.num_each == 1
+        assert chosen.fold.num_each == 1
         whole = extrapolate(trace, parallelism, topology, algorithm=Algorithm.TREE)
         seconds = [play(made.graph, made.topology, made.paths).makespan_s for made in (forced, chosen, whole)]
         assert seconds[0] == seconds[2]
@@ -225,14 +300,19 @@ class TestWhatIsNot:
             )
 
     def test_what_is_too_large_then_is_told_which_networks_are_alike(self) -> None:
-        parallelism = Parallelism(data_parallel=2_560, pipeline_parallel=4, num_microbatches=4)
+        topology = degraded(ring(10_240, 65e9, 1e-6), [0], 0.5)
         with pytest.raises(InputError, match="a network on which replicas are alike, such as a switch"):
+            extrapolate(measured("vgg13"), Parallelism(data_parallel=10_240), topology, is_folded=True)
+
+    @pytest.mark.parametrize("algorithm", [Algorithm.AUTO, Algorithm.RING])
+    def test_messages_that_meet_too_often_are_refused(self, algorithm: Algorithm) -> None:
+        # Around a ring of cables each goes past the 1,024 replicas of its stage and meets the messages of all of them.
+        parallelism = Parallelism(data_parallel=1_024, pipeline_parallel=4, num_microbatches=4)
+        with pytest.raises(
+            InputError, match="network = ring: lets messages between stages meet on its links"
+        ):
             extrapolate(
-                measured("vgg13"),
-                parallelism,
-                ring(10_240, 65e9, 1e-6),
-                algorithm=Algorithm.RING,
-                is_folded=True,
+                even(8, 1e-3, 2e-3), parallelism, ring(4_096, 65e9, 1e-6), algorithm=algorithm, is_folded=True
             )
 
 
@@ -245,3 +325,27 @@ def test_a_part_of_a_ring_adds_up_as_the_whole_ring_does() -> None:
         Collectives(graph=graph, router=router).ring_all_reduce(ranks, 1e9, after)
         seconds.append(play(graph.build(), topology, router.table()).makespan_s)
     assert seconds[1] == pytest.approx(seconds[0], rel=1e-12)  # a spine has what all cards of a leaf have
+
+
+def test_the_first_groups_of_trees_stand_for_the_others() -> None:
+    topology, ranks = switch(32, 65e9, 1e-6), np.arange(32).reshape(4, 8)
+    seconds = []
+    for num_groups in (4, 1):
+        graph, router = TaskGraphBuilder(), Router(topology)
+        after = np.full((num_groups, 8), NONE)
+        Collectives(graph=graph, router=router).tree_all_reduce(ranks, 1e9, after)
+        seconds.append(play(graph.build(), topology, router.table()).makespan_s)
+    assert seconds[1] == pytest.approx(seconds[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 7, 16, 31, 63, 100])
+def test_patterns_of_trees_have_each_message_once_and_each_sender_once(size: int) -> None:
+    ranks, topology = np.arange(size), switch(size, 65e9, 1e-6)
+    graph, router = TaskGraphBuilder(), Router(topology)
+    Collectives(graph=graph, router=router).tree_all_reduce(ranks, 1e9, np.full(size, NONE))
+    used = np.unique(graph.build().path)
+    patterns = list(tree_patterns(ranks))
+    ways = np.concatenate([router.paths(*ends) for ends in patterns])
+    assert len(ways) == 4 * (size - 1)
+    assert set(ways) == set(used[used != NONE])
+    assert all(len(np.unique(source)) == len(source) for source, _ in patterns)

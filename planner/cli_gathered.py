@@ -1,0 +1,38 @@
+"""How does a command get options that belong together? As one value, in the place of an argument for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""What `click.option` and `click.argument` return."""
+
+
+def with_options(command: Command, options: Sequence[Option]) -> Command:
+    """Adds options and arguments to a command, which shows them in this order."""
+    made: Callable[..., Any] = command
+    for option in reversed(options):
+        made = option(made)
+    return cast(Command, made)
+
+
+def gathered(command: Command, options: Sequence[Option], name: str, kind: type[Any]) -> Command:
+    """Adds options to a command, and hands it their values as one.
+
+    Args:
+        command: the function of the command.
+        options: what is added, in the order in which it is shown.
+        name: argument of `command` that gets the value.
+        kind: dataclass of the value; its fields are called like the parameters of the options.
+    """
+
+    @wraps(command)
+    def begin(**given: object) -> object:
+        values = {field.name: given.pop(field.name) for field in fields(kind)}
+        return command(**given, **{name: kind(**values)})
+
+    return with_options(cast(Command, begin), options)

@@ -1,0 +1,69 @@
+"""Which network did a measured run train? From the columns of its shape, and from a known model of the same name and size."""
+
+from __future__ import annotations
+
+from planner.measured_told import Told
+from planner.model_names import ties_embeddings
+from simulator.model import ModelShape
+
+USUAL_VOCABULARY = 51_200
+"""GPT-2's vocabulary, padded as Megatron-LM pads it."""
+USUAL_HEAD_DIM = 128
+PLAIN_FFN_RATIO = 4
+"""Feed-forward width over hidden size of a block without gate; a narrower block is taken to have one."""
+
+
+def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
+    """Returns the fields of `ModelShape`, without experts; a known model fills what the row leaves open.
+
+    Raises:
+        CannotModelError: there are neither layers nor a hidden size.
+    """
+    fields = known.model_dump() if known else {}
+    hidden = told.count("hidden", fields.get("hidden_size"))
+    head_dim = told.cells.count("head_dim")
+    usual_heads = max(1, hidden // (head_dim or USUAL_HEAD_DIM))
+    heads = told.count("heads", fields.get("num_heads"), usual_heads)
+    plain = PLAIN_FFN_RATIO * hidden
+    ffn = told.count("ffn_hidden", fields.get("ffn_hidden_size"), plain)
+    is_gated = fields.get("is_gated", bool(told.cells.count("experts")) or ffn < plain)
+    return {
+        "num_layers": told.count("layers", fields.get("num_layers")),
+        "hidden_size": hidden,
+        "num_heads": heads,
+        "num_kv_heads": told.count("kv_heads", fields.get("num_kv_heads"), heads),
+        "head_dim": told.count("head_dim", fields.get("head_dim"), max(1, hidden // heads)),
+        "ffn_hidden_size": ffn,
+        "is_gated": told.count("mlp_matrices", 3 if is_gated else 2) == 3,
+        "vocabulary_size": told.count("vocab", fields.get("vocabulary_size"), USUAL_VOCABULARY),
+        "has_tied_embeddings": fields.get("has_tied_embeddings", ties_embeddings(told.text("model"))),
+    }
+
+
+def has_experts(told: Told, known: ModelShape | None) -> bool:
+    """Returns whether a row has routed experts; 0 says that it has none, an empty cell as little as no column."""
+    is_known = bool(known and known.experts) and "experts" not in told.cells.numbers
+    return bool(told.cells.count("experts")) or is_known
+
+
+def expert_cells(told: Told, known: ModelShape | None, ffn_hidden_size: int) -> dict[str, int | None]:
+    """Returns the fields of `MixtureOfExperts` and of `LatentAttention`, as far as the network has either.
+
+    Raises:
+        CannotModelError: nothing says how many experts there are, or how many a token goes to.
+    """
+    experts, latent = (known.experts, known.latent_attention) if known else (None, None)
+    parts: dict[str, int | None] = dict(latent.model_dump()) if latent else {}
+    if not has_experts(told, known):
+        return {**parts, "num_experts": None}
+    fields = experts.model_dump() if experts else {}
+    width = fields.get("expert_ffn_hidden_size", ffn_hidden_size)
+    return {
+        **parts,
+        "num_experts": told.count("experts", fields.get("num_experts")),
+        "experts_per_token": told.count("topk", fields.get("experts_per_token")),
+        "expert_ffn_hidden_size": told.count("moe_ffn_hidden", width),
+        "shared_ffn_hidden_size": told.or_known("shared_expert_ffn", fields.get("shared_ffn_hidden_size")),
+        "num_dense_layers": told.or_known("dense_layers", fields.get("num_dense_layers")),
+        **{name: fields[name] for name in ("num_groups", "groups_per_token") if name in fields},
+    }

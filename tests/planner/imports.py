@@ -1,0 +1,36 @@
+"""Which packages are loaded by a piece of code that runs in a process of its own?"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import planner
+
+ROOT = Path(planner.__file__).parent.parent
+HEAVY = {
+    "mlflow",
+    "optuna",
+    "ortools",
+    "pymoo",
+    "numba",
+    "scipy",
+    "pandas",
+    "numpy",
+    "pyarrow",
+    "pydantic",
+    "rich",
+}
+"""Packages that no help and no refusal of an option waits for."""
+
+
+def printed_without_heavy_imports(code: str) -> str:
+    """Runs code that may import from the repository, and returns what it prints."""
+    told = "print('loaded:', *{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    command = [sys.executable, "-c", f"import sys\n{code}\n{told}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = done.stderr.split()
+    assert loaded[0] == "loaded:"
+    assert set(loaded) & HEAVY == set()
+    return done.stdout

@@ -1,0 +1,109 @@
+"""Which plan is meant by short forms, files and mappings, and what is none?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner import cli, load_job, simulate_plan
+from planner.plan_input import plan_of, read_plan
+from simulator.errors import InputError
+from tests.planner.simulated import AS_IT_WAS_RUN, BLOOM, LLAMA, answer
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        AS_IT_WAS_RUN.replace("dp=8", "num_gpus=384"),
+        f"num_gpus=384,{AS_IT_WAS_RUN}",
+        f"accelerator=a100-sxm4-80gb,{AS_IT_WAS_RUN}",
+        f"offer=0, {AS_IT_WAS_RUN.replace(',', ' , ')}",
+        f"{AS_IT_WAS_RUN},checkpoint_interval_s=null,zero_stage=1,precision=bf16,vpp=1,cp=1,ep=1",
+        AS_IT_WAS_RUN.replace("tp", "tensor_parallel").replace("mbs", "micro_batch_size"),
+    ],
+)
+def test_short_forms_and_what_follows_from_the_rest_make_the_same_plan(
+    plan: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert answer(capsys, plan) == answer(capsys, AS_IT_WAS_RUN)
+
+
+def test_a_job_with_several_offers_wants_to_know_which_one(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = "accelerator=a100-sxm4-80gb,tp=8,pp=4,dp=16,recompute=full"
+    found = answer(capsys, plan, job=LLAMA)
+    assert found.design is not None
+    assert found.design.accelerator == "a100-sxm4-80gb"
+    assert cli.main(["simulate", LLAMA, "--plan", "tp=8,pp=4,dp=16"]) == 2
+    assert "the job has 3 offers: offer=0 (h100-sxm5-80gb)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ("tp=4,tensor_paralel=2", "tensor_paralel = 2: unknown key; nearest: tensor_parallel"),
+        ("tp=four", "tp = 'four': must be a whole number"),
+        ("tp=4.5", "tp = 4.5: must be a whole number"),
+        ("tp='4'", "tp = '4': must be a whole number"),
+        ("tp=true", "tp = 'true': must be a whole number"),
+        ("tp=0", "tp = 0: must be greater than 0"),
+        ("tp=4,tp=8", "tp = '8': is given twice"),
+        (
+            "tp=4,tensor_parallel=8",
+            "tp = 8: is given twice: tensor_parallel has the value 4 already",
+        ),
+        ("tp=1e9", "tp = 1000000000: must be at most 10,000,000"),
+        ("tp=10000,dp=10000", "num_gpus = 100000000: must be at most 10,000,000"),
+        ("num_gpus=many", "num_gpus = 'many': must be a whole number"),
+        ("tp=[1", "tp = '[1': "),
+        ("tp", "must be a mapping of"),
+        ("tp=4,pp", "must be key=value pairs with commas between them"),
+        ("", "must be key=value pairs with commas between them"),
+        ("recompute=some", "recompute = 'some': must be 'none', 'selective' or 'full'"),
+        ("recompute=1", "recompute = 1: must be 'none', 'selective' or 'full'"),
+        ("power_cap_fraction=2", "power_cap_fraction = 2: must be at most 1"),
+        ("power_cap_fraction=half", "power_cap_fraction = 'half': must be a number"),
+        ("checkpoint_interval_s=.nan", "checkpoint_interval_s = nan: must be a finite number"),
+        ("zero_stage=4", "zero_stage = 4: must be at most 3"),
+        ("offer=1", "offer = 1: must be at most 0: offers are counted from 0"),
+        ("offer=-1", "offer = -1: must be at least 0"),
+        ("accelerator=h100-sxm5-80gb", "is not on offer in the job; nearest: a100-sxm4-80gb"),
+        ("accelerator=a100-sxm4-80gb,offer=0", "contradicts offer: give one of them"),
+        ("missing.yaml", "cannot be read"),
+    ],
+)
+def test_what_is_no_plan_ends_with_two_and_one_message(
+    plan: str,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "tp").write_text("[4]", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["simulate", BLOOM, "--plan", plan]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_an_empty_plan_file_is_asked_for_a_decision(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "plan.yaml"
+    file.write_text("# nothing yet\n", encoding="utf-8")
+    assert cli.main(["simulate", BLOOM, "--plan", str(file)]) == 2
+    assert "is empty: write at least one decision, such as tensor_parallel: 8" in capsys.readouterr().err
+
+
+def test_several_problems_of_a_plan_are_reported_at_once() -> None:
+    with pytest.raises(InputError, match="plan: 3 problems") as caught:
+        simulate_plan(load_job(BLOOM), {"tp": "x", "colour": "red", "zero_stage": 9})
+    assert [problem.path for problem in caught.value.problems] == ["tp", "colour", "zero_stage"]
+
+
+@pytest.mark.parametrize("key", ["micro_batch", "micro-batch", "micro_batch_size"])
+def test_the_micro_batch_has_more_than_one_name(key: str) -> None:
+    plan, _ = plan_of(load_job(BLOOM), read_plan(f"tp=4,pp=12,dp=8,{key}=2"))
+    assert plan.micro_batch_size == 2

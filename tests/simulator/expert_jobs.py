@@ -1,0 +1,19 @@
+"""How long do the tokens of the tests of experts travel, with nothing to hide behind?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.expert_exchange import expert_exchange_s
+from simulator.job import Workload
+from simulator.plan import Plan
+from tests.simulator.builders import H100, rank_of
+
+NOTHING = np.zeros(1)
+
+
+def exchange_s(workload: Workload, plan: Plan, accelerator: str = H100) -> float:
+    """Dispatch and combine of one direction, hidden by nothing."""
+    return float(
+        expert_exchange_s(rank_of(workload, plan, accelerator), NOTHING, NOTHING, (NOTHING, NOTHING))[0][0]
+    )

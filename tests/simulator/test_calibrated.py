@@ -1,0 +1,63 @@
+"""Which constants does a calibration replace, and which may it have?"""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.calibration_example import (
+    ACCELERATOR,
+    true_calibration,
+)
+from simulator.calibrated import calibrated_kernels, calibrated_links, calibrated_training
+from simulator.calibration import CalibratedConstant, ConstantName
+from simulator.catalog import accelerator
+from simulator.compute import kernel_constants
+from simulator.hardware import Precision
+from simulator.network import link_constants
+from simulator.training import training_constants
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"name": "memory_fraction", "value": 1.01}, "nothing is faster than its peak"),
+        ({"name": "overlap_exponent", "value": 0.5}, "takes no longer than its sum"),
+        ({"name": "host_launch_s", "accelerator": ACCELERATOR}, "leave accelerator out"),
+        ({"name": "memory_fraction", "accelerator": None}, "needs accelerator"),
+        ({"name": "sustained_fraction", "precision": "fp16"}, "write bf16"),
+        ({"name": "kernel_launch_s", "value": 2.0}, "microseconds"),
+    ],
+)
+def test_impossible_constants_are_refused(fields: dict[str, object], rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        CalibratedConstant.model_validate(
+            {"accelerator": ACCELERATOR, "value": 0.5, "published": 0.5, "log_deviation": 0.1} | fields
+        )
+
+
+def test_nothing_is_touched_without_a_calibration() -> None:
+    chip = accelerator(ACCELERATOR)
+    kernels = kernel_constants([chip.family], ["bf16"])
+    assert calibrated_kernels(kernels, None, [chip], [Precision.BF16]) is kernels
+    assert calibrated_training(training_constants(), None) is training_constants()
+
+
+def test_only_the_calibrated_accelerator_changes_and_no_link_gets_faster_than_its_nominal_rate() -> None:
+    faster = CalibratedConstant(
+        name=ConstantName.INTRA_LINK_RATIO,
+        accelerator=ACCELERATOR,
+        value=5.0,
+        published=1.0,
+        log_deviation=0.1,
+    )
+    calibration = true_calibration().model_copy(update={"constants": (faster,)})
+    chips = [accelerator(ACCELERATOR), accelerator("a100-sxm4-80gb")]
+    links = link_constants(
+        [chip.family for chip in chips],
+        ["infiniband-ndr"] * 2,
+        intra_bytes_per_s=1.0,
+        inter_bytes_per_s_per_gpu=1.0,
+        gpus_per_domain=8.0,
+    )
+    found = calibrated_links(links, calibration, chips)
+    assert found.gather_fraction.tolist() == [1.0, links.gather_fraction[1]]
