@@ -11,6 +11,7 @@ from planner.recommendation import Recommendation
 from simulator.errors import StudyError
 from simulator.job import Job
 from simulator.record import Record
+from studies.identity import hash_of, study_hash
 
 KEEP = "keep"
 """Which designs the study keeps."""
@@ -24,7 +25,20 @@ _Written = TypeVar("_Written", bound=Record)
 
 
 def job_of(facts: Mapping[str, str]) -> Job:
-    """Returns the job of a study from the facts of its journal; raises `StudyError` where another version wrote it."""
+    """Returns the job of a study from the facts of its journal.
+
+    Raises:
+        StudyError: another version wrote it, or it is not the job of which the study has the hash.
+    """
+    job_hash = hash_of([facts["job"]])
+    is_own = MERGED_FROM in facts or facts["study_hash"] == study_hash(
+        job_hash, facts["code_hash"], facts["seed"]
+    )
+    if facts["job_hash"] != job_hash or not is_own:
+        raise StudyError(
+            "the study is damaged: its job, code and seed are not those of its hash: take its file from a backup, or move "
+            "it away and run the job as a new study"
+        )
     return _read(Job, facts["job"], "job")
 
 

@@ -199,7 +199,8 @@ def test_designs_that_a_search_no_longer_asks_for_are_an_error_not_a_mixture(tmp
     path = run(tmp_path, should_stop=stop_after(2)).path
     with Journal.open(path) as journal:
         other = job_of(max_evaluations=2 * EVALUATIONS)
-        journal.note({"job": other.model_dump_json(), "code_hash": identity.Identity.of(other, 1).code})
+        its = identity.Identity.of(other, 1)
+        journal.note({"job": other.model_dump_json(), "job_hash": its.job, "study_hash": its.study})
     with pytest.raises(StudyError, match="now asks for other designs in batch 0"):
         resume_study(path)
     with Journal.read(path) as journal:

@@ -10,12 +10,14 @@ import pytest
 
 from planner.delivery import deliver
 from planner.durable import resume_study
+from planner.sending import Target
 from planner.study_merge import merge_studies
-from planner.study_reports import front_of, list_studies, status_of
+from planner.study_reports import export_designs, front_of, list_studies, status_of
 from simulator.errors import StudyError
+from simulator.limits import Limits
 from studies.journal import Journal
 from studies.store import StudyStore
-from tests.planner.studies_run import NOW, keys_of, run, stop_after
+from tests.planner.studies_run import NOW, job_of, keys_of, run, stop_after
 
 
 def test_a_file_that_is_no_study_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -24,6 +26,37 @@ def test_a_file_that_is_no_study_does_not_hide_the_others(tmp_path: Path) -> Non
     states = {state.name: state.state for state in list_studies(StudyStore(tmp_path))}
     assert states == {"broken": "damaged", study.path.stem: "stopped"}
     assert resume_study(study.path).counts.num_reused == 0
+
+
+def test_a_study_whose_job_was_changed_in_its_file_is_damaged_for_every_command(tmp_path: Path) -> None:
+    study = run(tmp_path, job=job_of().model_copy(update={"limits": Limits(budget_usd=250_000.0)}))
+    content = study.path.read_bytes()
+    written = b'"budget_usd":250000.0'
+    assert content.count(written) == 1
+    study.path.write_bytes(content.replace(written, b'"budget_usd":7950.000'))
+    (state,) = list_studies(StudyStore(tmp_path))
+    assert state.state == "damaged"
+    target = Target(tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+    for command in (
+        lambda: status_of(study.path),
+        lambda: front_of(study.path),
+        lambda: resume_study(study.path),
+        lambda: resume_study(study.path, target=target),
+        lambda: deliver(study.path, tracking_uri=target.tracking_uri),
+        lambda: export_designs(study.path, tmp_path / "designs.csv"),
+    ):
+        with pytest.raises(StudyError, match="is damaged"):
+            command()
+    assert [path.name for path in tmp_path.iterdir()] == [study.path.name]
+
+
+@pytest.mark.parametrize("fact", ["job_hash", "study_hash", "code_hash", "seed"])
+def test_a_job_that_is_not_that_of_the_hashes_is_refused(tmp_path: Path, fact: str) -> None:
+    path = run(tmp_path, should_stop=stop_after(1)).path
+    with Journal.open(path) as journal:
+        journal.note({fact: "7"})  # with a right checksum
+    with pytest.raises(StudyError, match="damaged: its job, code and seed are not those of its hash"):
+        resume_study(path)
 
 
 def test_merged_studies_hold_each_design_once_and_the_front_of_all(tmp_path: Path) -> None:
