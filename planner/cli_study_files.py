@@ -39,7 +39,7 @@ _NOT_ENDED = {
 def export(*, name: str, file: Path, folder: Path, as_json: bool) -> None:
     """Write every design that the study NAME has simulated into FILE."""
     from planner.json_forms import StudyExport
-    from planner.study_reports import export_designs
+    from planner.study_export import export_designs
     from studies.store import StudyStore
 
     path = StudyStore(folder).find(name)

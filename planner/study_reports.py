@@ -1,4 +1,4 @@
-"""How far is a study, what is its front, and where are all its designs? Read from the journal, while it runs or after.
+"""How far is a study, and what is its front? Read from the journal, while it runs or after.
 
 Nothing is simulated: the journal has what became of every design, and the job's prices and limits are applied to that.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -17,14 +17,10 @@ from planner.study_facts import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_o
 from simulator.errors import StudyError
 from simulator.record import Record
 from studies.archive import Archive
-from studies.design_log import DesignLog
-from studies.design_table import design_columns
 from studies.journal import Journal
-from studies.reduction import kept_of
 from studies.store import StudyStore, is_running
 
 State = Literal["running", "stopped", "recommended", "infeasible", "merged", "damaged"]
-EXPORT_SUFFIXES: Final = (".parquet", ".csv")
 
 
 class StudyState(Record):
@@ -169,49 +165,6 @@ def front_of(path: Path) -> StudyFront:
             num_not_dominated=len(archive.ids),
             front=() if front is None else designs_of(job, front, ids),
         )
-
-
-def export_designs(path: Path, file: Path) -> int:
-    """Writes all designs that a study has kept into a table, whole or not at all, and returns how many there are.
-
-    Raises:
-        StudyError: the file is there already, its suffix is not one of `EXPORT_SUFFIXES`, or it cannot be written.
-    """
-    if file.suffix not in EXPORT_SUFFIXES:
-        raise StudyError(f"{file}: the suffix must be one of {', '.join(EXPORT_SUFFIXES)}")
-    if file.exists():
-        raise StudyError(f"{file} exists and is never overwritten: choose another file")
-    table = file if file.suffix == ".parquet" else file.with_suffix(".parquet.partial")
-    with Journal.read(path) as journal:
-        job = job_of(journal.facts)
-        with DesignLog(table) as log:
-            archive = Archive(job)
-            for batch in journal.batches():
-                found = batch.found(job)
-                ids = archive.add(found)
-                log.append(design_columns(job, kept_of(found), ids, batch.stage))
-            num_designs = log.num_designs
-    if table != file:
-        _to_csv(table, file)
-    return num_designs
-
-
-def _to_csv(table: Path, file: Path) -> None:
-    """Writes a Parquet file as CSV and takes the former away."""
-    import pyarrow.csv
-    import pyarrow.parquet as pq
-
-    partial = file.with_name(f"{file.name}.partial")
-    try:
-        with pq.ParquetFile(table) as source, pyarrow.csv.CSVWriter(partial, source.schema_arrow) as writer:
-            for batch in source.iter_batches():
-                writer.write_batch(batch)
-        partial.replace(file)
-    except OSError as error:
-        raise StudyError(f"{file} cannot be written: {error}") from error
-    finally:
-        table.unlink(missing_ok=True)
-        partial.unlink(missing_ok=True)
 
 
 def _state(journal: Journal) -> dict[str, object]:

@@ -11,8 +11,9 @@ import pytest
 from planner.delivery import deliver
 from planner.durable import resume_study
 from planner.sending import Target
+from planner.study_export import export_designs
 from planner.study_merge import merge_studies
-from planner.study_reports import export_designs, front_of, list_studies, status_of
+from planner.study_reports import front_of, list_studies, status_of
 from simulator.errors import StudyError
 from simulator.limits import Limits
 from studies.journal import Journal
