@@ -5,7 +5,6 @@ Nothing is simulated: the journal has what became of every design, and the job's
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +12,7 @@ from pydantic import Field
 
 from planner.designs import designs_of
 from planner.recommendation import Design
-from planner.study_facts import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of
+from planner.study_facts import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of, leaves_of
 from simulator.errors import StudyError
 from simulator.record import Record
 from studies.archive import Archive
@@ -30,8 +29,8 @@ class StudyState(Record):
     """How the study is called in the store."""
     job: str
     """Name of its job."""
-    seed: int
-    """Seed of everything random."""
+    seed: int | None
+    """Seed of everything random; none of a merged study whose parts have several, or of a damaged one."""
     state: State
     """`running`: some process searches; `stopped`: nobody does, resume it; `merged`: of others; `damaged`: no readable
     study; else how it ended."""
@@ -44,13 +43,13 @@ class StudyState(Record):
     delivered_to: tuple[str, ...]
     """MLflow stores and experiments that have it."""
     merged_from: tuple[str, ...]
-    """Studies that it was merged from."""
+    """Studies that it was merged from; of merged ones those that they hold."""
 
 
 class StudyList(Record):
     """The studies of a folder."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     """Of this form; it rises when a field goes or changes its meaning."""
     studies: tuple[StudyState, ...]
     """By name."""
@@ -59,7 +58,7 @@ class StudyList(Record):
 class StudyStatus(StudyState):
     """The same with what the designs are worth."""
 
-    schema_version: int = 2
+    schema_version: int = 3
     """Of this form; it rises when a field goes or changes its meaning."""
     num_feasible: int
     """Designs that keep every limit."""
@@ -81,7 +80,7 @@ class StudyStatus(StudyState):
 class StudyFront(Record):
     """The front of a study as it is now."""
 
-    schema_version: int = 2
+    schema_version: int = 3
     """Of this form; it rises when a field goes or changes its meaning."""
     study: StudyState
     """What it is the front of."""
@@ -115,7 +114,7 @@ def _state_or_damage(path: Path) -> StudyState:
         return StudyState(
             name=path.stem,
             job="",
-            seed=0,
+            seed=None,
             state="damaged",
             created_at="",
             num_designs=0,
@@ -169,16 +168,17 @@ def front_of(path: Path) -> StudyFront:
 
 def _state(journal: Journal) -> dict[str, object]:
     facts = journal.facts
+    leaves = leaves_of(facts)
     return {
         "name": journal.path.stem,
         "job": job_of(facts).name,
-        "seed": int(facts["seed"]),
+        "seed": int(facts["seed"]) if "seed" in facts else None,
         "state": _how(journal.path, facts),
         "created_at": facts["created_at"],
         "num_designs": journal.num_designs,
-        "elapsed_s": journal.elapsed_s,
+        "elapsed_s": sum(leaf.elapsed_s for leaf in leaves) if leaves else journal.elapsed_s,
         "delivered_to": tuple(facts.get(DELIVERED_TO, "").splitlines()),
-        "merged_from": tuple(json.loads(facts.get(MERGED_FROM, "[]"))),
+        "merged_from": tuple(leaf.name for leaf in leaves),
     }
 
 

@@ -55,7 +55,7 @@ def show_list(studies: Sequence[StudyState], console: Console) -> None:
             study.state,
             human.count(study.num_designs),
             human.duration(study.elapsed_s),
-            str(study.seed),
+            _seed(study),
             "yes" if study.delivered_to else "no",
             study.created_at[:16].replace("T", " "),
         )
@@ -68,7 +68,10 @@ def show_status(study: StudyStatus, console: Console) -> None:
     headline(console, told, is_good=study.state not in ("stopped", "infeasible"))
     console.print()
     rows = [
-        ("job", f"{study.job}, seed {study.seed}"),
+        (
+            "job",
+            f"{study.job}, seed {study.seed}" if study.seed is not None else f"{study.job}, several seeds",
+        ),
         ("begun", study.created_at),
         ("searched", human.duration(study.elapsed_s)),
         ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} keep all limits"),
@@ -105,6 +108,12 @@ def show_counts(name: str, counts: Counts, console: Console) -> None:
     ]
     sentences(console, [f"Designs of {name}:"])
     grid(console, rows)
+
+
+def _seed(study: StudyState) -> str:
+    if study.seed is not None:
+        return str(study.seed)
+    return "several" if study.merged_from else ""
 
 
 def _near(num_front: int, num_not_dominated: int) -> str:
