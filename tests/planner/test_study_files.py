@@ -145,7 +145,7 @@ def test_a_study_is_called_by_the_start_of_its_name_where_no_other_one_begins_so
     merge_studies([first, second], both, NOW)
     assert store.find("toge") == store.find("together") == both
     assert store.find(first.stem[:-3]) == first
-    shared = first.stem[: first.stem.rindex("-")]
+    shared = first.stem[: first.stem.rindex("-") + 1]
     with pytest.raises(StudyError, match=f"several studies begin so .*there are: .*{second.stem}"):
         store.find(shared)
     with pytest.raises(StudyError, match="there is no such study"):
