@@ -75,8 +75,8 @@ def _where_options(command: Command) -> Command:
 def study() -> None:
     """Studies with a journal: whatever kills one, nothing that was simulated is lost, and it can go on.
 
-    NAME is the name of a study as `list` shows it, its hash or the first four digits or more of it, or the path of its
-    file.
+    NAME is the name of a study as `list` shows it, its hash, the first four characters or more of either, or the path of
+    its file.
 
     Exit codes: as `capplan recommend`; 1 also for a study that cannot be read or written.
     """

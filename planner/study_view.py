@@ -55,7 +55,7 @@ def show_list(studies: Sequence[StudyState], console: Console) -> None:
             study.state,
             human.count(study.num_designs),
             human.duration(study.elapsed_s),
-            str(study.seed),
+            "" if study.seed is None else str(study.seed),
             "yes" if study.delivered_to else "no",
             study.created_at[:16].replace("T", " "),
         )
@@ -67,8 +67,9 @@ def show_status(study: StudyStatus, console: Console) -> None:
     told = f"Study {study.name} {WHAT_NEXT[study.state].format(name=study.name)}"
     headline(console, told, is_good=study.state not in ("stopped", "infeasible"))
     console.print()
+    seeds = "several seeds" if study.seed is None else f"seed {study.seed}"
     rows = [
-        ("job", f"{study.job}, seed {study.seed}"),
+        ("job", f"{study.job}, {seeds}"),
         ("begun", study.created_at),
         ("searched", human.duration(study.elapsed_s)),
         ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} keep all limits"),
