@@ -82,7 +82,7 @@ def test_the_remark_names_the_settings_the_number_of_designs_and_a_way_out_that_
     )
     for way_out in ({"algorithm": "nsga2"}, {"exhaustive_up_to": num_designs - 1}):
         other = small_job(**{**few, **way_out})
-        assert sum(map(len, tried(other))) == 50 < num_designs
+        assert sum(map(len, tried(other))) <= 50 < num_designs
         assert notes_of(other) == []
 
 
