@@ -40,7 +40,7 @@ _NOT_DELIVERED = {
     "merged": "no; the studies that it was merged from can be delivered",
 }
 """How a study that MLflow does not have gets there, by its state."""
-_VOLUME_OF = "of the box from zero to 1.1 times the worst of the first front; what counts is that it grows"
+_VOLUME_OF = "of the box from 0 to 1.1 times the worst of the first front; its growth counts"
 
 
 def show_list(studies: Sequence[StudyState], console: Console) -> None:
