@@ -68,7 +68,7 @@ class StudyStatus(StudyState):
     num_not_dominated: int
     """Feasible designs that no other one beats: the front and its near-equals, which have the tag `near_front`."""
     hypervolume_fraction: float = Field(ge=0, le=1)
-    """Share of the box between zero and the worst values of the first front that the front dominates."""
+    """Share of the box between zero and 1.1 times the worst values of the first front that the front dominates."""
     stages: dict[str, int]
     """Designs by what asked for them."""
     simulation_hash: str
