@@ -57,7 +57,7 @@ def test_the_sizes_of_a_search_are_those_that_are_told(name: str) -> None:
 
 def told_defaults() -> dict[str, float]:
     """The column `default` of the table of the searcher's own parameters, by their names."""
-    _, _, table = PAGE.read_text(encoding="utf-8").partition("| parameter | default | best trial |\n")
+    _, _, table = PAGE.read_text(encoding="utf-8").partition("| parameter | default |\n")
     rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", table.partition("\n\n")[0], re.MULTILINE)
     return {name: float(value) for name, value in rows}
 
