@@ -50,11 +50,11 @@ class Costs:
     """What the parts of a study cost; the defaults were measured (docs/many-machines.md says how)."""
 
     worker_s_per_design: float = 14e-6
-    """Listing, simulating, judging and reducing, on one core."""
+    """Listing, simulating, judging and reducing, on one core; the layouts of a block are listed before."""
     pruning_s_per_layout: float = 12.6e-6
-    """Bounding a layout, on one core."""
+    """Listing and bounding a layout, on one core."""
     listing_s_per_design: float = 0.7e-6
-    """Listing designs at the leader."""
+    """Listing designs at the leader, where it sends them."""
     packing_s_per_design: float = 0.25e-6
     """Making bytes of the designs to send."""
     bytes_per_design: float = 5.3

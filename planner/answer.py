@@ -31,6 +31,7 @@ from planner.record_input import validated
 from planner.report_build import report_of_log
 from planner.report_files import PAGE_FILE, write_page, write_pictures
 from planner.uncertainty import uncertainty_of
+from planner.unused_search import search_notes
 from planner.what_if import what_if_cases
 from simulator.catalog import catalog_hash
 from simulator.job import Job
@@ -250,7 +251,10 @@ def _answer(
         input_uncertainty=unsure,
         what_if=cases,
         mlflow=None,
-        warnings=cautions(job, front, uncertainty, designs[row] if row is not None else None),
+        warnings=(
+            *cautions(job, front, uncertainty, designs[row] if row is not None else None),
+            *search_notes(job, result.algorithm, result.space.num_designs),
+        ),
     )
 
 

@@ -75,8 +75,8 @@ def _where_options(command: Command) -> Command:
 def study() -> None:
     """Studies with a journal: whatever kills one, nothing that was simulated is lost, and it can go on.
 
-    NAME is the name of a study as `list` shows it, its hash or the first four digits or more of it, or the path of its
-    file.
+    NAME is the name of a study as `list` shows it, its hash, the first four characters or more of either, or the path of
+    its file.
 
     Exit codes: as `capplan recommend`; 1 also for a study that cannot be read or written.
     """
@@ -128,14 +128,14 @@ def run(
     where.check()
     target = _target(tracking)
 
-    def start(store: StudyStore, report: Report, should_stop: Stop) -> StudyAnswer:
+    def start(store: StudyStore, report: Report, should_stop: Stop) -> tuple[StudyAnswer, str]:
         from planner.durable import run_study_of
         from planner.job_file import load_job
         from planner.study_machines import machines
 
         loaded = load_job(job, overrides)
         with machines(where.workers, where.scheduler) as engine_for:
-            return run_study_of(
+            found = run_study_of(
                 loaded,
                 seed=seed,
                 store=store,
@@ -145,6 +145,7 @@ def run(
                 keep=keep,
                 target=target,
             )
+            return found, engine_for.idle_note(found.counts)
 
     return _search(start, folder, quiet=quiet, as_json=as_json)
 
@@ -175,13 +176,13 @@ def resume(
     where.check()
     target = _target(tracking)
 
-    def start(store: StudyStore, report: Report, should_stop: Stop) -> StudyAnswer:
+    def start(store: StudyStore, report: Report, should_stop: Stop) -> tuple[StudyAnswer, str]:
         from planner.durable import resume_study
         from planner.study_machines import machines
 
         path = store.find(name)
         with machines(where.workers, where.scheduler) as engine_for:
-            return resume_study(
+            found = resume_study(
                 path,
                 store=store,
                 progress=report,
@@ -189,6 +190,7 @@ def resume(
                 engine_for=engine_for,
                 target=target,
             )
+            return found, engine_for.idle_note(found.counts)
 
     return _search(start, folder, quiet=quiet, as_json=as_json)
 
@@ -254,13 +256,13 @@ def front(*, name: str, folder: Path, as_json: bool) -> None:
 
 
 def _search(
-    start: Callable[[StudyStore, Report, Stop], StudyAnswer],
+    start: Callable[[StudyStore, Report, Stop], tuple[StudyAnswer, str]],
     folder: Path,
     *,
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Searches and prints the answer."""
+    """Searches and prints the answer, after a remark on the machines, where there is one."""
     from planner.cli import EXIT_CODES
     from planner.cli_output import progress, quiet_libraries, rendered, write
     from planner.interrupt import stop_on_interrupt
@@ -270,7 +272,9 @@ def _search(
     from studies.store import StudyStore
 
     with quiet_libraries(), stop_on_interrupt() as should_stop, progress(is_shown=not quiet) as report:
-        found = start(StudyStore(folder), report, should_stop)
+        found, remark = start(StudyStore(folder), report, should_stop)
+    if remark:
+        click.echo(remark, err=True)
     if found.tracking_failure:
         click.echo(f"{found.tracking_failure}\nDeliver later: capplan study sync {found.path.stem}", err=True)
     if as_json:

@@ -39,7 +39,7 @@ _NOT_ENDED = {
 def export(*, name: str, file: Path, folder: Path, as_json: bool) -> None:
     """Write every design that the study NAME has simulated into FILE."""
     from planner.json_forms import StudyExport
-    from planner.study_reports import export_designs
+    from planner.study_export import export_designs
     from studies.store import StudyStore
 
     path = StudyStore(folder).find(name)
@@ -61,12 +61,13 @@ def merge(*, names: tuple[str, ...], into: str, folder: Path, as_json: bool) -> 
     from planner.answer import utc_now
     from planner.json_forms import StudyMerge
     from planner.study_merge import merge_studies
+    from planner.study_reports import state_of
     from studies.store import StudyStore
 
     store = StudyStore(folder)
     target, paths = store.path_named(into), [store.find(name) for name in names]
     num_designs = merge_studies(paths, target, utc_now())
-    merged_from = tuple(path.stem for path in paths)
+    merged_from = state_of(target).merged_from
     answer = StudyMerge(study=target.stem, merged_from=merged_from, num_designs=num_designs)
     _tell(answer, f"{num_designs:,} designs in study {target.stem}", as_json=as_json)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from planner.recommendation import MlflowRecord
 from planner.sending import Target, sending
-from planner.study_facts import ANSWER, DELIVERED_TO, MERGED_FROM, job_of, stored_answer
+from planner.study_facts import ANSWER, DELIVERED_TO, check_not_merged, job_of, stored_answer
 from simulator.errors import StudyError
 from studies.journal import Journal
 from studies.store import only_runner
@@ -38,8 +38,7 @@ def deliver(path: Path, *, tracking_uri: str | None = None, experiment: str = "c
     target = Target(tracking_uri=tracking_uri, experiment=experiment)
     with only_runner(path), Journal.open(path) as journal:
         facts = journal.facts
-        if MERGED_FROM in facts:
-            raise StudyError(f"study {path.stem} was merged from others: deliver these")
+        check_not_merged(path.stem, facts, "deliver")
         if ANSWER not in facts:
             raise StudyError(f"study {path.stem} has not ended: resume it, then deliver it")
         return delivered(journal, facts, target)

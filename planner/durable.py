@@ -6,7 +6,6 @@ capplan study resume NAME       goes on where it was killed, and gives what it w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +17,7 @@ from planner.answer import Clock, checked_job, search_and_answer, utc_now
 from planner.delivery import delivered
 from planner.recommendation import Recommendation
 from planner.sending import Target, telling
-from planner.study_facts import ANSWER, DELIVERED_TO, KEEP, MERGED_FROM, STATUS, job_of, stored_answer
+from planner.study_facts import ANSWER, DELIVERED_TO, KEEP, STATUS, check_not_merged, job_of, stored_answer
 from simulator.errors import StudyError, TrackingError
 from simulator.job import Job
 from simulator.search_options import Algorithm
@@ -133,6 +132,7 @@ def resume_study(
         facts = journal.facts
         if ANSWER in facts:
             return _answered(journal, facts, target)
+        check_not_merged(path.stem, facts, "resume")
         job, seed = job_of(facts), int(facts["seed"])
         _check_resumable(path, facts, job, seed)
         evaluator = JournaledSimulation(job, journal, store.known_designs(path), engine_for(job))
@@ -192,9 +192,6 @@ def _answered(journal: Journal, facts: dict[str, str], target: Target | None) ->
 
 
 def _check_resumable(path: Path, facts: dict[str, str], job: Job, seed: int) -> None:
-    if MERGED_FROM in facts:
-        names = ", ".join(json.loads(facts[MERGED_FROM]))
-        raise StudyError(f"study {path.stem} was merged from {names}: resume these")
     now, then = Identity.of(job, seed).code, facts["code_hash"]
     if now != then:
         raise StudyError(

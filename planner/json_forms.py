@@ -78,7 +78,7 @@ class StudyMerge(Record):
     study: str
     """Name of the new study."""
     merged_from: tuple[str, ...]
-    """Names of the studies that were joined."""
+    """Names of the studies that were joined; of merged ones those that they hold."""
     num_designs: int
     """Designs in the new study, each once."""
 

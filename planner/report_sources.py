@@ -10,7 +10,7 @@ from planner.output import ANSWER_FILE, JOB_FILE
 from planner.recommendation import Recommendation
 from planner.report_build import DrawnReport, build_report
 from planner.report_designs import cloud_of_study, cloud_of_table
-from planner.study_facts import ANSWER, MERGED_FROM, job_of, stored_answer
+from planner.study_facts import ANSWER, check_not_merged, job_of, stored_answer
 from simulator.errors import InputError, Problem, StudyError
 from simulator.job import Job
 from studies.journal import Journal
@@ -27,8 +27,7 @@ def report_of_study(path: Path, progress: Told = ignore) -> DrawnReport:
     """
     with Journal.read(path) as journal:
         facts = journal.facts
-        if MERGED_FROM in facts:
-            raise StudyError(f"study {path.stem} was merged from others and has no answer: report these")
+        check_not_merged(path.stem, facts, "report")
         if ANSWER not in facts:
             raise StudyError(f"study {path.stem} has not ended: resume it, then report it")
         job = job_of(facts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -11,6 +11,7 @@ from planner.recommendation import Recommendation
 from simulator.errors import StudyError
 from simulator.job import Job
 from simulator.record import Record
+from studies.identity import hash_of, study_hash
 
 KEEP = "keep"
 """Which designs the study keeps."""
@@ -20,17 +21,72 @@ DELIVERED_TO = "delivered_to"
 """The MLflow stores that have the whole study, one place a line."""
 
 
+class Leaf(Record):
+    """A study that was searched, as a merged one holds it."""
+
+    name: str
+    """How it was called when it was merged."""
+    study_hash: str
+    """Its own; the same study may come in by several ways."""
+    seed: int
+    """Of everything random."""
+    elapsed_s: float
+    """Seconds of its search."""
+    num_batches: int
+    """Batches that the merged study has of it, one behind the other."""
+
+
+class Leaves(Record):
+    """What a merged study is made of: studies that were searched, none of them merged itself, each once."""
+
+    leaves: tuple[Leaf, ...]
+    """In the order of their batches."""
+
+
 _Written = TypeVar("_Written", bound=Record)
 
 
 def job_of(facts: Mapping[str, str]) -> Job:
-    """Returns the job of a study from the facts of its journal; raises `StudyError` where another version wrote it."""
+    """Returns the job of a study from the facts of its journal.
+
+    Raises:
+        StudyError: another version wrote it, or it is not the job of which the study has the hash.
+    """
+    job_hash = hash_of([facts["job"]])
+    if (facts["job_hash"], facts["study_hash"]) != (job_hash, _study_hash(facts, job_hash)):
+        raise StudyError(
+            "the study is damaged: its job, code and seed are not those of its hash: take its file from a backup, or move "
+            "it away and run the job as a new study"
+        )
     return _read(Job, facts["job"], "job")
+
+
+def leaves_of(facts: Mapping[str, str]) -> tuple[Leaf, ...]:
+    """Returns the studies that a merged one is made of, none for any other; raises as `job_of` does."""
+    return _read(Leaves, facts[MERGED_FROM], "list of merged studies").leaves if MERGED_FROM in facts else ()
+
+
+def check_not_merged(name: str, facts: Mapping[str, str], what_else: str) -> None:
+    """Raises `StudyError` for a study that was merged, with what to do to those that it is made of."""
+    if MERGED_FROM in facts:
+        names = ", ".join(leaf.name for leaf in leaves_of(facts))
+        raise StudyError(f"study {name} was merged from others and has no answer: {what_else} these: {names}")
+
+
+def hash_of_leaves(leaves: Iterable[Leaf]) -> str:
+    """Returns the hash of a merged study, in whatever order and by whatever ways the studies came in."""
+    return hash_of(sorted(leaf.study_hash for leaf in leaves))
 
 
 def stored_answer(facts: Mapping[str, str]) -> Recommendation:
     """Returns the answer of a study that has ended from the facts of its journal; raises as `job_of` does."""
     return _read(Recommendation, facts[ANSWER], "answer")
+
+
+def _study_hash(facts: Mapping[str, str], job_hash: str) -> str:
+    """The hash that a study of these facts has."""
+    leaves = leaves_of(facts)
+    return hash_of_leaves(leaves) if leaves else study_hash(job_hash, facts["code_hash"], facts["seed"])
 
 
 def _read(kind: type[_Written], written: str, what: str) -> _Written:

@@ -4,13 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, final
 
-from planner.durable import EngineFor
-from studies.engine import ThisProcess
+from studies.engine import Engine, ThisProcess
+
+if TYPE_CHECKING:
+    from planner.durable import Counts
+    from simulator.job import Job
+    from studies.distributed import Cluster
+
+
+@final
+class Machines:
+    """What `run_study_of` and `resume_study` take as `engine_for`."""
+
+    def __init__(self, cluster: Cluster | None = None) -> None:
+        """Takes over workers; by default there is this process alone."""
+        self._cluster = cluster
+
+    def __call__(self, job: Job) -> Engine:
+        """Returns what simulates the designs of a job."""
+        return ThisProcess(job) if self._cluster is None else self._cluster.engine_for(job)
+
+    def idle_note(self, counts: Counts) -> str:
+        """Returns a remark where there are workers and this process simulated everything; else an empty one."""
+        from studies.distributed import LEAST_DESIGNS_PER_CHUNK
+
+        if self._cluster is None or self._cluster.has_simulated or counts.num_simulated == 0:
+            return ""
+        return (
+            f"The workers simulated nothing: batches of fewer than {LEAST_DESIGNS_PER_CHUNK:,} designs stay in this process, "
+            "and none had as many. They help exhaustive searches and large populations (search.population_size)."
+        )
 
 
 @contextmanager
-def machines(num_workers: int | None = None, scheduler: str | None = None) -> Iterator[EngineFor]:
+def machines(num_workers: int | None = None, scheduler: str | None = None) -> Iterator[Machines]:
     """Gives what `run_study_of` and `resume_study` take as `engine_for`; workers that it starts end with it.
 
     Args:
@@ -21,9 +50,9 @@ def machines(num_workers: int | None = None, scheduler: str | None = None) -> It
         EngineError: Dask is missing, nobody answers, or a worker has other code or libraries.
     """
     if scheduler is None and num_workers is None:
-        yield ThisProcess
+        yield Machines()
         return
     from studies.distributed import cluster_at, local_cluster
 
     with cluster_at(scheduler) if scheduler else local_cluster(num_workers or 1) as cluster:
-        yield cluster.engine_for
+        yield Machines(cluster)

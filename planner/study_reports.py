@@ -1,30 +1,25 @@
-"""How far is a study, what is its front, and where are all its designs? Read from the journal, while it runs or after.
+"""How far is a study, and what is its front? Read from the journal, while it runs or after.
 
 Nothing is simulated: the journal has what became of every design, and the job's prices and limits are applied to that.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from planner.designs import designs_of
 from planner.recommendation import Design
-from planner.study_facts import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of
+from planner.study_facts import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of, leaves_of
 from simulator.errors import StudyError
 from simulator.record import Record
 from studies.archive import Archive
-from studies.design_log import DesignLog
-from studies.design_table import design_columns
 from studies.journal import Journal
-from studies.reduction import kept_of
 from studies.store import StudyStore, is_running
 
 State = Literal["running", "stopped", "recommended", "infeasible", "merged", "damaged"]
-EXPORT_SUFFIXES: Final = (".parquet", ".csv")
 
 
 class StudyState(Record):
@@ -34,8 +29,8 @@ class StudyState(Record):
     """How the study is called in the store."""
     job: str
     """Name of its job."""
-    seed: int
-    """Seed of everything random."""
+    seed: int | None
+    """Seed of everything random; none of a merged study whose parts have several, or of a damaged one."""
     state: State
     """`running`: some process searches; `stopped`: nobody does, resume it; `merged`: of others; `damaged`: no readable
     study; else how it ended."""
@@ -48,13 +43,13 @@ class StudyState(Record):
     delivered_to: tuple[str, ...]
     """MLflow stores and experiments that have it."""
     merged_from: tuple[str, ...]
-    """Studies that it was merged from."""
+    """Studies that it was merged from; of merged ones those that they hold."""
 
 
 class StudyList(Record):
     """The studies of a folder."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     """Of this form; it rises when a field goes or changes its meaning."""
     studies: tuple[StudyState, ...]
     """By name."""
@@ -63,7 +58,7 @@ class StudyList(Record):
 class StudyStatus(StudyState):
     """The same with what the designs are worth."""
 
-    schema_version: int = 2
+    schema_version: int = 3
     """Of this form; it rises when a field goes or changes its meaning."""
     num_feasible: int
     """Designs that keep every limit."""
@@ -73,7 +68,7 @@ class StudyStatus(StudyState):
     num_not_dominated: int
     """Feasible designs that no other one beats: the front and its near-equals, which have the tag `near_front`."""
     hypervolume_fraction: float = Field(ge=0, le=1)
-    """Share of the box between zero and the worst values of the first front that the front dominates."""
+    """Share of the box between zero and 1.1 times the worst values of the first front that the front dominates."""
     stages: dict[str, int]
     """Designs by what asked for them."""
     simulation_hash: str
@@ -85,7 +80,7 @@ class StudyStatus(StudyState):
 class StudyFront(Record):
     """The front of a study as it is now."""
 
-    schema_version: int = 2
+    schema_version: int = 3
     """Of this form; it rises when a field goes or changes its meaning."""
     study: StudyState
     """What it is the front of."""
@@ -119,7 +114,7 @@ def _state_or_damage(path: Path) -> StudyState:
         return StudyState(
             name=path.stem,
             job="",
-            seed=0,
+            seed=None,
             state="damaged",
             created_at="",
             num_designs=0,
@@ -171,61 +166,19 @@ def front_of(path: Path) -> StudyFront:
         )
 
 
-def export_designs(path: Path, file: Path) -> int:
-    """Writes all designs that a study has kept into a table, whole or not at all, and returns how many there are.
-
-    Raises:
-        StudyError: the file is there already, its suffix is not one of `EXPORT_SUFFIXES`, or it cannot be written.
-    """
-    if file.suffix not in EXPORT_SUFFIXES:
-        raise StudyError(f"{file}: the suffix must be one of {', '.join(EXPORT_SUFFIXES)}")
-    if file.exists():
-        raise StudyError(f"{file} exists and is never overwritten: choose another file")
-    table = file if file.suffix == ".parquet" else file.with_suffix(".parquet.partial")
-    with Journal.read(path) as journal:
-        job = job_of(journal.facts)
-        with DesignLog(table) as log:
-            archive = Archive(job)
-            for batch in journal.batches():
-                found = batch.found(job)
-                ids = archive.add(found)
-                log.append(design_columns(job, kept_of(found), ids, batch.stage))
-            num_designs = log.num_designs
-    if table != file:
-        _to_csv(table, file)
-    return num_designs
-
-
-def _to_csv(table: Path, file: Path) -> None:
-    """Writes a Parquet file as CSV and takes the former away."""
-    import pyarrow.csv
-    import pyarrow.parquet as pq
-
-    partial = file.with_name(f"{file.name}.partial")
-    try:
-        with pq.ParquetFile(table) as source, pyarrow.csv.CSVWriter(partial, source.schema_arrow) as writer:
-            for batch in source.iter_batches():
-                writer.write_batch(batch)
-        partial.replace(file)
-    except OSError as error:
-        raise StudyError(f"{file} cannot be written: {error}") from error
-    finally:
-        table.unlink(missing_ok=True)
-        partial.unlink(missing_ok=True)
-
-
 def _state(journal: Journal) -> dict[str, object]:
     facts = journal.facts
+    leaves = leaves_of(facts)
     return {
         "name": journal.path.stem,
         "job": job_of(facts).name,
-        "seed": int(facts["seed"]),
+        "seed": int(facts["seed"]) if "seed" in facts else None,
         "state": _how(journal.path, facts),
         "created_at": facts["created_at"],
         "num_designs": journal.num_designs,
-        "elapsed_s": journal.elapsed_s,
+        "elapsed_s": sum(leaf.elapsed_s for leaf in leaves) if leaves else journal.elapsed_s,
         "delivered_to": tuple(facts.get(DELIVERED_TO, "").splitlines()),
-        "merged_from": tuple(json.loads(facts.get(MERGED_FROM, "[]"))),
+        "merged_from": tuple(leaf.name for leaf in leaves),
     }
 
 

@@ -40,6 +40,7 @@ _NOT_DELIVERED = {
     "merged": "no; the studies that it was merged from can be delivered",
 }
 """How a study that MLflow does not have gets there, by its state."""
+_VOLUME_OF = "of the box from 0 to 1.1 times the worst of the first front; its growth counts"
 
 
 def show_list(studies: Sequence[StudyState], console: Console) -> None:
@@ -55,7 +56,7 @@ def show_list(studies: Sequence[StudyState], console: Console) -> None:
             study.state,
             human.count(study.num_designs),
             human.duration(study.elapsed_s),
-            str(study.seed),
+            "" if study.seed is None else str(study.seed),
             "yes" if study.delivered_to else "no",
             study.created_at[:16].replace("T", " "),
         )
@@ -67,13 +68,14 @@ def show_status(study: StudyStatus, console: Console) -> None:
     told = f"Study {study.name} {WHAT_NEXT[study.state].format(name=study.name)}"
     headline(console, told, is_good=study.state not in ("stopped", "infeasible"))
     console.print()
+    seeds = "several seeds" if study.seed is None else f"seed {study.seed}"
     rows = [
-        ("job", f"{study.job}, seed {study.seed}"),
+        ("job", f"{study.job}, {seeds}"),
         ("begun", study.created_at),
         ("searched", human.duration(study.elapsed_s)),
         ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} keep all limits"),
         ("front", f"{human.count(study.num_front)} designs{_near(study.num_front, study.num_not_dominated)}"),
-        ("hypervolume", human.percent(study.hypervolume_fraction)),
+        ("hypervolume", f"{human.percent(study.hypervolume_fraction)} {_VOLUME_OF}"),
         ("in MLflow", ", ".join(study.delivered_to) or _NOT_DELIVERED[study.state].format(name=study.name)),
         ("simulations", f"hash {study.simulation_hash}: shared with studies of the same hash"),
         ("code", f"hash {study.code_hash}"),

@@ -1,8 +1,9 @@
 """Which fields of a job change nothing in its answer, because another one leaves them without effect? One remark names them.
 
-Those of the workload stand in `planner.unused_workload`, those of money, energy and carbon here: prices without anything
-to buy, factors on what the scope of carbon leaves out, terms of owners where nothing has a price to own it at. They are no
-errors: a price list or a base job serves many jobs. What a job asks for in vain is one (`planner.job_contradictions`).
+Those of the workload stand in `planner.unused_workload`, those of the search in `planner.unused_search`, those of money,
+energy and carbon here: prices without anything to buy, factors on what the scope of carbon leaves out, terms of owners where
+nothing has a price to own it at. They are no errors: a price list or a base job serves many jobs. What a job asks for in
+vain is one (`planner.job_contradictions`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from objectives.break_even import node_price_of
-from planner.unused_rule import UnusedRule
+from planner.unused_rule import UnusedRule, is_set
 from planner.unused_workload import WORKLOAD_RULES
 from simulator.hardware import Fabric
 from simulator.job import Job
 from simulator.ownership import Depreciation
 from simulator.plan import CheckpointScheme
-from simulator.record import Record
 
 _FACTORS = "input_factors."
 _SHARED_OUT = ("accelerators", "hosts", "network", "storage", "building")
@@ -39,14 +39,8 @@ def unused_fields(job: Job) -> dict[str, str]:
     found: dict[str, str] = {}
     for rule in (*_RULES, *WORKLOAD_RULES):
         if not rule.is_used(job):
-            found |= {path: rule.why for path in rule.paths if path not in found and _is_set(job, path)}
+            found |= {path: rule.why for path in rule.paths if path not in found and is_set(job, path)}
     return found | dict(_of_offers(job)) | dict(_of_sites(job))
-
-
-def _is_set(job: Job, path: str) -> bool:
-    part_name, field = path.split(".")
-    part: Record = getattr(job, part_name)
-    return bool(getattr(part, field) != type(part).model_fields[field].get_default(call_default_factory=True))
 
 
 def _is_counted(*parts: str) -> Callable[[Job], bool]:

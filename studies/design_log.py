@@ -45,15 +45,20 @@ class DesignLog:
         [64, 128]
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *, title: str = "") -> None:
         """Starts a log that will stand at `path`; its folder is made when missing.
+
+        Args:
+            path: where it will stand.
+            title: what errors call it; by default a design log at its path.
 
         Raises:
             StudyError: a log is there already (it is never overwritten), or the folder cannot be made.
         """
         self.path = Path(path)
+        self._title = title or f"design log {self.path}"
         if self.path.exists():
-            raise StudyError(f"design log {self.path} exists and is never overwritten: choose another path")
+            raise StudyError(f"{self._title} exists and is never overwritten: choose another path")
         self._partial = self.path.with_name(self.path.name + ".partial")
         self._writer: pq.ParquetWriter | None = None
         self._schema: pa.Schema | None = None
@@ -65,7 +70,7 @@ class DesignLog:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StudyError(f"design log {self.path} cannot be kept there: {error}") from error
+            raise StudyError(f"{self._title} cannot be kept there: {error}") from error
 
     @property
     def num_designs(self) -> int:
@@ -83,13 +88,13 @@ class DesignLog:
                 length, or the file cannot be written.
         """
         if self._is_closed:
-            raise StudyError(f"design log {self.path} is closed: append before close()")
+            raise StudyError(f"{self._title} is closed: append before close()")
         table = _to_table(columns)
         if self._schema is None:
             self._schema = table.schema
         elif table.schema != self._schema:
             raise StudyError(
-                f"design log {self.path}: a batch has columns ({_described(table.schema)}) but the first one "
+                f"{self._title}: a batch has columns ({_described(table.schema)}) but the first one "
                 f"had ({_described(self._schema)}); every batch must have the same"
             )
         self._waiting.append(table)
@@ -116,7 +121,7 @@ class DesignLog:
                 self._writer.close()
             self._partial.replace(self.path)
         except OSError as error:
-            raise StudyError(f"design log {self.path} cannot be completed: {error}") from error
+            raise StudyError(f"{self._title} cannot be completed: {error}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -150,7 +155,7 @@ class DesignLog:
             if tables:
                 self._writer.write_table(pa.concat_tables(tables).combine_chunks())
         except OSError as error:
-            raise StudyError(f"design log {self.path} cannot be written: {error}") from error
+            raise StudyError(f"{self._title} cannot be written: {error}") from error
 
 
 def read_designs(path: Path | str) -> dict[str, npt.NDArray[np.generic]]:

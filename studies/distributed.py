@@ -61,6 +61,8 @@ class Cluster:
         self._client = client
         self.address = address
         """Where the scheduler is."""
+        self.has_simulated = False
+        """Whether any designs were sent there; what is too small stays in the process of the study."""
         with self._failures():
             self._wait_for_worker()
             self._check_code()
@@ -168,6 +170,7 @@ class DaskEngine(Engine):
 
         if len(plans) < LEAST_DESIGNS_PER_CHUNK:
             return lambda: simulate(self._job, plans)
+        self._cluster.has_simulated = True
         num_chunks = (
             min(self._cluster.num_workers, len(plans) // LEAST_DESIGNS_PER_CHUNK) if is_awaited else 1
         )
@@ -192,6 +195,7 @@ class DaskEngine(Engine):
         """See `Engine.reduce`."""
         from studies.distributed_tasks import packed_part, reduce_part
 
+        self._cluster.has_simulated = True
         pending = self._cluster.submit(reduce_part, self._packed, packed_part(part))
         return lambda: read_reduction(self._job, from_bytes(pending()))
 

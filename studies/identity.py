@@ -60,7 +60,7 @@ class Identity:
     @property
     def study(self) -> str:
         """Hash of the study as a whole."""
-        return hash_of([self.job, self.code, str(self.seed)])
+        return study_hash(self.job, self.code, str(self.seed))
 
 
 @cache
@@ -68,6 +68,11 @@ def code_hash(rooms: tuple[str, ...], libraries: tuple[str, ...]) -> str:
     """Returns the hash of all source and data files of some rooms and of the versions of some libraries."""
     versions = [f"{name} {metadata.version(name)}" for name in libraries]
     return hash_of([platform.machine(), *versions, *(part for room in rooms for part in _sources(room))])
+
+
+def study_hash(job_hash: str, code: str, seed: str) -> str:
+    """Returns the hash of a study from those of its job and code, and from its seed."""
+    return hash_of([job_hash, code, seed])
 
 
 def _sources(room: str) -> Iterable[str]:

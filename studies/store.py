@@ -23,8 +23,8 @@ DEFAULT_FOLDER: Final = Path("capplan-studies")
 SUFFIX: Final = ".study"
 NUM_SHOWN_DIGITS: Final = 8
 """Digits of the hash in a study's name."""
-NUM_LEAST_DIGITS: Final = 4
-"""Digits of its hash by which a study can be called: fewer are a slip of the hand."""
+NUM_LEAST_CHARACTERS: Final = 4
+"""Of its name or hash, by which a study can be called: fewer are a slip of the hand."""
 LONGEST_NAME: Final = 60
 """Characters of the job's name in that of its study: file names have limits."""
 
@@ -92,7 +92,7 @@ class StudyStore:
         return sorted(self.folder.glob(f"*{SUFFIX}"))
 
     def find(self, name: str) -> Path:
-        """Returns the file of a study by its name, its hash or at least the first digits of it, or the path of its file.
+        """Returns the file of a study by its name or hash, at least the start of one of them, or the path of its file.
 
         Raises:
             StudyError: no study, or more than one, is called so.
@@ -101,12 +101,12 @@ class StudyStore:
             return Path(name)
         paths = self.paths()
         found = [path for path in paths if path.stem == name]
-        if not found and len(name) >= NUM_LEAST_DIGITS:
-            found = [path for path in paths if (_fact(path, "study_hash") or "").startswith(name)]
+        if not found and len(name) >= NUM_LEAST_CHARACTERS:
+            found = [path for path in paths if path.stem.startswith(name) or _hash(path).startswith(name)]
         if len(found) == 1:
             return found[0]
         known = ", ".join(path.stem for path in found or paths) or "none"
-        rule = "several studies are called so" if found else "there is no such study"
+        rule = "several studies begin so" if found else "there is no such study"
         raise StudyError(f"study {name!r}: {rule} in {self.folder}; there are: {known}")
 
     def known_designs(self, path: Path) -> KnownDesigns:
@@ -123,6 +123,10 @@ def _fact(path: Path, name: str) -> str | None:
             return journal.facts.get(name)
     except StudyError:
         return None
+
+
+def _hash(path: Path) -> str:
+    return _fact(path, "study_hash") or ""
 
 
 @contextmanager

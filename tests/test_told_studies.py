@@ -1,7 +1,9 @@
-"""Are the sizes of the searches that docs/studies.md tells of those of the jobs today?"""
+"""Are the sizes and settings of searches that docs/studies.md tells those of today, and does README.md tell the same?"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ from benchmarks.search_jobs import SEEN
 from constraints.evaluation import evaluate
 from constraints.space import pruned_space
 from objectives.pareto import front_rows
+from studies.tuning import Tuning
 
-PAGE = Path(__file__).parents[1] / "docs" / "studies.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "studies.md"
 TOLD = {
     "70B, 3 objectives, tight limits": "70B, 3 objectives, tight",
     "70B, 4 objectives, loose limits": "70B, 4 objectives, loose",
@@ -49,3 +53,29 @@ def test_the_sizes_of_a_search_are_those_that_are_told(name: str) -> None:
         result = evaluate(job, space.designs())
         values = result.objectives(job)[result.is_feasible]
         assert len(front_rows(values)) == num_front
+
+
+def told_defaults() -> dict[str, float]:
+    """The column `default` of the table of the searcher's own parameters, by their names."""
+    _, _, table = PAGE.read_text(encoding="utf-8").partition("| parameter | default |\n")
+    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", table.partition("\n\n")[0], re.MULTILINE)
+    return {name: float(value) for name, value in rows}
+
+
+def test_the_defaults_of_the_searcher_are_those_that_are_told() -> None:
+    assert told_defaults() == asdict(Tuning())
+
+
+def of_the_exhausted_space(path: Path) -> set[str]:
+    """Designs, layouts and seconds that the paragraph or entry on `benchmarks.exhaust` tells."""
+    text = path.read_text(encoding="utf-8")
+    (told,) = re.findall(r"`python -m benchmarks\.exhaust` tries.*?(?=\n\n|\n- )", text, re.DOTALL)
+    figures = r"[\d.]+ million (?:designs|layouts)|\d+ s(?= on)"
+    return set(re.findall(figures, " ".join(told.split())))
+
+
+def test_readme_and_the_page_of_studies_tell_the_same_of_the_exhausted_space() -> None:
+    told = of_the_exhausted_space(PAGE)
+    assert {figure.partition(" ")[2] for figure in told} == {"million designs", "million layouts", "s"}
+    assert len(told) == 3
+    assert of_the_exhausted_space(ROOT / "README.md") == told

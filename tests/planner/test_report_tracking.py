@@ -15,7 +15,7 @@ from planner.cli import main
 from planner.recommendation import Design, Recommendation
 from planner.report_data import Report
 from planner.report_files import write_pictures
-from planner.study_reports import export_designs
+from planner.study_export import export_designs
 from studies.design_log import read_designs
 from studies.store import StudyStore
 from tests.planner.report_pages import Page

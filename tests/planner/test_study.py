@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import signal
+import sqlite3
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +15,10 @@ import pytest
 
 from planner.durable import StudyAnswer, resume_study, run_study_of
 from planner.sending import Target
+from planner.study_export import export_designs
 from planner.study_facts import ANSWER
 from planner.study_merge import merge_studies
-from planner.study_reports import export_designs, front_of, list_studies, state_of, status_of
+from planner.study_reports import front_of, list_studies, state_of, status_of
 from simulator.errors import StudyError
 from simulator.limits import Limits
 from studies import identity
@@ -109,6 +113,7 @@ def test_other_code_does_not_go_on_with_a_study(tmp_path: Path, monkeypatch: pyt
 def test_a_study_under_other_limits_simulates_nothing_again(tmp_path: Path, whole: StudyAnswer) -> None:
     job = job_of(algorithm="exhaustive", num_refinements=0, tensor_parallel=[1], pipeline_parallel=[1])
     first = run(tmp_path, job=job)
+    assert any("search.max_evaluations" in note for note in first.answer.warnings)
     tight = job.model_copy(update={"limits": Limits(budget_usd=1e9)})
     second = run(tmp_path, job=tight)
     assert second.counts.num_simulated == 0
@@ -163,6 +168,46 @@ def test_an_export_holds_every_design(whole: StudyAnswer, tmp_path: Path, suffix
 
 
 @pytest.mark.parametrize(
+    ("suffix", "writer"),
+    [
+        ("parquet", "pyarrow.parquet.ParquetWriter.write_table"),
+        ("csv", "pyarrow.parquet.ParquetWriter.write_table"),
+        ("csv", "pyarrow.csv.CSVWriter.write_batch"),
+    ],
+)
+def test_an_export_onto_a_full_disk_names_the_file_and_leaves_nothing(
+    whole: StudyAnswer, tmp_path: Path, suffix: str, writer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = tmp_path / f"designs.{suffix}"
+    module, kind, method = writer.rsplit(".", 2)
+    stand_in = type(kind, (getattr(import_module(module), kind),), {method: no_space})
+    monkeypatch.setattr(f"{module}.{kind}", stand_in)
+    with pytest.raises(StudyError, match="No space left on device") as raised:
+        export_designs(whole.path, file)
+    assert str(raised.value).startswith(f"{file} cannot be written: ")
+    assert "partial" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_of_a_damaged_study_leaves_nothing_and_one_into_a_missing_folder_makes_none(
+    tmp_path: Path,
+) -> None:
+    path = run(tmp_path, should_stop=stop_after(3)).path
+    with pytest.raises(StudyError, match=r"the folder .*missing does not exist: make it first"):
+        export_designs(path, tmp_path / "missing" / "designs.csv")
+    with sqlite3.connect(path) as database:
+        database.execute("DELETE FROM batches WHERE number = 1")
+    database.close()
+    for suffix in ("csv", "parquet"):
+        with pytest.raises(StudyError, match="batch 1 is missing"):
+            export_designs(path, tmp_path / f"designs.{suffix}")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
     ("search", "why"),
     [
         ({"algorithm": "nsga2"}, "search.algorithm is nsga2: set it to exhaustive"),
@@ -199,7 +244,8 @@ def test_designs_that_a_search_no_longer_asks_for_are_an_error_not_a_mixture(tmp
     path = run(tmp_path, should_stop=stop_after(2)).path
     with Journal.open(path) as journal:
         other = job_of(max_evaluations=2 * EVALUATIONS)
-        journal.note({"job": other.model_dump_json(), "code_hash": identity.Identity.of(other, 1).code})
+        its = identity.Identity.of(other, 1)
+        journal.note({"job": other.model_dump_json(), "job_hash": its.job, "study_hash": its.study})
     with pytest.raises(StudyError, match="now asks for other designs in batch 0"):
         resume_study(path)
     with Journal.read(path) as journal:

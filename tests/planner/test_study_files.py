@@ -10,12 +10,15 @@ import pytest
 
 from planner.delivery import deliver
 from planner.durable import resume_study
+from planner.sending import Target
+from planner.study_export import export_designs
 from planner.study_merge import merge_studies
-from planner.study_reports import front_of, list_studies, status_of
+from planner.study_reports import front_of, list_studies, state_of, status_of
 from simulator.errors import StudyError
+from simulator.limits import Limits
 from studies.journal import Journal
 from studies.store import StudyStore
-from tests.planner.studies_run import NOW, keys_of, run, stop_after
+from tests.planner.studies_run import NOW, job_of, keys_of, run, stop_after
 
 
 def test_a_file_that_is_no_study_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -24,6 +27,37 @@ def test_a_file_that_is_no_study_does_not_hide_the_others(tmp_path: Path) -> Non
     states = {state.name: state.state for state in list_studies(StudyStore(tmp_path))}
     assert states == {"broken": "damaged", study.path.stem: "stopped"}
     assert resume_study(study.path).counts.num_reused == 0
+
+
+def test_a_study_whose_job_was_changed_in_its_file_is_damaged_for_every_command(tmp_path: Path) -> None:
+    study = run(tmp_path, job=job_of().model_copy(update={"limits": Limits(budget_usd=250_000.0)}))
+    content = study.path.read_bytes()
+    written = b'"budget_usd":250000.0'
+    assert content.count(written) == 1
+    study.path.write_bytes(content.replace(written, b'"budget_usd":7950.000'))
+    (state,) = list_studies(StudyStore(tmp_path))
+    assert state.state == "damaged"
+    target = Target(tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+    for command in (
+        lambda: status_of(study.path),
+        lambda: front_of(study.path),
+        lambda: resume_study(study.path),
+        lambda: resume_study(study.path, target=target),
+        lambda: deliver(study.path, tracking_uri=target.tracking_uri),
+        lambda: export_designs(study.path, tmp_path / "designs.csv"),
+    ):
+        with pytest.raises(StudyError, match="is damaged"):
+            command()
+    assert [path.name for path in tmp_path.iterdir()] == [study.path.name]
+
+
+@pytest.mark.parametrize("fact", ["job_hash", "study_hash", "code_hash", "seed"])
+def test_a_job_that_is_not_that_of_the_hashes_is_refused(tmp_path: Path, fact: str) -> None:
+    path = run(tmp_path, should_stop=stop_after(1)).path
+    with Journal.open(path) as journal:
+        journal.note({fact: "7"})  # with a right checksum
+    with pytest.raises(StudyError, match="damaged: its job, code and seed are not those of its hash"):
+        resume_study(path)
 
 
 def test_merged_studies_hold_each_design_once_and_the_front_of_all(tmp_path: Path) -> None:
@@ -40,8 +74,45 @@ def test_merged_studies_hold_each_design_once_and_the_front_of_all(tmp_path: Pat
     assert min(design.cost_usd for design in merged.front) == best
     with pytest.raises(StudyError, match="was merged from"):
         resume_study(target)
-    with pytest.raises(StudyError, match="deliver these"):
+    with pytest.raises(StudyError, match=f"deliver these: {first.path.stem}, {second.path.stem}"):
         deliver(target, tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+
+
+def test_a_study_that_comes_in_by_two_ways_counts_once(tmp_path: Path) -> None:
+    first, second = (run(tmp_path, seed=seed, should_stop=stop_after(3)).path for seed in (1, 2))
+    both, again, other = (StudyStore(tmp_path).path_named(name) for name in ("both", "again", "other"))
+    seconds = state_of(first).elapsed_s + state_of(second).elapsed_s
+    merge_studies([first, second], both, NOW)
+    merge_studies([first, both], again, NOW)
+    merge_studies([both, second], other, NOW)
+    for path in (both, again, other):
+        state = status_of(path)
+        assert state.merged_from == (first.stem, second.stem)
+        assert state.seed is None
+        assert state.elapsed_s == pytest.approx(seconds, rel=1e-12)
+        np.testing.assert_array_equal(keys_of(path), keys_of(both))
+    with pytest.raises(StudyError, match=f"deliver these: {first.stem}, {second.stem}"):
+        deliver(again, tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+
+
+def test_what_a_study_did_since_it_was_merged_comes_in_with_a_second_merger(tmp_path: Path) -> None:
+    first, second = (run(tmp_path, seed=seed, should_stop=stop_after(2)).path for seed in (1, 2))
+    both, again = (StudyStore(tmp_path).path_named(name) for name in ("both", "again"))
+    merge_studies([first, second], both, NOW)
+    resume_study(first, should_stop=stop_after(5))
+    merge_studies([both, first], again, NOW)
+    union = np.union1d(keys_of(first), keys_of(second))
+    np.testing.assert_array_equal(np.sort(keys_of(again)), union)
+    assert len(union) > len(keys_of(both))
+    seconds = state_of(first).elapsed_s + state_of(second).elapsed_s
+    assert state_of(again).elapsed_s == pytest.approx(seconds, rel=1e-12)
+
+
+def test_studies_of_one_seed_merge_into_one_of_that_seed(tmp_path: Path) -> None:
+    jobs = (job_of(), job_of(algorithm="random"))
+    first, second = (run(tmp_path, job=job, should_stop=stop_after(1)).path for job in jobs)
+    merge_studies([first, second], tmp_path / "both.study", NOW)
+    assert state_of(tmp_path / "both.study").seed == 1
 
 
 def test_a_merge_that_fails_leaves_nothing_where_the_new_study_was_to_be(tmp_path: Path) -> None:
@@ -65,6 +136,20 @@ def test_a_study_is_called_by_its_hash_or_the_start_of_it(tmp_path: Path) -> Non
     for name in (whole_hash[:3], f"{whole_hash}0", ""):
         with pytest.raises(StudyError, match="there is no such study"):
             store.find(name)
+
+
+def test_a_study_is_called_by_the_start_of_its_name_where_no_other_one_begins_so(tmp_path: Path) -> None:
+    first, second = (run(tmp_path, seed=seed, should_stop=stop_after(0)).path for seed in (1, 2))
+    store = StudyStore(tmp_path)
+    both = store.path_named("together")
+    merge_studies([first, second], both, NOW)
+    assert store.find("toge") == store.find("together") == both
+    assert store.find(first.stem[:-3]) == first
+    shared = first.stem[: first.stem.rindex("-") + 1]
+    with pytest.raises(StudyError, match=f"several studies begin so .*there are: .*{second.stem}"):
+        store.find(shared)
+    with pytest.raises(StudyError, match="there is no such study"):
+        store.find("tog")
 
 
 @pytest.mark.parametrize("num_bytes", [0, 50, 5000])

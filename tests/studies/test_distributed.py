@@ -7,6 +7,7 @@ import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from constraints.evaluation import evaluate
 from constraints.lattice import BlockIndex
 from constraints.limits import with_limits
 from constraints.space import PrunedBlock, pruned_space, space_of
-from planner.durable import Keep, StudyAnswer, resume_study, run_study_of
+from planner.durable import Counts, Keep, StudyAnswer, resume_study, run_study_of
 from planner.study_machines import machines
 from planner.study_reports import front_of, status_of
 from simulator.errors import EngineError
@@ -217,6 +218,28 @@ def test_a_study_takes_over_what_another_one_has_simulated_and_sends_only_the_re
     assert both.counts.num_reused == first.answer.num_evaluated
     assert both.counts.num_simulated == both.answer.num_evaluated - both.counts.num_reused
     assert both.answer.front == run(tmp_path / "alone", job_of()).answer.front
+
+
+def test_workers_to_whom_no_batch_was_worth_sending_are_told_to_have_been_idle(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distributed, "LEAST_DESIGNS_PER_CHUNK", 1_024)
+    with machines(scheduler=cluster.address) as engine_for:
+
+        def begun(folder: str) -> Counts:
+            store = StudyStore(tmp_path / folder)
+            stop = stop_after(2)
+            return run_study_of(job_of(**NSGA2), store=store, engine_for=engine_for, should_stop=stop).counts
+
+        kept = begun("kept")
+        assert engine_for.idle_note(kept).startswith(
+            "The workers simulated nothing: batches of fewer than 1,024 designs stay in this process"
+        )
+        assert engine_for.idle_note(replace(kept, num_simulated=0)) == ""
+        monkeypatch.setattr(distributed, "LEAST_DESIGNS_PER_CHUNK", 20)
+        assert engine_for.idle_note(begun("sent")) == ""
+    with machines() as alone:
+        assert alone.idle_note(kept) == ""
 
 
 def test_workers_with_other_code_are_refused(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,114 @@
+"""How is the file of a journal opened, and what is said when it cannot be read or written? One SQLite file, one error.
+
+Whatever SQLite or the file system refuses becomes a `StudyError` that says whether the file is damaged or only out of reach.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from simulator.errors import StudyError
+
+FORMAT = "capplan study 2"
+"""What the file says it is; another number means another layout."""
+TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE batches (
+    number INTEGER PRIMARY KEY, stage TEXT NOT NULL, num_designs INTEGER NOT NULL, elapsed_s REAL NOT NULL,
+    checksum BLOB NOT NULL, keys BLOB NOT NULL, payload BLOB NOT NULL
+);
+CREATE TABLE seal (
+    facts BLOB NOT NULL, num_batches INTEGER NOT NULL, num_designs INTEGER NOT NULL, elapsed_s REAL NOT NULL,
+    last_batch BLOB NOT NULL, checksum BLOB NOT NULL
+);
+"""
+"""The layout of this format; checksums stand before what is long, so that they are read without it."""
+BUSY_TIMEOUT_S = 20.0
+"""How long to wait for another process that reads or writes the file."""
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT)
+_SIGNS_OF_DAMAGE = ("no such table", "no such column", "Could not decode to UTF-8")
+"""What SQLite says, without a code of its own, of files that it has not written so."""
+
+
+def connected(path: Path, *, is_for_writing: bool) -> sqlite3.Connection:
+    """Opens the file of a study and looks whether it is one; raises `StudyError` where it is not."""
+    if not path.is_file():
+        raise StudyError(f"there is no study {path}")
+    with failures(path):
+        try:
+            # Also readers may write: only so can the last one to close the file take its log files away.
+            connection = _checked(path, "mode=rw")
+        except sqlite3.OperationalError:
+            if is_for_writing:
+                raise
+            # Where no log file can be made beside it, nobody else can be writing either.
+            return _checked(path, "mode=ro&immutable=1")
+        if not is_for_writing:
+            connection.execute("PRAGMA query_only = on")
+        return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Inside it everything is written or nothing, and nobody else writes."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@contextmanager
+def failures(path: Path) -> Iterator[None]:
+    """Inside it whatever SQLite or the file system refuses is a StudyError that says what stays."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        if _is_damage(error):
+            raise damaged(path, f"the file is damaged, cut short, or no study ({error})") from error
+        raise StudyError(
+            f"study {path}: {error}; what was written before is kept: see that there is space and the right to "
+            "write, then resume"
+        ) from error
+
+
+def damaged(path: Path, what: str) -> StudyError:
+    """Returns the error of a file that holds something else than was written."""
+    return StudyError(
+        f"study {path}: {what}: take it from a backup, or move it away and run the job as a new study"
+    )
+
+
+def there_already(path: Path) -> StudyError:
+    """Returns the error of a new study in the place of another one."""
+    return StudyError(f"study {path} is there already and is never overwritten")
+
+
+def _checked(path: Path, options: str) -> sqlite3.Connection:
+    uri = f"{path.resolve().as_uri()}?{options}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+    try:
+        found = connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    if found == (FORMAT,):
+        return connection
+    connection.close()
+    form = repr(found[0]) if found else "no version at all"
+    raise StudyError(
+        f"{path} holds a study of another version: {form} instead of {FORMAT!r}: read it with the version of capplan that "
+        "wrote it, or study the job anew"
+    )
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether a file is not what SQLite has written; an empty one lacks even the tables."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    is_said = any(sign in str(error) for sign in _SIGNS_OF_DAMAGE)
+    return is_said or code & 0xFF in _DAMAGE or code == sqlite3.SQLITE_IOERR_SHORT_READ
