@@ -98,6 +98,8 @@ class TestExactness:
             (Algorithm.TREE, "all three"),
             (Algorithm.HALVING_DOUBLING, "data on 64"),
             (Algorithm.HALVING_DOUBLING, "all three"),
+            (Algorithm.DIRECT, "sharded"),
+            (Algorithm.DIRECT, "all three"),
             (Algorithm.AUTO, "data over nodes and pipeline"),
         ],
     )
@@ -209,6 +211,8 @@ class TestWhatIsAlike:
             (Algorithm.HALVING_DOUBLING, "data on 64", "switch", 1),
             (Algorithm.HALVING_DOUBLING, "data on 64", "nodes", 1),
             (Algorithm.HALVING_DOUBLING, "data on 64", "ring", 64),  # half around two ways cost the same
+            (Algorithm.DIRECT, "data on 64", "switch", 1),
+            (Algorithm.DIRECT, "data on 64", "nodes", 8),
             (Algorithm.TREE, "data on 64", "switch", 64),
             (Algorithm.TREE, "data and tensor over nodes", "nodes", 32),
         ],
@@ -219,6 +223,12 @@ class TestWhatIsAlike:
         parallelism = DIVISIONS[division]
         topology = network(name, parallelism.num_gpus)
         assert num_played(parallelism, topology, algorithm=algorithm) == expected
+
+    def test_too_many_direct_messages_to_look_at_are_refused(self) -> None:
+        with pytest.raises(InputError, match="needs more than 16,000,000 tasks"):
+            num_played(
+                Parallelism(data_parallel=10_240), switch(10_240, 65e9, 1e-6), algorithm=Algorithm.DIRECT
+            )
 
     def test_each_accelerator_has_one_that_stands_for_it(self) -> None:
         made = extrapolate(
