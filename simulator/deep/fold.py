@@ -1,10 +1,10 @@
 """Which accelerators of a traced step have to be played? One of those that do the same at the same time.
 
 Replicas, or parts of operators, are alike where they can take each other's places and nothing changes: whom each one sends to
-in a collective is still whom it sends to, each flow takes the way of another one over links of the same bandwidth, latency and ramp
+in a collective is still whom it sends to, each flow takes the way of another one over links of the same kind
 (`simulator.deep.moved_flows`), and each accelerator is as fast as the one whose place it takes. Two kinds of moves are tried:
 
-    turns           all go on by a places. Rings and direct messages allow every turn, hierarchical collectives turns by whole nodes.
+    turns           all go on by a places. Rings and direct messages allow every turn, hierarchical ones turns by whole nodes.
     swaps           blocks of a, then pairs of blocks, and so on change places. Halving and doubling allows all of them.
 
 Trees, whose ranks have places of their own, allow neither. What takes each other's places is played once:
