@@ -32,8 +32,9 @@ from simulator.layer_costs import (
 from simulator.plan import LAYOUT_COLUMNS, PlanTable, splits_backward
 from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers
+from simulator.row_sums import sum_columns
 from simulator.simulate import LAYOUTS_PER_BLOCK
-from simulator.table import Booleans, Floats, Integers, Table, first_of_equals, sum_columns, total
+from simulator.table import Booleans, Floats, Integers, Table, first_of_equals, total
 
 OTHER_COLUMNS = ("pipeline_parallel", "virtual_pipeline", "pipeline_schedule", "data_parallel", "shard_ranks")
 """Columns on which the times of the parts of a model do not depend: how many stages and replicas there are."""

@@ -23,7 +23,8 @@ from simulator.lora import adapter_parameters
 from simulator.plan import splits_backward
 from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers
-from simulator.table import Floats, Table, sum_columns, total
+from simulator.row_sums import sum_columns
+from simulator.table import Floats, Table, total
 from simulator.trained_weights import StepWeights
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,

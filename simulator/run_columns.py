@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.errors import InputError, Problem
-from simulator.table import Booleans, Floats, Table, sum_columns, total
+from simulator.row_sums import sum_columns
+from simulator.table import Booleans, Floats, Table, total
 
 FOREVER_S = 1e18
 """Thirty billion years: what takes longer never ends, and a job that fails less often never fails."""

@@ -31,8 +31,9 @@ from simulator.plan import shard_group, splits_backward
 from simulator.rank import Rank
 from simulator.recomputed_layers import without_recompute
 from simulator.replica_sync import ReplicaTraffic, tied_gradient_s
+from simulator.row_sums import sum_columns
 from simulator.stage_sends import send_card_s, send_s, sends_block
-from simulator.table import Floats, Table, sum_columns, total
+from simulator.table import Floats, Table, total
 from simulator.trained_weights import StepWeights
 
 NUM_OPTIMIZER_KERNELS = 50.0

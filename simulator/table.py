@@ -14,8 +14,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.compiled import compiled
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
@@ -132,17 +130,3 @@ def total(columns: Iterable[Floats]) -> Floats:
     whatever other designs share its table.
     """
     return functools.reduce(np.add, columns)
-
-
-def sum_columns(values: Floats) -> Floats:
-    """Adds up each row of `(n, m)` from left to right, `(n,)`: however many columns of zeros follow, see `total`."""
-    return _sums_of_rows(np.ascontiguousarray(values, dtype=np.float64))
-
-
-@compiled
-def _sums_of_rows(values: Floats) -> Floats:
-    sums = np.zeros(len(values))
-    for row in range(len(values)):
-        for column in range(values.shape[1]):
-            sums[row] += values[row, column]
-    return sums

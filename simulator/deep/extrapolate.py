@@ -112,9 +112,10 @@ def extrapolate(
             # Ways of those that are not played would only be in the way.
             collectives = replace(collectives, router=Router(topology))
             traffic = replace(traffic, collectives=collectives)
+    graph, ended = _graph_for(part), dict[int, Integers]()
+    if part is not None:
         _check_meetings(parallelism, collectives.router, fold)
     played = parallelism.ranks() if fold is None else fold.played
-    graph, ended = _graph_for(part), dict[int, Integers]()
     stage_of_layer = add_step(
         trace,
         parallelism,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,8 @@ import pytest
 from planner.cli import main
 from planner.report_files import write_page
 from planner.report_sources import report_of_folder
+from studies.identity import hash_of, study_hash
+from studies.journal import Journal
 from studies.store import StudyStore
 from tests.planner.report_studies import NOON, answered, drawn, job
 
@@ -71,10 +71,14 @@ def test_a_study_of_another_version_is_one_clear_error(
 ) -> None:
     older = tmp_path / study.name
     shutil.copy(study, older)
-    with closing(sqlite3.connect(older)) as connection, connection:
-        ((written,),) = connection.execute("SELECT value FROM facts WHERE name = ?", (fact,))
-        new = without(written, field)
-        connection.execute("UPDATE facts SET value = ? WHERE name = ?", (new, fact))
+    with Journal.open(older) as journal:
+        facts = {**journal.facts, fact: without(journal.facts[fact], field)}
+        job_hash = hash_of([facts["job"]])
+        hashes = {
+            "job_hash": job_hash,
+            "study_hash": study_hash(job_hash, facts["code_hash"], facts["seed"]),
+        }
+        journal.note({fact: facts[fact], **hashes})
     rule = f"the {fact} of this study was written by another version of capplan ({field}: Field required)"
     for words in commands:
         assert main([*words, older.stem, "--store", str(tmp_path)]) == 1

@@ -92,6 +92,10 @@ class TestBroken:
             (("--gpus", "2048", "--network", "full"), "--gpus = 2048: must be at most 1,024 with a cable"),
             (
                 ("--gpus", "65536", "--parallel", "ddp=32768,pp=2"),
+                "network = ring: lets messages between stages meet on its links",
+            ),
+            (
+                ("--gpus", "65536", "--parallel", "ddp", "--output", "step.json"),
                 "needs more than 16,000,000 tasks: take fewer accelerators",
             ),
             (("--network", "nodes"), "--gpus = 4: must be a multiple of 8, the accelerators of a node"),

@@ -157,7 +157,9 @@ class TestExchange:
 
     def test_two_ways_to_hide_the_exchange_exclude_each_other(self) -> None:
         fields = training("deepseek-v3").model_dump()
-        with pytest.raises(ValidationError, match="overlaps_shared_experts and overlaps_expert_exchange"):
+        with pytest.raises(
+            ValidationError, match="overlaps_shared_experts excludes overlaps_expert_exchange"
+        ):
             Workload.model_validate(
                 fields | {"overlaps_shared_experts": True, "overlaps_expert_exchange": True}
             )

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.table import Floats, Integers, Table, TableGroup, first_of_equals, sum_columns
+from simulator.row_sums import sum_columns
+from simulator.table import Floats, Integers, Table, TableGroup, first_of_equals
 
 
 @dataclass(frozen=True, kw_only=True)
