@@ -2,9 +2,10 @@
 
     python -m benchmarks.search_overhead --evaluations 100000
 
-GPT-3 175B on 512 A100 with every schedule, every way to save and fourteen power caps; with `--job 70b` Llama 3.1 70B on up to
-4,096 accelerators under five, whose space is larger and takes longer to prune. Populations may spend all evaluations, because
-the search would end before: nothing is left to find. Refinement and report are left out, which simulate more designs.
+GPT-3 175B on 512 A100 with every schedule, every way to save and fourteen power caps; with `--job 405b` Llama 3.1 405B on up
+to 16,384 H100 with the same choices; with `--job 70b` Llama 3.1 70B on up to 4,096 accelerators under five caps, whose space
+is larger. Populations may spend all evaluations, because the search would end before: nothing is left to find. Refinement and
+report are left out, which simulate more designs.
 With `--whole` it is all that `capplan study run` does, which ends when nothing better is found: refinement by Optuna, answer,
 child runs, report and its pictures, too.
 """
@@ -111,15 +112,24 @@ def whole_study(job: Job, engine: Engine, folder: Path) -> int:
     return done.counts.num_simulated
 
 
-def gpt3() -> Job:
-    """Returns the job of Calculon's paper with more choices, so that there are enough designs."""
+def with_choices(name: str) -> Job:
+    """Returns a job of `benchmarks.throughput` with more choices, so that there are enough designs."""
     choices: dict[str, object] = {
         "pipeline_schedules": list(Schedule),
         "checkpoint_schemes": list(CheckpointScheme),
         "power_caps": [round(0.35 + 0.05 * step, 2) for step in range(14)],
     }
-    job = jobs()["gpt3-175b, 512 A100"]
-    return job.model_copy(update={"search": Search.model_validate(choices)})
+    return jobs()[name].model_copy(update={"search": Search.model_validate(choices)})
+
+
+def gpt3() -> Job:
+    """Returns the job of Calculon's paper."""
+    return with_choices("gpt3-175b, 512 A100")
+
+
+def llama_405b() -> Job:
+    """Returns Llama 3.1 405B on up to 16,384 accelerators."""
+    return with_choices("llama-3.1-405b, up to 16,384 H100")
 
 
 def llama_70b() -> Job:
@@ -127,7 +137,7 @@ def llama_70b() -> Job:
     return job_of("llama-3.1-70b", *FREE, "search.power_caps=[1.0, 0.9, 0.8, 0.7, 0.6]")
 
 
-JOBS = {"gpt3": gpt3, "70b": llama_70b}
+JOBS = {"gpt3": gpt3, "405b": llama_405b, "70b": llama_70b}
 
 
 def asked(job: Job, num_evaluations: int, *, is_whole: bool) -> Job:
