@@ -15,6 +15,23 @@ from planner.measured_runs import (
 )
 from simulator.units import GIB
 
+# Megatron-Bridge, verification card of Qwen3-30B-A3B: 16 H100, 20.1 s with Hybrid-EP and overlap, 62.2 GiB.
+QWEN3_30B: Mapping[str, object] = {
+    "id": "q",
+    "model": "qwen3-30b-a3b",
+    "seq_len": 4096,
+    "gpu": "H100-80GB",
+    "n_gpus": 16,
+    "global_batch": 1024,
+    "micro_batch": 1,
+    "tp": 1,
+    "pp": 1,
+    "ep": 16,
+    "framework": "Megatron-Bridge",
+    "step_time_s": 20.1473,
+    "peak_mem_gib_per_gpu": 62.166,
+}
+
 # Korthikanti et al., arXiv 2205.05198, Table 5: 22B on eight A100, full recomputation, 1.42 s per iteration.
 KORTHIKANTI_22B: Mapping[str, object] = {
     "id": "kort-0001",

@@ -11,28 +11,11 @@ from planner.framework_habits import habits_of
 from planner.measured_rows import Unmodelled, read_measured
 from planner.measured_runs import Row, compare, memory_kind
 from planner.validation import entries_of, memory_verdicts
-from tests.planner.measured import LLAMA_405B, shipped, simulated_row, written
-
-# Megatron-Bridge, verification card of Qwen3-30B-A3B: 16 H100, 20.1 s, 62.2 GiB.
-QWEN: Mapping[str, object] = {
-    "id": "q",
-    "model": "qwen3-30b-a3b",
-    "seq_len": 4096,
-    "gpu": "H100-80GB",
-    "n_gpus": 16,
-    "global_batch": 1024,
-    "micro_batch": 1,
-    "tp": 1,
-    "pp": 1,
-    "ep": 16,
-    "framework": "Megatron-Bridge",
-    "step_time_s": 20.1473,
-    "peak_mem_gib_per_gpu": 62.166,
-}
+from tests.planner.measured import LLAMA_405B, QWEN3_30B, shipped, simulated_row, written
 
 
 def row_of(folder: Path, **changes: object) -> Row:
-    return simulated_row(folder, {**QWEN, **changes})
+    return simulated_row(folder, {**QWEN3_30B, **changes})
 
 
 class TestChunks:

@@ -12,27 +12,11 @@ from planner.measured_runs import Row, compare
 from planner.open_choices import open_log_ratios
 from planner.validation import Modelled, entries_of
 from simulator.table import Floats
-from tests.planner.measured import LLAMA_8B, written
-
-# Megatron-Bridge, verification card of Qwen3-30B-A3B on 16 H100: 20.1 s with Hybrid-EP and overlap.
-QWEN = {
-    "id": "q",
-    "model": "qwen3-30b-a3b",
-    "seq_len": 4096,
-    "gpu": "H100-80GB",
-    "n_gpus": 16,
-    "global_batch": 1024,
-    "micro_batch": 1,
-    "tp": 1,
-    "pp": 1,
-    "ep": 16,
-    "framework": "Megatron-Bridge",
-    "step_time_s": 20.1473,
-}
+from tests.planner.measured import LLAMA_8B, QWEN3_30B, written
 
 
 def row_of(folder: Path, **changes: object) -> Row:
-    (row,) = read_measured(written(folder, {**QWEN, **changes}))
+    (row,) = read_measured(written(folder, {**QWEN3_30B, **changes}))
     assert not isinstance(row, Unmodelled), row
     return row
 
@@ -44,7 +28,7 @@ def ratios_of(row: Row) -> Floats:
 
 def test_a_dense_model_and_a_row_that_says_all_leave_nothing_open(tmp_path: Path) -> None:
     dense = {**LLAMA_8B, "notes": ""}
-    said = {**QWEN, "notes": "all-to-all dispatcher; EP overlap off"}
+    said = {**QWEN3_30B, "notes": "all-to-all dispatcher; EP overlap off"}
     rows = [row for row in read_measured(written(tmp_path, dense, said)) if not isinstance(row, Unmodelled)]
     assert [len(ratios) for ratios in open_log_ratios(compare(rows))] == [0, 0]
 
@@ -75,8 +59,8 @@ def test_experts_on_one_rank_have_no_traffic_to_be_unsure_of(tmp_path: Path) -> 
 
 
 def test_intervals_are_wider_where_a_row_does_not_say(tmp_path: Path) -> None:
-    said = {**QWEN, "id": "said", "notes": "DeepEP; EP overlap on"}
-    entries = entries_of(read_measured(written(tmp_path, {**QWEN, "notes": ""}, said)))
+    said = {**QWEN3_30B, "id": "said", "notes": "DeepEP; EP overlap on"}
+    entries = entries_of(read_measured(written(tmp_path, {**QWEN3_30B, "notes": ""}, said)))
     silent, told = [entry for entry in entries if isinstance(entry, Modelled)]
     assert silent.comparison.simulated_s == told.comparison.simulated_s
     assert silent.interval.high_s > told.interval.high_s
