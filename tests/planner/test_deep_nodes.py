@@ -6,22 +6,11 @@ import pytest
 
 from planner.deep_answer import DeepRequest, simulate_deep
 from simulator.deep.collective_forms import Algorithm
-from simulator.deep.described_network import NodesNetwork
 from simulator.deep.network_file import NetworkFile
 from simulator.errors import InputError
-from tests.simulator.deep.plan_cases import LARGE
+from tests.simulator.deep.plan_cases import LARGE, NODES
 
 CASE = LARGE["405b"]
-NODES = NodesNetwork(
-    kind="nodes",
-    num_nodes=256,
-    gpus_per_node=8,
-    scale_up_bytes_per_s=450e9,
-    scale_up_latency_s=1e-6,
-    card_bytes_per_s=50e9,
-    fabric_latency_s=3e-6,
-    scale_up_ramp_s=3e-6,
-)
 
 
 def request(algorithm: Algorithm, slow_links: dict[str, float] | None = None) -> DeepRequest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from simulator.deep.described_network import NodesNetwork
 from simulator.job import Job, Workload
 from simulator.model import MixtureOfExperts, ModelShape
 from simulator.plan import Plan, Recompute, Schedule
@@ -184,3 +185,14 @@ TWO_NODES = {
     "replicas of fours, 8b": _large("llama-3.1-8b", plan_of(tensor=4, data=8), batch=16),
 }
 """Groups of replicas over several nodes with several members in each: their rings share scale-up links with other traffic."""
+
+NODES = NodesNetwork(
+    kind="nodes",
+    num_nodes=256,
+    gpus_per_node=8,
+    scale_up_bytes_per_s=450e9,
+    scale_up_latency_s=1e-6,
+    card_bytes_per_s=50e9,
+    fabric_latency_s=3e-6,
+    scale_up_ramp_s=3e-6,
+)

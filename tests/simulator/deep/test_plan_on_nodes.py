@@ -5,25 +5,15 @@ from __future__ import annotations
 import pytest
 
 from simulator.deep.collective_forms import Algorithm
-from simulator.deep.described_network import NodesNetwork, RingNetwork
+from simulator.deep.described_network import RingNetwork
 from simulator.deep.network_file import NetworkFile
 from simulator.deep.plan_cluster import Faults
 from simulator.deep.plan_on_network import plan_on
 from simulator.deep.plan_on_nodes import plan_on_nodes, regular_nodes
 from simulator.errors import InputError
 from tests.simulator.builders import plan_of
-from tests.simulator.deep.plan_cases import LARGE, Case
+from tests.simulator.deep.plan_cases import LARGE, NODES, Case
 
-NODES = NodesNetwork(
-    kind="nodes",
-    num_nodes=256,
-    gpus_per_node=8,
-    scale_up_bytes_per_s=450e9,
-    scale_up_latency_s=1e-6,
-    card_bytes_per_s=50e9,
-    fabric_latency_s=3e-6,
-    scale_up_ramp_s=3e-6,
-)
 TENSOR = Case(job=LARGE["8b data"].job, plan=plan_of(tensor=8, data=4))
 CASES = {
     "tensor": TENSOR,
