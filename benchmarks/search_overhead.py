@@ -87,11 +87,14 @@ def recorded_study(job: Job, engine: Engine, folder: Path) -> int:
     archive = Archive(job)
     with (
         Journal.create(folder / "overhead.study", {}) as journal,
+        JournaledSimulation(job, journal, KnownDesigns([]), engine) as evaluator,
         StudyTracker.open(
-            experiment="benchmark", run_name="overhead", tracking_uri=f"sqlite:///{folder}/mlflow.db"
+            experiment="benchmark",
+            run_name="overhead",
+            tracking_uri=f"sqlite:///{folder}/mlflow.db",
+            settle=evaluator.settle,
         ) as tracker,
     ):
-        evaluator = JournaledSimulation(job, journal, KnownDesigns([]), engine)
         recording = Recording(job, archive, None, tracker, DesignParts(folder / PARTS))
         run_study(
             job, archive, recording.record, seed=0, evaluator=evaluator, tuning=Tuning(evolution_share=1.0)

@@ -29,6 +29,7 @@ from studies.algorithm import Results, SearchAlgorithm
 from studies.archive import Archive
 from studies.estimates import Estimator
 from studies.knobs import Knobs
+from studies.mating import MOST_TRIES
 from studies.neighbours import Neighbours
 from studies.tuning import DEFAULT, Tuning
 from studies.variation import EXCHANGE_PROBABILITY, Spread
@@ -67,12 +68,6 @@ def neighbours_in_any_order(knobs: Knobs, archive: Archive, estimator: Estimator
     """Stands for `Neighbours` where no estimates say which neighbours come first."""
     del estimator
     return Neighbours(knobs, archive)
-
-
-def as_they_are(knobs: Knobs, rows: Integers) -> Integers:
-    """Stands for `Knobs.nearest` where children that are no designs are thrown away."""
-    del knobs
-    return rows
 
 
 def unmutated(*, mutation_probability: float, **spread: float) -> Spread:
@@ -148,7 +143,7 @@ ALONE = (
     populations("no crossover", crossover_probability=0.0),
     populations("no mutation", {"studies.mating.Spread": unmutated}),
     populations("values of knobs without order", {"studies.mating.varied": unordered}),
-    populations("no repair", {"studies.mating.Knobs.nearest": as_they_are}),
+    populations("no repair", {"studies.mating.FIRST_REPAIRED": MOST_TRIES + 1}),
     populations("first designs at random", {"studies.starts.FRONT_SHARE": 0.0}),
     populations("no restart", num_restarts=1),
 )

@@ -135,8 +135,11 @@ def resume_study(
         check_not_merged(path.stem, facts, "resume")
         job, seed = job_of(facts), int(facts["seed"])
         _check_resumable(path, facts, job, seed)
-        evaluator = JournaledSimulation(job, journal, store.known_designs(path), engine_for(job))
-        with telling(job, facts, path.stem, target, evaluator.elapsed_s) as told:
+        known = store.known_designs(path)
+        with (
+            JournaledSimulation(job, journal, known, engine_for(job)) as evaluator,
+            telling(job, facts, path.stem, target, evaluator.elapsed_s, evaluator.settle) as told,
+        ):
             answer = search_and_answer(
                 job,
                 seed,
@@ -147,6 +150,7 @@ def resume_study(
                 progress=progress,
                 should_stop=should_stop,
             )
+            evaluator.settle()
             if answer.status != "interrupted":
                 journal.note({ANSWER: answer.model_dump_json(), STATUS: answer.status})
             record = told.finish(answer)

@@ -27,7 +27,7 @@ from studies.design_parts import PARTS, DesignParts
 from studies.mlflow_session import without_password
 from studies.recording import PICTURE_FOLDER, Recording
 from studies.run_lookup import finished_children, open_once
-from studies.tracking import StudyTracker, asked_store, resolve_tracking_uri
+from studies.tracking import Settle, StudyTracker, asked_store, nothing_to_wait_for, resolve_tracking_uri
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,12 @@ class Sending:
 
 @contextmanager
 def sending(
-    job: Job, facts: Mapping[str, str], name: str, target: Target, elapsed_s: Callable[[], float]
+    job: Job,
+    facts: Mapping[str, str],
+    name: str,
+    target: Target,
+    elapsed_s: Callable[[], float],
+    settle: Settle = nothing_to_wait_for,
 ) -> Iterator[Sending]:
     """Inside it a study is sent; the run is ended however that goes.
 
@@ -100,6 +105,7 @@ def sending(
         name: of the study.
         target: where it is sent.
         elapsed_s: how long the study had been running when it wrote what is sent now.
+        settle: called before anything that was found is sent: returns when that is in the journal.
 
     Raises:
         TrackingError: the store cannot be used.
@@ -113,6 +119,7 @@ def sending(
         params=asked_params(job, int(facts["seed"])),
         tags={"catalog_hash": facts["catalog_hash"], "study": name},
         clock=lambda: started_at_s + elapsed_s(),
+        settle=settle,
     )
     with ExitStack() as stack:
         stack.enter_context(tracker)
@@ -149,12 +156,18 @@ class Told:
 
 @contextmanager
 def telling(
-    job: Job, facts: Mapping[str, str], name: str, target: Target | None, elapsed_s: Callable[[], float]
+    job: Job,
+    facts: Mapping[str, str],
+    name: str,
+    target: Target | None,
+    elapsed_s: Callable[[], float],
+    settle: Settle,
 ) -> Iterator[Told]:
     """Inside it MLflow is told of a running study; that it cannot be told is no reason to stop it. See `sending`."""
     with ExitStack() as stack:
         try:
-            study = stack.enter_context(sending(job, facts, name, target, elapsed_s)) if target else None
+            to_send = sending(job, facts, name, target, elapsed_s, settle) if target else None
+            study = stack.enter_context(to_send) if to_send else None
         except (TrackingError, OSError) as error:  # OSError: not even a temporary folder can be made
             yield Told(Recording(job, Archive(job), None, None), None, str(error))
             return

@@ -7,7 +7,6 @@ The file grows under a temporary name and takes its own name only when it is com
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, final
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.errors import StudyError
+from studies.behind import Behind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,8 +63,7 @@ class DesignLog:
         self._writer: pq.ParquetWriter | None = None
         self._schema: pa.Schema | None = None
         self._waiting: list[pa.Table] = []
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="design-log")
-        self._writing: Future[None] | None = None
+        self._writing = Behind("design-log")
         self._num_designs = 0
         self._is_closed = False
         try:
@@ -113,9 +112,8 @@ class DesignLog:
         self._is_closed = True
         try:
             self._write_waiting()
-            self._wait()
         finally:
-            self._thread.shutdown()
+            self._writing.close()
         try:
             if self._writer is not None:
                 self._writer.close()
@@ -135,14 +133,7 @@ class DesignLog:
         """Has what waits written as one row group; with nothing ever appended, a file without columns."""
         # Taken before it is written: an interrupt in between may lose these rows but never doubles them.
         waiting, self._waiting = self._waiting, []
-        self._wait()
-        self._writing = self._thread.submit(self._write, waiting)
-
-    def _wait(self) -> None:
-        """Waits for the row group that is being written, and raises what went wrong with it."""
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
+        self._writing.begin(lambda: self._write(waiting))
 
     def _write(self, tables: list[pa.Table]) -> None:
         import pyarrow as pa

@@ -1,7 +1,7 @@
 """Who simulates the designs that a search asks for? The simulator, or a journal that knows what came of them.
 
 A search does the same at every start, so a study is resumed by starting it again: what its journal holds is read back,
-and from where the journal ends designs are simulated and written down.
+and from where the journal ends designs are simulated and written down, each batch while the next one is simulated.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TypeVar, final
+from types import TracebackType
+from typing import Self, TypeVar, final
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from simulator.errors import StudyError
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import Outcomes
+from studies.behind import Behind
 from studies.blocks import LEAST_SHARED_BLOCKS, BlockPart
 from studies.engine import Engine, Pending, ThisProcess
 from studies.journal import Batch, Journal
@@ -90,9 +92,10 @@ class Simulation(Evaluator):
 
 @final
 class JournaledSimulation(Evaluator):
-    """Reads back what the journal holds; has the engine simulate what it does not, and writes that down.
+    """Reads back what the journal holds; has the engine simulate what it does not, and writes that down. A context manager.
 
-    The journal has the batches in the order in which they were asked for, wherever and whenever they were simulated.
+    The journal has the batches in the order in which they were asked for, wherever and whenever they were simulated. The last
+    one is on its way there until `settle`, which whoever tells others of designs calls first.
     """
 
     def __init__(
@@ -117,6 +120,8 @@ class JournaledSimulation(Evaluator):
         self._known = known
         self._engine = engine or ThisProcess(job)
         self._clock = clock
+        self._num_there = journal.num_batches
+        self._writing = Behind("journal")
         self._number = 0
         self._elapsed_s = 0.0
         self._resumed_at_s = clock()
@@ -131,18 +136,18 @@ class JournaledSimulation(Evaluator):
         """See `Evaluator.evaluate`.
 
         Raises:
-            StudyError: the journal cannot be written or is damaged, or holds other designs than are asked for.
+            StudyError: the journal is damaged, holds other designs than are asked for, or could not take the batch before.
             EngineError: the designs cannot be simulated; what was written is kept.
         """
-        batch = self._journal.batch(self._number)
-        if batch is not None:
+        if self._number < self._num_there:
+            batch = self._there()
             is_alike = batch.stage == stage and not batch.is_reduced and len(batch.plans) == len(plans)
             self._check(batch, is_equal=is_alike and bool(are_same(plans, batch.plans).all()))
             self._pass_over(batch, len(plans))
             return judge(self._job, plans, batch.outcomes)
         outcomes = self._outcomes_of(plans)
-        elapsed_s = self._elapsed_now_s()
-        self._journal.append(self._number, stage, elapsed_s, plans, outcomes)
+        number, elapsed_s = self._number, self._elapsed_now_s()
+        self._writing.begin(lambda: self._journal.append(number, stage, elapsed_s, plans, outcomes))
         self._go_on(elapsed_s)
         return judge(self._job, plans, outcomes)
 
@@ -160,7 +165,7 @@ class JournaledSimulation(Evaluator):
 
     def ahead(self, batches: Iterator[PlanTable]) -> Iterator[PlanTable]:
         """See `Evaluator.ahead`; what the journal holds is not simulated again."""
-        unwritten = self._journal.num_batches - self._number
+        unwritten = self._num_there - self._number
 
         def begun() -> Iterator[PlanTable]:
             for index, plans in enumerate(batches):
@@ -175,7 +180,7 @@ class JournaledSimulation(Evaluator):
 
         Raises as `evaluate` does.
         """
-        unwritten = self._journal.num_batches - self._number
+        unwritten = self._num_there - self._number
         begun = (
             self._engine.reduce(part) if index >= unwritten else None for index, part in enumerate(parts)
         )
@@ -186,17 +191,38 @@ class JournaledSimulation(Evaluator):
         """See `Evaluator.elapsed_s`."""
         return self._elapsed_s
 
-    def _read_reduction(self, stage: str) -> Reduction:
+    def settle(self) -> None:
+        """Waits until all that was evaluated is in the journal for good.
+
+        Raises:
+            StudyError: the journal could not take it.
+        """
+        self._writing.settle()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writing.close()
+
+    def _there(self) -> Batch:
+        """The next batch that the journal held at the start."""
         batch = self._journal.batch(self._number)
         assert batch is not None, "the journal was counted before"
+        return batch
+
+    def _read_reduction(self, stage: str) -> Reduction:
+        batch = self._there()
         self._check(batch, is_equal=batch.stage == stage and batch.is_reduced)
         reduction = read_reduction(self._job, batch.parts)
         self._pass_over(batch, reduction.num_evaluated)
         return reduction
 
     def _written(self, stage: str, reduction: Reduction) -> Reduction:
-        elapsed_s = self._elapsed_now_s()
-        self._journal.append_reduction(self._number, stage, elapsed_s, reduction)
+        number, elapsed_s = self._number, self._elapsed_now_s()
+        self._writing.begin(lambda: self._journal.append_reduction(number, stage, elapsed_s, reduction))
         self.num_simulated += reduction.num_evaluated
         self._go_on(elapsed_s)
         return reduction

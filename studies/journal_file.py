@@ -91,7 +91,10 @@ def there_already(path: Path) -> StudyError:
 
 def _checked(path: Path, options: str) -> sqlite3.Connection:
     uri = f"{path.resolve().as_uri()}?{options}"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+    # Threads take turns: one writes a batch while the next one is simulated.
+    connection = sqlite3.connect(
+        uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S, check_same_thread=False
+    )
     try:
         found = connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
     except BaseException:

@@ -22,7 +22,7 @@ from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.table import Booleans, Floats, Integers
-from studies.repair import repaired
+from studies.admission import DesignCodes
 
 LAYOUT_KNOBS = (
     "offer",
@@ -150,22 +150,22 @@ class Knobs:
         )
         return indices, plans
 
-    def are_designs(self, indices: Integers) -> Booleans:
-        """Returns which index rows `(n, k)` are designs of the space, `(n,)`."""
-        return self._places_of_designs(indices)[1]
-
-    def nearest(self, indices: Integers) -> Integers:
-        """Returns index rows `(n, k)` whose layouts the space has, of the others the nearest ones (`studies.repair`)."""
-        count = self.num_layout_knobs
-        layouts = repaired(indices[:, :count], self.codes, self._worths)
-        return np.concatenate([layouts, indices[:, count:]], axis=1)
-
     def rejection(self, indices: Integers, plans: PlanTable) -> Floats:
         """Returns how far index rows are from a design of the space, `(n,)`; 0 is one.
 
         Invalid layouts count by their distance from a valid one, those whose bounds break a limit by `OUT_OF_BOUNDS`.
         """
         return np.where(self._has_layout(indices), 0.0, OUT_OF_BOUNDS) + self.excess(plans)
+
+    @cached_property
+    def design_digits(self) -> DesignCodes:
+        """The designs of the space as `studies.admission` looks them up."""
+        return DesignCodes(
+            layouts=self.codes,
+            worths=self._worths,
+            can_save=self._can_save[self.rows],
+            run_sizes=self.largest[self.num_layout_knobs :] + 1,
+        )
 
     def _has_layout(self, indices: Integers) -> Booleans:
         return self._places(indices)[1]

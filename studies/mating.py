@@ -13,7 +13,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.table import Booleans, Integers
+from simulator.table import Integers
+from studies.admission import admitted
 from studies.key_index import KeyIndex
 from studies.knobs import Knobs
 from studies.plan_keys import Keys
@@ -24,7 +25,8 @@ MOST_TRIES = 10
 """Times that pairs are drawn for a generation that is not full yet, each time with more mutations."""
 CHILDREN_PER_PLACE = 2
 """Children that are made for each place of a generation that is free; many are twins, or no designs."""
-
+FIRST_REPAIRED = 2
+"""From which try on children take the nearest layout that the space has: before, enough of them may be designs."""
 FEWEST_PAIRS = 30
 """Pairs that are drawn for the last places of a generation: most of their children are there already."""
 
@@ -62,9 +64,7 @@ class Mating:
             num_pairs = max(FEWEST_PAIRS, CHILDREN_PER_PLACE * missing)
             mothers, fathers = (_winners(len(parents), num_pairs, random) for _ in range(2))
             children = self._varied(parents[mothers], parents[fathers], number, random)
-            if number > 1:  # what is known is a design of the space, which is nearest to itself
-                children = self._knobs.nearest(children[~self._are_known(children)])
-            parts.append(self._remembered(self._new(children)[:missing]))
+            parts.append(self._admitted(children, missing, is_repaired=number >= FIRST_REPAIRED))
         return np.concatenate(parts)
 
     def _varied(
@@ -81,17 +81,12 @@ class Mating:
         draws = random.random((len(mothers), num_draws(len(largest))))
         return varied(mothers, fathers, largest, spread, draws)
 
-    def _new(self, rows: Integers) -> Integers:
-        """Rows that are designs of the space and were no children before, each once."""
-        new = rows[self._known.new_rows(self._keys(rows))]
-        return np.asarray(new[self._knobs.are_designs(new)])
-
-    def _are_known(self, rows: Integers) -> Booleans:
-        return np.asarray(self._known.places(self._keys(rows)) >= 0)
-
-    def _remembered(self, rows: Integers) -> Integers:
-        self._known.add(self._keys(rows))
-        return rows
+    def _admitted(self, children: Integers, most: int, *, is_repaired: bool) -> Integers:
+        """The first of the children that are new designs of the space, which are remembered."""
+        designs, known = self._knobs.design_digits, self._known.table()
+        new = admitted(children, known, designs, most, is_repaired=is_repaired)
+        self._known.add(self._keys(new))
+        return new
 
     def _keys(self, rows: Integers) -> Keys:
         return self._knobs.design_codes(rows).astype(np.uint64)

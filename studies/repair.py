@@ -12,38 +12,36 @@ from simulator.table import Integers
 
 
 @compiled
-def repaired(rows: Integers, codes: Integers, worths: Integers) -> Integers:
-    """Returns the nearest layouts that a space has, as index rows `(n, k)`.
+def repair(row: Integers, codes: Integers, worths: Integers) -> int:
+    """Gives an index row the nearest layout that a space has, and returns the place of its code.
 
     Args:
-        rows: indices of the knobs of any layouts, `(n, k)`.
+        row: indices of the knobs, `(m,)`, those of a layout first; these are changed in place.
         codes: of the layouts of the space, rising, at least one.
         worths: what a unit of each digit of a code is worth, falling, `(k,)`; the last one is 1.
     """
-    nearest = rows.copy()
-    for row in range(rows.shape[0]):
-        prefix, first, end = 0, 0, len(codes)  # the layouts that share the digits so far
-        for knob in range(rows.shape[1]):
-            worth = worths[knob]
-            wanted = rows[row, knob]
-            place = first
-            if end - first > 1:  # a layout that is alone has the last say
-                place = _first_from(codes, first, end, prefix + wanted * worth)
-            above = (codes[place] - prefix) // worth if place < end else -1
-            below = (codes[place - 1] - prefix) // worth if place > first else -1
-            if above < 0 or (below >= 0 and wanted - below < above - wanted):
-                prefix += below * worth
-                nearest[row, knob] = below
-                first, end = _first_from(codes, first, place, prefix), place
-            else:
-                prefix += above * worth
-                nearest[row, knob] = above
-                first, end = place, _first_from(codes, place, end, prefix + worth)
-    return nearest
+    prefix, first, end = 0, 0, len(codes)  # the layouts that share the digits so far
+    for knob in range(len(worths)):
+        worth = worths[knob]
+        wanted = row[knob]
+        place = first
+        if end - first > 1:  # a layout that is alone has the last say
+            place = first_from(codes, first, end, prefix + wanted * worth)
+        above = (codes[place] - prefix) // worth if place < end else -1
+        below = (codes[place - 1] - prefix) // worth if place > first else -1
+        if above < 0 or (below >= 0 and wanted - below < above - wanted):
+            prefix += below * worth
+            row[knob] = below
+            first, end = first_from(codes, first, place, prefix), place
+        else:
+            prefix += above * worth
+            row[knob] = above
+            first, end = place, first_from(codes, place, end, prefix + worth)
+    return first
 
 
 @inlined
-def _first_from(codes: Integers, first: int, end: int, code: int) -> int:
+def first_from(codes: Integers, first: int, end: int, code: int) -> int:
     """Place of the first code of at least `code` from `first` on; `end` where there is none before it."""
     while first < end:
         middle = (first + end) // 2

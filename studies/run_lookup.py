@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from studies.mlflow_session import mlflow_at
-from studies.tracking import Clock, StudyTracker
+from studies.tracking import Clock, Settle, StudyTracker, nothing_to_wait_for
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -27,6 +27,7 @@ def open_once(
     params: Mapping[str, str],
     tags: Mapping[str, str],
     clock: Clock = time.time,
+    settle: Settle = nothing_to_wait_for,
 ) -> StudyTracker:
     """Returns the run of a study: the one that an experiment has, else a new one.
 
@@ -38,12 +39,17 @@ def open_once(
         params: what was asked.
         tags: what to filter by.
         clock: seconds since 1970.
+        settle: see `StudyTracker.open`.
 
     Raises:
         TrackingError: the store cannot be used.
     """
     new = StudyTracker.reopen(
-        experiment=experiment, tag=(STUDY_TAG, study_hash), tracking_uri=tracking_uri, clock=clock
+        experiment=experiment,
+        tag=(STUDY_TAG, study_hash),
+        tracking_uri=tracking_uri,
+        clock=clock,
+        settle=settle,
     )
     return new or StudyTracker.open(
         experiment=experiment,
@@ -52,6 +58,7 @@ def open_once(
         params=params,
         tags={**tags, STUDY_TAG: study_hash},
         clock=clock,
+        settle=settle,
     )
 
 

@@ -58,6 +58,12 @@ INPUTS_FILE = "job.json"
 
 RunStatus = Literal["FINISHED", "KILLED", "FAILED"]
 Clock = Callable[[], float]
+Settle = Callable[[], None]
+"""Returns when all that MLflow may be told of is kept elsewhere for good."""
+
+
+def nothing_to_wait_for() -> None:
+    """Settles a study that is kept nowhere else."""
 
 
 @final
@@ -77,7 +83,13 @@ class StudyTracker:
     """
 
     def __init__(
-        self, client: MlflowClient, run: Run, experiment: str, tracking_uri: str, clock: Clock
+        self,
+        client: MlflowClient,
+        run: Run,
+        experiment: str,
+        tracking_uri: str,
+        clock: Clock,
+        settle: Settle = nothing_to_wait_for,
     ) -> None:
         """Takes over a running run; `open` starts one."""
         self._client = client
@@ -85,6 +97,7 @@ class StudyTracker:
         self._experiment = experiment
         self._tracking_uri = tracking_uri
         self._clock = clock
+        self._settle = settle
         self._waiting: list[Point] = []
         self._sent_at_s = clock()
         self._failed_at_s = -math.inf
@@ -103,6 +116,7 @@ class StudyTracker:
         params: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
         clock: Clock = time.time,
+        settle: Settle = nothing_to_wait_for,
     ) -> Self:
         """Starts the run of a study.
 
@@ -115,6 +129,7 @@ class StudyTracker:
             params: what was asked: settings and seed.
             tags: what to filter by; versions of the software and who ran it are added.
             clock: seconds since 1970.
+            settle: called before anything that was found is sent; what it raises is raised.
 
         Raises:
             StudyError: a name or a text that MLflow does not take.
@@ -132,7 +147,7 @@ class StudyTracker:
             client = MlflowClient(tracking_uri=uri)
             number = experiment_id(client, uri, experiment)
             run = client.create_run(number, _milliseconds(clock()), labels, run_name)
-            tracker = cls(client, run, experiment, uri, clock)
+            tracker = cls(client, run, experiment, uri, clock, settle)
         try:
             tracker._log_params(asked)
         except BaseException as error:
@@ -142,9 +157,15 @@ class StudyTracker:
 
     @classmethod
     def reopen(
-        cls, *, experiment: str, tag: tuple[str, str], tracking_uri: str, clock: Clock = time.time
+        cls,
+        *,
+        experiment: str,
+        tag: tuple[str, str],
+        tracking_uri: str,
+        clock: Clock = time.time,
+        settle: Settle = nothing_to_wait_for,
     ) -> Self | None:
-        """Takes up a run again that an experiment has, found by a tag; `None` where it has none.
+        """Takes up a run again that an experiment has, found by a tag; `None` where it has none. Else see `open`.
 
         Raises:
             TrackingError: the store cannot be used.
@@ -162,7 +183,7 @@ class StudyTracker:
             if not runs:
                 return None
             client.update_run(runs[0].info.run_id, status="RUNNING")
-            return cls(client, runs[0], experiment, uri, clock)
+            return cls(client, runs[0], experiment, uri, clock, settle)
 
     @property
     def tracking_uri(self) -> str:
@@ -337,7 +358,8 @@ class StudyTracker:
 
     @contextmanager
     def _store(self) -> Iterator[None]:
-        """Inside it MLflow is spoken with; whether that went well decides how soon it is tried again."""
+        """Inside it MLflow is told what was found; whether that went well decides how soon it is tried again."""
+        self._settle()
         try:
             with mlflow_at(self._tracking_uri):
                 yield

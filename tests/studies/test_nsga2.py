@@ -11,7 +11,7 @@ from pymoo.operators.survival.rank_and_crowding import RankAndCrowding
 from pymoo.operators.survival.rank_and_crowding.metrics import get_crowding_function
 
 from constraints.space import pruned_space
-from studies.knobs import LAYOUT_KNOBS, Knobs
+from studies.knobs import Knobs
 from studies.mating import Mating
 from studies.nsga2 import crowding_distances, rows_by_merit
 from studies.plan_keys import plan_keys
@@ -124,19 +124,6 @@ def test_mutations_are_as_likely_as_asked_and_as_long_as_their_distribution_says
     assert longer == pytest.approx(0.8**4, abs=0.02)
     assert children.min() >= 0
     assert children.max() <= 1_000
-
-
-def test_the_nearest_layout_of_a_row_is_in_the_space_and_that_of_a_design_is_its_own() -> None:
-    space = pruned_space(small_job())
-    knobs = Knobs.of(space)
-    random = np.random.default_rng(2)
-    rows = random.integers(0, knobs.largest + 1, (500, len(knobs.largest)))
-    nearest = knobs.nearest(rows)
-    layouts = set(map(tuple, knobs.encode(space.designs())[:, : len(LAYOUT_KNOBS)].tolist()))
-    assert {tuple(row) for row in nearest[:, : len(LAYOUT_KNOBS)].tolist()} <= layouts
-    np.testing.assert_array_equal(nearest[:, len(LAYOUT_KNOBS) :], rows[:, len(LAYOUT_KNOBS) :])
-    designs = knobs.encode(space.designs())
-    np.testing.assert_array_equal(knobs.nearest(designs), designs)
 
 
 @pytest.mark.parametrize("tried", [[False], [False, True]])

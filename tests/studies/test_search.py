@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -132,10 +133,12 @@ def test_seconds_of_a_refinement_count_over_all_starts_of_a_study(tmp_path: Path
     def go_on(num_batches: int) -> tuple[StudyResult, list[tuple[str, int]]]:
         """Goes on with the study until so many batches are there."""
         left = iter([False] * num_batches)
-        with Journal.open(path) as journal:
+        with Journal.open(path) as journal, ExitStack() as evaluators:
             return stages_within(
                 8,
-                lambda job: JournaledSimulation(job, journal, KnownDesigns([]), clock=clock_of_batches()),
+                lambda job: evaluators.enter_context(
+                    JournaledSimulation(job, journal, KnownDesigns([]), clock=clock_of_batches())
+                ),
                 lambda: next(left, True),
             )
 
