@@ -51,9 +51,7 @@ def fastest_of_sizes(job: Job, sizes: Sequence[int]) -> Mapping[int, Evaluation]
     if len(rows) == 0:
         return {}
     fastest = evaluate(job, designs.take(rows))
-    return {
-        size: fastest.take(np.array([row])) for row, size in enumerate(fastest.plans.num_gpus.tolist())
-    }
+    return {size: fastest.take(np.array([row])) for row, size in enumerate(fastest.plans.num_gpus.tolist())}
 
 
 def _of_sizes(job: Job, sizes: Sequence[int]) -> Job:
@@ -84,8 +82,7 @@ def _layouts_of(job: Job, sizes: Sequence[int]) -> PlanTable:
 
 
 def _fastest_rows(job: Job, designs: PlanTable, group: Integers) -> Integers:
-    """The row of the shortest step of each group that has one, in the order of the groups' numbers; of equal steps the one
-    with the lowest bound.
+    """The row of the shortest step of each group that has one, in the order of the groups' numbers.
 
     Args:
         job: the job.

@@ -71,7 +71,7 @@ def save_picture(figure: Figure, cloud: DesignCloud, path: Path) -> None:
         if path.suffix == ".svg":
             canvas.savefig(path, metadata={"Date": None})
         else:  # `savefig` would draw it twice: once only to place everything
-            FigureCanvasAgg(canvas).print_png(path, metadata={"Software": None})
+            FigureCanvasAgg(canvas).print_png(path, metadata={"Software": None})  # type: ignore[no-untyped-call]
 
 
 def drawing(figure: Figure, cloud: DesignCloud) -> Canvas:
