@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 from constraints.evaluation import Evaluation
+from planner.fastest_layout import fastest_of_sizes
 from planner.recommendation import Design
-from planner.sweep import fastest_at
 from simulator.job import Job
 
 
@@ -25,12 +26,13 @@ class FastestRuns:
         self._job = job.model_copy(update={"search": job.search.model_copy(update=chosen)})
         self._known: dict[tuple[int, int], Evaluation | None] = {}
 
-    def at(self, offer: int, num_gpus: int) -> Evaluation | None:
-        """Returns what becomes of the fastest layout of a size of one offer, as if there were no other one.
+    def at(self, offer: int, sizes: Sequence[int]) -> list[Evaluation | None]:
+        """Returns what becomes of the fastest layout of each size of one offer, as if there were no other one.
 
         None where no layout fits the memory.
         """
-        if (offer, num_gpus) not in self._known:
+        if unknown := [size for size in sizes if (offer, size) not in self._known]:
             alone = self._job.model_copy(update={"offers": (self._job.offers[offer],)})
-            self._known[offer, num_gpus] = fastest_at(alone, num_gpus)
-        return self._known[offer, num_gpus]
+            found = fastest_of_sizes(alone, unknown)
+            self._known |= {(offer, size): found.get(size) for size in unknown}
+        return [self._known[offer, size] for size in sizes]

@@ -8,12 +8,12 @@ further out, so that the price at which another design wins is known.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from constraints.evaluation import Evaluation, judge
+from constraints.evaluation import Evaluation, evaluate, judge
 from planner import human
 from planner.choice import chosen_row
 from planner.recommendation import Design, Recommendation
@@ -22,18 +22,15 @@ from planner.report_fastest import FastestRuns
 from planner.report_rivals import Rival, offers_tried, rivals
 from planner.report_units import text
 from planner.sensitivity_view import input_text, input_words
-from planner.uncertain_inputs import STEP_TIME, Lever, uncertain_inputs
+from planner.uncertain_inputs import STEP_TIME, Lever, Moved, uncertain_inputs
 from simulator.accuracy import Accuracy
 from simulator.job import Job
-from simulator.memory import MemoryTable
 from simulator.plan import PlanTable
-from simulator.simulate import outcomes_of, steps_and_memory
-from simulator.step import StepTable
+from simulator.simulate import Outcomes, outcomes_of, steps_and_memory
+from simulator.table import Floats
 
 NUM_HALVINGS: Final = 10
 """How often the stretch in which the choice changes is halved: the mark is then right to 1/1024 of the way."""
-MOVES_STEPS: Final = ("network bandwidth of a node",)
-"""Inputs on which the steps depend, so that these are simulated anew."""
 OWN_OFFER: Final = "offers["
 """How the names of inputs begin that belong to one offer, such as its price."""
 QUOTE_FACTORS: Final = (0.25, 4.0)
@@ -58,9 +55,9 @@ def flips(
     designs = rivals(job, answer, best, fastest)
     choice = _Choice.of(job, designs, accuracy.mean_absolute_error_fraction)
     ranges = [
-        _range(choice, label, lever)
+        found
         for label, lever in _levers(job, best, accuracy)
-        if choice.is_moved_by(lever)
+        if (found := _range(choice, label, lever)) is not None
     ]
     return RangesFigure(
         name="flips",
@@ -92,25 +89,49 @@ def _together(answer: Recommendation, accuracy: Accuracy) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Case:
+    """The rivals when one input has another value."""
+
+    value: float
+    job: Job
+    evaluation: Evaluation
+
+    @property
+    def objectives(self) -> Floats:
+        """The objectives of every rival, `(n, k)`."""
+        return self.evaluation.objectives(self.job)
+
+    @property
+    def broken(self) -> list[str]:
+        """The limits that the recommended design breaks."""
+        return [name for name, column in self.evaluation.excess.columns().items() if column[0]]
+
+    def differs_from(self, other: _Case) -> bool:
+        """Whether an objective of any design is another one, or other designs keep the limits."""
+        is_same = np.allclose(self.objectives, other.objectives, rtol=SAME_FRACTION, atol=0.0, equal_nan=True)
+        return not is_same or not np.array_equal(self.evaluation.is_feasible, other.evaluation.is_feasible)
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Choice:
-    """The designs among which a changed job chooses, the recommended one first, with their simulated steps."""
+    """The designs among which a changed job chooses, the recommended one first, with what becomes of them unchanged."""
 
     job: Job
     designs: tuple[Rival, ...]
-    plans: PlanTable
-    steps: StepTable
-    memory: MemoryTable
+    evaluation: Evaluation
     error_fraction: float
 
     @classmethod
     def of(cls, job: Job, designs: tuple[Rival, ...], error_fraction: float) -> _Choice:
-        """Simulates the steps of the recommended design and its rivals."""
-        plans = PlanTable.from_plans([design.plan for design in designs])
-        steps, memory = steps_and_memory(job, plans)
-        every = cls(
-            job=job, designs=designs, plans=plans, steps=steps, memory=memory, error_fraction=error_fraction
-        )
+        """Simulates the recommended design and its rivals."""
+        evaluation = evaluate(job, PlanTable.from_plans([design.plan for design in designs]))
+        every = cls(job=job, designs=designs, evaluation=evaluation, error_fraction=error_fraction)
         return every._without_winners()
+
+    @property
+    def plans(self) -> PlanTable:
+        """The designs as a table."""
+        return self.evaluation.plans
 
     @property
     def tried(self) -> str:
@@ -125,65 +146,51 @@ class _Choice:
 
     def _without_winners(self) -> _Choice:
         """Leaves out what is better already, which a search that was cut short can miss: no input would flip to it."""
-        evaluation = judge(self.job, self.plans, outcomes_of(self.job, self.plans, self.steps, self.memory))
         is_beside = np.array([design.design_id is None for design in self.designs])
         keep = np.ones(len(self.designs), dtype=np.bool_)
-        for row in np.flatnonzero(is_beside & evaluation.is_feasible):
-            pair = evaluation.take(np.array([0, row]))
+        for row in np.flatnonzero(is_beside & self.evaluation.is_feasible):
+            pair = self.evaluation.take(np.array([0, row]))
             keep[row] = not np.isfinite(pair.objectives(self.job)).all() or chosen_row(self.job, pair) == 0
         return replace(
             self,
             designs=tuple(design for design, is_kept in zip(self.designs, keep, strict=True) if is_kept),
-            plans=self.plans.take(keep),
-            steps=self.steps.take(keep),
-            memory=self.memory.take(keep),
+            evaluation=self.evaluation.take(keep),
         )
 
-    def is_moved_by(self, lever: Lever) -> bool:
-        """Whether an input moves an objective of any design, or decides what keeps the limits."""
-        ends = [self._judged(lever, value) for value in (lever.input.mid, *_ends(lever))]
-        (job, middle), others = ends[0], ends[1:]
-        values = middle.objectives(job)
-        return any(
-            not np.allclose(values, other.objectives(job), rtol=SAME_FRACTION, atol=0.0, equal_nan=True)
-            or not np.array_equal(middle.is_feasible, other.is_feasible)
-            for _, other in others
-        )
+    def case(self, lever: Lever, value: float) -> _Case:
+        """Returns what becomes of the designs when an input has a value."""
+        job = lever.change(self.job, value)
+        if job == self.job and (value == 1.0 or lever.input.name != STEP_TIME):
+            return _Case(value=value, job=job, evaluation=self.evaluation)
+        outcomes = self._changed_outcomes(job, lever, value)
+        return _Case(value=value, job=job, evaluation=judge(job, self.plans, outcomes))
 
-    def under(self, lever: Lever, value: float) -> Rival | None:
+    def chosen(self, case: _Case) -> Rival | None:
         """Returns the design that is chosen instead of the recommended one; that one itself where it stays.
 
         None where no rival keeps the limits any more.
         """
-        job, evaluation = self._judged(lever, value)
-        rows = np.flatnonzero(evaluation.is_feasible & np.isfinite(evaluation.objectives(job)).all(axis=1))
+        evaluation, values = case.evaluation, case.objectives
+        rows = np.flatnonzero(evaluation.is_feasible & np.isfinite(values).all(axis=1))
         if len(rows) == 0:
             return None
-        feasible = evaluation.take(rows)
-        chosen = int(chosen_row(job, feasible))
-        if rows[0] == 0 and self._is_tied(feasible.objectives(job), chosen):
+        chosen = int(chosen_row(case.job, evaluation.take(rows)))
+        if rows[0] == 0 and self._is_tied(values[rows], chosen):
             return self.designs[0]
         return self.designs[int(rows[chosen])]
 
-    def broken(self, lever: Lever, value: float) -> list[str]:
-        """Returns the limits that the recommended design breaks under a change."""
-        _, evaluation = self._judged(lever, value)
-        return [name for name, column in evaluation.excess.columns().items() if column[0]]
-
-    def _judged(self, lever: Lever, value: float) -> tuple[Job, Evaluation]:
-        job = lever.change(self.job, value)
-        steps, memory = self._changed_steps(job, lever, value)
-        return job, judge(job, self.plans, outcomes_of(job, self.plans, steps, memory))
-
-    def _changed_steps(self, job: Job, lever: Lever, value: float) -> tuple[StepTable, MemoryTable]:
-        if lever.input.name in MOVES_STEPS:
-            return steps_and_memory(job, self.plans)
+    def _changed_outcomes(self, job: Job, lever: Lever, value: float) -> Outcomes:
+        before = self.evaluation.outcomes
+        if lever.moves is Moved.WORTH:
+            return before
+        if lever.moves is Moved.STEP:
+            return outcomes_of(job, self.plans, *steps_and_memory(job, self.plans))
         if lever.input.name != STEP_TIME:
-            return self.steps, self.memory
+            return outcomes_of(job, self.plans, before.steps, before.memory)
         # The error of a kind of steps is common to all designs on its accelerators, and says nothing of others.
         factors = np.where(self.plans.offer == self.plans.offer[0], value, 1.0)
-        columns = {field.name: getattr(self.steps, field.name) * factors for field in fields(self.steps)}
-        return replace(self.steps, **columns), self.memory
+        columns = {name: getattr(before.steps, name) * factors for name in before.steps.names()}
+        return outcomes_of(job, self.plans, replace(before.steps, **columns), before.memory)
 
     def _is_tied(self, values: np.ndarray, chosen: int) -> bool:
         """Whether the model cannot tell a row from the first one."""
@@ -225,39 +232,43 @@ def _ends(lever: Lever) -> list[float]:
     return [end for end in (found.low, found.high) if end != found.mid]
 
 
-def _range(choice: _Choice, label: str, lever: Lever) -> Range:
+def _range(choice: _Choice, label: str, lever: Lever) -> Range | None:
+    """Where an input changes the choice; none where it moves no objective of any design, and decides no limit."""
     mid = lever.input.mid
-    found = [_flip(choice, lever, end) for end in _ends(lever)]
-    marks = [mark for mark, _ in filter(None, found)]
-    notes = [note for _, note in filter(None, found)]
-    low, high = min(_ends(lever), default=mid), max(_ends(lever), default=mid)
+    middle, *ends = (choice.case(lever, value) for value in (mid, *_ends(lever)))
+    if not any(middle.differs_from(end) for end in ends):
+        return None
+    found = list(filter(None, (_flip(choice, lever, end) for end in ends)))
+    low, high = min(end.value for end in ends), max(end.value for end in ends)
     return Range(
         label=label,
         low_text=input_text(lever.input, min(low, mid)),
         high_text=input_text(lever.input, max(high, mid)),
         at_low=min(low / mid - 1.0, 0.0),
         at_high=max(high / mid - 1.0, 0.0),
-        marks=tuple(marks),
-        note="; ".join(notes) or (QUOTE_WORDS if _is_quote(lever) else lever.input.why),
+        marks=tuple(mark for mark, _ in found),
+        note="; ".join(note for _, note in found) or (QUOTE_WORDS if _is_quote(lever) else lever.input.why),
     )
 
 
-def _flip(choice: _Choice, lever: Lever, end: float) -> tuple[Mark, str] | None:
+def _flip(choice: _Choice, lever: Lever, end: _Case) -> tuple[Mark, str] | None:
     """Where between the middle and an end of its range an input changes the choice; none where it does not."""
     mid, best = lever.input.mid, choice.designs[0]
-    if choice.under(lever, end) == best:
+    if choice.chosen(end) == best:
         return None
     same, other = mid, end
     for _ in range(NUM_HALVINGS):
-        half = 0.5 * (same + other)
-        same, other = (half, other) if choice.under(lever, half) == best else (same, half)
-    chosen = choice.under(lever, other)
+        half = choice.case(lever, 0.5 * (same + other.value))
+        same, other = (half.value, other) if choice.chosen(half) == best else (same, half)
+    chosen = choice.chosen(other)
     becomes = chosen.words if chosen else "no design that was tried keeps the limits"
-    if broken := choice.broken(lever, other):
-        becomes += f", since the recommended one breaks {', '.join(human.words(name) for name in broken)}"
-    change = other / mid - 1.0
-    way = "below" if other < mid else "above"
-    where = f"{way} {input_text(lever.input, other)} ({text(change, 'change')})"
+    if other.broken:
+        becomes += (
+            f", since the recommended one breaks {', '.join(human.words(name) for name in other.broken)}"
+        )
+    change = other.value / mid - 1.0
+    way = "below" if other.value < mid else "above"
+    where = f"{way} {input_text(lever.input, other.value)} ({text(change, 'change')})"
     return Mark(value=change, label=where), f"{where}: {becomes}"
 
 

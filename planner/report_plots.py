@@ -64,18 +64,21 @@ def save_picture(figure: Figure, cloud: DesignCloud, path: Path) -> None:
         path: a file that ends with `.png` or `.svg`; it is replaced.
     """
     import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     with mpl.rc_context(STYLE):
-        is_svg = path.suffix == ".svg"
-        metadata = {"Date": None} if is_svg else {"Software": None}
-        drawing(figure, cloud).savefig(path, dpi=DOTS_PER_INCH, metadata=metadata)
+        canvas = drawing(figure, cloud)
+        if path.suffix == ".svg":
+            canvas.savefig(path, metadata={"Date": None})
+        else:  # `savefig` would draw it twice: once only to place everything
+            FigureCanvasAgg(canvas).print_png(path, metadata={"Software": None})  # type: ignore[no-untyped-call]
 
 
 def drawing(figure: Figure, cloud: DesignCloud) -> Canvas:
     """Returns what `save_picture` saves, drawn with the settings of matplotlib that there are."""
     from matplotlib.figure import Figure as NewCanvas
 
-    canvas = NewCanvas(figsize=(WIDTH_IN, _height_in(figure)), layout="constrained")
+    canvas = NewCanvas(figsize=(WIDTH_IN, _height_in(figure)), dpi=DOTS_PER_INCH, layout="constrained")
     title = textwrap.fill(figure.title, TITLE_CHARACTERS)
     canvas.suptitle(title, x=0.01, horizontalalignment="left", fontsize=10.5, fontweight="bold")
     _draw(canvas.add_subplot(), figure, cloud)

@@ -75,8 +75,7 @@ def _of_offers(job: Job, best: Design, fastest: FastestRuns) -> list[Rival]:
     """The fastest layout of every offer and size, that saves as the recommended design does."""
     found = []
     for offer in offers_tried(job, best):
-        for size in sizes_of(job, offer, best.plan.num_gpus):
-            run = fastest.at(offer, size)
+        for run in fastest.at(offer, sizes_of(job, offer, best.plan.num_gpus)):
             if run is not None:
                 saved = {
                     "offer": offer,

@@ -112,8 +112,8 @@ def _time_curve(job: Job, offer: int, best: Design, cloud: DesignCloud, fastest:
     name = job.offers[offer].accelerator.id
     simulated = _least_by_size(cloud, name, cloud.days, cloud.is_possible)
     known = []
-    for size in sizes_of(job, offer, best.plan.num_gpus, MOST_SIZES):
-        run = fastest.at(offer, size)
+    sizes = sizes_of(job, offer, best.plan.num_gpus, MOST_SIZES)
+    for size, run in zip(sizes, fastest.at(offer, sizes), strict=True):
         laid_out_s = float(run.scores.time_to_train_s[0]) if run is not None else np.inf
         days = min(laid_out_s / DAY, simulated.get(size, np.inf))
         if np.isfinite(days):

@@ -18,13 +18,12 @@ from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import objectives_at_ends
 from objectives.scores import score
 from planner.comparisons import TornadoBar
-from planner.uncertain_inputs import STEP_TIME, Lever, UncertainInput, uncertain_inputs
+from planner.uncertain_inputs import STEP_TIME, Lever, Moved, UncertainInput, uncertain_inputs
 from simulator.accuracy import Accuracy
 from simulator.job import Job
-from simulator.memory import MemoryTable
 from simulator.plan import Plan, PlanTable
 from simulator.record import Record
-from simulator.simulate import outcomes_of, steps_and_memory
+from simulator.simulate import Outcomes, outcomes_of, steps_and_memory
 from simulator.step import StepTable
 from simulator.table import Floats, Integers
 from simulator.units import DAY, JOULES_PER_KWH
@@ -118,33 +117,44 @@ class _Case:
     job: Job
     step_factor: float = 1.0
     changes_offer_only: bool = True
+    changes_run: bool = False
+    """Whether the run is another one by something else than the offer and the step."""
 
     @classmethod
     def of(cls, job: Job, lever: Lever, value: float) -> _Case:
         """Returns the case of an input at one end."""
         if lever.input.name == STEP_TIME:
             return cls(job=job, step_factor=value)
-        return cls(job=lever.change(job, value), changes_offer_only=lever.changes_offer_only)
+        return cls(
+            job=lever.change(job, value),
+            changes_offer_only=lever.changes_offer_only,
+            changes_run=not lever.changes_offer_only and lever.moves is not Moved.WORTH,
+        )
 
 
 def _evaluated(plan: Plan, cases: Sequence[_Case]) -> Floats:
     """Returns the results of every case, `(cases, results)`.
 
-    All steps are simulated as one batch, in which every case has an offer of its own. So are the runs of the cases that
-    differ in nothing else; the others follow one by one, because what they change is the same for all rows of a batch.
+    All are simulated as one batch, in which every case has an offer of its own. Cases that differ in something else are
+    priced one by one, because that is the same for all rows of a batch; where the run depends on it, they run one by one.
     """
-    base = cases[0].job
     offers = tuple(case.job.offers[plan.offer] for case in cases)
+    base = cases[0].job.model_copy(update={"offers": offers})
     rows = np.arange(len(cases))
     row = PlanTable.from_plans([plan]).take(np.zeros(len(cases), dtype=np.intp))
     plans = replace(row, offer=rows)
-    steps, memory = steps_and_memory(base.model_copy(update={"offers": offers}), plans)
+    steps, memory = steps_and_memory(base, plans)
     steps = _scaled(steps, np.array([case.step_factor for case in cases]))
+    outcomes = outcomes_of(base, plans, steps, memory)
     is_shared = np.array([case.changes_offer_only for case in cases])
     values = np.empty((len(cases), len(RESULTS)))
     for group in (rows[is_shared], *rows[~is_shared, None]):
-        job = cases[group[0]].job.model_copy(update={"offers": offers})
-        values[group] = _results(job, plans.take(group), steps.take(group), memory.take(group))
+        case, some = cases[group[0]], plans.take(group)
+        job = case.job.model_copy(update={"offers": offers})
+        ran = outcomes.take(group)
+        if case.changes_run:
+            ran = outcomes_of(job, some, ran.steps, ran.memory)
+        values[group] = _results(job, some, ran)
     return values
 
 
@@ -152,8 +162,7 @@ def _scaled(steps: StepTable, factors: Floats) -> StepTable:
     return replace(steps, **{field.name: getattr(steps, field.name) * factors for field in fields(steps)})
 
 
-def _results(job: Job, plans: PlanTable, steps: StepTable, memory: MemoryTable) -> Floats:
-    outcomes = outcomes_of(job, plans, steps, memory)
+def _results(job: Job, plans: PlanTable, outcomes: Outcomes) -> Floats:
     scores = score(job, plans, outcomes)
     columns = (
         scores.time_to_train_s / DAY,

@@ -17,27 +17,19 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from constraints.bounds import MARGIN
 from constraints.evaluation import Evaluation, evaluate
-from constraints.lattice import cross_run_knobs, enumerate_layouts
-from constraints.step_bound import bound_step
+from planner.fastest_layout import fastest_layout
 from planner.job_file import load_job, parse_job
 from planner.record_input import read_record
 from simulator.errors import InputError, Problem
 from simulator.job import GpuRange, Job
 from simulator.limits import Limits
-from simulator.offer_table import OfferTable
-from simulator.plan import CheckpointScheme, PlanTable
+from simulator.plan import CheckpointScheme
 from simulator.record import Record
-from simulator.simulate import steps_and_memory
-from simulator.table import Floats
 
 AUTO: Literal["auto"] = "auto"
 MOST_POINTS = 100_000
 """Combinations of axes and sizes; each of them searches all its layouts, so that more would take days."""
-
-DESIGNS_PER_BATCH = 512
-"""Designs that are simulated before the bounds of the others are looked at again."""
 
 
 class Sweep(Record):
@@ -106,13 +98,6 @@ def num_points(sweep: Sweep) -> int:
     return len(sweep.num_gpus) * math.prod(len(values) for values in sweep.axes.values())
 
 
-def fastest_at(job: Job, num_gpus: int) -> Evaluation | None:
-    """Returns what becomes of the fastest layout of a size, whatever the limits; `None` where none fits the memory."""
-    sized = _sized(job.model_copy(update={"limits": Limits()}), num_gpus)
-    layout = _fastest_layout(sized)
-    return None if layout is None else evaluate(sized, layout)
-
-
 def _job(sweep: Sweep, axes: Mapping[str, object], folder: Path) -> Job:
     overrides = [f"{field}={value}" for field, value in axes.items()]
     if sweep.calibration is not None:
@@ -132,7 +117,7 @@ def _sized(job: Job, num_gpus: int) -> Job:
 
 def _evaluated(job: Job, sweep: Sweep) -> Evaluation | None:
     """The fastest layout of a size under every scheme and interval."""
-    layout = _fastest_layout(job)
+    layout = fastest_layout(job)
     if layout is None:
         return None
     knobs = list(product(sweep.checkpoint_schemes, sweep.checkpoint_intervals_s))
@@ -147,36 +132,3 @@ def _evaluated(job: Job, sweep: Sweep) -> Evaluation | None:
             ),
         ),
     )
-
-
-def _fastest_layout(job: Job) -> PlanTable | None:
-    """The layout of the shortest step of all that fit the memory, with sufficient spares, one row.
-
-    Simulated are those of the lowest bounds, until no bound is below the shortest step.
-    """
-    only = {
-        "checkpoint_schemes": (CheckpointScheme.ASYNC,),
-        "with_spares": (True,),
-        "power_caps": (max(job.power_caps),),  # less power never shortens a step
-    }
-    job = job.model_copy(update={"search": job.search.model_copy(update=only)})
-    designs = cross_run_knobs(job, enumerate_layouts(job))
-    bounds_s = bound_step(job, designs).step_time_s * (1.0 - MARGIN)
-    order = np.argsort(bounds_s, kind="stable")
-    shortest_s, fastest = np.inf, None
-    for start in range(0, len(order), DESIGNS_PER_BATCH):
-        rows = order[start : start + DESIGNS_PER_BATCH]
-        if bounds_s[rows[0]] > shortest_s:
-            break
-        steps_s = _steps_that_fit_s(job, designs.take(rows))
-        row = int(np.argmin(steps_s))
-        if steps_s[row] < shortest_s:
-            shortest_s, fastest = float(steps_s[row]), designs.take(rows[[row]])
-    return fastest
-
-
-def _steps_that_fit_s(job: Job, designs: PlanTable) -> Floats:
-    """The step of every design, seconds `(n,)`; endless where it has no schedule or does not fit the memory."""
-    steps, memory = steps_and_memory(job, designs)
-    fits = memory.peak_bytes <= OfferTable.from_job(job).memory_bytes[designs.offer]
-    return np.where(fits & np.isfinite(steps.step_time_s), steps.step_time_s, np.inf)

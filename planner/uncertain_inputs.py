@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 from objectives.unsure_inputs import straggler_excess_factors
 from planner.human import percent
@@ -42,12 +43,25 @@ class UncertainInput(Record):
     """Where the range comes from."""
 
 
+class Moved(Enum):
+    """How much of a design has to be simulated again when an input moves."""
+
+    STEP = "step"
+    """Everything."""
+    RUN = "run"
+    """The run with its saves, failures and energy, but not the step."""
+    WORTH = "worth"
+    """Nothing: what happens is the same, and costs or weighs more or less."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lever:
     """An uncertain input with the way to change it in a job."""
 
     input: UncertainInput
     change: Change
+    moves: Moved
+    """How far into the simulation the change reaches."""
     changes_offer_only: bool = False
     """Whether the job changes in nothing but its offers, so that many such changes fit into one batch."""
 
@@ -89,7 +103,8 @@ def _price(job: Job, offer: int) -> Lever:
     change = setting("offers", offer, name, "mid")
     why = "the range of the job's price"
     path = f"offers[{offer}].{name}"
-    return _lever(path, unit, (price.low, price.mid, price.high), why, change, changes_offer_only=True)
+    prices = price.low, price.mid, price.high
+    return _lever(path, unit, prices, why, change, moves=Moved.WORTH, changes_offer_only=True)
 
 
 def _of_hardware(job: Job, offer: int) -> Iterator[Lever]:
@@ -103,6 +118,7 @@ def _of_hardware(job: Job, offer: int) -> Iterator[Lever]:
         (0.8 * network, network, 1.2 * network),
         "estimate: what other jobs on the fabric leave, 20 % either way",
         setting(*place, "node", "network_bytes_per_s"),
+        moves=Moved.STEP,
         changes_offer_only=True,
     )
     yield _factor_lever(
@@ -117,6 +133,7 @@ def _of_hardware(job: Job, offer: int) -> Iterator[Lever]:
         "embodied carbon of the accelerators",
         "embodied_accelerator",
         scaling((*place, "accelerator"), ("embodied_kgco2e",)),
+        moves=Moved.WORTH,
         changes_offer_only=True,
     )
     yield _factor_lever(
@@ -124,6 +141,7 @@ def _of_hardware(job: Job, offer: int) -> Iterator[Lever]:
         "embodied carbon of the hosts",
         "embodied_host",
         scaling((*place, "node"), ("embodied_host_kgco2e",)),
+        moves=Moved.WORTH,
         changes_offer_only=True,
     )
     rates = [f"{way}_bytes_per_s{whose}" for way in ("write", "read") for whose in ("", "_per_node")]
@@ -165,9 +183,8 @@ def _of_site(job: Job, offer: int) -> Iterator[Lever]:
         ("grid_kgco2e_per_kwh", "grid", "kgCO2e/kWh"),
         ("electricity_usd_per_kwh", "electricity_price", "USD/kWh"),
     ):
-        yield _field_lever(
-            job, f"{path}.{name}", factor, getattr(site, name), setting(*place, name), unit=unit
-        )
+        value, change = getattr(site, name), setting(*place, name)
+        yield _field_lever(job, f"{path}.{name}", factor, value, change, unit=unit, moves=Moved.WORTH)
 
 
 def _cooling(job: Job, site: Site, path: str, place: tuple[str | int, ...]) -> Lever:
@@ -198,7 +215,9 @@ def _of_ownership(job: Job) -> Iterator[Lever]:
     for name, (factor, unit) in terms.items():
         most = 1.0 if name.endswith(("_fraction", "_fraction_per_year")) else math.inf
         value, change = getattr(job.ownership, name), setting("ownership", name)
-        yield _field_lever(job, f"ownership.{name}", factor, value, change, unit=unit, most=most)
+        yield _field_lever(
+            job, f"ownership.{name}", factor, value, change, unit=unit, most=most, moves=Moved.WORTH
+        )
 
 
 def why_unsure(name: str) -> str:
@@ -209,12 +228,20 @@ def why_unsure(name: str) -> str:
 
 
 def _factor_lever(
-    job: Job, name: str, factor: str, change: Change, *, changes_offer_only: bool = False
+    job: Job,
+    name: str,
+    factor: str,
+    change: Change,
+    *,
+    moves: Moved = Moved.RUN,
+    changes_offer_only: bool = False,
 ) -> Lever:
     """A lever on several fields at once, with the range of one of the input factors."""
     factors: Factors = getattr(job.input_factors, factor)
     values = factors.low, 1.0, factors.high
-    return _lever(name, "x", values, why_unsure(factor), change, changes_offer_only=changes_offer_only)
+    return _lever(
+        name, "x", values, why_unsure(factor), change, moves=moves, changes_offer_only=changes_offer_only
+    )
 
 
 def _field_lever(
@@ -226,11 +253,12 @@ def _field_lever(
     *,
     unit: str = "",
     most: float = math.inf,
+    moves: Moved = Moved.RUN,
 ) -> Lever:
     """A lever on one field, with the range of one of the input factors, up to the largest value that there can be."""
     factors: Factors = getattr(job.input_factors, factor)
     values = factors.low * value, value, min(most, factors.high * value)
-    return _lever(name, unit, values, why_unsure(factor), change)
+    return _lever(name, unit, values, why_unsure(factor), change, moves=moves)
 
 
 def _lever(
@@ -240,8 +268,9 @@ def _lever(
     why: str,
     change: Change,
     *,
+    moves: Moved = Moved.RUN,
     changes_offer_only: bool = False,
 ) -> Lever:
     low, mid, high = values
     described = UncertainInput(name=name, unit=unit, low=low, mid=mid, high=high, why=why)
-    return Lever(input=described, change=change, changes_offer_only=changes_offer_only)
+    return Lever(input=described, change=change, moves=moves, changes_offer_only=changes_offer_only)

@@ -1,0 +1,115 @@
+"""Which layout that fits the memory has the shortest step? Of a job, or of each of several sizes at once.
+
+Simulated are the layouts of the lowest bounds, until no bound is below the shortest step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from constraints.bounds import MARGIN
+from constraints.evaluation import Evaluation, evaluate
+from constraints.lattice import cross_run_knobs, enumerate_layouts, layouts_in, no_layouts, rough_blocks
+from constraints.step_bound import bound_step
+from simulator.job import GpuRange, Job
+from simulator.limits import Limits
+from simulator.offer_table import OfferTable
+from simulator.plan import CheckpointScheme, PlanTable
+from simulator.simulate import steps_and_memory
+from simulator.table import Floats, Integers
+
+DESIGNS_PER_BATCH: Final = 128
+"""Designs of a size that are simulated before the bounds of its others are looked at again."""
+
+
+def fastest_layout(job: Job) -> PlanTable | None:
+    """Returns the layout of the shortest step of all, with sufficient spares, one row; `None` where none fits the memory."""
+    job = _with_fast_knobs(job)
+    designs = cross_run_knobs(job, enumerate_layouts(job))
+    rows = _fastest_rows(job, designs, np.zeros(len(designs), dtype=np.int64))
+    return designs.take(rows) if len(rows) else None
+
+
+def fastest_of_sizes(job: Job, sizes: Sequence[int]) -> Mapping[int, Evaluation]:
+    """Returns what becomes of the fastest layout of each size, whatever the limits.
+
+    Args:
+        job: the job, whose offers count as if they were to be had at these sizes.
+        sizes: numbers of accelerators, at least one.
+
+    Returns:
+        One row for each size that has a layout which fits the memory, by size.
+    """
+    job = _of_sizes(job.model_copy(update={"limits": Limits()}), sizes)
+    fast = _with_fast_knobs(job)
+    designs = cross_run_knobs(fast, _layouts_of(fast, sizes))
+    rows = _fastest_rows(fast, designs, designs.num_gpus)
+    if len(rows) == 0:
+        return {}
+    fastest = evaluate(job, designs.take(rows))
+    return {size: fastest.take(np.array([row])) for row, size in enumerate(fastest.plans.num_gpus.tolist())}
+
+
+def _of_sizes(job: Job, sizes: Sequence[int]) -> Job:
+    """The job with every offer from the smallest to the largest size."""
+    reach = GpuRange(min=min(sizes), max=max(sizes))
+    offers = tuple(offer.model_copy(update={"num_gpus": reach}) for offer in job.offers)
+    return job.model_copy(update={"offers": offers})
+
+
+def _with_fast_knobs(job: Job) -> Job:
+    """The job with the knobs of a run that leave a step as short as it can be."""
+    only = {
+        "checkpoint_schemes": (CheckpointScheme.ASYNC,),
+        "with_spares": (True,),
+        "power_caps": (max(job.power_caps),),  # less power never shortens a step
+    }
+    return job.model_copy(update={"search": job.search.model_copy(update=only)})
+
+
+def _layouts_of(job: Job, sizes: Sequence[int]) -> PlanTable:
+    """The layouts of some of the sizes that the offers have."""
+    found = [no_layouts(job)]
+    for block in rough_blocks(job):
+        _, tensor, pipeline, _, context, _, data, _ = block.degrees.T
+        is_asked = np.isin(tensor * pipeline * context * data, sizes)
+        found.append(layouts_in(job, replace(block, degrees=block.degrees[is_asked])))
+    return PlanTable.concatenate(found)
+
+
+def _fastest_rows(job: Job, designs: PlanTable, group: Integers) -> Integers:
+    """The row of the shortest step of each group that has one, in the order of the groups' numbers.
+
+    Args:
+        job: the job.
+        designs: `(n,)`.
+        group: the number of each design's group, `(n,)`.
+    """
+    groups, group = np.unique(group, return_inverse=True)
+    shortest_s, fastest = np.full(len(groups), np.inf), np.full(len(groups), -1)
+    bounds_s = bound_step(job, designs).step_time_s * (1.0 - MARGIN)
+    order = np.lexsort((bounds_s, group))
+    turn = (np.arange(len(order)) - np.searchsorted(group[order], group[order])) // DESIGNS_PER_BATCH
+    for number in range(int(turn.max(initial=-1)) + 1):
+        rows = order[turn == number]
+        rows = rows[bounds_s[rows] <= shortest_s[group[rows]]]
+        if len(rows) == 0:
+            break
+        steps_s = _steps_that_fit_s(job, designs.take(rows))
+        for each in np.unique(group[rows]):
+            own = np.flatnonzero(group[rows] == each)
+            best = own[np.argmin(steps_s[own])]
+            if steps_s[best] < shortest_s[each]:
+                shortest_s[each], fastest[each] = steps_s[best], rows[best]
+    return fastest[fastest >= 0]
+
+
+def _steps_that_fit_s(job: Job, designs: PlanTable) -> Floats:
+    """The step of every design, seconds `(n,)`; endless where it has no schedule or does not fit the memory."""
+    steps, memory = steps_and_memory(job, designs)
+    fits = memory.peak_bytes <= OfferTable.from_job(job).memory_bytes[designs.offer]
+    return np.where(fits & np.isfinite(steps.step_time_s), steps.step_time_s, np.inf)

@@ -1,0 +1,76 @@
+"""Is the fastest layout of a size what simulating all of them says, one size at a time or several at once?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from constraints.lattice import cross_run_knobs, enumerate_layouts
+from planner import load_job
+from planner.fastest_layout import DESIGNS_PER_BATCH, fastest_layout, fastest_of_sizes
+from simulator.job import Job
+from simulator.limits import Limits
+from simulator.offer_table import OfferTable
+from simulator.simulate import simulate
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SIZES = (64, 256, 512)
+
+
+@pytest.fixture(scope="module")
+def job() -> Job:
+    """One offer, with limits that no design of these sizes keeps."""
+    return load_job(EXAMPLES / "llama-3.1-70b.yaml", ["limits.deadline_days=1", "search.zero_stages=[1]"])
+
+
+def alone(job: Job, offer: int) -> Job:
+    return job.model_copy(update={"offers": (job.offers[offer],)})
+
+
+def least_step_s(job: Job, num_gpus: int) -> float:
+    """The shortest step of all layouts of a size that fit the memory, each of them simulated."""
+    sized = job.model_copy(update={"limits": Limits()})
+    designs = cross_run_knobs(sized, enumerate_layouts(sized))
+    designs = designs.take(designs.num_gpus == num_gpus)
+    assert len(designs) > DESIGNS_PER_BATCH
+    outcomes = simulate(sized, designs)
+    fits = outcomes.memory.peak_bytes <= OfferTable.from_job(sized).memory_bytes[designs.offer]
+    return float(np.nanmin(np.where(fits, outcomes.steps.step_time_s, np.nan)))
+
+
+def test_no_layout_of_any_size_has_a_shorter_step(job: Job) -> None:
+    own = alone(job, 0)
+    found = fastest_of_sizes(own, SIZES)
+    assert list(found) == list(SIZES)
+    for size, run in found.items():
+        assert run.plans.num_gpus.tolist() == [size]
+        assert run.outcomes.steps.step_time_s[0] == least_step_s(own, size)
+
+
+def test_a_size_comes_to_the_same_alone_and_among_others(job: Job) -> None:
+    own = alone(job, 1)
+    together = fastest_of_sizes(own, SIZES)
+    for size in SIZES:
+        (run,) = fastest_of_sizes(own, [size]).values()
+        assert run.plans.plan(0) == together[size].plans.plan(0)
+        assert run.scores.cost_usd[0] == together[size].scores.cost_usd[0]
+
+
+def test_a_size_without_a_layout_that_fits_is_left_out(job: Job) -> None:
+    """Eight of 80 GB cannot hold 70 billion parameters with their optimizer, 16 bytes each; 60 are no whole nodes of eight."""
+    assert set(fastest_of_sizes(alone(job, 0), [8, 60, 64])) == {64}
+    assert fastest_of_sizes(alone(job, 0), [8]) == {}
+
+
+def test_of_several_offers_the_fastest_is_taken(job: Job) -> None:
+    fastest = fastest_layout(job)
+    assert fastest is not None
+    steps_s = []
+    for offer in range(len(job.offers)):
+        own = fastest_layout(alone(job, offer))
+        assert own is not None
+        steps_s.append(float(simulate(alone(job, offer), own).steps.step_time_s[0]))
+    assert float(simulate(job, fastest).steps.step_time_s[0]) == min(steps_s)
+    assert fastest.offer[0] == int(np.argmin(steps_s))
