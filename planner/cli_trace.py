@@ -143,7 +143,7 @@ def simulate(
         run = (
             simulate_hop(request)
             if division.parallel == HOP
-            else simulate_trace(request, is_folded=file is None)
+            else simulate_trace(request, is_drawn=file is not None)
         )
     show = partial(show_hop, run.answer) if isinstance(run, HopRun) else partial(show_trace, run.answer)
     about = {"trace": run.answer.trace, "parallel": division.parallel}

@@ -25,9 +25,16 @@ _DIGITS = 3
 
 def check_size(run: StepRun, option: str = "--output") -> None:
     """Raises `InputError`, by the option that asked for it, where a step has more events than a viewer opens."""
-    if len(run.graph) > MOST_EVENTS:
+    check_num_events(len(run.graph), run.graph.num_resources, option)
+
+
+def check_num_events(num_events: int, num_accelerators: int, option: str = "--output") -> None:
+    """Raises `InputError`, as `check_size` does, by what is known of a step before it is played."""
+    if num_events > MOST_EVENTS:
+        whose = f"{num_accelerators:,} accelerator{'s' * (num_accelerators != 1)}"
         rule = (
-            f"would hold {len(run.graph):,} events, and viewers open {MOST_EVENTS:,}: take fewer accelerators"
+            f"would hold {num_events:,} events of {whose}, and viewers open {MOST_EVENTS:,}: take fewer accelerators or"
+            " micro-batches, or leave it out for the answer alone"
         )
         raise InputError([Problem(path=option, value="", rule=rule)])
 

@@ -8,9 +8,10 @@ from functools import partial
 from planner import __version__
 from planner.offload_request import MemoryUse, memory_use, offload_asked
 from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links
+from planner.trace_events import check_num_events
 from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
 from simulator.deep.division import moved, with_batch
-from simulator.deep.extrapolate import extrapolate
+from simulator.deep.extrapolate import extrapolate, num_whole_tasks
 from simulator.deep.fold import Fold
 from simulator.deep.memory import lifetimes
 from simulator.deep.operator_model import OperatorModel, fit_operators, samples_of
@@ -61,15 +62,16 @@ class TraceRun(StepRun):
     answer: TraceAnswer
 
 
-def simulate_trace(request: TraceRequest, *, is_folded: bool = True) -> TraceRun:
+def simulate_trace(request: TraceRequest, *, is_drawn: bool = False) -> TraceRun:
     """Returns a traced step on many accelerators.
 
     Args:
         request: what is asked.
-        is_folded: whether accelerators that do the same are played once, which changes nothing but what is left to draw.
+        is_drawn: whether there is to be a timeline. Each accelerator has a row in it, so that all are played; otherwise of
+            those that do the same one is, which takes as long.
 
     Raises:
-        InputError: the trace is broken, or cannot be spread as asked.
+        InputError: the trace is broken, cannot be spread as asked, or is too large to be drawn.
     """
     if request.hop:
         rule = "is read with --parallel hop only: leave it out, or ask for that"
@@ -91,7 +93,9 @@ def simulate_trace(request: TraceRequest, *, is_folded: bool = True) -> TraceRun
         model=operator_model(request, trace),
         algorithm=request.collectives,
     )
-    made = spread(offload=offload, is_folded=is_folded)
+    if is_drawn and offload is None:
+        _check_drawn(request, trace, parallelism, topology)
+    made = spread(offload=offload, is_folded=not is_drawn)
     played = play(made.graph, made.topology, made.paths)
     answer = _answer(
         request, trace, parallelism, made.graph, made.topology, made.paths, played, fold=made.fold
@@ -102,6 +106,25 @@ def simulate_trace(request: TraceRequest, *, is_folded: bool = True) -> TraceRun
         memory = memory_use(offload, made, lifetimes(_batched(request, trace)), unlimited_s)
         answer = answer.model_copy(update={"memory": memory})
     return TraceRun(answer=answer, graph=made.graph, topology=made.topology, paths=made.paths, played=played)
+
+
+def _check_drawn(
+    request: TraceRequest, trace: OperatorTrace, parallelism: Parallelism, topology: Topology
+) -> None:
+    """Refuses a timeline that is too large, before the step is made.
+
+    What is left has the algorithms of the answer without a timeline: others are taken there only where the folded step has
+    `MANY_TASKS`, far more than any timeline.
+    """
+    num_tasks = num_whole_tasks(
+        trace,
+        parallelism,
+        topology,
+        batch_size=request.batch_size,
+        model=operator_model(request, trace),
+        algorithm=request.collectives,
+    )
+    check_num_events(num_tasks, parallelism.num_gpus)
 
 
 def asked_trace(request: TraceRequest) -> OperatorTrace:

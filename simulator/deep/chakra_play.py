@@ -166,8 +166,9 @@ class _Build:
             taker, received = receives[key]
             ends = np.array([rank], dtype=np.int64), np.array([taker], dtype=np.int64)
             begin = np.array([self.begins[rank, node.id]])
-            flow = self.collectives.send(*ends, float(node.number("comm_size")), begin, "send")
-            # A sender goes on when its message is on its way; a receiver when it has arrived.
+            (flow,) = self.collectives.send(*ends, float(node.number("comm_size")), begin, "send")
+            # What waits for a send waits until it has arrived, as in ASTRA-sim; what waits for its begin alone does not.
+            self.ends[rank, node.id] = int(flow)
             self.graph.add_edges(flow, self._arrival(taker, received))
 
     def _arrival(self, rank: int, node: ChakraNode) -> int:

@@ -95,8 +95,9 @@ class ChosenCollectives:
     def message(
         self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
     ) -> tuple[Integers, Integers]:
-        """Adds a message for each pair of ranks; a sender goes on when its message is on its way."""
-        return after, self.send(source, target, num_bytes, after, label)
+        """Adds a message for each pair of ranks; it has left when it has arrived, as in `simulator.deep.plan_traffic`."""
+        sent = self.send(source, target, num_bytes, after, label)
+        return sent, sent
 
     def on(self, graph: TaskGraphBuilder) -> ChosenCollectives:
         """Returns the same for another graph, with what is known of algorithms."""

@@ -145,6 +145,28 @@ def extrapolate(
     )
 
 
+def num_whole_tasks(
+    trace: OperatorTrace,
+    parallelism: Parallelism,
+    topology: Topology,
+    *,
+    batch_size: int | None = None,
+    model: OperatorModel | None = None,
+    algorithm: Algorithm = Algorithm.AUTO,
+) -> int:
+    """Returns how many tasks a step has that is not folded, without making it; arguments as in `extrapolate`.
+
+    Raises:
+        InputError: the trace cannot be divided so, or the network is too small.
+    """
+    parallelism.check(trace, batch_size, None)
+    _check_network(parallelism, topology)
+    collectives = Collectives(graph=TaskGraphBuilder(), router=Router(topology))
+    traffic = ChosenCollectives(collectives=collectives, algorithm=algorithm)
+    asked = StepRequest(trace=trace, parallelism=parallelism, batch_size=batch_size, model=model)
+    return played_part(asked, traffic, is_folded=False).num_tasks
+
+
 def _graph_for(part: PlayedPart | None) -> TaskGraphBuilder:
     """Returns an empty graph, if the step does not turn out too large for it already."""
     if part is None:

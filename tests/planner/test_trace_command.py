@@ -49,7 +49,7 @@ class TestAnswer:
         asked = TraceRequest(
             path=TRACE, num_gpus=16, parallel=parallel, network=network, collectives=Algorithm.NCCL
         )
-        whole, part = (simulate_trace(asked, is_folded=folds).answer for folds in (False, True))
+        whole, part = (simulate_trace(asked, is_drawn=drawn).answer for drawn in (True, False))
         assert part.step_s == pytest.approx(whole.step_s, rel=1e-12)
         for one, other in zip(part.accelerators, whole.accelerators, strict=True):
             assert one.accelerator == other.accelerator

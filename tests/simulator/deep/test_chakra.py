@@ -356,6 +356,21 @@ class TestPlay:
         step = chakra_step([[node]] * 4, {}, switch(4, 1.0, 0.0))
         assert play(step.graph, step.topology, step.paths).makespan_s == pytest.approx(seconds)
 
+    def test_what_waits_for_a_send_waits_until_it_has_arrived(self) -> None:
+        # 1 s of work, 3 bytes over two cables of a byte a second and a latency of 0.25 s each, 1 s of work behind them.
+        first, second = (
+            ChakraNode(id=number, type=NodeType.COMP_NODE, duration_micros=1_000_000, deps=deps)
+            for number, deps in ((0, ()), (2, (1,)))
+        )
+        ends = {"comm_src": 0, "comm_dst": 1, "comm_size": 3}
+        sent = ChakraNode(id=1, type=NodeType.COMM_SEND_NODE, deps=(0,), attributes=ends)
+        receiver = [ChakraNode(id=1, type=NodeType.COMM_RECV_NODE, attributes=ends)]
+        step = chakra_step([[first, sent, second], receiver], {}, switch(2, 1.0, 0.25))
+        assert play(step.graph, step.topology, step.paths).makespan_s == pytest.approx(1.0 + 3.5 + 1.0)
+        beside = second.model_copy(update={"deps": (0,)})
+        step = chakra_step([[first, sent, beside], receiver], {}, switch(2, 1.0, 0.25))
+        assert play(step.graph, step.topology, step.paths).makespan_s == pytest.approx(1.0 + 3.5)
+
     @pytest.mark.parametrize(("kind", "name"), [(5, "BROADCAST"), (77, "77")])
     def test_what_is_not_played_is_said(self, kind: int, name: str) -> None:
         node = ChakraNode(id=0, type=NodeType.COMM_COLL_NODE, attributes={"comm_type": kind, "comm_size": 1})
