@@ -71,7 +71,11 @@ def broken(path: Path, place: str, value: object, rule: str) -> InputError:
 
 def is_unicode(text: str) -> bool:
     """Returns whether a text can be written as UTF-8: JSON may name half of a pair of surrogates."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def shown(value: object) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.fuzz_traces import mutations, num_refused
+from benchmarks.fuzz_mutations import JSON_LINES, PROTOBUF, Form, mutations
+from benchmarks.fuzz_traces import num_refused
 from simulator.deep.chakra import ChakraNode, CommType, NodeType
 from simulator.deep.chakra_export import chakra_export
 from simulator.deep.chakra_files import read_chakra, write_chakra
@@ -417,12 +418,14 @@ class TestBroken:
         with pytest.raises(InputError, match="is no gzip"):
             read_chakra(path)
 
-    @pytest.mark.parametrize("suffix", SUFFIXES)
-    def test_mutated_files_are_read_or_refused(self, tmp_path: Path, suffix: str) -> None:
+    @pytest.mark.parametrize(
+        ("suffix", "form"), [(".et", None), (".et", PROTOBUF), (".json", None), (".json", JSON_LINES)]
+    )
+    def test_mutated_files_are_read_or_refused(self, tmp_path: Path, suffix: str, form: Form | None) -> None:
         path = tmp_path / f"step{suffix}"
         write_chakra(path, NODES)
         refused = 0
-        for content in mutations(path.read_bytes(), NUM_MUTATIONS):
+        for content in mutations(path.read_bytes(), NUM_MUTATIONS, form=form):
             path.write_bytes(content)
             refused += num_refused(lambda: read_chakra(path))
         assert NUM_MUTATIONS / 3 < refused < NUM_MUTATIONS
