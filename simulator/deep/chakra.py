@@ -7,10 +7,12 @@ is kept: durations, kinds of traffic, bytes, groups, partners. `simulator.deep.c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
 from pydantic import Field
 
+from simulator.deep.trace_text import shown
 from simulator.errors import InputError, Problem
 from simulator.record import Record
 
@@ -56,14 +58,19 @@ class ChakraNode(Record):
     name: str = ""
     type: NodeType = NodeType.INVALID_NODE
     deps: tuple[int, ...] = ()
-    """Nodes that must have ended, by control or by data."""
+    """Nodes that must have ended: by data, and by control where control says so (`with_control`)."""
     start_time_micros: int = Field(default=0, ge=0, lt=2**64)
     duration_micros: int = Field(default=0, ge=0, lt=2**64)
     attributes: Mapping[str, Value] = Field(default_factory=dict)
     """Single values by name, such as `comm_size`; lists are not kept."""
 
-    def number(self, name: str, default: int | None = None) -> int:
+    def number(self, name: str, default: int | None = None, *, source: str = "") -> int:
         """Returns an attribute that must be a whole number that is not negative.
+
+        Args:
+            name: of the attribute.
+            default: where it is missing.
+            source: whose node this is, for the error.
 
         Raises:
             InputError: it is not, or it is missing and there is no default.
@@ -71,8 +78,18 @@ class ChakraNode(Record):
         value = self.attributes.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             rule = "must be a whole number that is not negative" if value is not None else "is missing"
-            raise InputError([Problem(path=f"node {self.id}.{name}", value=str(value or ""), rule=rule)])
+            raise InputError([Problem(path=f"node {self.id}.{name}", value=shown(value), rule=rule)], source)
         return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFields:
+    """A node as it stands in a file."""
+
+    values: Mapping[str, object]
+    """Fields of `ChakraNode`, not yet checked."""
+    control: tuple[int, ...]
+    """What it depends on by control."""
 
 
 def check_nodes(nodes: Sequence[ChakraNode], source: str) -> None:
@@ -94,20 +111,58 @@ def check_nodes(nodes: Sequence[ChakraNode], source: str) -> None:
         if missing:
             rule = "waits for a node that is not there: is the file cut off?"
             problems.append(Problem(path=f"node {node.id}.deps", value=str(missing[0]), rule=rule))
-    if not problems and (circle := _in_circles(nodes)):
-        rule = f"{len(circle)} nodes wait for each other in a circle, among them {circle[0]}"
-        problems.append(Problem(path="", value="", rule=rule))
+    if not problems:
+        _check_circles({node.id: node.deps for node in nodes}, source)
     if problems:
         raise InputError(problems[:MOST_PROBLEMS], source)
 
 
-def _in_circles(nodes: Sequence[ChakraNode]) -> list[int]:
+def with_control(
+    nodes: Sequence[ChakraNode], control: Sequence[tuple[int, ...]], source: str
+) -> tuple[ChakraNode, ...]:
+    """Returns nodes that wait for control, too, unless control says who called them.
+
+    Chakra's converter of PyTorch's traces writes the one caller of an operator there, drops callers that do nothing themselves,
+    and has the order of execution in the data; a caller ends when what it called has, so that waiting for it could not end.
+    So control names callers where no node has more than one, there is an order by data, and the two together cannot be kept.
+
+    Args:
+        nodes: checked by `check_nodes`.
+        control: what each of them depends on by control.
+        source: the file.
+
+    Raises:
+        InputError: control does not name callers, and a node of it is not there, or it goes in a circle.
+    """
+    if not any(control):
+        return tuple(nodes)
+    joined = [
+        node.model_copy(update={"deps": tuple(dict.fromkeys(node.deps + deps))})
+        for node, deps in zip(nodes, control, strict=True)
+    ]
+    try:
+        check_nodes(joined, source)
+    except InputError:
+        if max(map(len, control)) == 1 and any(node.deps for node in nodes):
+            return tuple(nodes)
+        raise
+    return tuple(joined)
+
+
+def _check_circles(deps: Mapping[int, Sequence[int]], source: str) -> None:
+    if circle := _in_circles(deps):
+        many = f"{len(circle)} nodes wait for each other in a circle, among them {circle[0]}"
+        rule = many if len(circle) > 1 else f"node {circle[0]} waits for itself"
+        raise InputError([Problem(path="", value="", rule=rule)], source)
+
+
+def _in_circles(deps: Mapping[int, Sequence[int]]) -> list[int]:
     """Nodes that can never begin (Kahn 1962)."""
-    waiting = {node.id: len(node.deps) for node in nodes}
+    waiting = {number: len(before) for number, before in deps.items()}
     followers: dict[int, list[int]] = {}
-    for node in nodes:
-        for before in node.deps:
-            followers.setdefault(before, []).append(node.id)
+    for number, befores in deps.items():
+        for before in befores:
+            followers.setdefault(before, []).append(number)
     ready = [number for number, count in waiting.items() if count == 0]
     while ready:
         number = ready.pop()

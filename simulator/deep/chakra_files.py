@@ -1,20 +1,22 @@
 """How are Chakra execution traces read and written? As protobuf (`.et`) and as JSON, one file for each accelerator.
 
 .et     the metadata and each node, every message with its length before it
-.json   the same messages in the JSON form of protobuf, one behind the other, as chakra's jsonizer writes them
+.json   the same messages in the JSON form of protobuf, one behind the other, as chakra's jsonizer writes them; what chakra's
+        feeder reads, a `workload_graph`, is read, too, and not written
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from simulator.deep.chakra import VERSION, ChakraNode, Value, check_nodes
+from simulator.deep.chakra import VERSION, ChakraNode, NodeFields, Value, check_nodes, with_control
 from simulator.deep.chakra_json import INT32_NAMES, as_json, from_json
-from simulator.deep.trace_text import broken, problems_of, read_bytes, unpacked
+from simulator.deep.trace_text import broken, problems_of, read_bytes, shown, unpacked
 from simulator.deep.wire import (
     BYTES,
     FIXED32,
@@ -45,22 +47,26 @@ def read_chakra(path: Path) -> tuple[ChakraNode, ...]:
         InputError: the file is broken, or its nodes contradict each other; names file, node, field and rule.
     """
     data = unpacked(path, read_bytes(path))
-    records = (
-        from_json(path, data) if data[:1].strip() in (b"{", b"") and data.strip() else _from_wire(path, data)
-    )
-    nodes = []
+    records = from_json(path, data) if _is_json(path, data) else _from_wire(path, data)
+    nodes, control = [], []
     for position, record in enumerate(records):
+        control.append(record.control)
         try:
-            nodes.append(ChakraNode.model_validate(record))
+            nodes.append(ChakraNode.model_validate(record.values))
         except ValidationError as error:
             raise InputError(problems_of(error, f"node at position {position}"), str(path)) from error
     if not nodes:
         raise broken(path, "", "", "has no nodes")
     check_nodes(nodes, str(path))
-    return tuple(nodes)
+    return with_control(nodes, control, str(path))
 
 
-def _from_wire(path: Path, data: bytes) -> Iterator[dict[str, object]]:
+def _is_json(path: Path, data: bytes) -> bool:
+    """By the name, as chakra's feeder does; by the beginning where that says nothing."""
+    return path.suffix == ".json" or (path.suffix != ".et" and data.lstrip().startswith(b"{"))
+
+
+def _from_wire(path: Path, data: bytes) -> Iterator[NodeFields]:
     position = 0
     try:
         for position, message in enumerate(messages(data)):
@@ -70,23 +76,25 @@ def _from_wire(path: Path, data: bytes) -> Iterator[dict[str, object]]:
         raise broken(path, f"message {position}", "", f"is no Chakra trace: {error}") from error
 
 
-def _node(data: bytes) -> dict[str, object]:
-    record: dict[str, object] = {"id": 0}
+def _node(data: bytes) -> NodeFields:
+    values: dict[str, object] = {"id": 0}
     deps: list[int] = []
+    control: list[int] = []
     attributes: dict[str, Value] = {}
     for number, kind, value in fields(data):
         match number, kind, value:
             case 1 | 6 | 7, 0, int():
-                record[{1: "id", 6: "start_time_micros", 7: "duration_micros"}[number]] = value
+                values[{1: "id", 6: "start_time_micros", 7: "duration_micros"}[number]] = value
             case 3, 0, int():
-                record["type"] = value
+                values["type"] = value
             case 2, 2, bytes():
-                record["name"] = value.decode()
+                values["name"] = value.decode()
             case 4 | 5, 0 | 2, _:
-                deps += packed(value)
+                (control if number == 4 else deps).extend(packed(value))
             case 10, 2, bytes():
                 attributes |= _attribute(value)
-    return {**record, "deps": tuple(dict.fromkeys(deps)), "attributes": attributes}
+    values |= {"deps": tuple(dict.fromkeys(deps)), "attributes": attributes}
+    return NodeFields(values=values, control=tuple(control))
 
 
 def _attribute(data: bytes) -> dict[str, Value]:
@@ -99,6 +107,8 @@ def _attribute(data: bytes) -> dict[str, Value]:
             found = _whole(number, value)
         elif kind in (FIXED64, FIXED32) and isinstance(value, bytes) and number in _FIXED:
             (found,) = struct.unpack(_FIXED[number], value)
+            if not math.isfinite(found):
+                raise WireError(f"attribute {shown(name)} is not finite")
         elif number == _STRING and isinstance(value, bytes):
             found = value.decode()
     return {} if found is None else {name: found}

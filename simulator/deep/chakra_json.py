@@ -1,75 +1,115 @@
-"""What is a Chakra node in JSON? The JSON form of protobuf: names in camel case, whole numbers of 64 bits as text.
+"""What is a Chakra node in JSON? The JSON form of protobuf: names in camel or snake case, whole numbers of 64 bits as text.
 
-Messages stand one behind the other, as chakra's jsonizer writes them: the metadata first, then the nodes.
+Messages stand one behind the other, as chakra's jsonizer writes them: the metadata first, then the nodes. That form leaves out
+what has its default, so that a node without `id` is node 0; what has no `type` is no node. The other JSON of chakra's, one
+object with a `workload_graph`, is read by `simulator.deep.chakra_feeder_json`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from simulator.deep.chakra import VERSION, ChakraNode, NodeType, Value
+from simulator.deep.chakra import VERSION, ChakraNode, NodeFields, NodeType, Value
+from simulator.deep.chakra_feeder_json import WORKLOAD_GRAPH, feeder_nodes
+from simulator.deep.json_fields import JsonFields, spelled
 from simulator.deep.trace_text import broken
 
 INT32_NAMES = frozenset({"comm_src", "comm_dst", "comm_tag"})
 """Attributes that generators of traces write as int32."""
-_NUMBERS = {"id": "id", "startTimeMicros": "start_time_micros", "durationMicros": "duration_micros"}
+_METADATA = {"version", "attr"}
+_WHOLE = ("id", "start_time_micros", "duration_micros")
+_DEPS = ("data_deps", "ctrl_deps")
+_NODE = spelled([*_WHOLE, "name", "type", *_DEPS, "inputs", "outputs", "attr"])
+_WHOLE_KINDS = frozenset(
+    f"{kind}{bits}" for kind in ("int", "uint", "sint", "fixed", "sfixed") for bits in (32, 64)
+)
+_KINDS = sorted(_WHOLE_KINDS | {"double", "float", "bool", "string", "bytes"})
+_ATTRIBUTE = spelled(
+    ["name", "doc_string", *(f"{kind}_{form}" for kind in _KINDS for form in ("val", "list"))]
+)
 
 
-def from_json(path: Path, data: bytes) -> Iterator[dict[str, object]]:
+def from_json(path: Path, data: bytes) -> Iterator[NodeFields]:
     """Yields the fields of each node; raises `InputError` where the text is no row of messages."""
+    for position, message in enumerate(_messages(path, data)):
+        if isinstance(message, dict) and WORKLOAD_GRAPH in message:
+            yield from feeder_nodes(path, message)
+        elif position or not (isinstance(message, dict) and message.keys() <= _METADATA):
+            yield _node(JsonFields.read(path, f"message {position}", message, _NODE))
+
+
+def _messages(path: Path, data: bytes) -> Iterator[object]:
     decoder, place, position = json.JSONDecoder(), 0, 0
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig").rstrip()
         while place < len(text):
             if text[place].isspace():
                 place += 1
                 continue
             message, place = decoder.raw_decode(text, place)
-            if not isinstance(message, dict):
-                raise broken(path, f"message {position}", str(message), "must be an object")
-            if "version" not in message:
-                yield _json_node(message)
+            yield message
             position += 1
     except (ValueError, RecursionError) as error:
         raise broken(path, f"message {position}", "", f"is no JSON of Chakra: {str(error)[:100]}") from error
 
 
-def _json_node(message: Mapping[str, object]) -> dict[str, object]:
-    record: dict[str, object] = {"id": 0}
-    deps: list[object] = []
-    attributes: dict[str, object] = {}
-    for key, value in message.items():
-        if key in _NUMBERS:
-            record[_NUMBERS[key]] = value
-        elif key == "name":
-            record["name"] = value
-        elif key == "type":
-            record["type"] = (
-                NodeType[value] if isinstance(value, str) and value in NodeType.__members__ else value
-            )
-        elif key in ("ctrlDeps", "dataDeps"):
-            deps += value if isinstance(value, list) else [value]
-        elif key == "attr":
-            for attribute in value if isinstance(value, list) else []:
-                attributes |= _json_attribute(attribute)
-    unique = {str(dep): dep for dep in deps}
-    return {**record, "deps": tuple(unique.values()), "attributes": attributes}
+def _node(fields: JsonFields) -> NodeFields:
+    values: dict[str, object] = {name: fields.whole(name) for name in _WHOLE}
+    values["name"] = fields.text("name")
+    values["type"] = _type(fields)
+    values["deps"] = tuple(dict.fromkeys(fields.whole_numbers("data_deps")))
+    attributes: dict[str, Value] = {}
+    for number, item in enumerate(fields.items("attr")):
+        place = f"{fields.place}.attr.{number}"
+        attributes |= _attribute(JsonFields.read(fields.path, place, item, _ATTRIBUTE))
+    return NodeFields(values={**values, "attributes": attributes}, control=fields.whole_numbers("ctrl_deps"))
 
 
-def _json_attribute(attribute: object) -> dict[str, object]:
-    """As `_attribute`; whole numbers of 64 bits stand as text in the JSON form of protobuf."""
-    if not isinstance(attribute, dict):
-        return {}
-    name = str(attribute.get("name", ""))
-    for key, value in attribute.items():
-        if key in ("boolVal", "stringVal", "doubleVal", "floatVal"):
-            return {name: value}
-        if key.endswith("Val") and ("nt" in key or "ixed" in key):
-            is_text = isinstance(value, str) and value.lstrip("-").isascii() and value.lstrip("-").isdigit()
-            return {name: int(str(value)) if is_text and len(str(value)) < 21 else value}
+def _type(fields: JsonFields) -> int:
+    if "type" not in fields.values:
+        raise fields.broken("type", "is missing: what has none is no node of Chakra")
+    value = fields.values["type"]
+    if isinstance(value, str) and value in NodeType.__members__:
+        return NodeType[value]
+    if isinstance(value, int) and not isinstance(value, bool) and value in set(NodeType):
+        return value
+    raise fields.broken("type", f"must be one of {', '.join(NodeType.__members__)}, or its number")
+
+
+def _attribute(fields: JsonFields) -> dict[str, Value]:
+    """An attribute with a single value, by its name; nothing for lists and bytes."""
+    name = fields.text("name")
+    if not name:
+        raise fields.broken("name", "is missing")
+    for key in fields.values:
+        kind, _, form = key.partition("_")
+        if form != "val" or kind == "bytes":
+            continue
+        if kind in _WHOLE_KINDS:
+            return {name: fields.whole(key)}
+        match kind:
+            case "bool":
+                return {name: fields.truth(key)}
+            case "string":
+                return {name: fields.text(key)}
+            case _:
+                return {name: _number(fields, key)}
     return {}
+
+
+def _number(fields: JsonFields, key: str) -> float:
+    """A number, or the text of one."""
+    value, number = fields.values[key], math.nan
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            number = float(value)
+    if not math.isfinite(number):
+        raise fields.broken(key, "must be a finite number")
+    return number
 
 
 def as_json(nodes: Sequence[ChakraNode]) -> str:

@@ -101,7 +101,13 @@ class _Build:
         problems = []
         for (group, turn), members in self._meetings().items():
             ranks = tuple(self.groups.get(group, range(len(self.ranks))))
-            kinds = {(node.number("comm_type", 0), node.number("comm_size")) for node in members.values()}
+            kinds = {
+                (
+                    node.number("comm_type", 0, source=_trace(rank)),
+                    node.number("comm_size", source=_trace(rank)),
+                )
+                for rank, node in members.items()
+            }
             if sorted(members) != sorted(ranks) or len(kinds) != 1:
                 rule = (
                     "differs between accelerators of its group, in who takes part, in its kind or in its size"
@@ -166,7 +172,9 @@ class _Build:
             taker, received = receives[key]
             ends = np.array([rank], dtype=np.int64), np.array([taker], dtype=np.int64)
             begin = np.array([self.begins[rank, node.id]])
-            (flow,) = self.collectives.send(*ends, float(node.number("comm_size")), begin, "send")
+            (flow,) = self.collectives.send(
+                *ends, float(node.number("comm_size", source=_trace(rank))), begin, "send"
+            )
             # What waits for a send waits until it has arrived, as in ASTRA-sim; what waits for its begin alone does not.
             self.ends[rank, node.id] = int(flow)
             self.graph.add_edges(flow, self._arrival(taker, received))
@@ -182,9 +190,9 @@ class _Build:
         turns: dict[tuple[int, int, int], int] = {}
         for rank, node in self._of(kind):
             is_send = kind is NodeType.COMM_SEND_NODE
-            source = rank if is_send else node.number("comm_src")
-            target = node.number("comm_dst") if is_send else rank
-            tag = node.number("comm_tag", 0)
+            source = rank if is_send else node.number("comm_src", source=_trace(rank))
+            target = node.number("comm_dst", source=_trace(rank)) if is_send else rank
+            tag = node.number("comm_tag", 0, source=_trace(rank))
             if max(source, target) >= len(self.ranks):
                 rule = f"must be an accelerator, 0 to {len(self.ranks) - 1}"
                 place = f"accelerator {rank}, node {node.id}"
@@ -197,3 +205,7 @@ class _Build:
     def _of(self, kind: NodeType) -> Iterator[tuple[int, ChakraNode]]:
         for rank, nodes in enumerate(self.ranks):
             yield from ((rank, node) for node in nodes if node.type is kind)
+
+
+def _trace(rank: int) -> str:
+    return f"trace of accelerator {rank}"

@@ -13,8 +13,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from simulator.deep.reused_ids import Call, GraphTensor, told_apart
-from simulator.deep.trace_text import broken, problems_of, read_json
-from simulator.errors import InputError
+from simulator.deep.trace_text import broken, problems_of, read_json, shown
+from simulator.errors import InputError, Problem
 
 MOST_PROBLEMS = 20
 MOST_DEPTH = 200
@@ -80,17 +80,25 @@ def _nodes(path: Path) -> list[_Node]:
     listed = document.get("nodes") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise broken(path, "nodes", "", "must be a list of nodes: is this an execution trace of PyTorch?")
-    nodes, problems = [], []
-    for number, node in enumerate(listed):
+    nodes: dict[int, _Node] = {}
+    problems: list[Problem] = []
+    for number, form in enumerate(listed):
         try:
-            nodes.append(_Node.model_validate(_older_form(node)))
+            node = _Node.model_validate(_older_form(form))
         except ValidationError as error:
             problems += problems_of(error, f"nodes.{number}")
-            if len(problems) >= MOST_PROBLEMS:
-                break
+        else:
+            if (
+                nodes.setdefault(node.id, node) is not node
+            ):  # all that is inside would be inside each of the two
+                problems.append(
+                    Problem(path=f"nodes.{number}.id", value=shown(node.id), rule="stands there twice")
+                )
+        if len(problems) >= MOST_PROBLEMS:
+            break
     if problems:
         raise InputError(problems[:MOST_PROBLEMS], str(path))
-    return nodes
+    return list(nodes.values())
 
 
 def _older_form(node: object) -> object:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from simulator.deep.trace import Phase
 from simulator.deep.trace_text import broken, problems_of, read_json
-from simulator.errors import InputError
+from simulator.errors import InputError, Problem
 from simulator.units import MICROSECOND
 
 MOST_PROBLEMS = 20
@@ -26,12 +26,24 @@ _TRAFFIC = "nccl"
 _OPERATOR, _ANNOTATION = "cpu_op", "user_annotation"
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
+_WANTED = frozenset({_OPERATOR, _ANNOTATION, *_LAUNCHES, *_KERNELS})
+
+
+_FORM = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class _Arguments(BaseModel):
+    model_config = _FORM
+
+    correlation: int | None = None
+    """The same for a kernel and for its launch."""
+    record_id: int | None = Field(default=None, validation_alias="Record function id")
 
 
 class _Event(BaseModel):
     """One complete event; what else stands there is not read."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    model_config = _FORM
 
     cat: str
     name: str = Field(max_length=10_000)
@@ -40,7 +52,7 @@ class _Event(BaseModel):
     dur: float = Field(default=0.0, ge=0.0, le=1e12)
     pid: int | str = 0
     tid: int | str = 0
-    args: dict[str, object] = Field(default_factory=dict)
+    args: _Arguments = _Arguments()
 
     @property
     def end(self) -> float:
@@ -94,7 +106,7 @@ def _profiled(events: Sequence[_Event], operators: Sequence[_Event]) -> list[Pro
             begin_us=event.ts,
             duration_s=(event.dur if took is None else took[number]) * MICROSECOND,
             phase=_phase(event, first, steps),
-            record_id=_whole(event.args.get("Record function id")) or None,
+            record_id=event.args.record_id or None,
         )
         for number, event in enumerate(operators)
     ]
@@ -105,20 +117,28 @@ def _events(path: Path) -> list[_Event]:
     listed = document.get("traceEvents") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise broken(path, "traceEvents", "", "must be a list of events: is this a profile of PyTorch?")
-    wanted = {_OPERATOR, _ANNOTATION, *_LAUNCHES, *_KERNELS}
-    events, problems = [], []
+    events = []
+    problems: list[Problem] = []
     for number, event in enumerate(listed):
-        if not (isinstance(event, dict) and event.get("ph") == "X" and event.get("cat") in wanted):
+        if not _is_wanted(event):
             continue
         try:
             events.append(_Event.model_validate(event))
         except ValidationError as error:
             problems += problems_of(error, f"traceEvents.{number}")
-            if len(problems) >= MOST_PROBLEMS:
-                break
+        if len(problems) >= MOST_PROBLEMS:
+            break
     if problems:
         raise InputError(problems[:MOST_PROBLEMS], str(path))
     return events
+
+
+def _is_wanted(event: object) -> bool:
+    """Whether an event is complete and of a kind that counts; one without text for its kind is to be refused."""
+    if not isinstance(event, dict) or event.get("ph") != "X":
+        return False
+    kind = event.get("cat", "")
+    return not isinstance(kind, str) or kind in _WANTED
 
 
 def _by_step(events: Sequence[_Event], operators: Sequence[_Event]) -> Iterator[list[_Event]]:
@@ -143,7 +163,11 @@ def _outermost(events: Sequence[_Event]) -> Iterator[_Event]:
 
 def _kernel_us(events: Sequence[_Event], operators: Sequence[_Event]) -> list[float] | None:
     """Microseconds of the kernels of each operator; `None` in a profile without kernels. Traffic is left out."""
-    launches = {event.args.get("correlation"): event for event in events if event.cat in _LAUNCHES}
+    launches = {
+        event.args.correlation: event
+        for event in events
+        if event.cat in _LAUNCHES and event.args.correlation is not None
+    }
     kernels = [event for event in events if event.cat in _KERNELS]
     if not kernels:
         return None
@@ -153,7 +177,8 @@ def _kernel_us(events: Sequence[_Event], operators: Sequence[_Event]) -> list[fl
     begins = {thread: [operators[number].ts for number in numbers] for thread, numbers in rows.items()}
     took = [0.0] * len(operators)
     for kernel in kernels:
-        launch = launches.get(kernel.args.get("correlation"))
+        link = kernel.args.correlation
+        launch = launches.get(link) if link is not None else None
         thread = (launch.pid, launch.tid) if launch else None
         if launch is None or thread not in rows or kernel.name.lower().startswith(_TRAFFIC):
             continue
@@ -168,7 +193,3 @@ def _phase(event: _Event, first_backward: float, steps: Sequence[_Event]) -> Pha
     if any(step.ts <= event.ts < step.end for step in steps):
         return Phase.OPTIMIZER
     return Phase.BACKWARD if event.ts >= first_backward else Phase.FORWARD
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -69,6 +69,15 @@ def broken(path: Path, place: str, value: object, rule: str) -> InputError:
     return InputError([Problem(path=place, value=shown(value), rule=rule)], source=str(path))
 
 
+def is_unicode(text: str) -> bool:
+    """Returns whether a text can be written as UTF-8: JSON may name half of a pair of surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def shown(value: object) -> str:
     """Returns a value on one short line of printable characters; nothing for empty text."""
     if value is None or (isinstance(value, str) and not value):

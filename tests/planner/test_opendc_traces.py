@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.fuzz_traces import mutations, num_refused, opendc_readers
+from benchmarks.fuzz_mutations import mutations
+from benchmarks.fuzz_traces import num_refused, opendc_cases
 from planner.cli import main
 from planner.opendc_failures import TracedFailures, read_failures, weibull_shape
 from simulator.errors import InputError
@@ -153,12 +154,12 @@ class TestCarbonTraces:
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["failures", "carbon"])
 def test_mutated_files_are_read_or_refused_in_one_message(tmp_path: Path, kind: int) -> None:
-    path, read_again = list(opendc_readers(tmp_path))[kind]
-    assert num_refused(read_again) == 0
+    case = list(opendc_cases(tmp_path))[kind]
+    assert num_refused(case.read) == 0
     refused = 0
-    for changed in mutations(path.read_bytes(), 400):
-        path.write_bytes(changed)
-        refused += num_refused(read_again)
+    for changed in mutations(case.path.read_bytes(), 400):
+        case.path.write_bytes(changed)
+        refused += num_refused(case.read)
     # Most mutations hit the head or the tail of so small a file.
     assert 200 < refused <= 400
 

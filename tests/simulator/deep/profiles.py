@@ -67,8 +67,8 @@ NODES = [
 ]
 
 
-def written(folder: Path, events: list[Entry], nodes: list[Entry]) -> tuple[Path, Path]:
-    profile, graph = folder / "profile.json", folder / "graph.json"
+def written(folder: Path, events: list[Entry], nodes: list[Entry], *, prefix: str = "") -> tuple[Path, Path]:
+    profile, graph = folder / f"{prefix}profile.json", folder / f"{prefix}graph.json"
     profile.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
     graph.write_text(json.dumps({"nodes": nodes}), encoding="utf-8")
     return profile, graph

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import json
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.fuzz_traces import mutations, num_refused
+from benchmarks.fuzz_mutations import JSON_LINES, PROTOBUF, Form, mutations
+from benchmarks.fuzz_traces import num_refused
 from simulator.deep.chakra import ChakraNode, CommType, NodeType
 from simulator.deep.chakra_export import chakra_export
 from simulator.deep.chakra_files import read_chakra, write_chakra
@@ -190,13 +193,155 @@ def node_type() -> Any:  # noqa: ANN401 - a class that protobuf makes
     return import_module("google.protobuf.message_factory").GetMessageClass(found)
 
 
+class TestJson:
+    """Forms that others write."""
+
+    def test_names_may_stand_as_in_the_schema(self, tmp_path: Path) -> None:
+        path, text = text_of(tmp_path)
+        snake = re.sub(
+            r'"[a-z0-9]+([A-Z][a-z]+)+":', lambda key: re.sub("[A-Z]", r"_\g<0>", key[0]).lower(), text
+        )
+        assert "data_deps" in snake
+        assert "int64_val" in snake
+        path.write_text(snake, encoding="utf-8")
+        assert read_chakra(path) == NODES
+
+    def test_what_protobuf_writes_as_json_is_read(self, tmp_path: Path) -> None:
+        # It leaves out what has its default: the number of node 0, and metadata without a version.
+        node = node_type()(id=0, name="first", type=4, duration_micros=5)
+        node.attr.add(name="is_cpu_op", bool_val=False)
+        follower = node_type()(id=9, type=7, data_deps=[0])
+        to_json = import_module("google.protobuf.json_format").MessageToJson
+        path = tmp_path / "step.json"
+        path.write_text("{}" + to_json(node) + to_json(follower), encoding="utf-8")
+        assert '"id": "0"' not in path.read_text(encoding="utf-8")
+        assert read_chakra(path) == (
+            ChakraNode(
+                id=0,
+                name="first",
+                type=NodeType.COMP_NODE,
+                duration_micros=5,
+                attributes={"is_cpu_op": False},
+            ),
+            ChakraNode(id=9, type=NodeType.COMM_COLL_NODE, deps=(0,)),
+        )
+
+    def test_the_graph_of_chakras_feeder_is_read(self, tmp_path: Path) -> None:
+        # Fields as `json_node.cpp` of chakra reads them.
+        first = {"Id": 216, "Name": "cat", "NodeType": 4, "runtime": 318, "is_cpu_op": True, "data_deps": []}
+        second = {
+            "Id": 432,
+            "NodeType": 7,
+            "data_deps": [216],
+            "ctrlDeps": [3],
+            "comm_type": 0,
+            "comm_size": 64,
+        }
+        document = {"workload_graph": [first, second], "workload_name": "x", "ngpus": 8, "soc": "y"}
+        path = tmp_path / "step.json"
+        path.write_text(json.dumps(document), encoding="utf-8")
+        assert read_chakra(path) == (
+            ChakraNode(
+                id=216,
+                name="cat",
+                type=NodeType.COMP_NODE,
+                duration_micros=318,
+                attributes={"is_cpu_op": True},
+            ),
+            ChakraNode(
+                id=432,
+                type=NodeType.COMM_COLL_NODE,
+                deps=(216,),
+                attributes={"comm_type": 0, "comm_size": 64},
+            ),
+        )
+
+
+class TestControl:
+    """`ctrl_deps`, each node a line of data and control."""
+
+    @staticmethod
+    def read(tmp_path: Path, deps: list[tuple[list[int], list[int]]]) -> list[tuple[int, ...]]:
+        """What nodes 0, 1 and so on wait for, the same from JSON and from protobuf."""
+        nodes = [
+            node_type()(id=number, type=4, data_deps=data, ctrl_deps=control)
+            for number, (data, control) in enumerate(deps)
+        ]
+        messages = [node.SerializeToString() for node in nodes]
+        wire, text = tmp_path / "step.et", tmp_path / "step.json"
+        wire.write_bytes(b"\x00" + b"".join(bytes([len(message)]) + message for message in messages))
+        to_json = import_module("google.protobuf.json_format").MessageToJson
+        text.write_text("".join(to_json(node) for node in nodes), encoding="utf-8")
+        found = read_chakra(wire)
+        assert read_chakra(text) == found
+        return [node.deps for node in found]
+
+    def test_control_is_waited_for_where_it_says_an_order(self, tmp_path: Path) -> None:
+        assert self.read(tmp_path, [([], []), ([], [0]), ([1], [0])]) == [(), (0,), (1, 0)]
+
+    @pytest.mark.parametrize(
+        "deps",
+        [
+            [([], [99]), ([0], [99])],  # a caller that was dropped
+            [([1], []), ([], [0])],  # a caller ends when what it called has
+            [([], [0]), ([0], [])],  # half of an operator, called by itself
+        ],
+    )
+    def test_callers_are_not_waited_for(
+        self, tmp_path: Path, deps: list[tuple[list[int], list[int]]]
+    ) -> None:
+        assert self.read(tmp_path, deps) == [tuple(data) for data, _ in deps]
+
+    @pytest.mark.parametrize(
+        ("deps", "message"),
+        [
+            ([([], [1]), ([], [0])], "2 nodes wait for each other in a circle, among them 0"),
+            ([([], []), ([], [99])], "node 1.deps = 99: waits for a node that is not there"),
+            ([([], []), ([0], []), ([], [0, 99])], "node 2.deps = 99: waits for a node that is not there"),
+        ],
+    )
+    def test_what_cannot_be_callers_must_be_there(
+        self, tmp_path: Path, deps: list[tuple[list[int], list[int]]], message: str
+    ) -> None:
+        with pytest.raises(InputError, match=message):
+            self.read(tmp_path, deps)
+
+
 class TestBroken:
     @pytest.mark.parametrize(
         ("old", "new", "message"),
         [
             ('"1500"', '"-1500"', r"node at position 0\.duration_micros = -1500: input should be greater"),
-            ('"1500"', '"soon"', r"node at position 0\.duration_micros = soon: input should be a valid int"),
-            ('"COMP_NODE"', '"FANCY_NODE"', r"node at position 0\.type = FANCY_NODE"),
+            ('"1500"', '"soon"', r"message 1\.durationMicros = soon: must be a whole number"),
+            ('"1500"', "true", r"message 1\.durationMicros = True: must be a whole number"),
+            ('"COMP_NODE"', '"FANCY_NODE"', r"message 1\.type = FANCY_NODE: must be one of INVALID_NODE, "),
+            ('"COMP_NODE"', "true", r"message 1\.type = True: must be one of INVALID_NODE, "),
+            ('"type": "COMP_NODE", ', "", r"message 1\.type: is missing: what has none is no node of Chakra"),
+            ('"durationMicros"', '"duration"', r"message 1\.duration = 1500: is unknown"),
+            ('"dataDeps": []', '"dataDeps": 0', r"message 1\.dataDeps = 0: must be a list"),
+            (
+                '"dataDeps": []',
+                '"dataDeps": [], "data_deps": []',
+                r"message 1\.data_deps = \[\]: stands there in two",
+            ),
+            ('"attr": []', '"attr": [7]', r"message 1\.attr\.0 = 7: must be an object"),
+            ('"attr": []', '"attr": [{"boolVal": true}]', r"message 1\.attr\.0\.name: is missing"),
+            (
+                '"boolVal": false',
+                '"boolVal": "no"',
+                r"message 2\.attr\.0\.boolVal = no: must be true or false",
+            ),
+            (
+                '"doubleVal": 0.25',
+                '"doubleVal": "NaN"',
+                r"message 2\.attr\.5\.doubleVal = NaN: must be a finite",
+            ),
+            (
+                '"doubleVal": 0.25',
+                '"doubleVal": 1' + "0" * 400,
+                r"message 2\.attr\.5\.doubleVal = .*must be a finite",
+            ),
+            ('"stringVal": "3"', '"stringVal": "\\ud800"', r"message 2\.attr\.3\.stringVal = .*must be text"),
             ('"id": "7"', '"id": "0"', r"node 0 = all-reduce: has the number of another"),
             (
                 '"dataDeps": ["0"]',
@@ -214,6 +359,43 @@ class TestBroken:
         path, text = text_of(tmp_path)
         path.write_text(text.replace(old, new, 1), encoding="utf-8")
         with pytest.raises(InputError, match=f"(?s)step.json.*{message}"):
+            read_chakra(path)
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ('{"foo": 1}', r"message 0\.foo = 1: is unknown"),
+            ('[{"id": 1, "type": 4}]', r"message 0 = .*: must be an object"),
+            ('{"id": 1, "type": 4, "data_deps": [1]}', "node 1 waits for itself"),
+            ('{"workload_graph": 3}', r"document\.workload_graph = 3: must be a list"),
+            (
+                '{"workload_graph": [], "nodes": []}',
+                r"document\.nodes = \[\]: is unknown; known are workload_graph, ",
+            ),
+            ('{"workload_graph": [{"Id": 1}]}', r"workload_graph\.0\.NodeType: is missing"),
+            (
+                '{"workload_graph": [{"Id": 1, "NodeType": 4, "Runtime": 3}]}',
+                r"workload_graph\.0\.Runtime = 3: is unk",
+            ),
+            (
+                '{"workload_graph": [{"Id": 1, "NodeType": 4, "is_cpu_op": 0}]}',
+                r"is_cpu_op = 0: must be true or false",
+            ),
+        ],
+    )
+    def test_json_of_other_kinds_is_refused(self, tmp_path: Path, text: str, message: str) -> None:
+        path = tmp_path / "step.json"
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match=f"(?s)step.json.*{message}"):
+            read_chakra(path)
+
+    def test_an_attribute_that_is_not_finite_is_refused(self, tmp_path: Path) -> None:
+        node = node_type()(id=4, type=4)
+        node.attr.add(name="share", double_val=float("nan"))
+        path = tmp_path / "step.et"
+        message = node.SerializeToString()
+        path.write_bytes(b"\x07\x0a\x050.0.4" + bytes([len(message)]) + message)
+        with pytest.raises(InputError, match="message 1: is no Chakra trace: attribute share is not finite"):
             read_chakra(path)
 
     @pytest.mark.parametrize("size", [1, 9, 30, 60])
@@ -236,12 +418,14 @@ class TestBroken:
         with pytest.raises(InputError, match="is no gzip"):
             read_chakra(path)
 
-    @pytest.mark.parametrize("suffix", SUFFIXES)
-    def test_mutated_files_are_read_or_refused(self, tmp_path: Path, suffix: str) -> None:
+    @pytest.mark.parametrize(
+        ("suffix", "form"), [(".et", None), (".et", PROTOBUF), (".json", None), (".json", JSON_LINES)]
+    )
+    def test_mutated_files_are_read_or_refused(self, tmp_path: Path, suffix: str, form: Form | None) -> None:
         path = tmp_path / f"step{suffix}"
         write_chakra(path, NODES)
         refused = 0
-        for content in mutations(path.read_bytes(), NUM_MUTATIONS):
+        for content in mutations(path.read_bytes(), NUM_MUTATIONS, form=form):
             path.write_bytes(content)
             refused += num_refused(lambda: read_chakra(path))
         assert NUM_MUTATIONS / 3 < refused < NUM_MUTATIONS
@@ -370,6 +554,16 @@ class TestPlay:
         beside = second.model_copy(update={"deps": (0,)})
         step = chakra_step([[first, sent, beside], receiver], {}, switch(2, 1.0, 0.25))
         assert play(step.graph, step.topology, step.paths).makespan_s == pytest.approx(1.0 + 3.5)
+
+    def test_a_collective_without_bytes_is_named_with_its_accelerator(self) -> None:
+        nodes = [
+            [ChakraNode(id=3, type=NodeType.COMM_COLL_NODE, attributes={"comm_type": 0, **size})]
+            for size in ({"comm_size": 8}, {})
+        ]
+        with pytest.raises(
+            InputError, match=r"trace of accelerator 1: 1 problem\n  node 3.comm_size: is missing"
+        ):
+            chakra_step(nodes, {}, switch(2, 1.0, 0.0))
 
     @pytest.mark.parametrize(("kind", "name"), [(5, "BROADCAST"), (77, "77")])
     def test_what_is_not_played_is_said(self, kind: int, name: str) -> None:

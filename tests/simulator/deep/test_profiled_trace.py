@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.fuzz_traces import mutations, num_refused
+from benchmarks.fuzz_mutations import JSON, Form, mutations
+from benchmarks.fuzz_traces import num_refused
 from simulator.deep.execution_graph import read_execution_graph
 from simulator.deep.kineto import read_profile
 from simulator.deep.profiled_trace import read_profiled
@@ -130,6 +131,27 @@ class TestBroken:
     @pytest.mark.parametrize(
         ("events", "nodes", "message"),
         [
+            (
+                [event("a", 0.0, 1.0, cat={})],
+                NODES,
+                r"traceEvents\.0\.cat = {}: input should be a valid string",
+            ),
+            (
+                [*EVENTS, event("gemm", 0.0, 1.0, cat="kernel", args={"correlation": []})],
+                NODES,
+                r"traceEvents\.12\.args\.correlation = \[\]: input should be a valid integer",
+            ),
+            (
+                [*EVENTS, event("launch", 0.0, 1.0, cat="cuda_runtime", args={"correlation": {"a": 1}})],
+                NODES,
+                r"traceEvents\.12\.args\.correlation = {'a': 1}: input should be a valid integer",
+            ),
+            (
+                [event("\ud800", 0.0, 1.0)],
+                NODES,
+                r"traceEvents\.0\.name = .*: input should be a valid string",
+            ),
+            (EVENTS, [*NODES, NODES[2]], r"graph\.json.*nodes\.7\.id = 5: stands there twice"),
             ([event("a", -1.0, 1.0)], NODES, r"profile\.json.*traceEvents\.0\.ts = -1\.0: input should be"),
             ([event("a", 0.0, -1.0)], NODES, r"traceEvents\.0\.dur = -1\.0: input should be greater"),
             ([event("a", 0.0, 1.0, ts="soon")], NODES, r"traceEvents\.0\.ts = soon: input should be a valid"),
@@ -189,12 +211,13 @@ class TestBroken:
         with pytest.raises(InputError, match=r"is no gzip|is no JSON"):
             read_profile(path)
 
+    @pytest.mark.parametrize("form", [None, JSON])
     @pytest.mark.parametrize("name", ["profile.json", "graph.json"])
-    def test_mutated_files_are_read_or_refused(self, tmp_path: Path, name: str) -> None:
+    def test_mutated_files_are_read_or_refused(self, tmp_path: Path, name: str, form: Form | None) -> None:
         profile, graph = written(tmp_path, EVENTS, NODES)
         file = tmp_path / name
         refused = 0
-        for content in mutations(file.read_bytes(), NUM_MUTATIONS):
+        for content in mutations(file.read_bytes(), NUM_MUTATIONS, form=form):
             file.write_bytes(content)
             refused += num_refused(lambda: read_profiled(profile, graph, batch_size=4))
         assert NUM_MUTATIONS / 3 < refused < NUM_MUTATIONS

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.fuzz_traces import mutations, num_refused
+from benchmarks.fuzz_mutations import CSV, JSON, Form, mutations
+from benchmarks.fuzz_traces import num_refused
 from simulator.deep.read import read_operator_trace
 from simulator.deep.trace import NO_LAYER, NO_OPERATOR, Category, OperatorTrace, Phase
 from simulator.deep.trace_file import is_trace_file, read_trace_file, trace_record, write_trace_file
@@ -175,12 +176,13 @@ class TestBrokenTrioSim:
         with pytest.raises(InputError, match="is larger than 512 MB: cut it to one step"):
             read_triosim(folder)
 
+    @pytest.mark.parametrize("form", [None, CSV])
     @pytest.mark.parametrize("name", ["trace.csv", "tensor.csv"])
-    def test_mutated_files_are_read_or_refused(self, tmp_path: Path, name: str) -> None:
+    def test_mutated_files_are_read_or_refused(self, tmp_path: Path, name: str, form: Form | None) -> None:
         folder = write_small(tmp_path / "mutated")
         file = folder / name
         refused = 0
-        for content in mutations(file.read_bytes(), NUM_MUTATIONS):
+        for content in mutations(file.read_bytes(), NUM_MUTATIONS, form=form):
             file.write_bytes(content)
             refused += num_refused(lambda: read_triosim(folder))
         assert NUM_MUTATIONS / 2 < refused < NUM_MUTATIONS
@@ -221,11 +223,14 @@ class TestOwnFile:
         with pytest.raises(InputError, match=f"(?s){message}"):
             read_trace_file(path)
 
-    def test_mutated_files_are_read_or_refused(self, small: OperatorTrace, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("form", [None, JSON])
+    def test_mutated_files_are_read_or_refused(
+        self, small: OperatorTrace, tmp_path: Path, form: Form | None
+    ) -> None:
         path = tmp_path / "small.json"
         write_trace_file(small, path)
         refused = 0
-        for content in mutations(path.read_bytes(), NUM_MUTATIONS):
+        for content in mutations(path.read_bytes(), NUM_MUTATIONS, form=form):
             path.write_bytes(content)
             refused += num_refused(lambda: read_trace_file(path))
         assert NUM_MUTATIONS / 2 < refused < NUM_MUTATIONS
