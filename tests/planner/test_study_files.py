@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from planner.delivery import deliver
-from planner.durable import resume_study
+from planner.durable import StudyAnswer, resume_study, run_study_of
 from planner.sending import Target
 from planner.study_export import export_designs
 from planner.study_merge import merge_studies
@@ -19,6 +20,37 @@ from simulator.limits import Limits
 from studies.journal import Journal
 from studies.store import StudyStore
 from tests.planner.studies_run import NOW, job_of, keys_of, run, stop_after
+
+
+def kept_fronts(folder: Path) -> StudyAnswer:
+    """An exhaustive study that keeps fronts only."""
+    job = job_of(algorithm="exhaustive", num_refinements=0, tensor_parallel=[1], pipeline_parallel=[1])
+    return run_study_of(job, seed=1, store=StudyStore(folder), clock=lambda: NOW, keep="front")
+
+
+def test_an_export_says_of_how_many_simulated_designs_a_study_kept_fronts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main
+
+    study = kept_fronts(tmp_path)
+    text, table = tmp_path / "kept.csv", tmp_path / "kept.parquet"
+    command = ["study", "export", study.path.stem, "--store", str(tmp_path)]
+    assert main([*command, str(text)]) == 0
+    num_rows, num_simulated = len(text.read_text().splitlines()) - 1, study.answer.num_evaluated
+    assert 0 < num_rows < num_simulated
+    told = f"{num_rows:,} of {num_simulated:,} designs (this study keeps fronts) in {text}\n"
+    assert capsys.readouterr().out == told
+    assert main([*command, str(table), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["num_designs"], answer["num_simulated"], answer["keep"]) == (
+        num_rows,
+        num_simulated,
+        "front",
+    )
+    other = run(tmp_path, job=job_of(algorithm="random"), should_stop=stop_after(0)).path
+    with pytest.raises(StudyError, match="export of it has only these: run the job anew with --keep all"):
+        merge_studies([study.path, other], tmp_path / "both.study", NOW)
 
 
 def test_a_file_that_is_no_study_does_not_hide_the_others(tmp_path: Path) -> None:
