@@ -232,7 +232,7 @@ def list_(*, folder: Path, as_json: bool) -> None:
     if as_json:
         write(StudyList(studies=tuple(found)).model_dump_json(indent=2) + "\n")
     else:
-        write(rendered(lambda console: show_list(found, console)))
+        write(rendered(lambda console: show_list(found, folder, console)))
 
 
 @study.command(

@@ -13,6 +13,8 @@ from planner.front_view import show_designs
 from planner.text_blocks import grid, headline, sentences, title
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from planner.durable import Counts
@@ -43,10 +45,11 @@ _NOT_DELIVERED = {
 _VOLUME_OF = "of the box from 0 to 1.1 times the worst of the first front; its growth counts"
 
 
-def show_list(studies: Sequence[StudyState], console: Console) -> None:
-    """Writes a line per study."""
+def show_list(studies: Sequence[StudyState], folder: Path, console: Console) -> None:
+    """Writes a line per study of a folder."""
     if not studies:
-        console.print(Text("No studies here; begin one with `capplan study run JOB.yaml`."))
+        missing = "" if folder.is_dir() else ", which is not there yet"
+        console.print(Text(f"No studies in {folder}{missing}; begin one with `capplan study run JOB.yaml`."))
         return
     table = _table("study", "state", "designs", "searched", "seed", "in MLflow", "begun")
     for study in studies:

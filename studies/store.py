@@ -48,6 +48,7 @@ class StudyStore:
         Raises:
             StudyError: the same job was begun before with this seed by the same code, or the folder cannot be used.
         """
+        self._check_folder()
         identity = Identity.of(job, seed)
         path = self.path_for(job, seed)
         if path.exists():
@@ -79,8 +80,9 @@ class StudyStore:
         """Returns the file of a study that is to be called so.
 
         Raises:
-            StudyError: the name is not fit for a file.
+            StudyError: the name is not fit for a file, or the folder is none.
         """
+        self._check_folder()
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
             raise StudyError(
                 f"study {name!r}: use at most 100 letters, digits, '.', '_' and '-', no '.' or '-' first"
@@ -88,7 +90,12 @@ class StudyStore:
         return self.folder / f"{name}{SUFFIX}"
 
     def paths(self) -> list[Path]:
-        """Returns the files of all studies, by name."""
+        """Returns the files of all studies, by name, none of a folder that is not there yet.
+
+        Raises:
+            StudyError: it is no folder.
+        """
+        self._check_folder()
         return sorted(self.folder.glob(f"*{SUFFIX}"))
 
     def find(self, name: str) -> Path:
@@ -107,7 +114,19 @@ class StudyStore:
             return found[0]
         known = ", ".join(path.stem for path in found or paths) or "none"
         rule = "several studies begin so" if found else "there is no such study"
-        raise StudyError(f"study {name!r}: {rule} in {self.folder}; there are: {known}")
+        where = f"{self.folder}" if self.folder.is_dir() else f"{self.folder}, which is no folder yet"
+        raise StudyError(f"study {name!r}: {rule} in {where}; there are: {known}")
+
+    def _check_folder(self) -> None:
+        """Raises `StudyError` where a file stands in the place of the folder, or above it; a missing one can be made."""
+        for path in (self.folder, *self.folder.parents):
+            if path.is_dir():
+                return
+            if path.exists():
+                raise StudyError(
+                    f"{self.folder} cannot be a folder of studies, since {path} is a file: name another folder with "
+                    "--store, there already or not"
+                )
 
     def known_designs(self, path: Path) -> KnownDesigns:
         """Returns the designs of the other studies whose simulations hold for one study."""

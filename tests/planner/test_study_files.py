@@ -21,6 +21,8 @@ from studies.journal import Journal
 from studies.store import StudyStore
 from tests.planner.studies_run import NOW, job_of, keys_of, run, stop_after
 
+BLOOM = str(Path(__file__).parents[2] / "examples" / "bloom-176b.yaml")
+
 
 def kept_fronts(folder: Path) -> StudyAnswer:
     """An exhaustive study that keeps fronts only."""
@@ -182,6 +184,45 @@ def test_a_study_is_called_by_the_start_of_its_name_where_no_other_one_begins_so
         store.find(shared)
     with pytest.raises(StudyError, match="there is no such study"):
         store.find("tog")
+
+
+@pytest.mark.parametrize("place", ["job.yaml", "job.yaml/below"])
+def test_a_store_that_is_a_file_is_refused_by_every_command_and_nothing_is_written(
+    tmp_path: Path, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main
+
+    (tmp_path / "job.yaml").write_text("workload: {}")
+    store = ["--store", str(tmp_path / place)]
+    for command in (
+        ["list"],
+        ["run", BLOOM],
+        ["sync"],
+        ["status", "any"],
+        ["merge", "a", "b", "--into", "c"],
+    ):
+        assert main(["study", *command, *store]) == 1
+        told = capsys.readouterr()
+        assert f"{tmp_path / 'job.yaml'} is a file: name another folder with --store" in told.err
+        assert told.out == ""
+    assert (tmp_path / "job.yaml").read_text() == "workload: {}"
+    assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
+
+
+def test_a_folder_of_studies_that_is_not_there_is_named_and_made_with_the_first_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main
+
+    missing = tmp_path / "typed" / "wrong"
+    assert main(["study", "list", "--store", str(missing)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith(f"No studies in {missing}, which is not there yet; begin one with")
+    assert main(["study", "status", "any", "--store", str(missing)]) == 1
+    assert f"no such study in {missing}, which is no folder yet" in capsys.readouterr().err
+    assert run(missing, should_stop=stop_after(0)).path.parent == missing
+    assert main(["study", "list", "--store", str(tmp_path)]) == 0
+    assert "not there" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("num_bytes", [0, 50, 5000])
