@@ -76,7 +76,7 @@ def study() -> None:
     """Studies with a journal: whatever kills one, nothing that was simulated is lost, and it can go on.
 
     NAME is the name of a study as `list` shows it, its hash, the first four characters or more of either, or the path of
-    its file.
+    its file, with .study or without.
 
     Exit codes: as `capplan recommend`; 1 also for a study that cannot be read or written.
     """

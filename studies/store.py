@@ -101,8 +101,10 @@ class StudyStore:
     def find(self, name: str) -> Path:
         """Returns the file of a study by its name or hash, at least the start of one of them, or the path of its file.
 
+        The path may lack the suffix; a study of the store that is called so goes before it.
+
         Raises:
-            StudyError: no study, or more than one, is called so.
+            StudyError: no study, or more than one, is called so, or the path is that of another kind of file.
         """
         if name.endswith(SUFFIX) and Path(name).is_file():
             return Path(name)
@@ -112,6 +114,8 @@ class StudyStore:
             found = [path for path in paths if path.stem.startswith(name) or _hash(path).startswith(name)]
         if len(found) == 1:
             return found[0]
+        if not found and (file := _file_at(name)):
+            return file
         known = ", ".join(path.stem for path in found or paths) or "none"
         rule = "several studies begin so" if found else "there is no such study"
         where = f"{self.folder}" if self.folder.is_dir() else f"{self.folder}, which is no folder yet"
@@ -133,6 +137,21 @@ class StudyStore:
         simulation = _fact(path, "simulation_hash")
         others = [other for other in self.paths() if other.resolve() != path.resolve()]
         return KnownDesigns([other for other in others if _fact(other, "simulation_hash") == simulation])
+
+
+def _file_at(written: str) -> Path | None:
+    """The file of a study whose path was written without the suffix; `None` where nothing is there.
+
+    Raises:
+        StudyError: the path is that of a file without the suffix.
+    """
+    if (path := Path(f"{written}{SUFFIX}")).is_file():
+        return path
+    if Path(written).is_file():
+        raise StudyError(
+            f"{written} is a file, but not of a study: their names end in {SUFFIX}; rename it if it is one"
+        )
+    return None
 
 
 def _fact(path: Path, name: str) -> str | None:

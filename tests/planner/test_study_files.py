@@ -186,6 +186,24 @@ def test_a_study_is_called_by_the_start_of_its_name_where_no_other_one_begins_so
         store.find("tog")
 
 
+def test_a_study_is_called_by_the_path_of_its_file_with_the_suffix_or_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = run(tmp_path / "kept", should_stop=stop_after(0)).path
+    elsewhere = StudyStore(tmp_path / "other")
+    assert elsewhere.find(str(path)) == elsewhere.find(str(path.with_suffix(""))) == path
+    monkeypatch.chdir(path.parent)
+    assert elsewhere.find(path.stem) == Path(path.name)
+    assert StudyStore(path.parent).find(path.stem) == path
+
+
+def test_a_file_that_is_not_called_like_a_study_is_said_to_lack_the_suffix(tmp_path: Path) -> None:
+    copy = tmp_path / "backup.sqlite"
+    copy.write_bytes(run(tmp_path, should_stop=stop_after(0)).path.read_bytes())
+    with pytest.raises(StudyError, match=r"backup\.sqlite is a file, but not of a study: .* end in \.study"):
+        StudyStore(tmp_path).find(str(copy))
+
+
 @pytest.mark.parametrize("place", ["job.yaml", "job.yaml/below"])
 def test_a_store_that_is_a_file_is_refused_by_every_command_and_nothing_is_written(
     tmp_path: Path, place: str, capsys: pytest.CaptureFixture[str]
