@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from planner.compare_sides import read_side
 from planner.delivery import deliver
 from planner.durable import StudyAnswer, resume_study, run_study_of
 from planner.sending import Target
@@ -110,6 +111,8 @@ def test_merged_studies_hold_each_design_once_and_the_front_of_all(tmp_path: Pat
         resume_study(target)
     with pytest.raises(StudyError, match=f"deliver these: {first.path.stem}, {second.path.stem}"):
         deliver(target, tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+    with pytest.raises(StudyError, match=f"compare these: {first.path.stem}, {second.path.stem}"):
+        read_side(target.stem, StudyStore(tmp_path))
 
 
 def test_a_study_that_comes_in_by_two_ways_counts_once(tmp_path: Path) -> None:
