@@ -28,6 +28,7 @@ WHAT_NEXT = {
     "recommended": "has its recommendation: `capplan study resume {name}` shows it",
     "infeasible": "is proven to have no design: `capplan study resume {name}` shows why",
     "damaged": "cannot be read",
+    "other_version": "was written by another version of capplan",
     "merged": "holds the designs of other studies",
 }
 
@@ -39,6 +40,7 @@ _NOT_DELIVERED = {
     "recommended": _SYNC,
     "infeasible": _SYNC,
     "damaged": "no",
+    "other_version": "no",
     "merged": "no; the studies that it was merged from can be delivered",
 }
 """How a study that MLflow does not have gets there, by its state."""
@@ -56,7 +58,7 @@ def show_list(studies: Sequence[StudyState], folder: Path, console: Console) -> 
         _add_row(
             table,
             study.name,
-            study.state,
+            human.words(study.state),
             human.count(study.num_designs),
             human.duration(study.elapsed_s),
             "" if study.seed is None else str(study.seed),
@@ -64,6 +66,9 @@ def show_list(studies: Sequence[StudyState], folder: Path, console: Console) -> 
             study.created_at[:16].replace("T", " "),
         )
     console.print(table)
+    if failures := [f"{study.name}: {study.failure}" for study in studies if study.failure]:
+        title(console, "Cannot be read")
+        sentences(console, failures)
 
 
 def show_status(study: StudyStatus, console: Console) -> None:

@@ -64,6 +64,26 @@ def test_a_file_that_is_no_study_does_not_hide_the_others(tmp_path: Path) -> Non
     assert resume_study(study.path).counts.num_reused == 0
 
 
+def test_the_list_tells_a_study_of_another_version_from_a_damaged_one_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main
+
+    older = run(tmp_path, should_stop=stop_after(0)).path
+    with sqlite3.connect(older) as database:
+        database.execute("UPDATE facts SET value = 'capplan study 1' WHERE name = 'format'")
+    database.close()
+    (tmp_path / "broken.study").write_bytes(b"nothing that SQLite knows" * 100)
+    states = {state.name: state.state for state in list_studies(StudyStore(tmp_path))}
+    assert states == {"broken": "damaged", older.stem: "other_version"}
+    assert main(["study", "list", "--store", str(tmp_path)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"{older.stem} other version 0" in told
+    assert "study of another version: 'capplan study 1' instead of 'capplan study 2'" in told
+    assert "broken: study" in told
+    assert "file is not a database" in told
+
+
 def test_a_study_whose_job_was_changed_in_its_file_is_damaged_for_every_command(tmp_path: Path) -> None:
     study = run(tmp_path, job=job_of().model_copy(update={"limits": Limits(budget_usd=250_000.0)}))
     content = study.path.read_bytes()
