@@ -76,7 +76,7 @@ def study() -> None:
     """Studies with a journal: whatever kills one, nothing that was simulated is lost, and it can go on.
 
     NAME is the name of a study as `list` shows it, its hash, the first four characters or more of either, or the path of
-    its file.
+    its file, with .study or without.
 
     Exit codes: as `capplan recommend`; 1 also for a study that cannot be read or written.
     """
@@ -232,7 +232,7 @@ def list_(*, folder: Path, as_json: bool) -> None:
     if as_json:
         write(StudyList(studies=tuple(found)).model_dump_json(indent=2) + "\n")
     else:
-        write(rendered(lambda console: show_list(found, console)))
+        write(rendered(lambda console: show_list(found, folder, console)))
 
 
 @study.command(

@@ -27,7 +27,7 @@ _NOT_ENDED = {
 
 
 @click.command(
-    short_help="Write all designs of a study into a table.",
+    short_help="Write the designs of a study into a table.",
     epilog=examples(
         "capplan study export job-1a2b3c4d designs.parquet", "capplan study export job-1a2b3c4d designs.csv"
     ),
@@ -37,15 +37,14 @@ _NOT_ENDED = {
 @store_option
 @json_option
 def export(*, name: str, file: Path, folder: Path, as_json: bool) -> None:
-    """Write every design that the study NAME has simulated into FILE."""
-    from planner.json_forms import StudyExport
+    """Write every design that the study NAME keeps into FILE: all that it has simulated, or fronts under --keep front."""
     from planner.study_export import export_designs
     from studies.store import StudyStore
 
-    path = StudyStore(folder).find(name)
-    num_designs = export_designs(path, file)
-    answer = StudyExport(study=path.stem, file=str(file), num_designs=num_designs)
-    _tell(answer, f"{num_designs:,} designs in {file}", as_json=as_json)
+    found = export_designs(StudyStore(folder).find(name), file)
+    share = f" of {found.num_simulated:,}" if found.keep == "front" else ""
+    why = " (this study keeps fronts)" if found.keep == "front" else ""
+    _tell(found, f"{found.num_designs:,}{share} designs{why} in {file}", as_json=as_json)
 
 
 @click.command(

@@ -19,14 +19,14 @@ from planner.job_file import load_job
 from planner.output import ANSWER_FILE, JOB_FILE
 from planner.plan_input import plan_of, read_plan
 from planner.recommendation import Design, Recommendation
-from planner.study_facts import ANSWER, job_of, stored_answer
+from planner.study_facts import ANSWER, check_not_merged, job_of, stored_answer
 from planner.violations import AVAILABILITY, degrees_violation, layout_violations
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import Plan
 from studies.journal import Journal
 from studies.progress import Report, Stop, ignore, never_stop
-from studies.store import SUFFIX, StudyStore
+from studies.store import StudyStore
 
 JOB_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 WRITTEN_PLAN = re.compile(r"(?P<job>.+?\.(?:ya?ml|json|toml))@(?P<plan>.+)", re.IGNORECASE | re.DOTALL)
@@ -63,7 +63,7 @@ def read_side(
 
     Raises:
         InputError: a file cannot be read or breaks rules, or a plan cannot be run.
-        StudyError: there is no such study.
+        StudyError: there is no such study, or it was merged from others.
     """
     if written := WRITTEN_PLAN.fullmatch(text):
         return _planned(text, load_job(written["job"]), written["plan"])
@@ -72,7 +72,7 @@ def read_side(
         return _answered(text, path / ANSWER_FILE)
     if path.suffix.lower() in JOB_SUFFIXES:
         return _of_file(text, path, seed, progress, should_stop)
-    return _studied(text, path if path.suffix == SUFFIX and path.is_file() else store.find(text))
+    return _studied(text, store.find(text))
 
 
 def _of_file(text: str, path: Path, seed: int, progress: Report, should_stop: Stop) -> Side:
@@ -131,6 +131,7 @@ def _studied(text: str, path: Path) -> Side:
     with Journal.read(path) as journal:
         facts = journal.facts
     job = job_of(facts)
+    check_not_merged(path.stem, facts, "compare")
     if ANSWER not in facts:
         rule = f"has no answer yet: go on with it by `capplan study resume {path.stem}`"
         raise _problem(text, rule)

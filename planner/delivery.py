@@ -10,6 +10,7 @@ from planner.sending import Target, sending
 from planner.study_facts import ANSWER, DELIVERED_TO, check_not_merged, job_of, stored_answer
 from simulator.errors import StudyError
 from studies.journal import Journal
+from studies.run_lookup import holds_study
 from studies.store import only_runner
 
 
@@ -47,13 +48,18 @@ def deliver(path: Path, *, tracking_uri: str | None = None, experiment: str = "c
 def delivered(journal: Journal, facts: dict[str, str], target: Target) -> Delivery:
     """Hands a study that has its answer to MLflow, unless that has all of it; nobody else may be running the study.
 
+    The journal knows what was delivered, the store what is still there: a run that is gone is delivered again.
+
     Raises:
         StudyError: the study cannot be read.
         TrackingError: the store cannot be used; try again later.
     """
     places = facts.get(DELIVERED_TO, "").splitlines()
     if target.place in places:
-        return Delivery(is_new=False, record=None)
+        if holds_study(study_hash=facts["study_hash"], experiment=target.experiment, tracking_uri=target.uri):
+            return Delivery(is_new=False, record=None)
+        places.remove(target.place)
+        journal.note({DELIVERED_TO: "\n".join(places)})  # true even where the delivery breaks off
     record = _sent(journal, facts, target)
     journal.note({DELIVERED_TO: "\n".join([*places, target.place])})
     return Delivery(is_new=True, record=record)

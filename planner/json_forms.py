@@ -68,6 +68,10 @@ class StudyExport(Record):
     """The table that was written."""
     num_designs: int
     """Its rows."""
+    num_simulated: int
+    """Designs that the study has simulated."""
+    keep: Literal["all", "front"]
+    """Which of them the study keeps, and so the table has."""
 
 
 class StudyMerge(Record):

@@ -1,4 +1,4 @@
-"""How do all designs of a study get into a table for other programs? From its journal, whole or not at all."""
+"""How do the designs of a study get into a table for other programs? From its journal, whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from planner.study_facts import job_of
+from planner.json_forms import StudyExport
+from planner.study_facts import KEEP, job_of
 from simulator.errors import StudyError
 from studies.archive import Archive
 from studies.design_log import DesignLog
@@ -19,8 +20,8 @@ from studies.reduction import kept_of
 EXPORT_SUFFIXES: Final = (".parquet", ".csv")
 
 
-def export_designs(path: Path, file: Path) -> int:
-    """Writes all designs that a study has kept into a table, whole or not at all, and returns how many there are.
+def export_designs(path: Path, file: Path) -> StudyExport:
+    """Writes all designs that a study has kept into a table, whole or not at all, and returns how many those are.
 
     Raises:
         StudyError: the study cannot be read to its end, or the file is there already, its suffix is not one of
@@ -37,7 +38,13 @@ def export_designs(path: Path, file: Path) -> int:
             table.replace(file)
         except OSError as error:
             raise _not_written(file, error) from error
-        return log.num_designs
+        return StudyExport(
+            study=path.stem,
+            file=str(file),
+            num_designs=log.num_designs,
+            num_simulated=journal.num_designs,
+            keep="front" if journal.facts.get(KEEP) == "front" else "all",
+        )
 
 
 def _check_target(file: Path) -> None:

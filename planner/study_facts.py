@@ -8,7 +8,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from planner.recommendation import Recommendation
-from simulator.errors import StudyError
+from simulator.errors import OtherVersionError, StudyError
 from simulator.job import Job
 from simulator.record import Record
 from studies.identity import hash_of, study_hash
@@ -50,7 +50,8 @@ def job_of(facts: Mapping[str, str]) -> Job:
     """Returns the job of a study from the facts of its journal.
 
     Raises:
-        StudyError: another version wrote it, or it is not the job of which the study has the hash.
+        OtherVersionError: another version wrote it.
+        StudyError: it is not the job of which the study has the hash.
     """
     job_hash = hash_of([facts["job"]])
     if (facts["job_hash"], facts["study_hash"]) != (job_hash, _study_hash(facts, job_hash)):
@@ -95,7 +96,7 @@ def _read(kind: type[_Written], written: str, what: str) -> _Written:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place, rule = ".".join(map(str, first["loc"])), first["msg"]
-        raise StudyError(
+        raise OtherVersionError(
             f"the {what} of this study was written by another version of capplan ({place}: {rule}): read it with that "
             "version, or study the job anew"
         ) from None

@@ -112,8 +112,8 @@ def _append(part: _Part, into: Journal, began_s: float, seen: Keys) -> Keys:
     for batch in islice(part.journal.batches(part.first), part.leaf.num_batches):
         if batch.is_reduced:
             raise StudyError(
-                f"study {part.journal.path.stem} keeps fronts instead of all designs, which do not add up: run it "
-                "anew with --keep all, or export both"
+                f"study {part.journal.path.stem} keeps fronts instead of all designs, which do not add up, and an export "
+                "of it has only these: run the job anew with --keep all"
             )
         keys, first = np.unique(plan_keys(batch.plans), return_index=True)
         rows = np.sort(first[~np.isin(keys, seen, assume_unique=True)])

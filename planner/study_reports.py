@@ -13,13 +13,13 @@ from pydantic import Field
 from planner.designs import designs_of
 from planner.recommendation import Design
 from planner.study_facts import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of, leaves_of
-from simulator.errors import StudyError
+from simulator.errors import OtherVersionError, StudyError
 from simulator.record import Record
 from studies.archive import Archive
 from studies.journal import Journal
 from studies.store import StudyStore, is_running
 
-State = Literal["running", "stopped", "recommended", "infeasible", "merged", "damaged"]
+State = Literal["running", "stopped", "recommended", "infeasible", "merged", "damaged", "other_version"]
 
 
 class StudyState(Record):
@@ -30,10 +30,10 @@ class StudyState(Record):
     job: str
     """Name of its job."""
     seed: int | None
-    """Seed of everything random; none of a merged study whose parts have several, or of a damaged one."""
+    """Seed of everything random; none of a merged study whose parts have several, or of one that cannot be read."""
     state: State
     """`running`: some process searches; `stopped`: nobody does, resume it; `merged`: of others; `damaged`: no readable
-    study; else how it ended."""
+    study; `other_version`: another version of capplan wrote it; else how it ended."""
     created_at: str
     """When it was begun, ISO 8601, UTC."""
     num_designs: int
@@ -44,12 +44,14 @@ class StudyState(Record):
     """MLflow stores and experiments that have it."""
     merged_from: tuple[str, ...]
     """Studies that it was merged from; of merged ones those that they hold."""
+    failure: str = ""
+    """Why it cannot be read; empty where it can."""
 
 
 class StudyList(Record):
     """The studies of a folder."""
 
-    schema_version: int = 2
+    schema_version: int = 3
     """Of this form; it rises when a field goes or changes its meaning."""
     studies: tuple[StudyState, ...]
     """By name."""
@@ -110,17 +112,18 @@ def _state_or_damage(path: Path) -> StudyState:
     """The state of a study; one file that cannot be read does not hide the others."""
     try:
         return state_of(path)
-    except StudyError:
+    except StudyError as error:
         return StudyState(
             name=path.stem,
             job="",
             seed=None,
-            state="damaged",
+            state="other_version" if isinstance(error, OtherVersionError) else "damaged",
             created_at="",
             num_designs=0,
             elapsed_s=0.0,
             delivered_to=(),
             merged_from=(),
+            failure=str(error),
         )
 
 

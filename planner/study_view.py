@@ -13,6 +13,8 @@ from planner.front_view import show_designs
 from planner.text_blocks import grid, headline, sentences, title
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from planner.durable import Counts
@@ -26,6 +28,7 @@ WHAT_NEXT = {
     "recommended": "has its recommendation: `capplan study resume {name}` shows it",
     "infeasible": "is proven to have no design: `capplan study resume {name}` shows why",
     "damaged": "cannot be read",
+    "other_version": "was written by another version of capplan",
     "merged": "holds the designs of other studies",
 }
 
@@ -37,23 +40,25 @@ _NOT_DELIVERED = {
     "recommended": _SYNC,
     "infeasible": _SYNC,
     "damaged": "no",
+    "other_version": "no",
     "merged": "no; the studies that it was merged from can be delivered",
 }
 """How a study that MLflow does not have gets there, by its state."""
 _VOLUME_OF = "of the box from 0 to 1.1 times the worst of the first front; its growth counts"
 
 
-def show_list(studies: Sequence[StudyState], console: Console) -> None:
-    """Writes a line per study."""
+def show_list(studies: Sequence[StudyState], folder: Path, console: Console) -> None:
+    """Writes a line per study of a folder."""
     if not studies:
-        console.print(Text("No studies here; begin one with `capplan study run JOB.yaml`."))
+        missing = "" if folder.is_dir() else ", which is not there yet"
+        console.print(Text(f"No studies in {folder}{missing}; begin one with `capplan study run JOB.yaml`."))
         return
     table = _table("study", "state", "designs", "searched", "seed", "in MLflow", "begun")
     for study in studies:
         _add_row(
             table,
             study.name,
-            study.state,
+            human.words(study.state),
             human.count(study.num_designs),
             human.duration(study.elapsed_s),
             "" if study.seed is None else str(study.seed),
@@ -61,6 +66,9 @@ def show_list(studies: Sequence[StudyState], console: Console) -> None:
             study.created_at[:16].replace("T", " "),
         )
     console.print(table)
+    if failures := [f"{study.name}: {study.failure}" for study in studies if study.failure]:
+        title(console, "Cannot be read")
+        sentences(console, failures)
 
 
 def show_status(study: StudyStatus, console: Console) -> None:

@@ -4,6 +4,7 @@ CapplanError                 everything capplan raises on purpose
 ├── InputError               a file, a field or an argument breaks a rule (exit code 2)
 │   └── CatalogError         a name is not in the catalogue
 └── StudyError               a study cannot be stored or read back
+    ├── OtherVersionError    another version of capplan wrote the study
     ├── TrackingError        the MLflow store cannot be used
     └── EngineError          the cluster that simulates cannot be used
 """
@@ -52,6 +53,10 @@ class CatalogError(InputError):
 
 class StudyError(CapplanError):
     """A study cannot be stored or read back."""
+
+
+class OtherVersionError(StudyError):
+    """Another version of capplan wrote a study, so that this one cannot read it; the message says what it met."""
 
 
 class TrackingError(StudyError):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from simulator.errors import StudyError
+from simulator.errors import OtherVersionError, StudyError
 
 FORMAT = "capplan study 2"
 """What the file says it is; another number means another layout."""
@@ -34,7 +34,7 @@ _SIGNS_OF_DAMAGE = ("no such table", "no such column", "Could not decode to UTF-
 
 
 def connected(path: Path, *, is_for_writing: bool) -> sqlite3.Connection:
-    """Opens the file of a study and looks whether it is one; raises `StudyError` where it is not."""
+    """Opens the file of a study and looks whether it is one; raises `StudyError` where it is not, or of another version."""
     if not path.is_file():
         raise StudyError(f"there is no study {path}")
     with failures(path):
@@ -104,7 +104,7 @@ def _checked(path: Path, options: str) -> sqlite3.Connection:
         return connection
     connection.close()
     form = repr(found[0]) if found else "no version at all"
-    raise StudyError(
+    raise OtherVersionError(
         f"{path} holds a study of another version: {form} instead of {FORMAT!r}: read it with the version of capplan that "
         "wrote it, or study the job anew"
     )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from studies.mlflow_session import mlflow_at
+from studies.mlflow_session import check_usable, mlflow_at, sqlite_file
 from studies.tracking import Clock, Settle, StudyTracker, nothing_to_wait_for
 
 if TYPE_CHECKING:
@@ -60,6 +60,30 @@ def open_once(
         clock=clock,
         settle=settle,
     )
+
+
+def holds_study(*, study_hash: str, experiment: str, tracking_uri: str) -> bool:
+    """Returns whether an experiment has the finished run of a study, one that nobody deleted; changes nothing.
+
+    Args:
+        study_hash: what tells studies apart.
+        experiment: name of the experiment.
+        tracking_uri: the store, absolute.
+
+    Raises:
+        TrackingError: the store cannot be used.
+    """
+    with mlflow_at(tracking_uri):
+        file = sqlite_file(tracking_uri)
+        if file is not None and not file.exists():
+            return False  # asking MLflow would make it
+        from mlflow import MlflowClient
+
+        check_usable(tracking_uri)
+        client = MlflowClient(tracking_uri=tracking_uri)
+        found = client.get_experiment_by_name(experiment)
+        condition = f"tags.`{STUDY_TAG}` = '{study_hash}' AND attributes.status = 'FINISHED'"
+        return bool(found and client.search_runs([found.experiment_id], condition, max_results=1))
 
 
 def finished_children(tracker: StudyTracker) -> frozenset[str]:

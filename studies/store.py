@@ -48,6 +48,7 @@ class StudyStore:
         Raises:
             StudyError: the same job was begun before with this seed by the same code, or the folder cannot be used.
         """
+        self._check_folder()
         identity = Identity.of(job, seed)
         path = self.path_for(job, seed)
         if path.exists():
@@ -79,8 +80,9 @@ class StudyStore:
         """Returns the file of a study that is to be called so.
 
         Raises:
-            StudyError: the name is not fit for a file.
+            StudyError: the name is not fit for a file, or the folder is none.
         """
+        self._check_folder()
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
             raise StudyError(
                 f"study {name!r}: use at most 100 letters, digits, '.', '_' and '-', no '.' or '-' first"
@@ -88,14 +90,21 @@ class StudyStore:
         return self.folder / f"{name}{SUFFIX}"
 
     def paths(self) -> list[Path]:
-        """Returns the files of all studies, by name."""
+        """Returns the files of all studies, by name, none of a folder that is not there yet.
+
+        Raises:
+            StudyError: it is no folder.
+        """
+        self._check_folder()
         return sorted(self.folder.glob(f"*{SUFFIX}"))
 
     def find(self, name: str) -> Path:
         """Returns the file of a study by its name or hash, at least the start of one of them, or the path of its file.
 
+        The path may lack the suffix; a study of the store that is called so goes before it.
+
         Raises:
-            StudyError: no study, or more than one, is called so.
+            StudyError: no study, or more than one, is called so, or the path is that of another kind of file.
         """
         if name.endswith(SUFFIX) and Path(name).is_file():
             return Path(name)
@@ -105,15 +114,44 @@ class StudyStore:
             found = [path for path in paths if path.stem.startswith(name) or _hash(path).startswith(name)]
         if len(found) == 1:
             return found[0]
+        if not found and (file := _file_at(name)):
+            return file
         known = ", ".join(path.stem for path in found or paths) or "none"
         rule = "several studies begin so" if found else "there is no such study"
-        raise StudyError(f"study {name!r}: {rule} in {self.folder}; there are: {known}")
+        where = f"{self.folder}" if self.folder.is_dir() else f"{self.folder}, which is no folder yet"
+        raise StudyError(f"study {name!r}: {rule} in {where}; there are: {known}")
+
+    def _check_folder(self) -> None:
+        """Raises `StudyError` where a file stands in the place of the folder, or above it; a missing one can be made."""
+        for path in (self.folder, *self.folder.parents):
+            if path.is_dir():
+                return
+            if path.exists():
+                raise StudyError(
+                    f"{self.folder} cannot be a folder of studies, since {path} is a file: name another folder with "
+                    "--store, there already or not"
+                )
 
     def known_designs(self, path: Path) -> KnownDesigns:
         """Returns the designs of the other studies whose simulations hold for one study."""
         simulation = _fact(path, "simulation_hash")
         others = [other for other in self.paths() if other.resolve() != path.resolve()]
         return KnownDesigns([other for other in others if _fact(other, "simulation_hash") == simulation])
+
+
+def _file_at(written: str) -> Path | None:
+    """The file of a study whose path was written without the suffix; `None` where nothing is there.
+
+    Raises:
+        StudyError: the path is that of a file without the suffix.
+    """
+    if (path := Path(f"{written}{SUFFIX}")).is_file():
+        return path
+    if Path(written).is_file():
+        raise StudyError(
+            f"{written} is a file, but not of a study: their names end in {SUFFIX}; rename it if it is one"
+        )
+    return None
 
 
 def _fact(path: Path, name: str) -> str | None:

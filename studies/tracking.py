@@ -167,23 +167,29 @@ class StudyTracker:
     ) -> Self | None:
         """Takes up a run again that an experiment has, found by a tag; `None` where it has none. Else see `open`.
 
+        One that was deleted is restored, since the runs beneath it are still there.
+
         Raises:
             TrackingError: the store cannot be used.
         """
         uri = resolve_tracking_uri(tracking_uri)
         with mlflow_at(uri):
             from mlflow import MlflowClient
+            from mlflow.entities import LifecycleStage, ViewType
 
             check_usable(uri)
             make_file(uri)
             client = MlflowClient(tracking_uri=uri)
             found = client.get_experiment_by_name(experiment)
             condition = f"tags.`{tag[0]}` = '{tag[1]}'"
-            runs = client.search_runs([found.experiment_id], condition, max_results=1) if found else []
+            runs = client.search_runs([found.experiment_id], condition, ViewType.ALL) if found else []
             if not runs:
                 return None
-            client.update_run(runs[0].info.run_id, status="RUNNING")
-            return cls(client, runs[0], experiment, uri, clock, settle)
+            run = next((one for one in runs if one.info.lifecycle_stage == LifecycleStage.ACTIVE), runs[0])
+            if run.info.lifecycle_stage != LifecycleStage.ACTIVE:
+                client.restore_run(run.info.run_id)
+            client.update_run(run.info.run_id, status="RUNNING")
+            return cls(client, run, experiment, uri, clock, settle)
 
     @property
     def tracking_uri(self) -> str:

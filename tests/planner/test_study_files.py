@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from planner.compare_sides import read_side
 from planner.delivery import deliver
-from planner.durable import resume_study
+from planner.durable import StudyAnswer, resume_study, run_study_of
 from planner.sending import Target
 from planner.study_export import export_designs
 from planner.study_merge import merge_studies
@@ -20,6 +22,39 @@ from studies.journal import Journal
 from studies.store import StudyStore
 from tests.planner.studies_run import NOW, job_of, keys_of, run, stop_after
 
+BLOOM = str(Path(__file__).parents[2] / "examples" / "bloom-176b.yaml")
+
+
+def kept_fronts(folder: Path) -> StudyAnswer:
+    """An exhaustive study that keeps fronts only."""
+    job = job_of(algorithm="exhaustive", num_refinements=0, tensor_parallel=[1], pipeline_parallel=[1])
+    return run_study_of(job, seed=1, store=StudyStore(folder), clock=lambda: NOW, keep="front")
+
+
+def test_an_export_says_of_how_many_simulated_designs_a_study_kept_fronts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main
+
+    study = kept_fronts(tmp_path)
+    text, table = tmp_path / "kept.csv", tmp_path / "kept.parquet"
+    command = ["study", "export", study.path.stem, "--store", str(tmp_path)]
+    assert main([*command, str(text)]) == 0
+    num_rows, num_simulated = len(text.read_text().splitlines()) - 1, study.answer.num_evaluated
+    assert 0 < num_rows < num_simulated
+    told = f"{num_rows:,} of {num_simulated:,} designs (this study keeps fronts) in {text}\n"
+    assert capsys.readouterr().out == told
+    assert main([*command, str(table), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["num_designs"], answer["num_simulated"], answer["keep"]) == (
+        num_rows,
+        num_simulated,
+        "front",
+    )
+    other = run(tmp_path, job=job_of(algorithm="random"), should_stop=stop_after(0)).path
+    with pytest.raises(StudyError, match="export of it has only these: run the job anew with --keep all"):
+        merge_studies([study.path, other], tmp_path / "both.study", NOW)
+
 
 def test_a_file_that_is_no_study_does_not_hide_the_others(tmp_path: Path) -> None:
     study = run(tmp_path, should_stop=stop_after(0))
@@ -27,6 +62,26 @@ def test_a_file_that_is_no_study_does_not_hide_the_others(tmp_path: Path) -> Non
     states = {state.name: state.state for state in list_studies(StudyStore(tmp_path))}
     assert states == {"broken": "damaged", study.path.stem: "stopped"}
     assert resume_study(study.path).counts.num_reused == 0
+
+
+def test_the_list_tells_a_study_of_another_version_from_a_damaged_one_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main
+
+    older = run(tmp_path, should_stop=stop_after(0)).path
+    with sqlite3.connect(older) as database:
+        database.execute("UPDATE facts SET value = 'capplan study 1' WHERE name = 'format'")
+    database.close()
+    (tmp_path / "broken.study").write_bytes(b"nothing that SQLite knows" * 100)
+    states = {state.name: state.state for state in list_studies(StudyStore(tmp_path))}
+    assert states == {"broken": "damaged", older.stem: "other_version"}
+    assert main(["study", "list", "--store", str(tmp_path)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"{older.stem} other version 0" in told
+    assert "study of another version: 'capplan study 1' instead of 'capplan study 2'" in told
+    assert "broken: study" in told
+    assert "file is not a database" in told
 
 
 def test_a_study_whose_job_was_changed_in_its_file_is_damaged_for_every_command(tmp_path: Path) -> None:
@@ -76,6 +131,8 @@ def test_merged_studies_hold_each_design_once_and_the_front_of_all(tmp_path: Pat
         resume_study(target)
     with pytest.raises(StudyError, match=f"deliver these: {first.path.stem}, {second.path.stem}"):
         deliver(target, tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+    with pytest.raises(StudyError, match=f"compare these: {first.path.stem}, {second.path.stem}"):
+        read_side(target.stem, StudyStore(tmp_path))
 
 
 def test_a_study_that_comes_in_by_two_ways_counts_once(tmp_path: Path) -> None:
@@ -150,6 +207,63 @@ def test_a_study_is_called_by_the_start_of_its_name_where_no_other_one_begins_so
         store.find(shared)
     with pytest.raises(StudyError, match="there is no such study"):
         store.find("tog")
+
+
+def test_a_study_is_called_by_the_path_of_its_file_with_the_suffix_or_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = run(tmp_path / "kept", should_stop=stop_after(0)).path
+    elsewhere = StudyStore(tmp_path / "other")
+    assert elsewhere.find(str(path)) == elsewhere.find(str(path.with_suffix(""))) == path
+    monkeypatch.chdir(path.parent)
+    assert elsewhere.find(path.stem) == Path(path.name)
+    assert StudyStore(path.parent).find(path.stem) == path
+
+
+def test_a_file_that_is_not_called_like_a_study_is_said_to_lack_the_suffix(tmp_path: Path) -> None:
+    copy = tmp_path / "backup.sqlite"
+    copy.write_bytes(run(tmp_path, should_stop=stop_after(0)).path.read_bytes())
+    with pytest.raises(StudyError, match=r"backup\.sqlite is a file, but not of a study: .* end in \.study"):
+        StudyStore(tmp_path).find(str(copy))
+
+
+@pytest.mark.parametrize("place", ["job.yaml", "job.yaml/below"])
+def test_a_store_that_is_a_file_is_refused_by_every_command_and_nothing_is_written(
+    tmp_path: Path, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main
+
+    (tmp_path / "job.yaml").write_text("workload: {}")
+    store = ["--store", str(tmp_path / place)]
+    for command in (
+        ["list"],
+        ["run", BLOOM],
+        ["sync"],
+        ["status", "any"],
+        ["merge", "a", "b", "--into", "c"],
+    ):
+        assert main(["study", *command, *store]) == 1
+        told = capsys.readouterr()
+        assert f"{tmp_path / 'job.yaml'} is a file: name another folder with --store" in told.err
+        assert told.out == ""
+    assert (tmp_path / "job.yaml").read_text() == "workload: {}"
+    assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
+
+
+def test_a_folder_of_studies_that_is_not_there_is_named_and_made_with_the_first_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli import main
+
+    missing = tmp_path / "typed" / "wrong"
+    assert main(["study", "list", "--store", str(missing)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith(f"No studies in {missing}, which is not there yet; begin one with")
+    assert main(["study", "status", "any", "--store", str(missing)]) == 1
+    assert f"no such study in {missing}, which is no folder yet" in capsys.readouterr().err
+    assert run(missing, should_stop=stop_after(0)).path.parent == missing
+    assert main(["study", "list", "--store", str(tmp_path)]) == 0
+    assert "not there" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("num_bytes", [0, 50, 5000])
