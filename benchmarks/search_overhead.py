@@ -1,4 +1,4 @@
-"""Which share of a study with MLflow is simulation, and which is search, scores, journal and MLflow?
+"""Which share of a study with MLflow is evaluation, and which is search, journal, MLflow and report?
 
     python -m benchmarks.search_overhead --evaluations 100000
 
@@ -7,79 +7,91 @@ to 16,384 H100 with the same choices; with `--job 70b` Llama 3.1 70B on up to 4,
 is larger. Populations may spend all evaluations, because the search would end before: nothing is left to find. Refinement and
 report are left out, which simulate more designs.
 With `--whole` it is all that `capplan study run` does, which ends when nothing better is found: refinement by Optuna, answer,
-child runs, report and its pictures, too.
+child runs, report and its pictures, too; designs that these simulate count as evaluation, but not among the designs.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import final
+from typing import ParamSpec, TypeVar, final
+from unittest.mock import patch
 
 from benchmarks.search import job_of
 from benchmarks.search_jobs import FREE
 from benchmarks.throughput import jobs
-from constraints.space import PrunedBlock
 from planner import Job, recommend
 from planner.durable import run_study_of
 from planner.sending import Target
-from simulator.plan import CheckpointScheme, PlanTable, Schedule
+from simulator.plan import CheckpointScheme, Schedule
 from simulator.search_options import Algorithm, Search
-from simulator.simulate import Outcomes
 from studies.archive import Archive
-from studies.blocks import BlockPart
 from studies.design_parts import PARTS, DesignParts
-from studies.engine import Engine, Pending, ThisProcess
 from studies.evaluator import JournaledSimulation
 from studies.journal import Journal
 from studies.known_designs import KnownDesigns
 from studies.recording import Recording
-from studies.reduction import Reduction
 from studies.store import StudyStore
 from studies.study import run_study
 from studies.tracking import StudyTracker
 from studies.tuning import Tuning
 
+P = ParamSpec("P")
+T = TypeVar("T")
+EVALUATIONS = ("simulator.simulate._simulate", "studies.evaluator.judge", "constraints.evaluation.judge")
+"""What simulates designs, wherever they are asked for, and what scores them and looks at their limits."""
+
 
 @final
-class TimedEngine(Engine):
-    """Simulates in this process, and adds up how long that takes."""
+class Busy:
+    """Adds up how long functions take, by the clock: while two threads are in them, once."""
 
-    def __init__(self, job: Job) -> None:
-        self._engine = ThisProcess(job)
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._num_inside = 0
+        self._since_s = 0.0
         self.wall_s = 0.0
-        self.cpu_s = 0.0
 
-    @property
-    def num_ahead(self) -> int:
-        """See `Engine.num_ahead`."""
-        return self._engine.num_ahead
+    def timed(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Returns a function whose calls count."""
 
-    def simulate(self, plans: PlanTable, *, is_awaited: bool) -> Pending[Outcomes]:
-        """See `Engine.simulate`."""
-        pending = self._engine.simulate(plans, is_awaited=is_awaited)
+        def wrapped(*args: P.args, **options: P.kwargs) -> T:
+            self._step(1)
+            try:
+                return function(*args, **options)
+            finally:
+                self._step(-1)
 
-        def timed() -> Outcomes:
-            wall_s, cpu_s = time.perf_counter(), time.process_time()
-            outcomes = pending()
-            self.wall_s += time.perf_counter() - wall_s
-            self.cpu_s += time.process_time() - cpu_s
-            return outcomes
+        return wrapped
 
-        return timed
-
-    def prune(self, number: int) -> Pending[PrunedBlock]:
-        """See `Engine.prune`."""
-        return self._engine.prune(number)
-
-    def reduce(self, part: BlockPart) -> Pending[Reduction]:
-        """See `Engine.reduce`."""
-        return self._engine.reduce(part)
+    def _step(self, change: int) -> None:
+        """One thread goes in or out."""
+        with self._lock:
+            now_s = time.perf_counter()
+            if self._num_inside:
+                self.wall_s += now_s - self._since_s
+            self._since_s = now_s
+            self._num_inside += change
 
 
-def recorded_study(job: Job, engine: Engine, folder: Path) -> int:
+@contextmanager
+def evaluations_timed() -> Iterator[Busy]:
+    """Inside it everything that evaluates designs counts."""
+    busy = Busy()
+    with ExitStack() as stack:
+        for target in EVALUATIONS:
+            module, _, name = target.rpartition(".")
+            stack.enter_context(patch(target, busy.timed(getattr(import_module(module), name))))
+        yield busy
+
+
+def recorded_study(job: Job, folder: Path) -> int:
     """Searches as `capplan study run` does, with a journal and an SQLite store of MLflow that is told meanwhile.
 
     Returns how many designs were evaluated.
@@ -87,7 +99,7 @@ def recorded_study(job: Job, engine: Engine, folder: Path) -> int:
     archive = Archive(job)
     with (
         Journal.create(folder / "overhead.study", {}) as journal,
-        JournaledSimulation(job, journal, KnownDesigns([]), engine) as evaluator,
+        JournaledSimulation(job, journal, KnownDesigns()) as evaluator,
         StudyTracker.open(
             experiment="benchmark",
             run_name="overhead",
@@ -103,12 +115,11 @@ def recorded_study(job: Job, engine: Engine, folder: Path) -> int:
     return archive.num_evaluated
 
 
-def whole_study(job: Job, engine: Engine, folder: Path) -> int:
+def whole_study(job: Job, folder: Path) -> int:
     """Does all that `capplan study run` does; returns how many designs were evaluated."""
     done = run_study_of(
         job,
         store=StudyStore(folder / "studies"),
-        engine_for=lambda _: engine,
         target=Target(tracking_uri=f"sqlite:///{folder}/mlflow.db", experiment="benchmark"),
     )
     assert not done.tracking_failure, done.tracking_failure
@@ -164,13 +175,12 @@ def main() -> None:
         recommend(
             job_of("bloom-176b"), tracking_uri=f"sqlite:///{folder}/mlflow.db"
         )  # compiles, makes the store
-        engine = TimedEngine(job)
-        wall_s, cpu_s = time.perf_counter(), time.process_time()
-        num_evaluated = study(job, engine, Path(folder))
-        wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+        with evaluations_timed() as busy:
+            started_s = time.perf_counter()
+            num_evaluated = study(job, Path(folder))
+            wall_s = time.perf_counter() - started_s
     print(f"{num_evaluated:,} designs; {num_evaluated / wall_s:,.0f} designs/s")
-    print(f"wall {wall_s:.1f} s, of which simulation {engine.wall_s:.1f} s ({engine.wall_s / wall_s:.0%})")
-    print(f"CPU  {cpu_s:.1f} s, of which simulation {engine.cpu_s:.1f} s ({engine.cpu_s / cpu_s:.0%})")
+    print(f"{wall_s:.1f} s, of which evaluation {busy.wall_s:.1f} s ({busy.wall_s / wall_s:.0%})")
 
 
 if __name__ == "__main__":
