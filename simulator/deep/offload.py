@@ -193,10 +193,8 @@ def _tier(used: Floats, num_bytes: float, rooms: list[float], name: str) -> int:
 
 
 def _too_small(operator: int, needs_bytes: float, capacity_bytes: float) -> InputError:
-    needs = (
-        f"which operator {operator} needs, and no other one more: what it touches, and all that never leaves"
-    )
-    rule = f"must be at least {math.ceil(needs_bytes):,}, {needs}"
+    most = f"operator {operator} needs most, what it touches and all that never leaves"
+    rule = f"must be at least {math.ceil(needs_bytes):,}: {most}"
     return InputError([Problem(path="capacity_bytes", value=f"{capacity_bytes:,.0f}", rule=rule)])
 
 

@@ -129,7 +129,7 @@ class TestPlan:
 
     def test_a_memory_below_what_one_operator_needs_is_refused(self) -> None:
         with pytest.raises(
-            InputError, match=r"capacity_bytes = 239: must be at least 240, which operator 1 needs"
+            InputError, match=r"capacity_bytes = 239: must be at least 240: operator 1 needs most"
         ):
             made(chain(3, weight_bytes=40.0), 239.0, FAST)
 
@@ -147,13 +147,13 @@ class TestPlan:
         ]
         trace = build_trace("growing", 1, tensors, operators)
         given = f"capacity_bytes = {capacity_bytes:.0f}: "
-        with pytest.raises(InputError, match=f"{given}must be at least 90, which operator 2 needs"):
+        with pytest.raises(InputError, match=f"{given}must be at least 90: operator 2 needs most"):
             made(trace, capacity_bytes, FAST)
         assert made(trace, 90.0, FAST).offload is not None
 
     def test_a_refusal_shows_the_size_as_it_was_given(self) -> None:
         with pytest.raises(
-            InputError, match="capacity_bytes = 5,000,000,000: must be at least 9,000,000,000, "
+            InputError, match="capacity_bytes = 5,000,000,000: must be at least 9,000,000,000: "
         ):
             made(chain(3, weight_bytes=9e9 - 200.0), 5e9, FAST)
 
