@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner import __version__
-from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links
+from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links, lacks_ramp
 from planner.trace_request import TraceRequest
 from simulator.deep.chakra import ChakraNode, NodeType
 from simulator.deep.chakra_files import read_chakra
@@ -63,6 +63,7 @@ def play_traces(request: TraceRequest) -> PlayRun:
         accelerators=accelerator_times(step.graph, found),
         hot_links=hot_links(topology, step.paths, played, found),
         circuits=circuit_summary(topology, played),
+        lacks_ramp=lacks_ramp(step.graph, topology),
     )
     return PlayRun(answer=answer, graph=step.graph, topology=topology, paths=step.paths, played=played)
 
