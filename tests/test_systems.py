@@ -28,8 +28,8 @@ FOUND = {
         "RAPID-LLM, mlsysim, Primus projection"
     ),
     "planners, by their repositories or papers": (
-        "FlexFlow, Unity, Galvatron, Sailor, Metis, MoFa, OPPA, BudEcosystem simulator, Perseus, Zeus, NeMo, Paddle, FlagScale, "
-        "DeepSpeed tuners, AutoParallel"
+        "FlexFlow, Unity, Galvatron, Sailor, Metis, MoFa, OPPA, BudEcosystem simulator, Perseus, Zeus, NeMo, Paddle, "
+        "FlagScale, DeepSpeed tuners, AutoParallel"
     ),
     "planners that Sailor (SOSP 2025) compares itself with": "AMP, Varuna, Piper, DTFM, FlashFlex, Aceso, Galvatron, Metis",
     "Svedas et al. (arXiv 2506.09275), Table VII": (
