@@ -11,7 +11,7 @@ those, and too much where accelerators need not wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
@@ -19,18 +19,8 @@ from math import sqrt
 import numpy as np
 
 from simulator.deep.collective_forms import Algorithm, Form
+from simulator.deep.collective_steps import Step
 from simulator.deep.collectives import Collectives
-from simulator.deep.patterns import (
-    TREE_CHUNKS,
-    Pattern,
-    across,
-    direct_patterns,
-    distances,
-    exchange_patterns,
-    level_patterns,
-    ring_pattern,
-    tree_patterns,
-)
 from simulator.deep.play import play
 from simulator.deep.routing import Paths, Router
 from simulator.deep.tasks import NONE, TaskGraphBuilder
@@ -55,33 +45,12 @@ class Line:
         return self.fixed_s + self.seconds_per_byte * num_bytes + ramp_s
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Step:
-    """Messages that begin together, and how often such a step comes."""
-
-    patterns: Sequence[Pattern]
-    share: float
-    """Of the buffer, in each message."""
-    count: int = 1
-    in_a_row: int = 1
-    """Messages on one way that share a ramp, those of other steps included; see `Collectives`."""
-    at_once: int = 1
-    """Messages of one accelerator that share a ramp."""
-
-    def ways(self, router: Router) -> tuple[Paths, Integers]:
-        """Returns the different ways of the messages, and how many take each."""
-        source, target = (
-            np.concatenate([ends.ravel() for ends in each]) for each in zip(*self.patterns, strict=True)
-        )
-        return router.ways_between(source, target)
-
-
 def estimated(form: Form, shaped: Integers, collectives: Collectives) -> Line:
     """Returns the time of groups, in the shape that the form wants, step by step."""
     fixed_s = seconds_per_byte = 0.0
     router, topology = collectives.router, collectives.router.topology
-    for step in _steps(form, shaped):
-        ways, counts = step.ways(router)
+    for step in form.steps(shaped):
+        ways, counts = _ways(step, router)
         flows = np.repeat(counts, np.diff(ways.offsets))
         busy = np.bincount(ways.links, weights=flows, minlength=topology.num_links)
         latency_s = collectives.step_s + ways.sums(topology.latency_s).max()
@@ -100,46 +69,19 @@ def _ramp(form: Form, shaped: Integers, collectives: Collectives) -> float:
     if not (collectives.has_ramp and topology.ramp_s.any()):
         return 0.0
     added = 0.0
-    for step in _steps(form, shaped):
-        ways, _ = step.ways(router)
+    for step in form.steps(shaped):
+        ways, _ = _ways(step, router)
         share = step.share * step.at_once / step.in_a_row
         added += step.count * float(ways.largest(topology.ramp_root).max()) * sqrt(share)
     return added
 
 
-def _steps(form: Form, groups: Integers) -> Iterator[_Step]:
-    """The steps of a schedule, those that are alike once."""
-    size, num_passes = groups.shape[-1], form.num_passes
-    match form.algorithm:
-        case Algorithm.TREE:
-            yield from _tree_steps(groups)
-        case Algorithm.HIERARCHICAL:
-            yield _ring_step(groups, 1.0, num_passes)
-            yield _ring_step(across(groups), 1.0 / size, num_passes)
-        case Algorithm.HALVING_DOUBLING:
-            for distance, pattern in zip(distances(size), exchange_patterns(groups), strict=True):
-                yield _Step(patterns=[pattern], share=distance / size, count=num_passes)
-        case Algorithm.DIRECT:
-            patterns = list(direct_patterns(groups))
-            yield _Step(patterns=patterns, share=1.0 / size, count=num_passes, at_once=size - 1)
-        case _:
-            yield _ring_step(groups, 1.0, num_passes)
-
-
-def _ring_step(groups: Integers, share: float, num_rounds: int) -> _Step:
-    size = groups.shape[-1]
-    count = num_rounds * (size - 1)
-    return _Step(patterns=[ring_pattern(groups)], share=share / size, count=count, in_a_row=count)
-
-
-def _tree_steps(groups: Integers) -> Iterator[_Step]:
-    """One chunk from the leaves to the roots and back, then one step for each further one, in which all levels send."""
-    share = 0.5 / TREE_CHUNKS
-    for both in level_patterns(groups):
-        for patterns in both:
-            yield _Step(patterns=patterns, share=share, in_a_row=TREE_CHUNKS)
-    everywhere = list(tree_patterns(groups))
-    yield _Step(patterns=everywhere, share=share, count=TREE_CHUNKS - 1, in_a_row=TREE_CHUNKS)
+def _ways(step: Step, router: Router) -> tuple[Paths, Integers]:
+    """The different ways of the messages of a step, and how many take each."""
+    source, target = (
+        np.concatenate([ends.ravel() for ends in each]) for each in zip(*step.patterns, strict=True)
+    )
+    return router.ways_between(source, target)
 
 
 def played(form: Form, shaped: Integers, collectives: Collectives) -> Line:
