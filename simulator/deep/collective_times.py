@@ -11,7 +11,7 @@ those, and too much where accelerators need not wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
@@ -47,41 +47,52 @@ class Line:
 
 def estimated(form: Form, shaped: Integers, collectives: Collectives) -> Line:
     """Returns the time of groups, in the shape that the form wants, step by step."""
-    fixed_s = seconds_per_byte = 0.0
-    router, topology = collectives.router, collectives.router.topology
-    for step in form.steps(shaped):
-        ways, counts = _ways(step, router)
-        flows = np.repeat(counts, np.diff(ways.offsets))
+    fixed_s = seconds_per_byte = seconds_per_root_byte = 0.0
+    topology = collectives.router.topology
+    ways, steps = _routed(form.steps(shaped), collectives.router)
+    latency_s, ramp_root = ways.sums(topology.latency_s), ways.largest(topology.ramp_root)
+    for step, taken in steps:
+        flows = np.repeat(np.bincount(taken, minlength=len(ways)), np.diff(ways.offsets))
         busy = np.bincount(ways.links, weights=flows, minlength=topology.num_links)
-        latency_s = collectives.step_s + ways.sums(topology.latency_s).max()
-        fixed_s += step.count * latency_s
-        seconds_per_byte += step.count * step.share * (busy / topology.bandwidth_bytes_per_s).max()
+        fixed_s += step.count * float(collectives.step_s + latency_s[taken].max())
+        seconds_per_byte += step.count * step.share * float((busy / topology.bandwidth_bytes_per_s).max())
+        if collectives.has_ramp:
+            seconds_per_root_byte += _ramp(step, float(ramp_root[taken].max()))
     return Line(
-        fixed_s=float(fixed_s),
-        seconds_per_byte=float(seconds_per_byte),
-        seconds_per_root_byte=_ramp(form, shaped, collectives),
+        fixed_s=fixed_s, seconds_per_byte=seconds_per_byte, seconds_per_root_byte=seconds_per_root_byte
     )
 
 
-def _ramp(form: Form, shaped: Integers, collectives: Collectives) -> float:
+def _ramp(step: Step, ramp_root: float) -> float:
+    """What a ramp adds to a step, by the root of the bytes."""
+    return step.count * ramp_root * sqrt(step.share * step.at_once / step.in_a_row)
+
+
+def _ramps(form: Form, shaped: Integers, collectives: Collectives) -> float:
     """What ramps add to a collective, by the root of its bytes."""
-    router, topology = collectives.router, collectives.router.topology
-    if not (collectives.has_ramp and topology.ramp_s.any()):
+    router, ramp_root = collectives.router, collectives.router.topology.ramp_root
+    if not (collectives.has_ramp and ramp_root.any()):
         return 0.0
-    added = 0.0
-    for step in form.steps(shaped):
-        ways, _ = _ways(step, router)
-        share = step.share * step.at_once / step.in_a_row
-        added += step.count * float(ways.largest(topology.ramp_root).max()) * sqrt(share)
-    return added
+    ways, steps = _routed(form.steps(shaped), router)
+    return sum(_ramp(step, float(ways.largest(ramp_root)[taken].max())) for step, taken in steps)
 
 
-def _ways(step: Step, router: Router) -> tuple[Paths, Integers]:
-    """The different ways of the messages of a step, and how many take each."""
+def _routed(steps: Iterable[Step], router: Router) -> tuple[Paths, list[tuple[Step, Integers]]]:
+    """The different ways of all messages of a collective, and which of them those of each step take."""
+    every_step = list(steps)
+    ends = [_ends(step) for step in every_step]
+    source, target = (np.concatenate(each) for each in zip(*ends, strict=True))
+    ways, taken = router.ways_between(source, target)
+    bounds = np.cumsum([len(source) for source, _ in ends])[:-1]
+    return ways, list(zip(every_step, np.split(taken, bounds), strict=True))
+
+
+def _ends(step: Step) -> tuple[Integers, Integers]:
+    """Sources and targets of the messages of a step."""
     source, target = (
         np.concatenate([ends.ravel() for ends in each]) for each in zip(*step.patterns, strict=True)
     )
-    return router.ways_between(source, target)
+    return source, target
 
 
 def played(form: Form, shaped: Integers, collectives: Collectives) -> Line:
@@ -91,7 +102,7 @@ def played(form: Form, shaped: Integers, collectives: Collectives) -> Line:
     return Line(
         fixed_s=float(fixed_s),
         seconds_per_byte=float(long_s - fixed_s) / MANY_BYTES,
-        seconds_per_root_byte=_ramp(form, shaped, collectives),
+        seconds_per_root_byte=_ramps(form, shaped, collectives),
     )
 
 
