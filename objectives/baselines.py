@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from simulator.errors import InputError, Problem
 from simulator.units import DAY, HOUR, JOULES_PER_KWH, TERA
 
 A100_BF16_FLOP_PER_S = 312.0 * TERA
 _PIPELINE_POLYNOMIAL = (1.34546129e02, 8.45435587e-11, -5.60233749e-23)
 _TENSOR_POLYNOMIAL = (1.33954735e02, 1.68591116e-09, -8.82079068e-20)
 """TFLOP/s of an A100 by parameters, lowest power first: LLMCarbon's regression over Megatron-LM's published runs."""
+_PIPELINE_LARGEST, _TENSOR_LARGEST = 1008.0e9, 18.4e9
+"""Parameters of the largest of those runs (arXiv 2104.04473, Table 1); not far beyond, the polynomials fall below 0."""
 _V100_LOSS = 7.76 / 33.46
 """Share of the efficiency that LLMCarbon takes off for other accelerators than those with 80 GB."""
 
@@ -87,6 +90,11 @@ def llmcarbon_embodied_kgco2e(
     return made * time_s / (lifetime_days * DAY)
 
 
+def llmcarbon_largest_run(*, spans_nodes: bool) -> float:
+    """Returns the parameters of the largest run that LLMCarbon's regression is over."""
+    return _PIPELINE_LARGEST if spans_nodes else _TENSOR_LARGEST
+
+
 def llmcarbon_cold_efficiency(
     num_parameters: float, peak_flop_per_s: float, *, spans_nodes: bool = True
 ) -> float:
@@ -98,7 +106,14 @@ def llmcarbon_cold_efficiency(
         num_parameters: parameters of the model.
         peak_flop_per_s: dense 16-bit peak of the accelerator.
         spans_nodes: whether the model needs a pipeline over several nodes.
+
+    Raises:
+        InputError: the model is larger than `llmcarbon_largest_run`.
     """
+    largest = llmcarbon_largest_run(spans_nodes=spans_nodes)
+    if num_parameters > largest:
+        rule = f"must be at most {largest:g}, the largest run that LLMCarbon's regression is over"
+        raise InputError([Problem(path="num_parameters", value=f"{num_parameters:g}", rule=rule)])
     powers = _PIPELINE_POLYNOMIAL if spans_nodes else _TENSOR_POLYNOMIAL
     rate = sum(factor * num_parameters**power for power, factor in enumerate(powers)) * TERA
     share = rate / A100_BF16_FLOP_PER_S

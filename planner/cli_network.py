@@ -33,6 +33,7 @@ class Network:
     network: str
     bandwidth: float
     latency: float
+    ramp: float
     gpus_per_node: int
     card_bandwidth: float
     ports: int
@@ -53,6 +54,7 @@ class Network:
             network=NetworkKind(self.network),
             bandwidth_bytes_per_s=self.bandwidth,
             latency_s=self.latency,
+            ramp_s=self.ramp,
             gpus_per_node=self.gpus_per_node,
             card_bytes_per_s=self.card_bandwidth,
             num_ports=self.ports,
@@ -126,6 +128,15 @@ NETWORK_OPTIONS = (
         show_default="1e-6",
         metavar="S",
         help="Of a cable.",
+    ),
+    click.option(
+        "--ramp",
+        type=FiniteRange(0.0, 1e3),
+        default=0.0,
+        show_default="0",
+        metavar="S",
+        help="What small collectives lose: those that keep a cable busy for x seconds take 2 sqrt(ramp x) longer; 3e-6 "
+        "fits NVLink 4. In nodes, inside them.",
     ),
     click.option(
         "--gpus-per-node",

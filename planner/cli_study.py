@@ -28,8 +28,9 @@ from planner.cli_study_files import export, merge, sync
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.durable import Keep, StudyAnswer
+    from planner.durable import StudyAnswer
     from planner.sending import Target
+    from studies.identity import Keep
     from studies.progress import Report, Stop
     from studies.store import StudyStore
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
 from constraints.space import pruned_space
 from planner.answer import Clock, checked_job, search_and_answer, utc_now
@@ -23,14 +22,13 @@ from simulator.job import Job
 from simulator.search_options import Algorithm
 from studies.engine import Engine, ThisProcess
 from studies.evaluator import JournaledSimulation
-from studies.identity import Identity
+from studies.identity import Identity, Keep
 from studies.journal import Journal
 from studies.progress import Report, Stop, ignore, never_stop
 from studies.store import StudyStore, only_runner
 from studies.study import chosen_algorithm
 
 EngineFor = Callable[[Job], Engine]
-Keep = Literal["all", "front"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +88,7 @@ def run_study_of(
     store = store or StudyStore()
     if keep == "front":
         _check_exhaustive(job)
-    path = store.create(checked_job(job, seed), seed, clock(), {KEEP: keep})
+    path = store.create(checked_job(job, seed), seed, clock(), keep)
     return resume_study(
         path,
         store=store,

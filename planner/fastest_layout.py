@@ -22,8 +22,8 @@ from simulator.plan import CheckpointScheme, PlanTable
 from simulator.simulate import steps_and_memory
 from simulator.table import Floats, Integers
 
-DESIGNS_PER_BATCH: Final = 128
-"""Designs of a size that are simulated before the bounds of its others are looked at again."""
+FIRST_DESIGNS: Final = 256
+"""Designs of a size that are simulated before the bounds of its others are looked at again, then twice as many each time."""
 
 
 def fastest_layout(job: Job) -> PlanTable | None:
@@ -93,7 +93,8 @@ def _fastest_rows(job: Job, designs: PlanTable, group: Integers) -> Integers:
     shortest_s, fastest = np.full(len(groups), np.inf), np.full(len(groups), -1)
     bounds_s = bound_step(job, designs).step_time_s * (1.0 - MARGIN)
     order = np.lexsort((bounds_s, group))
-    turn = (np.arange(len(order)) - np.searchsorted(group[order], group[order])) // DESIGNS_PER_BATCH
+    place = np.arange(len(order)) - np.searchsorted(group[order], group[order])
+    turn = np.log2(place // FIRST_DESIGNS + 1).astype(np.int64)
     for number in range(int(turn.max(initial=-1)) + 1):
         rows = order[turn == number]
         rows = rows[bounds_s[rows] <= shortest_s[group[rows]]]

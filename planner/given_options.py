@@ -29,7 +29,7 @@ def is_given(name: str) -> bool:
 def refuse_unread_of_network(network: str) -> None:
     """Raises `click.UsageError` where an option of another network was typed, or one that the network file says."""
     if network not in KINDS:
-        for name in ("bandwidth", "latency", *NETWORK_OF):
+        for name in ("bandwidth", "latency", "ramp", *NETWORK_OF):
             if is_given(name):
                 raise click.UsageError(
                     f"{option(name)} is what the network file {network} says: leave it out."
@@ -47,10 +47,10 @@ def refuse_unread_of_rules(rules: str, parallel: str) -> None:
     unread: tuple[str, ...] = ()
     about = "--rules triosim covers"
     if rules == "triosim":
-        unread = ("latency", "order", "collectives")
+        unread = ("latency", "ramp", "order", "collectives")
         unread += () if parallel == "pp" else ("microbatches",)
     elif parallel == "hop":
-        unread, about = ("order", "interleaved", "collectives"), "workers of --parallel hop have"
+        unread, about = ("ramp", "order", "interleaved", "collectives"), "workers of --parallel hop have"
     for name in unread:
         if is_given(name):
             raise click.UsageError(f"{option(name)} is nothing that {about}: leave it out.")

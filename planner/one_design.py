@@ -17,7 +17,7 @@ from planner.plan_input import plan_of
 from planner.reasons import FULL_FRACTION, cautions, scope_text
 from planner.recommendation import Design, Uncertainty
 from planner.sensitivity import Sensitivities, sensitivities
-from planner.simpler_models import SimplerModel, simpler_models
+from planner.simpler_models import SimplerModel, left_out, simpler_models
 from planner.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
 from planner.timeline import TimelineSummary, summary_of
 from planner.uncertainty import NUM_REPLAYS, accuracy_of, uncertainty_of
@@ -75,7 +75,8 @@ class SimulatedDesign(Record):
     sensitivities: Sensitivities | None = None
     """Which inputs drive time, cost, energy, carbon and goodput; null without a design, and where it was not asked for."""
     simpler_models: tuple[SimplerModel, ...] = ()
-    """What the nameplate product, MLCO2 and LLMCarbon would say; empty without a design."""
+    """What the nameplate product, MLCO2 and LLMCarbon would say; empty without a design. LLMCarbon is left out beyond the
+    models that it was fitted to, which `warnings` says."""
     carbon_scope: str = ""
     """What the figures of carbon count, and what they leave out."""
     warnings: tuple[str, ...] = ()
@@ -191,7 +192,7 @@ def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> l
         )
     if not _can_be_replayed(evaluation):
         notes.append("The run fails or saves too often to be replayed, so that its spread is not known.")
-    return notes
+    return [*notes, *left_out(job, plan)]
 
 
 def _notes_on_choices(job: Job, plan: Plan) -> tuple[str, ...]:

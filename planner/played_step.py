@@ -18,6 +18,7 @@ MOST_LINKS = 10
 """Hot links that are listed."""
 CIRCUITS = "circuits"
 """What is waited for where a message has no circuit yet."""
+_COLLECTIVES = frozenset({"all-reduce", "all-gather", "reduce-scatter", "all-to-all"})
 SMALLEST_FRACTION = 1e-6
 """A wait below this share of the step is rounding."""
 
@@ -95,6 +96,8 @@ class PlayedStep(Record):
     """The links that are waited for longest, at most 10."""
     circuits: CircuitSummary | None = None
     """None without circuits."""
+    lacks_ramp: bool = False
+    """Whether collectives of all sizes reach the whole bandwidth, as no link has a ramp: small ones are too fast."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +108,11 @@ class StepRun:
     topology: Topology
     paths: Paths
     played: Played
+
+
+def lacks_ramp(graph: TaskGraph, topology: Topology) -> bool:
+    """Returns whether a step has collectives, and no link a ramp."""
+    return not topology.ramp_s.any() and not _COLLECTIVES.isdisjoint(graph.labels)
 
 
 def accelerator_times(

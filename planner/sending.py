@@ -20,6 +20,7 @@ from planner.recommendation import MlflowRecord, Recommendation
 from planner.report_build import build_report
 from planner.report_designs import cloud_of_table
 from planner.report_files import PAGE_FILE, write_page, write_pictures
+from planner.study_facts import KEEP
 from simulator.errors import TrackingError
 from simulator.job import Job
 from studies.archive import Archive
@@ -117,7 +118,7 @@ def sending(
         run_name=job.name,
         tracking_uri=target.uri,
         params=asked_params(job, int(facts["seed"])),
-        tags={"catalog_hash": facts["catalog_hash"], "study": name},
+        tags={"catalog_hash": facts["catalog_hash"], "study": name, "keep": facts.get(KEEP, "all")},
         clock=lambda: started_at_s + elapsed_s(),
         settle=settle,
     )

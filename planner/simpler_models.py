@@ -7,13 +7,18 @@ alone. Their equations are in `objectives.baselines`.
 from __future__ import annotations
 
 from constraints.evaluation import Evaluation
-from objectives.baselines import llmcarbon_cold_efficiency, mlco2_kgco2e, nameplate_energy_j
+from objectives.baselines import (
+    llmcarbon_cold_efficiency,
+    llmcarbon_largest_run,
+    mlco2_kgco2e,
+    nameplate_energy_j,
+)
 from objectives.usage import Usage, it_energy_j
 from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.plan import Plan
 from simulator.record import Record
-from simulator.units import HOUR, JOULES_PER_KWH
+from simulator.units import GIGA, HOUR, JOULES_PER_KWH
 
 
 class SimplerModel(Record):
@@ -58,19 +63,37 @@ def simpler_models(job: Job, evaluation: Evaluation) -> tuple[SimplerModel, ...]
     )
 
 
+def left_out(job: Job, plan: Plan) -> list[str]:
+    """Returns why a simpler model says nothing of a plan."""
+    size, spans_nodes = job.workload.model.num_active_parameters, _spans_nodes(plan)
+    largest = llmcarbon_largest_run(spans_nodes=spans_nodes)
+    if size <= largest:
+        return []
+    runs = "with" if spans_nodes else "without"
+    ends = f"the runs {runs} a pipeline from which it takes the efficiency end at {largest / GIGA:.4g} billion parameters"
+    return [f"LLMCarbon says nothing of this plan: {ends}, and this model has {size / GIGA:.3g} billion."]
+
+
+def _spans_nodes(plan: Plan) -> bool:
+    return plan.pipeline_parallel > 1
+
+
 def _mean_pue(job: Job, evaluation: Evaluation) -> float:
     usage = Usage.of(evaluation.outcomes)
     return float((usage.energy_j / it_energy_j(job, evaluation.plans, usage))[0])
 
 
 def _llmcarbon_hours(job: Job, plan: Plan) -> float | None:
-    """Its regression over 16-bit runs gives a share of the peak of the plan's own format; nothing without 16-bit products."""
+    """Its regression over 16-bit runs gives a share of the peak of the plan's own format.
+
+    Nothing without 16-bit products, and beyond the runs that it is over (`left_out`).
+    """
     chip, model = job.offers[plan.offer].accelerator, job.workload.model
     own = chip.peak_flop_per_s(plan.precision)
     sixteen_bit = chip.peak_flop_per_s(Precision.BF16) or chip.peak_flop_per_s(Precision.FP16)
-    if own is None or sixteen_bit is None:
+    if own is None or sixteen_bit is None or left_out(job, plan):
         return None
     share = llmcarbon_cold_efficiency(
-        model.num_active_parameters, sixteen_bit, spans_nodes=plan.pipeline_parallel > 1
+        model.num_active_parameters, sixteen_bit, spans_nodes=_spans_nodes(plan)
     )
     return 6.0 * model.num_active_parameters * job.workload.tokens / (own * share) / HOUR

@@ -87,7 +87,9 @@ def stored_answer(facts: Mapping[str, str]) -> Recommendation:
 def _study_hash(facts: Mapping[str, str], job_hash: str) -> str:
     """The hash that a study of these facts has."""
     leaves = leaves_of(facts)
-    return hash_of_leaves(leaves) if leaves else study_hash(job_hash, facts["code_hash"], facts["seed"])
+    if leaves:
+        return hash_of_leaves(leaves)
+    return study_hash(job_hash, facts["code_hash"], facts["seed"], facts.get(KEEP, "all"))
 
 
 def _read(kind: type[_Written], written: str, what: str) -> _Written:

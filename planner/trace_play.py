@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner import __version__
-from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links
+from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links, lacks_ramp
 from planner.trace_request import TraceRequest
-from simulator.deep.chakra import ChakraNode
+from simulator.deep.chakra import ChakraNode, NodeType
 from simulator.deep.chakra_files import read_chakra
-from simulator.deep.chakra_play import chakra_step
+from simulator.deep.chakra_play import Groups, chakra_step
 from simulator.deep.play import play
 from simulator.deep.trace_text import broken, read_json
 from simulator.deep.waits import waits
 
 _TRACE = re.compile(r"(.+)\.(\d{1,6})\.(?:et|json)", re.ASCII)
+_MOST_TRACES = 10**6
 
 
 class PlayAnswer(PlayedStep):
@@ -46,8 +48,9 @@ def play_traces(request: TraceRequest) -> PlayRun:
     """
     name, files = _files(request.path)
     ranks: list[tuple[ChakraNode, ...]] = [read_chakra(file) for file in files]
-    topology = replace(request, num_gpus=len(ranks)).topology()
     groups = _groups(request.path / f"{name}.groups.json")
+    _check_all_there(request.path, name, files[0].suffix, ranks, groups)
+    topology = replace(request, num_gpus=len(ranks)).topology()
     step = chakra_step(ranks, groups, topology, algorithm=request.collectives)
     played = play(step.graph, topology, step.paths)
     found = waits(step.graph, played, len(step.paths))
@@ -60,6 +63,7 @@ def play_traces(request: TraceRequest) -> PlayRun:
         accelerators=accelerator_times(step.graph, found),
         hot_links=hot_links(topology, step.paths, played, found),
         circuits=circuit_summary(topology, played),
+        lacks_ramp=lacks_ramp(step.graph, topology),
     )
     return PlayRun(answer=answer, graph=step.graph, topology=topology, paths=step.paths, played=played)
 
@@ -82,10 +86,35 @@ def _files(folder: Path) -> tuple[str, list[Path]]:
     ((name, files),) = found.items()
     missing = set(range(len(files))) - files.keys()
     if missing:
-        raise broken(
-            folder, "", "", f"lacks the trace of accelerator {min(missing)}: {name}.{min(missing)}.et"
-        )
+        lacks = f"{name}.{min(missing)}{next(iter(files.values())).suffix}"
+        raise broken(folder, "", "", f"lacks the trace of accelerator {min(missing)}: {lacks}")
     return name, [files[rank] for rank in range(len(files))]
+
+
+def _check_all_there(
+    folder: Path, name: str, suffix: str, ranks: Sequence[Sequence[ChakraNode]], groups: Groups
+) -> None:
+    """Refuses traces that name accelerators behind the last of which there is a file."""
+    last, place = max(_named(name, suffix, ranks, groups), default=(0, ""))
+    if len(ranks) <= last < _MOST_TRACES:
+        others = last - len(ranks)
+        lacks = f"{name}.{len(ranks)}{suffix} {f'and {others} more are' if others else 'is'} missing"
+        rule = f"has {len(ranks)} of {last + 1} traces: {lacks}; {place} names accelerator {last}"
+        raise broken(folder, "", "", rule)
+
+
+def _named(
+    name: str, suffix: str, ranks: Sequence[Sequence[ChakraNode]], groups: Groups
+) -> Iterator[tuple[int, str]]:
+    """Yields accelerators that are named, and where."""
+    for group, members in groups.items():
+        yield from ((rank, f"group {group} of {name}.groups.json") for rank in members)
+    partners = {NodeType.COMM_SEND_NODE: "comm_dst", NodeType.COMM_RECV_NODE: "comm_src"}
+    for rank, nodes in enumerate(ranks):
+        for node in nodes:
+            partner = node.attributes.get(partners.get(node.type, ""))
+            if isinstance(partner, int):
+                yield partner, f"node {node.id} of {name}.{rank}{suffix}"
 
 
 def _groups(path: Path) -> dict[int, tuple[int, ...]]:

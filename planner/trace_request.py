@@ -98,6 +98,8 @@ class TraceRequest:
     """Of a cable, in one direction; of an accelerator to the switch of its node."""
     latency_s: float = MICROSECOND
     """Of a cable."""
+    ramp_s: float = 0.0
+    """What small collectives lose on a cable, see `simulator.deep.topology`; in `NODES` on those to the switch of a node."""
     gpus_per_node: int = 8
     card_bytes_per_s: float = 50 * GIGA
     """Of a network card of a node."""
@@ -184,7 +186,7 @@ class TraceRequest:
             InputError: the file is broken or has too few accelerators, these do not fill nodes, or a slow link is not there.
         """
         if self.network_file is None:
-            return slowed(self._named_topology(), self.slow_links)
+            return slowed(self._ramped(self._named_topology()), self.slow_links)
         found = load_network(self.network_file).build()
         if self.num_gpus > found.num_ranks:
             rule = f"must be at most {found.num_ranks:,}, the accelerators of {self.network_file}"
@@ -216,6 +218,13 @@ class TraceRequest:
                     card_bytes_per_s=self.card_bytes_per_s,
                     fabric_latency_s=latency_s,
                 )
+
+    def _ramped(self, made: Topology) -> Topology:
+        if self.network is not NetworkKind.NODES:
+            return made.with_ramp(self.ramp_s)
+        switches = self.num_gpus + np.arange(self.num_gpus // self.gpus_per_node)
+        is_inside = np.isin(made.source, switches) | np.isin(made.target, switches)
+        return made.with_ramp(np.where(is_inside, self.ramp_s, 0.0))
 
     def _require_few(self) -> None:
         if self.num_gpus > MOST_FULL:

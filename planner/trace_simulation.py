@@ -7,7 +7,7 @@ from functools import partial
 
 from planner import __version__
 from planner.offload_request import MemoryUse, memory_use, offload_asked
-from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links
+from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links, lacks_ramp
 from planner.trace_events import check_num_events
 from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
 from simulator.deep.division import moved, with_batch
@@ -228,4 +228,5 @@ def _answer(
         accelerators=accelerator_times(graph, found, fold),
         hot_links=hot_links(topology, paths, played, found, fold),
         circuits=circuit_summary(topology, played),
+        lacks_ramp=request.rules is Rules.CAPPLAN and lacks_ramp(graph, topology),
     )

@@ -19,6 +19,10 @@ MOST_NAMED = 3
 """Accelerators that are named as those that others wait for."""
 MOST_TENSORS = 10
 """Offloaded tensors that are listed; the JSON form has all of them."""
+NO_RAMP = (
+    "Collectives of all sizes reach the whole bandwidth, so that small ones are too fast: give the links a ramp (--ramp, or "
+    "ramp_s in a network file)."
+)
 SMALLEST_FRACTION = 0.0005
 """Parts of the step below this are left out."""
 
@@ -50,6 +54,9 @@ def _show_step(answer: PlayedStep, console: Console) -> None:
     title(console, "who waits for whom")
     sentences(console, waiting_sentences(answer))
     show_links(answer, console)
+    if answer.lacks_ramp:
+        title(console, "mind")
+        sentences(console, [NO_RAMP])
 
 
 def show_links(answer: PlayedStep, console: Console) -> None:

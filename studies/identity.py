@@ -3,7 +3,7 @@
     simulation   what simulated designs depend on: workload, hardware on offer, storage, site, reliability, simulator
     job          the whole question, with the space that its search spans, limits, prices and objectives
     code         everything that decides which designs are tried: all rooms below the planner, and the libraries
-    study        job, code and seed
+    study        job, code, seed, and which designs are kept
 
 Equal hashes mean equal results to the last bit, on one machine type; a study is only continued by the code that began it.
 """
@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from simulator.job import Job
+
+Keep = Literal["all", "front"]
+"""Which designs a study keeps: all, or the front of every block of designs, with counts."""
 
 NUM_DIGITS = 16
 """Hexadecimal digits of a hash: two of a million studies share 64 bits with a probability of 3e-8."""
@@ -46,21 +49,24 @@ class Identity:
     """Of the code and the libraries that answer it."""
     seed: int
     """Of everything random."""
+    keep: Keep = "all"
+    """Which designs are kept: the answer is the same, what stands in the journal and in MLflow is not."""
 
     @classmethod
-    def of(cls, job: Job, seed: int) -> Self:
+    def of(cls, job: Job, seed: int, keep: Keep = "all") -> Self:
         """Returns the identity of a study of this job by the code that is running."""
         return cls(
             simulation=hash_of([_simulated_part(job), code_hash(SIMULATION_ROOMS, SIMULATION_LIBRARIES)]),
             job=hash_of([job.model_dump_json()]),
             code=code_hash(SEARCH_ROOMS, SEARCH_LIBRARIES),
             seed=seed,
+            keep=keep,
         )
 
     @property
     def study(self) -> str:
         """Hash of the study as a whole."""
-        return study_hash(self.job, self.code, str(self.seed))
+        return study_hash(self.job, self.code, str(self.seed), self.keep)
 
 
 @cache
@@ -70,9 +76,9 @@ def code_hash(rooms: tuple[str, ...], libraries: tuple[str, ...]) -> str:
     return hash_of([platform.machine(), *versions, *(part for room in rooms for part in _sources(room))])
 
 
-def study_hash(job_hash: str, code: str, seed: str) -> str:
-    """Returns the hash of a study from those of its job and code, and from its seed."""
-    return hash_of([job_hash, code, seed])
+def study_hash(job_hash: str, code: str, seed: str, keep: str = "all") -> str:
+    """Returns the hash of a study from those of its job and code, from its seed, and from what it keeps."""
+    return hash_of([job_hash, code, seed, *([] if keep == "all" else [keep])])
 
 
 def _sources(room: str) -> Iterable[str]:

@@ -6,7 +6,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Final, final
 from simulator.catalog import catalog_hash
 from simulator.errors import StudyError
 from simulator.job import Job
-from studies.identity import Identity
+from studies.identity import Identity, Keep
 from studies.journal import Journal
 from studies.known_designs import KnownDesigns
 
@@ -40,17 +40,16 @@ class StudyStore:
     def __init__(self, folder: Path = DEFAULT_FOLDER) -> None:
         self.folder = folder
 
-    def create(
-        self, job: Job, seed: int, created_at: datetime, more_facts: Mapping[str, str] | None = None
-    ) -> Path:
-        """Makes the file of a new study, with the facts that others add, and returns it.
+    def create(self, job: Job, seed: int, created_at: datetime, keep: Keep = "all") -> Path:
+        """Makes the file of a new study and returns it.
 
         Raises:
-            StudyError: the same job was begun before with this seed by the same code, or the folder cannot be used.
+            StudyError: the same job was begun before, to keep the same with this seed by the same code, or the folder
+                cannot be used.
         """
         self._check_folder()
-        identity = Identity.of(job, seed)
-        path = self.path_for(job, seed)
+        identity = Identity.of(job, seed, keep)
+        path = self.path_for(job, seed, keep)
         if path.exists():
             raise StudyError(
                 f"study {path.stem} is there already: the same job, seed and code; see it with `capplan study status "
@@ -65,15 +64,15 @@ class StudyStore:
             "code_hash": identity.code,
             "study_hash": identity.study,
             "catalog_hash": catalog_hash(),
-            **(more_facts or {}),
+            "keep": keep,
         }
         Journal.create(path, facts).close()
         return path
 
-    def path_for(self, job: Job, seed: int) -> Path:
+    def path_for(self, job: Job, seed: int, keep: Keep = "all") -> Path:
         """Returns the file that the study of a job has, whether it is there or not."""
         readable = re.sub(r"[^A-Za-z0-9._-]+", "-", job.name).strip("-.")[:LONGEST_NAME]
-        digits = Identity.of(job, seed).study[:NUM_SHOWN_DIGITS]
+        digits = Identity.of(job, seed, keep).study[:NUM_SHOWN_DIGITS]
         return self.folder / f"{readable or 'study'}-{digits}{SUFFIX}"
 
     def path_named(self, name: str) -> Path:

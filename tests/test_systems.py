@@ -17,19 +17,19 @@ PAGE = ROOT / "docs" / "systems.md"
 FOUND = {
     "simulators, by their repositories or papers": (
         "TrioSim, ASTRA-sim 2, Chakra, STG, SimAI, AICB, SimCCL, OpenDC, Kavier, vTrain, DistSim, Proteus, Echo, Daydream, "
-        "dPRO, Lumos, PRISM, Phantora, Multiverse, ATLAHS, LogGOPSim, Holistic Trace Analysis, "
+        "dPRO, Lumos, PRISM, Phantora, Multiverse, ATLAHS, LogGOPSim, ns-3, htsim, Holistic Trace Analysis, "
         "Vidur, Frontier, MGPUSim, Accel-Sim"
     ),
     "models of operators, by their repositories or papers": (
-        "Li et al., Habitat, NeuSight, aiconfigurator, Timeloop, nn-Meter"
+        "Li et al., Habitat, NeuSight, aiconfigurator, Zhang et al. (arXiv 2509.22832), GenZ, Timeloop, nn-Meter"
     ),
     "closed forms, by their repositories or papers": (
         "Paleo, ParaDL, Calculon, llm-analysis, SimuMax, AMPeD, MAD-Max, Epoch AI's training model, DistIR, DeepFlow, "
         "RAPID-LLM, mlsysim, Primus projection"
     ),
     "planners, by their repositories or papers": (
-        "FlexFlow, Galvatron, Sailor, Metis, MoFa, OPPA, BudEcosystem simulator, Perseus, Zeus, NeMo, Paddle, FlagScale, "
-        "DeepSpeed tuners, AutoParallel"
+        "FlexFlow, Unity, Galvatron, Sailor, Metis, MoFa, OPPA, BudEcosystem simulator, Perseus, Zeus, NeMo, Paddle, "
+        "FlagScale, DeepSpeed tuners, AutoParallel"
     ),
     "planners that Sailor (SOSP 2025) compares itself with": "AMP, Varuna, Piper, DTFM, FlashFlex, Aceso, Galvatron, Metis",
     "Svedas et al. (arXiv 2506.09275), Table VII": (
@@ -108,6 +108,6 @@ def test_what_triosims_paper_says_is_shown_by_tests_that_exist() -> None:
     missing = [
         name
         for file, name in itertools.chain(*shown)
-        if f"def {name}(" not in (ROOT / "tests" / "simulator" / "deep" / file).read_text(encoding="utf-8")
+        if f"def {name}(" not in "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob(file))
     ]
     assert (len(shown), missing) == (16, [])

@@ -20,6 +20,7 @@ from simulator.deep.trace_text import broken
 
 INT32_NAMES = frozenset({"comm_src", "comm_dst", "comm_tag"})
 """Attributes that generators of traces write as int32."""
+_TYPES = frozenset(NodeType)
 _METADATA = {"version", "attr"}
 _WHOLE = ("id", "start_time_micros", "duration_micros")
 _DEPS = ("data_deps", "ctrl_deps")
@@ -75,7 +76,7 @@ def _type(fields: JsonFields) -> int:
     value = fields.values["type"]
     if isinstance(value, str) and value in NodeType.__members__:
         return NodeType[value]
-    if isinstance(value, int) and not isinstance(value, bool) and value in set(NodeType):
+    if isinstance(value, int) and not isinstance(value, bool) and value in _TYPES:
         return value
     raise fields.broken("type", f"must be one of {', '.join(NodeType.__members__)}, or its number")
 

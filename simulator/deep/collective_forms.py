@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
+from simulator.deep.collective_steps import (
+    Step,
+    direct_steps,
+    exchange_steps,
+    hierarchical_steps,
+    ring_steps,
+    tree_steps,
+)
 from simulator.deep.collectives import Collectives
 from simulator.deep.patterns import (
     Pattern,
@@ -46,6 +55,34 @@ class Operation(Choice):
     REDUCE_SCATTER = "reduce-scatter"
 
 
+Add = Callable[[Collectives, Integers, float, Integers], Integers]
+"""Adds a collective of groups to the task graph of a `Collectives`."""
+
+
+def _any_groups(_ranks: Integers, _ranks_per_node: int) -> bool:
+    return True
+
+
+def _as_they_are(ranks: Integers, _ranks_per_node: int) -> Integers:
+    return ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What there is to know of an algorithm."""
+
+    adds: Mapping[Operation, Add]
+    """What adds each operation that it has."""
+    patterns: Callable[[Integers], Iterable[Pattern]]
+    """Who sends to whom, of steps that are alike once."""
+    steps: Callable[[Integers, int], Iterator[Step]]
+    """Its steps, of groups and how often data goes around."""
+    suits: Callable[[Integers, int], bool] = _any_groups
+    """Whether it has groups that lie like these, with so many ranks in a node."""
+    shaped: Callable[[Integers, int], Integers] = _as_they_are
+    """Groups `(..., n)` as it wants them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Form:
     """An operation by an algorithm."""
@@ -60,64 +97,34 @@ class Form:
 
     def suits(self, ranks: Integers, ranks_per_node: int) -> bool:
         """Returns whether the algorithm has the operation, for groups `(..., n)` that lie like these."""
-        size = int(ranks.shape[-1])
-        match self.algorithm:
-            case Algorithm.TREE:
-                return self.operation is Operation.ALL_REDUCE
-            case Algorithm.HIERARCHICAL:
-                return members_of_nodes(ranks, ranks_per_node) is not None
-            case Algorithm.HALVING_DOUBLING:
-                return size & (size - 1) == 0
-            case _:
-                return True
+        return self.operation in self._description.adds and self._description.suits(ranks, ranks_per_node)
 
     def shaped(self, ranks: Integers, ranks_per_node: int) -> Integers:
         """Returns groups as the algorithm wants them: by nodes `(..., k, m)`, or as they are."""
-        if self.algorithm is not Algorithm.HIERARCHICAL:
-            return ranks
-        members = members_of_nodes(ranks, ranks_per_node)
-        assert members is not None, "only groups that lie evenly in nodes come here"
-        return ranks.reshape(*ranks.shape[:-1], -1, members)
+        return self._description.shaped(ranks, ranks_per_node)
 
-    def patterns(self, shaped: Integers) -> Iterator[Pattern]:
-        """Yields who sends to whom, of steps that are alike once, for groups in the shape that the algorithm wants."""
-        match self.algorithm:
-            case Algorithm.TREE:
-                yield from tree_patterns(shaped)
-            case Algorithm.HIERARCHICAL:
-                yield ring_pattern(shaped)
-                yield ring_pattern(across(shaped))
-            case Algorithm.HALVING_DOUBLING:
-                yield from exchange_patterns(shaped)
-            case Algorithm.DIRECT:
-                yield from direct_patterns(shaped)
-            case _:
-                yield ring_pattern(shaped)
+    def patterns(self, shaped: Integers) -> Iterable[Pattern]:
+        """Returns who sends to whom, of steps that are alike once, for groups in the shape that the algorithm wants."""
+        return self._description.patterns(shaped)
+
+    def steps(self, shaped: Integers) -> Iterator[Step]:
+        """Returns the steps, those that are alike once, for groups in the shape that the algorithm wants."""
+        return self._description.steps(shaped, self.num_passes)
 
     def add(self, collectives: Collectives, shaped: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds a collective of groups in the shape that the algorithm wants; returns tasks of the shape of `after`.
 
         There can be fewer of them than ranks, as in `Collectives`.
         """
-        added = {
-            (Algorithm.RING, Operation.ALL_REDUCE): collectives.ring_all_reduce,
-            (Algorithm.RING, Operation.ALL_GATHER): collectives.ring_all_gather,
-            (Algorithm.RING, Operation.REDUCE_SCATTER): collectives.ring_reduce_scatter,
-            (Algorithm.TREE, Operation.ALL_REDUCE): collectives.tree_all_reduce,
-            (Algorithm.HIERARCHICAL, Operation.ALL_REDUCE): collectives.hierarchical_all_reduce,
-            (Algorithm.HIERARCHICAL, Operation.ALL_GATHER): collectives.hierarchical_all_gather,
-            (Algorithm.HIERARCHICAL, Operation.REDUCE_SCATTER): collectives.hierarchical_reduce_scatter,
-            (Algorithm.HALVING_DOUBLING, Operation.ALL_REDUCE): collectives.halving_doubling_all_reduce,
-            (Algorithm.HALVING_DOUBLING, Operation.ALL_GATHER): collectives.doubling_all_gather,
-            (Algorithm.HALVING_DOUBLING, Operation.REDUCE_SCATTER): collectives.halving_reduce_scatter,
-            (Algorithm.DIRECT, Operation.ALL_REDUCE): collectives.direct_all_reduce,
-            (Algorithm.DIRECT, Operation.ALL_GATHER): collectives.direct_all_gather,
-            (Algorithm.DIRECT, Operation.REDUCE_SCATTER): collectives.direct_reduce_scatter,
-        }[self.algorithm, self.operation]
         begin = after
         if shaped.ndim > after.ndim:  # by nodes: whole ones, or a part of the first one
             begin = after.reshape(*after.shape[:-1], -1, min(after.shape[-1], shaped.shape[-1]))
-        return added(shaped, num_bytes, begin).reshape(after.shape)
+        added = self._description.adds[self.operation]
+        return added(collectives, shaped, num_bytes, begin).reshape(after.shape)
+
+    @property
+    def _description(self) -> Description:
+        return _DESCRIPTIONS[self.algorithm]
 
 
 def members_of_nodes(ranks: Integers, ranks_per_node: int) -> int | None:
@@ -132,3 +139,69 @@ def members_of_nodes(ranks: Integers, ranks_per_node: int) -> int | None:
     heads = np.sort(by_node[..., 0], axis=1)
     is_even = (by_node == by_node[..., :1]).all() and (np.diff(heads, axis=1) > 0).all()
     return members if is_even else None
+
+
+def _lie_in_nodes(ranks: Integers, ranks_per_node: int) -> bool:
+    return members_of_nodes(ranks, ranks_per_node) is not None
+
+
+def _by_nodes(ranks: Integers, ranks_per_node: int) -> Integers:
+    members = members_of_nodes(ranks, ranks_per_node)
+    assert members is not None, "only groups that lie evenly in nodes come here"
+    return ranks.reshape(*ranks.shape[:-1], -1, members)
+
+
+def _are_powers_of_two(ranks: Integers, _ranks_per_node: int) -> bool:
+    size = int(ranks.shape[-1])
+    return size & (size - 1) == 0
+
+
+_DESCRIPTIONS: Mapping[Algorithm, Description] = MappingProxyType(
+    {
+        Algorithm.RING: Description(
+            adds={
+                Operation.ALL_REDUCE: Collectives.ring_all_reduce,
+                Operation.ALL_GATHER: Collectives.ring_all_gather,
+                Operation.REDUCE_SCATTER: Collectives.ring_reduce_scatter,
+            },
+            patterns=lambda ranks: [ring_pattern(ranks)],
+            steps=ring_steps,
+        ),
+        Algorithm.TREE: Description(
+            adds={Operation.ALL_REDUCE: Collectives.tree_all_reduce},
+            patterns=tree_patterns,
+            steps=tree_steps,
+        ),
+        Algorithm.HIERARCHICAL: Description(
+            adds={
+                Operation.ALL_REDUCE: Collectives.hierarchical_all_reduce,
+                Operation.ALL_GATHER: Collectives.hierarchical_all_gather,
+                Operation.REDUCE_SCATTER: Collectives.hierarchical_reduce_scatter,
+            },
+            patterns=lambda by_nodes: [ring_pattern(by_nodes), ring_pattern(across(by_nodes))],
+            steps=hierarchical_steps,
+            suits=_lie_in_nodes,
+            shaped=_by_nodes,
+        ),
+        Algorithm.HALVING_DOUBLING: Description(
+            adds={
+                Operation.ALL_REDUCE: Collectives.halving_doubling_all_reduce,
+                Operation.ALL_GATHER: Collectives.doubling_all_gather,
+                Operation.REDUCE_SCATTER: Collectives.halving_reduce_scatter,
+            },
+            patterns=exchange_patterns,
+            steps=exchange_steps,
+            suits=_are_powers_of_two,
+        ),
+        Algorithm.DIRECT: Description(
+            adds={
+                Operation.ALL_REDUCE: Collectives.direct_all_reduce,
+                Operation.ALL_GATHER: Collectives.direct_all_gather,
+                Operation.REDUCE_SCATTER: Collectives.direct_reduce_scatter,
+            },
+            patterns=direct_patterns,
+            steps=direct_steps,
+        ),
+    }
+)
+"""All but `AUTO` and `NCCL`, which choose among them."""

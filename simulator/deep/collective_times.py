@@ -11,7 +11,7 @@ those, and too much where accelerators need not wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
@@ -19,18 +19,8 @@ from math import sqrt
 import numpy as np
 
 from simulator.deep.collective_forms import Algorithm, Form
+from simulator.deep.collective_steps import Step
 from simulator.deep.collectives import Collectives
-from simulator.deep.patterns import (
-    TREE_CHUNKS,
-    Pattern,
-    across,
-    direct_patterns,
-    distances,
-    exchange_patterns,
-    level_patterns,
-    ring_pattern,
-    tree_patterns,
-)
 from simulator.deep.play import play
 from simulator.deep.routing import Paths, Router
 from simulator.deep.tasks import NONE, TaskGraphBuilder
@@ -55,91 +45,54 @@ class Line:
         return self.fixed_s + self.seconds_per_byte * num_bytes + ramp_s
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Step:
-    """Messages that begin together, and how often such a step comes."""
-
-    patterns: Sequence[Pattern]
-    share: float
-    """Of the buffer, in each message."""
-    count: int = 1
-    in_a_row: int = 1
-    """Messages on one way that share a ramp, those of other steps included; see `Collectives`."""
-    at_once: int = 1
-    """Messages of one accelerator that share a ramp."""
-
-    def ways(self, router: Router) -> tuple[Paths, Integers]:
-        """Returns the different ways of the messages, and how many take each."""
-        source, target = (
-            np.concatenate([ends.ravel() for ends in each]) for each in zip(*self.patterns, strict=True)
-        )
-        return router.ways_between(source, target)
-
-
 def estimated(form: Form, shaped: Integers, collectives: Collectives) -> Line:
     """Returns the time of groups, in the shape that the form wants, step by step."""
-    fixed_s = seconds_per_byte = 0.0
-    router, topology = collectives.router, collectives.router.topology
-    for step in _steps(form, shaped):
-        ways, counts = step.ways(router)
-        flows = np.repeat(counts, np.diff(ways.offsets))
+    fixed_s = seconds_per_byte = seconds_per_root_byte = 0.0
+    topology = collectives.router.topology
+    ways, steps = _routed(form.steps(shaped), collectives.router)
+    latency_s, ramp_root = ways.sums(topology.latency_s), ways.largest(topology.ramp_root)
+    for step, taken in steps:
+        flows = np.repeat(np.bincount(taken, minlength=len(ways)), np.diff(ways.offsets))
         busy = np.bincount(ways.links, weights=flows, minlength=topology.num_links)
-        latency_s = collectives.step_s + ways.sums(topology.latency_s).max()
-        fixed_s += step.count * latency_s
-        seconds_per_byte += step.count * step.share * (busy / topology.bandwidth_bytes_per_s).max()
+        fixed_s += step.count * float(collectives.step_s + latency_s[taken].max())
+        seconds_per_byte += step.count * step.share * float((busy / topology.bandwidth_bytes_per_s).max())
+        if collectives.has_ramp:
+            seconds_per_root_byte += _ramp(step, float(ramp_root[taken].max()))
     return Line(
-        fixed_s=float(fixed_s),
-        seconds_per_byte=float(seconds_per_byte),
-        seconds_per_root_byte=_ramp(form, shaped, collectives),
+        fixed_s=fixed_s, seconds_per_byte=seconds_per_byte, seconds_per_root_byte=seconds_per_root_byte
     )
 
 
-def _ramp(form: Form, shaped: Integers, collectives: Collectives) -> float:
+def _ramp(step: Step, ramp_root: float) -> float:
+    """What a ramp adds to a step, by the root of the bytes."""
+    return step.count * ramp_root * sqrt(step.share * step.at_once / step.in_a_row)
+
+
+def _ramps(form: Form, shaped: Integers, collectives: Collectives) -> float:
     """What ramps add to a collective, by the root of its bytes."""
-    router, topology = collectives.router, collectives.router.topology
-    if not (collectives.has_ramp and topology.ramp_s.any()):
+    router, ramp_root = collectives.router, collectives.router.topology.ramp_root
+    if not (collectives.has_ramp and ramp_root.any()):
         return 0.0
-    added = 0.0
-    for step in _steps(form, shaped):
-        ways, _ = step.ways(router)
-        share = step.share * step.at_once / step.in_a_row
-        added += step.count * float(ways.largest(topology.ramp_root).max()) * sqrt(share)
-    return added
+    ways, steps = _routed(form.steps(shaped), router)
+    return sum(_ramp(step, float(ways.largest(ramp_root)[taken].max())) for step, taken in steps)
 
 
-def _steps(form: Form, groups: Integers) -> Iterator[_Step]:
-    """The steps of a schedule, those that are alike once."""
-    size, num_passes = groups.shape[-1], form.num_passes
-    match form.algorithm:
-        case Algorithm.TREE:
-            yield from _tree_steps(groups)
-        case Algorithm.HIERARCHICAL:
-            yield _ring_step(groups, 1.0, num_passes)
-            yield _ring_step(across(groups), 1.0 / size, num_passes)
-        case Algorithm.HALVING_DOUBLING:
-            for distance, pattern in zip(distances(size), exchange_patterns(groups), strict=True):
-                yield _Step(patterns=[pattern], share=distance / size, count=num_passes)
-        case Algorithm.DIRECT:
-            patterns = list(direct_patterns(groups))
-            yield _Step(patterns=patterns, share=1.0 / size, count=num_passes, at_once=size - 1)
-        case _:
-            yield _ring_step(groups, 1.0, num_passes)
+def _routed(steps: Iterable[Step], router: Router) -> tuple[Paths, list[tuple[Step, Integers]]]:
+    """The different ways of all messages of a collective, and which of them those of each step take."""
+    every_step = list(steps)
+    ends = [_ends(step) for step in every_step]
+    source, target = (np.concatenate(each) for each in zip(*ends, strict=True))
+    ways, taken = router.ways_between(source, target)
+    bounds = np.cumsum([len(source) for source, _ in ends])[:-1]
+    return ways, list(zip(every_step, np.split(taken, bounds), strict=True))
 
 
-def _ring_step(groups: Integers, share: float, num_rounds: int) -> _Step:
-    size = groups.shape[-1]
-    count = num_rounds * (size - 1)
-    return _Step(patterns=[ring_pattern(groups)], share=share / size, count=count, in_a_row=count)
-
-
-def _tree_steps(groups: Integers) -> Iterator[_Step]:
-    """One chunk from the leaves to the roots and back, then one step for each further one, in which all levels send."""
-    share = 0.5 / TREE_CHUNKS
-    for both in level_patterns(groups):
-        for patterns in both:
-            yield _Step(patterns=patterns, share=share, in_a_row=TREE_CHUNKS)
-    everywhere = list(tree_patterns(groups))
-    yield _Step(patterns=everywhere, share=share, count=TREE_CHUNKS - 1, in_a_row=TREE_CHUNKS)
+def _ends(step: Step) -> tuple[Integers, Integers]:
+    """Sources and targets of the messages of a step."""
+    source, target = (
+        np.concatenate([ends.ravel() for ends in each]) for each in zip(*step.patterns, strict=True)
+    )
+    return source, target
 
 
 def played(form: Form, shaped: Integers, collectives: Collectives) -> Line:
@@ -149,7 +102,7 @@ def played(form: Form, shaped: Integers, collectives: Collectives) -> Line:
     return Line(
         fixed_s=float(fixed_s),
         seconds_per_byte=float(long_s - fixed_s) / MANY_BYTES,
-        seconds_per_root_byte=_ramp(form, shaped, collectives),
+        seconds_per_root_byte=_ramps(form, shaped, collectives),
     )
 
 

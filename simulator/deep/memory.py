@@ -40,9 +40,20 @@ class Lifetimes:
     @cached_property
     def live_bytes(self) -> Floats:
         """`(n,)` bytes that are there while each operator runs."""
+        return self._live_bytes(self.num_bytes)
+
+    @property
+    def staying_bytes(self) -> Floats:
+        """`(n,)` bytes of what never leaves, and of what each operator touches: with less it cannot run."""
+        staying = self._live_bytes(np.where(self.can_move, 0.0, self.num_bytes))
+        for storage in np.flatnonzero(self.can_move).tolist():
+            staying[self.touches[storage]] += self.num_bytes[storage]
+        return staying
+
+    def _live_bytes(self, num_bytes: Floats) -> Floats:
         change = np.zeros(self.num_operators + 1)
-        np.add.at(change, self.first, self.num_bytes)
-        np.subtract.at(change, self.last + 1, self.num_bytes)
+        np.add.at(change, self.first, num_bytes)
+        np.subtract.at(change, self.last + 1, num_bytes)
         return np.cumsum(change)[:-1]
 
     @property

@@ -10,6 +10,7 @@ tier that has room for it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -81,6 +82,9 @@ def plan_offload(needed: Lifetimes, offload: Offload, num_gpus: int) -> OffloadP
         InputError: an operator does not fit even alone with what never leaves, or the tiers are full.
     """
     capacity_bytes, tiers = offload.capacity_bytes * (1.0 + ROUNDING), offload.tiers
+    staying = needed.staying_bytes
+    if staying.max(initial=0.0) > capacity_bytes:
+        raise _too_small(int(np.argmax(staying)), float(staying.max()), offload.capacity_bytes)
     pending = _evictions(needed, capacity_bytes)
     live = needed.live_bytes.copy()
     for move in pending:
@@ -125,8 +129,7 @@ def _evictions(needed: Lifetimes, capacity_bytes: float) -> list[Move]:
         busy = set(touched[operator])
         while held > capacity_bytes:
             victim = _victim(needed, here - busy, operator)
-            if victim is None:
-                raise _too_small(held, operator, capacity_bytes)
+            assert victim is not None, "what stays fits"
             away[victim] = _leaving(needed, victim, operator)
             here.discard(victim)
             held -= float(needed.num_bytes[victim])
@@ -189,8 +192,9 @@ def _tier(used: Floats, num_bytes: float, rooms: list[float], name: str) -> int:
     raise InputError([Problem(path="tiers", value="", rule=rule)])
 
 
-def _too_small(held: float, operator: int, capacity_bytes: float) -> InputError:
-    rule = f"must be at least {held:,.0f}, which operator {operator} and all that never leaves need at once"
+def _too_small(operator: int, needs_bytes: float, capacity_bytes: float) -> InputError:
+    most = f"operator {operator} needs most, what it touches and all that never leaves"
+    rule = f"must be at least {math.ceil(needs_bytes):,}: {most}"
     return InputError([Problem(path="capacity_bytes", value=f"{capacity_bytes:,.0f}", rule=rule)])
 
 

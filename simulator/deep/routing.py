@@ -68,6 +68,10 @@ class Router:
     _ways: list[Integers] = field(default_factory=list)
     _latencies: list[float] = field(default_factory=list)
     _ramps: list[float] = field(default_factory=list)
+    _latency_s: Floats = field(default_factory=lambda: np.empty(0))
+    """All or the first of `_latencies`, as long as no way is asked for that came later."""
+    _ramp_roots: Floats = field(default_factory=lambda: np.empty(0))
+    """The same of `_ramps`."""
 
     def paths(self, source: ArrayLike, target: ArrayLike, salt: ArrayLike = 0) -> Integers:
         """Returns the numbers `(k,)` of the ways between vertices; the arguments broadcast against each other.
@@ -85,15 +89,16 @@ class Router:
             self._find(np.array(missing, dtype=np.int64))
         return np.array([self._numbers[key] for key in keys], dtype=np.int64)
 
-    def ways_between(self, source: ArrayLike, target: ArrayLike) -> tuple[Paths, Integers]:
-        """Returns the different ways between vertices, and how often each is taken; they get no numbers.
+    def ways_between(self, source: Integers, target: Integers) -> tuple[Paths, Integers]:
+        """Returns the different ways between vertices, and which of them each pair takes, `(k,)`; they get no numbers.
 
         Raises:
             InputError: no way leads from one of the vertices to the other.
         """
-        ends = np.broadcast_arrays(source, target, self.topology.salt)
-        rows, counts = np.unique(np.stack([end.ravel() for end in ends], axis=1), axis=0, return_counts=True)
-        return self._ways_of(rows.astype(np.int64)), counts
+        size = self.topology.num_vertices
+        pairs, taken = np.unique(source * size + target, return_inverse=True)
+        rows = np.stack([pairs // size, pairs % size, np.full(len(pairs), self.topology.salt)], axis=1)
+        return self._ways_of(rows.astype(np.int64)), taken
 
     def add_path(self, links: ArrayLike) -> int:
         """Adds a way that was chosen by hand, such as a circuit; returns its number."""
@@ -105,11 +110,15 @@ class Router:
 
     def latency_s(self, paths: Integers) -> Floats:
         """Returns the latencies of ways, `(k,)`."""
-        return np.array(self._latencies)[paths]
+        if len(self._latency_s) < len(self._latencies):
+            self._latency_s = np.array(self._latencies)
+        return self._latency_s[paths]
 
     def ramp_s(self, paths: Integers, num_bytes: ArrayLike) -> Floats:
         """Returns what bytes lose on ways, `(k,)`, that are cut into chunks: 2 sqrt(ramp x) of the x seconds that they take."""
-        return np.asarray(np.array(self._ramps)[paths] * np.sqrt(num_bytes))
+        if len(self._ramp_roots) < len(self._ramps):
+            self._ramp_roots = np.array(self._ramps)
+        return np.asarray(self._ramp_roots[paths] * np.sqrt(num_bytes))
 
     def table(self) -> Paths:
         """Returns all ways found so far."""

@@ -135,7 +135,7 @@ def find_ways(rows: Integers, net: Net) -> tuple[Integers, Integers]:
         for wanted in range(row, stop):
             if num_found + size > len(found):
                 found = np.concatenate((found, np.empty(len(found) + size, dtype=np.int64)))
-            num_found = _walk(rows[wanted], net, own, found, num_found)
+            num_found = _walk(rows[wanted], net, own, seen[:num_seen], found, num_found)
             way_offsets[wanted + 1] = num_found
         for position in range(num_seen):
             own[seen[position]] = np.inf
@@ -272,7 +272,7 @@ def _open_up(net: Net, vertex: int, is_open: Booleans, opened: Integers, num_ope
 
 
 @compiled
-def _walk(row: Integers, net: Net, own: Floats, found: Integers, first: int) -> int:
+def _walk(row: Integers, net: Net, own: Floats, seen: Integers, found: Integers, first: int) -> int:
     """Walks from a target back to its source, over links that lie on a cheapest way; returns where the way ends.
 
     There is none where costs are so far apart that the smallest is lost beside the largest (2^53 times).
@@ -280,8 +280,7 @@ def _walk(row: Integers, net: Net, own: Floats, found: Integers, first: int) -> 
     start, vertex, salt, end = row[0], row[1], row[2], first
     while vertex != start and np.isfinite(own[vertex]):
         chosen, num_equal = NO_VERTEX, 0
-        for place in range(net.in_offsets[vertex], net.in_offsets[vertex + 1]):
-            link = net.by_target[place]
+        for link in _links_into(vertex, net, seen):
             before = net.source[link]
             if before != start and not net.forwards[before]:
                 continue
@@ -298,6 +297,31 @@ def _walk(row: Integers, net: Net, own: Floats, found: Integers, first: int) -> 
         vertex = net.source[chosen]
     found[first:end] = found[first:end][::-1].copy()
     return end
+
+
+@compiled
+def _links_into(vertex: int, net: Net, seen: Integers) -> Integers:
+    """Returns links that end at a vertex, by number: those from what was seen at least, where all are many more than these.
+
+    A switch of 10,000 accelerators has as many links that end there, and a search that met a few of them has seen few.
+    """
+    into = net.by_target[net.in_offsets[vertex] : net.in_offsets[vertex + 1]]
+    if len(into) <= len(seen):
+        return into
+    num_out = 0
+    for before in seen:
+        if before != vertex:
+            num_out += net.out_offsets[before + 1] - net.out_offsets[before]
+    if len(into) <= num_out:
+        return into
+    found, count = np.empty(num_out, dtype=np.int64), 0
+    for before in seen:
+        if before != vertex:
+            for link in net.by_source[net.out_offsets[before] : net.out_offsets[before + 1]]:
+                if net.target[link] == vertex:
+                    found[count] = link
+                    count += 1
+    return np.sort(found[:count])
 
 
 @compiled

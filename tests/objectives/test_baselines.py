@@ -19,6 +19,7 @@ from objectives.cost import total
 from objectives.usage import Usage
 from simulator import catalog
 from simulator.embodied import Dies
+from simulator.errors import InputError
 from tests.support import A100_RENTED, job_with, plans_with
 
 MWH, DAY = 3.6e9, 86_400.0
@@ -80,6 +81,33 @@ def test_llmcarbon_without_measurements_of_the_run_misses_by_a_third(
 ) -> None:
     hours = 6 * parameters * tokens / (peak * llmcarbon_cold_efficiency(parameters, peak)) / 3600
     assert hours / gpu_hours - 1 == pytest.approx(missed, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "spans_nodes", "tflop_per_s"),
+    [
+        (1.7e9, False, 137),
+        (7.5e9, False, 142),
+        (18.4e9, False, 135),
+        (39.1e9, True, 138),
+        (145.6e9, True, 148),
+        (1008.0e9, True, 163),
+    ],
+)
+def test_llmcarbons_regression_is_near_the_runs_that_it_is_over(
+    parameters: float, spans_nodes: bool, tflop_per_s: float
+) -> None:
+    # TFLOP/s of an A100, arXiv 2104.04473, Table 1.
+    found = llmcarbon_cold_efficiency(parameters, 312e12, spans_nodes=spans_nodes) * 312
+    assert found == pytest.approx(tflop_per_s, rel=0.03)
+
+
+@pytest.mark.parametrize(("parameters", "spans_nodes"), [(20e9, False), (70e9, False), (1.1e12, True)])
+def test_beyond_those_runs_it_says_nothing(parameters: float, spans_nodes: bool) -> None:
+    with pytest.raises(
+        InputError, match=r"num_parameters = .*: must be at most .*, the largest run that LLMCarbon"
+    ):
+        llmcarbon_cold_efficiency(parameters, 312e12, spans_nodes=spans_nodes)
 
 
 # Published energies that are GPU-hours times rated power, and so arithmetic: BLOOM (arXiv 2211.02001), the model cards of

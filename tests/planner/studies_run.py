@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.durable import StudyAnswer, run_study_of
 from simulator.job import Job
+from studies.identity import Keep
 from studies.journal import Journal
 from studies.progress import Stop, never_stop
 from studies.store import StudyStore
@@ -33,10 +34,22 @@ def job_of(**search: object) -> Job:
 
 
 def run(
-    folder: Path, *, seed: int = 1, job: Job | None = None, should_stop: Stop = never_stop
+    folder: Path,
+    *,
+    seed: int = 1,
+    job: Job | None = None,
+    should_stop: Stop = never_stop,
+    keep: Keep = "all",
 ) -> StudyAnswer:
     store = StudyStore(folder)
-    return run_study_of(job or job_of(), seed=seed, store=store, should_stop=should_stop, clock=lambda: NOW)
+    return run_study_of(
+        job or job_of(), seed=seed, store=store, should_stop=should_stop, clock=lambda: NOW, keep=keep
+    )
+
+
+def exhaustive_job() -> Job:
+    """An exhaustive search of a few hundred designs, of which fronts can be kept."""
+    return job_of(algorithm="exhaustive", num_refinements=0, tensor_parallel=[1], pipeline_parallel=[1])
 
 
 def stop_after(num_batches: int) -> Stop:

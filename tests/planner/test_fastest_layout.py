@@ -9,7 +9,7 @@ import pytest
 
 from constraints.lattice import cross_run_knobs, enumerate_layouts
 from planner import load_job
-from planner.fastest_layout import DESIGNS_PER_BATCH, fastest_layout, fastest_of_sizes
+from planner.fastest_layout import FIRST_DESIGNS, fastest_layout, fastest_of_sizes
 from simulator.job import Job
 from simulator.limits import Limits
 from simulator.offer_table import OfferTable
@@ -34,7 +34,7 @@ def least_step_s(job: Job, num_gpus: int) -> float:
     sized = job.model_copy(update={"limits": Limits()})
     designs = cross_run_knobs(sized, enumerate_layouts(sized))
     designs = designs.take(designs.num_gpus == num_gpus)
-    assert len(designs) > DESIGNS_PER_BATCH
+    assert len(designs) > FIRST_DESIGNS
     outcomes = simulate(sized, designs)
     fits = outcomes.memory.peak_bytes <= OfferTable.from_job(sized).memory_bytes[designs.offer]
     return float(np.nanmin(np.where(fits, outcomes.steps.step_time_s, np.nan)))

@@ -28,6 +28,7 @@ def test_a_number_of_the_range_is_itself() -> None:
         ("opendc", "export", "job.yaml", "--plan", "dp=8", "--output", "folder", "--every"),
         (*PLAY, "--bandwidth"),
         (*PLAY, "--latency"),
+        (*PLAY, "--ramp"),
         (*PLAY, "--card-bandwidth"),
         (*PLAY, "--set-up"),
     ],

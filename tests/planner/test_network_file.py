@@ -171,7 +171,9 @@ class TestCommand:
     ) -> None:
         assert message in " ".join(refused(capsys, small, "--gpus", "4", *options).split())
 
-    @pytest.mark.parametrize("option", [("--bandwidth", "1e9"), ("--latency", "0"), ("--ports", "3")])
+    @pytest.mark.parametrize(
+        "option", [("--bandwidth", "1e9"), ("--latency", "0"), ("--ramp", "0"), ("--ports", "3")]
+    )
     def test_what_the_file_says_is_no_option(
         self, small: str, option: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -41,3 +41,14 @@ def test_a_simulated_plan_tells_what_they_say_of_it() -> None:
     assert names == ["nameplate", "MLCO2", "LLMCarbon"]
     hours = 384 * 24 * found.design.time_to_train_days
     assert found.simpler_models[0].gpu_hours == pytest.approx(hours)
+
+
+def test_llmcarbon_is_left_out_beyond_the_runs_that_it_was_fitted_to_and_that_is_said() -> None:
+    found = simulate_plan(load_job("examples/perfsim/t2.2.yaml"), {"tp": 8}, with_sensitivities=False)
+    assert [each.name.partition(":")[0] for each in found.simpler_models] == ["nameplate", "MLCO2"]
+    assert all(each.energy_kwh > 0.0 for each in found.simpler_models)
+    (note,) = [each for each in found.warnings if "LLMCarbon" in each]
+    assert note == (
+        "LLMCarbon says nothing of this plan: the runs without a pipeline from which it takes the efficiency end at "
+        "18.4 billion parameters, and this model has 69 billion."
+    )

@@ -23,11 +23,12 @@ from simulator.limits import Limits
 from simulator.search_options import Search
 from studies import design_parts
 from studies.design_log import read_designs
+from studies.identity import Keep
 from studies.journal import Journal
 from studies.progress import Progress
 from studies.store import StudyStore
 from studies.tracking import StudyTracker, asked_store
-from tests.planner.studies_run import EVALUATIONS, NOW, job_of, run, stop_after
+from tests.planner.studies_run import EVALUATIONS, NOW, exhaustive_job, job_of, run, stop_after
 
 
 def test_sync_delivers_what_it_can_and_names_every_study_that_it_cannot(
@@ -249,6 +250,31 @@ def test_a_study_that_a_store_has_lost_counts_as_delivered_only_once_it_is_there
 
 def _fail(study: Sending, answer: Recommendation) -> MlflowRecord:
     raise TrackingError("MLflow store x: gone")
+
+
+def test_studies_of_one_job_that_keep_all_and_fronts_are_two_in_their_folder_and_in_mlflow(
+    tmp_path: Path, uri: str
+) -> None:
+    every, fronts = (run(tmp_path, job=exhaustive_job(), keep=keep) for keep in KEEPS)
+    assert every.path.parent == fronts.path.parent
+    assert every.answer.model_dump_json() == fronts.answer.model_dump_json()
+    client = MlflowClient(tracking_uri=uri)
+    num_kept: dict[str, int] = {}
+    for study in (fronts, every):
+        record = deliver(study.path, tracking_uri=uri).record
+        assert record is not None
+        tags = client.get_run(record.run_id).data.tags
+        folder = tmp_path / record.run_id
+        folder.mkdir()
+        parts = read_designs(client.download_artifacts(record.run_id, "designs", str(folder)))
+        num_kept[tags["keep"]] = len(parts["design_id"])
+        assert tags["study"] == study.path.stem
+    assert list(num_kept) == ["front", "all"]
+    assert 0 < num_kept["front"] < num_kept["all"] == every.answer.num_evaluated
+    assert len(client.search_runs(["1"], "tags.study_hash != ''")) == 2
+
+
+KEEPS: tuple[Keep, ...] = ("all", "front")
 
 
 def test_a_delivery_that_breaks_off_is_completed_by_the_next_one(

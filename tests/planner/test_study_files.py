@@ -11,7 +11,7 @@ import pytest
 
 from planner.compare_sides import read_side
 from planner.delivery import deliver
-from planner.durable import StudyAnswer, resume_study, run_study_of
+from planner.durable import resume_study
 from planner.sending import Target
 from planner.study_export import export_designs
 from planner.study_merge import merge_studies
@@ -20,15 +20,9 @@ from simulator.errors import StudyError
 from simulator.limits import Limits
 from studies.journal import Journal
 from studies.store import StudyStore
-from tests.planner.studies_run import NOW, job_of, keys_of, run, stop_after
+from tests.planner.studies_run import NOW, exhaustive_job, job_of, keys_of, run, stop_after
 
 BLOOM = str(Path(__file__).parents[2] / "examples" / "bloom-176b.yaml")
-
-
-def kept_fronts(folder: Path) -> StudyAnswer:
-    """An exhaustive study that keeps fronts only."""
-    job = job_of(algorithm="exhaustive", num_refinements=0, tensor_parallel=[1], pipeline_parallel=[1])
-    return run_study_of(job, seed=1, store=StudyStore(folder), clock=lambda: NOW, keep="front")
 
 
 def test_an_export_says_of_how_many_simulated_designs_a_study_kept_fronts(
@@ -36,7 +30,7 @@ def test_an_export_says_of_how_many_simulated_designs_a_study_kept_fronts(
 ) -> None:
     from planner.cli import main
 
-    study = kept_fronts(tmp_path)
+    study = run(tmp_path, job=exhaustive_job(), keep="front")
     text, table = tmp_path / "kept.csv", tmp_path / "kept.parquet"
     command = ["study", "export", study.path.stem, "--store", str(tmp_path)]
     assert main([*command, str(text)]) == 0

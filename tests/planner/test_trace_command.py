@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from planner.cli import main
@@ -266,6 +268,27 @@ class TestAnswer:
         assert took_s["nccl"] == pytest.approx(took_s["ring"])
         assert answered(capsys, small, *step).step_s == pytest.approx(took_s["direct"])
 
+    @pytest.mark.parametrize("network", ["ring", "switch", "full"])
+    def test_small_collectives_lose_what_the_ramp_says(
+        self, small: str, capsys: pytest.CaptureFixture[str], network: str
+    ) -> None:
+        step = ("--gpus", "4", "--parallel", "dp", "--collectives", "ring", "--network", network, *SLOW_NET)
+        answer = answered(capsys, small, *step, "--ramp", "1e-4")
+        # The ring keeps each cable busy for SUMMED_S.
+        assert answer.step_s == pytest.approx(8.8e-3 + SUMMED_S + 2.0 * math.sqrt(1e-4 * SUMMED_S))
+        assert not answer.lacks_ramp
+
+    def test_the_ramp_of_nodes_is_inside_them(self) -> None:
+        asked = TraceRequest(path=TRACE, num_gpus=4, gpus_per_node=2, network=NetworkKind.NODES, ramp_s=3e-6)
+        topology = asked.topology()
+        has_ramp, has_none = (
+            [topology.link_name(link) for link in np.flatnonzero(chosen).tolist()]
+            for chosen in (topology.ramp_s == 3e-6, topology.ramp_s == 0.0)
+        )
+        assert len(has_ramp) == 2 * 4
+        assert all("nvswitch" in name for name in has_ramp)
+        assert len(has_none) == 2 * (4 + 4 + 2)  # accelerators to cards, cards to leaves, leaves to the spine
+
     def test_nodes_have_cards(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
         network = ("--network", "nodes", "--gpus-per-node", "2", "--card-bandwidth", "1e6")
         answer = answered(capsys, small, "--gpus", "4", *network)
@@ -273,6 +296,24 @@ class TestAnswer:
 
 
 class TestWords:
+    @pytest.mark.parametrize(
+        ("asked", "is_told"),
+        [
+            (("--gpus", "4", "--parallel", "dp"), True),
+            (("--gpus", "4", "--parallel", "dp", "--network", "switch"), True),
+            (("--gpus", "4", "--parallel", "dp", "--ramp", "3e-6"), False),
+            (("--gpus", "2", "--parallel", "pp"), False),  # messages, and no collectives
+            (("--gpus", "1"), False),
+            (("--gpus", "4", "--rules", "triosim"), False),
+            (("--gpus", "4", "--parallel", "hop"), False),
+        ],
+    )
+    def test_it_is_said_where_small_collectives_are_too_fast(
+        self, small: str, capsys: pytest.CaptureFixture[str], asked: tuple[str, ...], is_told: bool
+    ) -> None:
+        text = told(capsys, small, *asked)
+        assert ("Collectives of all sizes reach the whole bandwidth" in text) is is_told
+
     def test_a_slow_accelerator_is_named(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
         text = told(capsys, small, "--gpus", "4", "--parallel", "dp", "--speed", "2=0.5", *SLOW_NET)
         # Three others wait 8.3 ms each, until it has computed.

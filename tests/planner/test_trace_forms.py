@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,7 @@ class TestPlay:
         assert main(["trace", "play", str(astra), "--output", str(file), *SLOW_NET]) == 0
         out = capsys.readouterr().out
         assert "step on 4 accelerators: 11.2 ms a step" in out
+        assert "Collectives of all sizes reach the whole bandwidth" in out
         assert "Accelerators wait 2.45 ms for all-reduce traffic on average" in out
         assert len(json.loads(file.read_text(encoding="utf-8"))["traceEvents"]) > 4 * 9
 
@@ -146,6 +148,11 @@ class TestPlay:
         ("name", "text", "message"),
         [
             ("step.1.et", None, "lacks the trace of accelerator 1: step.1.et"),
+            (
+                "step.3.et",
+                None,
+                "has 3 of 4 traces: step.3.et is missing; group 1 of step.groups.json names accelerator 3",
+            ),
             ("step.1.json", "", "has accelerator 1 twice: step.1.et, step.1.json"),
             ("other.0.et", "", "has traces of 2 runs (other, step): it must be one"),
             ("step.groups.json", "[]", 'must be groups and their accelerators, such as {"1": [0, 1]}'),
@@ -163,6 +170,23 @@ class TestPlay:
             (astra / name).write_text(text, encoding="utf-8")
         assert main(["trace", "play", str(astra)]) == 2
         assert message in capsys.readouterr().err
+
+    def test_the_missing_half_of_a_pipeline_is_named(
+        self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        folder = tmp_path / "astra"
+        arguments = ["trace", "export", small, "--gpus", "2", "--parallel", "pp", "--output", str(folder)]
+        assert main(arguments) == 0
+        (folder / "step.1.et").unlink()
+        assert main(["trace", "play", str(folder)]) == 2
+        message = r"has 1 of 2 traces: step\.1\.et is missing; node \d+ of step\.0\.et names accelerator 1\n"
+        assert re.search(message, capsys.readouterr().err)
+
+    def test_many_missing_traces_are_counted(self, astra: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        for rank in (1, 2, 3):
+            (astra / f"step.{rank}.et").unlink()
+        assert main(["trace", "play", str(astra)]) == 2
+        assert "has 1 of 4 traces: step.1.et and 2 more are missing; group 1 of" in capsys.readouterr().err
 
     def test_what_is_no_folder_of_traces_is_refused(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

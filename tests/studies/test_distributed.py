@@ -19,7 +19,7 @@ from constraints.evaluation import evaluate
 from constraints.lattice import BlockIndex
 from constraints.limits import with_limits
 from constraints.space import PrunedBlock, pruned_space, space_of
-from planner.durable import Counts, Keep, StudyAnswer, resume_study, run_study_of
+from planner.durable import Counts, StudyAnswer, resume_study, run_study_of
 from planner.study_machines import machines
 from planner.study_reports import front_of, status_of
 from simulator.errors import EngineError
@@ -30,6 +30,7 @@ from studies import blocks, distributed, distributed_tasks, evaluator, exhaustiv
 from studies.blocks import BlockPart, BlockWorker, block_parts
 from studies.distributed import Cluster, cluster_at, local_cluster
 from studies.engine import Engine, Pending, ThisProcess
+from studies.identity import Keep
 from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.reduction import Reduction
 from studies.store import StudyStore

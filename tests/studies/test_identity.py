@@ -62,3 +62,9 @@ def test_a_job_that_was_written_and_read_is_the_same_study() -> None:
     again = Job.model_validate_json(JOB.model_dump_json())
     assert Identity.of(again, 3) == Identity.of(JOB, 3)
     assert Identity.of(again, 4).study != Identity.of(JOB, 3).study
+
+
+def test_a_study_that_keeps_fronts_is_another_one_of_the_same_simulations() -> None:
+    every, fronts = Identity.of(JOB, 3), Identity.of(JOB, 3, "front")
+    assert every.study != fronts.study
+    assert (every.simulation, every.job, every.code) == (fronts.simulation, fronts.job, fronts.code)

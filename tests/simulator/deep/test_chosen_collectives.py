@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.deep_choice import drawn
 from simulator.deep.chosen_collectives import CANDIDATES, ChosenCollectives
 from simulator.deep.collective_forms import Algorithm, Operation
 from simulator.deep.collectives import Collectives
@@ -204,3 +205,10 @@ def test_of_more_than_4096_ranks_estimates_choose() -> None:
     traffic, ranks = chooser(switch(4_100, B, HOP)), np.arange(4_100)
     assert traffic.choose(Operation.ALL_REDUCE, ranks, 1e3) is Algorithm.TREE
     assert traffic.choose(Operation.ALL_REDUCE, ranks, 1e13) is Algorithm.RING
+
+
+def test_of_random_collectives_what_is_chosen_is_hardly_slower_than_the_fastest() -> None:
+    # Of 1,500 cases, of which these are the first, the worst choice of `auto` took 1.39 times as long, of `nccl` 1.17 times.
+    for case in drawn(60):
+        for name, algorithms in CANDIDATES.items():
+            assert case.played_s[case.chosen[name]] <= 1.4 * case.fastest_s(algorithms)

@@ -128,8 +128,34 @@ class TestPlan:
             plan_offload(lifetimes(chain(5)), Offload(capacity_bytes=2 * SIZE, tiers=tiers), 4)
 
     def test_a_memory_below_what_one_operator_needs_is_refused(self) -> None:
-        with pytest.raises(InputError, match=r"capacity_bytes = 239: must be at least 240, which operator 1"):
+        with pytest.raises(
+            InputError, match=r"capacity_bytes = 239: must be at least 240: operator 1 needs most"
+        ):
             made(chain(3, weight_bytes=40.0), 239.0, FAST)
+
+    @pytest.mark.parametrize("capacity_bytes", [5.0, 49.0, 69.0, 89.0])
+    def test_a_refusal_names_the_size_that_is_enough_for_all_operators(self, capacity_bytes: float) -> None:
+        # 40 of weights stay; the operators touch 10, then 20, then 30 and 20 together: the last needs 90.
+        sizes = {"a": 10.0, "b": 20.0, "c": 30.0}
+        tensors = [TensorRecord(id=name, num_bytes=size) for name, size in sizes.items()]
+        tensors.append(TensorRecord(id="w", num_bytes=40.0, category=Category.PARAMETER))
+        operators = [
+            OperatorRecord(name="x", phase=Phase.FORWARD, duration_s=1.0, inputs=("w",), outputs=("a",)),
+            OperatorRecord(name="x", phase=Phase.FORWARD, duration_s=1.0, inputs=("w",), outputs=("b",)),
+            OperatorRecord(name="x", phase=Phase.FORWARD, duration_s=1.0, inputs=("b",), outputs=("c",)),
+            OperatorRecord(name="x", phase=Phase.BACKWARD, duration_s=1.0, inputs=("w", "a")),
+        ]
+        trace = build_trace("growing", 1, tensors, operators)
+        given = f"capacity_bytes = {capacity_bytes:.0f}: "
+        with pytest.raises(InputError, match=f"{given}must be at least 90: operator 2 needs most"):
+            made(trace, capacity_bytes, FAST)
+        assert made(trace, 90.0, FAST).offload is not None
+
+    def test_a_refusal_shows_the_size_as_it_was_given(self) -> None:
+        with pytest.raises(
+            InputError, match="capacity_bytes = 5,000,000,000: must be at least 9,000,000,000: "
+        ):
+            made(chain(3, weight_bytes=9e9 - 200.0), 5e9, FAST)
 
     @settings(max_examples=60, deadline=None)
     @given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.floats(0.3, 1.0))

@@ -1,0 +1,239 @@
+"""How good are the estimates and choices of collectives at the deep depth, and what is a wider choice worth?
+
+    python -m benchmarks.deep_choice            prints the tables of docs/deep.md
+    python -m benchmarks.deep_choice --page     writes them into that page
+
+Draws collectives at random: operation, size, groups and network. Each is played by every algorithm that suits its groups, with
+nothing else on the network, and compared with what is estimated and chosen. The same seed gives the same cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchmarks.deep_plans import PAGE, line
+from docs.readme import replaced
+from simulator.deep.chosen_collectives import CANDIDATES, ChosenCollectives
+from simulator.deep.collective_forms import Algorithm, Form, Operation
+from simulator.deep.collective_times import estimated
+from simulator.deep.collectives import Collectives
+from simulator.deep.play import play
+from simulator.deep.routing import Router
+from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.deep.topologies import cluster, degraded, dragonfly, fat_tree, mesh, ring, switch, torus
+from simulator.deep.topology import Topology
+from simulator.table import Floats, Integers
+
+SEED, NUM_CASES = 1, 1_500
+SIZES = (16, 24)
+"""Accelerators of a network."""
+LARGE_BYTES = 1e7
+EXACT_FRACTION = 1e-3
+"""Times that differ by less are the same."""
+LATE_FACTOR = 1.1
+"""What takes more times as long as the fastest is a bad choice, and what is so many times faster a gain."""
+MARK = "deep-choice"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A collective by every algorithm that suits it."""
+
+    num_bytes: float
+    estimated_s: Mapping[Algorithm, float]
+    played_s: Mapping[Algorithm, float]
+    chosen: Mapping[Algorithm, Algorithm]
+    """By `auto` and by `nccl`."""
+
+    def fastest_s(self, algorithms: Sequence[Algorithm]) -> float:
+        """Returns the time of the fastest of some algorithms."""
+        return min(self.played_s[each] for each in algorithms if each in self.played_s)
+
+
+def drawn(num_cases: int) -> Iterator[Case]:
+    """Yields random collectives."""
+    random = np.random.default_rng(SEED)
+    for _ in range(num_cases):
+        topology = _network(random)
+        operation = tuple(Operation)[int(random.integers(len(Operation)))]
+        yield _case(topology, operation, 10 ** random.uniform(3, 9), _groups(random, topology.num_ranks))
+
+
+def _network(random: np.random.Generator) -> Topology:
+    """A switch, with slow links or without, a ring, torus, mesh, fat tree, dragonfly, or nodes, of any speed."""
+    rate, latency_s = 10 ** random.uniform(9.5, 11.5), 10 ** random.uniform(-7, -5)
+    size = int(random.choice(SIZES))
+    plain = switch(size, rate, latency_s)
+
+    def slow() -> Topology:
+        return degraded(plain, random.choice(plain.num_links, 3, replace=False), random.uniform(0.1, 0.9))
+
+    def tree() -> Topology:
+        return fat_tree(
+            size,
+            rate,
+            latency_s,
+            ranks_per_leaf=int(random.choice([4, 8])),
+            num_spines=int(random.choice([1, 2, 4])),
+            oversubscription=float(random.choice([1, 2, 4])),
+        )
+
+    def groups_of_switches() -> Topology:
+        return dragonfly(
+            size // 4,
+            2,
+            2,
+            rank_bytes_per_s=rate,
+            local_bytes_per_s=rate * random.choice([1, 2]),
+            global_bytes_per_s=rate * random.choice([0.5, 1, 2]),
+            latency_s=latency_s,
+        )
+
+    def nodes() -> Topology:
+        members = int(random.choice([4, 8]))
+        return cluster(
+            size // members,
+            members,
+            scale_up_bytes_per_s=rate * random.choice([2, 8]),
+            scale_up_latency_s=latency_s / random.choice([1, 5]),
+            card_bytes_per_s=rate,
+            fabric_latency_s=latency_s,
+            is_rail_optimized=bool(random.integers(2)),
+        )
+
+    kinds: tuple[Callable[[], Topology], ...] = (
+        lambda: plain,
+        slow,
+        lambda: ring(size, rate, latency_s),
+        lambda: torus([size // 4, 4], rate, latency_s),
+        lambda: mesh([size // 4, 4], rate, latency_s),
+        tree,
+        groups_of_switches,
+        nodes,
+    )
+    return kinds[int(random.integers(len(kinds)))]()
+
+
+def _groups(random: np.random.Generator, num_ranks: int) -> Integers:
+    """One group of any accelerators, one of the first, or as many side by side as there is room for."""
+    size = int(random.choice([2, 4, 8, 16, num_ranks, int(random.integers(2, num_ranks + 1))]))
+    match int(random.integers(3)):
+        case 0:
+            return np.sort(random.choice(num_ranks, size, replace=False))[None]
+        case 1:
+            return np.arange(size)[None]
+        case _:
+            return np.arange(num_ranks // size * size).reshape(-1, size)
+
+
+def _case(topology: Topology, operation: Operation, num_bytes: float, groups: Integers) -> Case:
+    collectives = Collectives(graph=TaskGraphBuilder(), router=Router(topology))
+    estimates, played = dict[Algorithm, float](), dict[Algorithm, float]()
+    for algorithm in CANDIDATES[Algorithm.AUTO]:
+        form = Form(algorithm=algorithm, operation=operation)
+        if form.suits(groups, topology.ranks_per_node):
+            shaped = form.shaped(groups, topology.ranks_per_node)
+            estimates[algorithm] = estimated(form, shaped, collectives).at(num_bytes)
+            played[algorithm] = _played_s(form, shaped, num_bytes, collectives)
+    return Case(
+        num_bytes=num_bytes,
+        estimated_s=estimates,
+        played_s=played,
+        chosen={
+            name: ChosenCollectives(collectives=collectives, algorithm=name).choose(
+                operation, groups, num_bytes
+            )
+            for name in CANDIDATES
+        },
+    )
+
+
+def _played_s(form: Form, shaped: Integers, num_bytes: float, collectives: Collectives) -> float:
+    graph = TaskGraphBuilder()
+    form.add(replace(collectives, graph=graph), shaped, num_bytes, np.full(shaped.shape, NONE))
+    router = collectives.router
+    return play(graph.build(), router.topology, router.table()).makespan_s
+
+
+def estimates_table(cases: Sequence[Case]) -> str:
+    """Returns how near estimates are to what is played, by algorithm."""
+    rows = [
+        line(
+            "estimates",
+            "cases",
+            "the time that is played, to 0.1 %",
+            "times it at least",
+            "at most",
+        ),
+        line(*["---"] * 5),
+    ]
+    for algorithm in CANDIDATES[Algorithm.AUTO]:
+        ratios = np.array(
+            [
+                each.estimated_s[algorithm] / each.played_s[algorithm]
+                for each in cases
+                if algorithm in each.played_s
+            ]
+        )
+        exact = np.mean(np.abs(ratios - 1.0) < EXACT_FRACTION)
+        figures = f"{len(ratios):,}", f"{exact:.0%}", f"{ratios.min():.2f}", f"{ratios.max():.2f}"
+        rows.append(line(f"`{algorithm.value}`", *figures))
+    return "\n".join(rows)
+
+
+def choices_table(cases: Sequence[Case]) -> str:
+    """Returns how much longer what is chosen takes than the fastest."""
+    rows = [line("choices", "cases", "more than 10 % slower than the fastest", "at most"), line(*["---"] * 4)]
+    for name, algorithms in CANDIDATES.items():
+        loss = np.array([each.played_s[each.chosen[name]] / each.fastest_s(algorithms) for each in cases])
+        figures = f"{len(loss):,}", f"{(loss > LATE_FACTOR).sum():,}", _times(loss)
+        rows.append(line(f"`{name.value}`", *figures))
+    return "\n".join(rows)
+
+
+def gains_table(cases: Sequence[Case]) -> str:
+    """Returns how much faster than all that NCCL has those algorithms are that `auto` alone chooses among."""
+    gained = "more than 10 % faster than ring, tree and hierarchical"
+    rows = [line("what NCCL has not", "cases", gained, "at most", "of them from 10 MB on", "at most")]
+    rows.append(line(*["---"] * 6))
+    of_nccl = CANDIDATES[Algorithm.NCCL]
+    for algorithm in CANDIDATES[Algorithm.AUTO]:
+        if algorithm in of_nccl:
+            continue
+        found = [each for each in cases if algorithm in each.played_s]
+        gains = np.array([each.fastest_s(of_nccl) / each.played_s[algorithm] for each in found])
+        large = gains[[each.num_bytes >= LARGE_BYTES for each in found]]
+        few = f"{(large > LATE_FACTOR).sum():,} of {len(large):,}"
+        figures = f"{len(gains):,}", f"{(gains > LATE_FACTOR).sum():,}", _times(gains), few, _times(large)
+        rows.append(line(f"`{algorithm.value}`", *figures))
+    return "\n".join(rows)
+
+
+def _times(factors: Floats) -> str:
+    return f"{factors.max():.2f} times"
+
+
+def main() -> None:
+    """Prints the tables, or writes them into the page."""
+    parser = argparse.ArgumentParser(description="Compare choices of collectives with what is played.")
+    parser.add_argument(
+        "--page", action="store_true", help="write the tables into docs/deep.md; print nothing"
+    )
+    parser.add_argument(
+        "--cases", type=int, default=NUM_CASES, help="how many are drawn (default: %(default)s)"
+    )
+    asked = parser.parse_args()
+    cases = list(drawn(asked.cases))
+    tables = "\n\n".join((estimates_table(cases), choices_table(cases), gains_table(cases)))
+    if not asked.page:
+        print(tables)
+        return
+    PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), MARK, tables), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
