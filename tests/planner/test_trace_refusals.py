@@ -99,7 +99,7 @@ class TestBroken:
             ),
             (
                 ("--gpus", "65536", "--parallel", "ddp", "--output", "step.json"),
-                "needs more than 16,000,000 tasks: take fewer accelerators",
+                "events of 65,536 accelerators, and viewers open 1,000,000",
             ),
             (("--network", "nodes"), "--gpus = 4: must be a multiple of 8, the accelerators of a node"),
             (
