@@ -72,6 +72,17 @@ def first_key(keys: Floats) -> float:
 
 
 @compiled_uncounted
+def first_item(keys: Floats) -> int:
+    """Returns the item of a tournament that has the least key, the first one of equals."""
+    half, place = len(keys) // 2, 1
+    while place < half:
+        place *= 2
+        if keys[place] > keys[place + 1]:
+            place += 1
+    return place - half
+
+
+@compiled_uncounted
 def take_due(keys: Floats, until: float, items: Integers) -> int:
     """Writes the items of a tournament whose keys are not above `until` into `items`, in order, and sets their keys to inf.
 

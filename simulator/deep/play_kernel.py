@@ -15,7 +15,7 @@ import numpy as np
 from simulator.compiled import compiled_uncounted, inlined_uncounted
 from simulator.deep.circuit_kernel import CircuitState, circuit_of, leave, may_go, next_up, next_up_s
 from simulator.deep.heap import first_key, merged, set_keys, take_due
-from simulator.deep.sharing import Sharing, fill, touch
+from simulator.deep.sharing import Sharing, leave_bundles, reach, share_out
 from simulator.deep.tasks import NONE
 from simulator.deep.timers import Timers, next_timer, next_timer_s, set_timer
 from simulator.table import Booleans, Floats, Integers
@@ -338,6 +338,7 @@ def _is_alone(net: Sharing, path: int) -> bool:
 def _fill_alone(net: Sharing, state: State, path: int) -> None:
     """Gives the flows of a path that shares no link what its narrowest link has."""
     _count_moved(net, state, path)
+    leave_bundles(net, path)
     flows = net.num_flows[path]
     narrowest = np.inf
     for place in range(net.path_offsets[path], net.path_offsets[path + 1]):
@@ -347,6 +348,8 @@ def _fill_alone(net: Sharing, state: State, path: int) -> None:
         _close_link(net, state, link)
         state.used_flows[link], state.since_s[link] = flows, state.now_s[0]
         net.is_full[link] = flows > 0 and net.bandwidth_bytes_per_s[link] == narrowest
+        net.change.bundles.is_built[link] = flows == 0
+        net.change.bundles.level[link] = np.inf
     net.rate_bytes_per_s[path] = narrowest / max(1, flows)
     net.shared_flows[path] = flows
 
@@ -354,13 +357,13 @@ def _fill_alone(net: Sharing, state: State, path: int) -> None:
 @compiled_uncounted
 def _refilled(net: Sharing, state: State, num_dirty: int, is_max_min: bool) -> int:
     """Shares out the part of the network in which the number of flows has changed; returns how many paths it has."""
-    num_links, num_paths = touch(net, state.changed, num_dirty, is_max_min)
+    num_links, num_paths, how = reach(net, state.changed, num_dirty, is_max_min)
     for position in range(num_paths):
         _count_moved(net, state, net.paths[position])
         state.is_changed[net.paths[position]] = True
     for position in range(num_links):
         _close_link(net, state, net.links[position])
-    fill(net, num_links, num_paths, is_max_min)
+    share_out(net, num_links, num_paths, how, is_max_min)
     for position in range(num_links):
         link = net.links[position]
         state.used_flows[link] = net.link_flows[link]

@@ -3,7 +3,8 @@
 All flows grow at the same rate until a link is full; the flows on it keep what they have, and the others grow on
 (Bertsekas and Gallager, Data Networks, section 6.5.2). Flows on the same path get the same, so that paths are filled,
 each with the number of its flows. A change of flows concerns only those that share a link with them, directly or through
-others, so that only this part of the network is filled anew.
+others. Where that is little, or much of it has changed, this part of the network is filled anew; where few flows of many
+have changed, the change is followed from link to link (`simulator.deep.ripple`), and most flows are left as they are.
 
 `equal_split` gives a flow its share of the fullest link without handing on what others cannot use (TrioSim's rule).
 """
@@ -15,7 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.compiled import compiled_uncounted
+from simulator.deep.bundles import attach, detach, find, forget, new_bundles
 from simulator.deep.heap import pop, push
+from simulator.deep.ripple import Change, left_over, new_ripple, spread
+from simulator.deep.tasks import NONE
 from simulator.table import Booleans, Floats, Integers
 
 FULL_FRACTION = 1e-9
@@ -24,6 +28,10 @@ SAME_FRACTION = 1e-12
 """Shares that differ by less are the same, but for rounding."""
 NUM_ROUNDS = 4
 """Rounds over all links before the rest is sorted."""
+SMALL_FACTOR = 8
+"""A part of the network is small where its paths cross no more than so many times the links of those that have changed."""
+FILLED, BUILT, SPREAD = 0, 1, 2
+"""How a part is shared out: filled anew, the same with its bundles built for the next change, or as far as a change reaches."""
 
 
 class Sharing(NamedTuple):
@@ -58,6 +66,8 @@ class Sharing(NamedTuple):
     share: Floats
     """`(l,)` scratch: heap of shares, with the links that have them."""
     shared_link: Integers
+    change: Change
+    """What follows changes from link to link."""
 
 
 def new_sharing(path_offsets: Integers, path_links: Integers, bandwidth_bytes_per_s: Floats) -> Sharing:
@@ -66,25 +76,37 @@ def new_sharing(path_offsets: Integers, path_links: Integers, bandwidth_bytes_pe
     path_of = np.repeat(np.arange(num_paths), np.diff(path_offsets))
     order = np.argsort(path_links, kind="stable")
     counts = np.bincount(path_links, minlength=num_links)
+    num_flows, link_flows = np.zeros(num_paths, np.int64), np.zeros(num_links, np.int64)
+    links, paths = np.zeros(num_links, np.int64), np.zeros(num_paths, np.int64)
+    change = Change(
+        bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+        num_flows=num_flows,
+        link_flows=link_flows,
+        links=links,
+        paths=paths,
+        bundles=new_bundles(path_offsets, path_links, path_of, num_links),
+        ripple=new_ripple(num_links, num_paths),
+    )
     return Sharing(
         path_offsets=path_offsets,
         path_links=path_links,
         link_offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         link_paths=path_of[order],
         bandwidth_bytes_per_s=bandwidth_bytes_per_s,
-        num_flows=np.zeros(num_paths, np.int64),
+        num_flows=num_flows,
         shared_flows=np.zeros(num_paths, np.int64),
         rate_bytes_per_s=np.zeros(num_paths),
-        link_flows=np.zeros(num_links, np.int64),
+        link_flows=link_flows,
         is_full=np.zeros(num_links, np.bool_),
         left_bytes_per_s=np.zeros(num_links),
         left_flows=np.zeros(num_links, np.int64),
         seen_link=np.zeros(num_links, np.bool_),
         seen_path=np.zeros(num_paths, np.bool_),
-        links=np.zeros(num_links, np.int64),
-        paths=np.zeros(num_paths, np.int64),
+        links=links,
+        paths=paths,
         share=np.zeros(num_links),
         shared_link=np.zeros(num_links, np.int64),
+        change=change,
     )
 
 
@@ -100,18 +122,117 @@ def max_min_rates(
         num_flows: `(p,)` flows on each path; 0 gives a rate of 0.
     """
     sharing = new_sharing(path_offsets, path_links, bandwidth_bytes_per_s)
-    is_max_min = True
     sharing.num_flows[:] = num_flows
     flows = np.repeat(num_flows, np.diff(path_offsets))
     sharing.link_flows[:] = np.bincount(path_links, weights=flows, minlength=len(bandwidth_bytes_per_s))
-    fill(sharing, *touch(sharing, np.arange(len(num_flows)), len(num_flows), is_max_min), is_max_min)
+    is_max_min = True
+    reached = reach(sharing, np.arange(len(num_flows)), len(num_flows), is_max_min)
+    share_out(sharing, *reached, is_max_min)
     return sharing.rate_bytes_per_s
 
 
 @compiled_uncounted
-def touch(net: Sharing, changed: Integers, num_changed: int, is_max_min: bool) -> tuple[int, int]:
-    """Finds what a change on `changed` paths concerns: `net.links` and `net.paths` with flows; returns their numbers."""
-    num_links, num_paths = 0, 0
+def reach(net: Sharing, changed: Integers, num_changed: int, is_max_min: bool) -> tuple[int, int, int]:
+    """Finds what a change on `changed` paths concerns: `net.links` and `net.paths` with flows; `share_out` follows.
+
+    Returns:
+        How many links and paths it is, and how they are shared out.
+    """
+    places, is_built = 0, True
+    for position in range(num_changed):
+        path = changed[position]
+        places += net.path_offsets[path + 1] - net.path_offsets[path]
+        for place in range(net.path_offsets[path], net.path_offsets[path + 1]):
+            is_built &= net.change.bundles.is_built[net.path_links[place]]
+    most_places = SMALL_FACTOR * places if is_max_min else len(net.path_links)
+    num_links, num_paths = touch(net, changed, num_changed, is_max_min, most_places)
+    how = FILLED
+    if num_links == NONE and is_built:
+        num_links, num_paths = spread(net.change, changed, num_changed)
+        how = SPREAD
+    elif num_links == NONE:
+        num_links, num_paths = touch(net, changed, num_changed, is_max_min, len(net.path_links))
+        how = BUILT
+    for position in range(num_changed):
+        path = changed[position]
+        net.shared_flows[path] = net.num_flows[path]
+        if how != SPREAD and net.num_flows[path] == 0:
+            leave_bundles(net, path)
+    return num_links, num_paths, how
+
+
+@compiled_uncounted
+def share_out(net: Sharing, num_links: int, num_paths: int, how: int, is_max_min: bool) -> None:
+    """Gives the flows that `reach` found their rates."""
+    if how == SPREAD:
+        _take_levels(net, num_links, num_paths)
+        return
+    for position in range(num_paths):
+        leave_bundles(net, net.paths[position])
+    for position in range(num_links):
+        link = net.links[position]
+        net.change.bundles.level[link] = np.inf
+        net.change.bundles.is_built[link] = net.link_flows[link] == 0
+    if is_max_min:
+        _fill_up(net, num_links, num_paths)
+    else:
+        _split(net, num_links, num_paths)
+    if how == BUILT:
+        _build(net, num_links)
+
+
+@compiled_uncounted
+def leave_bundles(net: Sharing, path: int) -> None:
+    """Takes the flows of a path out of the bundles in which they may be."""
+    if net.change.bundles.holder[path] != NONE:
+        detach(net.change.bundles, path)
+
+
+@compiled_uncounted
+def _build(net: Sharing, num_links: int) -> None:
+    """Puts flows that have just been shared out into bundles, by the first link that holds them."""
+    bundles = net.change.bundles
+    for position in range(num_links):
+        link = net.links[position]
+        bundles.is_built[link] = True
+        if np.isinf(bundles.level[link]):
+            continue
+        find(bundles, link)
+        for place in range(net.link_offsets[link], net.link_offsets[link + 1]):
+            path = net.link_paths[place]
+            is_held = net.num_flows[path] > 0 and net.rate_bytes_per_s[path] == bundles.level[link]
+            if is_held and bundles.holder[path] == NONE:
+                attach(bundles, path, link, net.num_flows[path])
+        forget(bundles, link)
+    for position in range(num_links):
+        left_over(net.change, net.links[position])
+
+
+@compiled_uncounted
+def _take_levels(net: Sharing, num_links: int, num_paths: int) -> None:
+    """Gives flows the levels of the links that hold them."""
+    bundles = net.change.bundles
+    for position in range(num_paths):
+        path = net.paths[position]
+        net.rate_bytes_per_s[path] = bundles.level[bundles.holder[path]]
+    for position in range(num_links):
+        link = net.links[position]
+        left = left_over(net.change, link)
+        net.is_full[link] = (
+            net.link_flows[link] > 0 and left <= FULL_FRACTION * net.bandwidth_bytes_per_s[link]
+        )
+
+
+@compiled_uncounted
+def touch(
+    net: Sharing, changed: Integers, num_changed: int, is_max_min: bool, most_places: int
+) -> tuple[int, int]:
+    """Finds the part of the network that `changed` paths are in: `net.links` and `net.paths` with flows.
+
+    Returns:
+        Their numbers, or `NONE` where the paths cross more than so many links, each counted for itself.
+    """
+    num_links, num_paths, done, places = 0, 0, 0, 0
     for position in range(num_changed):
         path = changed[position]
         net.seen_path[path] = True
@@ -119,16 +240,16 @@ def touch(net: Sharing, changed: Integers, num_changed: int, is_max_min: bool) -
             net.paths[num_paths] = path
             num_paths += 1
         num_links = _add_links(net, path, num_links)
-    done = 0
-    while done < num_links:
+    while done < num_links and places <= most_places:
         link = net.links[done]
         done += 1
         for place in range(net.link_offsets[link], net.link_offsets[link + 1]):
             path = net.link_paths[place]
-            if net.num_flows[path] > 0 and not net.seen_path[path]:
+            if net.num_flows[path] > 0 and not net.seen_path[path] and places <= most_places:
                 net.seen_path[path] = True
                 net.paths[num_paths] = path
                 num_paths += 1
+                places += net.path_offsets[path + 1] - net.path_offsets[path]
                 if is_max_min:
                     num_links = _add_links(net, path, num_links)
     for position in range(num_links):
@@ -136,19 +257,8 @@ def touch(net: Sharing, changed: Integers, num_changed: int, is_max_min: bool) -
     for position in range(num_paths):
         net.seen_path[net.paths[position]] = False
     for position in range(num_changed):
-        path = changed[position]
-        net.seen_path[path] = False
-        net.shared_flows[path] = net.num_flows[path]
-    return num_links, num_paths
-
-
-@compiled_uncounted
-def fill(net: Sharing, num_links: int, num_paths: int, is_max_min: bool) -> None:
-    """Gives the flows that `touch` found their rates."""
-    if is_max_min:
-        _fill_up(net, num_links, num_paths)
-    else:
-        _split(net, num_links, num_paths)
+        net.seen_path[changed[position]] = False
+    return (num_links, num_paths) if places <= most_places else (NONE, NONE)
 
 
 @compiled_uncounted
@@ -243,6 +353,7 @@ def _fill_from_heap(net: Sharing, num_links: int) -> None:
 @compiled_uncounted
 def _settle(net: Sharing, link: int, rate: float) -> None:
     """Gives the flows of a full link their final rate."""
+    net.change.bundles.level[link] = rate
     for place in range(net.link_offsets[link], net.link_offsets[link + 1]):
         path = net.link_paths[place]
         if net.num_flows[path] > 0 and np.isinf(net.rate_bytes_per_s[path]):

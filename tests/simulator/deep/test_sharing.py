@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.linear_solver import pywraplp
 
-from simulator.deep.sharing import max_min_rates
+from simulator.deep.sharing import (
+    BUILT,
+    FILLED,
+    SPREAD,
+    Sharing,
+    max_min_rates,
+    new_sharing,
+    reach,
+    share_out,
+)
 from simulator.table import Floats, Integers
 
 TOLERANCE = 1e-6
@@ -123,3 +134,62 @@ def test_what_one_flow_cannot_use_goes_to_the_others() -> None:
 def test_a_path_without_flows_has_no_rate_and_one_without_links_no_limit() -> None:
     rates = max_min_rates(*columns([[0], [], [0]]), np.array([10.0]), np.array([0, 1, 2]))
     assert rates.tolist() == [0.0, np.inf, 5.0]
+
+
+def changed_in_steps(
+    columns_of: tuple[Integers, Integers], bandwidth: Floats, random: np.random.Generator
+) -> Iterator[tuple[Sharing, int]]:
+    """Lets all paths have flows, then changes few of them at a time; yields the network and how it was shared out."""
+    offsets, links = columns_of
+    net, num_paths, is_max_min = new_sharing(offsets, links, bandwidth), len(offsets) - 1, True
+    for step in range(40):
+        size = num_paths if step == 0 else min(num_paths, int(random.integers(1, 4)))
+        changed = random.choice(num_paths, size=size, replace=False).astype(np.int64)
+        net.num_flows[changed] = (net.num_flows[changed] + random.integers(1, 3, size)) % 3
+        flows = np.repeat(net.num_flows, np.diff(offsets))
+        net.link_flows[:] = np.bincount(links, weights=flows, minlength=len(bandwidth))
+        num_links, num_reached, how = reach(net, changed, len(changed), is_max_min)
+        share_out(net, num_links, num_reached, how, is_max_min)
+        yield net, how
+
+
+@pytest.mark.parametrize("is_regular", [False, True])
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_what_a_change_reaches_gets_the_rates_of_a_network_filled_anew(seed: int, is_regular: bool) -> None:
+    random = np.random.default_rng(seed)
+    num_links = int(random.integers(2, 60))
+    # Few bandwidths, so that many links are full at the same rate, or all different.
+    bandwidth = random.choice([1.0, 2.0, 4.0], num_links) if is_regular else random.uniform(1, 100, num_links)
+    paths = [
+        random.choice(num_links, size=random.integers(1, min(6, num_links) + 1), replace=False).tolist()
+        for _ in range(int(random.integers(1, 200)))
+    ]
+    ways = columns(paths)
+    for net, _ in changed_in_steps(ways, bandwidth, random):
+        has_flows = net.num_flows > 0
+        anew = max_min_rates(*ways, bandwidth, net.num_flows)
+        assert net.rate_bytes_per_s[has_flows] == pytest.approx(anew[has_flows], rel=1e-12)  # rounding
+        load = np.zeros(num_links)
+        np.add.at(load, ways[1], np.repeat(np.where(has_flows, anew * net.num_flows, 0.0), np.diff(ways[0])))
+        assert net.is_full.tolist() == (load >= bandwidth * (1.0 - 1e-9)).tolist()
+
+
+def test_few_changes_among_many_flows_are_followed_and_not_filled_anew() -> None:
+    random = np.random.default_rng(1)
+    ways = columns([random.choice(40, size=4, replace=False).tolist() for _ in range(300)])
+    hows = [how for _, how in changed_in_steps(ways, random.uniform(1, 100, 40), random)]
+    assert hows == [FILLED, BUILT, *[SPREAD] * 38]
+
+
+def test_changes_that_are_followed_end_at_the_rates_of_linear_programs() -> None:
+    random = np.random.default_rng(2)
+    paths = [random.choice(6, size=2, replace=False).tolist() for _ in range(40)]
+    bandwidth = random.uniform(1.0, 100.0, 6)
+    last, how = list(changed_in_steps(columns(paths), bandwidth, random))[-1]
+    assert how == SPREAD
+    active = np.flatnonzero(last.num_flows)
+    fair = fair_by_programs(
+        [paths[path] for path in active], bandwidth.tolist(), last.num_flows[active].tolist()
+    )
+    assert last.rate_bytes_per_s[active] == pytest.approx(fair, rel=1e-4)
