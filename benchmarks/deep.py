@@ -3,7 +3,7 @@
     python -m benchmarks.deep [FOLDER] [--picture docs/pictures/cost-of-an-event.svg]
 
 FOLDER is `sample_trace/trace2-h100-bs128` of github.com/sarchlab/triosim (commit 3fb3c06), with `vgg13` and `resnet50`; left
-out: `tests/data/traces`, which holds the same two traces in capplan's format. --picture draws the last of the three tables.
+out: `tests/data/traces`, which holds the same two traces in capplan's format. --picture draws the last two of the four tables.
 The times of TrioSim (the same commit) and of ASTRA-sim 2 (commit 4f387bc, analytical network) were measured on a machine
 with two cores; they are those of the whole program, ours those of building and playing the graph in a warm process, in
 seconds of one core, the shortest of five runs.
@@ -27,7 +27,7 @@ from simulator.deep.play import play
 from simulator.deep.read import read_operator_trace
 from simulator.deep.routing import Router
 from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.deep.topologies import cluster, ring, switch
+from simulator.deep.topologies import cluster, fat_tree, ring, switch
 from simulator.deep.topology import Topology
 from simulator.deep.trace import OperatorTrace
 from simulator.deep.triosim import TrioSimCase, triosim_step
@@ -49,6 +49,10 @@ TRIOSIM_S = {
 ASTRA_S = {64: "0.03 / 0.04", 256: "0.33 / 0.54", 1024: "6.5 / 13.7"}
 """Wall seconds of ASTRA-sim for a ring all-reduce of 1 GiB, without and with congestion."""
 NODES = (8, 32, 128, 512, 2048)
+MEETING = (16, 64, 256, 1024)
+"""Accelerators whose messages meet."""
+MESSAGES = 16
+"""That each of them sends."""
 
 
 def best_s(run: Callable[[], tuple[float, int]]) -> tuple[float, float, int]:
@@ -101,6 +105,24 @@ def many_rings(topology: Topology, num_bytes: float) -> tuple[float, float, int]
     built, paths = graph.build(), router.table()
     play_s, _, num_tasks = best_s(lambda: (play(built, topology, paths).makespan_s, len(built)))
     return route_s, play_s, num_tasks
+
+
+def random_messages(num_ranks: int) -> tuple[float, int]:
+    """Messages of 1 MB, more or less, between random accelerators of a fat tree at random times: seconds, and how many.
+
+    The tree has half of what its leaves could send, so that most messages share links with others all the time.
+    """
+    random, size = np.random.default_rng(0), num_ranks * MESSAGES
+    topology = fat_tree(num_ranks, 5e10, 1e-6, ranks_per_leaf=8, num_spines=4, oversubscription=2.0)
+    graph, router = TaskGraphBuilder(), Router(topology)
+    source = random.integers(0, num_ranks, size)
+    target = (source + random.integers(1, num_ranks, size)) % num_ranks
+    begin = graph.add("wait", duration_s=random.uniform(0.0, 4.0 * MESSAGES * 1e6 / 5e10, size))
+    path = router.paths(source, target)
+    graph.add("message", num_bytes=1e6 * random.uniform(0.5, 1.5, size), path=path, after=[begin])
+    built, paths = graph.build(), router.table()
+    play_s, _, _ = best_s(lambda: (play(built, topology, paths).makespan_s, size))
+    return play_s, size
 
 
 def pods(num_nodes: int) -> Topology:
@@ -170,7 +192,18 @@ def print_growth() -> list[Growth]:
     return grown
 
 
-def draw_growth(grown: Sequence[Growth], path: Path) -> None:
+def print_meeting() -> list[Growth]:
+    """Prints what a message costs that meets others, on larger and larger networks, and returns it."""
+    grown = []
+    print("\n| random messages | accelerators | messages | us a message |\n| --- | --- | --- | --- |")
+    for num_ranks in MEETING:
+        play_s, size = random_messages(num_ranks)
+        print(f"| fat tree | {num_ranks:,} | {size:,} | {play_s / size * 1e6:.1f} |")
+        grown.append(Growth(num_ranks=num_ranks, task_s=play_s / size))
+    return grown
+
+
+def draw_growth(grown: Sequence[Growth], meeting: Sequence[Growth], path: Path) -> None:
     """Draws what an event costs on larger and larger networks, as SVG; the same rows give the same bytes."""
     import matplotlib as mpl
 
@@ -179,19 +212,23 @@ def draw_growth(grown: Sequence[Growth], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axis = plt.subplots(figsize=(6.0, 3.2), layout="constrained")
-    sizes, costs = [row.num_ranks for row in grown], [row.task_s / MICROSECOND for row in grown]
-    axis.plot(sizes, costs, marker="o", color="#1f77b4")
+    curves = (("in rings of 64: share no link", grown), ("random messages: meet", meeting))
+    for label, rows in curves:
+        costs = [row.task_s / MICROSECOND for row in rows]
+        axis.plot([row.num_ranks for row in rows], costs, marker="o", label=label)
+    sizes = sorted({row.num_ranks for _, rows in curves for row in rows})
     axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
     axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    axis.set_ylim(0.0, 1.25 * max(costs))
-    axis.set_xlabel("accelerators, all at once in rings of 64")
-    axis.set_ylabel("microseconds a task")
+    axis.set_xlabel("accelerators")
+    axis.set_ylabel("microseconds a task or message")
+    axis.legend()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 
 
 def main() -> None:
-    """Prints the three tables, and draws the last one where that is asked for."""
+    """Prints the four tables, and draws the last two where that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument(
         "folder", type=Path, nargs="?", help="TrioSim's own; left out: the same in our format"
@@ -202,9 +239,9 @@ def main() -> None:
     paths = {name: folder / name if folder else TRACES / f"{name}.json" for name in ("vgg13", "resnet50")}
     print_steps({name: read_operator_trace(path) for name, path in paths.items()})
     print_all_reduces()
-    grown = print_growth()
+    grown, meeting = print_growth(), print_meeting()
     if given.picture is not None:
-        draw_growth(grown, given.picture)
+        draw_growth(grown, meeting, given.picture)
 
 
 if __name__ == "__main__":

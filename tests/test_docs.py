@@ -76,6 +76,8 @@ NO_MODEL = {
     "simulator.deep.plan_shards": "names of ZeRO stages",
     "simulator.deep.plan_step": "most accelerators that are played one by one",
     "simulator.deep.play_kernel": "codes of the event loop, rounding",
+    "simulator.deep.bundles": "places of a list",
+    "simulator.deep.ripple": "places of a list, rounding",
     "simulator.deep.routing": "size of a batch, a reference message, rounding",
     "simulator.deep.sharing": "rounding, order of the work",
     "simulator.deep.tasks": "codes of the event loop",

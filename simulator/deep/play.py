@@ -76,7 +76,7 @@ def play(
     Raises:
         InputError: tasks wait for each other in a circle; names some of them. A way needs two circuits.
     """
-    net = new_sharing(paths.offsets, paths.links, topology.bandwidth_bytes_per_s)
+    net, change = new_sharing(paths.offsets, paths.links, topology.bandwidth_bytes_per_s)
     state = _new_state(graph, len(paths), topology.num_links)
     tasks = Tasks(
         duration_s=graph.duration_s,
@@ -88,7 +88,7 @@ def play(
         unless=graph.unless,
     )
     circuits = new_circuit_state(topology.circuits, _circuit_of_path(topology, paths), len(graph))
-    if run(tasks, net, circuits, state, sharing is SharingRule.MAX_MIN) < len(graph):
+    if run(tasks, net, change, circuits, state, sharing is SharingRule.MAX_MIN) < len(graph):
         raise _circle(graph, state.end_s)
     return Played(
         ready_s=state.ready_s,

@@ -15,6 +15,7 @@ import numpy as np
 from simulator.compiled import compiled_uncounted, inlined_uncounted
 from simulator.deep.circuit_kernel import CircuitState, circuit_of, leave, may_go, next_up, next_up_s
 from simulator.deep.heap import first_key, merged, set_keys, take_due
+from simulator.deep.ripple import Change
 from simulator.deep.sharing import Sharing, leave_bundles, reach, share_out
 from simulator.deep.tasks import NONE
 from simulator.deep.timers import Timers, next_timer, next_timer_s, set_timer
@@ -100,7 +101,9 @@ FIRST, WORK, CHANGED = 0, 1, 2
 
 
 @compiled_uncounted
-def run(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, is_max_min: bool) -> int:
+def run(
+    tasks: Tasks, net: Sharing, change: Change, circuits: CircuitState, state: State, is_max_min: bool
+) -> int:
     """Plays all tasks; returns how many ended."""
     num_ended = 0
     for task in range(len(tasks.duration_s)):
@@ -109,7 +112,7 @@ def run(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, is_max
     while True:
         num_ended += _do_work(tasks, net, circuits, state)
         if state.sizes[CHANGED] > 0:
-            _share_out(net, state, is_max_min)
+            _share_out(net, change, state, is_max_min)
         now_s = min(next_timer_s(state.timers), first_key(state.path_end_s), next_up_s(circuits))
         if np.isinf(now_s):
             break
@@ -291,7 +294,7 @@ def _change_flows(net: Sharing, state: State, path: int, by: int) -> None:
 
 
 @compiled_uncounted
-def _share_out(net: Sharing, state: State, is_max_min: bool) -> None:
+def _share_out(net: Sharing, change: Change, state: State, is_max_min: bool) -> None:
     """Gives every flow its rate, and every path its next event.
 
     Where as many flows came as went the rates stay, and only the path's own event is new.
@@ -304,14 +307,14 @@ def _share_out(net: Sharing, state: State, is_max_min: bool) -> None:
             state.kept[num_kept] = path
             num_kept += 1
         elif _is_alone(net, path):
-            _fill_alone(net, state, path)
+            _fill_alone(net, change, state, path)
             state.kept[num_kept] = path
             num_kept += 1
         else:
             state.changed[num_dirty] = path
             num_dirty += 1
     state.sizes[CHANGED] = 0
-    num_paths = _refilled(net, state, num_dirty, is_max_min) if num_dirty > 0 else 0
+    num_paths = _refilled(net, change, state, num_dirty, is_max_min) if num_dirty > 0 else 0
     for position in range(num_kept):
         path = state.kept[position]
         if net.num_flows[path] > 0 and not state.is_changed[path]:
@@ -335,10 +338,10 @@ def _is_alone(net: Sharing, path: int) -> bool:
 
 
 @inlined_uncounted
-def _fill_alone(net: Sharing, state: State, path: int) -> None:
+def _fill_alone(net: Sharing, change: Change, state: State, path: int) -> None:
     """Gives the flows of a path that shares no link what its narrowest link has."""
     _count_moved(net, state, path)
-    leave_bundles(net, path)
+    leave_bundles(change, path)
     flows = net.num_flows[path]
     narrowest = np.inf
     for place in range(net.path_offsets[path], net.path_offsets[path + 1]):
@@ -348,22 +351,22 @@ def _fill_alone(net: Sharing, state: State, path: int) -> None:
         _close_link(net, state, link)
         state.used_flows[link], state.since_s[link] = flows, state.now_s[0]
         net.is_full[link] = flows > 0 and net.bandwidth_bytes_per_s[link] == narrowest
-        net.change.bundles.is_built[link] = flows == 0
-        net.change.bundles.level[link] = np.inf
+        change.bundles.is_built[link] = flows == 0
+        change.bundles.level[link] = np.inf
     net.rate_bytes_per_s[path] = narrowest / max(1, flows)
     net.shared_flows[path] = flows
 
 
 @compiled_uncounted
-def _refilled(net: Sharing, state: State, num_dirty: int, is_max_min: bool) -> int:
+def _refilled(net: Sharing, change: Change, state: State, num_dirty: int, is_max_min: bool) -> int:
     """Shares out the part of the network in which the number of flows has changed; returns how many paths it has."""
-    num_links, num_paths, how = reach(net, state.changed, num_dirty, is_max_min)
+    num_links, num_paths, how = reach(net, change, state.changed, num_dirty, is_max_min)
     for position in range(num_paths):
         _count_moved(net, state, net.paths[position])
         state.is_changed[net.paths[position]] = True
     for position in range(num_links):
         _close_link(net, state, net.links[position])
-    share_out(net, num_links, num_paths, how, is_max_min)
+    share_out(net, change, num_links, num_paths, how, is_max_min)
     for position in range(num_links):
         link = net.links[position]
         state.used_flows[link] = net.link_flows[link]

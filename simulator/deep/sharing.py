@@ -66,12 +66,14 @@ class Sharing(NamedTuple):
     share: Floats
     """`(l,)` scratch: heap of shares, with the links that have them."""
     shared_link: Integers
-    change: Change
-    """What follows changes from link to link."""
+    level: Floats
+    """`(l + 1,)` of the bundles, see `simulator.deep.bundles`."""
 
 
-def new_sharing(path_offsets: Integers, path_links: Integers, bandwidth_bytes_per_s: Floats) -> Sharing:
-    """Returns a network without flows."""
+def new_sharing(
+    path_offsets: Integers, path_links: Integers, bandwidth_bytes_per_s: Floats
+) -> tuple[Sharing, Change]:
+    """Returns a network without flows, and what follows changes of its flows from link to link."""
     num_paths, num_links = len(path_offsets) - 1, len(bandwidth_bytes_per_s)
     path_of = np.repeat(np.arange(num_paths), np.diff(path_offsets))
     order = np.argsort(path_links, kind="stable")
@@ -87,7 +89,7 @@ def new_sharing(path_offsets: Integers, path_links: Integers, bandwidth_bytes_pe
         bundles=new_bundles(path_offsets, path_links, path_of, num_links),
         ripple=new_ripple(num_links, num_paths),
     )
-    return Sharing(
+    net = Sharing(
         path_offsets=path_offsets,
         path_links=path_links,
         link_offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
@@ -106,8 +108,9 @@ def new_sharing(path_offsets: Integers, path_links: Integers, bandwidth_bytes_pe
         paths=paths,
         share=np.zeros(num_links),
         shared_link=np.zeros(num_links, np.int64),
-        change=change,
+        level=change.bundles.level,
     )
+    return net, change
 
 
 def max_min_rates(
@@ -121,18 +124,20 @@ def max_min_rates(
         bandwidth_bytes_per_s: `(l,)`.
         num_flows: `(p,)` flows on each path; 0 gives a rate of 0.
     """
-    sharing = new_sharing(path_offsets, path_links, bandwidth_bytes_per_s)
+    sharing, change = new_sharing(path_offsets, path_links, bandwidth_bytes_per_s)
     sharing.num_flows[:] = num_flows
     flows = np.repeat(num_flows, np.diff(path_offsets))
     sharing.link_flows[:] = np.bincount(path_links, weights=flows, minlength=len(bandwidth_bytes_per_s))
     is_max_min = True
-    reached = reach(sharing, np.arange(len(num_flows)), len(num_flows), is_max_min)
-    share_out(sharing, *reached, is_max_min)
+    reached = reach(sharing, change, np.arange(len(num_flows)), len(num_flows), is_max_min)
+    share_out(sharing, change, *reached, is_max_min)
     return sharing.rate_bytes_per_s
 
 
 @compiled_uncounted
-def reach(net: Sharing, changed: Integers, num_changed: int, is_max_min: bool) -> tuple[int, int, int]:
+def reach(
+    net: Sharing, change: Change, changed: Integers, num_changed: int, is_max_min: bool
+) -> tuple[int, int, int]:
     """Finds what a change on `changed` paths concerns: `net.links` and `net.paths` with flows; `share_out` follows.
 
     Returns:
@@ -143,12 +148,12 @@ def reach(net: Sharing, changed: Integers, num_changed: int, is_max_min: bool) -
         path = changed[position]
         places += net.path_offsets[path + 1] - net.path_offsets[path]
         for place in range(net.path_offsets[path], net.path_offsets[path + 1]):
-            is_built &= net.change.bundles.is_built[net.path_links[place]]
+            is_built &= change.bundles.is_built[net.path_links[place]]
     most_places = SMALL_FACTOR * places if is_max_min else len(net.path_links)
     num_links, num_paths = touch(net, changed, num_changed, is_max_min, most_places)
     how = FILLED
     if num_links == NONE and is_built:
-        num_links, num_paths = spread(net.change, changed, num_changed)
+        num_links, num_paths = spread(change, changed, num_changed)
         how = SPREAD
     elif num_links == NONE:
         num_links, num_paths = touch(net, changed, num_changed, is_max_min, len(net.path_links))
@@ -157,41 +162,43 @@ def reach(net: Sharing, changed: Integers, num_changed: int, is_max_min: bool) -
         path = changed[position]
         net.shared_flows[path] = net.num_flows[path]
         if how != SPREAD and net.num_flows[path] == 0:
-            leave_bundles(net, path)
+            leave_bundles(change, path)
     return num_links, num_paths, how
 
 
 @compiled_uncounted
-def share_out(net: Sharing, num_links: int, num_paths: int, how: int, is_max_min: bool) -> None:
+def share_out(
+    net: Sharing, change: Change, num_links: int, num_paths: int, how: int, is_max_min: bool
+) -> None:
     """Gives the flows that `reach` found their rates."""
     if how == SPREAD:
-        _take_levels(net, num_links, num_paths)
+        _take_levels(net, change, num_links, num_paths)
         return
     for position in range(num_paths):
-        leave_bundles(net, net.paths[position])
+        leave_bundles(change, net.paths[position])
     for position in range(num_links):
         link = net.links[position]
-        net.change.bundles.level[link] = np.inf
-        net.change.bundles.is_built[link] = net.link_flows[link] == 0
+        change.bundles.level[link] = np.inf
+        change.bundles.is_built[link] = net.link_flows[link] == 0
     if is_max_min:
         _fill_up(net, num_links, num_paths)
     else:
         _split(net, num_links, num_paths)
     if how == BUILT:
-        _build(net, num_links)
+        _build(net, change, num_links)
 
 
 @compiled_uncounted
-def leave_bundles(net: Sharing, path: int) -> None:
+def leave_bundles(change: Change, path: int) -> None:
     """Takes the flows of a path out of the bundles in which they may be."""
-    if net.change.bundles.holder[path] != NONE:
-        detach(net.change.bundles, path)
+    if change.bundles.holder[path] != NONE:
+        detach(change.bundles, path)
 
 
 @compiled_uncounted
-def _build(net: Sharing, num_links: int) -> None:
+def _build(net: Sharing, change: Change, num_links: int) -> None:
     """Puts flows that have just been shared out into bundles, by the first link that holds them."""
-    bundles = net.change.bundles
+    bundles = change.bundles
     for position in range(num_links):
         link = net.links[position]
         bundles.is_built[link] = True
@@ -205,19 +212,19 @@ def _build(net: Sharing, num_links: int) -> None:
                 attach(bundles, path, link, net.num_flows[path])
         forget(bundles, link)
     for position in range(num_links):
-        left_over(net.change, net.links[position])
+        left_over(change, net.links[position])
 
 
 @compiled_uncounted
-def _take_levels(net: Sharing, num_links: int, num_paths: int) -> None:
+def _take_levels(net: Sharing, change: Change, num_links: int, num_paths: int) -> None:
     """Gives flows the levels of the links that hold them."""
-    bundles = net.change.bundles
+    bundles = change.bundles
     for position in range(num_paths):
         path = net.paths[position]
         net.rate_bytes_per_s[path] = bundles.level[bundles.holder[path]]
     for position in range(num_links):
         link = net.links[position]
-        left = left_over(net.change, link)
+        left = left_over(change, link)
         net.is_full[link] = (
             net.link_flows[link] > 0 and left <= FULL_FRACTION * net.bandwidth_bytes_per_s[link]
         )
@@ -353,7 +360,7 @@ def _fill_from_heap(net: Sharing, num_links: int) -> None:
 @compiled_uncounted
 def _settle(net: Sharing, link: int, rate: float) -> None:
     """Gives the flows of a full link their final rate."""
-    net.change.bundles.level[link] = rate
+    net.level[link] = rate
     for place in range(net.link_offsets[link], net.link_offsets[link + 1]):
         path = net.link_paths[place]
         if net.num_flows[path] > 0 and np.isinf(net.rate_bytes_per_s[path]):

@@ -141,15 +141,16 @@ def changed_in_steps(
 ) -> Iterator[tuple[Sharing, int]]:
     """Lets all paths have flows, then changes few of them at a time; yields the network and how it was shared out."""
     offsets, links = columns_of
-    net, num_paths, is_max_min = new_sharing(offsets, links, bandwidth), len(offsets) - 1, True
+    net, change = new_sharing(offsets, links, bandwidth)
+    num_paths, is_max_min = len(offsets) - 1, True
     for step in range(40):
         size = num_paths if step == 0 else min(num_paths, int(random.integers(1, 4)))
         changed = random.choice(num_paths, size=size, replace=False).astype(np.int64)
         net.num_flows[changed] = (net.num_flows[changed] + random.integers(1, 3, size)) % 3
         flows = np.repeat(net.num_flows, np.diff(offsets))
         net.link_flows[:] = np.bincount(links, weights=flows, minlength=len(bandwidth))
-        num_links, num_reached, how = reach(net, changed, len(changed), is_max_min)
-        share_out(net, num_links, num_reached, how, is_max_min)
+        num_links, num_reached, how = reach(net, change, changed, len(changed), is_max_min)
+        share_out(net, change, num_links, num_reached, how, is_max_min)
         yield net, how
 
 
