@@ -47,8 +47,9 @@ from studies.identity import Identity
 from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
 from studies.reduction import Reduction
+from studies.store_address import DEFAULT_FILE, asked_store
 from studies.study import StudyResult, refined_study, run_study
-from studies.tracking import DEFAULT_FILE, StudyTracker, asked_store
+from studies.tracking import StudyTracker
 
 LARGEST_SEED = 2**32 - 1
 Clock = Callable[[], datetime]

@@ -93,7 +93,7 @@ def sync(
     from planner.json_forms import StudySync, SyncedStudy
     from planner.study_reports import list_studies
     from studies.store import StudyStore
-    from studies.tracking import asked_store
+    from studies.store_address import asked_store
 
     asked_store(tracking_uri)  # refused once, not once for every study
     store = StudyStore(folder)

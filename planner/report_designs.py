@@ -198,8 +198,7 @@ def _cloud(batches: Iterable[Columns]) -> DesignCloud:
     kept = {name: column[ends] for name, column in columns.items()}
     words, codes = {}, {}
     for name in WORDS:
-        known, positions = np.unique(kept[name].astype(str), return_inverse=True)
-        words[name], codes[name] = tuple(known.tolist()), positions.astype(np.int64)
+        words[name], codes[name] = _coded(kept[name])
     return DesignCloud(
         num_simulated=len(ends),
         design_id=kept["design_id"].astype(np.int64),
@@ -208,6 +207,16 @@ def _cloud(batches: Iterable[Columns]) -> DesignCloud:
         codes=codes,
         broken=kept["broken"].astype(np.int64),
     )
+
+
+def _coded(column: NDArray[np.generic]) -> tuple[tuple[str, ...], Integers]:
+    """The words of a column in their order, and the place of each row among them; few words are not sorted row by row."""
+    import pyarrow as pa
+
+    encoded = pa.array(column, type=pa.string()).dictionary_encode()
+    known = np.array(encoded.dictionary.to_pylist(), dtype=np.str_)
+    places = np.argsort(np.argsort(known)).astype(np.int64)
+    return tuple(sorted(known.tolist())), places[encoded.indices.to_numpy()]
 
 
 def _columns(batch: Columns) -> Columns:
@@ -220,7 +229,7 @@ def _columns(batch: Columns) -> Columns:
 
 def _no_designs() -> Columns:
     names = ("design_id", *METRICS, *COUNTS, *WORDS, *(f"excess_{name}" for name in EXCESS_NAMES))
-    return {name: np.zeros(0) for name in names}
+    return {name: np.zeros(0, dtype=np.str_ if name in WORDS else np.float64) for name in names}
 
 
 def packed(cloud: DesignCloud) -> tuple[str, str]:

@@ -28,7 +28,8 @@ from studies.design_parts import PARTS, DesignParts
 from studies.mlflow_session import without_password
 from studies.recording import PICTURE_FOLDER, Recording
 from studies.run_lookup import finished_children, open_once
-from studies.tracking import Settle, StudyTracker, asked_store, nothing_to_wait_for, resolve_tracking_uri
+from studies.store_address import asked_store, resolve_tracking_uri
+from studies.tracking import Settle, StudyTracker, nothing_to_wait_for
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from typing import IO
 
 from simulator.errors import InputError, Problem, TrackingError
 from studies.mlflow_session import check_usable, mlflow_at, sqlite_file, without_password
-from studies.tracking import resolve_tracking_uri
+from studies.store_address import resolve_tracking_uri
 
 LOOPBACK = "127.0.0.1"
 """No other machine reaches this address."""

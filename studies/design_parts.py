@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, final
 
+from studies.behind import Behind
 from studies.design_log import Columns, DesignLog
 
 DESIGNS_PER_PART: Final = 10_000
@@ -26,23 +27,39 @@ class DesignParts:
         self._folder = folder
         self._log: DesignLog | None = None
         self._num_parts = 0
+        self._closing = Behind("design-parts")
+        self._full: list[Path] = []
 
-    def append(self, columns: Columns) -> Path | None:
-        """Adds a batch of designs; returns the part that it has filled, if it has.
+    def append(self, columns: Columns) -> list[Path]:
+        """Adds a batch of designs; returns the part that an earlier one has filled, if that is complete now.
 
         Raises:
-            StudyError: the part cannot be written.
+            StudyError: a part cannot be written.
         """
+        complete = self._completed()
         if self._log is None:
             self._log = DesignLog(self._folder / f"part-{self._num_parts:05}.parquet")
             self._num_parts += 1
         self._log.append(columns)
-        return self.close() if self._log.num_designs >= DESIGNS_PER_PART else None
+        if self._log.num_designs >= DESIGNS_PER_PART:
+            self._fill(self._log)
+        return complete
 
-    def close(self) -> Path | None:
-        """Completes the part that is being written and returns it; `None` where there is none."""
-        log, self._log = self._log, None
-        if log is None:
-            return None
-        log.close()
-        return log.path
+    def close(self) -> list[Path]:
+        """Completes the part that is being written and returns what was not returned before; raises as `append` does."""
+        if self._log is not None:
+            self._fill(self._log)
+        complete = self._completed()
+        self._closing.close()
+        return complete
+
+    def _fill(self, log: DesignLog) -> None:
+        """Begins to complete a part, while the study goes on."""
+        self._log = None
+        self._closing.begin(log.close)
+        self._full.append(log.path)
+
+    def _completed(self) -> list[Path]:
+        full, self._full = self._full, []
+        self._closing.settle()
+        return full

@@ -1,4 +1,4 @@
-"""Where does a simulated design go before anybody else sees it? To the end of the study's journal, for good.
+"""Where does a simulated design go before MLflow or an answer has it? To the end of the study's journal, for good.
 
 A journal is one SQLite file with a write-ahead log: what the study is, and every batch of simulated designs in the order
 in which it was asked for, under a seal that shows whether all is there. A batch is there whole or not at all, whatever

@@ -164,11 +164,11 @@ class Recording:
         if self._parts is None:
             return
         try:
-            filled = self._parts.close() if columns is None else self._parts.append(columns)
+            complete = self._parts.close() if columns is None else self._parts.append(columns)
         except StudyError as error:
             self._parts, self._loss = None, str(error)
         else:
-            self._unsent += [filled] if filled else []
+            self._unsent += complete
 
     def _send_parts(self, tracker: StudyTracker) -> None:
         while self._unsent:

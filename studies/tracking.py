@@ -24,25 +24,20 @@ from simulator.units import MILLISECOND
 from studies.bulk_points import Point, write_points
 from studies.bulk_rows import bulk_engine
 from studies.bulk_runs import BulkOutcome, RunTable, write_runs
-from studies.experiments import DEFAULT_FOLDER, check_asked, experiment_id, software_tags
+from studies.experiments import check_asked, experiment_id, software_tags
 from studies.mlflow_session import (
     check_key,
-    check_scheme,
     check_usable,
     make_file,
     mlflow_at,
     origin_tags,
-    sqlite_file,
     without_password,
 )
+from studies.store_address import TRACKING_URI_VARIABLE, resolve_tracking_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
-
-TRACKING_URI_VARIABLE = "MLFLOW_TRACKING_URI"
-DEFAULT_FILE = DEFAULT_FOLDER / "mlflow.db"
-"""Below the working folder, when neither the caller nor the environment names a store."""
 
 MAX_WAITING_METRICS = 500
 """Numbers that wait to be sent together: a call costs a few milliseconds, however many it carries."""
@@ -379,36 +374,6 @@ class StudyTracker:
             from mlflow.entities import Param
 
             self._client.log_batch(self.run_id, params=[Param(key, value) for key, value in params.items()])
-
-
-def asked_store(tracking_uri: str | None = None) -> str:
-    """Returns the address of the store: the argument, else MLFLOW_TRACKING_URI, else the default file.
-
-    Raises:
-        InputError: MLflow has no such kind of store.
-    """
-    uri = tracking_uri or os.environ.get(TRACKING_URI_VARIABLE) or f"sqlite:///{DEFAULT_FILE.as_posix()}"
-    check_scheme(uri, "--tracking-uri" if tracking_uri else TRACKING_URI_VARIABLE)
-    return uri
-
-
-def resolve_tracking_uri(tracking_uri: str | None = None) -> str:
-    """Returns the address of the store as `asked_store` does.
-
-    The path of an SQLite file is made absolute, so that it means the same from every folder.
-
-    Raises:
-        InputError: MLflow has no such kind of store.
-        TrackingError: the address is none.
-    """
-    uri = asked_store(tracking_uri)
-    with mlflow_at(uri):
-        file = sqlite_file(uri)
-    if file is None:
-        return uri
-    scheme, _, rest = uri.partition("///")
-    _, question_mark, options = rest.partition("?")
-    return f"{scheme}///{file.as_posix()}{question_mark}{options}"
 
 
 def _milliseconds(time_s: float) -> int:

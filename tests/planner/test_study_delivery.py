@@ -27,7 +27,8 @@ from studies.identity import Keep
 from studies.journal import Journal
 from studies.progress import Progress
 from studies.store import StudyStore
-from studies.tracking import StudyTracker, asked_store
+from studies.store_address import asked_store
+from studies.tracking import StudyTracker
 from tests.planner.studies_run import EVALUATIONS, NOW, exhaustive_job, job_of, run, stop_after
 
 

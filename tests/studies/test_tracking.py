@@ -18,12 +18,12 @@ import pytest
 from simulator.errors import StudyError, TrackingError
 from studies import bulk_rows, tracking
 from studies.bulk_runs import RunTable
+from studies.store_address import resolve_tracking_uri
 from studies.tracking import (
     MAX_WAITING_METRICS,
     MAX_WAITING_S,
     RETRY_AFTER_S,
     StudyTracker,
-    resolve_tracking_uri,
 )
 
 if TYPE_CHECKING:

@@ -1,0 +1,42 @@
+"""Which store of MLflow is meant? The one that was named, that of the environment, or a file below the working folder."""
+
+from __future__ import annotations
+
+import os
+
+from studies.experiments import DEFAULT_FOLDER
+from studies.mlflow_session import check_scheme, mlflow_at, sqlite_file
+
+TRACKING_URI_VARIABLE = "MLFLOW_TRACKING_URI"
+DEFAULT_FILE = DEFAULT_FOLDER / "mlflow.db"
+"""Below the working folder, when neither the caller nor the environment names a store."""
+
+
+def asked_store(tracking_uri: str | None = None) -> str:
+    """Returns the address of the store: the argument, else MLFLOW_TRACKING_URI, else the default file.
+
+    Raises:
+        InputError: MLflow has no such kind of store.
+    """
+    uri = tracking_uri or os.environ.get(TRACKING_URI_VARIABLE) or f"sqlite:///{DEFAULT_FILE.as_posix()}"
+    check_scheme(uri, "--tracking-uri" if tracking_uri else TRACKING_URI_VARIABLE)
+    return uri
+
+
+def resolve_tracking_uri(tracking_uri: str | None = None) -> str:
+    """Returns the address of the store as `asked_store` does.
+
+    The path of an SQLite file is made absolute, so that it means the same from every folder.
+
+    Raises:
+        InputError: MLflow has no such kind of store.
+        TrackingError: the address is none.
+    """
+    uri = asked_store(tracking_uri)
+    with mlflow_at(uri):
+        file = sqlite_file(uri)
+    if file is None:
+        return uri
+    scheme, _, rest = uri.partition("///")
+    _, question_mark, options = rest.partition("?")
+    return f"{scheme}///{file.as_posix()}{question_mark}{options}"
