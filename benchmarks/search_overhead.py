@@ -4,10 +4,9 @@
 
 GPT-3 175B on 512 A100 with every schedule, every way to save and fourteen power caps; with `--job 405b` Llama 3.1 405B on up
 to 16,384 H100 with the same choices; with `--job 70b` Llama 3.1 70B on up to 4,096 accelerators under five caps, whose space
-is larger. Populations may spend all evaluations, because the search would end before: nothing is left to find. Refinement and
-report are left out, which simulate more designs.
-With `--whole` it is all that `capplan study run` does, which ends when nothing better is found: refinement by Optuna, answer,
-child runs, report and its pictures, too; designs that these simulate count as evaluation, but not among the designs.
+is larger. Populations may spend all evaluations, because the search would end before: nothing is left to find; `--until-found`
+lets it end so. Refinement and report are left out, which simulate more designs: with `--whole` it is all that
+`capplan study run` does, refinement by Optuna, answer, child runs, report and its pictures, too.
 """
 
 from __future__ import annotations
@@ -17,12 +16,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import ParamSpec, TypeVar, final
 from unittest.mock import patch
 
+import planner.answer
 from benchmarks.search import job_of
 from benchmarks.search_jobs import FREE
 from benchmarks.throughput import jobs
@@ -108,9 +109,7 @@ def recorded_study(job: Job, folder: Path) -> int:
         ) as tracker,
     ):
         recording = Recording(job, archive, None, tracker, DesignParts(folder / PARTS))
-        run_study(
-            job, archive, recording.record, seed=0, evaluator=evaluator, tuning=Tuning(evolution_share=1.0)
-        )
+        planner.answer.run_study(job, archive, recording.record, seed=0, evaluator=evaluator)
         recording.finish("FINISHED", {"num_evaluated": float(archive.num_evaluated)}, [])
     return archive.num_evaluated
 
@@ -155,11 +154,19 @@ JOBS = {"gpt3": gpt3, "405b": llama_405b, "70b": llama_70b}
 
 
 def asked(job: Job, num_evaluations: int, *, is_whole: bool) -> Job:
-    """Returns a job that is searched by NSGA-II until so many designs are evaluated; a whole study may end before."""
+    """Returns a job that is searched by NSGA-II until so many designs are evaluated, and refined in a whole study alone."""
     changes: dict[str, object] = {"algorithm": Algorithm.NSGA2, "max_evaluations": num_evaluations}
     if not is_whole:
-        changes |= {"stagnation_evaluations": 100_000_000, "num_refinements": 0}
+        changes["num_refinements"] = 0
     return job.model_copy(update={"search": job.search.model_copy(update=changes)})
+
+
+@contextmanager
+def all_evaluations_spent() -> Iterator[None]:
+    """Inside it populations go on until all evaluations are spent, whether they find anything or not."""
+    spending = partial(run_study, tuning=Tuning(evolution_share=1.0))
+    with patch("planner.answer.run_study", spending), patch("studies.study.STALE_GENERATIONS", 1_000_000):
+        yield
 
 
 def main() -> None:
@@ -168,6 +175,7 @@ def main() -> None:
     parser.add_argument("--evaluations", type=int, default=100_000)
     parser.add_argument("--job", choices=sorted(JOBS), default="gpt3")
     parser.add_argument("--whole", action="store_true", help="all that `capplan study run` does")
+    parser.add_argument("--until-found", action="store_true", help="end where nothing better is found")
     arguments = parser.parse_args()
     job = asked(JOBS[arguments.job](), arguments.evaluations, is_whole=arguments.whole)
     study = whole_study if arguments.whole else recorded_study
@@ -175,7 +183,8 @@ def main() -> None:
         recommend(
             job_of("bloom-176b"), tracking_uri=f"sqlite:///{folder}/mlflow.db"
         )  # compiles, makes the store
-        with evaluations_timed() as busy:
+        spent = nullcontext() if arguments.until_found else all_evaluations_spent()
+        with spent, evaluations_timed() as busy:
             started_s = time.perf_counter()
             num_evaluated = study(job, Path(folder))
             wall_s = time.perf_counter() - started_s
