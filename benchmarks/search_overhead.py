@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar, final
 from unittest.mock import patch
 
-import planner.answer
 from benchmarks.search import job_of
 from benchmarks.search_jobs import FREE
 from benchmarks.throughput import jobs
@@ -109,7 +108,7 @@ def recorded_study(job: Job, folder: Path) -> int:
         ) as tracker,
     ):
         recording = Recording(job, archive, None, tracker, DesignParts(folder / PARTS))
-        planner.answer.run_study(job, archive, recording.record, seed=0, evaluator=evaluator)
+        run_study(job, archive, recording.record, seed=0, evaluator=evaluator)
         recording.finish("FINISHED", {"num_evaluated": float(archive.num_evaluated)}, [])
     return archive.num_evaluated
 
@@ -165,7 +164,11 @@ def asked(job: Job, num_evaluations: int, *, is_whole: bool) -> Job:
 def all_evaluations_spent() -> Iterator[None]:
     """Inside it populations go on until all evaluations are spent, whether they find anything or not."""
     spending = partial(run_study, tuning=Tuning(evolution_share=1.0))
-    with patch("planner.answer.run_study", spending), patch("studies.study.STALE_GENERATIONS", 1_000_000):
+    with (
+        patch("planner.answer.run_study", spending),
+        patch(f"{__name__}.run_study", spending),
+        patch("studies.study.STALE_GENERATIONS", 1_000_000),
+    ):
         yield
 
 
