@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import compiled_uncounted
+from simulator.compiled import compiled_uncounted, inlined_uncounted
 from simulator.deep.tasks import NONE
 from simulator.table import Booleans, Floats, Integers
 
@@ -124,12 +124,8 @@ def attach(all_of: Bundles, path: int, holder: int, num_flows: int) -> None:
         if bundle == NONE:
             bundle = _new_bundle(all_of, link, holder)
             all_of.found[link] = bundle
-        first = all_of.first_place[bundle]
         all_of.bundle[place] = bundle
-        all_of.next_place[place], all_of.previous_place[place] = first, NONE
-        if first != NONE:
-            all_of.previous_place[first] = place
-        all_of.first_place[bundle] = place
+        _join(all_of.first_place, all_of.next_place, all_of.previous_place, bundle, place)
         all_of.num_flows[bundle] += num_flows
 
 
@@ -138,13 +134,7 @@ def detach(all_of: Bundles, path: int) -> None:
     """Takes the flows of a path out of their bundles; those that are empty then are no more."""
     for place in range(all_of.path_offsets[path], all_of.path_offsets[path + 1]):
         bundle = all_of.bundle[place]
-        behind, before = all_of.next_place[place], all_of.previous_place[place]
-        if before == NONE:
-            all_of.first_place[bundle] = behind
-        else:
-            all_of.next_place[before] = behind
-        if behind != NONE:
-            all_of.previous_place[behind] = before
+        _leave(all_of.first_place, all_of.next_place, all_of.previous_place, bundle, place)
         all_of.num_flows[bundle] -= all_of.flows[path]
         if all_of.first_place[bundle] == NONE:
             _drop_bundle(all_of, bundle)
@@ -170,32 +160,36 @@ def _new_bundle(all_of: Bundles, link: int, holder: int) -> int:
         all_of.sizes[FREE] = all_of.next_over[bundle]
     all_of.link[bundle], all_of.by[bundle] = link, holder
     all_of.num_flows[bundle], all_of.first_place[bundle] = 0, NONE
-    over, held = all_of.over[link], all_of.held[holder]
-    all_of.next_over[bundle], all_of.previous_over[bundle] = over, NONE
-    all_of.next_held[bundle], all_of.previous_held[bundle] = held, NONE
-    if over != NONE:
-        all_of.previous_over[over] = bundle
-    if held != NONE:
-        all_of.previous_held[held] = bundle
-    all_of.over[link], all_of.held[holder] = bundle, bundle
+    _join(all_of.over, all_of.next_over, all_of.previous_over, link, bundle)
+    _join(all_of.held, all_of.next_held, all_of.previous_held, holder, bundle)
     return int(bundle)
 
 
 @compiled_uncounted
 def _drop_bundle(all_of: Bundles, bundle: int) -> None:
-    behind, before = all_of.next_over[bundle], all_of.previous_over[bundle]
-    if before == NONE:
-        all_of.over[all_of.link[bundle]] = behind
-    else:
-        all_of.next_over[before] = behind
-    if behind != NONE:
-        all_of.previous_over[behind] = before
-    behind, before = all_of.next_held[bundle], all_of.previous_held[bundle]
-    if before == NONE:
-        all_of.held[all_of.by[bundle]] = behind
-    else:
-        all_of.next_held[before] = behind
-    if behind != NONE:
-        all_of.previous_held[behind] = before
+    _leave(all_of.over, all_of.next_over, all_of.previous_over, all_of.link[bundle], bundle)
+    _leave(all_of.held, all_of.next_held, all_of.previous_held, all_of.by[bundle], bundle)
     all_of.next_over[bundle] = all_of.sizes[FREE]
     all_of.sizes[FREE] = bundle
+
+
+@inlined_uncounted
+def _join(first: Integers, behind: Integers, before: Integers, owner: int, item: int) -> None:
+    """Puts an item at the beginning of the list of an owner."""
+    next_item = first[owner]
+    behind[item], before[item] = next_item, NONE
+    if next_item != NONE:
+        before[next_item] = item
+    first[owner] = item
+
+
+@inlined_uncounted
+def _leave(first: Integers, behind: Integers, before: Integers, owner: int, item: int) -> None:
+    """Takes an item out of the list of its owner."""
+    next_item, previous_item = behind[item], before[item]
+    if previous_item == NONE:
+        first[owner] = next_item
+    else:
+        behind[previous_item] = next_item
+    if next_item != NONE:
+        before[next_item] = previous_item

@@ -160,14 +160,9 @@ def _level(change: Change, link: int) -> float:
 def _reach(change: Change, link: int, key: float) -> None:
     """Puts a link among those whose level has to be found, no later than where it was."""
     _note(change, link)
-    if not change.ripple.is_settled[link]:
-        _bring_forward(change, link, min(key, change.bundles.level[link]))
-
-
-@compiled_uncounted
-def _bring_forward(change: Change, link: int, key: float) -> None:
     due = change.ripple.due
-    if key < due[len(due) // 2 + link]:
+    key = min(key, change.bundles.level[link])
+    if not change.ripple.is_settled[link] and key < due[len(due) // 2 + link]:
         set_key(due, link, key)
 
 
@@ -225,14 +220,6 @@ def _level_without(change: Change, link: int, bundle: int) -> float:
 
 
 @compiled_uncounted
-def _reach_slower(change: Change, link: int) -> None:
-    """Reaches a link some of whose flows get slower: its level can only rise."""
-    _note(change, link)
-    if not change.ripple.is_settled[link]:
-        _bring_forward(change, link, change.bundles.level[link])
-
-
-@compiled_uncounted
 def _settle(change: Change, link: int, level: float) -> None:
     """Gives a link its level, and takes the flows that other links would let be faster."""
     bundles, ripple = change.bundles, change.ripple
@@ -246,7 +233,7 @@ def _settle(change: Change, link: int, level: float) -> None:
     if level < was:
         bundle = bundles.held[link]
         while bundle != NONE:
-            _reach_slower(change, bundles.link[bundle])
+            _reach(change, bundles.link[bundle], np.inf)  # which can only rise
             bundle = bundles.next_held[bundle]
 
 
@@ -276,7 +263,7 @@ def _take_over(change: Change, link: int, level: float) -> None:
         detach(bundles, path)
         attach(bundles, path, link, flows)
         for place in range(bundles.path_offsets[path], bundles.path_offsets[path + 1]):
-            _reach_slower(change, bundles.path_links[place])
+            _reach(change, bundles.path_links[place], np.inf)  # which can only rise
     forget(bundles, link)
 
 
