@@ -15,21 +15,26 @@ from tests.planner.test_survey_table import SURVEYED
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "systems.md"
 FOUND = {
+    "TrioSim (ISCA 2025), Table 1": "Li et al., ASTRA-sim 2, DistSim, vTrain, TrioSim",
+    "the paper beside PerfSim-Survey-2026, Table 2": (
+        "Timeloop, MAESTRO, Sparseloop, PyTorchSim, ArchGym, Accel-Sim, GPGPU-Sim, AMALI, Li et al., NeuSight, Habitat, "
+        "ASTRA-sim 2, SimAI, Echo, PRISM, Lumos, Vidur, Frontier, TrioSim, nn-Meter, LitePred, HELP, TVM, Ansor, TLP"
+    ),
     "simulators, by their repositories or papers": (
-        "TrioSim, ASTRA-sim 2, Chakra, STG, SimAI, AICB, SimCCL, OpenDC, Kavier, vTrain, DistSim, Proteus, Echo, Daydream, "
-        "dPRO, Lumos, PRISM, Phantora, Multiverse, ATLAHS, LogGOPSim, ns-3, htsim, Holistic Trace Analysis, "
-        "Vidur, Frontier, MGPUSim, Accel-Sim"
+        "ASTRA-sim 3, GENIE, Chakra, STG, AICB, SimCCL, OpenDC, Kavier, AIReSim, Proteus, Daydream, dPRO, Phantora, "
+        "Multiverse, ATLAHS, LogGOPSim, ns-3, htsim, Wormhole, Holistic Trace Analysis, Splitwise, DistServe, "
+        "MGPUSim, Multi2Sim, gem5"
     ),
     "models of operators, by their repositories or papers": (
-        "Li et al., Habitat, NeuSight, aiconfigurator, Zhang et al. (arXiv 2509.22832), GenZ, Timeloop, nn-Meter"
+        "aiconfigurator, Zhang et al. (arXiv 2509.22832), GenZ, LLMCompass"
     ),
     "closed forms, by their repositories or papers": (
         "Paleo, ParaDL, Calculon, llm-analysis, SimuMax, AMPeD, MAD-Max, Epoch AI's training model, DistIR, DeepFlow, "
         "RAPID-LLM, mlsysim, Primus projection"
     ),
     "planners, by their repositories or papers": (
-        "FlexFlow, Unity, Galvatron, Sailor, Metis, MoFa, OPPA, BudEcosystem simulator, Perseus, Zeus, NeMo, Paddle, "
-        "FlagScale, DeepSpeed tuners, AutoParallel"
+        "FlexFlow, Unity, Galvatron, Sailor, Metis, MoFa, PipeDream, OPPA, BudEcosystem simulator, Perseus, Zeus, NeMo, "
+        "Paddle, FlagScale, DeepSpeed tuners, AutoParallel, ConfigIQ, llm-d-planner"
     ),
     "planners that Sailor (SOSP 2025) compares itself with": "AMP, Varuna, Piper, DTFM, FlashFlex, Aceso, Galvatron, Metis",
     "Svedas et al. (arXiv 2506.09275), Table VII": (
