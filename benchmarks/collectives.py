@@ -1,11 +1,16 @@
-"""How far are collectives from measured ones, by size and by group? Nothing of these tables is fitted, transfers excepted.
+"""How far are collectives from measured ones, by size and by group?
 
     python -m benchmarks.collectives --measured DIR
 
 DIR holds `collectives/` with all-reduces and transfers on DGX A100 and DGX H100 (microsoft/vidur, MIT:
 `a100_dgx_all_reduce.csv` and so on) and `vtrain/` with all-reduces on 2, 4 and 8 A100 of one node (VIA-Research/vTrain:
-`AR_GPU8_1M_1024M_LUT` and so on). Four fifths of the transfers were fitted (`benchmarks.fit_links`), but for those between
-A100 nodes, whose network cards nobody names: they are counted with 200 Gbit/s for each accelerator, as in a DGX A100.
+`AR_GPU8_1M_1024M_LUT` and so on). `benchmarks.fit_links` has seen four fifths of the transfers and, of the all-reduces inside
+a node, two sizes an octave. Between A100 nodes, whose network cards nobody names, 200 Gbit/s are counted for each accelerator,
+as in a DGX A100.
+
+Vidur calls collectives from PyTorch, one at a time, so that a small one takes as long as its call. Calls are no part of a
+collective (the step model counts the host apart): from 1 MiB up nothing is said to take less than what the calls below 1 MiB
+take in that group in the median. Below, the collective stands alone.
 """
 
 from __future__ import annotations
@@ -27,6 +32,8 @@ DECADES = ((0.0, MIB / 16), (MIB / 16, MIB), (MIB, 10 * MIB), (10 * MIB, 100 * M
 """Lower and upper size."""
 NAMES = ("< 64 KiB", "64 KiB - 1 MiB", "1 - 10 MiB", "10 - 100 MiB", "> 100 MiB")
 WITHIN_NODE = (2, 4, 8)
+PLACE = ["members", "group"]
+"""Columns that tell groups of a table apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +51,26 @@ class Table:
 
     @property
     def predicted_s(self) -> Floats:
-        """Returns what the model says of every row."""
+        """Returns what the model says of every row, calls left out."""
         links = self.links
         size = self.rows.num_bytes.to_numpy(float)
         group, members = self.rows.group.to_numpy(float), self.rows.members.to_numpy(float)
-        if self.name.endswith("transfers"):
+        if self.is_transfers:
             return point_to_point_s(num_bytes=size, is_same_domain=members == group, links=links)
         return all_reduce_s(num_bytes=size, group_size=group, members_per_domain=members, links=links)
+
+    @property
+    def is_transfers(self) -> bool:
+        """Returns whether one sends to one other; else all-reduces."""
+        return self.name.endswith("transfers")
+
+    @property
+    def call_s(self) -> Floats:
+        """Returns the least that is said of every row: the median of the calls below 1 MiB; 0 for these, or where none are."""
+        is_small = self.rows.num_bytes < MIB
+        small = self.rows[is_small].groupby(PLACE).seconds.median().rename("call_s")
+        call_s = self.rows.join(small, on=PLACE).call_s.fillna(0.0)
+        return call_s.mask(is_small, 0.0).to_numpy(float)
 
     def inside_nodes(self) -> Table:
         """Returns the rows of groups that are in one node."""
@@ -117,12 +137,12 @@ def error_rows(table: Table, predicted_s: Floats | None = None, name: str | None
 
     Args:
         table: what was measured.
-        predicted_s: what is said of its rows; left out: what the fast depth says.
+        predicted_s: what is said of its rows, calls left out; left out: what the fast depth says.
         name: of the lines; left out: that of the table.
     """
-    errors = (table.predicted_s if predicted_s is None else predicted_s) / table.rows.seconds.to_numpy() - 1.0
+    errors = relative_errors(table, predicted_s)
     lines = []
-    for (members, group), indices in table.rows.groupby(["members", "group"]).indices.items():
+    for (members, group), indices in table.rows.groupby(PLACE).indices.items():
         size = table.rows.num_bytes.to_numpy()[indices]
         cells = [_cell(errors[indices][(size >= low) & (size < high)]) for low, high in DECADES]
         nodes = group // members
@@ -134,9 +154,14 @@ def error_rows(table: Table, predicted_s: Floats | None = None, name: str | None
 def mean_error(table: Table, predicted_s: Floats | None = None) -> str:
     """Returns mean absolute error, bias and number of all rows inside a node from 1 MiB up; arguments as in `error_rows`."""
     rows = table.rows
-    said_s = table.predicted_s if predicted_s is None else predicted_s
     is_counted = (rows.members == rows.group).to_numpy() & (rows.num_bytes >= MIB).to_numpy()
-    return _cell((said_s / rows.seconds.to_numpy() - 1.0)[is_counted])
+    return _cell(relative_errors(table, predicted_s)[is_counted])
+
+
+def relative_errors(table: Table, predicted_s: Floats | None = None) -> Floats:
+    """Returns predicted over measured seconds less 1 `(n,)`; arguments as in `error_rows`."""
+    said_s = table.predicted_s if predicted_s is None else predicted_s
+    return np.asarray(np.maximum(said_s, table.call_s) / table.rows.seconds.to_numpy() - 1.0)
 
 
 def _cell(errors: Floats) -> str:
