@@ -1,6 +1,8 @@
 """How far are collectives from measured ones, by size and by group?
 
-    python -m benchmarks.collectives --measured DIR
+    python -m benchmarks.collectives                           the sizes that are carried here
+    python -m benchmarks.collectives --measured DIR            all
+    python -m benchmarks.collectives --measured DIR --carry    all, and rewrites what is carried
 
 DIR holds `collectives/` with all-reduces and transfers on DGX A100 and DGX H100 (microsoft/vidur, MIT:
 `a100_dgx_all_reduce.csv` and so on) and `vtrain/` with all-reduces on 2, 4 and 8 A100 of one node (VIA-Research/vTrain:
@@ -19,14 +21,18 @@ import argparse
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from simulator.network import LinkConstants, all_reduce_s, link_constants, point_to_point_s
 from simulator.table import Floats
 from simulator.units import MIB, MILLISECOND, gigabits_per_s
 
+CARRIED = Path(__file__).parent / "data" / "measured_collectives.csv"
+CARRIED_PER_CELL = 16
 NANOSECOND = 1e-9
 DECADES = ((0.0, MIB / 16), (MIB / 16, MIB), (MIB, 10 * MIB), (10 * MIB, 100 * MIB), (100 * MIB, np.inf))
 """Lower and upper size."""
@@ -34,6 +40,20 @@ NAMES = ("< 64 KiB", "64 KiB - 1 MiB", "1 - 10 MiB", "10 - 100 MiB", "> 100 MiB"
 WITHIN_NODE = (2, 4, 8)
 PLACE = ["members", "group"]
 """Columns that tell groups of a table apart."""
+
+
+class Machine(TypedDict):
+    """What a table's accelerators hang on."""
+
+    family: str
+    bytes_per_s: float
+    network_bytes_per_s: float
+
+
+MACHINES = {
+    "A100": Machine(family="ampere", bytes_per_s=300e9, network_bytes_per_s=gigabits_per_s(200.0)),
+    "H100": Machine(family="hopper", bytes_per_s=450e9, network_bytes_per_s=gigabits_per_s(400.0)),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +90,7 @@ class Table:
         is_small = self.rows.num_bytes < MIB
         small = self.rows[is_small].groupby(PLACE).seconds.median().rename("call_s")
         call_s = self.rows.join(small, on=PLACE).call_s.fillna(0.0)
-        return call_s.mask(is_small, 0.0).to_numpy(float)
+        return np.asarray(call_s.mask(is_small, 0.0), dtype=float)
 
     def inside_nodes(self) -> Table:
         """Returns the rows of groups that are in one node."""
@@ -91,16 +111,41 @@ class Table:
 
 def all_tables(measured: Path) -> list[Table]:
     """Returns every table of the folder."""
-    a100 = {"family": "ampere", "bytes_per_s": 300e9, "network_bytes_per_s": gigabits_per_s(200.0)}
-    h100 = {"family": "hopper", "bytes_per_s": 450e9, "network_bytes_per_s": gigabits_per_s(400.0)}
     folder = measured / "collectives"
-    machines = (("A100", "a100_dgx", a100), ("H100", "h100_dgx", h100))
-    tables = [Table(name="A100 all-reduce (vTrain)", rows=_vtrain(measured / "vtrain"), **a100)]  # type: ignore[arg-type]
-    for label, system, machine in machines:
+    tables = [_table("A100 all-reduce (vTrain)", _vtrain(measured / "vtrain"))]
+    for label, system in (("A100", "a100_dgx"), ("H100", "h100_dgx")):
         for operation, name in (("all_reduce", "all-reduce (Vidur)"), ("send_recv", "transfers")):
             rows = _vidur(folder / f"{system}_{operation}.csv", operation)
-            tables.append(Table(name=f"{label} {name}", rows=rows, **machine))  # type: ignore[arg-type]
+            tables.append(_table(f"{label} {name}", rows))
     return tables
+
+
+def carried_tables() -> list[Table]:
+    """Returns every table at the sizes that are carried."""
+    rows = pd.read_csv(CARRIED)
+    return [_table(name, rows[rows.table == name].reset_index(drop=True)) for name in rows.table.unique()]
+
+
+def carried_rows(table: Table) -> pd.DataFrame:
+    """Returns rows spread evenly over the sizes of each decade and group, no more than `CARRIED_PER_CELL` in each."""
+    rows = table.rows.assign(table=table.name, decade=decades(table.rows)).sort_values("num_bytes")
+    cells = [
+        cell.iloc[np.unique(np.linspace(0, len(cell) - 1, CARRIED_PER_CELL).round().astype(int))]
+        for _, cell in rows.groupby([*PLACE, "decade"])
+    ]
+    return pd.concat(cells)[["table", *PLACE, "num_bytes", "seconds"]]
+
+
+def decades(rows: pd.DataFrame) -> NDArray[np.int64]:
+    """Returns the index of each row's size in `DECADES` `(n,)`."""
+    return np.asarray(
+        np.searchsorted([low for low, _ in DECADES], rows.num_bytes.to_numpy(float), side="right") - 1
+    )
+
+
+def _table(name: str, rows: pd.DataFrame) -> Table:
+    """Returns a table by its name, which begins with the accelerator."""
+    return Table(name=name, rows=rows, **MACHINES[name.split(maxsplit=1)[0]])
 
 
 def _vidur(file: Path, operation: str) -> pd.DataFrame:
@@ -175,8 +220,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--measured", type=Path, required=True, help="folder with collectives/ and vtrain/")
-    tables = all_tables(parser.parse_args().measured)
+    parser.add_argument("--measured", type=Path, help="folder with collectives/ and vtrain/")
+    parser.add_argument("--carry", action="store_true", help=f"rewrite {CARRIED.name}")
+    given = parser.parse_args()
+    if given.carry and not given.measured:
+        parser.error("--carry takes the sizes out of --measured")
+    tables = all_tables(given.measured) if given.measured else carried_tables()
+    if given.carry:
+        pd.concat([carried_rows(table) for table in tables]).to_csv(
+            CARRIED, index=False, float_format="%.6g", lineterminator="\n"
+        )
     lines = [line for table in tables for line in error_rows(table)]
     head = f"| measured | group | {' | '.join(NAMES)} |"
     print("\n".join([head, "|---" * (2 + len(NAMES)) + "|", *lines]))

@@ -88,9 +88,9 @@ SCALE_UPS = (
         family="blackwell",
     ),
 )
-SAMPLES_PER_OCTAVE = 2.0
+SAMPLES_PER_OCTAVE = 2
 SAMPLE_WIDTH = 0.03
-"""A size counts as the sample that it is nearest to if it differs by no more than this."""
+"""A size counts as that of the nearest step of an octave if it differs by no more than this."""
 
 COLLECTIVE_START = {
     "intra_latency_s": 5e-6,
@@ -114,7 +114,9 @@ CHECK_INFINIBAND = (
 )
 
 NCCL_SOURCE = "aiconfigurator-core 0.12.0, systems/data nccl_perf"
-ALL_REDUCE_SOURCE = "microsoft/vidur, data/profiling/network all_reduce; VIA-Research/vTrain, AR_GPU*_LUT (ampere)"
+ALL_REDUCE_SOURCE = (
+    "microsoft/vidur, data/profiling/network all_reduce; VIA-Research/vTrain, AR_GPU*_LUT (ampere)"
+)
 SEND_SOURCE = "microsoft/vidur, data/profiling/network send_recv"
 RATIO_SOURCE = "aliyun/SimAI, inputs/ratio/nic_ratio.csv, 400 Gbit/s per GPU assumed"
 MESH_SOURCE = "AMD ROCm blog on RCCL and xGMI: 48 of 64 GB/s per link; seven links of a mesh of eight"
@@ -167,14 +169,13 @@ def read_collectives(tables: Path, scale_up: ScaleUp) -> pd.DataFrame:
 
 
 def sampled_all_reduces(table: Table) -> pd.DataFrame:
-    """Returns medians of all-reduces inside a node at two sizes an octave, from 1 MiB up, in the columns of `read_collectives`."""
+    """Returns medians of all-reduces inside a node at two sizes an octave from 1 MiB up; columns as in `read_collectives`."""
     inside = table.inside_nodes()
-    rows = inside.rows.assign(call_s=inside.call_s)
-    steps = SAMPLES_PER_OCTAVE * np.log2(rows.num_bytes / MIB)
-    num_bytes = MIB * 2.0 ** (steps.round() / SAMPLES_PER_OCTAVE)
-    is_near = (rows.num_bytes >= MIB) & ((rows.num_bytes / num_bytes - 1.0).abs() <= SAMPLE_WIDTH)
-    rows = rows.assign(num_gpus=rows.group, num_bytes=num_bytes, op_name="all_reduce")[is_near]
-    found = rows.groupby(["op_name", "num_gpus", "num_bytes"])[["seconds", "call_s"]].median().reset_index()
+    rows = inside.rows.assign(call_s=inside.call_s, op_name="all_reduce")[inside.rows.num_bytes >= MIB]
+    size = 2.0 ** ((SAMPLES_PER_OCTAVE * np.log2(rows.num_bytes)).round() / SAMPLES_PER_OCTAVE)
+    is_near = (rows.num_bytes / size - 1.0).abs() <= SAMPLE_WIDTH
+    near = rows.assign(num_gpus=rows.group, num_bytes=size)[is_near]
+    found = near.groupby(["op_name", "num_gpus", "num_bytes"])[["seconds", "call_s"]].median().reset_index()
     return found.assign(log_s=np.log(found.seconds))
 
 
