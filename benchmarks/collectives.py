@@ -1,11 +1,18 @@
-"""How far are collectives from measured ones, by size and by group? Nothing of these tables is fitted, transfers excepted.
+"""How far are collectives from measured ones, by size and by group?
 
-    python -m benchmarks.collectives --measured DIR
+    python -m benchmarks.collectives                           the sizes that are carried here
+    python -m benchmarks.collectives --measured DIR            all
+    python -m benchmarks.collectives --measured DIR --carry    all, and rewrites what is carried
 
 DIR holds `collectives/` with all-reduces and transfers on DGX A100 and DGX H100 (microsoft/vidur, MIT:
 `a100_dgx_all_reduce.csv` and so on) and `vtrain/` with all-reduces on 2, 4 and 8 A100 of one node (VIA-Research/vTrain:
-`AR_GPU8_1M_1024M_LUT` and so on). Four fifths of the transfers were fitted (`benchmarks.fit_links`), but for those between
-A100 nodes, whose network cards nobody names: they are counted with 200 Gbit/s for each accelerator, as in a DGX A100.
+`AR_GPU8_1M_1024M_LUT` and so on). `benchmarks.fit_links` has seen four fifths of the transfers and, of the all-reduces inside
+a node, two sizes an octave. Between A100 nodes, whose network cards nobody names, 200 Gbit/s are counted for each accelerator,
+as in a DGX A100.
+
+Vidur calls collectives from PyTorch, one at a time, so that a small one takes as long as its call. Calls are no part of a
+collective (the step model counts the host apart): from 1 MiB up nothing is said to take less than what the calls below 1 MiB
+take in that group in the median. Below, the collective stands alone.
 """
 
 from __future__ import annotations
@@ -14,19 +21,39 @@ import argparse
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from simulator.network import LinkConstants, all_reduce_s, link_constants, point_to_point_s
 from simulator.table import Floats
 from simulator.units import MIB, MILLISECOND, gigabits_per_s
 
+CARRIED = Path(__file__).parent / "data" / "measured_collectives.csv"
+CARRIED_PER_CELL = 16
 NANOSECOND = 1e-9
 DECADES = ((0.0, MIB / 16), (MIB / 16, MIB), (MIB, 10 * MIB), (10 * MIB, 100 * MIB), (100 * MIB, np.inf))
 """Lower and upper size."""
 NAMES = ("< 64 KiB", "64 KiB - 1 MiB", "1 - 10 MiB", "10 - 100 MiB", "> 100 MiB")
 WITHIN_NODE = (2, 4, 8)
+PLACE = ["members", "group"]
+"""Columns that tell groups of a table apart."""
+
+
+class Machine(TypedDict):
+    """What a table's accelerators hang on."""
+
+    family: str
+    bytes_per_s: float
+    network_bytes_per_s: float
+
+
+MACHINES = {
+    "A100": Machine(family="ampere", bytes_per_s=300e9, network_bytes_per_s=gigabits_per_s(200.0)),
+    "H100": Machine(family="hopper", bytes_per_s=450e9, network_bytes_per_s=gigabits_per_s(400.0)),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +71,26 @@ class Table:
 
     @property
     def predicted_s(self) -> Floats:
-        """Returns what the model says of every row."""
+        """Returns what the model says of every row, calls left out."""
         links = self.links
         size = self.rows.num_bytes.to_numpy(float)
         group, members = self.rows.group.to_numpy(float), self.rows.members.to_numpy(float)
-        if self.name.endswith("transfers"):
+        if self.is_transfers:
             return point_to_point_s(num_bytes=size, is_same_domain=members == group, links=links)
         return all_reduce_s(num_bytes=size, group_size=group, members_per_domain=members, links=links)
+
+    @property
+    def is_transfers(self) -> bool:
+        """Returns whether one sends to one other; else all-reduces."""
+        return self.name.endswith("transfers")
+
+    @property
+    def call_s(self) -> Floats:
+        """Returns the least that is said of every row: the median of the calls below 1 MiB; 0 for these, or where none are."""
+        is_small = self.rows.num_bytes < MIB
+        small = self.rows[is_small].groupby(PLACE).seconds.median().rename("call_s")
+        call_s = self.rows.join(small, on=PLACE).call_s.fillna(0.0)
+        return np.asarray(call_s.mask(is_small, 0.0), dtype=float)
 
     def inside_nodes(self) -> Table:
         """Returns the rows of groups that are in one node."""
@@ -71,16 +111,41 @@ class Table:
 
 def all_tables(measured: Path) -> list[Table]:
     """Returns every table of the folder."""
-    a100 = {"family": "ampere", "bytes_per_s": 300e9, "network_bytes_per_s": gigabits_per_s(200.0)}
-    h100 = {"family": "hopper", "bytes_per_s": 450e9, "network_bytes_per_s": gigabits_per_s(400.0)}
     folder = measured / "collectives"
-    machines = (("A100", "a100_dgx", a100), ("H100", "h100_dgx", h100))
-    tables = [Table(name="A100 all-reduce (vTrain)", rows=_vtrain(measured / "vtrain"), **a100)]  # type: ignore[arg-type]
-    for label, system, machine in machines:
+    tables = [_table("A100 all-reduce (vTrain)", _vtrain(measured / "vtrain"))]
+    for label, system in (("A100", "a100_dgx"), ("H100", "h100_dgx")):
         for operation, name in (("all_reduce", "all-reduce (Vidur)"), ("send_recv", "transfers")):
             rows = _vidur(folder / f"{system}_{operation}.csv", operation)
-            tables.append(Table(name=f"{label} {name}", rows=rows, **machine))  # type: ignore[arg-type]
+            tables.append(_table(f"{label} {name}", rows))
     return tables
+
+
+def carried_tables() -> list[Table]:
+    """Returns every table at the sizes that are carried."""
+    rows = pd.read_csv(CARRIED)
+    return [_table(name, rows[rows.table == name].reset_index(drop=True)) for name in rows.table.unique()]
+
+
+def carried_rows(table: Table) -> pd.DataFrame:
+    """Returns rows spread evenly over the sizes of each decade and group, no more than `CARRIED_PER_CELL` in each."""
+    rows = table.rows.assign(table=table.name, decade=decades(table.rows)).sort_values("num_bytes")
+    cells = [
+        cell.iloc[np.unique(np.linspace(0, len(cell) - 1, CARRIED_PER_CELL).round().astype(int))]
+        for _, cell in rows.groupby([*PLACE, "decade"])
+    ]
+    return pd.concat(cells)[["table", *PLACE, "num_bytes", "seconds"]]
+
+
+def decades(rows: pd.DataFrame) -> NDArray[np.int64]:
+    """Returns the index of each row's size in `DECADES` `(n,)`."""
+    return np.asarray(
+        np.searchsorted([low for low, _ in DECADES], rows.num_bytes.to_numpy(float), side="right") - 1
+    )
+
+
+def _table(name: str, rows: pd.DataFrame) -> Table:
+    """Returns a table by its name, which begins with the accelerator."""
+    return Table(name=name, rows=rows, **MACHINES[name.split(maxsplit=1)[0]])
 
 
 def _vidur(file: Path, operation: str) -> pd.DataFrame:
@@ -117,12 +182,12 @@ def error_rows(table: Table, predicted_s: Floats | None = None, name: str | None
 
     Args:
         table: what was measured.
-        predicted_s: what is said of its rows; left out: what the fast depth says.
+        predicted_s: what is said of its rows, calls left out; left out: what the fast depth says.
         name: of the lines; left out: that of the table.
     """
-    errors = (table.predicted_s if predicted_s is None else predicted_s) / table.rows.seconds.to_numpy() - 1.0
+    errors = relative_errors(table, predicted_s)
     lines = []
-    for (members, group), indices in table.rows.groupby(["members", "group"]).indices.items():
+    for (members, group), indices in table.rows.groupby(PLACE).indices.items():
         size = table.rows.num_bytes.to_numpy()[indices]
         cells = [_cell(errors[indices][(size >= low) & (size < high)]) for low, high in DECADES]
         nodes = group // members
@@ -134,9 +199,14 @@ def error_rows(table: Table, predicted_s: Floats | None = None, name: str | None
 def mean_error(table: Table, predicted_s: Floats | None = None) -> str:
     """Returns mean absolute error, bias and number of all rows inside a node from 1 MiB up; arguments as in `error_rows`."""
     rows = table.rows
-    said_s = table.predicted_s if predicted_s is None else predicted_s
     is_counted = (rows.members == rows.group).to_numpy() & (rows.num_bytes >= MIB).to_numpy()
-    return _cell((said_s / rows.seconds.to_numpy() - 1.0)[is_counted])
+    return _cell(relative_errors(table, predicted_s)[is_counted])
+
+
+def relative_errors(table: Table, predicted_s: Floats | None = None) -> Floats:
+    """Returns predicted over measured seconds less 1 `(n,)`; arguments as in `error_rows`."""
+    said_s = table.predicted_s if predicted_s is None else predicted_s
+    return np.asarray(np.maximum(said_s, table.call_s) / table.rows.seconds.to_numpy() - 1.0)
 
 
 def _cell(errors: Floats) -> str:
@@ -150,8 +220,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--measured", type=Path, required=True, help="folder with collectives/ and vtrain/")
-    tables = all_tables(parser.parse_args().measured)
+    parser.add_argument("--measured", type=Path, help="folder with collectives/ and vtrain/")
+    parser.add_argument("--carry", action="store_true", help=f"rewrite {CARRIED.name}")
+    given = parser.parse_args()
+    if given.carry and not given.measured:
+        parser.error("--carry takes the sizes out of --measured")
+    tables = all_tables(given.measured) if given.measured else carried_tables()
+    if given.carry:
+        pd.concat([carried_rows(table) for table in tables]).to_csv(
+            CARRIED, index=False, float_format="%.6g", lineterminator="\n"
+        )
     lines = [line for table in tables for line in error_rows(table)]
     head = f"| measured | group | {' | '.join(NAMES)} |"
     print("\n".join([head, "|---" * (2 + len(NAMES)) + "|", *lines]))

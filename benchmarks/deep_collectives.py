@@ -66,7 +66,7 @@ def errors_of(measured: Path) -> tuple[list[str], list[str]]:
     """Returns the lines of the table, and the means from 1 MiB up."""
     lines, means = [], []
     for table in all_tables(measured):
-        if table.name.endswith("transfers"):
+        if table.is_transfers:
             continue
         inside = table.inside_nodes()
         for name, has_ramp in (("flows alone", False), ("flows, ramp", True)):

@@ -1,15 +1,16 @@
 """Which few constants describe measured collectives best, and how well do they predict other sizes?
 
-Rewrites simulator/data/link_efficiency.csv from three sets of microbenchmarks; no training run is among them:
+Rewrites simulator/data/link_efficiency.csv from four sets of microbenchmarks; no training run is among them:
 
     python -m benchmarks.fit_links --tables .../aiconfigurator_core/systems/data \\
-        --collectives .../vidur/data/profiling/network --ratios .../inputs/ratio/nic_ratio.csv
+        --measured DIR --ratios .../inputs/ratio/nic_ratio.csv
 
-Tables: NCCL inside one node, from the package `aiconfigurator-core` (Apache-2.0). Collectives: transfers and,
-to compare with, all-reduces from microsoft/vidur (MIT), as `h100_dgx_send_recv.csv` and so on; its A100 nodes
-are left out where they talk to each other, at 6 to 20 GB/s over network cards that it does not name. Ratios:
-bus bandwidth over 2 to 128 nodes of 8, from aliyun/SimAI (MIT). Every fifth point is held out of each fit and
-gives the `error` column.
+Tables: NCCL inside one node, from the package `aiconfigurator-core` (Apache-2.0). Measured: transfers and all-reduces from
+microsoft/vidur (MIT) and all-reduces from VIA-Research/vTrain (MIT), laid out as for `benchmarks.collectives`; A100
+nodes are left out where they talk to each other, at 6 to 20 GB/s over network cards that nobody names. Ratios: bus bandwidth
+over 2 to 128 nodes of 8, from aliyun/SimAI (MIT). Of Vidur's and vTrain's all-reduces, thousands of sizes, two an octave are
+taken from 1 MiB up, so that each of the three sources counts about as much as the others: they differ by up to 17 % on the same
+kind of node. Every fifth point is held out of each fit and gives the `error` column.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.collectives import Table, all_tables
 from benchmarks.fitting import Line, fit, write_lines
-from planner.calibration_fitting import describe
 from simulator.network import (
     OTHER_FABRIC,
     OTHER_SCALE_UP,
@@ -34,7 +35,7 @@ from simulator.network import (
     point_to_point_s,
 )
 from simulator.table import Floats
-from simulator.units import GIB, GIGA, MILLISECOND, gigabits_per_s
+from simulator.units import GIB, GIGA, MIB, MILLISECOND, gigabits_per_s
 
 OUTPUT = Path(__file__).parents[1] / "simulator" / "data" / "link_efficiency.csv"
 MIN_BYTES = 65536.0
@@ -60,13 +61,36 @@ class ScaleUp:
     folders: tuple[str, ...]
     bytes_per_s: float
     send_recv: str
+    family: str
+    """Architecture of the tables of all-reduces that were measured on it."""
 
 
 SCALE_UPS = (
-    ScaleUp(link="nvlink3", folders=("a100_sxm",), bytes_per_s=300 * GIGA, send_recv="a100_dgx"),
-    ScaleUp(link="nvlink4", folders=("h100_sxm", "h200_sxm"), bytes_per_s=450 * GIGA, send_recv="h100_dgx"),
-    ScaleUp(link="nvlink5", folders=("b200_sxm", "b300_sxm", "gb200"), bytes_per_s=900 * GIGA, send_recv=""),
+    ScaleUp(
+        link="nvlink3",
+        folders=("a100_sxm",),
+        bytes_per_s=300 * GIGA,
+        send_recv="a100_dgx",
+        family="ampere",
+    ),
+    ScaleUp(
+        link="nvlink4",
+        folders=("h100_sxm", "h200_sxm"),
+        bytes_per_s=450 * GIGA,
+        send_recv="h100_dgx",
+        family="hopper",
+    ),
+    ScaleUp(
+        link="nvlink5",
+        folders=("b200_sxm", "b300_sxm", "gb200"),
+        bytes_per_s=900 * GIGA,
+        send_recv="",
+        family="blackwell",
+    ),
 )
+SAMPLES_PER_OCTAVE = 2
+SAMPLE_WIDTH = 0.03
+"""A size counts as that of the nearest step of an octave if it differs by no more than this."""
 
 COLLECTIVE_START = {
     "intra_latency_s": 5e-6,
@@ -90,6 +114,9 @@ CHECK_INFINIBAND = (
 )
 
 NCCL_SOURCE = "aiconfigurator-core 0.12.0, systems/data nccl_perf"
+ALL_REDUCE_SOURCE = (
+    "microsoft/vidur, data/profiling/network all_reduce; VIA-Research/vTrain, AR_GPU*_LUT (ampere)"
+)
 SEND_SOURCE = "microsoft/vidur, data/profiling/network send_recv"
 RATIO_SOURCE = "aliyun/SimAI, inputs/ratio/nic_ratio.csv, 400 Gbit/s per GPU assumed"
 MESH_SOURCE = "AMD ROCm blog on RCCL and xGMI: 48 of 64 GB/s per link; seven links of a mesh of eight"
@@ -141,9 +168,20 @@ def read_collectives(tables: Path, scale_up: ScaleUp) -> pd.DataFrame:
     return rows.groupby(["folder", "op_name", "num_gpus", "num_bytes"])["log_s"].mean().reset_index()
 
 
-def read_send_recv(collectives: Path, system: str, *, is_same_domain: bool) -> pd.DataFrame:
+def sampled_all_reduces(table: Table) -> pd.DataFrame:
+    """Returns medians of all-reduces inside a node at two sizes an octave from 1 MiB up; columns as in `read_collectives`."""
+    inside = table.inside_nodes()
+    rows = inside.rows.assign(call_s=inside.call_s, op_name="all_reduce")[inside.rows.num_bytes >= MIB]
+    size = 2.0 ** ((SAMPLES_PER_OCTAVE * np.log2(rows.num_bytes)).round() / SAMPLES_PER_OCTAVE)
+    is_near = (rows.num_bytes / size - 1.0).abs() <= SAMPLE_WIDTH
+    near = rows.assign(num_gpus=rows.group, num_bytes=size)[is_near]
+    found = near.groupby(["op_name", "num_gpus", "num_bytes"])[["seconds", "call_s"]].median().reset_index()
+    return found.assign(log_s=np.log(found.seconds))
+
+
+def read_send_recv(measured: Path, system: str, *, is_same_domain: bool) -> pd.DataFrame:
     """Returns one-way transfers inside or between two nodes: bytes, seconds (median of the repetitions)."""
-    rows = pd.read_csv(collectives / f"{system}_send_recv.csv")
+    rows = pd.read_csv(measured / "collectives" / f"{system}_send_recv.csv")
     rows = rows[(rows["devices_per_node"] == (2 if is_same_domain else 1)) & (rows["size"] >= MIN_BYTES)]
     seconds = rows["time_stats.send_recv.median"] * MILLISECOND
     return pd.DataFrame({"num_bytes": rows["size"].astype(float), "log_s": np.log(seconds)}).reset_index(
@@ -166,7 +204,7 @@ def read_ratios(path: Path) -> pd.DataFrame:
 
 
 def collective_model(links: LinkConstants, rows: pd.DataFrame) -> Floats:
-    """Returns seconds of collectives inside one node."""
+    """Returns seconds of collectives inside one node, but no less than a call takes."""
     size = rows.num_gpus.to_numpy(float)
     sent = rows.num_bytes.to_numpy()
     is_reduce, is_exchange = (
@@ -177,7 +215,8 @@ def collective_model(links: LinkConstants, rows: pd.DataFrame) -> Floats:
         collective(num_bytes=sent, group_size=size, members_per_domain=size, links=links)
         for collective in (all_reduce_s, all_to_all_s, all_gather_s)
     )
-    return np.where(is_reduce, reduce_s, np.where(is_exchange, exchange_s, gather_s))
+    collective_s = np.where(is_reduce, reduce_s, np.where(is_exchange, exchange_s, gather_s))
+    return np.asarray(np.maximum(collective_s, rows.call_s.to_numpy()))
 
 
 def ring_model(links: LinkConstants, rows: pd.DataFrame) -> Floats:
@@ -204,20 +243,24 @@ def fit_rows(
 
 
 def fit_scale_up(
-    tables: Path, collectives: Path, scale_up: ScaleUp, point_to_point: float | None
+    tables: Path, measured: Path, scale_up: ScaleUp, point_to_point: float | None
 ) -> list[LinkLine]:
     """Returns the lines of one NVLink generation; `point_to_point` is taken over where nobody measured it."""
-    rows = read_collectives(tables, scale_up)
+    others = [
+        sampled_all_reduces(table)
+        for table in all_tables(measured)
+        if table.family == scale_up.family and not table.is_transfers
+    ]
+    rows = pd.concat([read_collectives(tables, scale_up).assign(call_s=0.0), *others], ignore_index=True)
     nominal = {"intra_bytes_per_s": scale_up.bytes_per_s, "gpus_per_domain": NODE_SIZE}
     values, error = fit_rows(collective_model, rows, nominal, COLLECTIVE_START)
-    if scale_up.send_recv:
-        error += f"; {other_cluster_error(collectives, scale_up, nominal | values)}"
     fitted_on = f"{' '.join(scale_up.folders)}: {len(rows)} collectives of 2 to 8"
-    lines = lines_of(scale_up.link, values, fitted_on, error, NCCL_SOURCE)
+    source = f"{NCCL_SOURCE}; {ALL_REDUCE_SOURCE}" if others else NCCL_SOURCE
+    lines = lines_of(scale_up.link, values, fitted_on, error, source)
     if point_to_point is not None:
         taken = {"point_to_point_fraction": point_to_point}
         return lines + lines_of(scale_up.link, taken, "nvlink4", "not measured", SEND_SOURCE)
-    rows = read_send_recv(collectives, scale_up.send_recv, is_same_domain=True)
+    rows = read_send_recv(measured, scale_up.send_recv, is_same_domain=True)
     fraction, error = fit_rows(
         lambda links, r: point_to_point_s(num_bytes=r.num_bytes.to_numpy(), is_same_domain=True, links=links),
         rows,
@@ -229,24 +272,9 @@ def fit_scale_up(
     )
 
 
-def other_cluster_error(collectives: Path, scale_up: ScaleUp, values: dict[str, float]) -> str:
-    """Returns the error on all-reduces of another cluster and older software, none of them fitted."""
-    rows = pd.read_csv(collectives / f"{scale_up.send_recv}_all_reduce.csv")
-    rows = rows[(rows["devices_per_node"] == rows["num_workers"]) & (rows["size"] >= MIN_BYTES)]
-    seconds = rows["time_stats.all_reduce.median"].to_numpy() * MILLISECOND
-    size = rows["num_workers"].to_numpy(float)
-    predicted_s = all_reduce_s(
-        num_bytes=rows["size"].to_numpy(float),
-        group_size=size,
-        members_per_domain=size,
-        links=constants_of(values),
-    )
-    return describe(np.log(predicted_s / seconds), f"vidur {scale_up.send_recv}")
-
-
-def fit_fabric(collectives: Path, ratios: Path, nvlink4: dict[str, float]) -> list[LinkLine]:
+def fit_fabric(measured: Path, ratios: Path, nvlink4: dict[str, float]) -> list[LinkLine]:
     """Returns the lines of InfiniBand: transfers give the hop, rings what passing through a node adds."""
-    rows = read_send_recv(collectives, "h100_dgx", is_same_domain=False)
+    rows = read_send_recv(measured, "h100_dgx", is_same_domain=False)
     nominal = nvlink4 | {"intra_bytes_per_s": 450 * GIGA, "gpus_per_domain": NODE_SIZE}
     sends, error = fit_rows(
         lambda links, r: point_to_point_s(
@@ -295,16 +323,16 @@ def mesh_lines(nvlinks: list[LinkLine]) -> list[LinkLine]:
     return lines + lines_of(OTHER_SCALE_UP, rates, "published", error, MESH_SOURCE)
 
 
-def all_lines(tables: Path, collectives: Path, ratios: Path) -> list[LinkLine]:
+def all_lines(tables: Path, measured: Path, ratios: Path) -> list[LinkLine]:
     """Returns the lines of every link, in the order of the file."""
     lines: list[LinkLine] = []
     for scale_up in SCALE_UPS:
         known = {line.constant: line.value for line in lines if line.link == "nvlink4"}
         point_to_point = None if scale_up.send_recv else known["point_to_point_fraction"]
-        lines += fit_scale_up(tables, collectives, scale_up, point_to_point)
+        lines += fit_scale_up(tables, measured, scale_up, point_to_point)
     nvlink4 = {line.constant: line.value for line in lines if line.link == "nvlink4"}
     mesh = mesh_lines(lines)
-    infiniband = fit_fabric(collectives, ratios, nvlink4)
+    infiniband = fit_fabric(measured, ratios, nvlink4)
     return lines + mesh + infiniband + ethernet_lines(infiniband)
 
 
@@ -316,10 +344,10 @@ def main() -> None:
     parser.add_argument(
         "--tables", type=Path, required=True, help="folder systems/data of aiconfigurator-core"
     )
-    parser.add_argument("--collectives", type=Path, required=True, help="folder with *_dgx_*.csv")
+    parser.add_argument("--measured", type=Path, required=True, help="folder with collectives/ and vtrain/")
     parser.add_argument("--ratios", type=Path, required=True, help="nic_ratio.csv of SimAI")
     arguments = parser.parse_args()
-    write_lines(OUTPUT, all_lines(arguments.tables, arguments.collectives, arguments.ratios))
+    write_lines(OUTPUT, all_lines(arguments.tables, arguments.measured, arguments.ratios))
 
 
 if __name__ == "__main__":

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from benchmarks.collectives import all_tables, error_rows, mean_error
+from benchmarks.collectives import (
+    PLACE,
+    Table,
+    all_tables,
+    carried_tables,
+    decades,
+    error_rows,
+    mean_error,
+    relative_errors,
+)
 from benchmarks.deep_collectives import predicted_s
+from simulator.units import MIB
 
 VIDUR = ",time_stats.{0}.median,num_workers,size,devices_per_node\n0,{1},8,{2},{3}\n1,{1},8,{2},8\n"
 SIZE = 64 * 2**20
@@ -64,3 +77,21 @@ def test_flows_with_the_ramp_of_messages_are_the_fast_depth(measured: Path) -> N
 
 def test_rows_across_nodes_are_left_out(measured: Path) -> None:
     assert all_tables(measured)[1].inside_nodes().rows.members.tolist() == [8]
+
+
+def test_a_call_takes_what_the_smallest_ones_take_and_is_no_part_of_them(measured: Path) -> None:
+    table = all_tables(measured)[3].inside_nodes()
+    small = table.rows.assign(num_bytes=2.0**18, seconds=7e-4)
+    both = replace(table, rows=pd.concat([small, table.rows], ignore_index=True))
+    assert both.call_s.tolist() == [0.0, 7e-4]
+    assert relative_errors(both)[1] == pytest.approx(-0.3)
+    assert (table.call_s == 0.0).all()
+
+
+@pytest.mark.parametrize("table", carried_tables(), ids=lambda table: table.name)
+def test_inside_a_node_every_decade_and_group_is_within_15_percent_from_1_mib_up(table: Table) -> None:
+    rows = table.rows.assign(error=np.abs(relative_errors(table)))
+    rows = rows[(rows.members == rows.group) & (rows.num_bytes >= MIB)]
+    means = rows.groupby([*PLACE, decades(rows)]).error.mean()
+    assert len(means) >= 2
+    assert means.max() < 0.15
