@@ -56,6 +56,8 @@ class Habits:
     weight_prefetch: WeightPrefetch = "both"
     keeps_stage_outputs: bool = False
     frees_stage_inputs: bool = False
+    gathers_stage_inputs: bool = False
+    sends_in_turn: bool = False
     chunk_layers: int | None = None
     """Layers of the chunks of its interleaved schedules, embedding and output layer counting as one each; left out: its
     pipelines are not taken to be interleaved."""
@@ -82,6 +84,8 @@ UNTOLD_HABITS = (
     "weight_prefetch",
     "keeps_stage_outputs",
     "frees_stage_inputs",
+    "gathers_stage_inputs",
+    "sends_in_turn",
 )
 """Fields of a workload of which no column of a measured run says anything."""
 _DEEPSPEED_BUFFERS = 2e9
@@ -103,6 +107,10 @@ _OF_2022 = Habits(
 )
 _VTRAIN = replace(_OF_2022, name="vTrain", pads_vocabulary=False)
 """Its code splits GPT-2's 50,257 words without filling them up (`src/model/gpt_modeling.py`)."""
+_VTRAIN_RUNS = replace(
+    _OF_2022, name="vTrain's runs (Megatron-DeepSpeed)", gathers_stage_inputs=True, sends_in_turn=True
+)
+"""Its iterations on several nodes ran in DeepSpeed's pipeline engine."""
 _MEGATRON_LM = Habits(name="Megatron-LM", overlaps_gradient_sync=False, expert_products="separate")
 """Megatron-LM overlaps the synchronisation of gradients only on request (`--overlap-grad-reduce`); experts of Megatron are
 those of Transformer Engine."""
@@ -165,6 +173,8 @@ _DEEPSPEED = Habits(
     fp16_update_bytes=_DEEPSPEED_UPDATE,
     most_gathered_weights=_DEEPSPEED_LIVE_WEIGHTS,
     keeps_stage_outputs=True,
+    gathers_stage_inputs=True,
+    sends_in_turn=True,
     memory_kind="device",
 )
 _EARLY_DEEPSPEED = replace(
@@ -207,6 +217,7 @@ class _Framework:
 
 
 _FRAMEWORKS = (
+    _Framework(words="vtrain.*deepspeed", habits=_VTRAIN_RUNS),
     _Framework(words="vtrain", habits=_VTRAIN),
     _Framework(words="megatron-?deepspeed", habits=replace(_DEEPSPEED, zero_stage=1), early=_EARLY_DEEPSPEED),
     _Framework(words=_NEMO_PROPER + r".*(?<![\d.])23\.", habits=_NEMO_APEX, on_old_families=_NEMO_2023),
