@@ -52,6 +52,9 @@ class Habits:
     update_bytes: float | None = None
     fp16_update_bytes: float | None = None
     """The same of the 16-bit gradients of loss scaling."""
+    step_bytes: float | None = None
+    fp16_step_bytes: float | None = None
+    """The same with loss scaling."""
     most_gathered_weights: float | None = None
     weight_prefetch: WeightPrefetch = "both"
     keeps_stage_outputs: bool = False
@@ -80,6 +83,7 @@ UNTOLD_HABITS = (
     "gradient_bytes",
     "sync_bytes",
     "sync_buffer_bytes",
+    "step_bytes",
     "most_gathered_weights",
     "weight_prefetch",
     "keeps_stage_outputs",
@@ -93,6 +97,10 @@ _DEEPSPEED_BUFFERS = 2e9
 _DEEPSPEED_UPDATE = 6
 """DeepSpeed flattens the 16-bit gradients of a rank and casts that copy to fp32 (`flatten(averaged_gradients).to(fp32)` in
 `runtime/zero/stage_1_and_2.py`)."""
+_DEEPSPEED_STEP = 82
+"""Bytes for each weight of DeepSpeed's step with loss scaling: check for overflow 10, cast and copy of the gradients 14, norm
+4, scale 8, Adam 28, back to 16 bits 6 (`FP16_Optimizer.step` in `runtime/fp16/fused_optimizer.py`), buckets of the all-reduce
+12 (`allreduce_bucket` in `runtime/engine.py`)."""
 _DEEPSPEED_LIVE_WEIGHTS = 1e9
 """`stage3_max_live_parameters` of DeepSpeed's defaults; its hooks gather and release module by module."""
 _DEEPSPEED_BF16_GRADIENT = 6
@@ -108,7 +116,11 @@ _OF_2022 = Habits(
 _VTRAIN = replace(_OF_2022, name="vTrain", pads_vocabulary=False)
 """Its code splits GPT-2's 50,257 words without filling them up (`src/model/gpt_modeling.py`)."""
 _VTRAIN_RUNS = replace(
-    _OF_2022, name="vTrain's runs (Megatron-DeepSpeed)", gathers_stage_inputs=True, sends_in_turn=True
+    _OF_2022,
+    name="vTrain's runs (Megatron-DeepSpeed)",
+    gathers_stage_inputs=True,
+    sends_in_turn=True,
+    fp16_step_bytes=_DEEPSPEED_STEP,
 )
 """Its iterations on several nodes ran in DeepSpeed's pipeline engine."""
 _MEGATRON_LM = Habits(name="Megatron-LM", overlaps_gradient_sync=False, expert_products="separate")
@@ -171,6 +183,7 @@ _DEEPSPEED = Habits(
     sync_bytes=2,
     sync_buffer_bytes=_DEEPSPEED_BUFFERS,
     fp16_update_bytes=_DEEPSPEED_UPDATE,
+    fp16_step_bytes=_DEEPSPEED_STEP,
     most_gathered_weights=_DEEPSPEED_LIVE_WEIGHTS,
     keeps_stage_outputs=True,
     gathers_stage_inputs=True,
@@ -275,6 +288,7 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
             gradient_bytes=2,
             sync_bytes=2,
             update_bytes=habits.fp16_update_bytes,
+            step_bytes=habits.fp16_step_bytes,
         )
     return habits
 

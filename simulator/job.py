@@ -103,6 +103,9 @@ class Workload(Record):
     master only the bits that a 16-bit weight lacks, as apex keeps it for NeMo; 6: such a master and 16-bit moments)."""
     update_bytes: float | None = Field(default=None, ge=0, le=16)
     """Bytes of the optimizer's copies of one gradient (0: apex; 6: DeepSpeed); left out: 4 where `gradient_bytes` is less."""
+    step_bytes: float | None = Field(default=None, ge=0, le=1000)
+    """Bytes that the optimizer step reads and writes for one weight (82: DeepSpeed in fp16); left out: 10 and twice
+    `optimizer_bytes`, a norm and one fused kernel."""
     sync_buffer_bytes: NonNegativeFloat = 0.0
     """Memory for the synchronisation of gradients beside the gradients (0: in place, as in Megatron; DeepSpeed: 2e9, two
     buckets of 5e8 elements)."""

@@ -329,7 +329,8 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
     most = np.max(per_rank, axis=0)
     on_device = 1.0 - workload.optimizer_offload_fraction
     # Norm and update read the fp32 gradient, the update reads and writes the states and writes the 16-bit weight.
-    passed_bytes = 2.0 * FULL_GRADIENT_BYTES + 2.0 * workload.optimizer_bytes + WEIGHT_BYTES
+    fused_bytes = 2.0 * FULL_GRADIENT_BYTES + 2.0 * workload.optimizer_bytes + WEIGHT_BYTES
+    passed_bytes = fused_bytes if workload.step_bytes is None else workload.step_bytes
     device_s = memory_bound_time_s(
         num_bytes=passed_bytes * on_device * most,
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,

@@ -185,6 +185,7 @@ class TestHabitsOfReleases:
     ) -> None:
         found = habits_of(framework, "ampere", "fp16")
         assert (found.gathers_stage_inputs, found.sends_in_turn) == (is_deepspeed, is_deepspeed)
+        assert found.step_bytes == (82 if is_deepspeed else None)
 
     def test_a_year_tells_more_than_the_hardware(self) -> None:
         today = habits_of("Megatron-DeepSpeed 2024", "ampere", "bf16", is_fully_sharded=True)

@@ -137,6 +137,17 @@ class TestPipeline:
         assert more.step_time_s - plain.step_time_s >= EVEN.global_batch_size * gather_s
 
 
+def test_an_optimizer_step_takes_as_long_as_the_bytes_that_it_moves() -> None:
+    def optimizer_s(step_bytes: float | None) -> float:
+        return steps_of(job_of(EVEN.model_copy(update={"step_bytes": step_bytes})), plan_of()).optimizer_s[0]
+
+    # 34 bytes: the gradient twice, 12 bytes of states there and back, the 16-bit weight.
+    assert optimizer_s(34.0) == optimizer_s(None)
+    slope_s = optimizer_s(82.0) - optimizer_s(34.0)
+    assert slope_s == pytest.approx(optimizer_s(130.0) - optimizer_s(82.0))
+    assert optimizer_s(82.0) / optimizer_s(34.0) == pytest.approx(82 / 34, rel=0.02)  # 50 launches beside it
+
+
 class TestReplicas:
     def test_groups_are_those_of_megatron(self) -> None:
         # t = 2, c = 2, d = 8, e = 4 on nodes of eight.
