@@ -33,7 +33,7 @@ COLUMNS = {
 }
 """Columns of `capplan validate` by those of vTrain."""
 TIME_COLUMN = "iteration time (ms)"
-FRAMEWORKS = {"ground_truth_single": "vTrain (Megatron)", "ground_truth_multi": "Megatron-LM"}
+FRAMEWORKS = {"ground_truth_single": "vTrain (Megatron)", "ground_truth_multi": "vTrain (Megatron-DeepSpeed)"}
 """Its single-node model splits the vocabulary without padding; the multi-node runs show no sign of odd widths."""
 ASSUMED = {
     "gpu": "A100-80GB",

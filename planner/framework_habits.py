@@ -52,10 +52,15 @@ class Habits:
     update_bytes: float | None = None
     fp16_update_bytes: float | None = None
     """The same of the 16-bit gradients of loss scaling."""
+    step_bytes: float | None = None
+    fp16_step_bytes: float | None = None
+    """The same with loss scaling."""
     most_gathered_weights: float | None = None
     weight_prefetch: WeightPrefetch = "both"
     keeps_stage_outputs: bool = False
     frees_stage_inputs: bool = False
+    gathers_stage_inputs: bool = False
+    sends_in_turn: bool = False
     chunk_layers: int | None = None
     """Layers of the chunks of its interleaved schedules, embedding and output layer counting as one each; left out: its
     pipelines are not taken to be interleaved."""
@@ -78,10 +83,13 @@ UNTOLD_HABITS = (
     "gradient_bytes",
     "sync_bytes",
     "sync_buffer_bytes",
+    "step_bytes",
     "most_gathered_weights",
     "weight_prefetch",
     "keeps_stage_outputs",
     "frees_stage_inputs",
+    "gathers_stage_inputs",
+    "sends_in_turn",
 )
 """Fields of a workload of which no column of a measured run says anything."""
 _DEEPSPEED_BUFFERS = 2e9
@@ -89,6 +97,10 @@ _DEEPSPEED_BUFFERS = 2e9
 _DEEPSPEED_UPDATE = 6
 """DeepSpeed flattens the 16-bit gradients of a rank and casts that copy to fp32 (`flatten(averaged_gradients).to(fp32)` in
 `runtime/zero/stage_1_and_2.py`)."""
+_DEEPSPEED_STEP = 82
+"""Bytes for each weight of DeepSpeed's step with loss scaling: check for overflow 10, cast and copy of the gradients 14, norm
+4, scale 8, Adam 28, back to 16 bits 6 (`FP16_Optimizer.step` in `runtime/fp16/fused_optimizer.py`), buckets of the all-reduce
+12 (`allreduce_bucket` in `runtime/engine.py`)."""
 _DEEPSPEED_LIVE_WEIGHTS = 1e9
 """`stage3_max_live_parameters` of DeepSpeed's defaults; its hooks gather and release module by module."""
 _DEEPSPEED_BF16_GRADIENT = 6
@@ -103,6 +115,14 @@ _OF_2022 = Habits(
 )
 _VTRAIN = replace(_OF_2022, name="vTrain", pads_vocabulary=False)
 """Its code splits GPT-2's 50,257 words without filling them up (`src/model/gpt_modeling.py`)."""
+_VTRAIN_RUNS = replace(
+    _OF_2022,
+    name="vTrain's runs (Megatron-DeepSpeed)",
+    gathers_stage_inputs=True,
+    sends_in_turn=True,
+    fp16_step_bytes=_DEEPSPEED_STEP,
+)
+"""Its iterations on several nodes ran in DeepSpeed's pipeline engine."""
 _MEGATRON_LM = Habits(name="Megatron-LM", overlaps_gradient_sync=False, expert_products="separate")
 """Megatron-LM overlaps the synchronisation of gradients only on request (`--overlap-grad-reduce`); experts of Megatron are
 those of Transformer Engine."""
@@ -163,8 +183,11 @@ _DEEPSPEED = Habits(
     sync_bytes=2,
     sync_buffer_bytes=_DEEPSPEED_BUFFERS,
     fp16_update_bytes=_DEEPSPEED_UPDATE,
+    fp16_step_bytes=_DEEPSPEED_STEP,
     most_gathered_weights=_DEEPSPEED_LIVE_WEIGHTS,
     keeps_stage_outputs=True,
+    gathers_stage_inputs=True,
+    sends_in_turn=True,
     memory_kind="device",
 )
 _EARLY_DEEPSPEED = replace(
@@ -207,6 +230,7 @@ class _Framework:
 
 
 _FRAMEWORKS = (
+    _Framework(words="vtrain.*deepspeed", habits=_VTRAIN_RUNS),
     _Framework(words="vtrain", habits=_VTRAIN),
     _Framework(words="megatron-?deepspeed", habits=replace(_DEEPSPEED, zero_stage=1), early=_EARLY_DEEPSPEED),
     _Framework(words=_NEMO_PROPER + r".*(?<![\d.])23\.", habits=_NEMO_APEX, on_old_families=_NEMO_2023),
@@ -264,6 +288,7 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
             gradient_bytes=2,
             sync_bytes=2,
             update_bytes=habits.fp16_update_bytes,
+            step_bytes=habits.fp16_step_bytes,
         )
     return habits
 

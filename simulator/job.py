@@ -103,6 +103,9 @@ class Workload(Record):
     master only the bits that a 16-bit weight lacks, as apex keeps it for NeMo; 6: such a master and 16-bit moments)."""
     update_bytes: float | None = Field(default=None, ge=0, le=16)
     """Bytes of the optimizer's copies of one gradient (0: apex; 6: DeepSpeed); left out: 4 where `gradient_bytes` is less."""
+    step_bytes: float | None = Field(default=None, ge=0, le=1000)
+    """Bytes that the optimizer step reads and writes for one weight (82: DeepSpeed in fp16); left out: 10 and twice
+    `optimizer_bytes`, a norm and one fused kernel."""
     sync_buffer_bytes: NonNegativeFloat = 0.0
     """Memory for the synchronisation of gradients beside the gradients (0: in place, as in Megatron; DeepSpeed: 2e9, two
     buckets of 5e8 elements)."""
@@ -121,6 +124,12 @@ class Workload(Record):
     """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
     frees_stage_inputs: bool = False
     """Whether pipeline stages free what they received (Llama 3) unless it is what they compute everything again from."""
+    gathers_stage_inputs: bool = False
+    """Whether tensor-parallel ranks without sequence parallelism gather what their pipeline stage is sent in shares, before
+    each forward pass once and before each backward pass twice (`PartitionedTensor` of DeepSpeed's pipeline engine)."""
+    sends_in_turn: bool = False
+    """Whether an activation and a gradient between two stages move one after the other (`TrainSchedule` of DeepSpeed), or at
+    once (Megatron); where stages stand still for what they send."""
     context_exchange: ContextExchange | None = None
     """How context-parallel ranks attend to the whole sequence; left out: `ring`, or `all_gather` where the model has a sliding
     window, which rings do not know. `ring`: keys and values go round behind the computation;

@@ -172,6 +172,21 @@ class TestHabitsOfReleases:
     def test_early_releases_had_no_fused_attention_on_any_hardware(self, framework: str) -> None:
         assert habits_of(framework, "hopper", "bf16").attention == "unfused"
 
+    @pytest.mark.parametrize(
+        ("framework", "is_deepspeed"),
+        [
+            ("Megatron-DeepSpeed 2022", True),
+            ("vTrain (Megatron-DeepSpeed)", True),
+            ("Megatron-LM v2.5", False),
+        ],
+    )
+    def test_pipelines_of_deepspeed_gather_what_they_are_sent_and_take_turns(
+        self, framework: str, is_deepspeed: bool
+    ) -> None:
+        found = habits_of(framework, "ampere", "fp16")
+        assert (found.gathers_stage_inputs, found.sends_in_turn) == (is_deepspeed, is_deepspeed)
+        assert found.step_bytes == (82 if is_deepspeed else None)
+
     def test_a_year_tells_more_than_the_hardware(self) -> None:
         today = habits_of("Megatron-DeepSpeed 2024", "ampere", "bf16", is_fully_sharded=True)
         assert (today.kernel_launch, today.attention, today.weight_prefetch) == ("eager", "flash", "both")

@@ -124,6 +124,29 @@ class TestPipeline:
         mean_s = (num_far * far_s + (num_sends - num_far) * near_s) / num_sends
         assert send_s(rank) == pytest.approx(mean_s if plan.pipeline_parallel > 1 else 0.0)
 
+    def test_stages_gather_three_times_what_crosses_each_boundary_where_it_comes_in_shares(self) -> None:
+        # `PartitionedTensor` of DeepSpeed: the input forward, its gradient and the output backward.
+        whole = EVEN.model_copy(update={"has_sequence_parallel": False})
+        gathering = whole.model_copy(update={"gathers_stage_inputs": True})
+        plan = plan_of(tensor=2, pipeline=4)
+        plain, more = (steps_of(job_of(each), plan) for each in (whole, gathering))
+        gather_s = Rank.of(job_of(whole), table_of(plan)).hidden_gather_s
+        num_gathers = 3 * 3 * EVEN.global_batch_size / 4
+        assert more.tensor_comm_s - plain.tensor_comm_s == pytest.approx(num_gathers * gather_s)
+        # The last stage, which gathers once, is slowed down in every micro-batch at least.
+        assert more.step_time_s - plain.step_time_s >= EVEN.global_batch_size * gather_s
+
+
+def test_an_optimizer_step_takes_as_long_as_the_bytes_that_it_moves() -> None:
+    def optimizer_s(step_bytes: float | None) -> float:
+        return steps_of(job_of(EVEN.model_copy(update={"step_bytes": step_bytes})), plan_of()).optimizer_s[0]
+
+    # 34 bytes: the gradient twice, 12 bytes of states there and back, the 16-bit weight.
+    assert optimizer_s(34.0) == optimizer_s(None)
+    slope_s = optimizer_s(82.0) - optimizer_s(34.0)
+    assert slope_s == pytest.approx(optimizer_s(130.0) - optimizer_s(82.0))
+    assert optimizer_s(82.0) / optimizer_s(34.0) == pytest.approx(82 / 34, rel=0.02)  # 50 launches beside it
+
 
 class TestReplicas:
     def test_groups_are_those_of_megatron(self) -> None:
