@@ -16,6 +16,7 @@ from benchmarks.validate_steps import TRAINING_FILE
 from planner.calibration_steps import MeasuredSteps
 from planner.measured_runs import read_rows
 from simulator import catalog
+from simulator.attention_costs import attention_core_s
 from simulator.errors import InputError
 from simulator.hardware import Precision
 from simulator.host_time import BACKWARD_RATIO, host_waits_s
@@ -139,6 +140,31 @@ class TestOlderSoftware:
         )
         # At 65,536 tokens and h = 1,024 attention is 9 in 10 operations (s / 6 h against 1); wide heads make up a part.
         assert 1.2 < old / new < 1 / training_constants().first_flash_fraction
+
+    @pytest.mark.parametrize(
+        ("chip", "kernel", "like", "ratios"),
+        [
+            (
+                "h100-sxm5-80gb",
+                "flash-2",
+                "flash",
+                (1.75, 1.625),
+            ),  # arXiv 2407.08608: 1.5 to 2.0, 1.5 to 1.75
+            ("b200-sxm-180gb", "flash-2", "flash", (1.75, 1.625)),
+            ("a100-sxm4-80gb", "flash-2", "flash", (1.0, 1.0)),  # whose constants are of FlashAttention-2
+            ("v100-sxm2-32gb", "flash", "flash-1", (1.0, 1.0)),  # no FlashAttention before Ampere
+        ],
+    )
+    def test_attention_is_as_fast_as_the_kernel_that_runs_on_the_architecture(
+        self, chip: str, kernel: str, like: str, ratios: tuple[float, float]
+    ) -> None:
+        long = training(gpt(hidden_size=1024, num_heads=8), sequence_length=65_536)
+        found, other = (
+            attention_core_s(rank_of(long.model_copy(update={"attention": name}), chip=chip))
+            for name in (kernel, like)
+        )
+        for one, reference, ratio in zip(found, other, ratios, strict=True):
+            assert one[0] / reference[0] == pytest.approx(ratio, rel=1e-3)  # launches are no longer
 
     def test_separate_operators_move_more_bytes(self) -> None:
         fused, separate = (
