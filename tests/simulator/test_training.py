@@ -17,6 +17,7 @@ from planner.calibration_steps import MeasuredSteps
 from planner.measured_runs import read_rows
 from simulator import catalog
 from simulator.attention_costs import attention_core_s
+from simulator.eager_operators import eager_bytes, is_counted
 from simulator.errors import InputError
 from simulator.hardware import Precision
 from simulator.host_time import BACKWARD_RATIO, host_waits_s
@@ -174,6 +175,15 @@ class TestOlderSoftware:
             for value in (True, False)
         )
         assert separate > fused
+
+    def test_operators_of_llama_that_run_one_by_one_are_counted(self) -> None:
+        llama = gpt(hidden_size=4096, num_heads=32).model_copy(update={"num_kv_heads": 8, "is_gated": True})
+        separate = training(llama).model_copy(update={"has_fused_operators": False})
+        rank = rank_of(separate)
+        # Two norms of 36 and two residuals of 6 bytes for each of 4,096 values; 40 heads of 128 with rotary positions (20) and
+        # copies (4); 10 for each of 14,336 gated values.
+        assert eager_bytes(rank, 14_336.0) == pytest.approx(rank.tokens * 610_304)
+        assert (is_counted(rank), is_counted(rank_of(training(llama)))) == (True, False)
 
     def test_a_vocabulary_that_is_not_aligned_slows_the_output_layer(self) -> None:
         padded, odd = (
