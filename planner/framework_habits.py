@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from simulator.attention_kernels import FAMILIES_WITHOUT_FLASH
 from simulator.memory import MemoryKind
 from simulator.model import (
     AttentionKernel,
@@ -23,6 +24,13 @@ from simulator.model import (
 
 OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
+
+LAST_FLASH_2_YEAR = 2025
+"""Until then PyTorch's `scaled_dot_product_attention` took FlashAttention-2 on Hopper. torchtitan asks for cuDNN's kernels
+first since October 2025 (pull request 1776); PyTorch does since 2.11, the first release with a cuDNN that it trusts
+(`check_prefer_cudnn_attention` in `sdp_utils.cpp`)."""
+FUSED_ON_ALL_SINCE = 2023
+"""Year of PyTorch 2.0, whose attention has memory-efficient kernels for architectures without FlashAttention."""
 
 FULL_OPTIMIZER_BYTES = 12.0
 """An fp32 master weight and Adam's two moments in fp32."""
@@ -151,6 +159,7 @@ _NEMO_2023 = Habits(
 )
 _SHARDED = Habits(
     name="FSDP",
+    attention="flash-2",
     has_fused_operators=False,
     pads_vocabulary=False,
     has_sequence_parallel=False,
@@ -158,7 +167,8 @@ _SHARDED = Habits(
     logit_bytes=10,
     memory_kind="reserved",
 )
-"""PyTorch computes the loss in 32 bits without fusion; torchtitan prints the allocator's peak."""
+"""PyTorch computes the loss in 32 bits without fusion, and attention with FlashAttention-2, as transformers and llm-foundry do;
+torchtitan prints the allocator's peak."""
 _FOUNDRY = replace(_SHARDED, name="llm-foundry", sync_bytes=2, logit_bytes=4)
 """Its configurations compute and reduce in pure 16 bits (`mixed_precision: PURE`), which FSDP does with copies: shards of
 weights and gradients stay in 32 bits, so that its benchmark counts 16 bytes a weight (`scripts/train/benchmarking`). The loss
@@ -178,6 +188,7 @@ _JAX = Habits(
 )
 _DEEPSPEED = Habits(
     name="DeepSpeed",
+    attention="flash-2",
     has_sequence_parallel=False,
     gradient_bytes=_DEEPSPEED_BF16_GRADIENT,
     sync_bytes=2,
@@ -272,9 +283,15 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
         precision: number format of the products.
         is_fully_sharded: whether a run is known to shard weights, too (ZeRO stage 3).
     """
-    habits = _by_name(framework.lower(), is_old=family in OLD_FAMILIES)
+    name = framework.lower()
+    habits = _by_name(name, is_old=family in OLD_FAMILIES)
     if is_fully_sharded and habits in (_OF_2022, _EARLY_DEEPSPEED):
         habits = _EARLY_ZERO_3
+    attention = _attention(habits.attention, family, _release_year(name))
+    return replace(_in_format(habits, precision), attention=attention)
+
+
+def _in_format(habits: Habits, precision: str) -> Habits:
     if precision in ("fp8", "fp4") and habits in (
         _SHARDED,
         _TORCHTITAN,
@@ -291,6 +308,18 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
             step_bytes=habits.fp16_step_bytes,
         )
     return habits
+
+
+def _attention(habit: AttentionKernel, family: str, year: int | None) -> AttentionKernel:
+    """Returns the kernel that a habit comes to on an architecture.
+
+    On Blackwell PyTorch's attention is cuDNN's (pull request 1196 of torchtitan, 162073 of PyTorch). On V100 it is that of
+    PyTorch, if of a year that has one, and else separate kernels.
+    """
+    if family in FAMILIES_WITHOUT_FLASH:
+        return habit if habit == "flash-2" and (year or 0) >= FUSED_ON_ALL_SINCE else "unfused"
+    is_superseded = family == "blackwell" or (year or 0) > LAST_FLASH_2_YEAR
+    return "flash" if habit == "flash-2" and is_superseded else habit
 
 
 def tells_habits(framework: str) -> bool:

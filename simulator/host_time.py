@@ -16,7 +16,7 @@ NUM_FORWARD_KERNELS = 12.0
 """Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout)."""
 NUM_PRODUCTS = 4.0
 """Matrix products of one layer forward: before and after the attention core, into and out of the feed-forward block."""
-NUM_ATTENTION_KERNELS = {"flash": 1.0, "flash-1": 1.0, "unfused": 4.0}
+NUM_ATTENTION_KERNELS = {"flash": 1.0, "flash-2": 1.0, "flash-1": 1.0, "unfused": 4.0}
 NUM_COLLECTIVES = 2.0
 """Collectives of one layer forward between tensor-parallel ranks."""
 BACKWARD_RATIO = 2.0

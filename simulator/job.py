@@ -59,8 +59,8 @@ class Workload(Record):
     precisions: tuple[Precision, ...] = (Precision.BF16,)
     """Number formats that the run may use for its matrix products."""
     attention: AttentionKernel = "flash"
-    """`flash`: fused kernel that never stores the score matrix; `flash-1`: such kernels of 2022-23 (FlashAttention-1,
-    Triton); `unfused`: separate kernels as in Megatron of 2021-22."""
+    """`flash`: fused, made for the architecture; `flash-2`: FlashAttention-2, slower since Hopper (PyTorch until 2025);
+    `flash-1`: fused ones of 2022-23 (FlashAttention-1, Triton); `unfused`: separate kernels as in Megatron of 2021-22."""
     kernel_launch: KernelLaunch = "eager"
     """How kernels reach the accelerator. `graph`: replayed from CUDA graphs, without host time; `eager`: from Python,
     ahead of the accelerator; `eager-2022`: the same with the software of 2021-22; `blocking-2022`: the same, the host

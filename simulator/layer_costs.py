@@ -18,6 +18,7 @@ from simulator.attention_costs import attention_core_s, projections_s
 from simulator.casts import is_cast
 from simulator.compute import ALIGNED_ELEMENTS
 from simulator.context_exchange import context_exchange_s
+from simulator.eager_operators import eager_bytes, is_counted
 from simulator.expert_exchange import expert_exchange_s, num_reached
 from simulator.expert_ranks import expert_load, expert_ranks
 from simulator.host_time import BACKWARD_RATIO, NUM_FORWARD_KERNELS, host_waits_s
@@ -161,6 +162,9 @@ def _layer_collectives(
 
 def moved_operators_s(rank: Rank, *, is_expert: bool) -> Floats:
     """Returns the memory-bound operators of a layer forward: norms, residuals, positions and activations."""
+    if is_counted(rank):
+        num_bytes = eager_bytes(rank, _activated(rank, is_expert=is_expert))
+        return rank.memory_bound_s(num_bytes, NUM_FORWARD_KERNELS)
     ratio = 1.0 if rank.workload.has_fused_operators else rank.training.separate_operators_ratio
     return rank.memory_bound_s(ratio * _moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
 
@@ -275,14 +279,17 @@ def _moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
     h = float(model.hidden_size)
     residual = rank.split_tokens * 10.0 * h
     rotary = rank.tokens * 2.0 * model.head_dim * (model.num_heads + model.num_kv_heads) / t
-    if is_expert and model.experts:
-        experts = model.experts
-        copies = expert_load(rank.workload, rank.plans) * experts.experts_per_token
-        width: Floats | float = copies * experts.expert_ffn_hidden_size + experts.shared_ffn_hidden_size
-    else:
-        width = float(model.ffn_hidden_size)
-    activation = rank.tokens * model.num_ffn_matrices * width / t
+    activation = rank.tokens * model.num_ffn_matrices * _activated(rank, is_expert=is_expert) / t
     return ACTIVATION_BYTES * (residual + rotary + activation)
+
+
+def _activated(rank: Rank, *, is_expert: bool) -> Floats | float:
+    """Values of a token between the products of its feed-forward block, or of all its experts."""
+    model = rank.workload.model
+    if not (is_expert and model.experts):
+        return float(model.ffn_hidden_size)
+    copies = expert_load(rank.workload, rank.plans) * model.experts.experts_per_token
+    return copies * model.experts.expert_ffn_hidden_size + model.experts.shared_ffn_hidden_size
 
 
 def embedding(rank: Rank) -> PartTimes:

@@ -17,7 +17,7 @@ from simulator.attention_span import SequenceShape, SlidingWindow
 from simulator.documents import Documents
 from simulator.record import Record
 
-AttentionKernel = Literal["flash", "flash-1", "unfused"]
+AttentionKernel = Literal["flash", "flash-2", "flash-1", "unfused"]
 KernelLaunch = Literal["graph", "eager", "eager-2022", "blocking-2022"]
 """`flash`: one fused kernel that never stores the scores; `unfused`: separate kernels that do."""
 

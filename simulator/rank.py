@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES, micro_batch_tokens
+from simulator.attention_kernels import with_attention_kernel
 from simulator.calibrated import (
     calibrated_kernels,
     calibrated_links,
@@ -193,7 +194,7 @@ def _constants(job: Job, training: TrainingConstants) -> _Constants:
     """Returns the constants of a job, its calibration included."""
     training = calibrated_training(training, job.calibration)
     return _Constants(
-        kernels=_kernels(job),
+        kernels=_kernels(job, training),
         links=_links(job, OfferTable.from_job(job), training),
         training=training,
         sustained_fraction=_sustained(job, training),
@@ -207,14 +208,18 @@ def _sustained(job: Job, training: TrainingConstants) -> Floats:
     return calibrated_sustained(training.sustained(chips, formats), job.calibration, chips, formats)
 
 
-def _kernels(job: Job) -> KernelConstants:
+def _kernels(job: Job, training: TrainingConstants) -> KernelConstants:
     """Constants of every offer with every number format, one row each."""
     pairs = [(offer.accelerator, precision) for offer in job.offers for precision in Precision]
     chips, formats = [chip for chip, _ in pairs], [precision for _, precision in pairs]
+    families = [chip.family for chip in chips]
     published = kernel_constants(
-        [chip.family for chip in chips],
+        families,
         [precision.value for precision in formats],
         ceiling_fractions=np.array([chip.matmul_ceiling_fraction for chip in chips]),
+    )
+    published = with_attention_kernel(
+        published, job.workload.attention, families, first_flash_fraction=training.first_flash_fraction
     )
     if job.workload.fp8_recipe == "blockwise":
         is_slower = [

@@ -187,9 +187,27 @@ class TestHabitsOfReleases:
         assert (found.gathers_stage_inputs, found.sends_in_turn) == (is_deepspeed, is_deepspeed)
         assert found.step_bytes == (82 if is_deepspeed else None)
 
+    @pytest.mark.parametrize(
+        ("framework", "family", "kernel"),
+        [
+            ("torchtitan", "hopper", "flash-2"),
+            ("llm-foundry/Composer (PyTorch FSDP)", "hopper", "flash-2"),
+            ("torchtitan (2026)", "hopper", "flash"),
+            ("torchtitan", "blackwell", "flash"),
+            ("NeMo 25.02", "hopper", "flash"),
+            ("DeepSpeed", "volta", "unfused"),
+            ("NeMo", "volta", "unfused"),
+            ("PyTorch FSDP 2024", "volta", "flash-2"),
+        ],
+    )
+    def test_attention_is_that_of_the_framework_on_the_architecture(
+        self, framework: str, family: str, kernel: str
+    ) -> None:
+        assert habits_of(framework, family, "fp16").attention == kernel
+
     def test_a_year_tells_more_than_the_hardware(self) -> None:
         today = habits_of("Megatron-DeepSpeed 2024", "ampere", "bf16", is_fully_sharded=True)
-        assert (today.kernel_launch, today.attention, today.weight_prefetch) == ("eager", "flash", "both")
+        assert (today.kernel_launch, today.attention, today.weight_prefetch) == ("eager", "flash-2", "both")
         early = habits_of("Megatron-DeepSpeed 2022", "hopper", "bf16")
         assert early.attention == "unfused"
 

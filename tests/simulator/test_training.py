@@ -16,6 +16,8 @@ from benchmarks.validate_steps import TRAINING_FILE
 from planner.calibration_steps import MeasuredSteps
 from planner.measured_runs import read_rows
 from simulator import catalog
+from simulator.attention_costs import attention_core_s
+from simulator.eager_operators import eager_bytes, is_counted
 from simulator.errors import InputError
 from simulator.hardware import Precision
 from simulator.host_time import BACKWARD_RATIO, host_waits_s
@@ -140,6 +142,31 @@ class TestOlderSoftware:
         # At 65,536 tokens and h = 1,024 attention is 9 in 10 operations (s / 6 h against 1); wide heads make up a part.
         assert 1.2 < old / new < 1 / training_constants().first_flash_fraction
 
+    @pytest.mark.parametrize(
+        ("chip", "kernel", "like", "ratios"),
+        [
+            (
+                "h100-sxm5-80gb",
+                "flash-2",
+                "flash",
+                (1.75, 1.625),
+            ),  # arXiv 2407.08608: 1.5 to 2.0, 1.5 to 1.75
+            ("b200-sxm-180gb", "flash-2", "flash", (1.75, 1.625)),
+            ("a100-sxm4-80gb", "flash-2", "flash", (1.0, 1.0)),  # whose constants are of FlashAttention-2
+            ("v100-sxm2-32gb", "flash", "flash-1", (1.0, 1.0)),  # no FlashAttention before Ampere
+        ],
+    )
+    def test_attention_is_as_fast_as_the_kernel_that_runs_on_the_architecture(
+        self, chip: str, kernel: str, like: str, ratios: tuple[float, float]
+    ) -> None:
+        long = training(gpt(hidden_size=1024, num_heads=8), sequence_length=65_536)
+        found, other = (
+            attention_core_s(rank_of(long.model_copy(update={"attention": name}), chip=chip))
+            for name in (kernel, like)
+        )
+        for one, reference, ratio in zip(found, other, ratios, strict=True):
+            assert one[0] / reference[0] == pytest.approx(ratio, rel=1e-3)  # launches are no longer
+
     def test_separate_operators_move_more_bytes(self) -> None:
         fused, separate = (
             dense_layer(
@@ -148,6 +175,15 @@ class TestOlderSoftware:
             for value in (True, False)
         )
         assert separate > fused
+
+    def test_operators_of_llama_that_run_one_by_one_are_counted(self) -> None:
+        llama = gpt(hidden_size=4096, num_heads=32).model_copy(update={"num_kv_heads": 8, "is_gated": True})
+        separate = training(llama).model_copy(update={"has_fused_operators": False})
+        rank = rank_of(separate)
+        # Two norms of 36 and two residuals of 6 bytes for each of 4,096 values; 40 heads of 128 with rotary positions (20) and
+        # copies (4); 10 for each of 14,336 gated values.
+        assert eager_bytes(rank, 14_336.0) == pytest.approx(rank.tokens * 610_304)
+        assert (is_counted(rank), is_counted(rank_of(training(llama)))) == (True, False)
 
     def test_a_vocabulary_that_is_not_aligned_slows_the_output_layer(self) -> None:
         padded, odd = (

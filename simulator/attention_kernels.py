@@ -1,0 +1,51 @@
+"""Which attention kernel runs on an architecture, and how fast is it beside the one that was measured there?
+
+The measured ones are FlashAttention-2 on Ampere, FlashAttention-3 on Hopper and TensorRT-LLM's on Blackwell
+(`data/kernel_efficiency.csv`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.compute import KernelConstants
+from simulator.model import AttentionKernel
+
+FAMILIES_WITHOUT_FLASH = ("volta",)
+"""Architectures that no FlashAttention supports: it needs Ampere or newer (README of Dao-AILab/flash-attention)."""
+FAMILIES_BEYOND_FLASH_2 = ("hopper", "blackwell")
+"""Architectures whose measured kernels use instructions that FlashAttention-2 does not know."""
+FLASH_2_TIME_RATIO = 1.75
+"""Time of FlashAttention-2 over that of FlashAttention-3 on H100, forward: 1.5 to 2.0 (arXiv 2407.08608, section 4.1)."""
+FLASH_2_BACKWARD_TIME_RATIO = 1.625
+"""The same backward: 1.5 to 1.75."""
+
+
+def with_attention_kernel(
+    constants: KernelConstants,
+    attention: AttentionKernel,
+    families: Sequence[str],
+    *,
+    first_flash_fraction: float,
+) -> KernelConstants:
+    """Returns published constants `(n,)` with those of the kernel that `flash` and `flash-2` stand for on each architecture.
+
+    V100 runs the memory-efficient kernels of PyTorch and xFormers, which keep no scores either; they have the pace of the
+    first FlashAttention, wide heads being no faster.
+    """
+    if attention not in ("flash", "flash-2"):
+        return constants
+    is_older = np.isin(families, FAMILIES_WITHOUT_FLASH)
+    is_newer = np.isin(families, FAMILIES_BEYOND_FLASH_2) & (attention == "flash-2")
+    forward_ratio = np.where(is_newer, FLASH_2_TIME_RATIO, 1.0)
+    backward_ratio = np.where(is_newer, FLASH_2_BACKWARD_TIME_RATIO, 1.0)
+    speed = np.where(is_older, first_flash_fraction, 1.0 / forward_ratio)
+    return replace(
+        constants,
+        attention_peak_fraction=constants.attention_peak_fraction * speed,
+        attention_ramp_head_dim=np.where(is_older, 0.0, constants.attention_ramp_head_dim),
+        attention_backward_fraction=constants.attention_backward_fraction * forward_ratio / backward_ratio,
+    )
