@@ -27,6 +27,7 @@ from planner.measured_sharding import LAST_STAGE, shard_ranks, zero_stage
 from planner.measured_told import CannotModelError, Told
 from planner.measured_words import is_usable, is_yes, known_kind
 from planner.model_names import known_shape
+from planner.software_families import software_family
 from simulator import catalog
 from simulator.errors import InputError
 from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct
@@ -147,6 +148,7 @@ class _Translation:
             "precision": self.precision,
             "is_production": bool(_PRODUCTION.search(self.kind)),
             "tier": self.told.text("tier"),
+            "software": software_family(self.told.text("framework")),
             **sizes,
             **self._sequences(layout),
             **self._measured(),
@@ -270,6 +272,7 @@ class _Translation:
 _NO_PART_OF_THE_DESIGN = (
     "row_id",
     "tier",
+    "software",
     "step_time_s",
     "peak_memory_bytes",
     "memory_kind",
