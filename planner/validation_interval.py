@@ -25,7 +25,12 @@ from planner.measured_runs import Comparison, Row, compare, read_rows
 from planner.software_families import software_family
 from simulator.calibration import Calibration
 from simulator.hardware import Precision
-from simulator.step_error import ANY, UNMEASURED_ARCHITECTURE_RATIO, UNMEASURED_RATIO
+from simulator.step_error import (
+    ANY,
+    UNMEASURED_ARCHITECTURE_RATIO,
+    UNMEASURED_RATIO,
+    UNMEASURED_SOFTWARE_RATIO,
+)
 from simulator.table import Floats
 
 Kind = tuple[str, str, str]
@@ -36,10 +41,6 @@ INSIDE_FRACTION = 0.8
 UNSEEN_RATIO = 1.3
 """Stretch for sources that no constant was fitted on. Errors are larger there, 5.7 % against 4.8 % of the step, and differ
 more: with it 80 % of 366 steps are in their interval with constants fitted without their source (`benchmarks.fit_training`)."""
-UNMEASURED_SOFTWARE_RATIO = 1.1
-"""Error of software on an architecture where only other software was measured, relative to that on all measured ones. With each
-family of software left out of each architecture in turn, this ratio has four of five errors inside, all pairs counting the same
-(`python -m benchmarks.step_error --software`)."""
 FEWEST_SOURCES = 2
 """Sources of an architecture in a number format of which one can be left out; with fewer, nothing tells how sure it is."""
 UNMEASURED_FORMATS = ("fp4",)
