@@ -2,11 +2,14 @@
 
     python -m benchmarks.step_error           prints the lines of simulator/data/step_error.csv
     python -m benchmarks.step_error --write   writes the file
+    python -m benchmarks.step_error --software    prints by how much surer software is that others ran on an architecture
 
 How wide the error of a kind of step is follows from its 80 % interval in `planner.validation_interval`. How it divides
 follows from a one-way analysis of variance with random groups (Searle, Casella, McCulloch: Variance Components, 1992,
 chapter 3): a group is what one publisher measured of one model on one accelerator in one number format, as the designs of
 one job are; layouts, sizes and sequence lengths differ inside.
+
+A kind of one source is taken to be no surer than all together: nothing says how far off another source would be.
 """
 
 from __future__ import annotations
@@ -15,12 +18,28 @@ import argparse
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from planner.measured_runs import Comparison, compare, read_rows
-from planner.validation_interval import Residual, log_half_width, residual_of
+from benchmarks.validate_held_out import (
+    errors_without_sources,
+    host_ratios_without_sources,
+    labelled_steps,
+)
+from planner.measured_runs import Comparison, Row, compare, read_rows
+from planner.validation_interval import (
+    INSIDE_FRACTION,
+    Residual,
+    development_residuals,
+    has_sources,
+    log_half_width,
+    residual_of,
+    software_of,
+    weighted_quantile,
+)
+from simulator import catalog
 from simulator.step_error import ANY, Z_80
 from simulator.table import Floats
 
@@ -75,7 +94,7 @@ def _line(kind: tuple[str, str, str], residuals: Sequence[Residual], shared_frac
     related = [residual for residual in residuals if residual.network == network]
     num_rows = sum(family == ANY or (r.family, r.precision) == (family, precision) for r in related)
     half_width = log_half_width(related, family, precision)
-    if num_rows < FEWEST_ROWS:
+    if num_rows < FEWEST_ROWS or not (family == ANY or has_sources(related, family, precision)):
         half_width = max(half_width, log_half_width(related, ANY, ANY))
     deviation = half_width / Z_80
     parts = (math.sqrt(shared_fraction) * deviation, math.sqrt(1.0 - shared_fraction) * deviation)
@@ -88,12 +107,68 @@ def _accelerators(kind: tuple[str, str, str], comparisons: Sequence[Comparison])
     return " ".join(sorted({c.row["accelerator"] for c in alike}))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _HeldOutStep:
+    """A step of dense models, simulated with constants that are fitted without its source."""
+
+    row: Row
+    software: str
+    family: str
+    error: float
+    """|ln(measured / simulated)| beyond what its host may change, as independent errors add."""
+
+
+def software_lines() -> list[str]:
+    """Returns how far errors exceed half widths that know nothing of the software on the architecture, pair by pair.
+
+    Half widths are those of all measured steps together, or of the architecture and format with other software, where that
+    is more. The last line has all pairs, which count the same.
+    """
+    residuals = [residual for residual in development_residuals() if residual.network == "dense"]
+    pairs: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for step in _held_out_steps():
+        pair = (step.software, step.family)
+        others = [r for r in residuals if (r.software, r.family) != pair and r.group != step.row["group"]]
+        if step.software and any(residual.family == step.family for residual in others):
+            widths = [log_half_width(others, *k) for k in ((step.family, step.row["precision"]), (ANY, ANY))]
+            pairs[pair].append(step.error / max(widths))
+    ratios = np.concatenate([np.array(found) for found in pairs.values()])
+    weights = np.concatenate([np.full(len(found), 1.0 / len(found)) for found in pairs.values()])
+    return [
+        *(
+            f"{software} on {family}: {np.quantile(found, INSIDE_FRACTION):.2f}, n={len(found)}"
+            for (software, family), found in sorted(pairs.items())
+        ),
+        f"all pairs: {weighted_quantile(ratios, weights, INSIDE_FRACTION):.2f}",
+    ]
+
+
+def _held_out_steps() -> list[_HeldOutStep]:
+    steps, sources, _ = labelled_steps()
+    shipped = {row["row_id"] for row in read_rows()}
+    errors, hosts = errors_without_sources(steps, sources), host_ratios_without_sources(steps, sources)
+    return [
+        _HeldOutStep(
+            row=row,
+            software=software_of(row),
+            family=catalog.accelerator(row["accelerator"]).family,
+            error=math.sqrt(max(0.0, error**2 - float((np.maximum(0.0, -np.sign(error) * host) ** 2).sum()))),
+        )
+        for row, error, host in zip(steps.rows, errors, hosts, strict=True)
+        if row["row_id"] in shipped and not row["num_experts"]
+    ]
+
+
 def main() -> None:
     """Prints the lines, or writes the file."""
     parser = argparse.ArgumentParser(description="Estimate how the error of simulated steps divides.")
     parser.add_argument("--write", action="store_true", help="write the shipped file instead of printing it")
-    text = "\n".join(lines()) + "\n"
-    if parser.parse_args().write:
+    parser.add_argument(
+        "--software", action="store_true", help="print the errors of software left out instead"
+    )
+    given = parser.parse_args()
+    text = "\n".join(software_lines() if given.software else lines()) + "\n"
+    if given.write:
         FILE.write_text(text, encoding="utf-8")
     else:
         print(text, end="")

@@ -43,17 +43,33 @@ def read_table(path: Path) -> list[dict[str, str]]:
 
 def held_out_again_sheet() -> Sheet:
     """Returns the errors of every source on steps whose model or source the constants have not seen."""
+    steps, sources, models = labelled_steps()
+    lines_without_model = read_table(MODELS_FILE)
+    by_model = _errors_without(steps, models, lambda name: constants_in(lines_without_model, name))
+    by_source = errors_without_sources(steps, sources)
+    errors = {"without its model": by_model, "without its source": by_source}
+    hosts = host_ratios_without_sources(steps, sources)
+    return table_of("held-out-again", errors, are_inside(steps, by_source, hosts), sources)
+
+
+def labelled_steps() -> tuple[MeasuredSteps, NDArray[np.str_], NDArray[np.str_]]:
+    """Returns the steps behind the table, with the source and the model of each, `(n,)`."""
     labels = {row["config_key"]: (row["source"], row["model"]) for row in read_table(STEPS_FILE)}
     published = [row for row in read_rows() if row["config_key"] in labels and not row["left_out_because"]]
     steps = MeasuredSteps.of([*published, *_rows_of_vtrain()])
     known = [labels.get(row["config_key"]) or _label_of_vtrain(row) for row in steps.rows]
     sources, models = np.array(known).T
-    lines_without_model = read_table(MODELS_FILE)
-    by_model = _errors_without(steps, models, lambda name: constants_in(lines_without_model, name))
-    by_source = _errors_without(steps, sources, constants_without)
-    errors = {"without its model": by_model, "without its source": by_source}
-    hosts = _by_group(steps, sources, _host_ratios_without)
-    return table_of("held-out-again", errors, are_inside(steps, by_source, hosts), sources)
+    return steps, sources, models
+
+
+def errors_without_sources(steps: MeasuredSteps, sources: NDArray[np.str_]) -> Floats:
+    """Returns ln(simulated / measured) of every step, with constants that are fitted without its source, `(n,)`."""
+    return _errors_without(steps, sources, constants_without)
+
+
+def host_ratios_without_sources(steps: MeasuredSteps, sources: NDArray[np.str_]) -> Floats:
+    """Returns what slower and faster hosts would change with those constants, `(n, 2)`."""
+    return _by_group(steps, sources, _host_ratios_without)
 
 
 def _rows_of_vtrain() -> list[Row]:

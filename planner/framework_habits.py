@@ -53,6 +53,9 @@ class Habits:
     gradient_bytes: int = 4
     sync_bytes: int = 4
     zero_stage: int = 1
+    keeps_weights_in_pipelines: bool = False
+    """Whether sharded weights of a pipeline are gathered once per step, and gradients reduced once behind its last backward
+    pass: full sharding then holds and sends what ZeRO-1 does."""
     selective_recompute: SelectiveRecompute = "attention"
     logit_bytes: int = 6
     sync_buffer_bytes: float = 0.0
@@ -178,10 +181,16 @@ _SHARDING = "fsdp|automodel|torchtitan|olmo|litgpt|axolotl|fairscale"
 _NEMO_PROPER = r"^(?!.*automodel).*(nemo|megatron-?bridge)"
 _COMPILED = replace(_SHARDED, has_fused_operators=True)
 _TORCHTITAN = replace(
-    _SHARDED, name="torchtitan", selective_recompute="every_other_product", context_exchange="all_gather"
+    _SHARDED,
+    name="torchtitan",
+    selective_recompute="every_other_product",
+    context_exchange="all_gather",
+    keeps_weights_in_pipelines=True,
 )
 """Its `selective` checkpointing works operator by operator by default, and context parallelism gathers keys and values
-(`context_parallel_rotate_method`)."""
+(`context_parallel_rotate_method`). In a pipeline weights are not sharded again (`fsdp_reshard_after_forward: default`), nor
+are gradients reduced before a stage's last backward pass (`backward_maybe_with_nosync` of `torch.distributed.pipelining`);
+PyTorch pull request 124319 calls that ZeRO-1."""
 _COMPILED_TORCHTITAN = replace(_TORCHTITAN, has_fused_operators=True)
 _JAX = Habits(
     name="JAX", kernel_launch="graph", pads_vocabulary=False, has_sequence_parallel=False, zero_stage=3
@@ -320,6 +329,16 @@ def _attention(habit: AttentionKernel, family: str, year: int | None) -> Attenti
         return habit if habit == "flash-2" and (year or 0) >= FUSED_ON_ALL_SINCE else "unfused"
     is_superseded = family == "blackwell" or (year or 0) > LAST_FLASH_2_YEAR
     return "flash" if habit == "flash-2" and is_superseded else habit
+
+
+def in_pipeline(habits: Habits) -> Habits:
+    """Returns the habits of a framework where the model is split over a pipeline.
+
+    What PyTorch reduces behind the last backward pass of a stage, nothing of that stage hides: its final callback waits.
+    """
+    if not habits.keeps_weights_in_pipelines:
+        return habits
+    return replace(habits, zero_stage=1, overlaps_gradient_sync=False)
 
 
 def tells_habits(framework: str) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner import measured_notes
-from planner.framework_habits import UNTOLD_HABITS, Habits, habits_of, tells_habits
+from planner.framework_habits import UNTOLD_HABITS, Habits, habits_of, in_pipeline, tells_habits
 from planner.hardware_names import accelerator_id
 from planner.measured_file import BYTES_OF_A_WEIGHT, Cells, read_cells
 from planner.measured_hardware import node_of
@@ -23,10 +23,11 @@ from planner.measured_recompute import NOT_GIVEN, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
 from planner.measured_sequences import context_exchange, document_cells, window_cells
 from planner.measured_shape import expert_cells, has_experts, shape_cells
-from planner.measured_sharding import LAST_STAGE, shard_ranks, zero_stage
+from planner.measured_sharding import LAST_STAGE, says_to_shard_again, shard_ranks, zero_stage
 from planner.measured_told import CannotModelError, Told
 from planner.measured_words import is_usable, is_yes, known_kind
 from planner.model_names import known_shape
+from planner.software_families import software_family
 from simulator import catalog
 from simulator.errors import InputError
 from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct
@@ -147,6 +148,7 @@ class _Translation:
             "precision": self.precision,
             "is_production": bool(_PRODUCTION.search(self.kind)),
             "tier": self.told.text("tier"),
+            "software": software_family(self.told.text("framework")),
             **sizes,
             **self._sequences(layout),
             **self._measured(),
@@ -178,8 +180,7 @@ class _Translation:
         return found
 
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
-        habits = self.habits
-        stage = zero_stage(self.told.text("zero_stage_or_fsdp"))
+        habits, stage = self._sharding(layout)
         again = recomputed(self.told.text("recompute"), self.told.text("notes")) or NOT_GIVEN
         if not again.is_exact:
             self.told.default("recompute", again.kind)
@@ -200,6 +201,16 @@ class _Translation:
             **self._expert_habits(layout),
             **self._adapters(),
         }
+
+    def _sharding(self, layout: dict[str, int]) -> tuple[Habits, int | None]:
+        """Returns the habits of the layout and the ZeRO stage that the row tells, `None` where it tells none."""
+        written = self.told.text("zero_stage_or_fsdp")
+        stage, habits = zero_stage(written), self.habits
+        is_habit = stage in (None, LAST_STAGE) and not says_to_shard_again(written)
+        if not (habits.keeps_weights_in_pipelines and layout["pipeline_parallel"] > 1 and is_habit):
+            return habits, stage
+        habits = in_pipeline(habits)
+        return habits, None if stage is None else habits.zero_stage
 
     def _splits_sequence(self) -> bool:
         if self.splits_sequence is None:
@@ -270,6 +281,7 @@ class _Translation:
 _NO_PART_OF_THE_DESIGN = (
     "row_id",
     "tier",
+    "software",
     "step_time_s",
     "peak_memory_bytes",
     "memory_kind",

@@ -40,6 +40,11 @@ def zero_stage(written: str) -> int | None:
     return stage
 
 
+def says_to_shard_again(written: str) -> bool:
+    """Returns whether a cell asks for weights to be let go of behind every pass, whatever the framework's default."""
+    return bool(re.search(r"zero[- _]?3|stage[- _]?3|reshard\w*[ _=:]*(true|always)", written.lower()))
+
+
 def _written_stage(text: str) -> int | None:
     if digits := _DIGIT.search(text):
         return int(digits[1] or digits[2])

@@ -4,8 +4,9 @@ A source (one publisher with its software, cluster and habits) errs as one, so t
 prediction say too much about it: they are left out. Of the remaining residuals |ln(measured / simulated)| every source
 counts the same, however many rows it has, and those of the same architecture and number format together as much again as
 all. Four of five are smaller than the half width of the interval, which is stretched by what the fit of the simulator's
-constants saw of the very rows. What was never measured is less sure: a part that no other source has, an architecture
-whose constants are those of another one, a format without measurements. So is what a row leaves open of its experts, and how
+constants saw of the very rows. What was never measured is less sure: a part that no other source has, or only one, software
+that nobody else ran on the architecture, an architecture whose constants are those of another one, a format without
+measurements. So is what a row leaves open of its experts, and how
 fast its host launches kernels: what another choice or host would change is an error of its own, on the side to which it would
 change the step.
 """
@@ -21,9 +22,15 @@ from functools import cache
 import numpy as np
 
 from planner.measured_runs import Comparison, Row, compare, read_rows
+from planner.software_families import software_family
 from simulator.calibration import Calibration
 from simulator.hardware import Precision
-from simulator.step_error import ANY, UNMEASURED_ARCHITECTURE_RATIO, UNMEASURED_RATIO
+from simulator.step_error import (
+    ANY,
+    UNMEASURED_ARCHITECTURE_RATIO,
+    UNMEASURED_RATIO,
+    UNMEASURED_SOFTWARE_RATIO,
+)
 from simulator.table import Floats
 
 Kind = tuple[str, str, str]
@@ -34,6 +41,8 @@ INSIDE_FRACTION = 0.8
 UNSEEN_RATIO = 1.3
 """Stretch for sources that no constant was fitted on. Errors are larger there, 5.7 % against 4.8 % of the step, and differ
 more: with it 80 % of 366 steps are in their interval with constants fitted without their source (`benchmarks.fit_training`)."""
+FEWEST_SOURCES = 2
+"""Sources of an architecture in a number format of which one can be left out; with fewer, nothing tells how sure it is."""
 UNMEASURED_FORMATS = ("fp4",)
 """Formats without a measured step, which are twice as unsure as those in 8 bits (`simulator.step_error`); low-rank adapters
 are as unsure."""
@@ -67,6 +76,8 @@ class Residual:
     """`dense` or `experts`."""
     log_ratio: float
     """ln(measured / simulated)."""
+    software: str = ""
+    """Its family (`planner.software_families`); empty: not known."""
 
 
 @cache
@@ -87,6 +98,7 @@ def residual_of(comparison: Comparison) -> Residual:
         precision=comparison.row["precision"],
         network=comparison.kind[2],
         log_ratio=-math.log1p(comparison.error_fraction),
+        software=software_of(comparison.row),
     )
 
 
@@ -130,14 +142,34 @@ def half_width_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
     dense = [residual for residual in others if residual.network == "dense"]
     if network == "experts" and dense:  # which have all parts of a dense model, and more
         half_width = max(half_width, log_half_width(dense, family, precision))
-    if all(residual.accelerator != row["accelerator"] for residual in related):
+    is_new_software = _is_new_software(software_of(row), family, others)
+    is_new_accelerator = all(residual.accelerator != row["accelerator"] for residual in related)
+    if is_new_accelerator or is_new_software or not has_sources(residuals, family, precision):
         half_width = max(half_width, log_half_width(related, ANY, ANY))
     if all(residual.family != family for residual in others):
         measured = {(residual.family, residual.precision) for residual in related}
         least = max(log_half_width(related, *kind) for kind in measured)
         half_width = max(half_width * UNMEASURED_ARCHITECTURE_RATIO, least)
+    elif is_new_software:
+        half_width *= UNMEASURED_SOFTWARE_RATIO
     is_unmeasured = precision in UNMEASURED_FORMATS or bool(row.get("lora_rank"))
     return half_width * (UNMEASURED_RATIO if is_unmeasured else 1.0)
+
+
+def software_of(row: Row) -> str:
+    """Returns the family of the software of a row, by its framework or by the name of its source; empty: not known."""
+    return row.get("software") or software_family(row["group"])
+
+
+def has_sources(residuals: Sequence[Residual], family: str, precision: str) -> bool:
+    """Returns whether several sources measured an architecture in a number format."""
+    alike = {r.group for r in residuals if (r.family, r.precision) == (family, precision)}
+    return len(alike) >= FEWEST_SOURCES
+
+
+def _is_new_software(software: str, family: str, residuals: Sequence[Residual]) -> bool:
+    """Returns whether the software of a row is known, and nobody else ran it on the architecture."""
+    return bool(software) and all((r.software, r.family) != (software, family) for r in residuals)
 
 
 def calibrated_interval(comparison: Comparison, calibration: Calibration | None) -> Interval | None:

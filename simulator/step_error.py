@@ -21,6 +21,10 @@ whose constants they take); estimate."""
 UNMEASURED_ARCHITECTURE_RATIO = 1.5
 """Error on an architecture that takes another one's constants, relative to that on all measured ones. With Ampere, Hopper and
 Blackwell left out in turn, four of five errors in 16 bits are below 19, 9 and 25 % (`benchmarks.unknown_accelerators`)."""
+UNMEASURED_SOFTWARE_RATIO = 1.1
+"""Error of software on an architecture where only other software was measured, relative to that on all measured ones. With each
+family of software left out of each architecture in turn, this ratio has four of five errors inside, all pairs counting the same
+(`python -m benchmarks.step_error --software`)."""
 Z_80 = 1.2815515655446004
 """Standard normal quantile of 90 %: four of five values lie within it on either side."""
 ANY = "any"

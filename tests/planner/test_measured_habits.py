@@ -267,3 +267,22 @@ class TestHabitsOfReleases:
     ) -> None:
         found = habits_of(framework, "ampere", precision)
         assert (found.optimizer_bytes, found.update_bytes) == (optimizer_bytes, update_bytes)
+
+
+class TestPipelinesOfFsdp:
+    @pytest.mark.parametrize(
+        ("framework", "sharding", "pp", "stage", "overlaps"),
+        [
+            ("torchtitan", "FSDP2", 2, "1", "false"),
+            ("torchtitan", "", 2, "1", "false"),
+            ("torchtitan", "FSDP2", 1, "3", "true"),
+            ("torchtitan", "FSDP2 (reshard_after_forward=True)", 2, "3", "true"),
+            ("torchtitan", "zero2", 2, "2", "true"),
+            ("olmo", "FSDP2", 2, "3", "true"),
+        ],
+    )
+    def test_torchtitan_gathers_weights_of_a_pipeline_once_a_step(
+        self, tmp_path: Path, framework: str, sharding: str, pp: int, stage: str, overlaps: str
+    ) -> None:
+        row = row_of(tmp_path, framework=framework, zero_stage_or_fsdp=sharding, pp=pp, ep=1)
+        assert (row["zero_stage"], row["overlaps_gradient_sync"]) == (stage, overlaps)

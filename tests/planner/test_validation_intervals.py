@@ -12,6 +12,7 @@ import pytest
 from planner.measured_runs import (
     read_rows,
 )
+from planner.software_families import software_family
 from planner.validation import (
     entries_of,
     timed,
@@ -33,6 +34,7 @@ def residuals_of(
             precision="fp16",
             network="dense",
             log_ratio=math.log(ratio),
+            software="Megatron",
         )
         for position, ratio in enumerate(ratios)
     ]
@@ -91,6 +93,34 @@ class TestIntervals:
         # Alike ones weigh 1 + 6/4 each: 10 of 12. Where they count as all others, they are 4 of 6.
         assert interval_of(own, [*alike * 40, *unlike]).high_s == pytest.approx(10.0)
         assert interval_of(sibling, [*alike * 40, *unlike]).high_s == pytest.approx(10.0 * 2.0**1.3)
+
+    def test_software_that_nobody_else_ran_on_the_architecture_is_less_sure(self) -> None:
+        others = [r for n in range(4) for r in residuals_of(f"a{n}", [1.0] * 40)]
+        unlike = [r for n in range(2) for r in residuals_of(f"u{n}", [1.2], "hopper", "h100-sxm5-80gb")]
+        known, new = (compared(1.0, 10.0, software=name) for name in ("Megatron", "PyTorch FSDP"))
+        assert interval_of(known, [*others, *unlike]).high_s == pytest.approx(10.0)
+        assert interval_of(new, [*others, *unlike]).high_s == pytest.approx(10.0 * 1.2 ** (1.3 * 1.1))
+
+    def test_a_format_of_one_source_is_as_unsure_as_all_sources(self) -> None:
+        alike, unlike = residuals_of("only", [1.0] * 40), residuals_of("a", [1.2], family="hopper")
+        assert interval_of(compared(1.0, 10.0), [*alike * 4, *unlike]).high_s == pytest.approx(
+            10.0 * 1.2**1.3
+        )
+
+    @pytest.mark.parametrize(
+        ("name", "family"),
+        [
+            ("NeMo Automodel", "PyTorch FSDP"),
+            ("torchtitan (torch.compile)", "PyTorch FSDP"),
+            ("Megatron-DeepSpeed", "DeepSpeed"),
+            ("MT-NLG 530B (Megatron-DeepSpeed 2021)", "DeepSpeed"),
+            ("DGX Cloud recipes (NeMo 24.11-25.05)", "Megatron"),
+            ("Llama 3 405B (Meta 2024)", "Meta"),
+            ("our own", ""),
+        ],
+    )
+    def test_software_is_known_by_its_family(self, name: str, family: str) -> None:
+        assert software_family(name) == family
 
     def test_an_architecture_with_the_constants_of_another_is_half_as_sure_again(self) -> None:
         others = residuals_of("others", [1.1], "hopper", "h100-sxm5-80gb")

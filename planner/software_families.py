@@ -1,0 +1,21 @@
+"""Which family of training software does a name belong to? Those of one family share kernels, overlap and memory."""
+
+from __future__ import annotations
+
+import re
+
+_FAMILIES = (
+    ("PyTorch FSDP", "fsdp|automodel|torchtitan|foundry|composer|olmo|litgpt|axolotl|fairscale"),
+    ("DeepSpeed", "deepspeed"),
+    ("JAX", "maxtext|jax|paxml|levanter|t5x|praxis"),
+    ("Megatron", "nemo|megatron|mcore|primus|megascale|vtrain|nvidia release"),
+    ("Meta", r"\bmeta\b"),
+)
+"""Families in the order in which their words are looked for; the first that fits counts. NeMo trains with Megatron-Core, and
+so does Megatron-Bridge; Megatron-DeepSpeed has the engine of DeepSpeed, NeMo Automodel PyTorch's FSDP."""
+
+
+def software_family(name: str) -> str:
+    """Returns the family of a framework or of a source that names one; empty where none is known."""
+    written = name.lower()
+    return next((family for family, words in _FAMILIES if re.search(words, written)), "")
