@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from simulator.memory import MemoryKind
 from simulator.model import (
     AttentionKernel,
+    CastRecipe,
     ContextExchange,
     ExpertDispatch,
     ExpertProducts,
@@ -20,6 +21,7 @@ from simulator.model import (
     SelectiveRecompute,
     WeightPrefetch,
 )
+from simulator.plan import Schedule
 
 OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
@@ -63,6 +65,10 @@ class Habits:
     expert_products: ExpertProducts = "grouped"
     overlaps_far_experts: bool = False
     """Whether the traffic of experts is hidden where their ranks span several link domains."""
+    dispatches_in_8_bits: bool = False
+    expert_schedule: Schedule | None = None
+    """Order of the pipelines of mixtures of experts; left out: 1F1B."""
+    fp8_recipe: CastRecipe | None = None
     context_exchange: ContextExchange = "ring"
     memory_kind: MemoryKind = "allocated"
     """What its users publish as peak memory."""
@@ -143,8 +149,12 @@ _FOUNDRY = replace(_SHARDED, name="llm-foundry", sync_bytes=2, logit_bytes=4)
 """Its configurations compute and reduce in pure 16 bits (`mixed_precision: PURE`), which FSDP does with copies: shards of
 weights and gradients stay in 32 bits, so that its benchmark counts 16 bytes a weight (`scripts/train/benchmarking`). The loss
 is fused by default (`fused_crossentropy`) and keeps logits and their gradients in 16 bits."""
-_SHARDING = "fsdp|automodel|torchtitan|olmo|litgpt|axolotl|fairscale"
-"""NeMo Automodel is PyTorch's FSDP2, not Megatron."""
+_SHARDING = "fsdp|automodel|torchtitan|torchtune|olmo|litgpt|axolotl|fairscale|metaseq"
+"""NeMo Automodel and torchtune are PyTorch's FSDP2, not Megatron; metaseq is fairscale's FSDP."""
+_HUGGING_FACE = (
+    r"^(?!.*(deepspeed|megatron|ddp)).*(\baccelerate\b|hugging ?face|\bhf\b|\btrainer\b|\btransformers\b)"
+)
+"""Hugging Face's Trainer and Accelerate shard by PyTorch's FSDP unless they are told to use another engine."""
 _NEMO_PROPER = r"^(?!.*automodel).*(nemo|megatron-?bridge)"
 _COMPILED = replace(_SHARDED, has_fused_operators=True)
 _TORCHTITAN = replace(
@@ -188,6 +198,33 @@ _META = Habits(name="Meta's of Llama 3", frees_stage_inputs=True, chunk_layers=1
 """An interleaved schedule whose first chunk has the embedding only, and the last the output layer, after a layer less on
 either; inputs and outputs of stages are freed; gradients are summed and reduced in 32 bits (arXiv 2407.21783, section
 3.3.2)."""
+_SIXTEEN_BIT_ZERO = Habits(
+    name="InternEvo, Colossal-AI",
+    pads_vocabulary=False,
+    has_sequence_parallel=False,
+    gradient_bytes=2,
+    sync_bytes=2,
+)
+"""Gradients are reduced in their 16 bits in buckets behind the backward pass, and cast to 32 bits for the update
+(`HybridZeroOptimizer` of InternEvo, `overlap_sync_grad` in its configurations; the optimizer is Colossal-AI's). Tensor
+parallelism does not split norms by sequence in its default mode, `mtp`."""
+_NANOTRON = Habits(name="nanotron", pads_vocabulary=False)
+"""Megatron's layouts with gradients that are summed in 32 bits (`accumulate_grad_in_fp32`) and reduced behind the backward
+pass; `make_vocab_size_divisible_by` is 1 by default."""
+_HAI_LLM = Habits(
+    name="HAI-LLM",
+    pads_vocabulary=False,
+    has_sequence_parallel=False,
+    optimizer_bytes=8.0,
+    expert_dispatch="deduplicated",
+    overlaps_far_experts=True,
+    dispatches_in_8_bits=True,
+    expert_schedule=Schedule.ZB_V,
+    fp8_recipe="blockwise",
+)
+"""DeepSeek-V3's report (arXiv 2412.19437): DualPipe hides the dispatch of experts across nodes (section 3.2.1; `zb_v` is the
+nearest schedule, and DeepSeek-V2's were zero-bubble, too), tokens travel once to a node (3.2.2) in 8 bits (3.3.3), blocks of
+128 share a scale (3.3.1), and Adam's moments have 16 bits beside a master weight of 32 (3.3.3)."""
 _OTHER = Habits(name="unknown framework")
 
 
@@ -208,7 +245,11 @@ class _Framework:
 
 _FRAMEWORKS = (
     _Framework(words="vtrain", habits=_VTRAIN),
-    _Framework(words="megatron-?deepspeed", habits=replace(_DEEPSPEED, zero_stage=1), early=_EARLY_DEEPSPEED),
+    _Framework(
+        words="megatron-?deepspeed|gpt-?neo-?x",
+        habits=replace(_DEEPSPEED, zero_stage=1),
+        early=_EARLY_DEEPSPEED,
+    ),
     _Framework(words=_NEMO_PROPER + r".*(?<![\d.])23\.", habits=_NEMO_APEX, on_old_families=_NEMO_2023),
     _Framework(words=r"^(?!.*automodel).*nemo.*(?<![\d.])24\.0[1-5]", habits=_NEMO_APEX),
     _Framework(words=r"megatron-?bridge", habits=_BRIDGE),
@@ -222,7 +263,11 @@ _FRAMEWORKS = (
     _Framework(words="torchtitan.*compile|compile.*torchtitan", habits=_COMPILED_TORCHTITAN),
     _Framework(words=f"({_SHARDING}).*compile|compile.*({_SHARDING})", habits=_COMPILED),
     _Framework(words="torchtitan", habits=_TORCHTITAN),
-    _Framework(words=_SHARDING, habits=_SHARDED),
+    _Framework(words=r"\blingua\b", habits=_COMPILED),  # FSDP2 with `compile: true`
+    _Framework(words=f"{_SHARDING}|{_HUGGING_FACE}", habits=_SHARDED),
+    _Framework(words="intern-?evo|colossal", habits=_SIXTEEN_BIT_ZERO),
+    _Framework(words="nanotron", habits=_NANOTRON),
+    _Framework(words=r"\bhai-?llm", habits=_HAI_LLM),
     _Framework(words="maxtext|jax|paxml|levanter|t5x|praxis", habits=_JAX),
     _Framework(words="deepspeed", habits=_DEEPSPEED),
     _Framework(words=r"^meta internal$|^meta.*llama.?3", habits=_META),
