@@ -23,7 +23,13 @@ from planner.measured_precision import fp8_recipe, number_format, scales_rows
 from planner.measured_recompute import NOT_GIVEN, Recomputed, layers_of_a_chunk, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
 from planner.measured_schedule import Order, ordered
-from planner.measured_sequences import context_exchange, document_cells, splits_sequence, window_cells
+from planner.measured_sequences import (
+    context_exchange,
+    document_cells,
+    exchanges_heads,
+    splits_sequence,
+    window_cells,
+)
 from planner.measured_shape import expert_cells, has_experts, shape_cells
 from planner.measured_sharding import LAST_STAGE, offloads_optimizer, shard_ranks, zero_stage
 from planner.measured_told import CannotModelError, Told
@@ -290,6 +296,8 @@ class _Translation:
         """Windows, packed documents, and the exchange of context-parallel ranks where there are several."""
         found = {**window_cells(self.cells, self.known), **document_cells(self.cells)}
         if layout["context_parallel"] == 1:
+            if exchanges_heads(self.told.text("sp")):
+                self.told.remark("sp", "no ranks share the sequence; say in cp how many do")
             return found
         exchange, is_assumed = context_exchange(self.cells, self.habits, has_window="window_tokens" in found)
         return {

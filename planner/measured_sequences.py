@@ -61,6 +61,11 @@ def splits_sequence(written: str) -> bool | None:
     return is_yes("sp", first, yes=(*YES, *_OF_TENSOR_RANKS), no=(*NO, *_OF_NO_RANKS))
 
 
+def exchanges_heads(written: str) -> bool:
+    """Returns whether parts of the sequence are exchanged for heads, as in DeepSpeed Ulysses."""
+    return bool(_BY_HEADS.search(written))
+
+
 def splits_sequence_only(written: str) -> bool:
     """Returns whether what is called tensor parallelism splits the sequence and no product, as InternEvo's ISP does."""
     return bool(_SEQUENCE_ONLY.search(written))
@@ -80,7 +85,7 @@ def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple
             return found, False
         rule = "is not understood; write p2p, all_gather, a2a or a2a+p2p, or leave it empty"
         raise InputError([Problem(path="cp_comm_type", value=shown(column), rule=rule)])
-    if _BY_HEADS.search(cells.text.get("sp", "")):
+    if exchanges_heads(cells.text.get("sp", "")):
         return "all_to_all", False
     if found := _exchange(cells.text.get("notes", "")):
         return found, False

@@ -14,7 +14,7 @@ LAST_STAGE = 3
 _STAGES = (
     (r"zero[- _]?(infinity|\+\+)", 3),
     (r"\bos ?\+ ?g ?\+ ?p\b", 3),
-    (r"shard_grad_op|\bos ?\+ ?g\b|reshard_after_forward\W*(false|never|no\b|0)|zero-?offload", 2),
+    (r"shard_grad_op|\bos ?\+ ?g\b|reshard_after_forward\W*(false|never|no\b|0)|zero[- _]?offload", 2),
     (r"hybrid[- _]?zero", 1),
     (r"no_shard", 0),
     (r"fsdp|full_shard|fully[- _]shard|hsdp|hybrid|\bmics\b|dp_shard", 3),
@@ -23,6 +23,9 @@ _STAGES = (
 )
 """Stages by the words that mean them; the first that fits holds. ZeRO-Offload shards what stage 2 does (arXiv 2101.06840),
 MiCS all of it within groups (arXiv 2205.00119), and the `hybrid zero` optimizer of InternEvo its states within groups."""
+_OFFLOADED_OPTIMIZER = re.compile(
+    r"zero[- _]?[123]?[- _+]*offload|optimizer[- _]?offload|offload\w*[- _]optimizer", re.IGNORECASE
+)
 _DIGIT = re.compile(r"(?:zero|stage)[- _=:]*(\d+)|^(\d+)$")
 
 
@@ -66,4 +69,4 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
 
 def offloads_optimizer(written: str) -> bool:
     """Returns whether the optimizer's states wait in main memory, as ZeRO-Offload keeps them."""
-    return bool(re.search(r"zero.*\boffload", written.lower().replace("_", "-")))
+    return bool(_OFFLOADED_OPTIMIZER.search(written))
