@@ -228,6 +228,11 @@ class TestAccelerators:
             ("H100 (96GB HBM2e, 500W)", "h100-sxm5-96gb"),
             ("MI300X OAM", "mi300x"),
             ("Tesla V100", "v100-sxm2-32gb"),
+            ("V100-16GB", "v100-sxm2-16gb"),
+            ("A100-PCIe-40GB", "a100-pcie-40gb"),
+            ("NVIDIA GH200 96GB", "gh200-96gb"),
+            ("MI250X GCD", "mi250x-gcd"),
+            ("MI250X (GCD)", "mi250x-gcd"),
             ("Tesla V100-SXM2-32GB", "v100-sxm2-32gb"),
             ("NVIDIA B300 SXM6", "b300"),
             ("B200-192GB", "b200-sxm-180gb"),
@@ -239,9 +244,8 @@ class TestAccelerators:
     @pytest.mark.parametrize(
         ("written", "known"),
         [
-            ("V100-16GB", "v100-sxm2-32gb (32 GiB)"),
             ("A100-64GB", "a100-sxm4-80gb (80 GiB)"),
-            ("A100 PCIe 40GB", "a100-pcie-80gb (80 GiB)"),
+            ("GH200-144GB", "gh200-96gb (96 GiB)"),
             ("H20-141GB", "h20-sxm-96gb (96 GiB)"),
         ],
     )
