@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from simulator.attention_kernels import FAMILIES_WITHOUT_FLASH
+from planner.framework_releases import attention_kernel, release_year
 from simulator.memory import MemoryKind
 from simulator.model import (
     AttentionKernel,
+    CastRecipe,
     ContextExchange,
     ExpertDispatch,
     ExpertProducts,
@@ -21,16 +22,10 @@ from simulator.model import (
     SelectiveRecompute,
     WeightPrefetch,
 )
+from simulator.plan import Schedule
 
 OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
-
-LAST_FLASH_2_YEAR = 2025
-"""Until then PyTorch's `scaled_dot_product_attention` took FlashAttention-2 on Hopper. torchtitan asks for cuDNN's kernels
-first since October 2025 (pull request 1776); PyTorch does since 2.11, the first release with a cuDNN that it trusts
-(`check_prefer_cudnn_attention` in `sdp_utils.cpp`)."""
-FUSED_ON_ALL_SINCE = 2023
-"""Year of PyTorch 2.0, whose attention has memory-efficient kernels for architectures without FlashAttention."""
 
 FULL_OPTIMIZER_BYTES = 12.0
 """An fp32 master weight and Adam's two moments in fp32."""
@@ -79,6 +74,10 @@ class Habits:
     expert_products: ExpertProducts = "grouped"
     overlaps_far_experts: bool = False
     """Whether the traffic of experts is hidden where their ranks span several link domains."""
+    dispatches_in_8_bits: bool = False
+    expert_schedule: Schedule | None = None
+    """Order of the pipelines of mixtures of experts; left out: 1F1B."""
+    fp8_recipe: CastRecipe | None = None
     context_exchange: ContextExchange = "ring"
     memory_kind: MemoryKind = "allocated"
     """What its users publish as peak memory."""
@@ -176,8 +175,12 @@ _FOUNDRY = replace(_SHARDED, name="llm-foundry", sync_bytes=2, logit_bytes=4)
 """Its configurations compute and reduce in pure 16 bits (`mixed_precision: PURE`), which FSDP does with copies: shards of
 weights and gradients stay in 32 bits, so that its benchmark counts 16 bytes a weight (`scripts/train/benchmarking`). The loss
 is fused by default (`fused_crossentropy`) and keeps logits and their gradients in 16 bits."""
-_SHARDING = "fsdp|automodel|torchtitan|olmo|litgpt|axolotl|fairscale"
-"""NeMo Automodel is PyTorch's FSDP2, not Megatron."""
+_SHARDING = "fsdp|automodel|torchtitan|torchtune|olmo|litgpt|axolotl|fairscale|metaseq"
+"""NeMo Automodel and torchtune are PyTorch's FSDP2, not Megatron; metaseq is fairscale's FSDP."""
+_HUGGING_FACE = (
+    r"^(?!.*(deepspeed|megatron|ddp)).*(\baccelerate\b|hugging ?face|\bhf\b|\btrainer\b|\btransformers\b)"
+)
+"""Hugging Face's Trainer and Accelerate shard by PyTorch's FSDP unless they are told to use another engine."""
 _NEMO_PROPER = r"^(?!.*automodel).*(nemo|megatron-?bridge)"
 _COMPILED = replace(_SHARDED, has_fused_operators=True)
 _TORCHTITAN = replace(
@@ -231,6 +234,34 @@ _META = Habits(name="Meta's of Llama 3", frees_stage_inputs=True, chunk_layers=1
 """An interleaved schedule whose first chunk has the embedding only, and the last the output layer, after a layer less on
 either; inputs and outputs of stages are freed; gradients are summed and reduced in 32 bits (arXiv 2407.21783, section
 3.3.2)."""
+_SIXTEEN_BIT_ZERO = Habits(
+    name="InternEvo, Colossal-AI",
+    attention="flash-2",
+    pads_vocabulary=False,
+    has_sequence_parallel=False,
+    gradient_bytes=2,
+    sync_bytes=2,
+)
+"""Gradients are reduced in their 16 bits in buckets behind the backward pass, and cast to 32 bits for the update
+(`HybridZeroOptimizer` of InternEvo, `overlap_sync_grad` in its configurations; the optimizer is Colossal-AI's). Tensor
+parallelism does not split norms by sequence in its default mode, `mtp`. Attention is FlashAttention-2 (`flash_attn`)."""
+_NANOTRON = Habits(name="nanotron", pads_vocabulary=False)
+"""Megatron's layouts with gradients that are summed in 32 bits (`accumulate_grad_in_fp32`) and reduced behind the backward
+pass; `make_vocab_size_divisible_by` is 1 by default."""
+_HAI_LLM = Habits(
+    name="HAI-LLM",
+    pads_vocabulary=False,
+    has_sequence_parallel=False,
+    optimizer_bytes=8.0,
+    expert_dispatch="deduplicated",
+    overlaps_far_experts=True,
+    dispatches_in_8_bits=True,
+    expert_schedule=Schedule.ZB_V,
+    fp8_recipe="blockwise",
+)
+"""DeepSeek-V3's report (arXiv 2412.19437): DualPipe hides the dispatch of experts across nodes (section 3.2.1; `zb_v` is the
+nearest schedule, and DeepSeek-V2's were zero-bubble, too), tokens travel once to a node (3.2.2) in 8 bits (3.3.3), blocks of
+128 share a scale (3.3.1), and Adam's moments have 16 bits beside a master weight of 32 (3.3.3)."""
 _OTHER = Habits(name="unknown framework")
 
 
@@ -252,7 +283,11 @@ class _Framework:
 _FRAMEWORKS = (
     _Framework(words="vtrain.*deepspeed", habits=_VTRAIN_RUNS),
     _Framework(words="vtrain", habits=_VTRAIN),
-    _Framework(words="megatron-?deepspeed", habits=replace(_DEEPSPEED, zero_stage=1), early=_EARLY_DEEPSPEED),
+    _Framework(
+        words="megatron-?deepspeed|gpt-?neo-?x",
+        habits=replace(_DEEPSPEED, zero_stage=1),
+        early=_EARLY_DEEPSPEED,
+    ),
     _Framework(words=_NEMO_PROPER + r".*(?<![\d.])23\.", habits=_NEMO_APEX, on_old_families=_NEMO_2023),
     _Framework(words=r"^(?!.*automodel).*nemo.*(?<![\d.])24\.0[1-5]", habits=_NEMO_APEX),
     _Framework(words=r"megatron-?bridge", habits=_BRIDGE),
@@ -266,7 +301,11 @@ _FRAMEWORKS = (
     _Framework(words="torchtitan.*compile|compile.*torchtitan", habits=_COMPILED_TORCHTITAN),
     _Framework(words=f"({_SHARDING}).*compile|compile.*({_SHARDING})", habits=_COMPILED),
     _Framework(words="torchtitan", habits=_TORCHTITAN),
-    _Framework(words=_SHARDING, habits=_SHARDED),
+    _Framework(words=r"\blingua\b", habits=_COMPILED),  # FSDP2 with `compile: true`
+    _Framework(words=f"{_SHARDING}|{_HUGGING_FACE}", habits=_SHARDED),
+    _Framework(words="intern-?evo|colossal", habits=_SIXTEEN_BIT_ZERO),
+    _Framework(words="nanotron", habits=_NANOTRON),
+    _Framework(words=r"\bhai-?llm", habits=_HAI_LLM),
     _Framework(words="maxtext|jax|paxml|levanter|t5x|praxis", habits=_JAX),
     _Framework(words="deepspeed", habits=_DEEPSPEED),
     _Framework(words=r"^meta internal$|^meta.*llama.?3", habits=_META),
@@ -275,12 +314,6 @@ _FRAMEWORKS = (
     _Framework(words="megatron|mcore|primus|megascale", habits=_MEGATRON_CORE),
 )
 """Frameworks in the order in which their names are looked for; the first that fits counts."""
-_YEAR = re.compile(r"(?<!\d)(20[12]\d)(?!\d)")
-_MONTHLY = re.compile(r"(?<![\d.])(2\d)\.(?:0[1-9]|1[0-2])(?!\d)")
-"""Releases that are called by year and month, such as 24.05."""
-_MEGATRON_RELEASE = re.compile(r"megatron-?lm\W+(?:core_?)?[rv]*(\d)\.\d")
-_CORE_SINCE = 2023
-"""Releases of Megatron-LM were 1.0 to 3.0 until 2022; since Megatron-Core they are 0.1 and on."""
 
 
 def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: bool = False) -> Habits:
@@ -296,7 +329,7 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     habits = _by_name(name, is_old=family in OLD_FAMILIES)
     if is_fully_sharded and habits in (_OF_2022, _EARLY_DEEPSPEED):
         habits = _EARLY_ZERO_3
-    attention = _attention(habits.attention, family, _release_year(name))
+    attention = attention_kernel(habits.attention, family, release_year(name))
     return replace(_in_format(habits, precision), attention=attention)
 
 
@@ -319,18 +352,6 @@ def _in_format(habits: Habits, precision: str) -> Habits:
     return habits
 
 
-def _attention(habit: AttentionKernel, family: str, year: int | None) -> AttentionKernel:
-    """Returns the kernel that a habit comes to on an architecture.
-
-    On Blackwell PyTorch's attention is cuDNN's (pull request 1196 of torchtitan, 162073 of PyTorch). On V100 it is that of
-    PyTorch, if of a year that has one, and else separate kernels.
-    """
-    if family in FAMILIES_WITHOUT_FLASH:
-        return habit if habit == "flash-2" and (year or 0) >= FUSED_ON_ALL_SINCE else "unfused"
-    is_superseded = family == "blackwell" or (year or 0) > LAST_FLASH_2_YEAR
-    return "flash" if habit == "flash-2" and is_superseded else habit
-
-
 def in_pipeline(habits: Habits) -> Habits:
     """Returns the habits of a framework where the model is split over a pipeline.
 
@@ -347,7 +368,7 @@ def tells_habits(framework: str) -> bool:
     found = _framework(name)
     if found is None:
         return False
-    return _release_year(name) is not None or not (found.needs_release or found.early)
+    return release_year(name) is not None or not (found.needs_release or found.early)
 
 
 def _by_name(name: str, *, is_old: bool) -> Habits:
@@ -356,20 +377,10 @@ def _by_name(name: str, *, is_old: bool) -> Habits:
         return _OTHER
     if is_old and found.on_old_families is not None:
         return found.on_old_families
-    year = _release_year(name)
+    year = release_year(name)
     is_early = is_old if year is None else year <= found.last_early_year
     return found.early if found.early and is_early else found.habits
 
 
 def _framework(name: str) -> _Framework | None:
     return next((found for found in _FRAMEWORKS if re.search(found.words, name)), None)
-
-
-def _release_year(name: str) -> int | None:
-    """Returns the year of a release, the latest that a name tells; `None` where it tells none."""
-    years = [int(year) for year in _YEAR.findall(name)] + [
-        2000 + int(year) for year in _MONTHLY.findall(name)
-    ]
-    if not years and (release := _MEGATRON_RELEASE.search(name)):
-        return _CORE_SINCE if release[1] == "0" else _CORE_SINCE - 1
-    return max(years, default=None)

@@ -21,6 +21,7 @@ class MeasuredNode:
     link_domain_size: int
     assumed: tuple[str, ...]
     """Columns that say too little, so that the usual node or network stands in."""
+    is_network_understood: bool
 
 
 def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
@@ -30,11 +31,13 @@ def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
         InputError: nodes of the written size do not make up the run, or no such link domain exists.
     """
     node, given = catalog.default_node(accelerator), cells.count("gpus_per_node")
-    gpus = given or node.num_accelerators
+    counts_domain = given is not None and _is_domain(node, given)
+    gpus = node.num_accelerators if counts_domain or given is None else given
     num_gpus = cells.count("n_gpus") or gpus
-    _check_whole_nodes(num_gpus, given)
+    _check_whole_nodes(num_gpus, None if counts_domain else given)
     network = network_of(cells.text.get("interconnect", ""), accelerator, gpus_per_node=gpus)
-    domain = network.link_domain_size or _usual_domain(node, gpus)
+    usual_domain = given if given is not None and counts_domain else _usual_domain(node, gpus)
+    domain = network.link_domain_size or usual_domain
     columns = {"gpus_per_node": given is not None, "interconnect": _is_told(network, num_gpus, domain)}
     return MeasuredNode(
         cells={
@@ -50,7 +53,13 @@ def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
         num_accelerators=gpus,
         link_domain_size=domain,
         assumed=tuple(column for column, is_told in columns.items() if not is_told),
+        is_network_understood=network.is_understood,
     )
+
+
+def _is_domain(node: Node, gpus: int) -> bool:
+    """Returns whether a number of accelerators is that of a rack, such as 72 of GB200, whose nodes are small."""
+    return node.num_accelerators < gpus <= node.link_domain_size and gpus % node.num_accelerators == 0
 
 
 def _check_whole_nodes(num_gpus: int, gpus_per_node: int | None) -> None:

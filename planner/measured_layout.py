@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from planner.framework_habits import Habits
+from planner.measured_sequences import splits_sequence_only
 from planner.measured_sharding import LAST_STAGE, zero_stage
 from planner.measured_told import CannotModelError, Told
 
@@ -28,8 +31,13 @@ def layout_cells(told: Told, habits: Habits, num_layers: int) -> dict[str, int]:
             )
     names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
     degrees = {f"{name}_parallel": told.count(column, 1) for column, name in names.items()}
+    if degrees["context_parallel"] == 1 and splits_sequence_only(told.text("sp")):
+        degrees |= {
+            "tensor_parallel": 1,
+            "context_parallel": degrees["tensor_parallel"],
+        }
     t, p, c, _ = degrees.values()
-    data = told.cells.count("dp") or max(1, num_gpus // (t * p * c))
+    data = _replicas(told, t * p, c)
     micro_batch, batch = _batch(told, data, is_sharded=is_sharded)
     return {
         **degrees,
@@ -40,6 +48,17 @@ def layout_cells(told: Told, habits: Habits, num_layers: int) -> dict[str, int]:
         "global_batch_size": batch,
         "sequence_length": told.count("seq_len"),
     }
+
+
+def _replicas(told: Told, ranks: int, context: int) -> int:
+    """Returns the replicas: as given, or what is left; some publishers count context-parallel ranks as replicas."""
+    given, num_gpus = told.cells.count("dp"), told.count("n_gpus")
+    if given is None:
+        return max(1, num_gpus // (ranks * context))
+    if context > 1 and given * ranks == num_gpus and given % context == 0:
+        told.remark("dp", f"counts the {context} ranks of context parallelism; taken as {given // context}")
+        return given // context
+    return given
 
 
 def _chunks_per_stage(told: Told, habits: Habits, num_stages: int, num_layers: int) -> int:
@@ -63,11 +82,22 @@ def _batch(told: Told, data_parallel: int, *, is_sharded: bool) -> tuple[int, in
     return micro_batch or told.default("micro_batch", whole if is_sharded else 1), batch
 
 
-def split_layers(told: Told, num_layers: int, layout: dict[str, int]) -> int:
+def can_split(num_layers: int, layout: Mapping[str, int], chunks_per_stage: int) -> bool:
+    """Returns whether stages can have so many chunks, with a few more layers at most."""
+    chunks = layout["pipeline_parallel"] * chunks_per_stage
+    return chunks_per_stage == 1 or _even_layers(num_layers, chunks) is not None
+
+
+def split_layers(told: Told, num_layers: int, layout: Mapping[str, int]) -> int:
     """Returns the layers, or a few more where they do not split evenly: the fullest stage sets the pace."""
-    chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]
+    layers = _even_layers(num_layers, layout["pipeline_parallel"] * layout["virtual_pipeline"]) or num_layers
+    return layers if layers == num_layers else told.default("layers", layers)
+
+
+def _even_layers(num_layers: int, chunks: int) -> int | None:
+    """Returns the fewest layers from those that there are which split evenly; `None` where too many would be added."""
     most = int(num_layers * (1.0 + MOST_LAYERS_ADDED_FRACTION))
-    for layers in range(num_layers, most + 1):
-        if layers % chunks == 0 or (layers + 2) % chunks == 0:
-            return layers if layers == num_layers else told.default("layers", layers)
-    return num_layers
+    splits = (
+        layers for layers in range(num_layers, most + 1) if not layers % chunks or not (layers + 2) % chunks
+    )
+    return next(splits, None)

@@ -14,7 +14,13 @@ FUSED_LOGIT_BYTES = 2
 """A fused loss works in place on 16-bit logits (Transformer Engine)."""
 _FUSED_LOSS = re.compile(r"fused (cross[- ]entropy|loss)", re.IGNORECASE)
 _TOKEN_DROP = re.compile("token-?drop", re.IGNORECASE)
-_OFFLOADED_LAYERS = re.compile(r"offloads? activations of (\d+) layers", re.IGNORECASE)
+_OFFLOADED_LAYERS = re.compile(
+    r"offload(?:s|ed|ing)? (?:the )?activations (?:of|for|in) (\d+) layers"
+    r"|activations? (?:cpu )?offload(?:s|ed|ing)? (?:of|for|in|to cpu of|:|=)? ?(\d+) layers"
+    r"|activations of (\d+) layers (?:are )?offload"
+    r"|cpu_offloading_num_layers[ =:]+(\d+)",
+    re.IGNORECASE,
+)
 _RECOMPUTED_LAYERS = re.compile(r"recompute of (\d+) layers", re.IGNORECASE)
 _LORA_RANK = re.compile(r"\b(?:rank|r|dim)[ =:]+(-?\d{1,9})\b", re.IGNORECASE)
 _EXPERT_TENSOR = re.compile(r"\betp[ =:]*([1-9]\d{0,3})\b", re.IGNORECASE)
@@ -22,23 +28,20 @@ _CAST_DISPATCH = re.compile(r"fp8[ -]dispatch|dispatch(es)? in (fp8|8 bits)", re
 _SHARED_OVERLAP = re.compile(r"shared[- _]experts?[- _]overlap", re.IGNORECASE)
 _MEMORY_KINDS = (("allocated", "allocated"), ("reserved", "reserved"), ("nvidia-smi|device memory", "device"))
 _DISPATCHERS = (("hybrid-?ep|deep-?ep|flex", "deduplicated"), ("all-?to-?all|dispatcher a2a", "all_to_all"))
-_FP8_RECIPES = (
-    ("mx-?fp8", "mxfp8"),
-    ("block|sub-?channel", "blockwise"),
-    ("delayed|fp8-?ds", "delayed"),
-    ("tensorwise|current|fp8-?cs", "tensorwise"),
-)
 _EXPERT_OVERLAPS = (
     (r"\b(ep|a2a) overlap off|no (ep|a2a) overlap", "off"),
     (r"\b(ep|a2a)[ _]overlap", "on"),
     ("hybrid-?ep", "off"),  # as Megatron-Bridge's recipes with it, which do not hide what it makes short
 )
+_TENSOR_BESIDE = (
+    r"(?:async(?:hronous)?[- ]?(?:tp|tensor)"
+    r"|\b(?:tp|tensor(?:[- ]parallel)?)[ _-](?:comm(?:unication)?[ _-])?overlap)"
+)
+_TENSOR_OVERLAPS = (
+    (rf"\b(no|without) {_TENSOR_BESIDE}|{_TENSOR_BESIDE}[ =:]*(off|false|disabled)\b", "off"),
+    (_TENSOR_BESIDE, "on"),
+)
 """Meanings by the words that have them; the first that fits holds."""
-
-
-def fp8_recipe(precision: str) -> str:
-    """Returns how inputs of 8-bit products are scaled, a `simulator.model.CastRecipe`."""
-    return _said(_FP8_RECIPES, precision)
 
 
 def logit_bytes(notes: str) -> int | None:
@@ -54,7 +57,13 @@ def capacity_factor(notes: str) -> float | None:
 def offloaded_layers(notes: str) -> int:
     """Returns the layers whose activations wait in main memory."""
     found = _OFFLOADED_LAYERS.search(notes)
-    return int(found[1]) if found else 0
+    return int(next(filter(None, found.groups()))) if found else 0
+
+
+def hides_tensor_traffic(notes: str) -> bool | None:
+    """Returns whether collectives of tensor parallelism run beside their products; `None` where nothing is said."""
+    found = _said(_TENSOR_OVERLAPS, notes)
+    return found == "on" if found else None
 
 
 def recomputed_layers(notes: str) -> int | None:

@@ -12,14 +12,17 @@ from planner.problems import shown
 from simulator.errors import InputError, Problem
 from simulator.model import RecomputeMethod
 
-_NONE = re.compile(r"none|no|off|false|0|disabled|without")
+_NONE = re.compile(r"(none|no|off|false|0|disabled|without)(\s*\(.*\))?")
 _FULL = re.compile(
     r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|checkpoint|\bac\b|\bgc\b",
     re.IGNORECASE,
 )
-_ATTENTION = re.compile(r"selective|core[ _-]?att|\battention\b")
+_ATTENTION = re.compile(r"selective|core[ _-]?att|\battention\b|\battn\b|\bsac\b|\bops?\b")
 _MODULES = re.compile(r"mlp|\bmoe|layer[ _]?norm|shared[ _]expert|\bmla|up[ _]proj|modules?\b|\bffn\b")
-_LAYERS = re.compile(r"(\d+)[ _-]*layers?\b")
+_LAYERS = re.compile(
+    r"(\d+)(?:\s*(?:/|(?:out )?of)\s*(?:the )?(\d+))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d+))?"
+)
+"""Layers that are computed again, and perhaps all that there are: `20 of 80 layers`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,8 @@ class Recomputed:
     """`Plan.recompute_num_layers`."""
     method: RecomputeMethod | None = None
     """`Workload.recompute_method`, where layers are counted."""
+    of_layers: int | None = None
+    """Layers of the whole network among which they are counted; left out: those of a chunk."""
     is_exact: bool = True
     """Whether this is all that was written; single modules are not modelled, and some layers may be any number."""
 
@@ -53,8 +58,9 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
         return None
     if _NONE.fullmatch(text):
         return Recomputed(kind="none")
-    if "partial" in text:
-        return _some_layers(_count(text) or measured_notes.recomputed_layers(notes))
+    num_layers, of_layers = _count(text)
+    if "partial" in text or of_layers:
+        return _some_layers(num_layers or measured_notes.recomputed_layers(notes), of_layers)
     if _ATTENTION.search(text):
         return Recomputed(kind="selective", is_exact=not _MODULES.search(text))
     if _MODULES.search(text):
@@ -63,7 +69,6 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
         rule = "is not understood; write none, selective, full, or the layers: full block 5 layers"
         raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
     is_uniform = "uniform" in text or ("full" in text and "block" not in text)
-    num_layers = _count(text)
     return Recomputed(
         kind="full",
         num_layers=num_layers,
@@ -71,12 +76,25 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     )
 
 
-def _some_layers(num_layers: int | None) -> Recomputed:
+def _some_layers(num_layers: int | None, of_layers: int | None) -> Recomputed:
     if num_layers is None:
         return NOT_GIVEN
-    return Recomputed(kind="full", num_layers=num_layers, method="block")
+    if num_layers == of_layers:
+        return Recomputed(kind="full")
+    return Recomputed(kind="full", num_layers=num_layers, of_layers=of_layers, method="block")
 
 
-def _count(text: str) -> int | None:
+def _count(text: str) -> tuple[int | None, int | None]:
+    """Returns the layers that are computed again and those of the whole network, as far as they are told."""
     found = _LAYERS.search(text)
-    return int(found[1]) if found and 0 < int(found[1]) < 10**6 else None
+    if found is None or not 0 < int(found[1]) < 10**6:
+        return None, None
+    whole = int(found[2] or found[3] or 0)
+    return int(found[1]), whole if whole >= int(found[1]) else None
+
+
+def layers_of_a_chunk(again: Recomputed, num_chunks: int) -> int | None:
+    """Returns the layers that every chunk computes again, the fullest where they are not dealt out evenly."""
+    if again.num_layers is None or again.of_layers is None:
+        return again.num_layers
+    return -(-again.num_layers // num_chunks)

@@ -19,13 +19,28 @@ from planner.hardware_names import accelerator_id
 from planner.measured_file import BYTES_OF_A_WEIGHT, Cells, read_cells
 from planner.measured_hardware import node_of
 from planner.measured_layout import layout_cells, split_layers
-from planner.measured_recompute import NOT_GIVEN, recomputed
+from planner.measured_precision import fp8_recipe, number_format, scales_rows
+from planner.measured_recompute import NOT_GIVEN, Recomputed, layers_of_a_chunk, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
-from planner.measured_sequences import context_exchange, document_cells, window_cells
+from planner.measured_schedule import Order, ordered
+from planner.measured_sequences import (
+    context_exchange,
+    document_cells,
+    exchanges_heads,
+    splits_sequence,
+    window_cells,
+)
 from planner.measured_shape import expert_cells, has_experts, shape_cells
-from planner.measured_sharding import LAST_STAGE, says_to_shard_again, shard_ranks, zero_stage
+from planner.measured_sharding import (
+    LAST_STAGE,
+    keeps_weights,
+    offloads_optimizer,
+    says_to_shard_again,
+    shard_ranks,
+    zero_stage,
+)
 from planner.measured_told import CannotModelError, Told
-from planner.measured_words import is_usable, is_yes, known_kind
+from planner.measured_words import NOTHING_SAID, is_known_kind, is_usable, known_kind
 from planner.model_names import known_shape
 from planner.software_families import software_family
 from simulator import catalog
@@ -48,14 +63,6 @@ _UNLIKE_A_DECODER = re.compile(
 _PARTLY_TRAINED = re.compile(r"inference|single-layer|forward only", re.IGNORECASE)
 _PRODUCTION = re.compile(r"production(?! steady)|whole[- ]run", re.IGNORECASE)
 _OUT_OF_MEMORY = re.compile(r"out[- ]of[- ]memory|\boom\b", re.IGNORECASE)
-_PRECISIONS = (
-    (r"mxfp4|int8|fp32|tf32", ""),
-    ("fp4", "fp4"),
-    ("fp8|e4m3|hybrid8", "fp8"),
-    ("bf16|bfloat16", "bf16"),
-    ("fp16|float16|half", "fp16"),
-)
-"""Number formats by what their names contain; empty: the simulator has no constants for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,12 +112,13 @@ class _Translation:
         self.told = Told(cells)
         self.model = self.told.text("model")
         self._refuse_broken_cells()
-        self.kind = known_kind(self.told.text("metric_kind"))
-        self.splits_sequence = is_yes("sp", self.told.text("sp"))
+        self.kind = self._known_kind()
+        self.splits_sequence = splits_sequence(self.told.text("sp"))
         self._refuse_what_is_no_pretraining_of_a_decoder()
         self.accelerator = accelerator_id(self.told.text("gpu") or "not named")
         self.node = node_of(cells, self.accelerator)
         self.told.assumed += self.node.assumed
+        self._remark_network()
         self.precision = self._precision()
         family = catalog.accelerator(self.accelerator).family
         self.habits: Habits = habits_of(
@@ -132,6 +140,8 @@ class _Translation:
         if self.habits.pads_vocabulary:
             unit = PADDED_VOCABULARY * layout["tensor_parallel"]
             shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
+        order = self._order(layout, shape["num_layers"])
+        layout["virtual_pipeline"] = order.chunks_per_stage or layout["virtual_pipeline"]
         shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
         habits = self._habits(layout, shape["num_layers"])
         sizes = {
@@ -150,15 +160,29 @@ class _Translation:
             "tier": self.told.text("tier"),
             "software": software_family(self.told.text("framework")),
             **sizes,
+            **({"pipeline_schedule": order.schedule.value} if order.schedule else {}),
             **self._sequences(layout),
             **self._measured(),
             "notes": " ".join(self.told.text("notes").split())[:LONGEST_NOTES],
             "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(self.kind) else None,
             "assumed": " ".join(self.told.assumed),
+            "remarks": "\n".join(self.told.remarks),
         }
         row = {name: _as_text(value) for name, value in cells.items()}
         design = "|".join(value for name, value in row.items() if name not in _NO_PART_OF_THE_DESIGN)
         return {**row, "config_key": self.told.text("config_key") or design}
+
+    def _known_kind(self) -> str:
+        """Returns what was measured; a time is not lost because of unknown words beside it."""
+        written = self.told.text("metric_kind")
+        if is_known_kind(written) or self.cells.step_time_s is None:
+            return known_kind(written)
+        self.told.remark("metric_kind", "is not understood; the measured time is taken as that of a step")
+        return ""
+
+    def _remark_network(self) -> None:
+        if self.told.text("interconnect").lower() not in NOTHING_SAID and not self.node.is_network_understood:
+            self.told.remark("interconnect", "is not understood; the usual links of the accelerator stand in")
 
     def _refuse_broken_cells(self) -> None:
         if self.cells.problems:
@@ -174,29 +198,53 @@ class _Translation:
 
     def _precision(self) -> str:
         written = self.told.text("precision") or self.told.default("precision", "bf16")
-        found = next((known for words, known in _PRECISIONS if re.search(words, written.lower())), "")
+        found = number_format(written)
+        if scales_rows(written):
+            self.told.remark("precision", "scales of rows are simulated as scales of whole tensors")
         if not found:
             raise CannotModelError(f"precision {written}: only fp16, bf16, fp8 and nvfp4 are modelled")
         return found
 
+    def _order(self, layout: dict[str, int], num_layers: int) -> Order:
+        """Returns schedule and chunks of the pipeline where they are not the usual ones."""
+        again, (habits, stage) = self._recomputed(), self._sharding(layout)
+        is_kept = again.kind == "none" or (
+            again.kind == "selective" and self.habits.selective_recompute == "attention"
+        )
+        return ordered(
+            self.told,
+            self.habits.expert_schedule if has_experts(self.told, self.known) else None,
+            layout,
+            num_layers,
+            keeps_inputs=is_kept and (habits.zero_stage if stage is None else stage) <= 1,
+        )
+
+    def _recomputed(self) -> Recomputed:
+        return recomputed(self.told.text("recompute"), self.told.text("notes")) or NOT_GIVEN
+
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
         habits, stage = self._sharding(layout)
-        again = recomputed(self.told.text("recompute"), self.told.text("notes")) or NOT_GIVEN
+        written, notes = self.told.text("zero_stage_or_fsdp"), self.told.text("notes")
+        again = self._recomputed()
+        hides_tensor_traffic = measured_notes.hides_tensor_traffic(notes)
+        num_chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]
         if not again.is_exact:
             self.told.default("recompute", again.kind)
         return {
-            "fp8_recipe": measured_notes.fp8_recipe(self.told.text("precision")),
+            "fp8_recipe": fp8_recipe(self.told.text("precision")) or habits.fp8_recipe or "",
             "recompute": again.kind,
-            "recompute_num_layers": again.num_layers,
+            "recompute_num_layers": layers_of_a_chunk(again, num_chunks),
             "recompute_method": again.method,
             "zero_stage": self.told.default("zero_stage_or_fsdp", habits.zero_stage)
             if stage is None
             else stage,
             "shard_ranks": self._shard_ranks(layout),
             "has_sequence_parallel": self._splits_sequence() if layout["tensor_parallel"] > 1 else False,
-            "logit_bytes": measured_notes.logit_bytes(self.told.text("notes")) or habits.logit_bytes,
+            "logit_bytes": measured_notes.logit_bytes(notes) or habits.logit_bytes,
             "activation_offload_fraction": self._offload_fraction(num_layers),
+            "optimizer_offload_fraction": 1.0 if offloads_optimizer(written) else None,
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
+            **({} if hides_tensor_traffic is None else {"overlaps_tensor_comm": hides_tensor_traffic}),
             **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
             **self._expert_habits(layout),
             **self._adapters(),
@@ -206,7 +254,8 @@ class _Translation:
         """Returns the habits of the layout and the ZeRO stage that the row tells, `None` where it tells none."""
         written = self.told.text("zero_stage_or_fsdp")
         stage, habits = zero_stage(written), self.habits
-        is_habit = stage in (None, LAST_STAGE) and not says_to_shard_again(written)
+        is_default = stage in (None, LAST_STAGE) and not says_to_shard_again(written)
+        is_habit = is_default or keeps_weights(written)
         if not (habits.keeps_weights_in_pipelines and layout["pipeline_parallel"] > 1 and is_habit):
             return habits, stage
         habits = in_pipeline(habits)
@@ -219,7 +268,12 @@ class _Translation:
 
     def _offload_fraction(self, num_layers: int) -> float | None:
         """Returns the share of the layers that the notes say are offloaded; nothing where they say nothing."""
-        return min(1.0, measured_notes.offloaded_layers(self.told.text("notes")) / num_layers) or None
+        offloaded = measured_notes.offloaded_layers(self.told.text("notes"))
+        if not offloaded and "offload" in self.told.text("recompute").lower():
+            self.told.remark(
+                "recompute", "offloading is left out: notes say it, as: offloads activations of 20 layers"
+            )
+        return min(1.0, offloaded / num_layers) or None
 
     def _shard_ranks(self, layout: dict[str, int]) -> int | None:
         replicas = layout["data_parallel"] * layout["context_parallel"]
@@ -253,7 +307,8 @@ class _Translation:
             "overlaps_expert_exchange": is_hidden,
             "expert_capacity_factor": measured_notes.capacity_factor(notes),
             "expert_tensor_parallel": self.cells.count("etp") or measured_notes.expert_tensor_parallel(notes),
-            "dispatches_in_8_bits": measured_notes.dispatches_in_8_bits(notes),
+            "dispatches_in_8_bits": measured_notes.dispatches_in_8_bits(notes)
+            or self.habits.dispatches_in_8_bits,
             "overlaps_shared_experts": measured_notes.overlaps_shared_experts(notes) and not is_hidden,
         }
 
@@ -261,6 +316,8 @@ class _Translation:
         """Windows, packed documents, and the exchange of context-parallel ranks where there are several."""
         found = {**window_cells(self.cells, self.known), **document_cells(self.cells)}
         if layout["context_parallel"] == 1:
+            if exchanges_heads(self.told.text("sp")):
+                self.told.remark("sp", "no ranks share the sequence; say in cp how many do")
             return found
         exchange, is_assumed = context_exchange(self.cells, self.habits, has_window="window_tokens" in found)
         return {
@@ -288,6 +345,7 @@ _NO_PART_OF_THE_DESIGN = (
     "left_out_because",
     "notes",
     "assumed",
+    "remarks",
 )
 
 

@@ -212,10 +212,15 @@ def job_of(row: Row) -> Job:
     )
 
 
+def remarks_of(row: Row) -> list[str]:
+    """Returns which cells were taken for something near, or not understood."""
+    return row.get("remarks", "").splitlines()
+
+
 def known_reason(row: Row) -> str | None:
-    """Returns what may explain the error of a row: its notes, or what had to be assumed; `None` where nothing is known."""
-    if notes := row.get("notes"):
-        return notes
+    """Returns what may explain the error of a row: remarks and notes, or what had to be assumed; `None` where nothing is."""
+    if said := "; ".join([*remarks_of(row), *filter(None, [row.get("notes")])]):
+        return said
     assumed = row["assumed"].split()
     return f"assumed: {', '.join(assumed)}" if assumed else None
 

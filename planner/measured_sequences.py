@@ -9,7 +9,7 @@ import re
 
 from planner.framework_habits import Habits
 from planner.measured_file import Cells
-from planner.measured_words import NOTHING_SAID
+from planner.measured_words import NO, NOTHING_SAID, YES, is_yes
 from planner.problems import shown
 from simulator.errors import InputError, Problem
 from simulator.model import ContextExchange, ModelShape
@@ -21,6 +21,11 @@ _EXCHANGES: tuple[tuple[str, ContextExchange], ...] = (
     (r"ring attention|\bcp[ _=:]*(comm[ _]type)?[ _=:]*p2p\b", "ring"),
 )
 """Ways to exchange keys and values by the words that mean them; the first that fits holds."""
+_BY_HEADS = re.compile(r"\b(ulysses|isp)\b", re.IGNORECASE)
+_SEQUENCE_ONLY = re.compile(r"\bisp\b", re.IGNORECASE)
+_OF_TENSOR_RANKS = ("megatron", "msp", "fsp", "tp", "tensor", "tensor parallel")
+_OF_NO_RANKS = ("none", "mtp", "ulysses", "isp")
+"""Words for who splits the sequence beside tensor parallelism; `isp`, `msp`, `fsp` and `mtp` are modes of InternEvo."""
 _WINDOW = re.compile(r"(?:sliding[- ]window|swa)[^\d,;]{0,20}?(\d+)", re.IGNORECASE)
 _DOCUMENTS = re.compile(
     r"(?:mean|average) (?:document|sample|sequence) length[^\d,;]{0,10}?(\d+)", re.IGNORECASE
@@ -46,6 +51,26 @@ def document_cells(cells: Cells) -> dict[str, object]:
     return {"mean_tokens": mean} if mean else {}
 
 
+def splits_sequence(written: str) -> bool | None:
+    """Returns whether tensor-parallel ranks also split norms by sequence; `None` where nothing is said.
+
+    Raises:
+        InputError: the cell says something else.
+    """
+    first = re.sub(r"\s*\(.*|[ =]+\d+$", "", written)
+    return is_yes("sp", first, yes=(*YES, *_OF_TENSOR_RANKS), no=(*NO, *_OF_NO_RANKS))
+
+
+def exchanges_heads(written: str) -> bool:
+    """Returns whether parts of the sequence are exchanged for heads, as in DeepSpeed Ulysses."""
+    return bool(_BY_HEADS.search(written))
+
+
+def splits_sequence_only(written: str) -> bool:
+    """Returns whether what is called tensor parallelism splits the sequence and no product, as InternEvo's ISP does."""
+    return bool(_SEQUENCE_ONLY.search(written))
+
+
 def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple[ContextExchange, bool]:
     """Returns how context-parallel ranks attend to the whole sequence, and whether that had to be assumed.
 
@@ -60,6 +85,8 @@ def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple
             return found, False
         rule = "is not understood; write p2p, all_gather, a2a or a2a+p2p, or leave it empty"
         raise InputError([Problem(path="cp_comm_type", value=shown(column), rule=rule)])
+    if exchanges_heads(cells.text.get("sp", "")):
+        return "all_to_all", False
     if found := _exchange(cells.text.get("notes", "")):
         return found, False
     return ("all_gather" if has_window else habits.context_exchange), True

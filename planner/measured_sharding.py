@@ -11,16 +11,22 @@ from simulator.errors import InputError, Problem
 LAST_STAGE = 3
 """Of ZeRO: optimizer states, gradients and weights."""
 
+_KEEPS_WEIGHTS = r"reshard_after_forward\W*(false|never|no\b|0)"
 _STAGES = (
     (r"zero[- _]?(infinity|\+\+)", 3),
     (r"\bos ?\+ ?g ?\+ ?p\b", 3),
-    (r"shard_grad_op|\bos ?\+ ?g\b", 2),
+    (rf"shard_grad_op|\bos ?\+ ?g\b|{_KEEPS_WEIGHTS}|zero[- _]?offload", 2),
+    (r"hybrid[- _]?zero", 1),
     (r"no_shard", 0),
-    (r"fsdp|full_shard|hsdp|hybrid", 3),
-    (r"distributed|dist[- _]opt|\bos\b", 1),
-    (r"^(none|no|off|false|ddp|dp|data parallel|0)$", 0),
+    (r"fsdp|full_shard|fully[- _]shard|hsdp|hybrid|\bmics\b|dp_shard", 3),
+    (r"distributed|dist[- _]?opt|\bos\b", 1),
+    (r"^(none|no|off|false|ddp|dp|data parallel|replicated?|0)$", 0),
 )
-"""Stages by the words that mean them; the first that fits holds."""
+"""Stages by the words that mean them; the first that fits holds. ZeRO-Offload shards what stage 2 does (arXiv 2101.06840),
+MiCS all of it within groups (arXiv 2205.00119), and the `hybrid zero` optimizer of InternEvo its states within groups."""
+_OFFLOADED_OPTIMIZER = re.compile(
+    r"zero[- _]?[123]?[- _+]*offload|optimizer[- _]?offload|offload\w*[- _]optimizer", re.IGNORECASE
+)
 _DIGIT = re.compile(r"(?:zero|stage)[- _=:]*(\d+)|^(\d+)$")
 
 
@@ -45,6 +51,11 @@ def says_to_shard_again(written: str) -> bool:
     return bool(re.search(r"zero[- _]?3|stage[- _]?3|reshard\w*[ _=:]*(true|always)", written.lower()))
 
 
+def keeps_weights(written: str) -> bool:
+    """Returns whether a cell asks FSDP2 to keep gathered weights from the forward to the backward pass."""
+    return bool(re.search(_KEEPS_WEIGHTS, written.lower()))
+
+
 def _written_stage(text: str) -> int | None:
     if digits := _DIGIT.search(text):
         return int(digits[1] or digits[2])
@@ -60,8 +71,13 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
         node_ranks: those of them that share a node.
     """
     text = written.lower()
-    given = re.search(r"shard[ _=]*(\d+)", text)
-    if given is None and not re.search("hsdp|hybrid", text):
+    given = re.search(r"(?:shard|\bmics|hybrid[- _]?zero)[ _=-]*(\d+)", text)
+    if given is None and not re.search("hsdp|hybrid|mics", text):
         return None
     ranks = int(given[1]) if given else node_ranks
     return ranks if 0 < ranks < replicas else None
+
+
+def offloads_optimizer(written: str) -> bool:
+    """Returns whether the optimizer's states wait in main memory, as ZeRO-Offload keeps them."""
+    return bool(_OFFLOADED_OPTIMIZER.search(written))

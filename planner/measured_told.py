@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from planner.measured_file import Cells
+from planner.problems import shown
 from simulator.errors import CapplanError
 
 _Value = TypeVar("_Value")
@@ -15,11 +16,12 @@ class CannotModelError(CapplanError):
 
 
 class Told:
-    """The cells of one row; collects the columns in whose place something was assumed."""
+    """The cells of one row; collects what was assumed in the place of columns, and what was read with care."""
 
     def __init__(self, cells: Cells) -> None:
         self.cells = cells
         self.assumed: list[str] = []
+        self.remarks: list[str] = []
 
     def text(self, column: str) -> str:
         """Returns what is written in a column; empty where there is nothing."""
@@ -46,3 +48,7 @@ class Told:
         """Returns a value that is assumed in the place of a column."""
         self.assumed.append(column)
         return value
+
+    def remark(self, column: str, meaning: str) -> None:
+        """Says what a cell is taken for that does not quite say it, or that it is not understood."""
+        self.remarks.append(f"{column} = {shown(self.text(column))}: {meaning}")

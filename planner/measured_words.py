@@ -17,7 +17,7 @@ WITHOUT_USE = ("unusable",)
 _KINDS = re.compile(
     r"step|iteration|throughput|time|seconds|speed|flop|\bmfu\b|\bhfu\b|utili[sz]ation|token|memory|out[- ]of[- ]memory"
     r"|\boom\b|benchmark|measure|production|whole[- ]run|mlperf|\blora\b|train|tuning|\bsft\b|steady|inference"
-    r"|single-layer|forward",
+    r"|single-layer|forward|\bt[gp]s\b|\bwps\b|samples|sequences|performance|\blogs?\b",
     re.IGNORECASE,
 )
 """What descriptions of a measurement contain; which of them change the simulation is up to the reader."""
@@ -58,7 +58,12 @@ def known_kind(written: str) -> str:
     """
     if written.lower() in NOTHING_SAID:
         return ""
-    if not _KINDS.search(written):
+    if not is_known_kind(written):
         rule = f"is not understood; name what was measured, such as {_KNOWN_KINDS}, or leave it empty"
         raise InputError([Problem(path="metric_kind", value=shown(written), rule=rule)])
     return written
+
+
+def is_known_kind(written: str) -> bool:
+    """Returns whether words about what was measured are understood."""
+    return written.lower() in NOTHING_SAID or bool(_KINDS.search(written))

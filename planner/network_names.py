@@ -23,7 +23,7 @@ _FABRICS = (
     (r"\bhdr(100|200)?\b|200G?\W*(gb/s )?infiniband", "infiniband-hdr"),
     (r"\bedr(100)?\b|100G?\W*(gb/s )?infiniband", "infiniband-edr"),
     ("800G?.*(roce|ethernet)", "ethernet-roce-800g"),
-    ("^(?!.*infiniband).*(roce|ethernet|tcpx)", "ethernet-roce-400g"),
+    (r"^(?!.*infiniband).*(roce|ethernet|tcpx|gbe\b)", "ethernet-roce-400g"),
     ("tpu|jupiter|dcn", "tpu-dcn"),
 )
 """Fabrics by what their descriptions contain; what is not told apart is the usual fabric of the accelerator."""
@@ -33,7 +33,7 @@ _GENERATIONS_GBIT_PER_S = {"edr": 100.0, "hdr": 200.0, "ndr": 400.0, "xdr": 800.
 _PARTS = re.compile(r"[+;,()&]|\band\b", re.IGNORECASE)
 _SCALE_UP = re.compile(r"nv-?link|nv-?switch|xgmi|infinity fabric", re.IGNORECASE)
 _RATE = (
-    r"(?:(?P<size>\d{1,6}(?:\.\d{1,6})?)\s*(?P<prefix>[GTgt])(?P<unit>(?:b(?:it)?|B)(?:/s|ps)|b(?:it)?\b|\b)"
+    r"(?:(?P<size>\d{1,6}(?:\.\d{1,6})?)\s*(?P<prefix>[GTgt])(?P<unit>(?:b(?:it)?|B)(?:/s|ps)|b(?:it|E)?\b|\b)"
     r"|(?P<generation>(?i:[EHNX]DR))[ -]?(?P<port>100|200|400|800)?\b)"
 )
 _CARDS = re.compile(
@@ -42,6 +42,8 @@ _CARDS = re.compile(
 _OF_ONE = re.compile(rf"(?<![\w.]){_RATE}")
 _EACH_GPU = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:gpu|accelerator|device|chip)\b", re.IGNORECASE)
 _EACH_NODE = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:node|server|host)\b", re.IGNORECASE)
+_PLAIN_ETHERNET = re.compile(r"^(?!.*(roce|rdma)).*(ethernet|gbe\b)", re.IGNORECASE)
+"""A host has one card of it unless more are named; cards for RDMA come one for each accelerator."""
 _DOMAIN = re.compile(r"NVL(\d{1,6})\b", re.IGNORECASE)
 
 
@@ -59,6 +61,8 @@ class Network:
     """Accelerators that share the scale-up link."""
     names_scale_up: bool
     """Whether the scale-up link is named, which is all that a run within its domain uses."""
+    is_understood: bool
+    """Whether anything of the description is."""
 
 
 def network_of(description: str, accelerator: str, *, gpus_per_node: int | None = None) -> Network:
@@ -76,13 +80,20 @@ def network_of(description: str, accelerator: str, *, gpus_per_node: int | None 
     gpus = gpus_per_node or catalog.default_node(accelerator).num_accelerators
     node_bytes_per_s, num_cards = _rate_of_node(description, gpus)
     domain = _domain(description, accelerator)
+    has_scale_up = bool(_SCALE_UP.search(description)) or _is_pcie(description, accelerator)
     return Network(
         fabric=words or catalog.default_fabric(accelerator).kind,
         node_bytes_per_s=node_bytes_per_s,
         num_cards=num_cards,
         link_domain_size=domain,
-        names_scale_up=domain is not None or bool(_SCALE_UP.search(description)),
+        names_scale_up=domain is not None or has_scale_up,
+        is_understood=bool(words or node_bytes_per_s or domain or has_scale_up),
     )
+
+
+def _is_pcie(description: str, accelerator: str) -> bool:
+    """Returns whether PCIe is named as the link of a card that has no other."""
+    return "pcie" in description.lower() and "pcie" in accelerator
 
 
 def _domain(description: str, accelerator: str) -> int | None:
@@ -108,13 +119,18 @@ def _rate_of_node(description: str, gpus: int) -> tuple[float | None, int | None
             num_cards = int(cards["count"]) * for_each_gpu
             return num_cards * _bytes_per_s(cards), num_cards
         rate = _OF_ONE.search(part)
-        if (
-            rate
-            and not is_scale_up
-            and (for_each_gpu > 1 or _EACH_GPU.search(part) or _EACH_NODE.search(part))
-        ):
+        if rate is None or is_scale_up:
+            continue
+        if _EACH_GPU.search(part) or _EACH_NODE.search(part) or _is_of_many(rate):
             return for_each_gpu * _bytes_per_s(rate), None
+        if _PLAIN_ETHERNET.search(part):
+            return _bytes_per_s(rate), 1
     return None, None
+
+
+def _is_of_many(rate: re.Match[str]) -> bool:
+    """Returns whether a rate is one of Tbit/s, which only all cards of a node have together."""
+    return (rate["prefix"] or "") in ("T", "t") and not _is_in_bytes(rate)
 
 
 def _is_in_bytes(found: re.Match[str]) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner import __version__
 from planner.measured_rows import Unmodelled
-from planner.measured_runs import Comparison, known_reason
+from planner.measured_runs import Comparison, known_reason, remarks_of
 from planner.validation import (
     Choice,
     Entry,
@@ -81,6 +81,8 @@ class Report:
     """Which runs fit, in truth and by simulation."""
     not_modelled: Mapping[str, int]
     """Rows that are not modelled, by reason, most frequent first."""
+    remarks: Mapping[str, int]
+    """Rows with a cell that was taken for something near or not understood, by what is said of it."""
     num_rows: int
     """Rows of the file."""
     num_modelled: int
@@ -92,6 +94,12 @@ class Report:
 def report_of(entries: Sequence[Entry]) -> Report:
     """Returns the tables of a validation."""
     scored = timed(entries)
+    read_with_care = (
+        remark
+        for entry in entries
+        if isinstance(entry, Modelled)
+        for remark in remarks_of(entry.comparison.row)
+    )
     unmodelled = [entry for entry in entries if isinstance(entry, Unmodelled)]
     return Report(
         step_time={table: tuple(scores(scored, name)) for table, name in TABLES.items()},
@@ -99,6 +107,7 @@ def report_of(entries: Sequence[Entry]) -> Report:
         memory=_memory_scores(entries),
         memory_verdicts=memory_verdicts(entries),
         not_modelled=dict(Counter(entry.reason for entry in unmodelled).most_common()),
+        remarks=dict(Counter(read_with_care).most_common()),
         num_rows=len(entries),
         num_modelled=len(entries) - len(unmodelled),
         num_scored=len(scored),
@@ -206,6 +215,7 @@ def _row_json(entry: Entry) -> Mapping[str, object]:
         "memory_capacity_gib": comparison.capacity_bytes / GIB,
         "accelerator": row["accelerator"],
         "assumed": row["assumed"].split(),
+        "remarks": remarks_of(row),
     }
 
 

@@ -47,7 +47,8 @@ def show(report: Report, console: Console, *, source: str) -> None:
     _show_worst(report.step_time["source"], console)
     _show_choices(report.choices, console)
     _show_memory(report.memory, report.memory_verdicts, console)
-    _show_reasons(report.not_modelled, console)
+    _show_reasons("Rows that are not modelled", report.not_modelled, console)
+    _show_reasons("Cells that were read with care", report.remarks, console)
 
 
 def show_whole_runs(console: Console) -> None:
@@ -176,10 +177,10 @@ def _verdict_text(verdicts: MemoryVerdicts) -> str:
     )
 
 
-def _show_reasons(reasons: Mapping[str, int], console: Console) -> None:
+def _show_reasons(title: str, reasons: Mapping[str, int], console: Console) -> None:
     if not reasons:
         return
-    table = _table("Rows that are not modelled", "reason", "rows")
+    table = _table(title, "reason", "rows")
     for reason, num_rows in list(reasons.items())[:MOST_REASONS]:
         table.add_row(reason, str(num_rows))
     if rest := list(reasons.values())[MOST_REASONS:]:

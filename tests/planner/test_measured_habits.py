@@ -9,7 +9,7 @@ import pytest
 
 from planner.framework_habits import habits_of
 from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import Row, compare, memory_kind
+from planner.measured_runs import Row, compare, job_of, memory_kind
 from planner.validation import entries_of, memory_verdicts
 from tests.planner.measured import LLAMA_405B, QWEN3_30B, shipped, simulated_row, written
 
@@ -224,9 +224,7 @@ class TestHabitsOfReleases:
         found = habits_of(framework, "hopper", "bf16")
         assert (found.name, found.zero_stage) == ("FSDP", 3)
 
-    @pytest.mark.parametrize(
-        "framework", ["", "InternEvo", "HAI-LLM", "Megatron-LM", "Megatron-DeepSpeed", "NeMo"]
-    )
+    @pytest.mark.parametrize("framework", ["", "home-made", "Megatron-LM", "Megatron-DeepSpeed", "NeMo"])
     def test_a_framework_that_is_unknown_or_dated_by_its_hardware_is_assumed(
         self, tmp_path: Path, framework: str
     ) -> None:
@@ -238,6 +236,38 @@ class TestHabitsOfReleases:
     )
     def test_a_framework_that_is_known_and_dated_is_not_assumed(self, tmp_path: Path, framework: str) -> None:
         assert "framework" not in row_of(tmp_path, framework=framework)["assumed"].split()
+
+    @pytest.mark.parametrize(
+        ("framework", "family"),
+        [
+            ("InternEvo", "InternEvo, Colossal-AI"),
+            ("Colossal-AI", "InternEvo, Colossal-AI"),
+            ("nanotron", "nanotron"),
+            ("HAI-LLM", "HAI-LLM"),
+            ("GPT-NeoX 2.0", "DeepSpeed"),
+            ("torchtune", "FSDP"),
+            ("Hugging Face Trainer", "FSDP"),
+            ("Accelerate (DeepSpeed ZeRO-3)", "DeepSpeed"),
+            ("Meta Lingua", "FSDP"),
+            ("metaseq", "FSDP"),
+            ("MegaScale", "Megatron-Core"),
+        ],
+    )
+    def test_smaller_frameworks_have_the_habits_of_what_they_are_built_on(
+        self, framework: str, family: str
+    ) -> None:
+        assert habits_of(framework, "hopper", "bf16").name == family
+
+    def test_hai_llm_trains_experts_as_the_report_of_deepseek_v3_says(self, tmp_path: Path) -> None:
+        # arXiv 2412.19437, sections 3.2.1, 3.2.2 and 3.3.
+        row = row_of(
+            tmp_path, framework="HAI-LLM", precision="fp8", pp=2, ep=8, global_batch=512, gpus_per_node=4
+        )
+        workload = job_of(row).workload
+        assert (workload.overlaps_expert_exchange, workload.expert_dispatch) == (True, "deduplicated")
+        assert (workload.dispatches_in_8_bits, workload.fp8_recipe) == (True, "blockwise")
+        assert (row["pipeline_schedule"], row["virtual_pipeline"]) == ("zb_v", "2")
+        assert "pipeline_schedule" in row["assumed"].split()
 
     def test_a_row_that_shards_weights_is_simulated_with_those_habits(self, tmp_path: Path) -> None:
         dense = {

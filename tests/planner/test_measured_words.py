@@ -11,7 +11,7 @@ import pytest
 from planner.hardware_names import accelerator_id
 from planner.measured_recompute import Recomputed, recomputed
 from planner.measured_rows import Unmodelled
-from planner.measured_runs import Row
+from planner.measured_runs import Row, job_of, known_reason, plan_of, reason_against
 from planner.measured_sharding import zero_stage
 from simulator.errors import InputError
 from tests.planner.measured import the_row
@@ -44,7 +44,7 @@ def reason_of(folder: Path, **changes: object) -> str:
 
 
 class TestRecomputation:
-    @pytest.mark.parametrize("written", ["none", "no", "off", "False", "0", "disabled"])
+    @pytest.mark.parametrize("written", ["none", "no", "off", "False", "0", "disabled", "none (offload)"])
     def test_words_for_none(self, written: str) -> None:
         assert recomputed(written, "") == Recomputed(kind="none")
 
@@ -75,6 +75,9 @@ class TestRecomputation:
             ("partial, 3 layers", 3, "block"),
             ("full, 1 layer", 1, "uniform"),
             ("full (uniform), 2 layers", 2, "uniform"),
+            ("20 of 80 layers", 20, "block"),
+            ("full, 20/80 layers", 20, "block"),
+            ("20 layers out of 80", 20, "block"),
         ],
     )
     def test_layers_are_those_of_a_chunk_or_of_a_group(
@@ -84,7 +87,14 @@ class TestRecomputation:
         assert found is not None
         assert (found.kind, found.num_layers, found.method) == ("full", num_layers, method)
 
-    @pytest.mark.parametrize("written", ["selective", "selective (core_attn)", "core-attention"])
+    def test_layers_of_the_whole_network_are_dealt_out_to_the_chunks(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, recompute="16 of 32 layers", pp=4)
+        assert row["recompute_num_layers"] == "4"
+        assert row_of(tmp_path, recompute="32 of 32 layers", pp=4)["recompute_num_layers"] == ""
+
+    @pytest.mark.parametrize(
+        "written", ["selective", "selective (core_attn)", "core-attention", "op", "sac", "attn"]
+    )
     def test_words_for_the_core_of_attention(self, written: str) -> None:
         assert recomputed(written, "") == Recomputed(kind="selective")
 
@@ -113,22 +123,41 @@ class TestSharding:
             ("ZeRO-Infinity", 3),
             ("ZeRO++", 3),
             ("os+g+p", 3),
+            ("fully_shard", 3),
+            ("Fully sharded", 3),
+            ("MiCS 16", 3),
             ("SHARD_GRAD_OP", 2),
+            ("FSDP2 (reshard_after_forward=False)", 2),
+            ("ZeRO-Offload", 2),
             ("fsdp (SHARD_GRAD_OP)", 2),
             ("ZeRO-2", 2),
             ("os+g", 2),
             ("zero_1", 1),
             ("distributed optimizer", 1),
+            ("distopt", 1),
+            ("hybrid zero", 1),
             ("NO_SHARD", 0),
             ("DDP", 0),
+            ("replicate", 0),
             ("dp", 0),
             ("0", 0),
         ],
     )
     def test_words_of_pytorch_and_deepspeed_are_stages(self, written: str, stage: int) -> None:
+        # FSDP2 that does not reshard keeps its weights gathered until the step ends, as SHARD_GRAD_OP does.
         # ZeRO-Infinity and ZeRO++ build on stage 3 (arXiv 2104.07857, 2306.10209); SHARD_GRAD_OP shards gradients and
         # optimizer states during computation (torch.distributed.fsdp.ShardingStrategy).
         assert zero_stage(written) == stage
+
+    @pytest.mark.parametrize(
+        ("written", "ranks"), [("MiCS 4", "4"), ("hybrid zero", "8"), ("dp_shard=2", "2")]
+    )
+    def test_groups_are_as_written_or_of_a_node(self, tmp_path: Path, written: str, ranks: str) -> None:
+        row = row_of(tmp_path, n_gpus=16, tp=1, pp=1, zero_stage_or_fsdp=written)
+        assert row["shard_ranks"] == ranks
+
+    def test_zero_offload_keeps_the_optimizer_in_main_memory(self, tmp_path: Path) -> None:
+        assert row_of(tmp_path, zero_stage_or_fsdp="ZeRO-Offload")["optimizer_offload_fraction"] == "1.0"
 
     def test_nothing_said_is_no_stage(self) -> None:
         assert zero_stage("") is zero_stage("unknown") is None
@@ -140,11 +169,11 @@ class TestSharding:
 
 
 class TestYesAndNo:
-    @pytest.mark.parametrize("written", ["yes", "True", "ON", "y", "1"])
+    @pytest.mark.parametrize("written", ["yes", "True", "ON", "y", "1", "megatron", "TP", "msp"])
     def test_words_for_yes(self, tmp_path: Path, written: str) -> None:
         assert row_of(tmp_path, tp=2, pp=1, sp=written)["has_sequence_parallel"] == "true"
 
-    @pytest.mark.parametrize("written", ["no", "False", "OFF", "n", "0"])
+    @pytest.mark.parametrize("written", ["no", "False", "OFF", "n", "0", "none", "ulysses"])
     def test_words_for_no(self, tmp_path: Path, written: str) -> None:
         row = row_of(tmp_path, tp=2, pp=1, sp=written, framework="NeMo 25.02")  # whose habit it is
         assert row["has_sequence_parallel"] == "false"
@@ -158,8 +187,7 @@ class TestYesAndNo:
     @pytest.mark.parametrize(
         ("column", "written", "way_out"),
         [
-            ("sp", "ulysses", "write yes, true, on, y, 1 or no, false, off, n, 0"),
-            ("sp", "oui", "write yes, true, on, y, 1 or no, false, off, n, 0"),
+            ("sp", "oui", "write yes, true, on, y, 1, megatron, .* or no, false, off, n, 0, none"),
             ("usable", "maybe", "write yes, true, on, y, 1, caution or no, false, off, n, 0, unusable"),
             ("metric_kind", "banana", "name what was measured, such as iteration time, throughput"),
             ("cp_comm_type", "pigeon", "write p2p, all_gather, a2a or a2a[+]p2p"),
@@ -168,9 +196,21 @@ class TestYesAndNo:
     def test_other_words_leave_out_the_row_with_column_value_and_known_words(
         self, tmp_path: Path, column: str, written: str, way_out: str
     ) -> None:
-        reason = reason_of(tmp_path, cp=2, tp=1, pp=1, **{column: written})
+        reason = reason_of(tmp_path, cp=2, tp=1, pp=1, **{column: written, "step_time_s": ""})
         assert reason.startswith(f"{column} = '{written}': ")
         assert re.search(way_out, reason)
+
+    @pytest.mark.parametrize(
+        "written", ["TGS", "tokens/s/GPU", "tps", "samples/sec", "single log line", "performance card"]
+    )
+    def test_words_for_speed_are_known(self, tmp_path: Path, written: str) -> None:
+        assert row_of(tmp_path, metric_kind=written)["remarks"] == ""
+
+    def test_unknown_words_do_not_lose_a_measured_time(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, metric_kind="banana")
+        assert row["remarks"].startswith("metric_kind = 'banana': is not understood")
+        assert row["step_time_s"] == "10.0"
+        assert known_reason(row) == row["remarks"]
 
     @pytest.mark.parametrize("written", ["off", "0", "N", "unusable"])
     def test_every_word_for_no_marks_a_row_as_unusable(self, tmp_path: Path, written: str) -> None:
@@ -188,6 +228,11 @@ class TestAccelerators:
             ("H100 (96GB HBM2e, 500W)", "h100-sxm5-96gb"),
             ("MI300X OAM", "mi300x"),
             ("Tesla V100", "v100-sxm2-32gb"),
+            ("V100-16GB", "v100-sxm2-16gb"),
+            ("A100-PCIe-40GB", "a100-pcie-40gb"),
+            ("NVIDIA GH200 96GB", "gh200-96gb"),
+            ("MI250X GCD", "mi250x-gcd"),
+            ("MI250X (GCD)", "mi250x-gcd"),
             ("Tesla V100-SXM2-32GB", "v100-sxm2-32gb"),
             ("NVIDIA B300 SXM6", "b300"),
             ("B200-192GB", "b200-sxm-180gb"),
@@ -199,9 +244,8 @@ class TestAccelerators:
     @pytest.mark.parametrize(
         ("written", "known"),
         [
-            ("V100-16GB", "v100-sxm2-32gb (32 GiB)"),
             ("A100-64GB", "a100-sxm4-80gb (80 GiB)"),
-            ("A100 PCIe 40GB", "a100-pcie-80gb (80 GiB)"),
+            ("GH200-144GB", "gh200-96gb (96 GiB)"),
             ("H20-141GB", "h20-sxm-96gb (96 GiB)"),
         ],
     )
@@ -223,3 +267,93 @@ class TestWhatIsLeftOut:
     ) -> None:
         reason = reason_of(tmp_path, n_gpus=64, **cells)
         assert reason == "tp is not given, and a layout on more than one node cannot be guessed"
+
+
+class TestLayout:
+    def test_replicas_that_count_context_ranks_are_divided_by_them(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, tp=2, pp=1, cp=2, dp=4)
+        assert row["data_parallel"] == "2"
+        assert row["remarks"] == "dp = '4': counts the 2 ranks of context parallelism; taken as 2"
+        assert row_of(tmp_path, tp=2, pp=1, cp=2, dp=2)["remarks"] == ""
+
+    def test_intern_sequence_parallelism_splits_no_products(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, tp=4, pp=1, sp="isp")
+        assert (row["tensor_parallel"], row["context_parallel"], row["context_exchange"]) == (
+            "1",
+            "4",
+            "all_to_all",
+        )
+
+    def test_a_rack_that_is_partly_used_has_its_usual_nodes(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, gpu="GB200", n_gpus=256, gpus_per_node=72, tp=1, pp=1, global_batch=256)
+        assert (row["num_accelerators"], row["link_domain_size"]) == ("4", "72")
+        assert "gpus_per_node" not in row["assumed"].split()
+
+    @pytest.mark.parametrize(
+        ("cells", "schedule", "chunks", "remark"),
+        [
+            ({"pp_schedule": "1F1B"}, "1f1b", 1, ""),
+            ({"schedule": "interleaved 1F1B"}, "1f1b", 2, ""),
+            ({"schedule": "interleaved", "vpp": 4}, "1f1b", 4, ""),
+            ({"pipeline_schedule": "GPipe"}, "gpipe", 1, ""),
+            ({"pp_schedule": "ZB-H1"}, "zb_h1", 1, ""),
+            ({"pp_schedule": "zbv"}, "zb_v", 2, ""),
+            ({"pp_schedule": "zerobubble"}, "zb_v", 2, "taken as zb_v, the nearest"),
+            ({"notes": "DualPipe, DeepEP"}, "zb_v", 2, "taken as zb_v, the nearest"),
+            ({"notes": "interleaved schedule"}, "1f1b", 1, ""),  # of nobody knows how many chunks
+            ({"schedule": "DualPipe", "recompute": "full"}, "1f1b", 1, "zb_v needs what is computed again"),
+            ({"schedule": "chimera"}, "1f1b", 1, "names no known schedule"),
+            ({"schedule": "gpipe", "pp": 1}, "1f1b", 1, ""),
+        ],
+    )
+    def test_the_schedule_is_read_from_columns_and_notes(
+        self, tmp_path: Path, cells: Mapping[str, object], schedule: str, chunks: int, remark: str
+    ) -> None:
+        row = row_of(tmp_path, **{"pp": 4, "tp": 1, "framework": "Megatron-LM 0.12", **cells})
+        plan = plan_of(row)
+        assert (plan.pipeline_schedule.value, plan.virtual_pipeline) == (schedule, chunks)
+        assert reason_against(row) == ""
+        assert remark in row["remarks"]
+        assert bool(remark) == bool(row["remarks"])
+
+
+class TestNotes:
+    @pytest.mark.parametrize(
+        ("notes", "is_hidden"),
+        [
+            ("AsyncTP float8 all-gather", True),
+            ("async TP", True),
+            ("TP communication overlap", True),
+            ("tp overlap", True),
+            ("tp_comm_overlap off", False),
+            ("no TP overlap", False),
+            ("", False),
+        ],
+    )
+    def test_tensor_traffic_is_hidden_where_they_say_so(
+        self, tmp_path: Path, notes: str, is_hidden: bool
+    ) -> None:
+        row = row_of(tmp_path, tp=2, pp=1, framework="torchtitan", notes=notes)
+        assert job_of(row).workload.overlaps_tensor_comm is is_hidden
+
+    @pytest.mark.parametrize(
+        "notes",
+        [
+            "CPU activation offloading of 20 layers",
+            "offloads activations of 20 layers",
+            "cpu_offloading_num_layers=20",
+        ],
+    )
+    def test_activations_of_some_layers_wait_in_main_memory(self, tmp_path: Path, notes: str) -> None:
+        assert row_of(tmp_path, notes=notes)["activation_offload_fraction"] == str(20 / 32)
+
+    def test_offloading_that_a_cell_only_mentions_is_remarked(self, tmp_path: Path) -> None:
+        assert "offloading is left out" in row_of(tmp_path, recompute="none (offload)")["remarks"]
+
+    @pytest.mark.parametrize(
+        ("written", "is_known"), [("PCIe only", False), ("carrier pigeon", False), ("8x400G", True)]
+    )
+    def test_links_that_are_not_understood_are_remarked(
+        self, tmp_path: Path, written: str, is_known: bool
+    ) -> None:
+        assert (row_of(tmp_path, interconnect=written)["remarks"] == "") is is_known

@@ -92,6 +92,10 @@ class TestHardware:
             ("100 Gb/s", "infiniband-ndr", None),
             ("8 x 80GB HBM", "infiniband-ndr", None),
             ("carrier pigeon", "infiniband-ndr", None),
+            # One card of plain Ethernet; Tbit/s are those of a node: 1.6 Tbit/s = 200 GB/s.
+            ("100 Gbit Ethernet", "ethernet-roce-400g", 12.5e9),
+            ("2x100GbE", "ethernet-roce-400g", 25e9),
+            ("1.6 Tbps RDMA", "infiniband-ndr", 200e9),
         ],
     )
     def test_descriptions_of_networks_are_understood(
@@ -180,6 +184,14 @@ class TestRows:
             ("fp8-cs", "fp8", "tensorwise"),
             ("fp8", "fp8", ""),
             ("nvfp4", "fp4", ""),
+            ("float8", "fp8", ""),
+            ("float8 rowwise", "fp8", "tensorwise"),
+            ("float8 tensorwise", "fp8", "tensorwise"),
+            ("bf16+float8", "fp8", ""),
+            ("MXFP8 (fp32 accum)", "fp8", "mxfp8"),
+            ("fp8_mx", "fp8", "mxfp8"),
+            ("fp8_sc", "fp8", "blockwise"),
+            ("fp8_ds", "fp8", "delayed"),
         ],
     )
     def test_number_formats_come_with_their_recipe(
@@ -188,6 +200,12 @@ class TestRows:
         row = only_row(tmp_path, precision=precision, gpu="GB200")
         assert (row["precision"], row["fp8_recipe"]) == (number_format, recipe)
         assert step_s(row) < step_s(only_row(tmp_path, precision="bf16", gpu="GB200"))
+
+    @pytest.mark.parametrize("precision", ["bf16 (fp32 reduce)", "bf16/fp32", "bf16 + fp32 master"])
+    def test_32_bits_beside_16_are_those_of_sums_and_master_weights(
+        self, tmp_path: Path, precision: str
+    ) -> None:
+        assert only_row(tmp_path, precision=precision)["precision"] == "bf16"
 
     def test_fine_tuning_of_adapters_has_nemo_s_where_a_row_says_no_more(self, tmp_path: Path) -> None:
         plain, usual = only_row(tmp_path), only_row(tmp_path, metric_kind="LoRA fine-tuning step")
@@ -295,6 +313,7 @@ class TestRows:
         [
             ({"gpu": "RTX 4090"}, "gpu = RTX 4090"),
             ({"precision": "int8"}, "precision int8: only fp16, bf16, fp8 and nvfp4 are modelled"),
+            ({"precision": "fp32"}, "precision fp32: only fp16, bf16, fp8 and nvfp4 are modelled"),
             ({"precision": "nvfp4"}, "precision fp4: h100-sxm5-80gb has only fp16, bf16, fp8"),
             ({"precision": "mxfp8"}, "precision mxfp8: h100-sxm5-80gb scales no blocks"),
             ({"precision": "bf16", "gpu": "V100-32GB"}, "precision bf16: v100-sxm2-32gb has only fp16"),
