@@ -10,6 +10,7 @@ from pathlib import Path
 
 from planner import __version__
 from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links, lacks_ramp
+from planner.trace_events import check_size
 from planner.trace_request import TraceRequest
 from simulator.deep.chakra import ChakraNode, NodeType
 from simulator.deep.chakra_files import read_chakra
@@ -36,15 +37,16 @@ class PlayRun(StepRun):
     answer: PlayAnswer
 
 
-def play_traces(request: TraceRequest) -> PlayRun:
+def play_traces(request: TraceRequest, *, is_drawn: bool = False) -> PlayRun:
     """Returns the traces in a folder, played on a network.
 
     Args:
         request: the folder, with `NAME.RANK.et` or `.json` of every accelerator and `NAME.groups.json`, and the network;
             the number of accelerators is that of the files.
+        is_drawn: whether there is to be a timeline.
 
     Raises:
-        InputError: files are missing or broken, or do not fit together.
+        InputError: files are missing or broken, do not fit together, or are too large to be drawn.
     """
     name, files = _files(request.path)
     ranks: list[tuple[ChakraNode, ...]] = [read_chakra(file) for file in files]
@@ -52,6 +54,8 @@ def play_traces(request: TraceRequest) -> PlayRun:
     _check_all_there(request.path, name, files[0].suffix, ranks, groups)
     topology = replace(request, num_gpus=len(ranks)).topology()
     step = chakra_step(ranks, groups, topology, algorithm=request.collectives)
+    if is_drawn:
+        check_size(step.graph)
     played = play(step.graph, topology, step.paths)
     found = waits(step.graph, played, len(step.paths))
     answer = PlayAnswer(
