@@ -199,13 +199,11 @@ def play_deep(
     from planner.design_view import layout
     from planner.option_names import PLAN_OPTIONS, options_named
     from planner.timeline_file import write_entries
-    from planner.trace_events import check_size, trace_entries
+    from planner.trace_events import trace_entries
 
     request = deep.request(plan)
     with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named(PLAN_OPTIONS):
-        run = simulate_deep(job, request)
-    if file is not None:
-        check_size(run, "--timeline")
+        run = simulate_deep(job, request, is_drawn=file is not None)
     answer = run.answer
     write(answer.model_dump_json(indent=2) + "\n" if as_json else rendered(partial(show_deep, answer)))
     if file is not None:

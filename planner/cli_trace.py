@@ -141,7 +141,7 @@ def simulate(
     )
     with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named(TRACE_OPTIONS):
         run = (
-            simulate_hop(request)
+            simulate_hop(request, is_drawn=file is not None)
             if division.parallel == HOP
             else simulate_trace(request, is_drawn=file is not None)
         )

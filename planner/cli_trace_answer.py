@@ -35,14 +35,12 @@ def tell(
         as_json: whether the answer is printed as JSON.
 
     Raises:
-        InputError: The step has more events than viewers open, or the file cannot be written.
+        InputError: the file cannot be written.
     """
     from planner.cli_output import rendered, write
     from planner.timeline_file import write_entries
-    from planner.trace_events import check_size, trace_entries
+    from planner.trace_events import trace_entries
 
-    if file is not None:
-        check_size(run)
     write(answer.model_dump_json(indent=2) + "\n" if as_json else rendered(show))
     if file is not None:
         write_entries(file, about, trace_entries(run), option="--output")

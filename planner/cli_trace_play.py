@@ -55,6 +55,6 @@ def play(
         check_timeline_file(file, "--output")
     request = network.under(TraceRequest(path=folder, num_gpus=1))
     with quiet_libraries(), working("playing the traces", is_shown=not quiet), options_named(PLAYED_TRACES):
-        run = play_traces(request)
+        run = play_traces(request, is_drawn=file is not None)
     about = {"traces": run.answer.traces}
     tell(run, run.answer, partial(show_played, run.answer), about=about, file=file, as_json=as_json)

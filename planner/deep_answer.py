@@ -11,6 +11,7 @@ from planner import __version__
 from planner.deep_words import differences_in_words, faults_in_words, network_in_words, waits_in_words
 from planner.plan_input import plan_of
 from planner.played_step import HotLink, StepRun
+from planner.trace_events import check_size
 from planner.violations import AVAILABILITY, degrees_violation, layout_violations, limit_violations
 from simulator.catalog import catalog_hash
 from simulator.deep.collective_forms import Algorithm
@@ -129,7 +130,7 @@ class DeepRequest:
     """Of collectives on `network`."""
 
     def play(self, job: Job, plan: Plan, *, is_usual: bool = False) -> PlanStep:
-        """Returns the step of a checked plan, with what is slow or, as `is_usual`, without."""
+        """Returns the step of a checked plan, with what is slow or, as `is_usual`, without; its `played` plays it."""
         faults = Faults() if is_usual else self.faults
         if self.network is None:
             return plan_step(job, plan, faults=faults, is_folded=self.is_folded)
@@ -154,11 +155,17 @@ class DeepRun(StepRun):
     """What the accelerators that were played are called."""
 
 
-def simulate_deep(job: Job, request: DeepRequest) -> DeepRun:
+def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> DeepRun:
     """Plays one step of a plan at the deep depth.
 
+    Args:
+        job: the job.
+        request: what is asked.
+        is_drawn: whether there is to be a timeline.
+
     Raises:
-        InputError: the layout cannot run, has what this depth does not play, or what is slow does not exist.
+        InputError: the layout cannot run, has what this depth does not play, what is slow does not exist, or the step is too
+            large to be drawn.
 
     Example:
         >>> from planner import load_job
@@ -170,6 +177,8 @@ def simulate_deep(job: Job, request: DeepRequest) -> DeepRun:
     written = request.plan.model_dump(mode="json") if isinstance(request.plan, Plan) else request.plan
     plan, broken = checked_plan(job, written)
     step = request.play(job, plan)
+    if is_drawn:
+        check_size(step.graph, "--timeline")
     has_faults = request.faults != Faults() or bool(request.slow_links)
     usual = request.play(job, plan, is_usual=True) if has_faults else step
     found = plan_breakdown(step)

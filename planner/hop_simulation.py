@@ -11,6 +11,7 @@ from planner import __version__
 from planner.pair_text import Pairs, read_pairs
 from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links
 from planner.problems import nearest
+from planner.trace_events import check_size
 from planner.trace_request import Rules, TraceRequest
 from planner.trace_simulation import asked_trace, operator_model
 from simulator.deep.division import with_batch
@@ -82,7 +83,7 @@ class HopRun(StepRun):
     answer: HopAnswer
 
 
-def simulate_hop(request: TraceRequest) -> HopRun:
+def simulate_hop(request: TraceRequest, *, is_drawn: bool = False) -> HopRun:
     """Returns iterations of decentralised training, each of which computes the traced step.
 
     Raises:
@@ -99,6 +100,8 @@ def simulate_hop(request: TraceRequest) -> HopRun:
     compute_s = alone_s / request.speed() * _slowdowns(pairs, (num_iterations, request.num_gpus))
     topology = request.topology()
     step = hop_step(compute_s, trace.parameter_bytes, edges, topology, rules)
+    if is_drawn:
+        check_size(step.graph)
     played = play(step.graph, topology, step.paths)
     result, found = hop_result(step, played), waits(step.graph, played, len(step.paths))
     num_computed = result.is_skipped.size - int(result.is_skipped.sum())

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.played_step import StepRun
 from planner.timeline_trace import Entry
-from simulator.deep.tasks import NONE
+from simulator.deep.tasks import NONE, TaskGraph
 from simulator.errors import InputError, Problem
 from simulator.units import MICROSECOND
 
@@ -23,13 +23,13 @@ MOST_EVENTS = 1_000_000
 _DIGITS = 3
 
 
-def check_size(run: StepRun, option: str = "--output") -> None:
+def check_size(graph: TaskGraph, option: str = "--output") -> None:
     """Raises `InputError`, by the option that asked for it, where a step has more events than a viewer opens."""
-    check_num_events(len(run.graph), run.graph.num_resources, option)
+    check_num_events(len(graph), graph.num_resources, option)
 
 
 def check_num_events(num_events: int, num_accelerators: int, option: str = "--output") -> None:
-    """Raises `InputError`, as `check_size` does, by what is known of a step before it is played."""
+    """Raises `InputError`, as `check_size` does, by what is known of a step before it is made."""
     if num_events > MOST_EVENTS:
         whose = f"{num_accelerators:,} accelerator{'s' * (num_accelerators != 1)}"
         rule = (

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from planner import __version__
 from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links, lacks_ramp
+from planner.trace_events import check_size
 from planner.trace_request import TraceRequest
 from simulator.deep.chakra import ChakraNode, NodeType
-from simulator.deep.chakra_files import read_chakra
+from simulator.deep.chakra_files import read_chakra_trace
 from simulator.deep.chakra_play import Groups, chakra_step
 from simulator.deep.play import play
 from simulator.deep.trace_text import broken, read_json
@@ -27,6 +28,8 @@ class PlayAnswer(PlayedStep):
 
     traces: str
     """How their files begin."""
+    callers_in: tuple[int, ...] = ()
+    """Accelerators whose traces name callers in `ctrl_deps`, which are not waited for; in all others they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,27 +39,32 @@ class PlayRun(StepRun):
     answer: PlayAnswer
 
 
-def play_traces(request: TraceRequest) -> PlayRun:
+def play_traces(request: TraceRequest, *, is_drawn: bool = False) -> PlayRun:
     """Returns the traces in a folder, played on a network.
 
     Args:
         request: the folder, with `NAME.RANK.et` or `.json` of every accelerator and `NAME.groups.json`, and the network;
             the number of accelerators is that of the files.
+        is_drawn: whether there is to be a timeline.
 
     Raises:
-        InputError: files are missing or broken, or do not fit together.
+        InputError: files are missing or broken, do not fit together, or are too large to be drawn.
     """
     name, files = _files(request.path)
-    ranks: list[tuple[ChakraNode, ...]] = [read_chakra(file) for file in files]
+    traces = [read_chakra_trace(file) for file in files]
+    ranks = [trace.nodes for trace in traces]
     groups = _groups(request.path / f"{name}.groups.json")
     _check_all_there(request.path, name, files[0].suffix, ranks, groups)
     topology = replace(request, num_gpus=len(ranks)).topology()
     step = chakra_step(ranks, groups, topology, algorithm=request.collectives)
+    if is_drawn:
+        check_size(step.graph)
     played = play(step.graph, topology, step.paths)
     found = waits(step.graph, played, len(step.paths))
     answer = PlayAnswer(
         capplan_version=__version__,
         traces=name,
+        callers_in=tuple(rank for rank, trace in enumerate(traces) if trace.has_callers),
         num_gpus=len(ranks),
         step_s=played.makespan_s,
         num_tasks=len(step.graph),

@@ -8,7 +8,7 @@ from functools import partial
 from planner import __version__
 from planner.offload_request import MemoryUse, memory_use, offload_asked
 from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links, lacks_ramp
-from planner.trace_events import check_num_events
+from planner.trace_events import check_num_events, check_size
 from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
 from simulator.deep.division import moved, with_batch
 from simulator.deep.extrapolate import extrapolate, num_whole_tasks
@@ -78,7 +78,7 @@ def simulate_trace(request: TraceRequest, *, is_drawn: bool = False) -> TraceRun
         raise InputError([Problem(path="--hop", value=request.hop[:60], rule=rule)])
     if request.rules is Rules.TRIOSIM:
         trace = request.read()
-        return _by_triosim(request, trace)
+        return _by_triosim(request, trace, is_drawn=is_drawn)
     trace = asked_trace(request)
     offload = offload_asked(request)
     parallelism = request.parallelism()
@@ -96,6 +96,8 @@ def simulate_trace(request: TraceRequest, *, is_drawn: bool = False) -> TraceRun
     if is_drawn and offload is None:
         _check_drawn(request, trace, parallelism, topology)
     made = spread(offload=offload, is_folded=not is_drawn)
+    if is_drawn:
+        check_size(made.graph)
     played = play(made.graph, made.topology, made.paths)
     answer = _answer(
         request, trace, parallelism, made.graph, made.topology, made.paths, played, fold=made.fold
@@ -145,7 +147,7 @@ def _batched(request: TraceRequest, trace: OperatorTrace) -> OperatorTrace:
     return with_batch(trace, batch_size, operator_model(request, trace))
 
 
-def _by_triosim(request: TraceRequest, trace: OperatorTrace) -> TraceRun:
+def _by_triosim(request: TraceRequest, trace: OperatorTrace, *, is_drawn: bool) -> TraceRun:
     case = _case(request)
     num_microbatches = request.num_microbatches or 1
     step = triosim_step(
@@ -156,6 +158,8 @@ def _by_triosim(request: TraceRequest, trace: OperatorTrace) -> TraceRun:
         batch_size=request.batch_size,
         num_microbatches=num_microbatches,
     )
+    if is_drawn:
+        check_size(step.graph)
     played = play(step.graph, step.topology, step.paths, sharing=SharingRule.EQUAL_SPLIT)
     size = request.num_gpus
     parallelism = Parallelism(

@@ -40,6 +40,19 @@ def show_played(answer: PlayAnswer, console: Console) -> None:
     """Writes Chakra traces that were played."""
     _headline(answer.traces, answer, console)
     _show_step(answer, console)
+    if answer.callers_in:
+        title(console, "control")
+        sentences(console, [_callers(answer)])
+
+
+def _callers(answer: PlayAnswer) -> str:
+    """That, and where, `ctrl_deps` do not count; the first accelerator is named."""
+    others = len(answer.callers_in) - 1
+    more = f" and {human.count(others)} more" if others else ""
+    return (
+        f"ctrl_deps of accelerator {answer.callers_in[0]}{more} name callers, as chakra's converter of PyTorch's traces writes "
+        "them, and were not waited for: together with data_deps they cannot be kept. data_deps alone say the order there."
+    )
 
 
 def _headline(name: str, answer: PlayedStep, console: Console) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import compiled_uncounted, inlined_uncounted
+from simulator.compiled import inlined_uncounted, inner_uncounted
 from simulator.deep.tasks import NONE
 from simulator.table import Booleans, Floats, Integers
 
@@ -95,7 +95,7 @@ def new_bundles(path_offsets: Integers, path_links: Integers, path_of: Integers,
     )
 
 
-@compiled_uncounted
+@inner_uncounted
 def find(all_of: Bundles, holder: int) -> None:
     """Notes the bundles that a link holds, so that `attach` finds them; `forget` has to follow."""
     bundle = all_of.held[holder]
@@ -104,7 +104,7 @@ def find(all_of: Bundles, holder: int) -> None:
         bundle = all_of.next_held[bundle]
 
 
-@compiled_uncounted
+@inner_uncounted
 def forget(all_of: Bundles, holder: int) -> None:
     """Clears what `find` noted and `attach` added."""
     bundle = all_of.held[holder]
@@ -113,7 +113,7 @@ def forget(all_of: Bundles, holder: int) -> None:
         bundle = all_of.next_held[bundle]
 
 
-@compiled_uncounted
+@inner_uncounted
 def attach(all_of: Bundles, path: int, holder: int, num_flows: int) -> None:
     """Puts the flows of a path into the bundles of a holder, which `find` has noted."""
     all_of.holder[path] = holder
@@ -129,7 +129,7 @@ def attach(all_of: Bundles, path: int, holder: int, num_flows: int) -> None:
         all_of.num_flows[bundle] += num_flows
 
 
-@compiled_uncounted
+@inner_uncounted
 def detach(all_of: Bundles, path: int) -> None:
     """Takes the flows of a path out of their bundles; those that are empty then are no more."""
     for place in range(all_of.path_offsets[path], all_of.path_offsets[path + 1]):
@@ -142,7 +142,7 @@ def detach(all_of: Bundles, path: int) -> None:
     all_of.flows[path] = 0
 
 
-@compiled_uncounted
+@inner_uncounted
 def recount(all_of: Bundles, path: int, num_flows: int) -> None:
     """Changes the number of flows of a path that stays in its bundles."""
     for place in range(all_of.path_offsets[path], all_of.path_offsets[path + 1]):
@@ -150,7 +150,7 @@ def recount(all_of: Bundles, path: int, num_flows: int) -> None:
     all_of.flows[path] = num_flows
 
 
-@compiled_uncounted
+@inner_uncounted
 def _new_bundle(all_of: Bundles, link: int, holder: int) -> int:
     bundle = all_of.sizes[FREE]
     if bundle == NONE:
@@ -165,7 +165,7 @@ def _new_bundle(all_of: Bundles, link: int, holder: int) -> int:
     return int(bundle)
 
 
-@compiled_uncounted
+@inner_uncounted
 def _drop_bundle(all_of: Bundles, bundle: int) -> None:
     _leave(all_of.over, all_of.next_over, all_of.previous_over, all_of.link[bundle], bundle)
     _leave(all_of.held, all_of.next_held, all_of.previous_held, all_of.by[bundle], bundle)

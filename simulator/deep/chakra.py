@@ -83,6 +83,15 @@ class ChakraNode(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChakraTrace:
+    """The trace of one accelerator."""
+
+    nodes: tuple[ChakraNode, ...]
+    has_callers: bool = False
+    """Whether its `ctrl_deps` were taken for callers, which are not waited for (`with_control`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeFields:
     """A node as it stands in a file."""
 
@@ -117,9 +126,7 @@ def check_nodes(nodes: Sequence[ChakraNode], source: str) -> None:
         raise InputError(problems[:MOST_PROBLEMS], source)
 
 
-def with_control(
-    nodes: Sequence[ChakraNode], control: Sequence[tuple[int, ...]], source: str
-) -> tuple[ChakraNode, ...]:
+def with_control(nodes: Sequence[ChakraNode], control: Sequence[tuple[int, ...]], source: str) -> ChakraTrace:
     """Returns nodes that wait for control, too, unless control says who called them.
 
     Chakra's converter of PyTorch's traces writes the one caller of an operator there, drops callers that do nothing themselves,
@@ -135,7 +142,7 @@ def with_control(
         InputError: control does not name callers, and a node of it is not there, or it goes in a circle.
     """
     if not any(control):
-        return tuple(nodes)
+        return ChakraTrace(nodes=tuple(nodes))
     joined = [
         node.model_copy(update={"deps": tuple(dict.fromkeys(node.deps + deps))})
         for node, deps in zip(nodes, control, strict=True)
@@ -144,9 +151,9 @@ def with_control(
         check_nodes(joined, source)
     except InputError:
         if max(map(len, control)) == 1 and any(node.deps for node in nodes):
-            return tuple(nodes)
+            return ChakraTrace(nodes=tuple(nodes), has_callers=True)
         raise
-    return tuple(joined)
+    return ChakraTrace(nodes=tuple(joined))
 
 
 def _check_circles(deps: Mapping[int, Sequence[int]], source: str) -> None:

@@ -14,7 +14,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from simulator.deep.chakra import VERSION, ChakraNode, NodeFields, Value, check_nodes, with_control
+from simulator.deep.chakra import (
+    VERSION,
+    ChakraNode,
+    ChakraTrace,
+    NodeFields,
+    Value,
+    check_nodes,
+    with_control,
+)
 from simulator.deep.chakra_json import INT32_NAMES, as_json, from_json
 from simulator.deep.trace_text import broken, problems_of, read_bytes, shown, unpacked
 from simulator.deep.wire import (
@@ -41,7 +49,12 @@ _INT64, _DOUBLE = 9, 3
 
 
 def read_chakra(path: Path) -> tuple[ChakraNode, ...]:
-    """Returns the nodes of one accelerator, from protobuf (gzipped or not) or JSON.
+    """Returns the nodes of one accelerator; see `read_chakra_trace`."""
+    return read_chakra_trace(path).nodes
+
+
+def read_chakra_trace(path: Path) -> ChakraTrace:
+    """Returns the trace of one accelerator, from protobuf (gzipped or not) or JSON.
 
     Raises:
         InputError: the file is broken, or its nodes contradict each other; names file, node, field and rule.

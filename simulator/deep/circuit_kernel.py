@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import compiled_uncounted, inlined_uncounted
+from simulator.compiled import inlined_uncounted, inner_uncounted
 from simulator.deep.circuits import NONE, Circuits
 from simulator.table import Floats, Integers
 
@@ -110,7 +110,7 @@ def circuit_of(state: CircuitState, path: int) -> int:
     return int(state.of_path[path])
 
 
-@compiled_uncounted
+@inner_uncounted
 def may_go(state: CircuitState, circuit: int, task: int, now_s: float) -> bool:
     """Whether a message can go at once; if not it waits, and the circuit is set up as soon as there are ports."""
     state.num_flows[circuit] += 1
@@ -127,7 +127,7 @@ def may_go(state: CircuitState, circuit: int, task: int, now_s: float) -> bool:
     return False
 
 
-@compiled_uncounted
+@inner_uncounted
 def leave(state: CircuitState, circuit: int, now_s: float) -> None:
     """Ends the use of a circuit by one message; hands its ports on when it was the last."""
     state.num_flows[circuit] -= 1
@@ -144,7 +144,7 @@ def next_up_s(state: CircuitState) -> float:
     return float(state.ready_s[state.starting[state.numbers[FIRST]]])
 
 
-@compiled_uncounted
+@inner_uncounted
 def next_up(state: CircuitState) -> int:
     """Takes the circuit that is up next; returns the first message that waits for it, see `next_flow`."""
     circuit = state.starting[state.numbers[FIRST]]
@@ -156,13 +156,13 @@ def next_up(state: CircuitState) -> int:
     return int(task)
 
 
-@compiled_uncounted
+@inner_uncounted
 def _serial(state: CircuitState) -> int:
     state.numbers[CLOCK] += 1
     return int(state.numbers[CLOCK])
 
 
-@compiled_uncounted
+@inner_uncounted
 def _set_up(state: CircuitState, circuit: int, now_s: float) -> bool:
     """Begins to set a circuit up if both ends have a port for it, and tears down what idles there."""
     one, other = _port(state, state.ends[circuit, 0]), _port(state, state.ends[circuit, 1])
@@ -181,7 +181,7 @@ def _set_up(state: CircuitState, circuit: int, now_s: float) -> bool:
     return True
 
 
-@compiled_uncounted
+@inner_uncounted
 def _port(state: CircuitState, vertex: int) -> int:
     """A free port of a vertex, or that of the circuit that idles longest, or `NONE`."""
     found = NONE
@@ -196,7 +196,7 @@ def _port(state: CircuitState, vertex: int) -> int:
     return found
 
 
-@compiled_uncounted
+@inner_uncounted
 def _tear_down(state: CircuitState, circuit: int) -> None:
     """Frees both ports of a circuit."""
     if circuit == NONE:
@@ -209,7 +209,7 @@ def _tear_down(state: CircuitState, circuit: int) -> None:
                 state.port_circuit[port] = NONE
 
 
-@compiled_uncounted
+@inner_uncounted
 def _wait(state: CircuitState, circuit: int) -> None:
     """Puts a circuit at the end of the lines of both ends."""
     state.status[circuit] = WAITING
@@ -226,7 +226,7 @@ def _wait(state: CircuitState, circuit: int) -> None:
         state.last_circuit[vertex] = circuit
 
 
-@compiled_uncounted
+@inner_uncounted
 def _stop_waiting(state: CircuitState, circuit: int) -> None:
     """Takes a circuit out of both lines."""
     for side in range(2):
@@ -242,12 +242,12 @@ def _stop_waiting(state: CircuitState, circuit: int) -> None:
             state.previous_circuit[behind, _side(state, behind, vertex)] = before
 
 
-@compiled_uncounted
+@inner_uncounted
 def _side(state: CircuitState, circuit: int, vertex: int) -> int:
     return 0 if state.ends[circuit, 0] == vertex else 1
 
 
-@compiled_uncounted
+@inner_uncounted
 def _serve(state: CircuitState, one: int, other: int, now_s: float) -> None:
     """Sets up what waits for a port of two vertices, the oldest wish first, as long as they have one."""
     first, second = state.first_circuit[one], state.first_circuit[other]

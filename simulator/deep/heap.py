@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.compiled import compiled_uncounted
+from simulator.compiled import inner_uncounted
 from simulator.table import Floats, Integers
 
 NO_ITEM = -1
@@ -15,7 +15,7 @@ DENSE = 8
 """Where more than one item in so many has a new key, all matches of a tournament are played again."""
 
 
-@compiled_uncounted
+@inner_uncounted
 def push(keys: Floats, items: Integers, size: int, key: float, item: int) -> int:
     """Puts an item in; returns the new size. The arrays must have room."""
     place = size
@@ -29,7 +29,7 @@ def push(keys: Floats, items: Integers, size: int, key: float, item: int) -> int
     return size + 1
 
 
-@compiled_uncounted
+@inner_uncounted
 def pop(keys: Floats, items: Integers, size: int) -> int:
     """Takes the first item out, which stood at position 0; returns the new size."""
     last = size - 1
@@ -52,7 +52,7 @@ def pop(keys: Floats, items: Integers, size: int) -> int:
     return last
 
 
-@compiled_uncounted
+@inner_uncounted
 def set_key(keys: Floats, item: int, key: float) -> None:
     """Sets the key of one of k items in a tournament: k leaves, above them the lesser of each pair, the least at 1."""
     place = item + len(keys) // 2
@@ -65,13 +65,13 @@ def set_key(keys: Floats, item: int, key: float) -> None:
         keys[place] = least
 
 
-@compiled_uncounted
+@inner_uncounted
 def first_key(keys: Floats) -> float:
     """Returns the least key of a tournament."""
     return float(keys[1])
 
 
-@compiled_uncounted
+@inner_uncounted
 def first_item(keys: Floats) -> int:
     """Returns the item of a tournament that has the least key, the first one of equals."""
     half, place = len(keys) // 2, 1
@@ -82,7 +82,7 @@ def first_item(keys: Floats) -> int:
     return place - half
 
 
-@compiled_uncounted
+@inner_uncounted
 def take_due(keys: Floats, until: float, items: Integers) -> int:
     """Writes the items of a tournament whose keys are not above `until` into `items`, in order, and sets their keys to inf.
 
@@ -110,7 +110,7 @@ def take_due(keys: Floats, until: float, items: Integers) -> int:
     return num_due
 
 
-@compiled_uncounted
+@inner_uncounted
 def set_keys(keys: Floats, items: Integers, num_items: int, new: Floats) -> None:
     """Sets the keys of many items, in any order, to those that `new` has for them."""
     half = len(keys) // 2
@@ -124,7 +124,7 @@ def set_keys(keys: Floats, items: Integers, num_items: int, new: Floats) -> None
         keys[place] = min(keys[2 * place], keys[2 * place + 1])
 
 
-@compiled_uncounted
+@inner_uncounted
 def _replay(keys: Floats, items: Integers, num_items: int) -> None:
     """Plays a tournament again above items that are in order, each match once."""
     half, level = len(keys) // 2, 1
@@ -142,7 +142,7 @@ def _replay(keys: Floats, items: Integers, num_items: int) -> None:
         level += 1
 
 
-@compiled_uncounted
+@inner_uncounted
 def merged(keys: Floats, left: Integers, right: Integers, one: int, other: int) -> int:
     """Merges two skew heaps (Sleator and Tarjan 1986) along their right spines; returns the root.
 

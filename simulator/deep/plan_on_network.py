@@ -12,7 +12,6 @@ from simulator.deep.plan_cluster import Faults, PlanCluster
 from simulator.deep.plan_export import step_on
 from simulator.deep.plan_roles import all_ranks, block_size
 from simulator.deep.plan_step import MOST_UNFOLDED, PlanStep, parts_and_shape, reduces_often, refuse_uncovered
-from simulator.deep.play import play
 from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
 from simulator.job import Job
@@ -57,7 +56,6 @@ def plan_on(
         graph=tasks,
         topology=topology,
         paths=paths,
-        played=play(tasks, topology, paths),
         zero_stage=plan.zero_stage,
         reduces_often=reduces_often(plan, shape),
         fast=simulate_step(parts.rank, parts.chunks),

@@ -41,19 +41,23 @@ MOST_UNFOLDED = 1_024
 
 @dataclass(frozen=True, kw_only=True)
 class PlanStep:
-    """One step of a plan, played; resource `stage * R + role` of the graph is a played accelerator."""
+    """One step of a plan; resource `stage * R + role` of the graph is a played accelerator."""
 
     cluster: PlanCluster
     roles: Roles
     graph: TaskGraph
     topology: Topology
     paths: Paths
-    played: Played
     zero_stage: int
     reduces_often: bool
     """Whether gradients are reduced in the passes, not once behind the last of them."""
     fast: StepTable
     """The same step at the fast depth, one row."""
+
+    @cached_property
+    def played(self) -> Played:
+        """What became of the tasks; they are played when it is asked for."""
+        return play(self.graph, self.topology, self.paths)
 
     @property
     def step_time_s(self) -> float:
@@ -118,7 +122,6 @@ def _played(
         graph=tasks,
         topology=network.topology,
         paths=paths,
-        played=play(tasks, network.topology, paths),
         zero_stage=plan.zero_stage,
         reduces_often=reduces_often(plan, shape),
         fast=simulate_step(parts.rank, parts.chunks),

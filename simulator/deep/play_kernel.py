@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import compiled_uncounted, inlined_uncounted
+from simulator.compiled import compiled_uncounted, inlined_uncounted, inner_uncounted
 from simulator.deep.circuit_kernel import CircuitState, circuit_of, leave, may_go, next_up, next_up_s
 from simulator.deep.heap import first_key, merged, set_keys, take_due
 from simulator.deep.ripple import Change
@@ -135,7 +135,7 @@ def _add_work(state: State, task: int) -> None:
     state.sizes[WORK] += 1
 
 
-@compiled_uncounted
+@inner_uncounted
 def _do_work(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State) -> int:
     """Starts all tasks that are ready, or lets them queue; returns how many ended at once."""
     num_ended = 0
@@ -155,7 +155,7 @@ def _do_work(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State) -
     return num_ended
 
 
-@compiled_uncounted
+@inner_uncounted
 def _queue(state: State, resource: int, task: int) -> None:
     state.next_waiting[task] = NONE
     if state.first_waiting[resource] == NONE:
@@ -186,7 +186,7 @@ def _is_superfluous(tasks: Tasks, state: State, task: int) -> bool:
     return not np.isnan(state.end_s[tasks.unless[task]])
 
 
-@compiled_uncounted
+@inner_uncounted
 def _circuit_up(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, first: int) -> int:
     """Starts the flows that waited for a circuit, from the first one on; returns how many ended at once."""
     num_ended, task = 0, first
@@ -293,7 +293,7 @@ def _change_flows(net: Sharing, state: State, path: int, by: int) -> None:
         state.sizes[CHANGED] += 1
 
 
-@compiled_uncounted
+@inner_uncounted
 def _share_out(net: Sharing, change: Change, state: State, is_max_min: bool) -> None:
     """Gives every flow its rate, and every path its next event.
 
@@ -357,7 +357,7 @@ def _fill_alone(net: Sharing, change: Change, state: State, path: int) -> None:
     net.shared_flows[path] = flows
 
 
-@compiled_uncounted
+@inner_uncounted
 def _refilled(net: Sharing, change: Change, state: State, num_dirty: int, is_max_min: bool) -> int:
     """Shares out the part of the network in which the number of flows has changed; returns how many paths it has."""
     num_links, num_paths, how = reach(net, change, state.changed, num_dirty, is_max_min)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import compiled_uncounted
+from simulator.compiled import inner_uncounted
 from simulator.deep.bundles import Bundles, attach, detach, find, forget, recount
 from simulator.deep.heap import first_item, first_key, set_key
 from simulator.deep.tasks import NONE
@@ -82,7 +82,7 @@ class Change(NamedTuple):
     ripple: Ripple
 
 
-@compiled_uncounted
+@inner_uncounted
 def spread(change: Change, changed: Integers, num_changed: int) -> tuple[int, int]:
     """Finds the new levels after a change on some paths, all of whose links are built.
 
@@ -109,7 +109,7 @@ def spread(change: Change, changed: Integers, num_changed: int) -> tuple[int, in
     return _close(change)
 
 
-@compiled_uncounted
+@inner_uncounted
 def _take_in(change: Change, changed: Integers, num_changed: int) -> None:
     """Brings the bundles up to date, and looks at all links of the paths that have changed."""
     bundles, nobody = change.bundles, len(change.link_flows)
@@ -133,7 +133,7 @@ def _take_in(change: Change, changed: Integers, num_changed: int) -> None:
                 _reach(change, link, _level(change, link))
 
 
-@compiled_uncounted
+@inner_uncounted
 def _level(change: Change, link: int) -> float:
     """What each flow that a link holds would get: what is left by those that others hold to less."""
     bundles, ripple = change.bundles, change.ripple
@@ -156,7 +156,7 @@ def _level(change: Change, link: int) -> float:
     return float(level)
 
 
-@compiled_uncounted
+@inner_uncounted
 def _reach(change: Change, link: int, key: float) -> None:
     """Puts a link among those whose level has to be found, no later than where it was."""
     _note(change, link)
@@ -166,7 +166,7 @@ def _reach(change: Change, link: int, key: float) -> None:
         set_key(due, link, key)
 
 
-@compiled_uncounted
+@inner_uncounted
 def _note(change: Change, link: int) -> None:
     """Puts a link among those that were reached."""
     ripple = change.ripple
@@ -176,7 +176,7 @@ def _note(change: Change, link: int) -> None:
         ripple.sizes[NUM_LINKS] += 1
 
 
-@compiled_uncounted
+@inner_uncounted
 def _list(change: Change, path: int) -> None:
     """Puts a path among those that were reached."""
     ripple = change.ripple
@@ -186,7 +186,7 @@ def _list(change: Change, path: int) -> None:
         ripple.sizes[NUM_PATHS] += 1
 
 
-@compiled_uncounted
+@inner_uncounted
 def _reach_held(change: Change, holder: int) -> None:
     """Reaches all links that flows of a holder cross, before they get faster.
 
@@ -208,7 +208,7 @@ def _reach_held(change: Change, holder: int) -> None:
             _take_over(change, link, bundles.level[link])
 
 
-@compiled_uncounted
+@inner_uncounted
 def _level_without(change: Change, link: int, bundle: int) -> float:
     """A bound of what each flow that a link holds would get, from below, if it held those of one more bundle."""
     bundles, ripple = change.bundles, change.ripple
@@ -219,7 +219,7 @@ def _level_without(change: Change, link: int, bundle: int) -> float:
     return float(max(0.0, ripple.left[link]) / ripple.free[link])
 
 
-@compiled_uncounted
+@inner_uncounted
 def _settle(change: Change, link: int, level: float) -> None:
     """Gives a link its level, and takes the flows that other links would let be faster."""
     bundles, ripple = change.bundles, change.ripple
@@ -237,7 +237,7 @@ def _settle(change: Change, link: int, level: float) -> None:
             bundle = bundles.next_held[bundle]
 
 
-@compiled_uncounted
+@inner_uncounted
 def _take_over(change: Change, link: int, level: float) -> None:
     bundles, ripple, num_moved = change.bundles, change.ripple, 0
     bundle = bundles.over[link]
@@ -267,7 +267,7 @@ def _take_over(change: Change, link: int, level: float) -> None:
     forget(bundles, link)
 
 
-@compiled_uncounted
+@inner_uncounted
 def _close(change: Change) -> tuple[int, int]:
     """Lists the paths whose rates have changed, and forgets what was reached; returns how many links and paths it was."""
     ripple = change.ripple
@@ -284,7 +284,7 @@ def _close(change: Change) -> tuple[int, int]:
     return int(num_links), int(num_paths)
 
 
-@compiled_uncounted
+@inner_uncounted
 def _list_held(change: Change, link: int) -> None:
     """Lists the paths whose flows a link holds."""
     bundles = change.bundles
@@ -297,7 +297,7 @@ def _list_held(change: Change, link: int) -> None:
         place = bundles.next_place[place]
 
 
-@compiled_uncounted
+@inner_uncounted
 def left_over(change: Change, link: int) -> float:
     """Counts anew what others leave to the flows that a link holds; returns bytes/s that these leave in turn."""
     bundles, ripple = change.bundles, change.ripple

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import compiled_uncounted
+from simulator.compiled import compiled_uncounted, inner_uncounted
 from simulator.deep.bundles import attach, detach, find, forget, new_bundles
 from simulator.deep.heap import pop, push
 from simulator.deep.ripple import Change, left_over, new_ripple, spread
@@ -129,12 +129,19 @@ def max_min_rates(
     flows = np.repeat(num_flows, np.diff(path_offsets))
     sharing.link_flows[:] = np.bincount(path_links, weights=flows, minlength=len(bandwidth_bytes_per_s))
     is_max_min = True
-    reached = reach(sharing, change, np.arange(len(num_flows)), len(num_flows), is_max_min)
-    share_out(sharing, change, *reached, is_max_min)
+    follow(sharing, change, np.arange(len(num_flows)), is_max_min)
     return sharing.rate_bytes_per_s
 
 
 @compiled_uncounted
+def follow(net: Sharing, change: Change, changed: Integers, is_max_min: bool) -> int:
+    """Shares a network out after the flows of some paths have changed; returns how."""
+    num_links, num_paths, how = reach(net, change, changed, len(changed), is_max_min)
+    share_out(net, change, num_links, num_paths, how, is_max_min)
+    return int(how)
+
+
+@inner_uncounted
 def reach(
     net: Sharing, change: Change, changed: Integers, num_changed: int, is_max_min: bool
 ) -> tuple[int, int, int]:
@@ -166,7 +173,7 @@ def reach(
     return num_links, num_paths, how
 
 
-@compiled_uncounted
+@inner_uncounted
 def share_out(
     net: Sharing, change: Change, num_links: int, num_paths: int, how: int, is_max_min: bool
 ) -> None:
@@ -188,14 +195,14 @@ def share_out(
         _build(net, change, num_links)
 
 
-@compiled_uncounted
+@inner_uncounted
 def leave_bundles(change: Change, path: int) -> None:
     """Takes the flows of a path out of the bundles in which they may be."""
     if change.bundles.holder[path] != NONE:
         detach(change.bundles, path)
 
 
-@compiled_uncounted
+@inner_uncounted
 def _build(net: Sharing, change: Change, num_links: int) -> None:
     """Puts flows that have just been shared out into bundles, by the first link that holds them."""
     bundles = change.bundles
@@ -215,7 +222,7 @@ def _build(net: Sharing, change: Change, num_links: int) -> None:
         left_over(change, net.links[position])
 
 
-@compiled_uncounted
+@inner_uncounted
 def _take_levels(net: Sharing, change: Change, num_links: int, num_paths: int) -> None:
     """Gives flows the levels of the links that hold them."""
     bundles = change.bundles
@@ -230,7 +237,7 @@ def _take_levels(net: Sharing, change: Change, num_links: int, num_paths: int) -
         )
 
 
-@compiled_uncounted
+@inner_uncounted
 def touch(
     net: Sharing, changed: Integers, num_changed: int, is_max_min: bool, most_places: int
 ) -> tuple[int, int]:
@@ -268,7 +275,7 @@ def touch(
     return (num_links, num_paths) if places <= most_places else (NONE, NONE)
 
 
-@compiled_uncounted
+@inner_uncounted
 def _split(net: Sharing, num_links: int, num_paths: int) -> None:
     """Every flow gets the least of its equal shares of its links."""
     for position in range(num_paths):
@@ -283,7 +290,7 @@ def _split(net: Sharing, num_links: int, num_paths: int) -> None:
         net.is_full[link] = net.link_flows[link] > 0
 
 
-@compiled_uncounted
+@inner_uncounted
 def _add_links(net: Sharing, path: int, num_links: int) -> int:
     for place in range(net.path_offsets[path], net.path_offsets[path + 1]):
         link = net.path_links[place]
@@ -294,7 +301,7 @@ def _add_links(net: Sharing, path: int, num_links: int) -> int:
     return num_links
 
 
-@compiled_uncounted
+@inner_uncounted
 def _fill_up(net: Sharing, num_links: int, num_paths: int) -> None:
     """Progressive filling: the links with the least share for each flow decide about their flows, then the next ones.
 
@@ -320,7 +327,7 @@ def _fill_up(net: Sharing, num_links: int, num_paths: int) -> None:
         )
 
 
-@compiled_uncounted
+@inner_uncounted
 def _fill_round(net: Sharing, num_links: int) -> bool:
     """Settles all links that have the least share; returns whether there was one."""
     least = np.inf
@@ -337,7 +344,7 @@ def _fill_round(net: Sharing, num_links: int) -> bool:
     return True
 
 
-@compiled_uncounted
+@inner_uncounted
 def _fill_from_heap(net: Sharing, num_links: int) -> None:
     """Fills what is left, the link with the least share first; shares only grow, so that old ones are too small."""
     size = 0
@@ -357,7 +364,7 @@ def _fill_from_heap(net: Sharing, num_links: int) -> None:
             _settle(net, link, current)
 
 
-@compiled_uncounted
+@inner_uncounted
 def _settle(net: Sharing, link: int, rate: float) -> None:
     """Gives the flows of a full link their final rate."""
     net.level[link] = rate
@@ -368,12 +375,12 @@ def _settle(net: Sharing, link: int, rate: float) -> None:
             _take_from_links(net, path, rate)
 
 
-@compiled_uncounted
+@inner_uncounted
 def _share(net: Sharing, link: int) -> float:
     return float(max(0.0, net.left_bytes_per_s[link]) / net.left_flows[link])
 
 
-@compiled_uncounted
+@inner_uncounted
 def _take_from_links(net: Sharing, path: int, rate: float) -> None:
     flows = net.num_flows[path]
     for place in range(net.path_offsets[path], net.path_offsets[path + 1]):

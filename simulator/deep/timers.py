@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import compiled_uncounted
+from simulator.compiled import inner_uncounted
 from simulator.deep.heap import pop, push
 from simulator.table import Floats, Integers
 
@@ -41,7 +41,7 @@ def new_timers(num_tasks: int) -> Timers:
     )
 
 
-@compiled_uncounted
+@inner_uncounted
 def set_timer(timers: Timers, task: int, end_s: float) -> None:
     """Notes when the duration of a task ends."""
     place = timers.sizes[END]
@@ -57,7 +57,7 @@ def set_timer(timers: Timers, task: int, end_s: float) -> None:
         timers.sizes[HEAP] = push(timers.heap_s, timers.heap_task, timers.sizes[HEAP], end_s, task)
 
 
-@compiled_uncounted
+@inner_uncounted
 def next_timer_s(timers: Timers) -> float:
     """When the next duration ends; `inf` where none runs."""
     heap_s = timers.heap_s[0] if timers.sizes[HEAP] > 0 else np.inf
@@ -66,7 +66,7 @@ def next_timer_s(timers: Timers) -> float:
     return float(min(heap_s, line_s))
 
 
-@compiled_uncounted
+@inner_uncounted
 def next_timer(timers: Timers) -> int:
     """Takes the duration that ends next; returns its task, of equals the one with the lower number."""
     place = timers.sizes[BEGIN]

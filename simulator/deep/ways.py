@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import compiled
+from simulator.compiled import compiled, inner
 from simulator.deep.heap import pop, push
 from simulator.deep.topology import Topology
 from simulator.table import Booleans, Floats, Integers
@@ -79,15 +79,15 @@ def _parents(source: Integers, target: Integers, forwards: Booleans) -> Integers
     )
     pairs = np.unique(both[0] * size + both[1])
     one, other = pairs // size, pairs % size
-    return _peeled(_offsets(one, size), other, forwards)
+    offsets = _offsets(one, size)
+    return _peeled(offsets, other, forwards, np.diff(offsets))
 
 
 @compiled
-def _peeled(offsets: Integers, neighbours: Integers, forwards: Booleans) -> Integers:
-    """Takes dead ends off, those that this makes dead ends next."""
+def _peeled(offsets: Integers, neighbours: Integers, forwards: Booleans, left: Integers) -> Integers:
+    """Takes dead ends off, those that this makes dead ends next; counts the neighbours that are left down in `left`."""
     size = len(forwards)
     parent = np.arange(size)
-    left = np.diff(offsets)
     line = np.empty(size, dtype=np.int64)
     end = 0
     for vertex in range(size):
@@ -143,7 +143,7 @@ def find_ways(rows: Integers, net: Net) -> tuple[Integers, Integers]:
     return way_offsets, found[:num_found].copy()
 
 
-@compiled
+@inner
 def _search(
     targets: Integers,
     start: int,
@@ -186,7 +186,7 @@ def _search(
     return num_seen
 
 
-@compiled
+@inner
 def _reach(
     vertex: int,
     net: Net,
@@ -223,7 +223,7 @@ def _reach(
     return heap_size, num_seen
 
 
-@compiled
+@inner
 def _cross(
     link: int,
     net: Net,
@@ -246,7 +246,7 @@ def _cross(
     return heap_size, num_seen
 
 
-@compiled
+@inner
 def _open(net: Net, vertex: int, is_open: Booleans, opened: Integers, num_open: int) -> int:
     """Opens an end of a way, and the dead ends on which it hangs; returns how many vertices are open."""
     num_open = _open_up(net, vertex, is_open, opened, num_open)
@@ -261,7 +261,7 @@ def _open(net: Net, vertex: int, is_open: Booleans, opened: Integers, num_open: 
     return num_open
 
 
-@compiled
+@inner
 def _open_up(net: Net, vertex: int, is_open: Booleans, opened: Integers, num_open: int) -> int:
     while net.forwards[vertex] and net.parent[vertex] not in (vertex, NO_VERTEX) and not is_open[vertex]:
         is_open[vertex] = True
@@ -271,7 +271,7 @@ def _open_up(net: Net, vertex: int, is_open: Booleans, opened: Integers, num_ope
     return num_open
 
 
-@compiled
+@inner
 def _walk(row: Integers, net: Net, own: Floats, seen: Integers, found: Integers, first: int) -> int:
     """Walks from a target back to its source, over links that lie on a cheapest way; returns where the way ends.
 
@@ -295,11 +295,13 @@ def _walk(row: Integers, net: Net, own: Floats, seen: Integers, found: Integers,
         found[end] = chosen
         end += 1
         vertex = net.source[chosen]
-    found[first:end] = found[first:end][::-1].copy()
+    for place in range((end - first) // 2):
+        other = end - 1 - place
+        found[first + place], found[other] = found[other], found[first + place]
     return end
 
 
-@compiled
+@inner
 def _links_into(vertex: int, net: Net, seen: Integers) -> Integers:
     """Returns links that end at a vertex, by number: those from what was seen at least, where all are many more than these.
 
@@ -324,7 +326,7 @@ def _links_into(vertex: int, net: Net, seen: Integers) -> Integers:
     return np.sort(found[:count])
 
 
-@compiled
+@inner
 def _hash(first: int, second: int, salt: int, vertex: int, serial: int) -> int:
     """A well-mixed non-negative integer of its arguments (SplitMix64's finalizer, Steele et al. 2014)."""
     value = np.uint64(salt)

@@ -78,11 +78,20 @@ def test_a_timeline_that_is_too_large_is_refused_with_its_size(
     assert not file.exists()
 
 
-def test_what_is_played_already_is_measured_against_the_same_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_is_too_large_to_be_drawn_is_not_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.trace_events.MOST_EVENTS", 9)
+    monkeypatch.setattr("simulator.deep.plan_step.play", lambda *_: pytest.fail("it is played"))
+    with pytest.raises(
+        InputError, match=r"--timeline: would hold .* events of 1 accelerator, and viewers open 9"
+    ):
+        simulate_deep(FEW["data"].job, DeepRequest(plan=FEW["data"].plan), is_drawn=True)
+
+
+def test_the_limit_is_what_viewers_open_and_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
     run = simulate_deep(FEW["data"].job, DeepRequest(plan=FEW["data"].plan))
     monkeypatch.setattr("planner.trace_events.MOST_EVENTS", len(run.graph) - 1)
     size = f"would hold {len(run.graph):,} events of 1 accelerator, and viewers open {len(run.graph) - 1:,}"
     with pytest.raises(InputError, match=f"--timeline: {size}"):
-        check_size(run, "--timeline")
+        check_size(run.graph, "--timeline")
     monkeypatch.setattr("planner.trace_events.MOST_EVENTS", len(run.graph))
-    check_size(run, "--timeline")
+    check_size(run.graph, "--timeline")

@@ -130,7 +130,7 @@ class TestPlay:
         assert main(["trace", "play", str(astra), "--json", *SLOW_NET]) == 0
         answer = PlayAnswer.model_validate_json(capsys.readouterr().out)
         assert answer.step_s == pytest.approx(8.8e-3 + SUMMED_S)
-        assert (answer.traces, answer.num_gpus) == ("step", 4)
+        assert (answer.traces, answer.num_gpus, answer.callers_in) == ("step", 4, ())
         assert len(answer.hot_links) == 4
 
     def test_words_and_timeline(
@@ -143,6 +143,24 @@ class TestPlay:
         assert "Collectives of all sizes reach the whole bandwidth" in out
         assert "Accelerators wait 2.45 ms for all-reduce traffic on average" in out
         assert len(json.loads(file.read_text(encoding="utf-8"))["traceEvents"]) > 4 * 9
+
+    def test_too_large_a_timeline_is_refused_before_it_is_played(
+        self, astra: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("planner.trace_events.MOST_EVENTS", 9)
+        monkeypatch.setattr("planner.trace_play.play", lambda *_: pytest.fail("it is played"))
+        assert main(["trace", "play", str(astra), "--output", str(tmp_path / "step.json")]) == 2
+        assert "--output: would hold " in capsys.readouterr().err
+
+    def test_control_that_names_callers_is_told(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        # Node 0 waits for 1 by data, which is called by 0.
+        nodes = [{"id": 0, "data_deps": [1], "ctrl_deps": []}, {"id": 1, "data_deps": [], "ctrl_deps": [0]}]
+        lines = [json.dumps({**node, "type": "COMP_NODE", "duration_micros": 5}) for node in nodes]
+        (tmp_path / "step.0.json").write_text("".join(lines), encoding="utf-8")
+        assert main(["trace", "play", str(tmp_path)]) == 0
+        assert "ctrl_deps of accelerator 0 name callers" in capsys.readouterr().out
 
     @pytest.mark.parametrize(
         ("name", "text", "message"),

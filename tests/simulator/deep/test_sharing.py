@@ -15,10 +15,9 @@ from simulator.deep.sharing import (
     FILLED,
     SPREAD,
     Sharing,
+    follow,
     max_min_rates,
     new_sharing,
-    reach,
-    share_out,
 )
 from simulator.table import Floats, Integers
 
@@ -149,9 +148,7 @@ def changed_in_steps(
         net.num_flows[changed] = (net.num_flows[changed] + random.integers(1, 3, size)) % 3
         flows = np.repeat(net.num_flows, np.diff(offsets))
         net.link_flows[:] = np.bincount(links, weights=flows, minlength=len(bandwidth))
-        num_links, num_reached, how = reach(net, change, changed, len(changed), is_max_min)
-        share_out(net, change, num_links, num_reached, how, is_max_min)
-        yield net, how
+        yield net, follow(net, change, changed, is_max_min)
 
 
 @pytest.mark.parametrize("is_regular", [False, True])
