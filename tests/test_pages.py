@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from contextlib import redirect_stdout
+from contextlib import chdir, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
@@ -137,7 +137,9 @@ def first_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("first")
     command = INIT.search((DOCS / "getting-started.md").read_text(encoding="utf-8"))
     assert command
-    run_in_shell(folder, command[0])
+    (step,) = steps(command[0])
+    with chdir(folder):
+        run_step(folder, step)
     quicken(folder)
     return folder / "job.yaml"
 
