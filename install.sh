@@ -62,7 +62,7 @@ install_venv_package() {
     echo "Installing $versioned with apt-get: $1 lacks what fills a new environment."
     $as_root apt-get update >"$log" 2>&1 || true # an old list may do, too
     for package in "$versioned" python3-venv; do
-        $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y "$package" >"$log" 2>&1 && return
+        $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -o DPkg::Lock::Timeout=300 -y "$package" >"$log" 2>&1 && return
     done
     return 1
 }

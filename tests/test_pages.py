@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import chdir, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from docs import site
 from planner.cli import main
+from studies.store_address import DEFAULT_FILE
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -29,8 +33,12 @@ RUN_PAGES = [
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BASH = shutil.which("bash") or "bash"
 INIT = re.compile(r"^capplan init job\.yaml .*?[^\\]$", re.MULTILINE | re.DOTALL)
+STORE = re.compile(r"sqlite:///(\w+\.db)")
+COMPOUND = re.compile(r"^(?:if|case) ", re.MULTILINE)
+STEP = re.compile(r"^.*<<'END'\n(?:.*\n)*?END\n|^.+$", re.MULTILINE)
+"""One line of a block for the shell, or what a line writes down up to `END`."""
 PATIENCE_S = 600
-SHELL_SIGNS = set("|<>&;$`*#")
+OPERATORS, EXPANDED = "<>|&;()", set("$`#")
 FEWER_DESIGNS = """
 search:
   micro_batch_sizes: [1]
@@ -48,17 +56,43 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(DOCS))
 
 
-def plain_commands(kind: str, code: str) -> list[list[str]] | None:
-    """The arguments of every line of a block that does nothing but call `capplan`; `None` for any other block."""
-    lines = code.replace("\\\n", " ").splitlines()
-    is_plain = kind == "sh" and all(
-        line.startswith("capplan ") and not SHELL_SIGNS & set(line) for line in lines
-    )
-    return [shlex.split(line)[1:] for line in lines] if is_plain else None
+def steps(code: str) -> list[str]:
+    """What a block for the shell does, one after another; what only the shell can take apart is one step."""
+    return [code] if COMPOUND.search(code) else STEP.findall(code.replace("\\\n", " "))
 
 
-def run(folder: Path, kind: str, code: str) -> subprocess.CompletedProcess[str]:
-    """Runs one block as a user would, with `capplan` of this checkout."""
+def own_command(step: str) -> tuple[list[str], str | None] | None:
+    """The arguments of `capplan`, and where its output goes; `None` for a step that needs the shell."""
+    lexer = shlex.shlex(step, posix=True, punctuation_chars=OPERATORS)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    if EXPANDED & set(step) or COMPOUND.search(step):
+        return None
+    program, *words = lexer
+    file = words.pop() if words[-2:-1] == [">"] else None
+    words = words[:-1] if file else words
+    if program != "capplan" or any(set(word) <= set(OPERATORS) for word in words):
+        return None
+    return [
+        found for word in words for found in (map(str, Path().glob(word)) if "*" in word else [word])
+    ], file
+
+
+def run_step(folder: Path, step: str) -> None:
+    """Runs a step in the folder: `capplan` in this process, which has imported everything already."""
+    command = own_command(step)
+    if command is None:
+        run_in_shell(folder, step)
+        return
+    arguments, file = command
+    with redirect_stdout(StringIO()) as printed:
+        code = main(arguments)
+    assert code == 0, f"{step}\n{printed.getvalue()}"
+    if file:
+        Path(file).write_text(printed.getvalue(), encoding="utf-8")
+
+
+def run_in_shell(folder: Path, code: str) -> None:
+    """Runs commands as a user would, with `capplan` of this checkout."""
     command = folder / "bin" / "capplan"
     if not command.exists():
         command.parent.mkdir()
@@ -67,13 +101,12 @@ def run(folder: Path, kind: str, code: str) -> subprocess.CompletedProcess[str]:
         )
         command.chmod(0o755)
     environment = {
-        **{name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"},
+        **os.environ,
         "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
     }
-    arguments = [BASH, "-euo", "pipefail", "-c"] if kind == "sh" else [sys.executable, "-c"]
-    return subprocess.run(
-        [*arguments, code],
+    done = subprocess.run(
+        [BASH, "-euo", "pipefail", "-c", code],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -81,6 +114,21 @@ def run(folder: Path, kind: str, code: str) -> subprocess.CompletedProcess[str]:
         check=False,
         timeout=PATIENCE_S,
     )
+    assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+
+
+def run_program(folder: Path, code: str) -> None:
+    script = folder / "script.py"
+    script.write_text(code, encoding="utf-8")
+    runpy.run_path(str(script), run_name="__main__")
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, where nobody has named a store."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")
@@ -89,8 +137,9 @@ def first_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("first")
     command = INIT.search((DOCS / "getting-started.md").read_text(encoding="utf-8"))
     assert command
-    done = run(folder, "sh", command[0])
-    assert done.returncode == 0, done.stderr
+    (step,) = steps(command[0])
+    with chdir(folder):
+        run_step(folder, step)
     quicken(folder)
     return folder / "job.yaml"
 
@@ -105,22 +154,23 @@ def quicken(folder: Path) -> None:
 
 @pytest.mark.parametrize("page", RUN_PAGES, ids=name_of)
 def test_every_command_and_program_of_a_page_runs(
-    page: Path, tmp_path: Path, first_job: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, workplace: Path, first_job: Path, empty_store: Path
 ) -> None:
-    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    blocks = BLOCK.findall(text)
     assert blocks
     if page.name != "getting-started.md":
-        shutil.copy(first_job, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        shutil.copy(first_job, workplace)
+    for store in (DEFAULT_FILE, *STORE.findall(text)):
+        (workplace / store).parent.mkdir(exist_ok=True)
+        shutil.copy(empty_store, workplace / store)
     for kind, code in blocks:
-        commands = plain_commands(kind, code)
-        if commands is None:
-            done = run(tmp_path, kind, code)
-            assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
-        else:  # in this process, which has imported everything already
-            assert [main(command) for command in commands] == [0] * len(commands), code
-        quicken(tmp_path)
+        if kind == "python":
+            run_program(workplace, code)
+        else:
+            for step in steps(code):
+                run_step(workplace, step)
+        quicken(workplace)
 
 
 @pytest.fixture(scope="module")

@@ -114,21 +114,19 @@ def test_nsga2_that_finds_nothing_does_not_claim_a_proof(job: Job) -> None:
     assert answer.best.cost_usd <= cheapest * 1.0001
 
 
-def test_the_same_job_and_seed_give_the_same_bytes(job: Job, tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path}/mlflow.db"
-    first, second = (answer_to(job, seed=3, tracking=True, tracking_uri=store) for _ in range(2))
+def test_the_same_job_and_seed_give_the_same_bytes(job: Job, uri: str) -> None:
+    first, second = (answer_to(job, seed=3, tracking=True, tracking_uri=uri) for _ in range(2))
     assert answer_json(first) == answer_json(second)
     assert first.mlflow_run_id != second.mlflow_run_id
 
 
-def test_mlflow_and_the_output_hold_every_evaluated_design(job: Job, tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path}/mlflow.db"
+def test_mlflow_and_the_output_hold_every_evaluated_design(job: Job, tmp_path: Path, uri: str) -> None:
     answer = answer_to(
-        job, tracking=True, tracking_uri=store, output=tmp_path / "answer", front_format="parquet"
+        job, tracking=True, tracking_uri=uri, output=tmp_path / "answer", front_format="parquet"
     )
     table = read_designs(tmp_path / "answer" / "designs.parquet")
     assert len(table["design_id"]) == answer.num_evaluated == answer.mlflow.num_designs  # type: ignore[union-attr]
-    client = MlflowClient(tracking_uri=store)
+    client = MlflowClient(tracking_uri=uri)
     copy = client.download_artifacts(answer.mlflow_run_id, "designs", str(tmp_path))
     assert read_designs(Path(copy))["design_id"].tolist() == table["design_id"].tolist()
     written = json.loads((tmp_path / "answer" / "recommendation.json").read_text())
@@ -137,14 +135,13 @@ def test_mlflow_and_the_output_hold_every_evaluated_design(job: Job, tmp_path: P
     assert (tmp_path / "answer" / "front.parquet").exists()
 
 
-def test_an_interrupted_study_answers_with_the_best_so_far(job: Job, tmp_path: Path) -> None:
+def test_an_interrupted_study_answers_with_the_best_so_far(job: Job, uri: str) -> None:
     calls = iter(range(1000))
-    store = f"sqlite:///{tmp_path}/mlflow.db"
     many = job.model_copy(update={"search": job.search.model_copy(update={"algorithm": Algorithm.NSGA2})})
-    answer = answer_to(many, tracking=True, tracking_uri=store, should_stop=lambda: next(calls) >= 3)
+    answer = answer_to(many, tracking=True, tracking_uri=uri, should_stop=lambda: next(calls) >= 3)
     assert answer.status == "interrupted"
     assert answer.best is not None
-    run = MlflowClient(tracking_uri=store).get_run(answer.mlflow_run_id)
+    run = MlflowClient(tracking_uri=uri).get_run(answer.mlflow_run_id)
     assert run.info.status == "KILLED"
     assert run.data.metrics["num_evaluated"] == answer.num_evaluated == answer.mlflow.num_designs  # type: ignore[union-attr]
 
@@ -170,7 +167,7 @@ def test_preference_moves_the_choice_towards_what_matters(job: Job) -> None:
 
 
 def test_a_recording_that_fails_is_a_warning_and_the_table_is_kept(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: Job, tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
@@ -178,7 +175,7 @@ def test_a_recording_that_fails_is_a_warning_and_the_table_is_kept(
         raise TrackingError("MLflow store x: gone")
 
     monkeypatch.setattr(StudyTracker, "log_artifact", refuse)
-    answer = answer_to(job, tracking=True, tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+    answer = answer_to(job, tracking=True, tracking_uri=uri)
     (kept,) = (tmp_path / "capplan-studies").iterdir()
     assert len(read_designs(kept)["design_id"]) == answer.num_evaluated
     assert "gone" in answer.warnings[-1]

@@ -103,10 +103,11 @@ def test_the_shipped_example_is_found_again_as_its_page_says(capsys: pytest.Capt
 
 
 def test_steps_that_are_as_published_move_nothing_far(tmp_path: Path, rows: Rows) -> None:
-    path = written(tmp_path, rows)
+    some = rows[::2]
+    path = written(tmp_path, some)
     entries = [entry for entry in entries_of(read_measured(path)) if isinstance(entry, Modelled)]
     as_published = [
-        {**row, "step_time_s": entry.comparison.simulated_s} for row, entry in zip(rows, entries, strict=True)
+        {**row, "step_time_s": entry.comparison.simulated_s} for row, entry in zip(some, entries, strict=True)
     ]
     found = calibrate(written(tmp_path, as_published)).calibration
     for one in found.constants:

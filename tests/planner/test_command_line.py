@@ -164,7 +164,7 @@ def on_a_terminal(*arguments: str, **variables: str) -> bytes:
 
 
 class TestColours:
-    COMMAND = ("timeline", BLOOM, "--plan", PLAN)
+    COMMAND = ("goodput", "--mtbf-s", "10980", "--stall-s", "5", "--replications", "20")
     COLOUR = re.compile(rb"\x1b\[[0-9;]*3[1-7]")
 
     def test_a_terminal_gets_them(self) -> None:

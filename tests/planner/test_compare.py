@@ -167,7 +167,9 @@ def test_a_design_over_a_limit_is_named() -> None:
 
 
 def test_a_side_without_a_design_says_why_there_is_none(tmp_path: Path) -> None:
-    answer = recommend(job_with(limits={"budget_usd": 10.0}), tracking=False, output=tmp_path / "none")
+    answer = recommend(
+        job_with(limits={"budget_usd": 10.0}), tracking=False, with_report=False, output=tmp_path / "none"
+    )
     assert answer.infeasibility is not None
     none = read_side(str(tmp_path / "none"), StudyStore(tmp_path))
     note = compare([side(job_with()), none]).warnings[0]
@@ -184,7 +186,7 @@ def test_fewer_than_two_are_refused() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study, and the folder of an answer."""
     place = tmp_path_factory.mktemp("compared")
-    recommend(job_with(name="cheap"), tracking=False, output=place / "answer")
+    recommend(job_with(name="cheap"), tracking=False, with_report=False, output=place / "answer")
     run_study_of(job_with(name="green", site="sweden"), store=StudyStore(place / "studies"))
     return place
 
@@ -197,7 +199,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     more = {**H100_RENTED, "num_gpus": {"min": 16, "max": 64}, "rent_usd_per_gpu_hour": 3.0}
     for name, offer in (("few", few), ("more", more)):
         job = job_with(offer, objectives=["time_to_train", "cost"], preference={"time_to_train": 2.0})
-        recommend(job, tracking=False, output=place / name)
+        recommend(job, tracking=False, with_report=False, output=place / name)
     return compare([read_side(str(place / name), store) for name in ("few", "more")])
 
 
@@ -238,11 +240,16 @@ class TestChoices:
         # A budget a little above the cost of the first answer, or a price a little higher: its design is still affordable
         # with either, and not with both.
         asked = {"objectives": ["time_to_train", "cost"], "preference": {"time_to_train": 2.0}}
-        first = recommend(job_with(**asked), tracking=False, output=tmp_path / "first")
+        first = recommend(job_with(**asked), tracking=False, with_report=False, output=tmp_path / "first")
         assert first.best is not None
         dear = {**H100_RENTED, "rent_usd_per_gpu_hour": {"low": 2.0, "mid": 2.51, "high": 4.0}}
         tight = {"budget_usd": first.best.cost_usd * 1.002}
-        recommend(job_with(dear, limits=tight, **asked), tracking=False, output=tmp_path / "other")
+        recommend(
+            job_with(dear, limits=tight, **asked),
+            tracking=False,
+            with_report=False,
+            output=tmp_path / "other",
+        )
         sides = [read_side(str(tmp_path / name), StudyStore()) for name in ("first", "other")]
         (explained,) = compare(sides).explanations
         assert all(cause.effects == {} for cause in explained.choices)
@@ -258,7 +265,12 @@ class TestChoices:
     def test_an_accelerator_that_is_on_offer_on_one_side_only_chooses(self, tmp_path: Path) -> None:
         cheap = {**A100_RENTED, "rent_usd_per_gpu_hour": 0.5}
         for name, offers in (("one", [H100_RENTED]), ("both", [H100_RENTED, cheap])):
-            recommend(job_with(*offers, objectives=["cost"]), tracking=False, output=tmp_path / name)
+            recommend(
+                job_with(*offers, objectives=["cost"]),
+                tracking=False,
+                with_report=False,
+                output=tmp_path / name,
+            )
         sides = [read_side(str(tmp_path / name), StudyStore()) for name in ("one", "both", "one")]
         there, back = compare(sides[:2]), compare(sides[1:])
         for found in (there, back):

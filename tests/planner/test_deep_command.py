@@ -180,6 +180,9 @@ class TestTimeline:
 
 
 class TestOwnNetwork:
+    EIGHT = ("--set", "workload.global_batch_size=8")
+    """As many micro-batches."""
+
     def network(self, folder: Path, text: str) -> tuple[str, str]:
         (folder / "own.yaml").write_text(f"network: {{{text}, latency_s: 0}}", encoding="utf-8")
         return "--network", str(folder / "own.yaml")
@@ -204,11 +207,11 @@ class TestOwnNetwork:
         took_s = {}
         for rate in (1e9, 2e9):
             net = self.network(tmp_path, f"kind: switch, num_gpus: 8, bandwidth_bytes_per_s: {rate}")
-            answer = answered(capsys, job, *net, "--collectives", "ring", plan="tp=8,dp=1")
+            answer = answered(capsys, job, *net, *self.EIGHT, "--collectives", "ring", plan="tp=8,dp=1")
             took_s[rate] = {part.name: part.deep_s for part in answer.parts}["tensor_comm_s"]
         # A micro-batch of 8,192 tokens of 4,096 values of 2 bytes; each of 32 layers gathers or scatters it at two blocks,
         # four times forward and four times backward, the ends of the model as well: 7/8 of it leave a rank each time.
-        least_s = 64 * 32 * 8 * 7 / 8 * 8192 * 4096 * 2 / 1e9
+        least_s = 8 * 32 * 8 * 7 / 8 * 8192 * 4096 * 2 / 1e9
         assert took_s[1e9] == pytest.approx(2 * took_s[2e9])
         assert least_s <= took_s[1e9] < 1.05 * least_s
 
@@ -216,7 +219,8 @@ class TestOwnNetwork:
         self, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         net = self.network(tmp_path, "kind: switch, num_gpus: 8, bandwidth_bytes_per_s: 1e10")
-        answer = answered(capsys, job, *net, "--slow-link", "gpu:3>switch:0=0.5", plan="tp=8,dp=1")
+        slow = ("--slow-link", "gpu:3>switch:0=0.5")
+        answer = answered(capsys, job, *net, *self.EIGHT, *slow, plan="tp=8,dp=1")
         assert answer.hot_links[0].link == "gpu 3 -> switch 0"
         assert answer.slow_parts_s > 0.0
         assert answer.slow == ("gpu:3>switch:0 at 0.5 of its bandwidth",)
