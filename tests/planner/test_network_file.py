@@ -268,6 +268,10 @@ class TestFile:
                 RING.replace("ring, num_gpus: 4", "torus, shape: [4, 0]"),
                 r"network.shape\[1\] = 0: must be at",
             ),
+            (
+                "network: {kind: nodes, num_nodes: 2, gpus_per_node: 8, cards_per_node: 12}",
+                r"network.cards_per_node: 12 must be at most gpus_per_node \(8\) or a multiple.*nearest: 8, 16",
+            ),
             (RING + 'slow_links: {"gpu:0": 1.5}', "slow_links.*: must be at most 1"),
             (RING + 'slow_links: {"leaf:0": 0.5}', r"slow_links\[leaf:0\]: is no link of network 'ring'"),
         ],
