@@ -51,6 +51,10 @@ class TestBroken:
                 "--parallel tp = 4: must be left out",
             ),
             (
+                ("--offload", "memory=1e9,host=1e9", "--parallel", "fsdp"),
+                "--parallel = fsdp: must be left out with a limited memory",
+            ),
+            (
                 ("--offload", "memory=1e9,host=1e9", "--rules", "triosim"),
                 "--offload: is nothing that --rules",
             ),
