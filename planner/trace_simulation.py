@@ -84,7 +84,7 @@ def simulate_trace(request: TraceRequest, *, is_drawn: bool = False) -> TraceRun
         return _by_triosim(request, trace)
     trace = asked_trace(request)
     offload = offload_asked(request)
-    parallelism = request.parallelism()
+    parallelism = request.divided(trace)
     topology = request.topology()
     spread = partial(
         extrapolate,
