@@ -43,7 +43,12 @@ slow_links: {"gpu:3": 0.5, "leaf:0-spine:1": 0.25}
   from it further out, away from accelerators (`card:3`, `leaf:0`), or all its cables where nothing does; `scale-up:3` is the
   cable of accelerator 3 to the switch of its node. `--slow-link LINK=SHARE` takes the same names.
 - Shares of names that overlap multiply: `gpu:0` and `gpu:0>switch:0`, or the file's and the option's for one link. The same
-  link by another name (`gpu:01` beside `gpu:1`) is refused.
+  link by another name (`gpu:01` beside `gpu:1`) is refused. The answer of `simulate --depth deep` says what each has left by
+  file and option together, and by how much all that is slow makes the step longer.
+- Of `nodes` with fewer cards than accelerators, accelerator i of a node uses card i x cards / accelerators, rounded down. With
+  more, there must be a multiple: each accelerator has its share of them, and libraries spread what it sends evenly over these,
+  so that they are one link of their bandwidths together. `card:3` is then all cards of accelerator 3; one of them at half
+  holds the others up, and is `card:3=0.5`.
 - Two cables between the same ends are two links: each flow takes one of them by the hash. Alike, they are not one of twice the
   bandwidth; with different bandwidths or latencies all flows take the one that costs less.
 - Small collectives reach less of a bandwidth than large ones; how much less is what `ramp_s` says, in seconds: one that keeps

@@ -82,14 +82,14 @@ _OPTIONS = (
         "--microbatches",
         type=click.IntRange(1, 4096),
         metavar="N",
-        help="Parts of a batch; as many as stages if not given.",
+        help="Equal parts of a batch, in whole samples; as many as stages if not given.",
     ),
     click.option(
         "--order",
         type=click.Choice(("1f1b", "gpipe")),
         default="1f1b",
         show_default=True,
-        help="Order of micro-batches in a stage.",
+        help="Order of micro-batches in a stage, where there are several.",
     ),
     click.option(
         "--interleaved",

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from planner import __version__
-from planner.deep_words import differences_in_words, faults_in_words, network_in_words, waits_in_words
+from planner.deep_words import (
+    differences_in_words,
+    faults_in_words,
+    network_in_words,
+    slow_links_in_words,
+    waits_in_words,
+)
 from planner.plan_input import plan_of
 from planner.played_step import HotLink, StepRun
 from planner.trace_events import check_size
@@ -22,7 +28,8 @@ from simulator.deep.plan_cluster import Faults
 from simulator.deep.plan_on_network import plan_on
 from simulator.deep.plan_on_nodes import plan_on_nodes, regular_nodes
 from simulator.deep.plan_step import MOST_UNFOLDED, PlanStep, plan_step
-from simulator.deep.slow_links import slowed
+from simulator.deep.slow_links import shares_left, slowed
+from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
@@ -88,7 +95,7 @@ class DeepStep(Record):
     shared_links_s: float
     """By how much the step is longer because flows share links."""
     slow_parts_s: float
-    """By how much it is longer because of what is slow; 0 where nothing is."""
+    """By how much it is longer because of what is slow, slow links of the network file included; 0 where nothing is."""
     differences: tuple[str, ...]
     """Why the depths differ, in sentences."""
     parts: tuple[DeepPart, ...]
@@ -101,7 +108,7 @@ class DeepStep(Record):
     roles: tuple[DeepRole, ...]
     """The accelerators that were played."""
     slow: tuple[str, ...]
-    """What is slow, in words."""
+    """What is slow, in words; of links what they have left by the network file and `--slow-link` together."""
     network: str | None = None
     """Name of the network file that it was played on; `null`: the network of the offer."""
     is_folded: bool
@@ -125,7 +132,7 @@ class DeepRequest:
     network: NetworkFile | None = None
     """What joins the accelerators; `None`: the network of the offer."""
     slow_links: Mapping[str, float] = field(default_factory=dict)
-    """Share of their bandwidth that links of `network` have left; those of the offer are in `faults`."""
+    """Share of what the file leaves them that links of `network` have left; those of the offer are in `faults`."""
     algorithm: Algorithm = Algorithm.AUTO
     """Of collectives on `network`."""
 
@@ -137,8 +144,22 @@ class DeepRequest:
         nodes = self._regular_nodes()
         if nodes is not None and plan.num_gpus > MOST_UNFOLDED:
             return plan_on_nodes(job, plan, nodes, faults=faults)
-        topology = slowed(self.network.build(), {} if is_usual else self.slow_links)
+        topology = self.network.without_slow_links.build() if is_usual else self._topology(self.network)
         return plan_on(job, plan, topology, faults=faults, algorithm=self.algorithm)
+
+    def _topology(self, network: NetworkFile) -> Topology:
+        return slowed(network.build(), self.slow_links)
+
+    @property
+    def names_of_slow_links(self) -> tuple[str, ...]:
+        """Links of `network` that the file or the request calls slow."""
+        return (*self.network.slow_links, *self.slow_links) if self.network is not None else ()
+
+    def slow_in_words(self) -> Iterator[str]:
+        """Yields what is slow, of links the share that file and request leave together."""
+        yield from faults_in_words(self.faults)
+        if self.network is not None and (names := self.names_of_slow_links):
+            yield from slow_links_in_words(shares_left(self._topology(self.network), names))
 
     def _regular_nodes(self) -> NodesNetwork | None:
         """The nodes of the network, where many of them can be played as one."""
@@ -179,15 +200,14 @@ def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> 
     step = request.play(job, plan)
     if is_drawn:
         check_size(step.graph, "--timeline")
-    has_faults = request.faults != Faults() or bool(request.slow_links)
+    has_faults = request.faults != Faults() or bool(request.names_of_slow_links)
     usual = request.play(job, plan, is_usual=True) if has_faults else step
     found = plan_breakdown(step)
     names = tuple(accelerator_name(step, row) for row in range(step.roles.num_played))
-    slow_links = (f"{link} at {share:g} of its bandwidth" for link, share in request.slow_links.items())
     more: dict[str, object] = {
         "warnings": broken,
         "network": request.network.name if request.network else None,
-        "slow": (*faults_in_words(request.faults), *slow_links),
+        "slow": tuple(request.slow_in_words()),
     }
     answer = _answer(job, plan, step, usual, found, names)
     if request.network is not None:

@@ -13,6 +13,9 @@ from planner.text_blocks import bar, grid, headline, sentences, title
 if TYPE_CHECKING:
     from rich.console import Console
 
+MOST_SLOW = 10
+"""Slow parts that are named."""
+
 
 def show_deep(answer: DeepStep, console: Console) -> None:
     """Writes the whole answer."""
@@ -61,5 +64,7 @@ def _notes(answer: DeepStep) -> list[str]:
         )
     else:
         played = f"Every message of all {human.count(num_gpus)} accelerators was played: {human.count(answer.num_tasks)} tasks."
-    slow = [f"Slow: {'; '.join(answer.slow)}."] if answer.slow else []
-    return [*slow, played, "One step, without failures and random stragglers.", *answer.warnings]
+    slow, hidden = answer.slow[:MOST_SLOW], len(answer.slow) - MOST_SLOW
+    more = f"; and {human.count(hidden)} more" if hidden > 0 else ""
+    told = [f"Slow: {'; '.join(slow)}{more}."] if slow else []
+    return [*told, played, "One step, without failures and random stragglers.", *answer.warnings]

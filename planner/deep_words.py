@@ -106,6 +106,14 @@ def faults_in_words(faults: Faults) -> Iterator[str]:
         yield from (words.format(number, factor) for number, factor in given.items())
 
 
+def slow_links_in_words(shares: Mapping[str, tuple[float, float]]) -> Iterator[str]:
+    """Yields what slow links have left, by their names; links of one name may differ where others name them, too."""
+    for name, (least, most) in shares.items():
+        share = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        if least < 1.0:
+            yield f"{name} at {share} of its bandwidth"
+
+
 def network_in_words(topology: Topology, *, is_folded: bool) -> Iterator[str]:
     """Yields what another network than that of the offer changes, and how it was played."""
     yield f"The fast depth has the network of the offer, this step that of {topology.name}."

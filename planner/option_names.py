@@ -45,6 +45,9 @@ PLAN_OPTIONS: Mapping[str, str] = {
 } | {kind: f"--slow-link {kind}" for kind in ("scale-up", "card", "leaf")}
 """Options of a plan at the deep depth."""
 
+WORDS: Mapping[tuple[str, str], str] = {("sync", "sharded"): "fsdp"}
+"""What is typed for a value of a field, where that is another word."""
+
 
 @contextmanager
 def options_named(options: Mapping[str, str]) -> Iterator[None]:
@@ -56,5 +59,12 @@ def options_named(options: Mapping[str, str]) -> Iterator[None]:
             raise
         if error.source and Path(error.source).exists():
             raise
-        named = [replace(each, path=options.get(each.path, each.path)) for each in error.problems]
+        named = [
+            replace(
+                each,
+                path=options.get(each.path, each.path),
+                value=WORDS.get((each.path, each.value), each.value),
+            )
+            for each in error.problems
+        ]
         raise InputError(named, error.source) from error

@@ -36,7 +36,7 @@ def export_trace(request: TraceRequest, folder: Path, *, suffix: str) -> int:
             an older export, which would be played together with them.
     """
     trace = request.read()
-    return _write(chakra_export(trace, request.parallelism(), batch_size=request.batch_size), folder, suffix)
+    return _write(chakra_export(trace, request.divided(trace), batch_size=request.batch_size), folder, suffix)
 
 
 def export_step(job: Job, plan: Plan, folder: Path, *, suffix: str) -> int:

@@ -7,6 +7,7 @@ hop                      decentralised, see `planner.hop_simulation`
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from planner.problems import nearest
 from simulator import catalog
 from simulator.deep.collective_forms import Algorithm
 from simulator.deep.operator_model import Rates
-from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder
+from simulator.deep.parallelism import MOST_MICROBATCHES, GradientSync, Parallelism, PipelineOrder
 from simulator.deep.read import read_operator_trace
 from simulator.deep.slow_links import slowed
 from simulator.deep.topologies import cluster, fully_connected, photonic, ring, switch
@@ -162,6 +163,27 @@ class TraceRequest:
         if found.num_gpus != self.num_gpus:
             rule = f"the degrees multiply to {found.num_gpus}, and --gpus is {self.num_gpus}"
             raise _broken("--parallel", self.parallel, rule)
+        return found
+
+    def divided(self, trace: OperatorTrace) -> Parallelism:
+        """Returns the degrees, if a trace can be divided so, into micro-batches of whole samples.
+
+        Raises:
+            InputError: as `parallelism`; the trace cannot be divided so, or an option changes nothing.
+        """
+        found = self.parallelism()
+        found.check(trace, self.batch_size)
+        num_samples, num_parts = self.batch_size or trace.batch_size, found.num_microbatches
+        if num_samples % num_parts:
+            whole = [parts for parts in range(1, MOST_MICROBATCHES + 1) if num_samples % parts == 0]
+            place = bisect(whole, num_parts)
+            near = ", ".join(map(str, whole[place - 1 : place + 1]))
+            usual = "is as many as stages, and " if self.num_microbatches is None else ""
+            rule = f"{usual}must divide the {num_samples:,} samples of a replica; nearest: {near}"
+            raise _broken("--microbatches", str(num_parts), rule)
+        if self.order is not PipelineOrder.ONE_F_ONE_B and num_parts == 1:
+            rule = "orders micro-batches, and a batch is one: leave it out, or give --microbatches"
+            raise _broken("--order", self.order.value, rule)
         return found
 
     def _degrees(self) -> dict[str, int]:

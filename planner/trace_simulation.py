@@ -10,7 +10,7 @@ from planner.offload_request import MemoryUse, memory_use, offload_asked
 from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links, lacks_ramp
 from planner.trace_events import check_num_events, check_size
 from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
-from simulator.deep.division import moved, with_batch
+from simulator.deep.division import kept_in_proportion, moved, with_batch
 from simulator.deep.extrapolate import extrapolate, num_whole_tasks
 from simulator.deep.fold import Fold
 from simulator.deep.memory import lifetimes
@@ -51,6 +51,9 @@ class TraceAnswer(PlayedStep):
     """Samples per second of each accelerator over those of one alone."""
     replica_peak_bytes: float
     """Most bytes of tensors of a whole replica at one time, if one accelerator held it."""
+    kept_in_proportion: tuple[str, ...] = ()
+    """Classes of operators that take time in proportion to the batch although lines were asked for: their samples do not tell
+    what their time grows with."""
     memory: MemoryUse | None = None
     """What a limited memory costs; None: none was asked for."""
 
@@ -81,7 +84,7 @@ def simulate_trace(request: TraceRequest, *, is_drawn: bool = False) -> TraceRun
         return _by_triosim(request, trace, is_drawn=is_drawn)
     trace = asked_trace(request)
     offload = offload_asked(request)
-    parallelism = request.parallelism()
+    parallelism = request.divided(trace)
     topology = request.topology()
     spread = partial(
         extrapolate,
@@ -145,6 +148,17 @@ def _batched(request: TraceRequest, trace: OperatorTrace) -> OperatorTrace:
     """The step of one replica on one accelerator."""
     batch_size = request.batch_size or trace.batch_size
     return with_batch(trace, batch_size, operator_model(request, trace))
+
+
+def _kept_in_proportion(
+    request: TraceRequest, trace: OperatorTrace, parallelism: Parallelism
+) -> tuple[str, ...]:
+    """Classes of operators without a line, if the batch of a pass is not that of the trace."""
+    model = operator_model(request, trace)
+    num_samples = (request.batch_size or trace.batch_size) / parallelism.num_microbatches
+    if model is None or num_samples == trace.batch_size:
+        return ()
+    return kept_in_proportion(trace, num_samples, model)
 
 
 def _by_triosim(request: TraceRequest, trace: OperatorTrace, *, is_drawn: bool) -> TraceRun:
@@ -228,6 +242,7 @@ def _answer(
         samples_per_s=samples_per_s,
         efficiency_fraction=samples_per_s * alone_s / batch_size / request.num_gpus,
         replica_peak_bytes=lifetimes(alone).peak_bytes,
+        kept_in_proportion=_kept_in_proportion(request, trace, parallelism),
         num_tasks=len(graph),
         accelerators=accelerator_times(graph, found, fold),
         hot_links=hot_links(topology, paths, played, found, fold),

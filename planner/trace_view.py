@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_NAMED = 3
-"""Accelerators that are named as those that others wait for."""
+"""Accelerators that are named as those that others wait for, and classes of operators."""
 MOST_TENSORS = 10
 """Offloaded tensors that are listed; the JSON form has all of them."""
 NO_RAMP = (
@@ -101,6 +101,12 @@ def _summary(answer: TraceAnswer) -> Iterator[str]:
     if answer.num_played < answer.num_gpus:
         played = human.count(answer.num_played)
         yield f"{played} played, each for {human.count(answer.num_gpus // answer.num_played)} that do the same"
+    if kept := answer.kept_in_proportion:
+        more = f" and {human.count(len(kept) - MOST_NAMED)} more" if len(kept) > MOST_NAMED else ""
+        yield (
+            f"in proportion to the batch, since the trace does not tell what their time grows with: "
+            f"{', '.join(kept[:MOST_NAMED])}{more}"
+        )
     yield f"tensors of a whole replica: {human.memory(answer.replica_peak_bytes)} at the peak"
 
 

@@ -9,7 +9,7 @@ from math import prod
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from simulator.deep import topologies
 from simulator.deep.parallelism import MOST_GPUS
@@ -190,7 +190,8 @@ class NodesNetwork(Described):
     fabric_latency_s: Latency
     """Of a cable of the fabric."""
     cards_per_node: Count | None = None
-    """Network cards; left out: one for each accelerator."""
+    """Network cards, at most as many as accelerators, or a multiple of them: an accelerator that has several spreads what it
+    sends over all of them, and `card:3` is what accelerator 3 has. Left out: one for each accelerator."""
     is_rail_optimized: bool = True
     """Whether card i of all nodes hangs on leaf i; else all cards of a node share a leaf."""
     num_spines: Count = 1
@@ -201,13 +202,31 @@ class NodesNetwork(Described):
     fabric_ramp_s: Ramp = 0.0
     """The same through cards."""
 
+    @field_validator("cards_per_node")
+    @classmethod
+    def _is_shared_evenly(cls, cards: int | None, info: ValidationInfo) -> int | None:
+        """Refuses more cards than accelerators of which these would have unequal numbers."""
+        gpus = info.data.get("gpus_per_node")
+        if cards is not None and gpus is not None and cards > gpus and cards % gpus:
+            nearest = f"{cards // gpus * gpus}, {-(-cards // gpus) * gpus}"
+            raise ValueError(
+                f"{cards} must be at most gpus_per_node ({gpus}) or a multiple of it, so that accelerators have equally many; "
+                f"nearest: {nearest}"
+            )
+        return cards
+
+    @property
+    def gpu_card_bytes_per_s(self) -> float:
+        """Bandwidth of all cards of an accelerator together, or of the one that it may share with others."""
+        return self.card_bytes_per_s * topologies.card_bundles(self.cards_per_node, self.gpus_per_node)[1]
+
     @property
     def _size(self) -> int:
         return self.num_nodes * self.gpus_per_node
 
     @property
     def _num_cables(self) -> int:
-        cards = self.cards_per_node or self.gpus_per_node
+        cards, _ = topologies.card_bundles(self.cards_per_node, self.gpus_per_node)
         num_leaves = cards if self.is_rail_optimized else self.num_nodes
         return 2 * self._size + self.num_nodes * cards + num_leaves * self.num_spines
 

@@ -16,7 +16,7 @@ from simulator.deep.operator_model import (
     seconds,
 )
 from simulator.deep.trace import NO_LAYER, NO_OPERATOR, Category, OperatorTrace, Phase
-from simulator.table import Floats, Integers
+from simulator.table import Booleans, Floats, Integers
 
 
 def with_batch(trace: OperatorTrace, num_samples: float, model: OperatorModel | None = None) -> OperatorTrace:
@@ -31,23 +31,45 @@ def with_batch(trace: OperatorTrace, num_samples: float, model: OperatorModel | 
         num_samples: of the new step; a part of one, too, for micro-batches.
         model: lines of operators; left out: time is proportional to the batch.
     """
+    scaled, grows = _grown(trace, num_samples)
+    longer = np.where(grows, num_samples / trace.batch_size, 1.0)
+    if model is not None:
+        fitted = _fitted(trace, scaled, model)
+        longer = np.where(grows & ~np.isnan(fitted), fitted, longer)
+    return replace(scaled, duration_s=longer * trace.duration_s)
+
+
+def kept_in_proportion(trace: OperatorTrace, num_samples: float, model: OperatorModel) -> tuple[str, ...]:
+    """Returns the classes of operators whose time grows in proportion to the batch for want of a line that says otherwise.
+
+    Args:
+        trace: measured.
+        num_samples: of the new step.
+        model: lines of operators.
+    """
+    scaled, grows = _grown(trace, num_samples)
+    is_kept = grows & (trace.duration_s > 0.0) & np.isnan(_fitted(trace, scaled, model))
+    return tuple(dict.fromkeys(trace.names[row] for row in np.flatnonzero(is_kept).tolist()))
+
+
+def _fitted(trace: OperatorTrace, scaled: OperatorTrace, model: OperatorModel) -> Floats:
+    return ratios(model, trace.names, samples_of(trace).sizes, samples_of(scaled).sizes)
+
+
+def _grown(trace: OperatorTrace, num_samples: float) -> tuple[OperatorTrace, Booleans]:
+    """A trace with the sizes of another batch and the times of its own, and which operators grow, `(n,)`."""
     ratio = num_samples / trace.batch_size
     is_activation = trace.tensors.is_a(Category.ACTIVATION)
     counted = is_activation.astype(np.float64)
     touched = trace.inputs.sums(counted) + trace.outputs.sums(counted)
     grows = (touched > 0) & ~trace.is_in(Phase.OPTIMIZER)
+    num_bytes = np.where(is_activation, ratio, 1.0) * trace.tensors.num_bytes
     scaled = replace(
         trace,
-        tensors=replace(
-            trace.tensors, num_bytes=np.where(is_activation, ratio, 1.0) * trace.tensors.num_bytes
-        ),
+        tensors=replace(trace.tensors, num_bytes=num_bytes),
         num_flop=np.where(grows, ratio, 1.0) * trace.num_flop,
     )
-    longer = np.where(grows, ratio, 1.0)
-    if model is not None:
-        fitted = ratios(model, trace.names, samples_of(trace).sizes, samples_of(scaled).sizes)
-        longer = np.where(grows & ~np.isnan(fitted), fitted, longer)
-    return replace(scaled, duration_s=longer * trace.duration_s)
+    return scaled, grows
 
 
 def moved(trace: OperatorTrace, traced_on: Rates, rates: Rates) -> OperatorTrace:

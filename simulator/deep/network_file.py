@@ -67,6 +67,11 @@ class NetworkFile(Record):
     ecmp_salt: int = Field(default=0, ge=0, lt=2**31)
     """What switches mix into their choice among ways of equal cost: another number is another draw."""
 
+    @property
+    def without_slow_links(self) -> NetworkFile:
+        """The same network with nothing slow."""
+        return self.model_copy(update={"slow_links": {}})
+
     def build(self) -> Topology:
         """Returns the network; raises `InputError` where a slow link does not exist."""
         made = slowed(self.network.build(), self.slow_links)

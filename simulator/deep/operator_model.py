@@ -11,7 +11,7 @@ whichever fits the known accelerators better, and its intercept is their mean.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from simulator.table import Floats
 
 MOST_ERROR_FRACTION = 0.1
 """Lines that miss their own samples by more are not used for other sizes."""
+SAME_ERROR = 1e-6
+"""Lines whose errors are no further apart fit as well as each other."""
 
 
 class Driver(Choice):
@@ -57,6 +59,10 @@ class OperatorLine:
     error_fraction: float
     """Root of the mean squared relative error on what it was fitted to."""
     num_samples: int
+    num_sizes: int
+    """Of its samples, those of the same size once."""
+    rivals: tuple[OperatorLine, ...] = ()
+    """Lines of other drivers that fit the samples as well."""
 
     def seconds(self, sizes: Floats) -> Floats:
         """Returns the time of operators of the class whose sizes by driver are `(n, 3)`."""
@@ -106,7 +112,11 @@ def _line(sizes: Floats, seconds: Floats) -> OperatorLine:
     known = [driver for driver in Driver if (sizes[:, driver.code] > 0.0).all()]
     lines = [_line_of(driver, sizes[:, driver.code], seconds) for driver in known]
     if lines:
-        return min(lines, key=lambda line: line.error_fraction)
+        best = min(lines, key=lambda line: line.error_fraction)
+        near = best.error_fraction + SAME_ERROR
+        return replace(
+            best, rivals=tuple(line for line in lines if line is not best and line.error_fraction <= near)
+        )
     return _line_of(Driver.OUTPUT, np.zeros(len(seconds)), seconds)
 
 
@@ -127,6 +137,7 @@ def _line_of(driver: Driver, size: Floats, seconds: Floats) -> OperatorLine:
         intercept_s=float(intercept_s),
         error_fraction=float(np.sqrt(np.mean(errors**2))),
         num_samples=len(seconds),
+        num_sizes=len(np.unique(size)),
     )
 
 
@@ -147,14 +158,28 @@ def seconds(model: OperatorModel, names: Sequence[str], sizes: Floats) -> Floats
 
 
 def ratios(model: OperatorModel, names: Sequence[str], before: Floats, after: Floats) -> Floats:
-    """Returns by how much operators take longer when their sizes change, `(n,)`; NaN for classes without a good line.
+    """Returns by how much operators take longer when their sizes change, `(n,)`; NaN for classes whose samples do not tell.
 
-    A line that misses its own samples by more than `MOST_ERROR_FRACTION` says little about its intercept, on which this
-    depends: convolutions of different shapes have none in common.
+    Samples of one size do not. A line that misses its own samples by more than `MOST_ERROR_FRACTION` says little about its
+    intercept, on which this depends: convolutions of different shapes have none in common. Where lines of several drivers fit
+    as well, the one that changes most counts: what an operator makes may be a weight's gradient, which no batch changes.
     """
-    good = {name: line for name, line in model.items() if line.error_fraction <= MOST_ERROR_FRACTION}
-    old_s, new_s = seconds(good, names, before), seconds(good, names, after)
-    return np.where(old_s > 0.0, new_s / np.where(old_s > 0.0, old_s, 1.0), np.nan)
+    found = np.full(len(names), np.nan)
+    all_names = np.array(names, dtype=np.str_)
+    for name, line in model.items():
+        rows = all_names == name
+        if line.error_fraction <= MOST_ERROR_FRACTION and line.num_sizes > 1:
+            found[rows] = _largest_change((line, *line.rivals), before[rows], after[rows])
+    return found
+
+
+def _largest_change(lines: Sequence[OperatorLine], before: Floats, after: Floats) -> Floats:
+    """The ratio furthest from 1 of each operator, `(n,)`; NaN where all lines say that it takes no time."""
+    old_s, new_s = (np.stack([line.seconds(sizes) for line in lines]) for sizes in (before, after))
+    each = np.divide(new_s, old_s, out=np.ones_like(new_s), where=old_s > 0.0)
+    furthest = np.argmax(np.abs(np.log(np.maximum(each, np.finfo(np.float64).tiny))), axis=0)
+    chosen = np.take_along_axis(each, furthest[None, :], axis=0)[0]
+    return np.where((old_s > 0.0).any(axis=0), chosen, np.nan)
 
 
 def on_accelerator(known: Sequence[tuple[Rates, OperatorModel]], rates: Rates) -> OperatorModel:
@@ -192,6 +217,7 @@ def _moved(known: Sequence[tuple[Rates, OperatorLine]], rates: Rates) -> Operato
         intercept_s=float(np.mean([line.intercept_s for _, line in pairs])),
         error_fraction=max(error, *(line.error_fraction for _, line in pairs)),
         num_samples=sum(line.num_samples for _, line in pairs),
+        num_sizes=max(line.num_sizes for _, line in pairs),
     )
 
 

@@ -44,7 +44,7 @@ def plan_on(
     if plan.num_gpus > most:
         rule = (
             f"must be at most {most:,} on network {topology.name!r}, whose accelerators are played one by one; more are where "
-            f"the network has them, as nodes on rails with a card for each and nothing slow, and collectives are nccl"
+            f"the network has them, as nodes on rails with cards for each and nothing slow, and collectives are nccl"
         )
         raise InputError([Problem(path="num_gpus", value=str(plan.num_gpus), rule=rule)], "deep depth")
     cluster = PlanCluster.of(job, plan, faults)

@@ -29,12 +29,12 @@ CABLES_OF_A_HOP = 2
 
 
 def regular_nodes(file: NetworkFile) -> NodesNetwork | None:
-    """Returns the nodes of a file if all are alike: a card for each accelerator, on rails, and nothing slow."""
+    """Returns the nodes of a file if all are alike: cards of its own for each accelerator, on rails, and nothing slow."""
     network = file.network
     if not isinstance(network, NodesNetwork) or file.slow_links or not network.is_rail_optimized:
         return None
     cards = network.cards_per_node or network.gpus_per_node
-    return network if cards == network.gpus_per_node and network.fabric_ramp_s == 0.0 else None
+    return network if cards >= network.gpus_per_node and network.fabric_ramp_s == 0.0 else None
 
 
 def plan_on_nodes(job: Job, plan: Plan, network: NodesNetwork, *, faults: Faults | None = None) -> PlanStep:
@@ -74,7 +74,7 @@ def _cluster(plan: Plan, network: NodesNetwork, faults: Faults) -> PlanCluster:
         gpus_per_node=network.gpus_per_node,
         nodes_per_leaf=network.num_nodes,
         scale_up_bytes_per_s=network.scale_up_bytes_per_s,
-        card_bytes_per_s=network.card_bytes_per_s,
+        card_bytes_per_s=network.gpu_card_bytes_per_s,
         oversubscription=1.0,
         faults=faults,
     )
@@ -96,7 +96,7 @@ def _links(network: NodesNetwork) -> LinkConstants:
         "point_to_point_fraction": 1.0,
         "group_exponent": 0.0,
         "gpus_per_domain": float(network.gpus_per_node),
-        "inter_bytes_per_s_per_gpu": network.card_bytes_per_s,
+        "inter_bytes_per_s_per_gpu": network.gpu_card_bytes_per_s,
         "inter_latency_s": CABLES_TO_A_LEAF * network.fabric_latency_s,
         "inter_member_s": hop_s,
         "inter_fraction": 1.0,

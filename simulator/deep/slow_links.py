@@ -9,7 +9,7 @@ scale-up:3        the cable of accelerator 3 to the switch of its node
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -70,6 +70,21 @@ def slowed(topology: Topology, shares: Mapping[str, float]) -> Topology:
     if problems:
         raise InputError(problems)
     return degraded(topology, np.arange(topology.num_links), left) if shares else topology
+
+
+def shares_left(topology: Topology, names: Iterable[str]) -> dict[str, tuple[float, float]]:
+    """Returns the least and the largest share of their bandwidth that the links of each name have left in a network.
+
+    Args:
+        topology: the network, slowed.
+        names: of links that it has; of names that say the same the first is kept.
+    """
+    links, left = LinkNames(topology), topology.bandwidth_bytes_per_s / topology.routed_bytes_per_s
+    first: dict[str, str] = {}
+    for name in names:
+        first.setdefault(_plain(name), name)
+    shares = {name: left[links.links_of(name)] for name in first.values()}
+    return {name: (float(found.min()), float(found.max())) for name, found in shares.items()}
 
 
 def _plain(name: str) -> str:

@@ -150,9 +150,9 @@ def cluster(
 ) -> Topology:
     """Returns nodes with a scale-up switch and network cards, on rails or under one leaf each.
 
-    Accelerator i of a node uses card i x cards / accelerators. Rail-optimized: card i of all nodes hangs on leaf i, so that
-    equal places of nodes are one switch apart; else the cards of a node share a leaf. Leaves meet at the spines with full
-    bandwidth.
+    Accelerator i of a node uses card i x cards / accelerators; the cards of one that has several are one vertex as wide as all
+    of them (`card_bundles`). Rail-optimized: card i of all nodes hangs on leaf i, so that equal places of nodes are one switch
+    apart; else the cards of a node share a leaf. Leaves meet at the spines with full bandwidth.
 
     Args:
         num_nodes: nodes.
@@ -161,11 +161,12 @@ def cluster(
         scale_up_latency_s: of that cable.
         card_bytes_per_s: of a network card.
         fabric_latency_s: of a cable of the fabric.
-        cards_per_node: network cards; left out: one for each accelerator.
+        cards_per_node: network cards, at most as many as accelerators or a multiple of them; left out: one for each.
         is_rail_optimized: which leaf a card hangs on.
         num_spines: switches above the leaves.
     """
-    num_cards = cards_per_node or ranks_per_node
+    num_cards, per_accelerator = card_bundles(cards_per_node, ranks_per_node)
+    card_bytes_per_s *= per_accelerator
     builder = TopologyBuilder("cluster")
     ranks = builder.add_ranks(num_nodes * ranks_per_node).reshape(num_nodes, ranks_per_node)
     builder.connect(
@@ -182,6 +183,19 @@ def cluster(
     uplink = card_bytes_per_s * cards.size / (num_leaves * num_spines)
     builder.connect(leaves[:, None], spines[None, :], uplink, fabric_latency_s)
     return builder.build(ranks_per_node=ranks_per_node)
+
+
+def card_bundles(cards_per_node: int | None, ranks_per_node: int) -> tuple[int, int]:
+    """Returns how many vertices the cards of a node are, and how many cards each of these stands for.
+
+    Libraries spread what an accelerator sends over all of its cards, so that they are one link of their bandwidths together.
+
+    Args:
+        cards_per_node: network cards; `None`: one for each accelerator.
+        ranks_per_node: accelerators of a node.
+    """
+    num_cards = cards_per_node or ranks_per_node
+    return min(num_cards, ranks_per_node), max(1, num_cards // ranks_per_node)
 
 
 def dragonfly(

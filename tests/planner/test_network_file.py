@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from planner.cli import main
+from planner.deep_words import slow_links_in_words
 from planner.network_file import load_network
 from planner.trace_simulation import TraceAnswer
 from simulator.deep.network_file import KINDS
 from simulator.deep.routing import Router
-from simulator.deep.slow_links import LinkNames, slowed
+from simulator.deep.slow_links import LinkNames, shares_left, slowed
 from simulator.deep.topologies import cluster, ring, switch
 from simulator.deep.topology import Topology
 from simulator.errors import InputError
@@ -268,6 +269,10 @@ class TestFile:
                 RING.replace("ring, num_gpus: 4", "torus, shape: [4, 0]"),
                 r"network.shape\[1\] = 0: must be at",
             ),
+            (
+                "network: {kind: nodes, num_nodes: 2, gpus_per_node: 8, cards_per_node: 12}",
+                r"network.cards_per_node: 12 must be at most gpus_per_node \(8\) or a multiple.*nearest: 8, 16",
+            ),
             (RING + 'slow_links: {"gpu:0": 1.5}', "slow_links.*: must be at most 1"),
             (RING + 'slow_links: {"leaf:0": 0.5}', r"slow_links\[leaf:0\]: is no link of network 'ring'"),
         ],
@@ -363,6 +368,15 @@ class TestSlowLinks:
         made = slowed(switch(2, 8.0, 0.0), {"gpu:0": 0.5, "gpu:0>switch:0": 0.5})
         assert made.bandwidth_bytes_per_s[LinkNames(made).links_of("gpu:0>switch:0")] == 2.0
         assert made.bandwidth_bytes_per_s[LinkNames(made).links_of("switch:0>gpu:0")] == 4.0
+
+    def test_what_links_have_left_counts_all_shares_under_the_first_of_equal_names(self) -> None:
+        by_file = slowed(switch(2, 8.0, 0.0), {"gpu:0": 0.5, "gpu:0>switch:0": 0.5})
+        left = shares_left(slowed(by_file, {"gpu:00": 0.5}), ("gpu:0", "gpu:0>switch:0", "gpu:00"))
+        assert left == {"gpu:0": (0.125, 0.25), "gpu:0>switch:0": (0.125, 0.125)}
+        assert list(slow_links_in_words(left)) == [
+            "gpu:0 at 0.125 to 0.25 of its bandwidth",
+            "gpu:0>switch:0 at 0.125 of its bandwidth",
+        ]
 
     @pytest.mark.parametrize(
         ("one", "other"),

@@ -51,6 +51,10 @@ class TestBroken:
                 "--parallel tp = 4: must be left out",
             ),
             (
+                ("--offload", "memory=1e9,host=1e9", "--parallel", "fsdp"),
+                "--parallel = fsdp: must be left out with a limited memory",
+            ),
+            (
                 ("--offload", "memory=1e9,host=1e9", "--rules", "triosim"),
                 "--offload: is nothing that --rules",
             ),
@@ -90,6 +94,11 @@ class TestBroken:
             ),
             (("--parallel", "hop", "--order", "gpipe"), "--order is nothing that workers of --parallel hop"),
             (("--speed", "3=0.5", "--speed", "3=1"), "'3=1' gives accelerator 3 a second speed"),
+            (("--order", "gpipe"), "--order = gpipe: orders micro-batches, and a batch is one: leave it out"),
+            (
+                ("--batch-size", "64", "--microbatches", "3"),
+                "--microbatches = 3: must divide the 64 samples of a replica; nearest: 2, 4",
+            ),
             (("--batch-size", "2", "--microbatches", "4"), "--batch-size = 2: must be at least 4"),
             (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that --rules triosim covers"),
             (("--gpus", "2048", "--network", "full"), "--gpus = 2048: must be at most 1,024 with a cable"),

