@@ -65,8 +65,6 @@ class Habits:
     weight_prefetch: WeightPrefetch = "both"
     keeps_stage_outputs: bool = False
     frees_stage_inputs: bool = False
-    gathers_stage_inputs: bool = False
-    sends_in_turn: bool = False
     chunk_layers: int | None = None
     """Layers of the chunks of its interleaved schedules, embedding and output layer counting as one each; left out: its
     pipelines are not taken to be interleaved."""
@@ -98,8 +96,6 @@ UNTOLD_HABITS = (
     "weight_prefetch",
     "keeps_stage_outputs",
     "frees_stage_inputs",
-    "gathers_stage_inputs",
-    "sends_in_turn",
 )
 """Fields of a workload of which no column of a measured run says anything."""
 _DEEPSPEED_BUFFERS = 2e9
@@ -128,11 +124,9 @@ _VTRAIN = replace(_OF_2022, name="vTrain", pads_vocabulary=False)
 _VTRAIN_RUNS = replace(
     _OF_2022,
     name="vTrain's runs (Megatron-DeepSpeed)",
-    gathers_stage_inputs=True,
-    sends_in_turn=True,
     fp16_step_bytes=_DEEPSPEED_STEP,
 )
-"""Its iterations on several nodes ran in DeepSpeed's pipeline engine."""
+"""Its iterations on several nodes ran in DeepSpeed."""
 _MEGATRON_LM = Habits(name="Megatron-LM", overlaps_gradient_sync=False, expert_products="separate")
 """Megatron-LM overlaps the synchronisation of gradients only on request (`--overlap-grad-reduce`); experts of Megatron are
 those of Transformer Engine."""
@@ -209,8 +203,6 @@ _DEEPSPEED = Habits(
     fp16_step_bytes=_DEEPSPEED_STEP,
     most_gathered_weights=_DEEPSPEED_LIVE_WEIGHTS,
     keeps_stage_outputs=True,
-    gathers_stage_inputs=True,
-    sends_in_turn=True,
     memory_kind="device",
 )
 _EARLY_DEEPSPEED = replace(

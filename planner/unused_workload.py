@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.unused_rule import UnusedRule
 from simulator.hardware import Precision
 from simulator.job import Job
-from simulator.plan import Plan, Recompute, Schedule
+from simulator.plan import Plan, Recompute
 
 _DEGREES = ("tensor_parallel", "pipeline_parallel", "virtual_pipeline", "context_parallel", "expert_parallel")
 
@@ -52,11 +52,6 @@ def _can_free_stage_inputs(job: Job) -> bool:
     if job.workload.selective_recompute == "attention":
         keeping.add(Recompute.SELECTIVE)
     return not keeping.isdisjoint(job.search.recompute)
-
-
-def _allows_one_chunk(job: Job, *schedules: Schedule) -> bool:
-    has_one_chunk = job.search.virtual_pipeline is None or 1 in job.search.virtual_pipeline
-    return has_one_chunk and any(schedule in job.search.pipeline_schedules for schedule in schedules)
 
 
 def _allows(job: Job, *precisions: Precision) -> bool:
@@ -130,7 +125,7 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: _splits(job, "pipeline_parallel"),
         why="pipeline_parallel is 1",
-        paths=_paths("keeps_stage_outputs", "frees_stage_inputs", "gathers_stage_inputs", "sends_in_turn"),
+        paths=_paths("keeps_stage_outputs", "frees_stage_inputs"),
     ),
     UnusedRule(
         is_used=_can_free_stage_inputs,
@@ -140,22 +135,7 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: _splits(job, "tensor_parallel"),
         why="tensor_parallel is 1",
-        paths=_paths("overlaps_tensor_comm", "has_sequence_parallel", "gathers_stage_inputs"),
-    ),
-    UnusedRule(
-        is_used=lambda job: not job.workload.has_sequence_parallel,
-        why="has_sequence_parallel is true",
-        paths=_paths("gathers_stage_inputs"),
-    ),
-    UnusedRule(
-        is_used=lambda job: _allows_one_chunk(job, Schedule.ONE_F_ONE_B, Schedule.GPIPE),
-        why="stages with one chunk under 1f1b or gpipe are not allowed",
-        paths=_paths("gathers_stage_inputs"),
-    ),
-    UnusedRule(
-        is_used=lambda job: _allows_one_chunk(job, Schedule.ONE_F_ONE_B),
-        why="stages with one chunk under 1f1b are not allowed",
-        paths=_paths("sends_in_turn"),
+        paths=_paths("overlaps_tensor_comm", "has_sequence_parallel"),
     ),
     UnusedRule(
         is_used=lambda job: job.workload.has_sequence_parallel,

@@ -124,12 +124,6 @@ class Workload(Record):
     """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
     frees_stage_inputs: bool = False
     """Whether pipeline stages free what they received (Llama 3) unless it is what they compute everything again from."""
-    gathers_stage_inputs: bool = False
-    """Whether tensor-parallel ranks without sequence parallelism gather what their pipeline stage is sent in shares, before
-    each forward pass once and before each backward pass twice (`PartitionedTensor` of DeepSpeed's pipeline engine)."""
-    sends_in_turn: bool = False
-    """Whether an activation and a gradient between two stages move one after the other (`TrainSchedule` of DeepSpeed), or at
-    once (Megatron); where stages stand still for what they send."""
     context_exchange: ContextExchange | None = None
     """How context-parallel ranks attend to the whole sequence; left out: `ring`, or `all_gather` where the model has a sliding
     window, which rings do not know. `ring`: keys and values go round behind the computation;

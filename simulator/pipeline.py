@@ -9,8 +9,6 @@ of https://arxiv.org/abs/2104.04473, section 2.2.1) or interleaved 1F1B (v > 1; 
     forward(c, j)   waits for  forward(c-1, j) + send
     backward(c, j)  waits for  backward(c+1, j) + send, and on the last chunk for its own forward
 
-Under plain 1F1B an activation and a gradient between two stages meet; where they move in turn, each waits for two sends.
-
 Every stage has one network stream for its data-parallel traffic. Parameters are gathered from time zero,
 chunk after chunk in the order of first use; gradients are reduced chunk after chunk in the order of the last
 backwards. Both move in `num_overlap_buckets` equal pieces, each piece no sooner than it is there.
@@ -66,9 +64,6 @@ class PipelineColumns(TypedDict):
     send_blocks_sender: npt.ArrayLike
     """Shape (n,), True: the sending stage stands still during a send (1F1B without overlap); False: only
     the receiver waits."""
-    sends_in_turn: NotRequired[npt.ArrayLike]
-    """Shape (n,), True: under plain 1F1B an activation and a gradient between the same two stages move one after the other
-    (DeepSpeed), so that both stages have what they wait for after two sends; False, or left out: at once."""
     gradient_sync_s: npt.ArrayLike
     """Shape (n, C), data-parallel reduction of a chunk's gradients."""
     parameter_gather_s: npt.ArrayLike
@@ -225,7 +220,6 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
     backward_s = np.ascontiguousarray(columns["chunk_backward_s"], dtype=np.float64)
     schedule = columns.get("schedule", np.full_like(num_stages, ONE_F_ONE_B))
     weight_s = columns.get("chunk_weight_gradient_s", np.zeros_like(backward_s))
-    is_in_turn = columns.get("sends_in_turn", np.zeros(len(num_stages), dtype=np.bool_))
     batch = PipelineBatch(
         schedule=np.ascontiguousarray(schedule, dtype=np.int64),
         num_stages=num_stages,
@@ -233,7 +227,6 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
         num_micro_batches=np.ascontiguousarray(columns["num_micro_batches"], dtype=np.int64),
         num_overlap_buckets=np.ascontiguousarray(columns["num_overlap_buckets"], dtype=np.int64),
         send_blocks_sender=np.ascontiguousarray(columns["send_blocks_sender"], dtype=np.bool_),
-        sends_in_turn=np.ascontiguousarray(is_in_turn, dtype=np.bool_),
         send_s=np.ascontiguousarray(columns["send_s"], dtype=np.float64),
         chunk_forward_s=np.ascontiguousarray(columns["chunk_forward_s"], dtype=np.float64),
         chunk_backward_s=backward_s,

@@ -19,11 +19,7 @@ from simulator.pipeline_order import (
     FIRST_FORWARD,
     KIND,
     LAST_GRADIENT,
-    LONE_MESSAGE,
-    MEETING_MESSAGE,
     OCCASION,
-    RECEIVED,
-    SENT,
     STAGE,
     PipelineOrder,
     pipeline_order,
@@ -43,7 +39,6 @@ from simulator.pipeline_state import (
     reset,
     shape_of,
 )
-from simulator.pipeline_turns import num_lone_sends
 
 
 @compiled_parallel
@@ -114,30 +109,29 @@ def play_lanes(order: PipelineOrder, lanes: Lanes) -> None:
 @compiled_uncounted
 def _play_operations(operations: npt.NDArray[np.int32], lanes: Lanes) -> None:
     """Plays operations one after another, each in all lanes: the compiler knows their number, however few they are."""
-    free_s, ends_s, num_lanes = lanes.free_s, lanes.ends_s, len(lanes.num_overlap_buckets)
+    free_s, ends_s, num_lanes = lanes.free_s, lanes.ends_s, len(lanes.send_s)
     has_starts = lanes.starts_s.shape[0] > 0
     for place in range(len(operations)):
         stage, awaited = np.uint64(operations[place, STAGE]), np.uint64(operations[place, AWAITED])
         end, duration = np.uint64(operations[place, END]), np.uint64(operations[place, DURATION])
         kind, occasion = np.uint64(operations[place, KIND]), operations[place, OCCASION]
-        received, sent = np.uint64(operations[place, RECEIVED]), np.uint64(operations[place, SENT])
         if has_starts:
             for lane in range(num_lanes):
                 lanes.starts_s[end, lane] = max(
-                    free_s[stage, lane], ends_s[awaited, lane] + lanes.send_s[received, lane]
+                    free_s[stage, lane], ends_s[awaited, lane] + lanes.send_s[lane]
                 )
         if occasion == FIRST_FORWARD:
-            _play_first_forward(lanes, stage, awaited, end, duration, kind, received, sent)
+            _play_first_forward(lanes, stage, awaited, end, duration, kind)
         elif occasion == LAST_GRADIENT:
-            _play_last_gradient(lanes, stage, awaited, end, duration, kind, received, sent)
+            _play_last_gradient(lanes, stage, awaited, end, duration, kind)
         elif num_lanes == TWO_LANES:
-            _play_routine(lanes, stage, awaited, end, duration, received, sent, TWO_LANES)
+            _play_routine(lanes, stage, awaited, end, duration, kind, TWO_LANES)
         elif num_lanes == FOUR_LANES:
-            _play_routine(lanes, stage, awaited, end, duration, received, sent, FOUR_LANES)
+            _play_routine(lanes, stage, awaited, end, duration, kind, FOUR_LANES)
         elif num_lanes == EIGHT_LANES:
-            _play_routine(lanes, stage, awaited, end, duration, received, sent, EIGHT_LANES)
+            _play_routine(lanes, stage, awaited, end, duration, kind, EIGHT_LANES)
         else:
-            _play_routine(lanes, stage, awaited, end, duration, received, sent, NUM_LANES)
+            _play_routine(lanes, stage, awaited, end, duration, kind, NUM_LANES)
 
 
 @inlined
@@ -147,32 +141,24 @@ def _play_routine(
     awaited: np.uint64,
     end: np.uint64,
     duration: np.uint64,
-    received: np.uint64,
-    sent: np.uint64,
+    kind: np.uint64,
     num_lanes: int,
 ) -> None:
     """Plays an operation that has nothing to do with data-parallel traffic."""
     for lane in range(num_lanes):
-        start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[received, lane])
+        start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
         end_s = start_s + lanes.duration_s[duration, lane]
         lanes.ends_s[end, lane] = end_s
-        lanes.free_s[stage, lane] = end_s + lanes.wait_s[sent, lane]
+        lanes.free_s[stage, lane] = end_s + lanes.wait_s[kind, lane]
 
 
 @compiled_uncounted
 def _play_first_forward(
-    lanes: Lanes,
-    stage: np.uint64,
-    awaited: np.uint64,
-    end: np.uint64,
-    duration: np.uint64,
-    kind: np.uint64,
-    received: np.uint64,
-    sent: np.uint64,
+    lanes: Lanes, stage: np.uint64, awaited: np.uint64, end: np.uint64, duration: np.uint64, kind: np.uint64
 ) -> None:
     """Plays a chunk's first forward, fed by its parameters piece by piece; without overlap they are there already."""
-    for lane in range(len(lanes.num_overlap_buckets)):
-        start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[received, lane])
+    for lane in range(len(lanes.send_s)):
+        start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
         duration_s = lanes.duration_s[duration, lane]
         end_s = start_s + duration_s
         num_pieces = lanes.num_overlap_buckets[lane]
@@ -184,24 +170,17 @@ def _play_first_forward(
         if lanes.starts_s.shape[0] > 0:
             lanes.starts_s[end, lane] = start_s
         lanes.ends_s[end, lane] = end_s
-        lanes.free_s[stage, lane] = end_s + lanes.wait_s[sent, lane]
+        lanes.free_s[stage, lane] = end_s + lanes.wait_s[kind, lane]
 
 
 @compiled_uncounted
 def _play_last_gradient(
-    lanes: Lanes,
-    stage: np.uint64,
-    awaited: np.uint64,
-    end: np.uint64,
-    duration: np.uint64,
-    kind: np.uint64,
-    received: np.uint64,
-    sent: np.uint64,
+    lanes: Lanes, stage: np.uint64, awaited: np.uint64, end: np.uint64, duration: np.uint64, kind: np.uint64
 ) -> None:
     """Plays what completes the gradients of a chunk, which are reduced piece by piece as they come."""
     chunk = kind % len(lanes.stages)
-    for lane in range(len(lanes.num_overlap_buckets)):
-        start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[received, lane])
+    for lane in range(len(lanes.send_s)):
+        start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
         duration_s = lanes.duration_s[duration, lane]
         num_pieces = lanes.num_overlap_buckets[lane]
         if num_pieces > 0:
@@ -210,7 +189,7 @@ def _play_last_gradient(
             )
         lanes.ends_s[end, lane] = start_s + duration_s
         lanes.last_end_s[stage, lane] = start_s + duration_s
-        lanes.free_s[stage, lane] = start_s + duration_s + lanes.wait_s[sent, lane]
+        lanes.free_s[stage, lane] = start_s + duration_s + lanes.wait_s[kind, lane]
 
 
 @inlined
@@ -270,7 +249,4 @@ def _write_results(
         results.busy_s[row, stage] += m * both_s
         if batch.send_blocks_sender[row]:
             num_sends = m * (int(chunk > 0) + int(chunk + 1 < c))
-            num_meeting = m - num_lone_sends(order.shape, stage) if chunk + 1 < c else 0
-            num_meeting += m - num_lone_sends(order.shape, stage - 1) if chunk > 0 else 0
-            lone_s, meeting_s = lanes.send_s[LONE_MESSAGE, lane], lanes.send_s[MEETING_MESSAGE, lane]
-            results.send_busy_s[row, stage] += num_sends * lone_s + num_meeting * (meeting_s - lone_s)
+            results.send_busy_s[row, stage] += num_sends * lanes.send_s[lane]

@@ -19,7 +19,6 @@ from simulator.compiled import compiled
 from simulator.pipeline_turns import (
     PipelineShape,
     num_directions,
-    num_lone_sends,
     peaks_in_flight,
     stage_of,
     turns_of_stages,
@@ -29,13 +28,10 @@ ROUTINE, FIRST_FORWARD, LAST_GRADIENT = 0, 1, 2
 """Where data-parallel traffic meets the pipeline: at the first forward of a chunk, and where its gradients are complete."""
 ALWAYS_THERE = 0
 """Row of the ends that stands for no wait at all."""
-NO_MESSAGE, LONE_MESSAGE, MEETING_MESSAGE = 0, 1, 2
-"""What an operation sends to another stage, or what it waits for was sent as; a meeting one moves beside, or in turn with,
-one of the other direction between the same stages."""
-STAGE, AWAITED, END, DURATION, KIND, OCCASION, RECEIVED, SENT = range(8)
+STAGE, AWAITED, END, DURATION, KIND, OCCASION = range(6)
 """Columns of operations: the stage, the rows of the end that it waits for and of its own, of its duration, and of its
-kind, which is direction and chunk; one of the three occasions, and messages that it waits for and sends."""
-NUM_FIELDS = 8
+kind, which is direction and chunk; and one of the three occasions."""
+NUM_FIELDS = 6
 
 
 class PipelineOrder(NamedTuple):
@@ -43,7 +39,7 @@ class PipelineOrder(NamedTuple):
 
     shape: PipelineShape
     operations: npt.NDArray[np.int32]
-    """Shape (2 C m, 8), or (3 C m, 8) where weight gradients are operations of their own."""
+    """Shape (2 C m, 6), or (3 C m, 6) where weight gradients are operations of their own."""
     num_rows: int
     """Rows of the ends."""
     peak_in_flight: npt.NDArray[np.int32]
@@ -88,16 +84,12 @@ def _merged(
     num_done = np.zeros(num_kinds + 1, dtype=np.int64)
     num_done[num_kinds] = m  # what waits for nothing waits for this
     awaited_kinds, is_elsewhere = _awaited_kinds(shape)
-    sends = _sends(shape)
     mask = num_slots - 1 if num_slots != m else -1
     num = 0
     while num < len(operations):
         num_before = num
         for sweep in range(2 * p):
             stage = sweep if sweep < p else 2 * p - 1 - sweep
-            # Between these places a stage has one forward, one backward in turn, and meets a neighbour after each.
-            first_meeting = num_lone_sends(shape, stage)
-            last_meeting = 2 * m - 1 - first_meeting
             for place in range(num_played[stage], turns.shape[1]):
                 kind = turns[stage, place]
                 own = np.uint64(
@@ -114,8 +106,6 @@ def _merged(
                 operations[row, END] = 1 + kind * num_slots + slot
                 operations[row, DURATION] = kind if durations_of_kind == 1 else kind * m + micro_batch
                 operations[row, KIND] = kind
-                operations[row, RECEIVED] = LONE_MESSAGE + int(first_meeting < place <= last_meeting)
-                operations[row, SENT] = sends[own] * (1 + int(first_meeting <= place < last_meeting))
                 operations[row, OCCASION] = ROUTINE
                 if micro_batch == 0 and kind < c:
                     operations[row, OCCASION] = FIRST_FORWARD
@@ -145,13 +135,3 @@ def _awaited_kinds(shape: PipelineShape) -> tuple[npt.NDArray[np.int64], npt.NDA
         if awaited[kind] < len(kinds):
             is_elsewhere[kind] = stage_of(shape, int(kind) % c) != stage_of(shape, int(awaited[kind]) % c)
     return awaited, is_elsewhere
-
-
-@compiled
-def _sends(shape: PipelineShape) -> npt.NDArray[np.int64]:
-    """Returns for every kind of operation `LONE_MESSAGE` where another chunk waits for it, else `NO_MESSAGE`."""
-    c = shape.num_chunks
-    sends = np.full(num_directions(shape.schedule) * c, NO_MESSAGE)
-    sends[: c - 1] = LONE_MESSAGE
-    sends[c + 1 : 2 * c] = LONE_MESSAGE
-    return sends

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled
-from simulator.pipeline_order import ALWAYS_THERE, LONE_MESSAGE, MEETING_MESSAGE
+from simulator.pipeline_order import ALWAYS_THERE
 from simulator.pipeline_turns import PipelineShape, num_directions, stage_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -33,7 +33,6 @@ class PipelineBatch(NamedTuple):
     num_micro_batches: IntArray
     num_overlap_buckets: IntArray
     send_blocks_sender: BoolArray
-    sends_in_turn: BoolArray
     send_s: FloatArray
     chunk_forward_s: FloatArray
     chunk_backward_s: FloatArray
@@ -74,13 +73,13 @@ class Lanes(NamedTuple):
     """Shape (2 C, L): forwards, then backwards, by chunk, and (3 C, L) with weight gradients behind them; m times as many
     where micro-batches differ."""
     wait_s: FloatArray
-    """Shape (3, L): how long a stage stands still for what it sends, by the kinds of messages of `simulator.pipeline_order`."""
+    """Shape (2 C, L) or (3 C, L): how long the stage stands still after it for its send."""
     sync_s: FloatArray
     """Shape (C, L)."""
     gather_s: FloatArray
     """Shape (C, L)."""
     send_s: FloatArray
-    """Shape (3, L): how long after its end an operation's result is there, by the same kinds."""
+    """Shape (L,)."""
     num_overlap_buckets: IntArray
     """Shape (L,)."""
 
@@ -112,10 +111,10 @@ def new_lanes(
         np.zeros(by_stage),
         np.zeros(by_stage),
         np.zeros((num_kinds * durations_of_kind, num_lanes)),
-        np.zeros((3, num_lanes)),
+        np.zeros((num_kinds, num_lanes)),
         np.zeros(by_chunk),
         np.zeros(by_chunk),
-        np.zeros((3, num_lanes)),
+        np.zeros(num_lanes),
         np.zeros(num_lanes, np.int64),
     )
     lanes.ends_s[ALWAYS_THERE] = -np.inf
@@ -131,7 +130,7 @@ def reset(lanes: Lanes) -> None:
     lanes.gathered_s[:] = 0.0
     lanes.free_s[:] = 0.0
     for chunk in range(len(lanes.stages)):
-        for lane in range(len(lanes.num_overlap_buckets)):
+        for lane in range(len(lanes.send_s)):
             if lanes.num_overlap_buckets[lane] == 0:
                 lanes.free_s[lanes.stages[chunk], lane] += lanes.gather_s[chunk, lane]
 
@@ -148,12 +147,10 @@ def shape_of(batch: PipelineBatch, row: int) -> PipelineShape:
 def load_lane(batch: PipelineBatch, row: int, lanes: Lanes, lane: int, has_network: bool) -> None:
     """Copies the durations of one row into a lane, with or without its data-parallel traffic; one stage sends nothing."""
     c = len(lanes.stages)
-    is_split = len(lanes.duration_s) == 3 * c
+    is_split = len(lanes.wait_s) == 3 * c
     send_s = batch.send_s[row] if batch.num_stages[row] > 1 else 0.0
-    lanes.send_s[LONE_MESSAGE, lane] = send_s
-    lanes.send_s[MEETING_MESSAGE, lane] = 2.0 * send_s if batch.sends_in_turn[row] else send_s
-    for message in (LONE_MESSAGE, MEETING_MESSAGE):
-        lanes.wait_s[message, lane] = lanes.send_s[message, lane] if batch.send_blocks_sender[row] else 0.0
+    wait_s = send_s if batch.send_blocks_sender[row] else 0.0
+    lanes.send_s[lane] = send_s
     lanes.num_overlap_buckets[lane] = batch.num_overlap_buckets[row]
     for chunk in range(c):
         lanes.duration_s[chunk, lane] = batch.chunk_forward_s[row, chunk]
@@ -162,5 +159,7 @@ def load_lane(batch: PipelineBatch, row: int, lanes: Lanes, lane: int, has_netwo
             weight_s = batch.chunk_weight_gradient_s[row, chunk]
             lanes.duration_s[c + chunk, lane] = batch.chunk_backward_s[row, chunk] - weight_s
             lanes.duration_s[2 * c + chunk, lane] = weight_s
+        lanes.wait_s[chunk, lane] = wait_s if chunk + 1 < c else 0.0
+        lanes.wait_s[c + chunk, lane] = wait_s if chunk > 0 else 0.0
         lanes.sync_s[chunk, lane] = batch.gradient_sync_s[row, chunk] if has_network else 0.0
         lanes.gather_s[chunk, lane] = batch.parameter_gather_s[row, chunk] if has_network else 0.0

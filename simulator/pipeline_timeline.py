@@ -17,7 +17,6 @@ from simulator.job import Job
 from simulator.model_parts import ExposedTimes
 from simulator.pipeline import PipelineTimeline, pipeline_timeline
 from simulator.pipeline_kernel import streamed_end_s
-from simulator.pipeline_turns import PipelineShape, num_lone_sends
 from simulator.pipeline_waits import StageWork, waits_of
 from simulator.plan import Plan, PlanTable
 from simulator.rank import Rank
@@ -82,15 +81,11 @@ class _Step:
     """`(k,)`: when it begins to compute, with everything there."""
     delay_s: Floats
     """`(k,)`: by how much the traffic of the replicas makes its end later."""
-    schedule: int
-    """Code of `simulator.plan.Schedule`."""
     num_stages: int
     num_micro_batches: int
     stages: Integers
     """`(C,)`: the stage of each chunk."""
     send_s: float
-    meeting_s: float
-    """How long a send takes that meets one of the other direction."""
     send_blocks_sender: bool
     exposed_s: dict[str, Floats]
     """`(3, C)`: exposed communication of one micro-batch by name, direction and chunk."""
@@ -119,12 +114,10 @@ class _Step:
             direction=direction,
             start_s=played.end_s - _durations_s(row, direction)[direction, played.chunk],
             delay_s=_delays_s(parts, played),
-            schedule=int(row["schedule"]),
             num_stages=num_stages,
             num_micro_batches=num_micro_batches,
             stages=stages,
             send_s=float(row["send_s"]) if num_stages > 1 else 0.0,
-            meeting_s=float(row["send_s"]) * (2.0 if row["sends_in_turn"] else 1.0),
             send_blocks_sender=bool(row["send_blocks_sender"]),
             exposed_s=_exposed_s(parts.forward, parts.backward),
             gathered_s=_gathered_s(gather_s, stages),
@@ -166,7 +159,7 @@ class _Step:
             EventKind.SEND.code,
             ops.stage[rows],
             ops.end_s[rows],
-            ops.end_s[rows] + self._sends_s()[rows],
+            ops.end_s[rows] + self.send_s,
             chunk=ops.chunk[rows],
             micro_batch=ops.micro_batch[rows],
             is_background=not self.send_blocks_sender,
@@ -180,19 +173,10 @@ class _Step:
         sends = np.where(ops.is_backward, leaves_backward[ops.chunk], leaves_forward[ops.chunk])
         return np.asarray(sends & ~ops.is_weight_gradient)
 
-    def _sends_s(self) -> Floats:
-        """How long what each operation sends is under way, `(k,)`, another message in turn with it included."""
-        ops, m = self.played, self.num_micro_batches
-        shape = PipelineShape(self.schedule, self.num_stages, self.num_chunks, m)
-        num_lone = np.array([num_lone_sends(shape, stage) for stage in range(-1, self.num_stages)])
-        own, previous = num_lone[ops.stage + 1], num_lone[ops.stage]
-        is_meeting = np.where(ops.is_backward, ops.micro_batch < m - previous, ops.micro_batch >= own)
-        return np.where(is_meeting, self.meeting_s, self.send_s)
-
     def waits(self) -> StepEvents:
         """What the stages wait for until all backwards have ended."""
         ops = self.played
-        free_s = ops.end_s + np.where(self._sends() & self.send_blocks_sender, self._sends_s(), 0.0)
+        free_s = ops.end_s + np.where(self._sends() & self.send_blocks_sender, self.send_s, 0.0)
         last_s = float(ops.end_s.max())
         last_delay_s = last_s - float((ops.end_s - self.delay_s).max())
         waits = []

@@ -48,18 +48,6 @@ def stage_of(shape: PipelineShape, chunk: int) -> int:
 
 
 @compiled
-def num_lone_sends(shape: PipelineShape, stage: int) -> int:
-    """Returns how many activations of a stage, the first ones, meet no gradient; as many last gradients meet no activation.
-
-    Under plain 1F1B stage r sends its forward j when the next one sends it its backward j - w, with w = p - 1 - r. Interleaved
-    stages and those of other schedules do not wait for their messages, so that none of theirs counts as met.
-    """
-    if shape.schedule == ONE_F_ONE_B and shape.num_chunks == shape.num_stages:
-        return min(shape.num_stages - 1 - stage, shape.num_micro_batches)
-    return shape.num_micro_batches
-
-
-@compiled
 def turns_of_stages(shape: PipelineShape) -> npt.NDArray[np.int32]:
     """Returns the kinds of each stage's operations in its own order, `(P, K)`."""
     num_each_way = shape.num_chunks // shape.num_stages * shape.num_micro_batches

@@ -1,11 +1,10 @@
-"""How long does an activation travel from one pipeline stage to the next, and until all tensor-parallel ranks have it?"""
+"""How long does an activation travel from one pipeline stage to the next?"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
-from simulator.layer_collectives import Directions
 from simulator.network import point_to_point_s
 from simulator.plan import Schedule
 from simulator.rank import Rank
@@ -35,26 +34,6 @@ def send_card_s(rank: Rank) -> Floats:
     """Returns how long a send keeps the network card of a rank busy, the mean over all stages, `(n,)`."""
     rate = rank.links.inter_bytes_per_s_per_gpu * rank.links.inter_point_to_point_fraction
     return np.asarray(_far_fraction(rank) * _num_bytes(rank) / rate)
-
-
-def sends_in_turn(rank: Rank) -> Booleans:
-    """Returns whether an activation and a gradient between two stages that stand still for them move one after the other."""
-    return np.asarray(sends_block(rank) & rank.workload.sends_in_turn)
-
-
-def stage_gathers_s(rank: Rank, num_chunks: int) -> Directions | None:
-    """Returns how long tensor-parallel ranks gather what their stage was sent in shares, `(n, C)` a way; `None`: never.
-
-    DeepSpeed's pipeline engine (`PartitionedTensor` in `runtime/pipe/engine.py`) gathers the input of a stage before its
-    forward pass, and before the backward pass both the output that was sent and its gradient: three all-gathers of 2 T h bytes
-    for each stage boundary and micro-batch, and nothing hides them.
-    """
-    workload, plans = rank.workload, rank.plans
-    if not workload.gathers_stage_inputs or workload.has_sequence_parallel:
-        return None
-    gather_s = np.where(sends_block(rank), rank.hidden_gather_s, 0.0)[:, None]
-    chunk, last = np.arange(num_chunks), plans.pipeline_parallel[:, None] - 1
-    return gather_s * ((chunk > 0) & (chunk <= last)), 2.0 * gather_s * (chunk < last)
 
 
 def _num_bytes(rank: Rank) -> Floats:

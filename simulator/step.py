@@ -6,7 +6,7 @@ micro-batch, and the optimizer runs behind the slowest stage.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -32,7 +32,7 @@ from simulator.rank import Rank
 from simulator.recomputed_layers import without_recompute
 from simulator.replica_sync import ReplicaTraffic, tied_gradient_s
 from simulator.row_sums import sum_columns
-from simulator.stage_sends import send_card_s, send_s, sends_block, sends_in_turn, stage_gathers_s
+from simulator.stage_sends import send_card_s, send_s, sends_block
 from simulator.table import Floats, Table, total
 from simulator.trained_weights import StepWeights
 
@@ -84,7 +84,7 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     return StepTable(
         step_time_s=step_s + tied_s + optimizer_s,
         compute_s=parts.total("forward_compute_s", "backward_compute_s") * per_gpu,
-        tensor_comm_s=_tensor_comm_s(made) * per_gpu,
+        tensor_comm_s=parts.total("forward_tensor_comm_s", "backward_tensor_comm_s") * per_gpu,
         expert_comm_s=parts.total("forward_expert_comm_s", "backward_expert_comm_s") * per_gpu,
         shard_comm_s=sum_columns(total(made.shards_s)) * per_gpu,
         host_copy_s=sum_columns(total(made.copies_s)) * per_gpu,
@@ -93,12 +93,6 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
         pipeline_bubble_s=np.maximum(0.0, waiting_s),  # rounding must not make it negative
         optimizer_s=optimizer_s,
     )
-
-
-def _tensor_comm_s(made: _Made) -> Floats:
-    """Collectives of tensor and context parallelism over the whole model, `(n,)`, for one micro-batch."""
-    layers_s = made.parts.total("forward_tensor_comm_s", "backward_tensor_comm_s")
-    return layers_s if made.gathers_s is None else layers_s + sum_columns(total(made.gathers_s))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,17 +118,10 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
         made.shards_s,
         made.copies_s,
     )
-    forward = made.parts.exposed("forward", forward_shards_s, forward_copies_s)
-    backward = made.parts.exposed("backward", backward_shards_s, backward_copies_s)
-    if made.gathers_s is not None:
-        forward, backward = (
-            replace(exposed, tensor_comm_s=exposed.tensor_comm_s + gathers_s)
-            for exposed, gathers_s in zip((forward, backward), made.gathers_s, strict=True)
-        )
     return StepParts(
         pipeline=made.pipeline,
-        forward=forward,
-        backward=backward,
+        forward=made.parts.exposed("forward", forward_shards_s, forward_copies_s),
+        backward=made.parts.exposed("backward", backward_shards_s, backward_copies_s),
         tied_gradient_s=tied_gradient_s(rank),
         optimizer_s=_optimizer_s(rank, chunks, made.weights.trained),
     )
@@ -150,8 +137,6 @@ class _Made:
     """Exposed gathers and reductions of sharded weights, `(n, C)` a way."""
     copies_s: Directions
     """The same of copies of activations."""
-    gathers_s: Directions | None
-    """The same of what stages gather that was sent in shares; `None`: nothing."""
     pipeline: PipelineColumns
 
     @classmethod
@@ -162,17 +147,8 @@ class _Made:
         cards_s = _own_card_s(rank, parts)
         shards_s, copies_s = _exposed_behind(rank, parts, layers_s, cards_s)
         passes_s = _added(layers_s, shards_s, copies_s)
-        gathers_s = stage_gathers_s(rank, passes_s[0].shape[1])
-        if gathers_s is not None:
-            passes_s = _added(passes_s, gathers_s)
-        return cls(
-            parts=parts,
-            weights=weights,
-            shards_s=shards_s,
-            copies_s=copies_s,
-            gathers_s=gathers_s,
-            pipeline=_columns(rank, parts, weights, passes_s, cards_s),
-        )
+        pipeline = _columns(rank, parts, weights, passes_s, cards_s)
+        return cls(parts=parts, weights=weights, shards_s=shards_s, copies_s=copies_s, pipeline=pipeline)
 
 
 def _columns(
@@ -192,7 +168,6 @@ def _columns(
         "chunk_weight_gradient_s": parts.weight_gradients(rank),
         "send_s": _sends_s(rank, passes_s, cards_s),
         "send_blocks_sender": sends_block(rank),
-        "sends_in_turn": sends_in_turn(rank),
         "gradient_sync_s": gradient_s,
         "parameter_gather_s": parameter_s,
         "num_overlap_buckets": np.full(len(rank.plans), num_buckets),

@@ -22,7 +22,7 @@ from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.pipeline_turns import PipelineShape, num_directions, num_lone_sends, stage_of, turns_of_stages
+from simulator.pipeline_turns import PipelineShape, num_directions, stage_of, turns_of_stages
 from simulator.table import Floats, Integers
 
 FORWARD, BACKWARD, WEIGHT_GRADIENT = range(3)
@@ -39,8 +39,6 @@ class StepShape:
     pipeline: PipelineShape
     sends_block: bool
     """Whether a stage stands still while it sends."""
-    sends_in_turn: bool
-    """Whether an activation and a gradient that meet between two stages move one after the other."""
     num_buckets: int
     """Pieces of a chunk's gradients and parameters; 0: whole, with nothing at work."""
     zero_stage: int
@@ -115,9 +113,6 @@ class PlanGraph:
         works: list[tuple[Integers, float]] = []
         self.shards.begin_pass(direction, chunk, stage, begin)
         lent = self.shards.lent([(kind, self._items(direction, kind)) for kind in kinds])
-        if direction != WEIGHT_GRADIENT:
-            for gather in self.parts.stage_gathers(chunk)[direction]:
-                after = self.traffic.collective(gather, stage, after)
         for place, kind in enumerate(kinds if direction == FORWARD else reversed(kinds), 1):
             # Traffic takes cores while the pass goes on: behind its last part that would hide the last reduction.
             for item in lent if place == len(kinds) else ():
@@ -177,7 +172,6 @@ class PlanGraph:
     def _add_sends(self) -> dict[tuple[int, int], Integers]:
         """Adds messages between chunks of different stages; returns when those of a pass have left."""
         left = {}
-        arrived = np.empty(0, dtype=np.int64)
         last = self.shape.pipeline.num_chunks - 1
         for chunk in range(last):
             for direction, source, target in ((FORWARD, chunk, chunk + 1), (BACKWARD, chunk + 1, chunk)):
@@ -186,29 +180,11 @@ class PlanGraph:
                 if stages[0] == stages[1]:
                     self._wait(done, taker)
                     continue
-                if self.shape.sends_in_turn:
-                    done = (*done, *self._met_before(direction, chunk, arrived))
                 gone, arrived = self.traffic.send(self.parts.sent, stages, done)
                 self._wait((arrived,), taker)
                 left[direction, source] = gone
         self._wait(self._passes[FORWARD, last].done, self._passes[BACKWARD, last].begin)
         return left
-
-    def _met_before(self, direction: int, chunk: int, arrived: Integers) -> After:
-        """Returns what messages between a chunk and the next one wait for where those that meet move in turn.
-
-        The next stage receives an activation when it has computed the gradient that meets it, which it sends then.
-        """
-        num_lone = num_lone_sends(self.shape.pipeline, chunk)
-        num_meeting = self.shape.pipeline.num_micro_batches - num_lone
-        computed = self._passes[BACKWARD, chunk + 1].done
-        met = tuple(np.full_like(each, NONE) for each in (computed if direction == FORWARD else (arrived,)))
-        if direction == FORWARD:
-            for each, gradient in zip(met, computed, strict=True):
-                each[num_lone:] = gradient[:num_meeting]
-        else:
-            met[0][:num_meeting] = arrived[num_lone:]
-        return met
 
     def _wait(self, before: After, after: Integers) -> None:
         for each in before:

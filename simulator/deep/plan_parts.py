@@ -23,7 +23,6 @@ from simulator.memory import WEIGHT_BYTES
 from simulator.plan import shard_group
 from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers, without_recompute
-from simulator.stage_sends import stage_gathers_s
 from simulator.trained_weights import StepWeights
 
 EMBEDDING, OUTPUT, DENSE, EXPERT, KEPT_DENSE, KEPT_EXPERT = range(6)
@@ -168,19 +167,6 @@ class PlanParts:
         rank = self.rank
         hidden = ACTIVATION_BYTES * rank.tokens * rank.workload.model.hidden_size
         return message(float((hidden / rank.plans.tensor_parallel)[0]), rank.links)
-
-    def stage_gathers(self, chunk: int) -> tuple[tuple[Collective, ...], tuple[Collective, ...]]:
-        """Returns what tensor-parallel ranks gather before a forward and before a backward pass of a chunk."""
-        num_chunks = int(self.chunks.num_chunks[0])
-        gathers_s = stage_gathers_s(self.rank, num_chunks)
-        if gathers_s is None:
-            return (), ()
-        rank, operation = self.rank, Operation.ALL_GATHER
-        group = Group.of(rank, 1, int(rank.plans.tensor_parallel[0]))
-        label = f"tensor {operation.value}"
-        gather = moves(ring(label, operation, float(rank.hidden_bytes[0]), group, rank.links))
-        forward_s, backward_s = gathers_s
-        return gather * bool(forward_s[0, chunk]), gather * 2 * bool(backward_s[0, chunk])
 
     @cached_property
     def tied(self) -> Message | None:

@@ -150,7 +150,6 @@ def parts_and_shape(job: Job, plan: Plan) -> tuple[PlanParts, StepShape]:
     shape = StepShape(
         pipeline=pipeline,
         sends_block=bool(np.asarray(fast.pipeline["send_blocks_sender"])[0]),
-        sends_in_turn=bool(np.asarray(fast.pipeline["sends_in_turn"])[0]),
         num_buckets=NUM_OVERLAP_BUCKETS if workload.overlaps_gradient_sync else 0,
         zero_stage=plan.zero_stage,
         reduces_every=round(1.0 / float(reduced_fraction(workload, plans)[0])) if is_zero_2 else 1,

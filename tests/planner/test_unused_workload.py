@@ -28,9 +28,6 @@ JOBS: Mapping[str, Job] = {
     "dense, ZeRO 3, fp8": job_with(
         H100_RENTED, workload={"precisions": ["fp8"]}, search={"zero_stages": [3]}
     ),
-    "interleaved": job_with(
-        H100_RENTED, workload={"has_sequence_parallel": False}, search={"virtual_pipeline": [2]}
-    ),
     "no sequence parallelism": job_with(H100_RENTED, workload={"has_sequence_parallel": False}),
     "experts": job_with(H100_RENTED, workload={"model": "mixtral-8x7b"}),
     "experts out of balance, fp8": job_with(
@@ -56,8 +53,6 @@ CHANGES: Mapping[str, object] = {
     "context_exchange": "all_gather",
     "keeps_stage_outputs": True,
     "frees_stage_inputs": True,
-    "gathers_stage_inputs": True,
-    "sends_in_turn": True,
     "overlaps_tensor_comm": True,
     "has_sequence_parallel": False,
 }
@@ -70,7 +65,6 @@ def plans_of(job: Job) -> PlanTable:
     for degree in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
         lists[degree] = getattr(search, degree) or (1, 2)
     lists["expert_parallel"] = (1, 2) if job.workload.model.experts else (1,)
-    lists["virtual_pipeline"] = search.virtual_pipeline or (1,)
     lists["zero_stage"] = search.zero_stages
     lists["recompute"] = search.recompute
     lists["precision"] = job.workload.precisions

@@ -117,22 +117,6 @@ class TestClosedForms:
         assert times.send_busy_s.tolist() == [[2.0, 4.0, 2.0], [0.0, 0.0, 0.0]]
         assert times.step_s[0] > times.step_s[1]
 
-    @pytest.mark.parametrize(("p", "num_sends"), [(2, 2), (3, 4), (8, 4)])
-    def test_messages_in_turn_make_every_exchange_with_a_neighbour_last_two_sends(
-        self, p: int, num_sends: int
-    ) -> None:
-        # DeepSpeed's `TrainSchedule`: between a forward and a backward a stage receives and sends with one neighbour. Stages
-        # between two others do so twice for each micro-batch; the first and the last gradients meet nothing.
-        f, b, send_s = 1.0, 2.0, 0.25
-        steps = [equal_step(p, m, send_s=send_s, send_blocks_sender=True) for m in (p, 4 * p)]
-        columns = columns_of(steps) | {"sends_in_turn": [True, True]}
-        times = play_pipelines(**cast(PipelineColumns, columns))
-        slope_s = (times.step_s[1] - times.step_s[0]) / (3 * p)
-        assert slope_s == pytest.approx(f + b + num_sends * send_s, rel=1e-9)
-        at_once = played(steps[1])
-        num_meeting = 4 * p - (p - 1)
-        assert times.send_busy_s[1, 0] - at_once.send_busy_s[0, 0] == pytest.approx(num_meeting * send_s)
-
     def test_a_single_stage_sends_nothing(self) -> None:
         assert played(equal_step(1, 4, v=3, send_s=9.0)).step_s == pytest.approx(12.0)
 

@@ -25,11 +25,6 @@ WITH_OVERLAP = job_of(training(num_steps=100))
 WITHOUT_OVERLAP = WITH_OVERLAP.model_copy(
     update={"workload": WITH_OVERLAP.workload.model_copy(update={"overlaps_gradient_sync": False})}
 )
-IN_TURN = job_of(
-    training(num_steps=100).model_copy(
-        update={"has_sequence_parallel": False, "gathers_stage_inputs": True, "sends_in_turn": True}
-    )
-)
 TIED = job_of(training(gpt(has_tied_embeddings=True), num_steps=100))
 ROUTED = job_of(training("mixtral-8x7b", num_steps=100))
 SLOW = job_of(training(num_steps=100), rented("a100-sxm4-80gb"))
@@ -65,11 +60,6 @@ CASES = {
     "shards reduced in every micro-batch": (SLOW, plan_of(pipeline=4, virtual=2, data=32, zero=2)),
     "parameters that come piece by piece": (SLOW, plan_of(pipeline=4, data=64)),
     "activations on their way to hosts": (OFFLOADED, plan_of(pipeline=4, data=32)),
-    "messages in turn, gathered": (IN_TURN, plan_of(tensor=4, pipeline=4, data=8)),
-    "messages in turn, fewer micro-batches than stages": (
-        IN_TURN,
-        plan_of(tensor=2, pipeline=8, data=64, micro_batch=2),
-    ),
     "tied embeddings": (TIED, plan_of(pipeline=4, data=16, micro_batch=2)),
 }
 

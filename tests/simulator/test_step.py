@@ -124,18 +124,6 @@ class TestPipeline:
         mean_s = (num_far * far_s + (num_sends - num_far) * near_s) / num_sends
         assert send_s(rank) == pytest.approx(mean_s if plan.pipeline_parallel > 1 else 0.0)
 
-    def test_stages_gather_three_times_what_crosses_each_boundary_where_it_comes_in_shares(self) -> None:
-        # `PartitionedTensor` of DeepSpeed: the input forward, its gradient and the output backward.
-        whole = EVEN.model_copy(update={"has_sequence_parallel": False})
-        gathering = whole.model_copy(update={"gathers_stage_inputs": True})
-        plan = plan_of(tensor=2, pipeline=4)
-        plain, more = (steps_of(job_of(each), plan) for each in (whole, gathering))
-        gather_s = Rank.of(job_of(whole), table_of(plan)).hidden_gather_s
-        num_gathers = 3 * 3 * EVEN.global_batch_size / 4
-        assert more.tensor_comm_s - plain.tensor_comm_s == pytest.approx(num_gathers * gather_s)
-        # The last stage, which gathers once, is slowed down in every micro-batch at least.
-        assert more.step_time_s - plain.step_time_s >= EVEN.global_batch_size * gather_s
-
 
 def test_an_optimizer_step_takes_as_long_as_the_bytes_that_it_moves() -> None:
     def optimizer_s(step_bytes: float | None) -> float:
