@@ -30,6 +30,7 @@ from simulator.deep.plan_on_nodes import plan_on_nodes, regular_nodes
 from simulator.deep.plan_step import MOST_UNFOLDED, PlanStep, plan_step
 from simulator.deep.slow_links import shares_left, slowed
 from simulator.deep.topology import Topology
+from simulator.deep.waits import of_stages
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
@@ -70,7 +71,7 @@ class DeepRole(Record):
     seconds: dict[str, float]
     """What the step goes into, named as in `parts`."""
     waits_for_s: dict[str, float]
-    """How long it waits for computing or traffic of others, by the accelerator that is played; the longest few."""
+    """How long it waits for others to compute, by the accelerator that is played; the longest few."""
 
 
 class DeepStep(Record):
@@ -256,7 +257,7 @@ def _answer(
     job: Job, plan: Plan, step: PlanStep, usual: PlanStep, found: PlanBreakdown, names: tuple[str, ...]
 ) -> DeepStep:
     fast_s = float(step.fast.step_time_s[0])
-    parts = _parts(step, found)
+    parts, stages = _parts(step, found), of_stages(len(names), step.cluster.num_stages)
     shared_s, slow_s = step.step_time_s - step.unshared_step_time_s, step.step_time_s - usual.step_time_s
     return DeepStep(
         capplan_version=__version__,
@@ -278,7 +279,7 @@ def _answer(
             )
         ),
         parts=parts,
-        waits=tuple(waits_in_words(found, names, step.step_time_s)),
+        waits=tuple(waits_in_words(found, names, stages, step.step_time_s)),
         hot_links=_hot_links(step, found),
         roles=_roles(step, found, names),
         slow=(),

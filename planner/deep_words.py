@@ -7,15 +7,18 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from planner import human
-from simulator.deep.plan_breakdown import PlanBreakdown
+from simulator.deep.plan_breakdown import BUCKETS, PlanBreakdown
 from simulator.deep.plan_cluster import Faults
 from simulator.deep.topology import Topology
 from simulator.plan import Plan
+from simulator.table import Integers
 
 SMALLEST_FRACTION = 0.0005
 """Of the step; what is less is not spoken of."""
 MOST_NAMED = 3
 """Waits that are named."""
+SAME_FRACTION = 1e-9
+"""Accelerators whose computing differs by less compute equally long."""
 ZERO_GATHERS = 3
 """The ZeRO stage whose weights are gathered in every pass."""
 _EXCHANGES = {
@@ -59,7 +62,7 @@ def differences_in_words(
             why = _why_shorter(name, plan)
         if abs(seconds) >= least_s and why:
             longer = "longer" if seconds > 0.0 else "shorter"
-            yield f"{_words(name)}: {human.duration(abs(seconds))} {longer}; {why}."
+            yield f"{_words(name).capitalize()}: {human.duration(abs(seconds))} {longer}; {why}."
 
 
 def _why_longer(name: str, plan: Plan, *, is_shared: bool) -> str:
@@ -126,32 +129,72 @@ def network_in_words(topology: Topology, *, is_folded: bool) -> Iterator[str]:
 def _words(name: str) -> str:
     from planner.design_view import part_words
 
-    return part_words(name).capitalize()
+    return part_words(name)
 
 
-def waits_in_words(found: PlanBreakdown, names: tuple[str, ...], step_s: float) -> Iterator[str]:
-    """Yields who waits longest for whom, and for whom all wait longest."""
-    waited = found.waited_for_s.copy()
-    np.fill_diagonal(waited, 0.0)
-    longest = np.argsort(-waited, axis=None, kind="stable")[:MOST_NAMED]
-    told = False
-    for one, other in zip(*np.unravel_index(longest, waited.shape), strict=True):
-        if waited[one, other] >= SMALLEST_FRACTION * step_s:
-            told = True
-            share = human.percent(waited[one, other] / step_s)
-            yield (
-                f"{names[one].capitalize()} waits {human.duration(waited[one, other])} ({share} of the step) for "
-                f"{names[other]}."
-            )
-    held_s = waited.sum(axis=0)
-    if told and len(names) > 2:
+def waits_in_words(
+    found: PlanBreakdown, names: tuple[str, ...], stages: Integers, step_s: float
+) -> Iterator[str]:
+    """Yields who waits longest for whom to compute, and how long all wait for which traffic.
+
+    Args:
+        found: what played accelerators wait for.
+        names: what these are called.
+        stages: the stage of each.
+        step_s: how long the step is.
+    """
+    least_s = SMALLEST_FRACTION * step_s
+    told = [*_computing_in_words(found, names, stages, step_s), *_traffic_in_words(found, names, least_s)]
+    yield from told or ["Nobody waits for anybody: all traffic is hidden behind computing."]
+
+
+def _computing_in_words(
+    found: PlanBreakdown, names: tuple[str, ...], stages: Integers, step_s: float
+) -> Iterator[str]:
+    called = _called(found, names, stages)
+    members = {name: np.flatnonzero(np.array(called) == name) for name in dict.fromkeys(called)}
+    by_name = np.array(
+        [
+            [found.waited_for_s[np.ix_(one, other)].sum() / len(one) for other in members.values()]
+            for one in members.values()
+        ]
+    )
+    groups, least_s = list(members), SMALLEST_FRACTION * step_s
+    longest = np.argsort(-by_name, axis=None, kind="stable")[:MOST_NAMED]
+    pairs = [(one, other) for one, other in zip(*np.unravel_index(longest, by_name.shape), strict=True)]
+    for one, other in pairs:
+        if by_name[one, other] >= least_s:
+            seconds = human.duration(float(by_name[one, other]))
+            share = human.percent(float(by_name[one, other]) / step_s)
+            yield f"{groups[one].capitalize()} waits {seconds} ({share} of the step) for {groups[other]} to compute."
+    held_s = np.array([found.waited_for_s[:, other].sum() for other in members.values()])
+    if len(groups) > 2 and held_s.max() >= least_s:
         most = int(np.argmax(held_s))
-        yield f"The others wait longest for {names[most]}: {human.duration(float(held_s[most]))} together."
-    own_s = np.diagonal(found.waited_for_s)
-    if len(own_s) and own_s.max() >= SMALLEST_FRACTION * step_s:
-        most = int(np.argmax(own_s))
-        yield (
-            f"{names[most].capitalize()} waits longest for traffic of its own groups: {human.duration(float(own_s[most]))}."
-        )
-    elif not told:
-        yield "Nobody waits for anybody: all traffic is hidden behind computing."
+        together = human.duration(float(held_s[most]))
+        yield f"The others wait longest for {groups[most]} to compute: {together} together."
+
+
+def _called(found: PlanBreakdown, names: tuple[str, ...], stages: Integers) -> list[str]:
+    """The name of each accelerator, and that of their stage for all that compute as long as the others there."""
+    compute_s = found.seconds[:, 0]
+    called = list(names)
+    for stage in np.unique(stages):
+        here = np.flatnonzero(stages == stage)
+        if np.ptp(compute_s[here]) <= SAME_FRACTION * compute_s[here].max():
+            for row in here.tolist():
+                called[row] = f"stage {stage}"
+    return called
+
+
+def _traffic_in_words(found: PlanBreakdown, names: tuple[str, ...], least_s: float) -> Iterator[str]:
+    for part, seconds in zip(BUCKETS, found.for_traffic_s.T, strict=True):
+        if seconds.max(initial=0.0) < least_s:
+            continue
+        what = "traffic of other stages" if part == "pipeline_bubble_s" else f"traffic of {_words(part)}"
+        most, longest = int(np.argmax(seconds)), human.duration(float(seconds.max()))
+        if np.ptp(seconds) < least_s:
+            each = "Each accelerator waits" if len(names) > 1 else f"{names[0].capitalize()} waits"
+            yield f"{each} {longest} for {what}."
+        else:
+            mean = human.duration(float(seconds.mean()))
+            yield f"Accelerators wait {mean} for {what} on average; {names[most]} longest, {longest}."

@@ -17,7 +17,7 @@ from simulator.deep.chakra_files import read_chakra_trace
 from simulator.deep.chakra_play import Groups, chakra_step
 from simulator.deep.play import play
 from simulator.deep.trace_text import broken, read_json
-from simulator.deep.waits import waits
+from simulator.deep.waits import Accelerators, receivers, same_operators, waits
 
 _TRACE = re.compile(r"(.+)\.(\d{1,6})\.(?:et|json)", re.ASCII)
 _MOST_TRACES = 10**6
@@ -60,7 +60,10 @@ def play_traces(request: TraceRequest, *, is_drawn: bool = False) -> PlayRun:
     if is_drawn:
         check_size(step.graph)
     played = play(step.graph, topology, step.paths)
-    found = waits(step.graph, played, len(step.paths))
+    known = Accelerators(
+        receiver=receivers(topology, step.paths), team=same_operators(step.graph, played)
+    )
+    found = waits(step.graph, played, len(step.paths), known)
     answer = PlayAnswer(
         capplan_version=__version__,
         traces=name,

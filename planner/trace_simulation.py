@@ -22,7 +22,7 @@ from simulator.deep.tasks import TaskGraph
 from simulator.deep.topology import Topology
 from simulator.deep.trace import OperatorTrace
 from simulator.deep.triosim import TrioSimCase, triosim_step
-from simulator.deep.waits import waits
+from simulator.deep.waits import Accelerators, of_stages, receivers, waits
 from simulator.errors import InputError, Problem
 
 
@@ -103,7 +103,15 @@ def simulate_trace(request: TraceRequest, *, is_drawn: bool = False) -> TraceRun
         check_size(made.graph)
     played = play(made.graph, made.topology, made.paths)
     answer = _answer(
-        request, trace, parallelism, made.graph, made.topology, made.paths, played, fold=made.fold
+        request,
+        trace,
+        parallelism,
+        made.graph,
+        made.topology,
+        made.paths,
+        played,
+        made.accelerators(),
+        fold=made.fold,
     )
     if offload is not None:
         free = spread()
@@ -183,7 +191,10 @@ def _by_triosim(request: TraceRequest, trace: OperatorTrace, *, is_drawn: bool) 
         num_microbatches=num_microbatches if case is TrioSimCase.PIPELINE else 1,
         sync=GradientSync.AT_THE_END,
     )
-    answer = _answer(request, trace, parallelism, step.graph, step.topology, step.paths, played)
+    known = Accelerators(
+        receiver=receivers(step.topology, step.paths), team=of_stages(size, parallelism.pipeline_parallel)
+    )
+    answer = _answer(request, trace, parallelism, step.graph, step.topology, step.paths, played, known)
     return TraceRun(answer=answer, graph=step.graph, topology=step.topology, paths=step.paths, played=played)
 
 
@@ -217,10 +228,11 @@ def _answer(
     topology: Topology,
     paths: Paths,
     played: Played,
+    known: Accelerators,
     fold: Fold | None = None,
 ) -> TraceAnswer:
     batch_size = request.batch_size or trace.batch_size
-    found = waits(graph, played, len(paths))
+    found = waits(graph, played, len(paths), known)
     step_s = played.makespan_s
     alone = _batched(request, trace)
     alone_s = alone.single_device_s

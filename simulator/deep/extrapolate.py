@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from simulator.deep.chosen_collectives import ChosenCollectives
 from simulator.deep.collective_forms import Algorithm
 from simulator.deep.collectives import Collectives
@@ -32,9 +34,10 @@ from simulator.deep.played_part import PlayedPart, StepRequest, played_part
 from simulator.deep.routing import Paths, Router
 from simulator.deep.step_sketch import num_meetings
 from simulator.deep.step_tasks import add_step
-from simulator.deep.tasks import TaskGraph, TaskGraphBuilder
+from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
 from simulator.deep.trace import OperatorTrace
+from simulator.deep.waits import Accelerators, of_stages, receivers
 from simulator.errors import InputError, Problem
 from simulator.table import Floats, Integers
 
@@ -63,6 +66,13 @@ class Extrapolation:
     """What leaves an accelerator whose memory is too small; None: nobody asked."""
     fold: Fold | None = None
     """What stands for what, in `topology` and `paths`, too; None: every accelerator and link is played."""
+
+    def accelerators(self) -> Accelerators:
+        """Returns what `waits` has to know: whom each path leads to, and that those of a stage do the same."""
+        receiver, size = receivers(self.topology, self.paths), self.graph.num_resources
+        if self.fold is not None:
+            receiver = np.where(receiver == NONE, NONE, self.fold.row_of_rank()[receiver])
+        return Accelerators(receiver=receiver, team=of_stages(size, self.parallelism.pipeline_parallel))
 
 
 def extrapolate(

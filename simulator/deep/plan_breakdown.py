@@ -1,27 +1,24 @@
 """What does a step of a plan go into, and who waits for whom? In the parts of the fast depth's `StepTable`.
 
-Each accelerator computes, or waits along the chain of what ended last (`simulator.deep.waits`). A wait for its own traffic is
-a part of its step by the name of the traffic, and so is one for messages of its stage where all of these are played; a wait
-for what replicas exchange is gradient synchronisation, whichever stage was the last; any other wait for somebody else is a
-bubble.
+Each accelerator computes, or waits along the chain of what ended last (`simulator.deep.waits`). A wait for traffic that its
+stage sends is a part of its step by the name of the traffic; a wait for what replicas exchange is gradient synchronisation,
+whichever stage was the last; any other wait for somebody else is a bubble.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import compiled
 from simulator.deep.plan_graph import OPTIMIZER
 from simulator.deep.plan_items import LENT
 from simulator.deep.plan_shards import GATHERS_AGAIN, LENT_TO_SHARDS
 from simulator.deep.plan_step import PlanStep
 from simulator.deep.plan_traffic import SEND
 from simulator.deep.tasks import NONE
-from simulator.deep.waits import latest_predecessors
-from simulator.table import Booleans, Floats, Integers
+from simulator.deep.waits import Accelerators, of_stages, receivers, waits
+from simulator.table import Floats, Integers
 
 BUCKETS = (
     "compute_s",
@@ -35,58 +32,61 @@ BUCKETS = (
 )
 """Columns of `simulator.step.StepTable`; copies of activations to main memory are not played."""
 _BUBBLE = BUCKETS.index("pipeline_bubble_s")
+_OF_REPLICAS = ("shard_comm_s", "gradient_sync_s")
+"""Parts that are waited for by all stages together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanBreakdown:
-    """What r played accelerators did."""
+    """What r played accelerators did. A wait is for traffic, whose part it is, or for the computing of somebody."""
 
     seconds: Floats
     """`(r, 8)` by `BUCKETS`; the rows sum to the step."""
+    for_traffic_s: Floats
+    """`(r, 8)` waiting for traffic, by the part that it counts to: a bubble is for traffic inside other stages."""
     waited_for_s: Floats
-    """`(r, r)` how long the first waited for the computing or the traffic of the second; itself: for its own traffic."""
+    """`(r, r)` how long the first waited for the computing of the second."""
     path_s: Floats
     """`(p,)` how long the played accelerators waited for flows on each path."""
 
 
 def plan_breakdown(step: PlanStep) -> PlanBreakdown:
     """Returns what a step went into."""
-    graph, played, size = step.graph, step.played, step.roles.num_played
-    first_link = step.paths.links[np.minimum(step.paths.offsets[:-1], len(step.paths.links) - 1)]
-    owner = np.where(
-        graph.path == NONE,
-        graph.resource,
-        step.topology.source[first_link][graph.path] if len(first_link) else NONE,
+    graph, size, num_stages = step.graph, step.roles.num_played, step.cluster.num_stages
+    stage = of_stages(size, num_stages)
+    bucket = np.array([_bucket(label, step) for label in graph.labels], dtype=np.int64)[graph.label]
+    known = Accelerators(receiver=receivers(step.topology, step.paths), team=stage, is_paired=True)
+    kinds = bucket * num_stages + np.maximum(_stage_of_traffic(step, stage), 0)
+    found = waits(graph, step.played, len(step.paths), known, (kinds, len(BUCKETS) * num_stages))
+    for_traffic_s = _by_part(found.for_traffic_s.reshape(size, len(BUCKETS), num_stages), stage)
+    seconds = for_traffic_s.copy()
+    is_operator = graph.resource != NONE
+    took_s = (step.played.end_s - step.played.start_s)[is_operator]
+    np.add.at(seconds, (graph.resource[is_operator], bucket[is_operator]), took_s)
+    seconds[:, _BUBBLE] += found.for_others_s + found.for_circuits_s + found.over_s
+    return PlanBreakdown(
+        seconds=seconds, for_traffic_s=for_traffic_s, waited_for_s=found.pairs_s, path_s=found.path_s
     )
-    buckets = np.array([_bucket(label, step) for label in graph.labels], dtype=np.int64)
-    found = _Found(
-        seconds=np.zeros((size, len(BUCKETS))),
-        waited_for_s=np.zeros((size, size)),
-        path_s=np.zeros(len(step.paths)),
-        last_s=np.zeros(size),
-    )
-    order = np.flatnonzero(graph.resource != NONE)
-    order = order[np.lexsort((order, played.end_s[order], played.start_s[order], graph.resource[order]))]
-    _attribute(
-        order,
-        latest_predecessors(graph, played),
-        played.start_s,
-        played.end_s,
-        graph.resource,
-        graph.path,
-        owner,
-        np.arange(size) if step.roles.is_folded else np.arange(size) // step.roles.ranks.shape[1],
-        buckets[graph.label],
-        np.array([_is_sync(label) for label in graph.labels], dtype=np.bool_)[graph.label],
-        found,
-    )
-    found.seconds[:, _BUBBLE] += played.makespan_s - found.last_s
-    return PlanBreakdown(seconds=found.seconds, waited_for_s=found.waited_for_s, path_s=found.path_s)
 
 
-def _is_sync(label: str) -> bool:
-    """Whether traffic is of replicas, which all of them wait for."""
-    return label.startswith(("gradient", "weight", "tied"))
+def _stage_of_traffic(step: PlanStep, stage: Integers) -> Integers:
+    """The stage whose accelerator sends each flow, `(n,)`; `NONE` of what is no flow."""
+    paths, is_flow = step.paths, step.graph.path != NONE
+    sender = np.full(len(step.graph), NONE, dtype=np.int64)
+    first_link = paths.links[paths.offsets[step.graph.path[is_flow]]]
+    sender[is_flow] = stage[step.topology.source[first_link]]
+    return sender
+
+
+def _by_part(seconds: Floats, stage: Integers) -> Floats:
+    """Sums waits for traffic, `(r, 8, p)` by part and sending stage, to `(r, 8)`.
+
+    Replicas wait for each other whichever stage is the last; any other traffic of another stage makes a bubble.
+    """
+    own_s = np.take_along_axis(seconds, stage[:, None, None], axis=2)[..., 0]
+    told_s = np.where(np.isin(BUCKETS, _OF_REPLICAS), seconds.sum(axis=2), own_s)
+    told_s[:, _BUBBLE] += seconds.sum(axis=(1, 2)) - told_s.sum(axis=1)
+    return told_s
 
 
 def _bucket(label: str, step: PlanStep) -> int:
@@ -106,52 +106,7 @@ def _bucket(label: str, step: PlanStep) -> int:
         return BUCKETS.index("tensor_comm_s")
     if label.startswith("expert"):
         return BUCKETS.index("expert_comm_s")
-    if _is_sync(label):
+    if label.startswith(("gradient", "weight", "tied")):
         is_often = step.zero_stage == GATHERS_AGAIN or (step.reduces_often and label.startswith("gradient"))
         return BUCKETS.index("shard_comm_s" if is_often else "gradient_sync_s")
     return BUCKETS.index("compute_s")
-
-
-class _Found(NamedTuple):
-    seconds: Floats
-    waited_for_s: Floats
-    path_s: Floats
-    last_s: Floats
-
-
-@compiled
-def _attribute(
-    order: Integers,
-    latest: Integers,
-    start_s: Floats,
-    end_s: Floats,
-    resource: Integers,
-    path: Integers,
-    owner: Integers,
-    team: Integers,
-    bucket: Integers,
-    is_sync: Booleans,
-    found: _Found,
-) -> None:
-    """Goes through the tasks of each accelerator in the order of their start."""
-    for task in order:
-        own = resource[task]
-        begin_s, until_s = found.last_s[own], start_s[task]
-        found.seconds[own, bucket[task]] += end_s[task] - start_s[task]
-        found.last_s[own] = max(found.last_s[own], end_s[task])
-        cause = latest[task]
-        while until_s > begin_s:
-            if cause == NONE:
-                found.seconds[own, _BUBBLE] += until_s - begin_s
-                break
-            from_s = max(begin_s, min(until_s, start_s[cause]))
-            spent_s = max(0.0, until_s - from_s)
-            is_of_team = path[cause] != NONE and team[owner[cause]] == team[own]
-            is_own = owner[cause] == own or is_of_team or is_sync[cause]
-            found.seconds[own, bucket[cause] if is_own else _BUBBLE] += spent_s
-            if owner[cause] != NONE:
-                found.waited_for_s[own, owner[cause]] += spent_s
-            if path[cause] != NONE:
-                found.path_s[path[cause]] += spent_s
-            until_s = from_s
-            cause = latest[cause]
