@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from planner import human
+from planner.wait_words import waits_of_all
 from simulator.deep.plan_breakdown import BUCKETS, PlanBreakdown
 from simulator.deep.plan_cluster import Faults
 from simulator.deep.topology import Topology
@@ -188,13 +189,6 @@ def _called(found: PlanBreakdown, names: tuple[str, ...], stages: Integers) -> l
 
 def _traffic_in_words(found: PlanBreakdown, names: tuple[str, ...], least_s: float) -> Iterator[str]:
     for part, seconds in zip(BUCKETS, found.for_traffic_s.T, strict=True):
-        if seconds.max(initial=0.0) < least_s:
-            continue
         what = "traffic of other stages" if part == "pipeline_bubble_s" else f"traffic of {_words(part)}"
-        most, longest = int(np.argmax(seconds)), human.duration(float(seconds.max()))
-        if np.ptp(seconds) < least_s:
-            each = "Each accelerator waits" if len(names) > 1 else f"{names[0].capitalize()} waits"
-            yield f"{each} {longest} for {what}."
-        else:
-            mean = human.duration(float(seconds.mean()))
-            yield f"Accelerators wait {mean} for {what} on average; {names[most]} longest, {longest}."
+        if told := waits_of_all(seconds.tolist(), what, name=names.__getitem__, least_s=least_s):
+            yield told

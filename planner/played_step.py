@@ -35,7 +35,7 @@ class AcceleratorTime(Record):
     others_wait_s: float
     """Waiting while others compute what it needs."""
     over_s: float
-    """After its last operator, while others are still at work."""
+    """Done, operators and what arrives behind the last of them, while others are still at work."""
     held_up_others_s: float
     """How long others waited for its computing, all of them together."""
 

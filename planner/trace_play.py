@@ -60,9 +60,7 @@ def play_traces(request: TraceRequest, *, is_drawn: bool = False) -> PlayRun:
     if is_drawn:
         check_size(step.graph)
     played = play(step.graph, topology, step.paths)
-    known = Accelerators(
-        receiver=receivers(topology, step.paths), team=same_operators(step.graph, played)
-    )
+    known = Accelerators(receiver=receivers(topology, step.paths), team=same_operators(step.graph, played))
     found = waits(step.graph, played, len(step.paths), known)
     answer = PlayAnswer(
         capplan_version=__version__,

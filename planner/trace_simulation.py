@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from pydantic import Field
+
 from planner import __version__
 from planner.offload_request import MemoryUse, memory_use, offload_asked
 from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links, lacks_ramp
@@ -54,6 +56,10 @@ class TraceAnswer(PlayedStep):
     kept_in_proportion: tuple[str, ...] = ()
     """Classes of operators that take time in proportion to the batch although lines were asked for: their samples do not tell
     what their time grows with."""
+    speeds: dict[int, float] = Field(default_factory=dict)
+    """Accelerators of another speed than that of the trace, and theirs over it."""
+    other_speeds_s: float = 0.0
+    """By how much the step is longer because of them."""
     memory: MemoryUse | None = None
     """What a limited memory costs; None: none was asked for."""
 
@@ -92,13 +98,13 @@ def simulate_trace(request: TraceRequest, *, is_drawn: bool = False) -> TraceRun
         parallelism,
         topology,
         batch_size=request.batch_size,
-        speed=request.speed(),
         model=operator_model(request, trace),
         algorithm=request.collectives,
     )
+    speed = request.speed()
     if is_drawn and offload is None:
         _check_drawn(request, trace, parallelism, topology)
-    made = spread(offload=offload, is_folded=not is_drawn)
+    made = spread(speed=speed, offload=offload, is_folded=not is_drawn)
     if is_drawn:
         check_size(made.graph)
     played = play(made.graph, made.topology, made.paths)
@@ -113,8 +119,13 @@ def simulate_trace(request: TraceRequest, *, is_drawn: bool = False) -> TraceRun
         made.accelerators(),
         fold=made.fold,
     )
+    if request.speeds:
+        usual = spread(offload=offload, is_folded=True)
+        usual_s = play(usual.graph, usual.topology, usual.paths).makespan_s
+        more = {"speeds": request.speeds, "other_speeds_s": played.makespan_s - usual_s}
+        answer = answer.model_copy(update=more)
     if offload is not None:
-        free = spread()
+        free = spread(speed=speed)
         unlimited_s = play(free.graph, free.topology, free.paths).makespan_s
         memory = memory_use(offload, made, lifetimes(_batched(request, trace)), unlimited_s)
         answer = answer.model_copy(update={"memory": memory})

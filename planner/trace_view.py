@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from planner import human
@@ -11,6 +11,7 @@ from planner.played_step import CIRCUITS, AcceleratorTime, CircuitSummary, Playe
 from planner.text_blocks import bar, grid, headline, sentences, title
 from planner.trace_play import PlayAnswer
 from planner.trace_simulation import TraceAnswer
+from planner.wait_words import waits_of_all
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +34,7 @@ def show_trace(answer: TraceAnswer, console: Console) -> None:
     sentences(console, _summary(answer))
     if answer.memory is not None:
         _show_memory(answer.memory, console)
-    _show_step(answer, console)
+    _show_step(answer, console, slow=_slow(answer))
 
 
 def show_played(answer: PlayAnswer, console: Console) -> None:
@@ -61,11 +62,11 @@ def _headline(name: str, answer: PlayedStep, console: Console) -> None:
     headline(console, f"{name} on {human.count(answer.num_gpus)} {accelerators}: {took} a step", is_good=True)
 
 
-def _show_step(answer: PlayedStep, console: Console) -> None:
+def _show_step(answer: PlayedStep, console: Console, slow: Sequence[str] = ()) -> None:
     title(console, "where the time of an accelerator goes, on average")
     grid(console, _parts(answer, console))
     title(console, "who waits for whom")
-    sentences(console, waiting_sentences(answer))
+    sentences(console, [*slow, *waiting_sentences(answer)])
     show_links(answer, console)
     if answer.lacks_ramp:
         title(console, "mind")
@@ -108,6 +109,19 @@ def _summary(answer: TraceAnswer) -> Iterator[str]:
             f"{', '.join(kept[:MOST_NAMED])}{more}"
         )
     yield f"tensors of a whole replica: {human.memory(answer.replica_peak_bytes)} at the peak"
+
+
+def _slow(answer: TraceAnswer) -> list[str]:
+    """What other speeds than that of the trace cost."""
+    if not answer.speeds:
+        return []
+    given = list(answer.speeds.items())
+    named = ", ".join(f"accelerator {rank} at {factor:g} of it" for rank, factor in given[:MOST_NAMED])
+    more = f" and {human.count(len(given) - MOST_NAMED)} more" if len(given) > MOST_NAMED else ""
+    apart_s = answer.other_speeds_s
+    cost = f"{human.duration(abs(apart_s))} {'longer' if apart_s > 0.0 else 'shorter'} for that"
+    cost = cost if _counts(abs(apart_s), answer) else "as long as without"
+    return [f"Not at the speed of the trace: {named}{more}; the step is {cost}."]
 
 
 def _show_memory(memory: MemoryUse, console: Console) -> None:
@@ -161,7 +175,7 @@ def _parts(answer: PlayedStep, console: Console) -> Iterator[tuple[str, str, str
 
 
 def waiting_sentences(answer: PlayedStep) -> list[str]:
-    """Returns in sentences which accelerators others wait for, and what all wait for."""
+    """Returns in sentences which accelerators others wait for, what all wait for, and who is done before."""
     told = []
     held = sorted(answer.accelerators, key=lambda row: -row.held_up_others_s)[:MOST_NAMED]
     told += [_held_up(row, answer) for row in held if _counts(row.held_up_others_s, answer)]
@@ -169,14 +183,24 @@ def waiting_sentences(answer: PlayedStep) -> list[str]:
         name: [row.traffic_waits_s[name] for row in answer.accelerators if name in row.traffic_waits_s]
         for name in sorted({name for row in answer.accelerators for name in row.traffic_waits_s})
     }
-    for name, seconds in waits.items():
-        longest = max(range(len(seconds)), key=seconds.__getitem__)
-        if _counts(seconds[longest], answer):
-            told.append(
-                f"Accelerators wait {human.duration(sum(seconds) / len(seconds))} for {_traffic(name)} on average; "
-                f"accelerator {longest} longest, {human.duration(seconds[longest])}."
-            )
-    return told or ["Nobody waits for anybody: all traffic is hidden behind computing."]
+    least_s = SMALLEST_FRACTION * answer.step_s
+    of_all = (
+        waits_of_all(seconds, _traffic(name), name="accelerator {}".format, least_s=least_s)
+        for name, seconds in waits.items()
+    )
+    told += [each for each in of_all if each]
+    told = told or ["Nobody waits for anybody: all traffic is hidden behind computing."]
+    return [*told, *_done_first(answer)]
+
+
+def _done_first(answer: PlayedStep) -> Iterator[str]:
+    """Who is at work last, and how long the others are done by then."""
+    idle_s = [row.over_s for row in answer.accelerators if _counts(row.over_s, answer)]
+    last = [row.accelerator for row in answer.accelerators if not _counts(row.over_s, answer)]
+    if idle_s:
+        who = f"Accelerator {last[0]} is" if len(last) == 1 else f"{human.count(len(last))} accelerators are"
+        mean = human.duration(sum(idle_s) / len(idle_s))
+        yield f"{who} at work last; the others are done {mean} before on average."
 
 
 def _traffic(name: str) -> str:

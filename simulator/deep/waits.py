@@ -233,9 +233,7 @@ def _attribute(chain: _Chain, last_arrivals: Integers, found: _Found) -> None:
 
 
 @compiled
-def _charge(
-    chain: _Chain, own: int, begin_s: float, until_s: float, cause: int, found: _Found
-) -> None:
+def _charge(chain: _Chain, own: int, begin_s: float, until_s: float, cause: int, found: _Found) -> None:
     """Charges the gap of an accelerator, whose last cause ended at the end of it or before."""
     left_s = until_s - begin_s
     while cause != NONE and left_s > 0.0:
@@ -245,7 +243,7 @@ def _charge(
             spent_s = min(left_s, spent_s)
             found.for_traffic_s[own, chain.kind[cause]] += spent_s
             found.path_s[chain.path[cause]] += spent_s
-        elif other != NONE and other != own:
+        elif other not in (NONE, own):
             spent_s = min(left_s, _longer_s(chain, own, begin_s, cause, spent_s))
             found.for_others_s[own] += spent_s
             found.waited_for_s[other] += spent_s

@@ -23,6 +23,10 @@ offers:
   - {accelerator: h100-sxm5-80gb, num_gpus: {min: 8, max: 256}, rent_usd_per_gpu_hour: 2.5}
 site: us-iowa
 """
+TWO_NODES = """\
+network: {kind: nodes, num_nodes: 2, gpus_per_node: 4, scale_up_bytes_per_s: 450e9, scale_up_latency_s: 1e-6,
+  card_bytes_per_s: 50e9, fabric_latency_s: 3e-6}
+"""
 PLAN = "tp=4,pp=2,dp=8"
 
 
@@ -80,14 +84,36 @@ class TestAnswer:
 
     def test_a_slow_card_is_the_hottest_link(self, job: str, capsys: pytest.CaptureFixture[str]) -> None:
         answer = answered(capsys, job, "--slow-link", "card:3=0.1", plan="tp=1,pp=1,dp=64")
-        # Both roles wait for it, and for nothing else.
+        # Both roles wait for it, and for nothing else; nobody computes longer for it.
         assert [link.link for link in answer.hot_links] == ["accelerator 3 -> leaf 3"]
+        assert [role.waits_for_s for role in answer.roles] == [{}, {}]
+        assert len(answer.waits) == 1
+        assert answer.waits[0].startswith("Each accelerator waits")
+        assert answer.waits[0].endswith("for traffic of gradient synchronisation.")
 
     def test_message_by_message_it_is_as_long(self, job: str, capsys: pytest.CaptureFixture[str]) -> None:
         plan = "tp=4,pp=2,dp=2"
         folded, whole = answered(capsys, job, plan=plan), answered(capsys, job, "--unfolded", plan=plan)
         assert (len(folded.roles), len(whole.roles)) == (2, 16)
         assert whole.step_time_s == pytest.approx(folded.step_time_s, rel=1e-5)
+        # No accelerator computes longer than others of its stage, so that stages wait for stages.
+        assert [each for each in whole.waits if "to compute" in each] == [
+            each for each in folded.waits if "to compute" in each
+        ]
+
+    def test_healthy_accelerators_are_not_blamed_for_a_slow_link(
+        self, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "nodes.yaml").write_text(TWO_NODES, encoding="utf-8")
+        options = ("--set", "workload.global_batch_size=2", "--network", str(tmp_path / "nodes.yaml"))
+        answer = answered(capsys, job, *options, "--slow-link", "scale-up:2=0.25", plan="tp=4,dp=2")
+        assert not [each for each in answer.waits if "to compute" in each]
+        assert "gpu 2" in answer.hot_links[0].link
+        # The other replica, whose links are whole, waits as long for tensor-parallel traffic, in part for that of the first.
+        seconds = [role.seconds for role in answer.roles]
+        longest = max(each["tensor_comm_s"] for each in seconds)
+        assert [each["tensor_comm_s"] for each in seconds] == pytest.approx([longest] * 8, rel=0.01)
+        assert max(each["pipeline_bubble_s"] for each in seconds) < 1e-3 * answer.step_time_s
 
     def test_limits_that_the_plan_breaks_are_told(self, job: str, capsys: pytest.CaptureFixture[str]) -> None:
         answer = answered(capsys, job, "--set", "limits.deadline_days=1")
@@ -100,7 +126,8 @@ class TestAnswer:
             "a step (",
             "at the fast depth)",
             "Who waits for whom",
-            "waits longest for traffic of its own groups",
+            "for traffic of tensor parallelism on average",
+            "for stage 0, accelerator 4 to compute",
             "links that are waited for longest",
             "Slow: accelerator 5 at 0.5 of the usual speed.",
             "4 of 64 accelerators were played",

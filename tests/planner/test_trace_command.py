@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -321,7 +322,23 @@ class TestWords:
         text = told(capsys, small, "--gpus", "4", "--parallel", "dp", "--speed", "2=0.5", *SLOW_NET)
         # Three others wait 8.3 ms each, until it has computed.
         assert "Others wait for accelerator 2 to compute: 24.9 ms together, 8.30 ms each" in text
-        assert "for all-reduce traffic on average" in text
+        assert re.search(r"Each accelerator waits \S+ ms for all-reduce traffic\.", text)
+        assert "Accelerator 2 is at work last; the others are done 0.500 ms before on average." in text
+
+    def test_traffic_that_ends_a_step_is_waited_for(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "layers.json"
+        write_trace_file(even(8, 1e-3, 2e-3), file)
+        options = ("--parallel", "dp", "--network", "ring", "--bandwidth", "1e5", "--latency", "0")
+        text = told(capsys, str(file), "--gpus", "4", *options)
+        # 800 bytes of gradients around a ring of four: 6 steps of 200 bytes.
+        assert "Each accelerator waits 12.0 ms for all-reduce traffic." in text
+        assert "done before the others" not in text
+        slow = told(capsys, str(file), "--gpus", "4", "--speed", "2=0.5", *options)
+        assert "Not at the speed of the trace: accelerator 2 at 0.5 of it; the step is 24.0 ms longer" in slow
+        assert "Others wait for accelerator 2 to compute: 72.0 ms together, 24.0 ms each" in slow
+        assert "done before the others" not in slow
 
     def test_an_interleaved_pipeline_is_named(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

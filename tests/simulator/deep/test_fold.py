@@ -120,7 +120,8 @@ class TestExactness:
         assert bytes_of_links == pytest.approx(all_of_it.link_bytes, rel=1e-12)
         assert played.link_used_s[fold.stand_in] == pytest.approx(all_of_it.link_used_s, rel=1e-9)
         each, of_played = (
-            waits(made.graph, run, len(made.paths)) for made, run in ((whole, all_of_it), (part, played))
+            waits(made.graph, run, len(made.paths), made.accelerators())
+            for made, run in ((whole, all_of_it), (part, played))
         )
         rows = fold.row_of_rank()
         assert of_played.busy_s[rows] == pytest.approx(each.busy_s, rel=1e-12)
