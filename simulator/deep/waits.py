@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import compiled
+from simulator.compiled import compiled, compiled_uncounted
 from simulator.deep.play import Played
 from simulator.deep.play_kernel import SAME_TIME_FRACTION
 from simulator.deep.routing import Paths
@@ -127,7 +127,8 @@ def waits(
         place=_places(order, first, len(graph)),
         team=known.team,
     )
-    _attribute(chain, _last_arrivals(graph.path, played.end_s, known.receiver, size), found)
+    last_arrivals = _last_arrivals(graph.path, played.end_s, known.receiver, size)
+    _attribute(chain, last_arrivals, played.makespan_s, found)
     return Waits(**found._asdict())
 
 
@@ -214,10 +215,9 @@ def _last_arrivals(path: Integers, end_s: Floats, receiver: Integers, size: int)
     return last
 
 
-@compiled
-def _attribute(chain: _Chain, last_arrivals: Integers, found: _Found) -> None:
+@compiled_uncounted
+def _attribute(chain: _Chain, last_arrivals: Integers, makespan_s: float, found: _Found) -> None:
     """Goes through the operators of each accelerator in the order of their start, and behind the last of them."""
-    makespan_s = chain.end_s.max() if len(chain.end_s) else 0.0
     for own in range(len(chain.first) - 1):
         done_s = 0.0
         for place in range(chain.first[own], chain.first[own + 1]):
@@ -232,11 +232,11 @@ def _attribute(chain: _Chain, last_arrivals: Integers, found: _Found) -> None:
         found.over_s[own] += makespan_s - done_s
 
 
-@compiled
+@compiled_uncounted
 def _charge(chain: _Chain, own: int, begin_s: float, until_s: float, cause: int, found: _Found) -> None:
     """Charges the gap of an accelerator, whose last cause ended at the end of it or before."""
-    left_s = until_s - begin_s
-    while cause != NONE and left_s > 0.0:
+    left_s, least_s = until_s - begin_s, SAME_TIME_FRACTION * until_s
+    while cause != NONE and left_s > least_s:
         spent_s = max(0.0, until_s - chain.start_s[cause])
         other = chain.resource[cause]
         if chain.path[cause] != NONE:
@@ -258,10 +258,11 @@ def _charge(chain: _Chain, own: int, begin_s: float, until_s: float, cause: int,
         left_s -= circuit_s
         until_s = min(until_s, chain.asked_s[cause])
         cause = chain.latest[cause]
-    found.over_s[own] += max(0.0, left_s)
+    if left_s > least_s:
+        found.over_s[own] += left_s  # nothing came before the first of what it waited for
 
 
-@compiled
+@compiled_uncounted
 def _longer_s(chain: _Chain, own: int, begin_s: float, task: int, took_s: float) -> float:
     """What an operator took longer than the same one on an accelerator of its team that was through with it before its gap.
 

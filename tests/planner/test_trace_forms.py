@@ -141,7 +141,7 @@ class TestPlay:
         out = capsys.readouterr().out
         assert "step on 4 accelerators: 11.2 ms a step" in out
         assert "Collectives of all sizes reach the whole bandwidth" in out
-        assert "Accelerators wait 2.45 ms for all-reduce traffic on average" in out
+        assert "Each accelerator waits 2.45 ms for all-reduce traffic" in out
         assert len(json.loads(file.read_text(encoding="utf-8"))["traceEvents"]) > 4 * 9
 
     def test_too_large_a_timeline_is_refused_before_it_is_played(
