@@ -41,7 +41,7 @@ MOST_LINKS = 10
 """Hot links that are listed."""
 SMALLEST_FRACTION = 1e-6
 """A wait below this share of the step is rounding."""
-ROUNDING_FRACTION = 1e-12
+ROUNDING_FRACTION = 1e-11
 """A part below this share of the step is what is left of differences of equal times."""
 
 

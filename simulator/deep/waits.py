@@ -6,8 +6,8 @@ another accelerator. Two rules make that fair:
 
     the end     what is on its way to an accelerator behind its last operator is waited for, too, as if one more operator were
                 to come. Then the accelerator is done; while others are still at work it is idle.
-    the mate    another one that does the same operators is not to blame for those that took as long here. It is charged with
-                what its operator took longer, and what held it up before that with the rest.
+    the mate    another one that does the same operators is not to blame for those that took as long here, nor is traffic that
+                was waited for as long here. Each is charged with what it took longer, back to where that adds up to the gap.
 """
 
 from __future__ import annotations
@@ -236,15 +236,20 @@ def _attribute(chain: _Chain, last_arrivals: Integers, makespan_s: float, found:
 def _charge(chain: _Chain, own: int, begin_s: float, until_s: float, cause: int, found: _Found) -> None:
     """Charges the gap of an accelerator, whose last cause ended at the end of it or before."""
     left_s, least_s = until_s - begin_s, SAME_TIME_FRACTION * until_s
+    same_s = 0.0  # what this accelerator waited, too, before the operator that is gone back to
     while cause != NONE and left_s > least_s:
         spent_s = max(0.0, until_s - chain.start_s[cause])
         other = chain.resource[cause]
         if chain.path[cause] != NONE:
-            spent_s = min(left_s, spent_s)
+            same_s, spent_s = max(0.0, same_s - spent_s), min(left_s, max(0.0, spent_s - same_s))
             found.for_traffic_s[own, chain.kind[cause]] += spent_s
             found.path_s[chain.path[cause]] += spent_s
         elif other not in (NONE, own):
-            spent_s = min(left_s, _longer_s(chain, own, begin_s, cause, spent_s))
+            mate = _mate(chain, own, begin_s, cause)
+            if mate != NONE:
+                spent_s = _longer_s(chain, mate, cause, spent_s)
+                same_s = _gap_before_s(chain, own, mate)
+            spent_s = min(left_s, spent_s)
             found.for_others_s[own] += spent_s
             found.waited_for_s[other] += spent_s
             if len(found.pairs_s):
@@ -263,16 +268,25 @@ def _charge(chain: _Chain, own: int, begin_s: float, until_s: float, cause: int,
 
 
 @compiled_uncounted
-def _longer_s(chain: _Chain, own: int, begin_s: float, task: int, took_s: float) -> float:
-    """What an operator took longer than the same one on an accelerator of its team that was through with it before its gap.
-
-    All that it took for any other accelerator.
-    """
+def _mate(chain: _Chain, own: int, begin_s: float, task: int) -> int:
+    """The same operator on an accelerator of the team that was through with it before its gap, `NONE` of any other."""
     place = chain.first[own] + chain.place[task]
     if chain.team[chain.resource[task]] != chain.team[own] or place >= chain.first[own + 1]:
-        return took_s
+        return NONE
     mate = chain.order[place]
-    if chain.end_s[mate] > begin_s:
-        return took_s
+    return mate if chain.end_s[mate] <= begin_s else NONE
+
+
+@compiled_uncounted
+def _longer_s(chain: _Chain, mate: int, task: int, took_s: float) -> float:
+    """What an operator took longer than its mate."""
     longer_s = took_s - (chain.end_s[mate] - chain.start_s[mate])
     return longer_s if longer_s > SAME_TIME_FRACTION * chain.end_s[task] else 0.0
+
+
+@compiled_uncounted
+def _gap_before_s(chain: _Chain, own: int, task: int) -> float:
+    """How long an accelerator waited before one of its operators."""
+    place = chain.place[task]
+    before_s = chain.end_s[chain.order[chain.first[own] + place - 1]] if place else 0.0
+    return float(max(0.0, chain.start_s[task] - before_s))

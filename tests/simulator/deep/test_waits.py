@@ -69,6 +69,17 @@ def test_who_computes_as_long_is_not_blamed_for_being_late(small: OperatorTrace)
     assert whole.for_others_s.max() > 0.0  # the premise: some are through with their operators late
 
 
+def test_traffic_that_takes_as_long_is_not_blamed_for_a_slow_accelerator(small: OperatorTrace) -> None:
+    parallelism = Parallelism(tensor_parallel=4)
+    even, _, _ = waited(small, parallelism)
+    slow, _, _ = waited(small, parallelism, [1.0, 1.0, 0.5, 1.0])
+    others = [0, 1, 3]
+    assert slow.for_traffic_s[others].sum(axis=1) == pytest.approx(even.for_traffic_s[others].sum(axis=1))
+    assert slow.waited_for_s[others] == pytest.approx(0.0)
+    assert slow.waited_for_s[2] == pytest.approx(slow.for_others_s.sum())
+    assert slow.for_others_s[others].min() > 0.0
+
+
 def test_stages_wait_for_each_other(small: OperatorTrace) -> None:
     found, labels, _ = waited(small, Parallelism(pipeline_parallel=2))
     send = 512 / BANDWIDTH
