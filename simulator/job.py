@@ -93,8 +93,7 @@ class Workload(Record):
     logit_bytes: int = Field(default=6, ge=2, le=32)
     """Bytes that the loss needs for each logit (2: fused, in place; 6: 16-bit logits and an fp32 copy; 10: not fused)."""
     weight_prefetch: WeightPrefetch = "both"
-    """Passes in which ZeRO stage 3 gathers the weights of the next layer behind the one at work (`forward_prefetch` and
-    `backward_prefetch` of PyTorch's FSDP); in the others it waits for them."""
+    """Passes in which ZeRO stage 3 gathers the next layer's weights ahead (`forward_prefetch` of FSDP); in others it waits."""
     most_gathered_weights: PositiveFloat | None = None
     """Weights that ZeRO stage 3 holds gathered at most beside the product at work (DeepSpeed: 1e9,
     `stage3_max_live_parameters`); left out: those of whole layers, as PyTorch's FSDP does."""
@@ -104,11 +103,9 @@ class Workload(Record):
     update_bytes: float | None = Field(default=None, ge=0, le=16)
     """Bytes of the optimizer's copies of one gradient (0: apex; 6: DeepSpeed); left out: 4 where `gradient_bytes` is less."""
     step_bytes: float | None = Field(default=None, ge=0, le=1000)
-    """Bytes that the optimizer step reads and writes for one weight (82: DeepSpeed in fp16); left out: 10 and twice
-    `optimizer_bytes`, a norm and one fused kernel."""
+    """Bytes that the optimizer's step moves for one weight (82: DeepSpeed in fp16); left out: 10 + 2 `optimizer_bytes`."""
     sync_buffer_bytes: NonNegativeFloat = 0.0
-    """Memory for the synchronisation of gradients beside the gradients (0: in place, as in Megatron; DeepSpeed: 2e9, two
-    buckets of 5e8 elements)."""
+    """Memory of buckets for the synchronisation of gradients, beside these (0: in place, as Megatron; 2e9: DeepSpeed's two)."""
     stage_layers: StageLayers = None
     """Layers of every pipeline chunk. `balanced`: embedding and output layer count as a layer each; a list, in model
     order: only pipelines with as many chunks are tried; left out: as even as the layers allow."""
