@@ -100,7 +100,7 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: _allows(job, Precision.FP8, Precision.FP4),
         why="precisions allow neither fp8 nor fp4",
-        paths=_paths("keeps_cast_weights"),
+        paths=_paths("gathers_cast_inputs", "keeps_cast_weights"),
     ),
     UnusedRule(
         is_used=lambda job: min(job.search.zero_stages) < 3,
@@ -140,7 +140,9 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: _splits(job, "tensor_parallel"),
         why="tensor_parallel is 1",
-        paths=_paths("overlaps_tensor_comm", "has_sequence_parallel", "gathers_stage_inputs"),
+        paths=_paths(
+            "overlaps_tensor_comm", "has_sequence_parallel", "gathers_cast_inputs", "gathers_stage_inputs"
+        ),
     ),
     UnusedRule(
         is_used=lambda job: not job.workload.has_sequence_parallel,
@@ -160,6 +162,6 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: job.workload.has_sequence_parallel,
         why="has_sequence_parallel is false",
-        paths=_paths("overlaps_tensor_comm"),
+        paths=_paths("overlaps_tensor_comm", "gathers_cast_inputs"),
     ),
 )

@@ -84,6 +84,9 @@ class Workload(Record):
     fp8_recipe: CastRecipe = "tensorwise"
     """How the inputs of 8-bit products are scaled: `tensorwise` (current scaling), `delayed`, `blockwise`, or `mxfp8`, which
     needs hardware with scales for blocks."""
+    gathers_cast_inputs: bool = True
+    """Whether tensor-parallel ranks gather the inputs of products in 8 or 4 bits behind the cast (Transformer Engine), or in
+    16 bits before it; needs sequence parallelism."""
     keeps_cast_weights: bool = False
     """Whether copies of the weights of layers in 8 or 4 bits, in both layouts, stay in memory between micro-batches
     (Transformer Engine); not under ZeRO stage 3."""
