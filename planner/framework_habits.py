@@ -44,6 +44,8 @@ class Habits:
     """Whether the vocabulary is filled up to a multiple of 128 for every tensor-parallel rank, as Megatron-LM does."""
     has_sequence_parallel: bool = True
     overlaps_tensor_comm: bool = False
+    gathers_cast_inputs: bool = True
+    """As Transformer Engine, which those that are unknown are taken to use."""
     overlaps_gradient_sync: bool = True
     gradient_bytes: int = 4
     sync_bytes: int = 4
@@ -87,6 +89,7 @@ UNTOLD_HABITS = (
     "kernel_launch",
     "has_fused_operators",
     "overlaps_tensor_comm",
+    "gathers_cast_inputs",
     "overlaps_gradient_sync",
     "gradient_bytes",
     "sync_bytes",
@@ -159,6 +162,7 @@ _SHARDED = Habits(
     has_fused_operators=False,
     pads_vocabulary=False,
     has_sequence_parallel=False,
+    gathers_cast_inputs=False,
     zero_stage=3,
     logit_bytes=10,
     memory_kind="reserved",
@@ -190,12 +194,18 @@ are gradients reduced before a stage's last backward pass (`backward_maybe_with_
 PyTorch pull request 124319 calls that ZeRO-1."""
 _COMPILED_TORCHTITAN = replace(_TORCHTITAN, has_fused_operators=True)
 _JAX = Habits(
-    name="JAX", kernel_launch="graph", pads_vocabulary=False, has_sequence_parallel=False, zero_stage=3
+    name="JAX",
+    kernel_launch="graph",
+    pads_vocabulary=False,
+    has_sequence_parallel=False,
+    gathers_cast_inputs=False,
+    zero_stage=3,
 )
 _DEEPSPEED = Habits(
     name="DeepSpeed",
     attention="flash-2",
     has_sequence_parallel=False,
+    gathers_cast_inputs=False,
     gradient_bytes=_DEEPSPEED_BF16_GRADIENT,
     sync_bytes=2,
     sync_buffer_bytes=_DEEPSPEED_BUFFERS,
@@ -231,19 +241,21 @@ _SIXTEEN_BIT_ZERO = Habits(
     attention="flash-2",
     pads_vocabulary=False,
     has_sequence_parallel=False,
+    gathers_cast_inputs=False,
     gradient_bytes=2,
     sync_bytes=2,
 )
 """Gradients are reduced in their 16 bits in buckets behind the backward pass, and cast to 32 bits for the update
 (`HybridZeroOptimizer` of InternEvo, `overlap_sync_grad` in its configurations; the optimizer is Colossal-AI's). Tensor
 parallelism does not split norms by sequence in its default mode, `mtp`. Attention is FlashAttention-2 (`flash_attn`)."""
-_NANOTRON = Habits(name="nanotron", pads_vocabulary=False)
+_NANOTRON = Habits(name="nanotron", pads_vocabulary=False, gathers_cast_inputs=False)
 """Megatron's layouts with gradients that are summed in 32 bits (`accumulate_grad_in_fp32`) and reduced behind the backward
 pass; `make_vocab_size_divisible_by` is 1 by default."""
 _HAI_LLM = Habits(
     name="HAI-LLM",
     pads_vocabulary=False,
     has_sequence_parallel=False,
+    gathers_cast_inputs=False,
     optimizer_bytes=8.0,
     expert_dispatch="deduplicated",
     overlaps_far_experts=True,

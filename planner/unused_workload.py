@@ -95,7 +95,7 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: _allows(job, Precision.FP8, Precision.FP4),
         why="precisions allow neither fp8 nor fp4",
-        paths=_paths("keeps_cast_weights"),
+        paths=_paths("gathers_cast_inputs", "keeps_cast_weights"),
     ),
     UnusedRule(
         is_used=lambda job: min(job.search.zero_stages) < 3,
@@ -135,11 +135,11 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: _splits(job, "tensor_parallel"),
         why="tensor_parallel is 1",
-        paths=_paths("overlaps_tensor_comm", "has_sequence_parallel"),
+        paths=_paths("overlaps_tensor_comm", "has_sequence_parallel", "gathers_cast_inputs"),
     ),
     UnusedRule(
         is_used=lambda job: job.workload.has_sequence_parallel,
         why="has_sequence_parallel is false",
-        paths=_paths("overlaps_tensor_comm"),
+        paths=_paths("overlaps_tensor_comm", "gathers_cast_inputs"),
     ),
 )

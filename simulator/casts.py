@@ -32,6 +32,8 @@ SCALE_BYTES: Mapping[CastRecipe, float] = {
 }
 """Bytes of the scales of a value in 8 bits."""
 SIXTEEN_BIT_BYTES = 2.0
+SCALED_BY_TENSOR: tuple[CastRecipe, ...] = ("tensorwise", "delayed")
+"""Recipes under which the copy by columns can be made of that by rows."""
 NUM_LAYOUTS = 2.0
 """Copies that a cast writes: by rows and by columns."""
 BLOCKWISE_SLOWDOWN = 1.28
@@ -68,6 +70,29 @@ def cast_weight_bytes(workload: Workload, plans: PlanTable) -> Floats:
     """Returns the bytes that copies of a weight take, `(n,)`; 0 where there are none."""
     if not workload.keeps_cast_weights:
         return np.zeros(len(plans))
-    scales = np.where(plans.precision == Precision.FP8.code, SCALE_BYTES[workload.fp8_recipe], 0.0)
     has_copies = is_cast(plans) & (plans.zero_stage < 3)
-    return np.where(has_copies, NUM_LAYOUTS * (product_bytes(plans) + scales), 0.0)
+    return np.where(has_copies, NUM_LAYOUTS * _cast_bytes(workload, plans), 0.0)
+
+
+def gathered_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
+    """Returns the bytes of a value that tensor-parallel ranks gather in a layer, forward and backward, `(n,)` each.
+
+    The input of a block is gathered by rows. Its gradient is needed by rows and, for the gradient of weights, by columns;
+    blocks by columns are not made of those by rows, so that both are gathered, unless pieces are gathered beside products:
+    then those by columns come later, behind a product. Adapters take the input of a block in 16 bits, and frozen weights have
+    no gradient (Transformer Engine, `layernorm_linear.py` and `linear.py`).
+    """
+    is_16_bit, one_layout = ~is_cast(plans), _cast_bytes(workload, plans)
+    is_frozen = workload.lora is not None
+    has_blocks = (plans.precision != Precision.FP8.code) | (workload.fp8_recipe not in SCALED_BY_TENSOR)
+    gathers_both = has_blocks & (not (is_frozen or workload.overlaps_tensor_comm))
+    return (
+        np.where(is_16_bit | is_frozen, SIXTEEN_BIT_BYTES, one_layout),
+        np.where(is_16_bit, SIXTEEN_BIT_BYTES, np.where(gathers_both, NUM_LAYOUTS, 1.0) * one_layout),
+    )
+
+
+def _cast_bytes(workload: Workload, plans: PlanTable) -> Floats:
+    """Bytes of an input of a product in one layout, with its scales."""
+    scales = np.where(plans.precision == Precision.FP8.code, SCALE_BYTES[workload.fp8_recipe], 0.0)
+    return np.asarray(product_bytes(plans) + scales)

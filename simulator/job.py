@@ -84,9 +84,10 @@ class Workload(Record):
     fp8_recipe: CastRecipe = "tensorwise"
     """How the inputs of 8-bit products are scaled: `tensorwise` (current scaling), `delayed`, `blockwise`, or `mxfp8`, which
     needs hardware with scales for blocks."""
+    gathers_cast_inputs: bool = True
+    """Whether tensor-parallel ranks gather inputs of 8- and 4-bit products behind the cast; needs sequence parallelism."""
     keeps_cast_weights: bool = False
-    """Whether copies of the weights of layers in 8 or 4 bits, in both layouts, stay in memory between micro-batches
-    (Transformer Engine); not under ZeRO stage 3."""
+    """Whether 8- or 4-bit copies of weights stay between micro-batches (Transformer Engine); not under ZeRO stage 3."""
     recompute_method: RecomputeMethod = "block"
     """What `recompute_num_layers` of a plan counts. `block`: the first layers of every chunk, which alone are computed again;
     `uniform`: layers of a group, of which only the first input is kept."""
@@ -115,8 +116,7 @@ class Workload(Record):
     """Share of the layers whose activations wait in main memory for their backward pass (Megatron:
     `cpu_offloading_num_layers` over the layers of a stage; DeepSpeed: `cpu_checkpointing`)."""
     optimizer_offload_fraction: float = Field(default=0.0, ge=0, le=1)
-    """Share of the optimizer's states that main memory holds and processors update (ZeRO-Offload; Megatron:
-    `optimizer_offload_fraction`)."""
+    """Share of the optimizer's states that main memory holds and processors update (ZeRO-Offload, Megatron)."""
     keeps_stage_outputs: bool = False
     """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
     frees_stage_inputs: bool = False

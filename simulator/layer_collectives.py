@@ -11,7 +11,8 @@ Korthikanti et al., arXiv 2205.05198):
     sequence      all-gather      reduce-scatter       reduce-scatter   all-gather
 
 With sequence parallelism the backward pass gathers the block's input once more, behind the product for the input's
-gradient.
+gradient. Blocks of layers may gather inputs of products that are cast (`Workload.gathers_cast_inputs`); the embedding and the
+output layer gather 16 bits.
 """
 
 from __future__ import annotations
@@ -43,10 +44,11 @@ def leaving_s(rank: Rank) -> Directions:
 
 
 def block_s(rank: Rank) -> Directions:
-    """Returns the collectives of a whole block."""
-    entered_s = entering_s(rank)
-    both_s = entered_s[0] + entered_s[1]
-    return both_s, both_s
+    """Returns the collectives of a whole block of a layer; only what is gathered may be in 8 or 4 bits."""
+    if not rank.workload.has_sequence_parallel:
+        return rank.hidden_all_reduce_s, rank.hidden_all_reduce_s
+    forward_s, backward_s = rank.block_gather_s
+    return forward_s + rank.hidden_gather_s, backward_s + rank.hidden_gather_s
 
 
 def beside_products(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:

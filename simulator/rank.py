@@ -16,7 +16,14 @@ from simulator.calibrated import (
     calibrated_sustained,
     calibrated_training,
 )
-from simulator.casts import BLOCKWISE_SLOWDOWN, FAMILIES_WITH_BLOCK_SCALES, cast_ratio, product_bytes
+from simulator.casts import (
+    BLOCKWISE_SLOWDOWN,
+    FAMILIES_WITH_BLOCK_SCALES,
+    cast_ratio,
+    gathered_bytes,
+    is_cast,
+    product_bytes,
+)
 from simulator.compute import KernelConstants, gemm_time_s, kernel_constants, memory_bound_time_s
 from simulator.hardware import Precision
 from simulator.job import Job, Workload
@@ -79,6 +86,29 @@ class Rank:
     def hidden_gather_s(self) -> Floats:
         """All-gather of it between tensor-parallel ranks; a reduce-scatter takes as long."""
         return all_gather_s(num_bytes=self.hidden_bytes, **self._tensor_group)
+
+    @cached_property
+    def block_gather_bytes(self) -> tuple[Floats, Floats]:
+        """What tensor-parallel ranks gather in a block of a layer, forward its input and backward the gradient."""
+        if not self._gathers_cast:
+            return self.hidden_bytes, self.hidden_bytes
+        forward, backward = gathered_bytes(self.workload, self.plans)
+        values = self.tokens * self.workload.model.hidden_size
+        return forward * values, backward * values
+
+    @cached_property
+    def block_gather_s(self) -> tuple[Floats, Floats]:
+        """The all-gathers of that."""
+        if not self._gathers_cast:
+            return self.hidden_gather_s, self.hidden_gather_s
+        forward_s, backward_s = (
+            all_gather_s(num_bytes=num_bytes, **self._tensor_group) for num_bytes in self.block_gather_bytes
+        )
+        return forward_s, backward_s
+
+    @property
+    def _gathers_cast(self) -> bool:
+        return self.workload.gathers_cast_inputs and bool(np.any(is_cast(self.plans)))
 
     @cached_property
     def hidden_all_reduce_s(self) -> Floats:

@@ -38,6 +38,7 @@ from simulator.layer_costs import (
 )
 from simulator.plan import Recompute
 from simulator.rank import Rank
+from simulator.table import Floats
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
     expert_layer_weight_gradients_s,
@@ -87,18 +88,27 @@ class TensorEnds:
 
     @classmethod
     def of(cls, rank: Rank) -> TensorEnds:
-        """Returns those of the only design."""
+        """Returns those of the embedding and the output layer of the only design."""
+        return cls._of(rank, (rank.hidden_bytes, rank.hidden_bytes))
 
-        def one(operation: Operation) -> tuple[Collective, ...]:
+    @classmethod
+    def of_block(cls, rank: Rank) -> TensorEnds:
+        """Returns those of a block of a layer."""
+        return cls._of(rank, rank.block_gather_bytes)
+
+    @classmethod
+    def _of(cls, rank: Rank, gathered: tuple[Floats, Floats]) -> TensorEnds:
+        def one(operation: Operation, num_bytes: Floats) -> tuple[Collective, ...]:
             label = f"tensor {operation.value}"
-            return moves(ring(label, operation, float(rank.hidden_bytes[0]), group, rank.links))
+            return moves(ring(label, operation, float(num_bytes[0]), group, rank.links))
 
         group = Group.of(rank, 1, int(rank.plans.tensor_parallel[0]))
         if not rank.workload.has_sequence_parallel:
-            reduce = one(Operation.ALL_REDUCE)
+            reduce = one(Operation.ALL_REDUCE, rank.hidden_bytes)
             return cls(entering=((), reduce), leaving=(reduce, ()))
-        gather, scatter = one(Operation.ALL_GATHER), one(Operation.REDUCE_SCATTER)
-        return cls(entering=(gather, scatter), leaving=(scatter, gather))
+        scatter = one(Operation.REDUCE_SCATTER, rank.hidden_bytes)
+        forward, backward = (one(Operation.ALL_GATHER, num_bytes) for num_bytes in gathered)
+        return cls(entering=(forward, scatter), leaving=(scatter, backward))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +186,7 @@ class _Layer:
         return (self._total_s(0) - core_s) / 2.0
 
     def _forward(self) -> Items:
-        ends, experts = TensorEnds.of(self.rank), self._experts(0)
+        ends, experts = TensorEnds.of_block(self.rank), self._experts(0)
         attention = (
             *self._work(0, "norms and residuals"),
             *self._around(ends.entering[0], self._attention(0), ends.leaving[0]),
@@ -191,7 +201,7 @@ class _Layer:
         return self._hidden_exchange((*attention, *feed_forward))
 
     def _backward(self) -> Items:
-        ends, experts = TensorEnds.of(self.rank), self._experts(1)
+        ends, experts = TensorEnds.of_block(self.rank), self._experts(1)
         split = num_blocks(self.rank, is_expert=self.is_expert) > 1
         around = (ends.leaving[1], ends.entering[1]) if split else ((), ())
         feed_forward = (

@@ -256,6 +256,15 @@ class TestHabitsOfReleases:
     ) -> None:
         assert habits_of(framework, "hopper", "bf16").name == family
 
+    @pytest.mark.parametrize(
+        ("framework", "is_cast"), [("NeMo 25.04", True), ("torchtitan", False), ("MaxText", False)]
+    )
+    def test_gathers_in_8_bits_are_those_of_transformer_engine(
+        self, tmp_path: Path, framework: str, *, is_cast: bool
+    ) -> None:
+        row = row_of(tmp_path, framework=framework, precision="fp8", tp=8)
+        assert job_of(row).workload.gathers_cast_inputs is is_cast
+
     def test_hai_llm_trains_experts_as_the_report_of_deepseek_v3_says(self, tmp_path: Path) -> None:
         # arXiv 2412.19437, sections 3.2.1, 3.2.2 and 3.3.
         row = row_of(

@@ -45,6 +45,7 @@ CHANGES: Mapping[str, object] = {
     "expert_imbalance": 1.75,
     "expert_capacity_factor": 1.25,
     "fp8_recipe": "blockwise",
+    "gathers_cast_inputs": False,
     "keeps_cast_weights": True,
     "weight_prefetch": "backward",
     "most_gathered_weights": 1e6,

@@ -6,12 +6,13 @@ import pytest
 
 from constraints.layout import LAYOUT_RULES, layout_excess
 from simulator import catalog
-from simulator.casts import cast_ratio
+from simulator.casts import cast_ratio, gathered_bytes
 from simulator.chunks import split_layers
 from simulator.compute import kernel_constants
 from simulator.hardware import Precision
 from simulator.job import Workload
 from simulator.layer_costs import dense_layer
+from simulator.lora import ATTENTION_PRODUCTS, Lora
 from simulator.memory import MemoryTable, peak_memory
 from simulator.model import CastRecipe
 from simulator.plan import Plan
@@ -81,6 +82,26 @@ class TestRecipes:
         excess = layout_excess(job, table_of(plan_of(tensor=4, data=8, precision=Precision.FP8)))[0]
         broken = {rule.name for rule, far in zip(LAYOUT_RULES, excess, strict=True) if far}
         assert ("number_format" in broken) == is_broken
+
+
+class TestGathers:
+    # By hand, bytes of a value: blocks by columns are gathered beside those by rows, or later where a product hides them.
+    @pytest.mark.parametrize(
+        ("recipe", "choices", "forward", "backward"),
+        [
+            ("tensorwise", {}, [1, 9 / 16, 2], [1, 2 * 9 / 16, 2]),
+            ("mxfp8", {}, [33 / 32, 9 / 16, 2], [2 * 33 / 32, 2 * 9 / 16, 2]),
+            ("blockwise", {"overlaps_tensor_comm": True}, [33 / 32, 9 / 16, 2], [33 / 32, 9 / 16, 2]),
+            ("mxfp8", {"lora": Lora(rank=16, targets=ATTENTION_PRODUCTS)}, [2, 2, 2], [33 / 32, 9 / 16, 2]),
+        ],
+    )
+    def test_tensor_parallel_ranks_gather_what_products_read(
+        self, recipe: CastRecipe, choices: dict[str, object], forward: list[float], backward: list[float]
+    ) -> None:
+        formats = (Precision.FP8, Precision.FP4, Precision.BF16)
+        plans = table_of(*(plan_of(tensor=8, precision=precision) for precision in formats))
+        found = gathered_bytes(scaled(recipe).model_copy(update=choices), plans)
+        assert [list(each) for each in found] == [forward, backward]
 
 
 class TestCopies:

@@ -144,6 +144,22 @@ class TestTensorParallelism:
         assert layer.forward_tensor_comm_s == pytest.approx(2 * pair_s)
         assert layer.backward_tensor_comm_s == pytest.approx(2 * pair_s)
 
+    def test_inputs_of_eight_bit_products_are_gathered_in_eight_bits_and_their_results_summed_in_sixteen(
+        self,
+    ) -> None:
+        eight, sixteen = (
+            rank_of(plan_of(tensor=8, precision=precision)) for precision in (Precision.FP8, Precision.BF16)
+        )
+        gathered_s = all_gather_s(
+            num_bytes=4096.0 * 4096, group_size=8.0, members_per_domain=8.0, links=eight.links
+        )
+        pair_s = gathered_s + self.collective_s(reduce_scatter_s, eight, 8)
+        layer = dense_layer(eight)
+        assert layer.forward_tensor_comm_s == pytest.approx(2 * pair_s)
+        assert layer.backward_tensor_comm_s == pytest.approx(2 * pair_s)
+        assert embedding(eight).backward_tensor_comm_s == embedding(sixteen).backward_tensor_comm_s
+        assert output_layer(eight).forward_tensor_comm_s == output_layer(sixteen).forward_tensor_comm_s
+
     @pytest.mark.parametrize("t", [2, 8, 16])
     def test_without_it_there_are_two_all_reduces_in_each_direction(self, t: int) -> None:
         rank = rank_of(plan_of(tensor=t), training().model_copy(update=WITHOUT_SEQUENCE_PARALLEL))

@@ -10,12 +10,13 @@ import pytest
 from benchmarks.deep_plans import GRID, grid_line
 from simulator.deep.plan_cluster import Faults, PlanCluster
 from simulator.deep.plan_collectives import Group, Operation, ring
-from simulator.deep.plan_items import seconds_of
+from simulator.deep.plan_items import collectives_of, seconds_of
 from simulator.deep.plan_parts import DENSE, EMBEDDING, EXPERT, OUTPUT
 from simulator.deep.plan_roles import block_size, folded
 from simulator.deep.plan_step import PlanStep, parts_and_shape, plan_step
 from simulator.deep.waits import waits
 from simulator.errors import InputError
+from simulator.hardware import Precision
 from simulator.layer_costs import dense_layer, embedding, expert_layer, output_layer
 from simulator.plan import Schedule
 from simulator.step import step_parts
@@ -87,10 +88,10 @@ class TestDepths:
         )
         assert _difference(_step(case)) == pytest.approx(0.0, abs=1e-6)
 
-    def test_operators_take_as_long_as_parts_of_the_fast_depth(self) -> None:
-        case = Case(
-            job=job_of(training(MIXTURE, global_batch_size=16)), plan=plan_of(tensor=2, expert=4, data=4)
-        )
+    def test_operators_and_traffic_take_as_long_as_parts_of_the_fast_depth(self) -> None:
+        workload = training(MIXTURE, global_batch_size=16).model_copy(update={"fp8_recipe": "mxfp8"})
+        plan = plan_of(tensor=2, expert=4, data=4, precision=Precision.FP8)
+        case = Case(job=job_of(workload), plan=plan)
         parts, _ = parts_and_shape(case.job, case.plan)
         priced = {EMBEDDING: embedding, OUTPUT: output_layer, EXPERT: expert_layer, DENSE: dense_layer}
         for kind, passes in parts.passes.items():
@@ -101,6 +102,12 @@ class TestDepths:
             assert seconds_of(passes.backward) == pytest.approx(
                 float(times.backward_compute_s[0]), rel=ROUNDING
             )
+            forward_s, backward_s = (
+                sum(each.alone_s for each in collectives_of(items))
+                for items in (passes.forward, passes.backward)
+            )
+            assert forward_s == pytest.approx(float(times.forward_s[0] - times.forward_compute_s[0]))
+            assert backward_s == pytest.approx(float(times.backward_s[0] - times.backward_compute_s[0]))
 
     def test_chunks_have_the_weights_of_their_parts(self) -> None:
         case = LARGE["mixtral experts in a pipeline"]
