@@ -31,7 +31,7 @@ from simulator.network import LinkConstants, all_reduce_s, link_constants, point
 from simulator.table import Floats
 from simulator.units import MIB, MILLISECOND, gigabits_per_s
 
-CARRIED = Path(__file__).parent / "data" / "measured_collectives.csv"
+CARRIED = Path(__file__).parent / "data" / "measured_all_reduces.csv"
 CARRIED_PER_CELL = 16
 NANOSECOND = 1e-9
 DECADES = ((0.0, MIB / 16), (MIB / 16, MIB), (MIB, 10 * MIB), (10 * MIB, 100 * MIB), (100 * MIB, np.inf))

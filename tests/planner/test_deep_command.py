@@ -253,7 +253,7 @@ class TestOwnNetwork:
         assert answer.slow == ("gpu:3>switch:0 at 0.5 of its bandwidth",)
         file = Path(net[1])
         file.write_text(file.read_text("utf-8") + '\nslow_links: {"gpu:3>switch:0": 0.5}\n', "utf-8")
-        by_file = answered(capsys, job, *net, plan="tp=8,dp=1")
+        by_file = answered(capsys, job, *net, *self.EIGHT, plan="tp=8,dp=1")
         assert (by_file.slow, by_file.slow_parts_s) == (answer.slow, answer.slow_parts_s)
 
     def test_what_does_not_fit_is_named(
