@@ -59,8 +59,8 @@ def test_on_nodes_it_takes_about_as_long_as_the_plan(name: str) -> None:
 
 @pytest.mark.parametrize(("schedule", "astra_ns"), [("gpipe", 56_681_914), ("zb_h1", 51_768_414)])
 def test_a_pipeline_takes_as_long_as_in_astra_sim(schedule: str, astra_ns: int) -> None:
-    # Exported steps of 8 micro-batches, played by ASTRA-sim with its congestion-aware analytical network at commit 4f387bc: a ring
-    # of 50 GB/s, of 2^30 bytes, and 500 ns, one chunk, an end point of 1 ns. A stage of GPipe stands still while it sends:
+    # Exported steps of 8 micro-batches, played by ASTRA-sim with its congestion-aware analytical network at commit 4f387bc: a
+    # ring of 50 GB/s, of 2^30 bytes, and 500 ns, one chunk, an end point of 1 ns. A stage of GPipe stands still while it sends:
     # without that its step would be 7 x 0.157 ms shorter.
     ranks = [read_chakra(ASTRA / schedule / f"step.{rank}.et") for rank in range(4)]
     groups = {1: (0, 3), 2: (0, 1, 2, 3)}
