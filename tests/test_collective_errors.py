@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.collectives import (
+    DECADES,
     PLACE,
     Table,
     all_tables,
@@ -90,8 +91,11 @@ def test_a_call_takes_what_the_smallest_ones_take_and_is_no_part_of_them(measure
 
 @pytest.mark.parametrize("table", carried_tables(), ids=lambda table: table.name)
 def test_inside_a_node_every_decade_and_group_is_within_15_percent_from_1_mib_up(table: Table) -> None:
+    # Above 100 MiB within 5 %: there is no start-up left that sources could measure differently.
     rows = table.rows.assign(error=np.abs(relative_errors(table)))
     rows = rows[(rows.members == rows.group) & (rows.num_bytes >= MIB)]
     means = rows.groupby([*PLACE, decades(rows)]).error.mean()
     assert len(means) >= 2
     assert means.max() < 0.15
+    is_large = means.index.get_level_values(-1) == len(DECADES) - 1
+    assert (means[is_large] < 0.05).all()
