@@ -23,18 +23,19 @@ FOUND = {
     "simulators, by their repositories or papers": (
         "ASTRA-sim 3, GENIE, Chakra, STG, AICB, SimCCL, OpenDC, Kavier, AIReSim, Proteus, Daydream, dPRO, Phantora, "
         "Multiverse, ATLAHS, LogGOPSim, ns-3, htsim, Wormhole, Holistic Trace Analysis, Splitwise, DistServe, "
-        "MGPUSim, Multi2Sim, gem5"
+        "MGPUSim, Multi2Sim, gem5, Charon, Simulon, Maya, LLMServingSim"
     ),
     "models of operators, by their repositories or papers": (
-        "aiconfigurator, Zhang et al. (arXiv 2509.22832), GenZ, LLMCompass"
+        "aiconfigurator, Zhang et al. (arXiv 2509.22832), GenZ, LLMCompass, SCALE-Sim"
     ),
     "closed forms, by their repositories or papers": (
         "Paleo, ParaDL, Calculon, llm-analysis, SimuMax, AMPeD, MAD-Max, Epoch AI's training model, DistIR, DeepFlow, "
-        "RAPID-LLM, mlsysim, Primus projection"
+        "RAPID-LLM, mlsysim, Primus projection, COMET, Optimus, Guo et al. (imec), LLMem, DNNMem"
     ),
     "planners, by their repositories or papers": (
         "FlexFlow, Unity, Galvatron, Sailor, Metis, MoFa, PipeDream, OPPA, BudEcosystem simulator, Perseus, Zeus, NeMo, "
-        "Paddle, FlagScale, DeepSpeed tuners, AutoParallel, ConfigIQ, llm-d-planner"
+        "Paddle, FlagScale, DeepSpeed tuners, AutoParallel, ConfigIQ, llm-d-planner, Mist, Merak, Crius, DistTrain, "
+        "Alpa, Themis, TACCL, TACOS, WATOS, Theseus, WSC-LLM"
     ),
     "planners that Sailor (SOSP 2025) compares itself with": "AMP, Varuna, Piper, DTFM, FlashFlex, Aceso, Galvatron, Metis",
     "Svedas et al. (arXiv 2506.09275), Table VII": (
