@@ -35,13 +35,13 @@ from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
 from simulator.record import Record
-from simulator.table import Floats
+from simulator.table import Floats, Integers
 
 MOST_LINKS = 10
 """Hot links that are listed."""
 SMALLEST_FRACTION = 1e-6
 """A wait below this share of the step is rounding."""
-ROUNDING_FRACTION = 1e-11
+ROUNDING_FRACTION = 1e-8
 """A part below this share of the step is what is left of differences of equal times."""
 
 
@@ -258,6 +258,7 @@ def _answer(
 ) -> DeepStep:
     fast_s = float(step.fast.step_time_s[0])
     parts, stages = _parts(step, found), of_stages(len(names), step.cluster.num_stages)
+    weights = _stands_for(step)
     shared_s, slow_s = step.step_time_s - step.unshared_step_time_s, step.step_time_s - usual.step_time_s
     return DeepStep(
         capplan_version=__version__,
@@ -279,7 +280,7 @@ def _answer(
             )
         ),
         parts=parts,
-        waits=tuple(waits_in_words(found, names, stages, step.step_time_s)),
+        waits=tuple(waits_in_words(found, names, stages, weights, step.step_time_s)),
         hot_links=_hot_links(step, found),
         roles=_roles(step, found, names),
         slow=(),
@@ -288,9 +289,13 @@ def _answer(
     )
 
 
+def _stands_for(step: PlanStep) -> Integers:
+    """Returns for how many accelerators each of the played ones stands, `(r,)`."""
+    return np.tile(step.roles.counts, step.cluster.num_stages)
+
+
 def _parts(step: PlanStep, found: PlanBreakdown) -> tuple[DeepPart, ...]:
-    weights = np.tile(step.roles.counts, step.cluster.num_stages) / step.cluster.num_gpus
-    mean_s = weights @ found.seconds
+    mean_s = _stands_for(step) @ found.seconds / step.cluster.num_gpus
     fast_s = np.array([float(getattr(step.fast, name)[0]) for name in BUCKETS])
     told = (_without_rounding(seconds, step) for seconds in (fast_s, mean_s))
     return tuple(

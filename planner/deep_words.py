@@ -134,7 +134,7 @@ def _words(name: str) -> str:
 
 
 def waits_in_words(
-    found: PlanBreakdown, names: tuple[str, ...], stages: Integers, step_s: float
+    found: PlanBreakdown, names: tuple[str, ...], stages: Integers, weights: Integers, step_s: float
 ) -> Iterator[str]:
     """Yields who waits longest for whom to compute, and how long all wait for which traffic.
 
@@ -142,23 +142,24 @@ def waits_in_words(
         found: what played accelerators wait for.
         names: what these are called.
         stages: the stage of each.
+        weights: for how many each stands.
         step_s: how long the step is.
     """
     least_s = SMALLEST_FRACTION * step_s
-    told = [*_computing_in_words(found, names, stages, step_s), *_traffic_in_words(found, names, least_s)]
+    told = [
+        *_computing_in_words(found, _called(found, names, stages), weights, step_s),
+        *_traffic_in_words(found, names, weights, least_s),
+    ]
     yield from told or ["Nobody waits for anybody: all traffic is hidden behind computing."]
 
 
 def _computing_in_words(
-    found: PlanBreakdown, names: tuple[str, ...], stages: Integers, step_s: float
+    found: PlanBreakdown, called: list[str], weights: Integers, step_s: float
 ) -> Iterator[str]:
-    called = _called(found, names, stages)
     members = {name: np.flatnonzero(np.array(called) == name) for name in dict.fromkeys(called)}
-    by_name = np.array(
-        [
-            [found.waited_for_s[np.ix_(one, other)].sum() / len(one) for other in members.values()]
-            for one in members.values()
-        ]
+    for_each_s = np.stack([found.waited_for_s[:, other].sum(axis=1) for other in members.values()], axis=1)
+    by_name = np.stack(
+        [np.average(for_each_s[one], axis=0, weights=weights[one]) for one in members.values()]
     )
     groups, least_s = list(members), SMALLEST_FRACTION * step_s
     longest = np.argsort(-by_name, axis=None, kind="stable")[:MOST_NAMED]
@@ -168,7 +169,7 @@ def _computing_in_words(
             seconds = human.duration(float(by_name[one, other]))
             share = human.percent(float(by_name[one, other]) / step_s)
             yield f"{groups[one].capitalize()} waits {seconds} ({share} of the step) for {groups[other]} to compute."
-    held_s = np.array([found.waited_for_s[:, other].sum() for other in members.values()])
+    held_s = weights @ for_each_s
     if len(groups) > 2 and held_s.max() >= least_s:
         most = int(np.argmax(held_s))
         together = human.duration(float(held_s[most]))
@@ -187,8 +188,13 @@ def _called(found: PlanBreakdown, names: tuple[str, ...], stages: Integers) -> l
     return called
 
 
-def _traffic_in_words(found: PlanBreakdown, names: tuple[str, ...], least_s: float) -> Iterator[str]:
+def _traffic_in_words(
+    found: PlanBreakdown, names: tuple[str, ...], weights: Integers, least_s: float
+) -> Iterator[str]:
     for part, seconds in zip(BUCKETS, found.for_traffic_s.T, strict=True):
         what = "traffic of other stages" if part == "pipeline_bubble_s" else f"traffic of {_words(part)}"
-        if told := waits_of_all(seconds.tolist(), what, name=names.__getitem__, least_s=least_s):
+        told = waits_of_all(
+            seconds.tolist(), what, name=names.__getitem__, least_s=least_s, weights=weights.tolist()
+        )
+        if told:
             yield told

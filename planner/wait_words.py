@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from planner import human
 
 
 def waits_of_all(
-    seconds: Sequence[float], what: str, *, name: Callable[[int], str], least_s: float
+    seconds: Sequence[float],
+    what: str,
+    *,
+    name: Callable[[int], str],
+    least_s: float,
+    weights: Sequence[float] | None = None,
 ) -> str | None:
     """Returns how long accelerators wait for something, `None` where none does for as long as `least_s`.
 
@@ -17,6 +24,7 @@ def waits_of_all(
         what: what they wait for.
         name: what an accelerator is called, by its place.
         least_s: what is less is not spoken of.
+        weights: for how many accelerators each stands; left out: for itself.
     """
     most = max(range(len(seconds)), key=seconds.__getitem__)
     longest = human.duration(seconds[most])
@@ -24,7 +32,7 @@ def waits_of_all(
         return None
     if len(seconds) == 1:
         return f"{name(0).capitalize()} waits {longest} for {what}."
-    if seconds[most] - min(seconds) < least_s:
+    mean = human.duration(float(np.average(seconds, weights=weights)))
+    if seconds[most] - min(seconds) < least_s or mean == longest:
         return f"Each accelerator waits {longest} for {what}."
-    mean = human.duration(sum(seconds) / len(seconds))
     return f"Accelerators wait {mean} for {what} on average; {name(most)} longest, {longest}."

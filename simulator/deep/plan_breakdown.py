@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.deep.plan_graph import OPTIMIZER
+from simulator.deep.plan_graph import DIRECTIONS, OPTIMIZER
 from simulator.deep.plan_items import LENT
 from simulator.deep.plan_shards import GATHERS_AGAIN, LENT_TO_SHARDS
 from simulator.deep.plan_step import PlanStep
@@ -102,6 +102,8 @@ def _bucket(label: str, step: PlanStep) -> int:
     for start, bucket in starts.items():
         if name.startswith(start):
             return BUCKETS.index(bucket)
+    if label.partition(": ")[0] in DIRECTIONS:
+        return BUCKETS.index("compute_s")
     if label.startswith(("tensor", "context")):
         return BUCKETS.index("tensor_comm_s")
     if label.startswith("expert"):

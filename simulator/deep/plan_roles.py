@@ -84,7 +84,7 @@ def folded(cluster: PlanCluster, size: int) -> Roles:
     _, first, counts = np.unique(by_block, axis=0, return_index=True, return_counts=True)
     order = np.argsort(first, kind="stable")
     chosen = first[order]
-    worst = np.argmin(leaf, axis=2)
+    worst = np.lexsort((card, scale_up, speed, leaf))[..., 0]  # the slow one of a block is played, and named
     ranks = np.take_along_axis(blocks, worst[..., None], axis=2)[..., 0][:, chosen]
     return Roles(
         ranks=ranks,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -73,14 +74,31 @@ class TestAnswer:
         assert slow.slow_parts_s == pytest.approx(slow.step_time_s - usual.step_time_s)
         assert slow.slow == ("accelerator 5 at 0.5 of the usual speed",)
         assert any(sentence.startswith("What is slow makes it") for sentence in slow.differences)
-        # Accelerator 5 is in the second block of four of stage 0: two roles of two stages, of 28 and 4 each.
+        # Accelerator 5 is played for the second block of four of stage 0: two roles of two stages, of 28 and 4 each.
         assert [(role.stage, role.accelerator, role.stands_for, role.speed) for role in slow.roles] == [
             (0, 0, 28, 1.0),
-            (0, 4, 4, 0.5),
+            (0, 5, 4, 0.5),
             (1, 32, 28, 1.0),
             (1, 36, 4, 1.0),
         ]
-        assert "stage 0, accelerator 4" in slow.roles[3].waits_for_s
+        assert "stage 0, accelerator 5" in slow.roles[3].waits_for_s
+
+    def test_gradients_of_weights_are_computed_also_where_they_are_left_for_later(
+        self, job: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        answer = answered(capsys, job, plan="tp=4,pp=4,dp=4,pipeline_schedule=zb_h1")
+        parts = {part.name: part for part in answer.parts}
+        assert parts["compute_s"].deep_s == pytest.approx(parts["compute_s"].fast_s, rel=1e-6)
+
+    def test_means_count_what_each_accelerator_stands_for(
+        self, job: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        # 15 of 16 wait for the second, which waits little: the mean of both roles would be near half of the longest wait.
+        answer = answered(capsys, job, "--speed", "1=0.5", plan="tp=1,dp=16,zero_stage=3")
+        assert [role.stands_for for role in answer.roles] == [15, 1]
+        told = next(each for each in answer.waits if "gathering" in each)
+        mean, longest = (float(number) for number in re.findall(r"([\d.]+) ms", told))
+        assert 0.9 * longest < mean < longest
 
     def test_a_slow_card_is_the_hottest_link(self, job: str, capsys: pytest.CaptureFixture[str]) -> None:
         answer = answered(capsys, job, "--slow-link", "card:3=0.1", plan="tp=1,pp=1,dp=64")
@@ -127,7 +145,7 @@ class TestAnswer:
             "at the fast depth)",
             "Who waits for whom",
             "for traffic of tensor parallelism on average",
-            "for stage 0, accelerator 4 to compute",
+            "for stage 0, accelerator 5 to compute",
             "links that are waited for longest",
             "Slow: accelerator 5 at 0.5 of the usual speed.",
             "4 of 64 accelerators were played",

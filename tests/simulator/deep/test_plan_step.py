@@ -168,7 +168,7 @@ class TestFolding:
         roles = folded(cluster, block_size(case.plan, 1))
         # 64 ranks of a stage in blocks of 4; accelerator 5 is in the second block of stage 0.
         assert roles.counts.tolist() == [60, 4]
-        assert roles.ranks[:2].tolist() == [[0, 4], [64, 68]]
+        assert roles.ranks[:2].tolist() == [[0, 5], [64, 68]]
         assert roles.speed[0].tolist() == [1.0, 0.5]
         assert roles.speed[1:].min() == 1.0
 
