@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner import measured_notes
-from planner.measured_words import NOTHING_SAID
+from planner.measured_words import NOTHING_SAID, affirmed, is_denied
 from planner.problems import shown
 from simulator.errors import InputError, Problem
 from simulator.model import RecomputeMethod
 
-_NONE = re.compile(r"(none|no|off|false|0|disabled|without)(\s*\(.*\))?")
+_NONE = re.compile(
+    r"(none|no|off|false|0|disabled|without)( (activation |gradient )?(recompute|recomputation|checkpointing|ac))?(\s*\(.*\))?"
+    r"|0+(\s*(/|(out )?of)\s*(the )?\d+)?[ _-]*layers?.*"
+)
 _FULL = re.compile(
     r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|checkpoint|\bac\b|\bgc\b",
     re.IGNORECASE,
@@ -61,11 +64,13 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     num_layers, of_layers = _count(text)
     if "partial" in text or of_layers:
         return _some_layers(num_layers or measured_notes.recomputed_layers(notes), of_layers)
-    if _ATTENTION.search(text):
-        return Recomputed(kind="selective", is_exact=not _MODULES.search(text))
-    if _MODULES.search(text):
+    if affirmed(_ATTENTION, text):
+        return Recomputed(kind="selective", is_exact=not affirmed(_MODULES, text))
+    if affirmed(_MODULES, text):
         return Recomputed(kind="selective", is_exact=False)
-    if not _FULL.search(text):
+    if not affirmed(_FULL, text):
+        if any(is_denied(words, text) for words in (_ATTENTION, _MODULES, _FULL)):
+            return NOT_GIVEN
         rule = "is not understood; write none, selective, full, or the layers: full block 5 layers"
         raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
     is_uniform = "uniform" in text or ("full" in text and "block" not in text)

@@ -40,7 +40,7 @@ from planner.measured_sharding import (
     zero_stage,
 )
 from planner.measured_told import CannotModelError, Told
-from planner.measured_words import NOTHING_SAID, is_known_kind, is_usable, known_kind
+from planner.measured_words import NOTHING_SAID, affirmed, is_known_kind, is_usable, known_kind
 from planner.model_names import known_shape
 from planner.software_families import software_family
 from simulator import catalog
@@ -282,8 +282,8 @@ class _Translation:
 
     def _adapters(self) -> dict[str, object]:
         """Rank and products of low-rank adapters, where a row has them: NeMo's where it does not say which."""
-        written = f"{self.model} {self.kind} {self.told.text('notes')}"
-        if not re.search(r"\blora\b", written, re.IGNORECASE):
+        written = f"{self.model}; {self.kind}; {self.told.text('notes')}"
+        if not affirmed(r"\blora\b", written):
             return {}
         products = ATTENTION_PRODUCTS if has_experts(self.told, self.known) else tuple(AdaptedProduct)
         rank = measured_notes.lora_rank(self.told.text("notes"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from planner.measured_words import NOTHING_SAID
+from planner.measured_words import NOTHING_SAID, affirmed, first_affirmed, is_denied
 from planner.problems import shown
 from simulator.errors import InputError, Problem
 
@@ -27,6 +27,7 @@ MiCS all of it within groups (arXiv 2205.00119), and the `hybrid zero` optimizer
 _OFFLOADED_OPTIMIZER = re.compile(
     r"zero[- _]?[123]?[- _+]*offload|optimizer[- _]?offload|offload\w*[- _]optimizer", re.IGNORECASE
 )
+_SHARDING = re.compile(r"zero|shard|[fh]sdp|distributed|dist[- _]?opt")
 _DIGIT = re.compile(r"(?:zero|stage)[- _=:]*(\d+)|^(\d+)$")
 
 
@@ -48,7 +49,7 @@ def zero_stage(written: str) -> int | None:
 
 def says_to_shard_again(written: str) -> bool:
     """Returns whether a cell asks for weights to be let go of behind every pass, whatever the framework's default."""
-    return bool(re.search(r"zero[- _]?3|stage[- _]?3|reshard\w*[ _=:]*(true|always)", written.lower()))
+    return bool(affirmed(r"zero[- _]?3|stage[- _]?3|reshard\w*[ _=:]*(true|always)", written))
 
 
 def keeps_weights(written: str) -> bool:
@@ -57,9 +58,10 @@ def keeps_weights(written: str) -> bool:
 
 
 def _written_stage(text: str) -> int | None:
-    if digits := _DIGIT.search(text):
+    if digits := affirmed(_DIGIT, text):
         return int(digits[1] or digits[2])
-    return next((stage for words, stage in _STAGES if re.search(words, text)), None)
+    stage = first_affirmed(_STAGES, text)
+    return 0 if stage is None and is_denied(_SHARDING, text) else stage
 
 
 def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
@@ -80,4 +82,4 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
 
 def offloads_optimizer(written: str) -> bool:
     """Returns whether the optimizer's states wait in main memory, as ZeRO-Offload keeps them."""
-    return bool(_OFFLOADED_OPTIMIZER.search(written))
+    return bool(affirmed(_OFFLOADED_OPTIMIZER, written))

@@ -25,6 +25,7 @@ RUN: Mapping[str, object] = {
     "global_batch": 64,
     "step_time_s": 10,
 }
+MIXTURE: Mapping[str, object] = {"model": "qwen3-30b-a3b", "ep": 8}
 
 
 def read(folder: Path, **changes: object) -> Row | Unmodelled:
@@ -357,3 +358,31 @@ class TestNotes:
         self, tmp_path: Path, written: str, is_known: bool
     ) -> None:
         assert (row_of(tmp_path, interconnect=written)["remarks"] == "") is is_known
+
+
+@pytest.mark.parametrize(
+    ("cells", "column", "read"),
+    [
+        ({"schedule": "1F1B (non-interleaved)", "pp": 4}, "virtual_pipeline", "1"),
+        ({"notes": "no zero bubble; 1F1B, not DualPipe", "pp": 4}, "pipeline_schedule", ""),
+        ({"recompute": "0 of 80 layers"}, "recompute", "none"),
+        ({"recompute": "no full recompute"}, "recompute", "none"),
+        ({"recompute": "full, not selective"}, "recompute", "full"),
+        ({"precision": "bf16 (no fp8)"}, "precision", "bf16"),
+        ({"precision": "bf16, fp8: off"}, "precision", "bf16"),
+        ({"zero_stage_or_fsdp": "without FSDP"}, "zero_stage", "0"),
+        ({"zero_stage_or_fsdp": "no distributed optimizer"}, "zero_stage", "0"),
+        ({"zero_stage_or_fsdp": "FSDP, no TP"}, "zero_stage", "3"),
+        ({"notes": "full fine-tuning, no LoRA"}, "lora_rank", ""),
+        ({"notes": "no fused loss; LoRA"}, "lora_rank", "32"),
+        ({"notes": "tp_comm_overlap=0", "tp": 2}, "overlaps_tensor_comm", "false"),
+        ({"notes": "TP overlap is off", "tp": 2}, "overlaps_tensor_comm", "false"),
+        ({**MIXTURE, "notes": "no fp8 dispatch"}, "dispatches_in_8_bits", "false"),
+        ({**MIXTURE, "notes": "DeepEP not used; all-to-all"}, "expert_dispatch", "all_to_all"),
+    ],
+)
+def test_what_is_named_in_order_to_deny_it_is_not_read(
+    tmp_path: Path, cells: Mapping[str, object], column: str, read: str
+) -> None:
+    row = row_of(tmp_path, **{"tp": 1, "pp": 1, "framework": "Megatron-LM 0.12", **cells})
+    assert row.get(column, "") == read
