@@ -17,9 +17,9 @@ _FORMATS = (
 and 32 bits are those of sums and of master weights."""
 _RECIPES = (
     ("mx-?fp8|fp8-?mx", "mxfp8"),
-    ("block|sub-?channel|fp8-?sc", "blockwise"),
-    ("delayed|fp8-?ds", "delayed"),
-    ("(tensor|row)-?wise|current|fp8-?cs", "tensorwise"),
+    (r"block|sub-?channel|fp8-?sc\b", "blockwise"),
+    (r"delayed|fp8-?ds\b", "delayed"),
+    (r"(tensor|row)-?wise|per-?(tensor|row)|current|fp8-?cs\b", "tensorwise"),
 )
 """Scalings by the words that mean them, Megatron-Bridge's `cs`, `ds`, `mx` and `sc` (sub-channel) included."""
 
@@ -39,4 +39,4 @@ def fp8_recipe(written: str) -> str:
 
 def scales_rows(written: str) -> bool:
     """Returns whether every row has a scale of its own, which is simulated as one scale for the tensor."""
-    return bool(re.search("row-?wise", written, re.IGNORECASE))
+    return bool(affirmed(r"row[-_ ]?wise|per[-_ ]?row", written))

@@ -370,6 +370,9 @@ class TestNotes:
         ({"recompute": "full, not selective"}, "recompute", "full"),
         ({"precision": "bf16 (no fp8)"}, "precision", "bf16"),
         ({"precision": "bf16, fp8: off"}, "precision", "bf16"),
+        ({"precision": "fp8 scaling: delayed"}, "fp8_recipe", "delayed"),
+        ({"precision": "FP8 scaled, per-tensor"}, "fp8_recipe", "tensorwise"),
+        ({"precision": "fp8_sc, not delayed"}, "fp8_recipe", "blockwise"),
         ({"zero_stage_or_fsdp": "without FSDP"}, "zero_stage", "0"),
         ({"zero_stage_or_fsdp": "no distributed optimizer"}, "zero_stage", "0"),
         ({"zero_stage_or_fsdp": "FSDP, no TP"}, "zero_stage", "3"),
@@ -381,7 +384,7 @@ class TestNotes:
         ({**MIXTURE, "notes": "DeepEP not used; all-to-all"}, "expert_dispatch", "all_to_all"),
     ],
 )
-def test_what_is_named_in_order_to_deny_it_is_not_read(
+def test_words_mean_what_their_neighbours_make_of_them(
     tmp_path: Path, cells: Mapping[str, object], column: str, read: str
 ) -> None:
     row = row_of(tmp_path, **{"tp": 1, "pp": 1, "framework": "Megatron-LM 0.12", **cells})
