@@ -278,7 +278,12 @@ class _Translation:
     def _shard_ranks(self, layout: dict[str, int]) -> int | None:
         replicas = layout["data_parallel"] * layout["context_parallel"]
         node_ranks = self.node.num_accelerators // layout["tensor_parallel"]
-        return shard_ranks(self.told.text("zero_stage_or_fsdp"), replicas=replicas, node_ranks=node_ranks)
+        column = "zero_stage_or_fsdp"
+        try:
+            return shard_ranks(self.told.text(column), replicas=replicas, node_ranks=node_ranks)
+        except ValueError as error:
+            self.told.remark(column, f"{error}; taken as sharded over all of them")
+            return None
 
     def _adapters(self) -> dict[str, object]:
         """Rank and products of low-rank adapters, where a row has them: NeMo's where it does not say which."""

@@ -27,6 +27,11 @@ MiCS all of it within groups (arXiv 2205.00119), and the `hybrid zero` optimizer
 _OFFLOADED_OPTIMIZER = re.compile(
     r"zero[- _]?[123]?[- _+]*offload|optimizer[- _]?offload|offload\w*[- _]optimizer", re.IGNORECASE
 )
+_GROUP_RANKS = re.compile(
+    r"(?:shard|\bmics|hybrid[- _]?zero)(?![ _=:]*-1)[ _=:-]*(\d+)|hsdp\W{0,3}\d+ ?x ?(\d+)"
+)
+"""Ranks of a shard group; `-1` is PyTorch's word for all that are left, and a mesh is written as groups times ranks."""
+_GROUPS = re.compile(r"replicat\w*[ _=:-]*(\d+)|hsdp\D{0,20}(\d+)[- ]replicas?\b")
 _SHARDING = re.compile(r"zero|shard|[fh]sdp|distributed|dist[- _]?opt")
 _DIGIT = re.compile(r"(?:zero|stage)[- _=:]*(\d+)|^(\d+)$")
 
@@ -68,16 +73,28 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
     """Returns the ranks of a shard group, as written or those of a node; `None` where all replicas are one group.
 
     Args:
-        written: such as `megatron-fsdp shard 8` or `HSDP`.
+        written: such as `megatron-fsdp shard 8`, `HSDP`, `HSDP 2x32` or `FSDP2, dp_replicate=2`.
         replicas: ranks that hold the same weights without sharding.
         node_ranks: those of them that share a node.
+
+    Raises:
+        ValueError: the replicas do not make up such groups.
     """
     text = written.lower()
-    given = re.search(r"(?:shard|\bmics|hybrid[- _]?zero)[ _=-]*(\d+)", text)
-    if given is None and not re.search("hsdp|hybrid|mics", text):
+    ranks, groups = _number(_GROUP_RANKS, text), _number(_GROUPS, text)
+    if ranks is None and groups is None and not affirmed("hsdp|hybrid|mics", text):
         return None
-    ranks = int(given[1]) if given else node_ranks
+    if ranks is None:
+        ranks, rest = (node_ranks, 0) if groups is None else divmod(replicas, groups)
+        if rest or (groups is None and ranks == 1 < replicas):
+            raise ValueError(f"{replicas} replicas do not make up such shard groups")
     return ranks if 0 < ranks < replicas else None
+
+
+def _number(words: re.Pattern[str], text: str) -> int | None:
+    """Returns the first number that words name; 0 says nothing."""
+    found = affirmed(words, text)
+    return int(next(filter(None, found.groups()))) or None if found else None
 
 
 def offloads_optimizer(written: str) -> bool:

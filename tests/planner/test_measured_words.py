@@ -151,11 +151,30 @@ class TestSharding:
         assert zero_stage(written) == stage
 
     @pytest.mark.parametrize(
-        ("written", "ranks"), [("MiCS 4", "4"), ("hybrid zero", "8"), ("dp_shard=2", "2")]
+        ("written", "ranks"),
+        [
+            ("MiCS 4", "4"),
+            ("hybrid zero", "8"),
+            ("dp_shard=2", "2"),
+            ("HSDP", "8"),
+            ("HSDP replicate=2", "32"),
+            ("FSDP2, dp_replicate=4, dp_shard=-1", "16"),
+            ("HSDP 2x32", "32"),
+            ("HSDP (16 replicas)", "4"),
+            ("FSDP2", ""),
+        ],
     )
     def test_groups_are_as_written_or_of_a_node(self, tmp_path: Path, written: str, ranks: str) -> None:
-        row = row_of(tmp_path, n_gpus=16, tp=1, pp=1, zero_stage_or_fsdp=written)
-        assert row["shard_ranks"] == ranks
+        row = row_of(tmp_path, n_gpus=64, tp=1, pp=1, zero_stage_or_fsdp=written)
+        assert (row["zero_stage"] != "0", row["shard_ranks"], row["remarks"]) == (True, ranks, "")
+
+    @pytest.mark.parametrize(("written", "tp"), [("HSDP", 8), ("HSDP replicate=3", 1)])
+    def test_groups_that_cannot_be_are_all_replicas_and_told(
+        self, tmp_path: Path, written: str, tp: int
+    ) -> None:
+        row = row_of(tmp_path, n_gpus=64, tp=tp, pp=1, zero_stage_or_fsdp=written)
+        assert row["shard_ranks"] == ""
+        assert "sharded over all of them" in row["remarks"]
 
     def test_zero_offload_keeps_the_optimizer_in_main_memory(self, tmp_path: Path) -> None:
         assert row_of(tmp_path, zero_stage_or_fsdp="ZeRO-Offload")["optimizer_offload_fraction"] == "1.0"
