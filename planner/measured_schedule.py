@@ -20,8 +20,10 @@ _SCHEDULES = (
     ("interleav|vpp|virtual|looped|1f1b|one-?forward|pipedream-?flush", Schedule.ONE_F_ONE_B),
 )
 """Schedules by the words that mean them or something near; the first that fits holds."""
-_ONLY_NEAR = re.compile("dual-?pipe|zb-?(1p|2p|h2)|zero-?bubble$|zb$")
-_IN_NOTES = re.compile(r"gpipe|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble|dual-?pipe(-?v)?", re.IGNORECASE)
+_ONLY_NEAR = re.compile("dual-?pipe|zb-?(1p|2p|h2)|(?<!zbv)(?<!zbv-)zero-?bubble$|zb$")
+_IN_NOTES = re.compile(
+    r"gpipe|\bzbv-?zero-?bubble|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble|dual-?pipe(-?v)?", re.IGNORECASE
+)
 """Names that mean a schedule wherever they stand. `Interleaved` alone does not say of how many chunks."""
 _INTERLEAVED = re.compile("interleav|looped")
 _LEAST_CHUNKS = 2
@@ -71,6 +73,8 @@ def ordered(
         told.default("pipeline_schedule", schedule)
     elif _ONLY_NEAR.search(name):
         told.remark(column, f"taken as {schedule.value}, the nearest schedule")
+    if (told.cells.count("vpp") or 1) not in (1, chunks):
+        told.remark("vpp", f"left out; chunks of a stage with {schedule.value}: {chunks}")
     return Order(schedule=schedule, chunks_per_stage=chunks)
 
 

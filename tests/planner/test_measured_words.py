@@ -318,6 +318,8 @@ class TestLayout:
             ({"pipeline_schedule": "GPipe"}, "gpipe", 1, ""),
             ({"pp_schedule": "ZB-H1"}, "zb_h1", 1, ""),
             ({"pp_schedule": "zbv"}, "zb_v", 2, ""),
+            ({"pp_schedule": "ZBVZeroBubble"}, "zb_v", 2, ""),
+            ({"pp_schedule": "gpipe", "vpp": 2}, "gpipe", 1, "vpp = '2': left out"),
             ({"pp_schedule": "zerobubble"}, "zb_v", 2, "taken as zb_v, the nearest"),
             ({"notes": "DualPipe, DeepEP"}, "zb_v", 2, "taken as zb_v, the nearest"),
             ({"notes": "interleaved schedule"}, "1f1b", 1, ""),  # of nobody knows how many chunks
