@@ -20,7 +20,7 @@ from planner.measured_file import BYTES_OF_A_WEIGHT, Cells, read_cells
 from planner.measured_hardware import node_of
 from planner.measured_layout import layout_cells, split_layers
 from planner.measured_precision import fp8_recipe, number_format, scales_rows
-from planner.measured_recompute import NOT_GIVEN, Recomputed, layers_of_a_chunk, recomputed
+from planner.measured_recompute import NOT_GIVEN, Recomputed, of_a_chunk, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
 from planner.measured_schedule import Order, ordered
 from planner.measured_sequences import (
@@ -222,18 +222,25 @@ class _Translation:
     def _recomputed(self) -> Recomputed:
         return recomputed(self.told.text("recompute"), self.told.text("notes")) or NOT_GIVEN
 
+    def _recomputed_of_a_chunk(self, layout: dict[str, int], num_layers: int) -> Recomputed:
+        num_chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]
+        again = of_a_chunk(self._recomputed(), num_layers=num_layers, num_chunks=num_chunks)
+        if again.is_exact:
+            return again
+        self.told.default("recompute", again.kind)
+        if again.num_layers:
+            self.told.remark("recompute", f"taken as {again.num_layers} in each of {num_chunks} chunks")
+        return again
+
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
         habits, stage = self._sharding(layout)
         written, notes = self.told.text("zero_stage_or_fsdp"), self.told.text("notes")
-        again = self._recomputed()
+        again = self._recomputed_of_a_chunk(layout, num_layers)
         hides_tensor_traffic = measured_notes.hides_tensor_traffic(notes)
-        num_chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]
-        if not again.is_exact:
-            self.told.default("recompute", again.kind)
         return {
             "fp8_recipe": fp8_recipe(self.told.text("precision")) or habits.fp8_recipe or "",
             "recompute": again.kind,
-            "recompute_num_layers": layers_of_a_chunk(again, num_chunks),
+            "recompute_num_layers": again.num_layers,
             "recompute_method": again.method,
             "zero_stage": self.told.default("zero_stage_or_fsdp", habits.zero_stage)
             if stage is None

@@ -45,7 +45,10 @@ def reason_of(folder: Path, **changes: object) -> str:
 
 
 class TestRecomputation:
-    @pytest.mark.parametrize("written", ["none", "no", "off", "False", "0", "disabled", "none (offload)"])
+    @pytest.mark.parametrize(
+        "written",
+        ["none", "no", "off", "False", "0", "disabled", "none (offload)", "0 layers", "full (0 of 80)"],
+    )
     def test_words_for_none(self, written: str) -> None:
         assert recomputed(written, "") == Recomputed(kind="none")
 
@@ -88,10 +91,25 @@ class TestRecomputation:
         assert found is not None
         assert (found.kind, found.num_layers, found.method) == ("full", num_layers, method)
 
-    def test_layers_of_the_whole_network_are_dealt_out_to_the_chunks(self, tmp_path: Path) -> None:
-        row = row_of(tmp_path, recompute="16 of 32 layers", pp=4)
-        assert row["recompute_num_layers"] == "4"
-        assert row_of(tmp_path, recompute="32 of 32 layers", pp=4)["recompute_num_layers"] == ""
+    @pytest.mark.parametrize(
+        ("written", "cells", "num_layers", "remark"),
+        [
+            ("16 of 32 layers", {"pp": 4}, "4", ""),
+            ("full (16 of 32)", {"pp": 4}, "4", ""),
+            ("full 25%", {"pp": 1}, "8", ""),
+            ("32 of 32 layers", {"pp": 4}, "", ""),
+            ("32 layers", {"pp": 4}, "", ""),
+            ("4 of 32 layers", {"pp": 8, "vpp": 2}, "1", "taken as 1 in each of 16 chunks"),
+        ],
+    )
+    def test_layers_of_the_whole_network_are_dealt_out_to_the_chunks(
+        self, tmp_path: Path, written: str, cells: Mapping[str, object], num_layers: str, remark: str
+    ) -> None:
+        row = row_of(tmp_path, **{"tp": 1, "recompute": written, **cells})
+        assert (row["recompute"], row["recompute_num_layers"]) == ("full", num_layers)
+        assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))
+        assert ("recompute" in row["assumed"].split()) is bool(remark)
+        assert reason_against(row) == ""
 
     @pytest.mark.parametrize(
         "written", ["selective", "selective (core_attn)", "core-attention", "op", "sac", "attn"]
