@@ -45,6 +45,7 @@ from planner.model_names import known_shape
 from planner.software_families import software_family
 from simulator import catalog
 from simulator.errors import InputError
+from simulator.hardware import Precision
 from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct
 from simulator.model import ModelShape
 from simulator.units import GIB
@@ -197,13 +198,17 @@ class _Translation:
             raise CannotModelError("usable: the row is marked as unusable")
 
     def _precision(self) -> str:
-        written = self.told.text("precision") or self.told.default("precision", "bf16")
+        written = self.told.text("precision") or self.told.default("precision", self._usual_precision())
         found = number_format(written)
         if scales_rows(written):
             self.told.remark("precision", "scales of rows are simulated as scales of whole tensors")
         if not found:
             raise CannotModelError(f"precision {written}: only fp16, bf16, fp8 and nvfp4 are modelled")
         return found
+
+    def _usual_precision(self) -> str:
+        has_bf16 = catalog.accelerator(self.accelerator).peak_flop_per_s(Precision.BF16) is not None
+        return (Precision.BF16 if has_bf16 else Precision.FP16).value
 
     def _order(self, layout: dict[str, int], num_layers: int) -> Order:
         """Returns schedule and chunks of the pipeline where they are not the usual ones."""

@@ -321,6 +321,8 @@ class TestLayout:
             "4",
             "all_to_all",
         )
+        row = row_of(tmp_path, tp=4, cp=2, pp=1, sp="isp")
+        assert (row["tensor_parallel"], row["remarks"].split(":")[0]) == ("4", "sp = 'isp'")
 
     def test_a_rack_that_is_partly_used_has_its_usual_nodes(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, gpu="GB200", n_gpus=256, gpus_per_node=72, tp=1, pp=1, global_batch=256)
@@ -407,6 +409,7 @@ class TestNotes:
         ({"recompute": "0 of 80 layers"}, "recompute", "none"),
         ({"recompute": "no full recompute"}, "recompute", "none"),
         ({"recompute": "full, not selective"}, "recompute", "full"),
+        ({"precision": "", "gpu": "V100-32GB"}, "precision", "fp16"),
         ({"precision": "bf16 (no fp8)"}, "precision", "bf16"),
         ({"precision": "bf16, fp8: off"}, "precision", "bf16"),
         ({"precision": "fp8 scaling: delayed"}, "fp8_recipe", "delayed"),
