@@ -35,6 +35,7 @@ from planner.measured_sharding import (
     LAST_STAGE,
     keeps_weights,
     offloads_optimizer,
+    offloads_something,
     says_to_shard_again,
     shard_ranks,
     zero_stage,
@@ -239,7 +240,7 @@ class _Translation:
 
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
         habits, stage = self._sharding(layout)
-        written, notes = self.told.text("zero_stage_or_fsdp"), self.told.text("notes")
+        notes = self.told.text("notes")
         again = self._recomputed_of_a_chunk(layout, num_layers)
         hides_tensor_traffic = measured_notes.hides_tensor_traffic(notes)
         return {
@@ -254,7 +255,7 @@ class _Translation:
             "has_sequence_parallel": self._splits_sequence() if layout["tensor_parallel"] > 1 else False,
             "logit_bytes": measured_notes.logit_bytes(notes) or habits.logit_bytes,
             "activation_offload_fraction": self._offload_fraction(num_layers),
-            "optimizer_offload_fraction": 1.0 if offloads_optimizer(written) else None,
+            "optimizer_offload_fraction": self._optimizer_offload_fraction(),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
             **({} if hides_tensor_traffic is None else {"overlaps_tensor_comm": hides_tensor_traffic}),
             **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
@@ -286,6 +287,16 @@ class _Translation:
                 "recompute", "offloading is left out: notes say it, as: offloads activations of 20 layers"
             )
         return min(1.0, offloaded / num_layers) or None
+
+    def _optimizer_offload_fraction(self) -> float | None:
+        """Returns 1 where the optimizer's states wait in main memory; nothing where no one says so."""
+        written = self.told.text("zero_stage_or_fsdp")
+        if offloads_optimizer(f"{written}; {self.told.text('notes')}"):
+            return 1.0
+        if not offloads_something(written):
+            return None
+        self.told.remark("zero_stage_or_fsdp", "offloading is taken as that of the optimizer's states alone")
+        return 1.0
 
     def _shard_ranks(self, layout: dict[str, int]) -> int | None:
         replicas = layout["data_parallel"] * layout["context_parallel"]

@@ -25,7 +25,9 @@ _STAGES = (
 """Stages by the words that mean them; the first that fits holds. ZeRO-Offload shards what stage 2 does (arXiv 2101.06840),
 MiCS all of it within groups (arXiv 2205.00119), and the `hybrid zero` optimizer of InternEvo its states within groups."""
 _OFFLOADED_OPTIMIZER = re.compile(
-    r"zero[- _]?[123]?[- _+]*offload|optimizer[- _]?offload|offload\w*[- _]optimizer", re.IGNORECASE
+    r"zero[- _]?[123]?[- _+]*offload|optimizer(?:[- _]states?)?[- _]?(?:cpu[- _]?)?offload|cpu[- _]?adam"
+    r"|offload\w*[- _](?:the[- _])?optimizer",
+    re.IGNORECASE,
 )
 _GROUP_RANKS = re.compile(
     r"(?:shard|\bmics|hybrid[- _]?zero)(?![ _=:]*-1)[ _=:-]*(\d+)|hsdp\W{0,3}\d+ ?x ?(\d+)"
@@ -100,3 +102,8 @@ def _number(words: re.Pattern[str], text: str) -> int | None:
 def offloads_optimizer(written: str) -> bool:
     """Returns whether the optimizer's states wait in main memory, as ZeRO-Offload keeps them."""
     return bool(affirmed(_OFFLOADED_OPTIMIZER, written))
+
+
+def offloads_something(written: str) -> bool:
+    """Returns whether a cell says that something waits in main memory, such as the `CPU offload` of FSDP."""
+    return bool(affirmed(r"offload", re.sub(r"activations?[- _](cpu[- _])?offload\w*", "", written.lower())))

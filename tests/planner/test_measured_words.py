@@ -194,8 +194,20 @@ class TestSharding:
         assert row["shard_ranks"] == ""
         assert "sharded over all of them" in row["remarks"]
 
-    def test_zero_offload_keeps_the_optimizer_in_main_memory(self, tmp_path: Path) -> None:
-        assert row_of(tmp_path, zero_stage_or_fsdp="ZeRO-Offload")["optimizer_offload_fraction"] == "1.0"
+    @pytest.mark.parametrize(
+        ("cells", "fraction", "is_remarked"),
+        [
+            ({"zero_stage_or_fsdp": "ZeRO-Offload"}, "1.0", False),
+            ({"zero_stage_or_fsdp": "zero1", "notes": "optimizer offload"}, "1.0", False),
+            ({"zero_stage_or_fsdp": "FSDP, CPU offload"}, "1.0", True),
+            ({"zero_stage_or_fsdp": "FSDP, no offload", "notes": "activation CPU offload False"}, "", False),
+        ],
+    )
+    def test_optimizers_wait_in_main_memory_where_they_say_so(
+        self, tmp_path: Path, cells: Mapping[str, object], fraction: str, is_remarked: bool
+    ) -> None:
+        row = row_of(tmp_path, **cells)
+        assert (row["optimizer_offload_fraction"], bool(row["remarks"])) == (fraction, is_remarked)
 
     def test_nothing_said_is_no_stage(self) -> None:
         assert zero_stage("") is zero_stage("unknown") is None
