@@ -13,7 +13,7 @@ from simulator.errors import InputError, Problem
 from simulator.model import RecomputeMethod
 
 _NONE = re.compile(
-    r"(none|no|off|false|0|disabled|without)( (activation |gradient )?(recompute|recomputation|checkpointing|ac))?(\s*\(.*\))?"
+    r"(none|no|off|false|0|disabled|without)( (activation |gradient )?(recompute|recomputation|checkpointing|ac))?(\s*[,;(].*)?"
 )
 _FULL = re.compile(
     r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|checkpoint|\bac\b|\bgc\b",
@@ -22,7 +22,7 @@ _FULL = re.compile(
 _ATTENTION = re.compile(r"selective|core[ _-]?att|\battention\b|\battn\b|\bsac\b|\bops?\b")
 _MODULES = re.compile(r"mlp|\bmoe|layer[ _]?norm|shared[ _]expert|\bmla|up[ _]proj|modules?\b|\bffn\b")
 _LAYERS = re.compile(
-    r"(\d+)(?:\s*(?:/|(?:out )?of)\s*(?:the )?(\d+))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d+))?"
+    r"(\d+)(?:\s*(?:/|(?:out )?of)\s*(?:the |every )?(\d+))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d+))?"
 )
 """Layers that are computed again, and perhaps all that there are: `20 of 80 layers`."""
 _SHARE = re.compile(r"(\d+)\s*(?:/|(?:out )?of)\s*(?:the )?(\d+)|(\d+) ?(?:%|percent|per cent)")
@@ -97,7 +97,7 @@ def _count(text: str) -> tuple[int | None, int | None]:
     if found := _LAYERS.search(text):
         part, whole = int(found[1]), int(found[2] or found[3] or 0)
         return (part, whole if whole >= part else None) if part < 10**6 else (None, None)
-    if "full" in text and (found := _SHARE.search(text)):
+    if re.search("full|partial", text) and (found := _SHARE.search(text)):
         part, whole = int(found[1] or found[3]), int(found[2] or 100)
         return (part, whole) if part <= whole else (None, None)
     return None, None

@@ -68,7 +68,8 @@ def _written_stage(text: str) -> int | None:
     if digits := affirmed(_DIGIT, text):
         return int(digits[1] or digits[2])
     stage = first_affirmed(_STAGES, text)
-    return 0 if stage is None and is_denied(_SHARDING, text) else stage
+    is_none = stage is None and (is_denied(_SHARDING, text) or is_denied(_DIGIT, text))
+    return 0 if is_none else stage
 
 
 def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:

@@ -47,7 +47,18 @@ def reason_of(folder: Path, **changes: object) -> str:
 class TestRecomputation:
     @pytest.mark.parametrize(
         "written",
-        ["none", "no", "off", "False", "0", "disabled", "none (offload)", "0 layers", "full (0 of 80)"],
+        [
+            "none",
+            "no",
+            "off",
+            "False",
+            "0",
+            "disabled",
+            "none (offload)",
+            "0 layers",
+            "full (0 of 80)",
+            "none, offloads 4 layers",
+        ],
     )
     def test_words_for_none(self, written: str) -> None:
         assert recomputed(written, "") == Recomputed(kind="none")
@@ -97,6 +108,7 @@ class TestRecomputation:
             ("16 of 32 layers", {"pp": 4}, "4", ""),
             ("full (16 of 32)", {"pp": 4}, "4", ""),
             ("full 25%", {"pp": 1}, "8", ""),
+            ("full for 1 of every 2 layers", {"pp": 1}, "16", ""),
             ("32 of 32 layers", {"pp": 4}, "", ""),
             ("32 layers", {"pp": 4}, "", ""),
             ("4 of 32 layers", {"pp": 8, "vpp": 2}, "1", "taken as 1 in each of 16 chunks"),
