@@ -31,7 +31,10 @@ def layout_cells(told: Told, habits: Habits, num_layers: int) -> dict[str, int]:
             )
     names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
     degrees = {f"{name}_parallel": told.count(column, 1) for column, name in names.items()}
-    if degrees["context_parallel"] == 1 and splits_sequence_only(told.text("sp")):
+    is_split_by_sequence = splits_sequence_only(told.text("sp")) and degrees["tensor_parallel"] > 1
+    if is_split_by_sequence and degrees["context_parallel"] > 1:
+        told.remark("sp", "tp splits products here, as cp says which ranks share the sequence")
+    elif is_split_by_sequence:
         degrees |= {
             "tensor_parallel": 1,
             "context_parallel": degrees["tensor_parallel"],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from planner.measured_words import affirmed, first_affirmed, is_denied
 from planner.problems import shown
 from simulator.errors import InputError, Problem
 
@@ -28,47 +29,39 @@ _CAST_DISPATCH = re.compile(r"fp8[ -]dispatch|dispatch(es)? in (fp8|8 bits)", re
 _SHARED_OVERLAP = re.compile(r"shared[- _]experts?[- _]overlap", re.IGNORECASE)
 _MEMORY_KINDS = (("allocated", "allocated"), ("reserved", "reserved"), ("nvidia-smi|device memory", "device"))
 _DISPATCHERS = (("hybrid-?ep|deep-?ep|flex", "deduplicated"), ("all-?to-?all|dispatcher a2a", "all_to_all"))
-_EXPERT_OVERLAPS = (
-    (r"\b(ep|a2a) overlap off|no (ep|a2a) overlap", "off"),
-    (r"\b(ep|a2a)[ _]overlap", "on"),
-    ("hybrid-?ep", "off"),  # as Megatron-Bridge's recipes with it, which do not hide what it makes short
-)
+_EXPERTS_BESIDE = r"\b(?:ep|a2a)[ _]overlap"
+_UNHIDDEN_DISPATCHER = "hybrid-?ep"
+"""Megatron-Bridge's recipes with it do not hide what it makes short."""
 _TENSOR_BESIDE = (
     r"(?:async(?:hronous)?[- ]?(?:tp|tensor)"
     r"|\b(?:tp|tensor(?:[- ]parallel)?)[ _-](?:comm(?:unication)?[ _-])?overlap)"
 )
-_TENSOR_OVERLAPS = (
-    (rf"\b(no|without) {_TENSOR_BESIDE}|{_TENSOR_BESIDE}[ =:]*(off|false|disabled)\b", "off"),
-    (_TENSOR_BESIDE, "on"),
-)
-"""Meanings by the words that have them; the first that fits holds."""
 
 
 def logit_bytes(notes: str) -> int | None:
     """Returns the bytes that the loss needs for each logit."""
-    return FUSED_LOGIT_BYTES if _FUSED_LOSS.search(notes) else None
+    return FUSED_LOGIT_BYTES if affirmed(_FUSED_LOSS, notes) else None
 
 
 def capacity_factor(notes: str) -> float | None:
     """Returns the capacity of experts where tokens are dropped: what balanced routing fills."""
-    return 1.0 if _TOKEN_DROP.search(notes) else None
+    return 1.0 if affirmed(_TOKEN_DROP, notes) else None
 
 
 def offloaded_layers(notes: str) -> int:
     """Returns the layers whose activations wait in main memory."""
-    found = _OFFLOADED_LAYERS.search(notes)
+    found = affirmed(_OFFLOADED_LAYERS, notes)
     return int(next(filter(None, found.groups()))) if found else 0
 
 
 def hides_tensor_traffic(notes: str) -> bool | None:
     """Returns whether collectives of tensor parallelism run beside their products; `None` where nothing is said."""
-    found = _said(_TENSOR_OVERLAPS, notes)
-    return found == "on" if found else None
+    return _is_on(_TENSOR_BESIDE, notes)
 
 
 def recomputed_layers(notes: str) -> int | None:
     """Returns the layers of a chunk that are computed again, where only some are."""
-    found = _RECOMPUTED_LAYERS.search(notes)
+    found = affirmed(_RECOMPUTED_LAYERS, notes)
     return int(found[1]) if found else None
 
 
@@ -87,18 +80,18 @@ def lora_rank(notes: str) -> int | None:
 
 def memory_kind(notes: str) -> str:
     """Returns what a published peak counts, a `simulator.memory.MemoryKind`."""
-    return _said(_MEMORY_KINDS, notes)
+    return first_affirmed(_MEMORY_KINDS, notes) or ""
 
 
 def expert_dispatch(notes: str) -> str:
     """Returns how tokens reach their experts, a `simulator.model.ExpertDispatch`."""
-    return _said(_DISPATCHERS, notes)
+    return first_affirmed(_DISPATCHERS, notes) or ""
 
 
 def hides_expert_exchange(notes: str) -> bool | None:
     """Returns whether the traffic of experts is hidden behind other micro-batches."""
-    found = _said(_EXPERT_OVERLAPS, notes)
-    return found == "on" if found else None
+    is_on = _is_on(_EXPERTS_BESIDE, notes)
+    return False if is_on is None and affirmed(_UNHIDDEN_DISPATCHER, notes) else is_on
 
 
 def expert_tensor_parallel(notes: str) -> int | None:
@@ -109,13 +102,14 @@ def expert_tensor_parallel(notes: str) -> int | None:
 
 def dispatches_in_8_bits(notes: str) -> bool:
     """Returns whether tokens travel to their experts in 8 bits."""
-    return bool(_CAST_DISPATCH.search(notes))
+    return bool(affirmed(_CAST_DISPATCH, notes))
 
 
 def overlaps_shared_experts(notes: str) -> bool:
     """Returns whether the traffic of experts hides behind shared ones."""
-    return bool(_SHARED_OVERLAP.search(notes))
+    return bool(affirmed(_SHARED_OVERLAP, notes))
 
 
-def _said(words: tuple[tuple[str, str], ...], text: str) -> str:
-    return next((meaning for word, meaning in words if re.search(word, text, re.IGNORECASE)), "")
+def _is_on(words: str, text: str) -> bool | None:
+    """Returns whether a text says that something is on or off; `None` where it does not name it."""
+    return False if is_denied(words, text) else True if affirmed(words, text) else None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from planner.measured_words import affirmed, first_affirmed
+
 _WITHOUT_CONSTANTS = re.compile("mxfp4|int8")
 _FORMATS = (
     ("fp4", "fp4"),
@@ -15,9 +17,9 @@ _FORMATS = (
 and 32 bits are those of sums and of master weights."""
 _RECIPES = (
     ("mx-?fp8|fp8-?mx", "mxfp8"),
-    ("block|sub-?channel|fp8-?sc", "blockwise"),
-    ("delayed|fp8-?ds", "delayed"),
-    ("(tensor|row)-?wise|current|fp8-?cs", "tensorwise"),
+    (r"block|sub-?channel|fp8-?sc\b", "blockwise"),
+    (r"delayed|fp8-?ds\b", "delayed"),
+    (r"(tensor|row)-?wise|per-?(tensor|row)|current|fp8-?cs\b", "tensorwise"),
 )
 """Scalings by the words that mean them, Megatron-Bridge's `cs`, `ds`, `mx` and `sc` (sub-channel) included."""
 
@@ -25,20 +27,16 @@ _RECIPES = (
 def number_format(written: str) -> str:
     """Returns a `simulator.hardware.Precision`; empty where the simulator has no constants for what is written."""
     text = written.lower()
-    if _WITHOUT_CONSTANTS.search(text):
+    if affirmed(_WITHOUT_CONSTANTS, text):
         return ""
-    return _first(_FORMATS, text)
+    return first_affirmed(_FORMATS, text) or ""
 
 
 def fp8_recipe(written: str) -> str:
     """Returns how inputs of 8-bit products are scaled, a `simulator.model.CastRecipe`; empty where nothing is said."""
-    return _first(_RECIPES, re.sub(r"[_\s]+", "-", written.lower()))
+    return first_affirmed(_RECIPES, re.sub(r"[_\s]+", "-", written.lower())) or ""
 
 
 def scales_rows(written: str) -> bool:
     """Returns whether every row has a scale of its own, which is simulated as one scale for the tensor."""
-    return bool(re.search("row-?wise", written, re.IGNORECASE))
-
-
-def _first(meanings: tuple[tuple[str, str], ...], text: str) -> str:
-    return next((meaning for words, meaning in meanings if re.search(words, text)), "")
+    return bool(affirmed(r"row[-_ ]?wise|per[-_ ]?row", written))

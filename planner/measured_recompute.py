@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from planner import measured_notes
-from planner.measured_words import NOTHING_SAID
+from planner.measured_words import NOTHING_SAID, affirmed, is_denied
 from planner.problems import shown
 from simulator.errors import InputError, Problem
 from simulator.model import RecomputeMethod
 
-_NONE = re.compile(r"(none|no|off|false|0|disabled|without)(\s*\(.*\))?")
+_NONE = re.compile(
+    r"(none|no|off|false|0|disabled|without)( (activation |gradient )?(recompute|recomputation|checkpointing|ac))?(\s*[,;(].*)?"
+)
 _FULL = re.compile(
     r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|checkpoint|\bac\b|\bgc\b",
     re.IGNORECASE,
@@ -20,9 +22,11 @@ _FULL = re.compile(
 _ATTENTION = re.compile(r"selective|core[ _-]?att|\battention\b|\battn\b|\bsac\b|\bops?\b")
 _MODULES = re.compile(r"mlp|\bmoe|layer[ _]?norm|shared[ _]expert|\bmla|up[ _]proj|modules?\b|\bffn\b")
 _LAYERS = re.compile(
-    r"(\d+)(?:\s*(?:/|(?:out )?of)\s*(?:the )?(\d+))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d+))?"
+    r"(\d+)(?:\s*(?:/|(?:out )?of)\s*(?:the |every )?(\d+))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d+))?"
 )
 """Layers that are computed again, and perhaps all that there are: `20 of 80 layers`."""
+_SHARE = re.compile(r"(\d+)\s*(?:/|(?:out )?of)\s*(?:the )?(\d+)|(\d+) ?(?:%|percent|per cent)")
+"""The same without that word, of which only full recomputation has a share: `full (20 of 80)`, `full 25 %`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +39,7 @@ class Recomputed:
     method: RecomputeMethod | None = None
     """`Workload.recompute_method`, where layers are counted."""
     of_layers: int | None = None
-    """Layers of the whole network among which they are counted; left out: those of a chunk."""
+    """Layers of the whole network among which they are counted, 100 where they are per cent; left out: those of a chunk."""
     is_exact: bool = True
     """Whether this is all that was written; single modules are not modelled, and some layers may be any number."""
 
@@ -59,13 +63,17 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     if _NONE.fullmatch(text):
         return Recomputed(kind="none")
     num_layers, of_layers = _count(text)
+    if num_layers == 0:
+        return Recomputed(kind="none")
     if "partial" in text or of_layers:
         return _some_layers(num_layers or measured_notes.recomputed_layers(notes), of_layers)
-    if _ATTENTION.search(text):
-        return Recomputed(kind="selective", is_exact=not _MODULES.search(text))
-    if _MODULES.search(text):
+    if affirmed(_ATTENTION, text):
+        return Recomputed(kind="selective", is_exact=not affirmed(_MODULES, text))
+    if affirmed(_MODULES, text):
         return Recomputed(kind="selective", is_exact=False)
-    if not _FULL.search(text):
+    if not affirmed(_FULL, text):
+        if any(is_denied(words, text) for words in (_ATTENTION, _MODULES, _FULL)):
+            return NOT_GIVEN
         rule = "is not understood; write none, selective, full, or the layers: full block 5 layers"
         raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
     is_uniform = "uniform" in text or ("full" in text and "block" not in text)
@@ -86,15 +94,28 @@ def _some_layers(num_layers: int | None, of_layers: int | None) -> Recomputed:
 
 def _count(text: str) -> tuple[int | None, int | None]:
     """Returns the layers that are computed again and those of the whole network, as far as they are told."""
-    found = _LAYERS.search(text)
-    if found is None or not 0 < int(found[1]) < 10**6:
-        return None, None
-    whole = int(found[2] or found[3] or 0)
-    return int(found[1]), whole if whole >= int(found[1]) else None
+    if found := _LAYERS.search(text):
+        part, whole = int(found[1]), int(found[2] or found[3] or 0)
+        return (part, whole if whole >= part else None) if part < 10**6 else (None, None)
+    if re.search("full|partial", text) and (found := _SHARE.search(text)):
+        part, whole = int(found[1] or found[3]), int(found[2] or 100)
+        return (part, whole) if part <= whole else (None, None)
+    return None, None
 
 
-def layers_of_a_chunk(again: Recomputed, num_chunks: int) -> int | None:
-    """Returns the layers that every chunk computes again, the fullest where they are not dealt out evenly."""
-    if again.num_layers is None or again.of_layers is None:
-        return again.num_layers
-    return -(-again.num_layers // num_chunks)
+def of_a_chunk(again: Recomputed, *, num_layers: int, num_chunks: int) -> Recomputed:
+    """Returns the same with the layers of one chunk, rounded up; all of the network are full recomputation.
+
+    Args:
+        again: what was written.
+        num_layers: layers of the network.
+        num_chunks: those of the whole pipeline, which all compute the same number again.
+    """
+    if again.num_layers is None:
+        return again
+    if again.of_layers is None:
+        is_all = again.num_layers == num_layers and num_chunks > 1
+        return Recomputed(kind="full") if is_all else again
+    total = max(1, round(num_layers * again.num_layers / again.of_layers))
+    each = -(-total // num_chunks)
+    return replace(again, num_layers=each, is_exact=each * num_chunks == total)

@@ -20,7 +20,7 @@ from planner.measured_file import BYTES_OF_A_WEIGHT, Cells, read_cells
 from planner.measured_hardware import node_of
 from planner.measured_layout import layout_cells, split_layers
 from planner.measured_precision import fp8_recipe, number_format, scales_rows
-from planner.measured_recompute import NOT_GIVEN, Recomputed, layers_of_a_chunk, recomputed
+from planner.measured_recompute import NOT_GIVEN, Recomputed, of_a_chunk, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
 from planner.measured_schedule import Order, ordered
 from planner.measured_sequences import (
@@ -35,16 +35,18 @@ from planner.measured_sharding import (
     LAST_STAGE,
     keeps_weights,
     offloads_optimizer,
+    offloads_something,
     says_to_shard_again,
     shard_ranks,
     zero_stage,
 )
 from planner.measured_told import CannotModelError, Told
-from planner.measured_words import NOTHING_SAID, is_known_kind, is_usable, known_kind
+from planner.measured_words import NOTHING_SAID, affirmed, is_known_kind, is_usable, known_kind
 from planner.model_names import known_shape
 from planner.software_families import software_family
 from simulator import catalog
 from simulator.errors import InputError
+from simulator.hardware import Precision
 from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct
 from simulator.model import ModelShape
 from simulator.units import GIB
@@ -197,13 +199,17 @@ class _Translation:
             raise CannotModelError("usable: the row is marked as unusable")
 
     def _precision(self) -> str:
-        written = self.told.text("precision") or self.told.default("precision", "bf16")
+        written = self.told.text("precision") or self.told.default("precision", self._usual_precision())
         found = number_format(written)
         if scales_rows(written):
             self.told.remark("precision", "scales of rows are simulated as scales of whole tensors")
         if not found:
             raise CannotModelError(f"precision {written}: only fp16, bf16, fp8 and nvfp4 are modelled")
         return found
+
+    def _usual_precision(self) -> str:
+        has_bf16 = catalog.accelerator(self.accelerator).peak_flop_per_s(Precision.BF16) is not None
+        return (Precision.BF16 if has_bf16 else Precision.FP16).value
 
     def _order(self, layout: dict[str, int], num_layers: int) -> Order:
         """Returns schedule and chunks of the pipeline where they are not the usual ones."""
@@ -222,18 +228,25 @@ class _Translation:
     def _recomputed(self) -> Recomputed:
         return recomputed(self.told.text("recompute"), self.told.text("notes")) or NOT_GIVEN
 
+    def _recomputed_of_a_chunk(self, layout: dict[str, int], num_layers: int) -> Recomputed:
+        num_chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]
+        again = of_a_chunk(self._recomputed(), num_layers=num_layers, num_chunks=num_chunks)
+        if again.is_exact:
+            return again
+        self.told.default("recompute", again.kind)
+        if again.num_layers:
+            self.told.remark("recompute", f"taken as {again.num_layers} in each of {num_chunks} chunks")
+        return again
+
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
         habits, stage = self._sharding(layout)
-        written, notes = self.told.text("zero_stage_or_fsdp"), self.told.text("notes")
-        again = self._recomputed()
+        notes = self.told.text("notes")
+        again = self._recomputed_of_a_chunk(layout, num_layers)
         hides_tensor_traffic = measured_notes.hides_tensor_traffic(notes)
-        num_chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]
-        if not again.is_exact:
-            self.told.default("recompute", again.kind)
         return {
             "fp8_recipe": fp8_recipe(self.told.text("precision")) or habits.fp8_recipe or "",
             "recompute": again.kind,
-            "recompute_num_layers": layers_of_a_chunk(again, num_chunks),
+            "recompute_num_layers": again.num_layers,
             "recompute_method": again.method,
             "zero_stage": self.told.default("zero_stage_or_fsdp", habits.zero_stage)
             if stage is None
@@ -242,7 +255,7 @@ class _Translation:
             "has_sequence_parallel": self._splits_sequence() if layout["tensor_parallel"] > 1 else False,
             "logit_bytes": measured_notes.logit_bytes(notes) or habits.logit_bytes,
             "activation_offload_fraction": self._offload_fraction(num_layers),
-            "optimizer_offload_fraction": 1.0 if offloads_optimizer(written) else None,
+            "optimizer_offload_fraction": self._optimizer_offload_fraction(),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
             **({} if hides_tensor_traffic is None else {"overlaps_tensor_comm": hides_tensor_traffic}),
             **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
@@ -275,15 +288,30 @@ class _Translation:
             )
         return min(1.0, offloaded / num_layers) or None
 
+    def _optimizer_offload_fraction(self) -> float | None:
+        """Returns 1 where the optimizer's states wait in main memory; nothing where no one says so."""
+        written = self.told.text("zero_stage_or_fsdp")
+        if offloads_optimizer(f"{written}; {self.told.text('notes')}"):
+            return 1.0
+        if not offloads_something(written):
+            return None
+        self.told.remark("zero_stage_or_fsdp", "offloading is taken as that of the optimizer's states alone")
+        return 1.0
+
     def _shard_ranks(self, layout: dict[str, int]) -> int | None:
         replicas = layout["data_parallel"] * layout["context_parallel"]
         node_ranks = self.node.num_accelerators // layout["tensor_parallel"]
-        return shard_ranks(self.told.text("zero_stage_or_fsdp"), replicas=replicas, node_ranks=node_ranks)
+        column = "zero_stage_or_fsdp"
+        try:
+            return shard_ranks(self.told.text(column), replicas=replicas, node_ranks=node_ranks)
+        except ValueError as error:
+            self.told.remark(column, f"{error}; taken as sharded over all of them")
+            return None
 
     def _adapters(self) -> dict[str, object]:
         """Rank and products of low-rank adapters, where a row has them: NeMo's where it does not say which."""
-        written = f"{self.model} {self.kind} {self.told.text('notes')}"
-        if not re.search(r"\blora\b", written, re.IGNORECASE):
+        written = f"{self.model}; {self.kind}; {self.told.text('notes')}"
+        if not affirmed(r"\blora\b", written):
             return {}
         products = ATTENTION_PRODUCTS if has_experts(self.told, self.known) else tuple(AdaptedProduct)
         rank = measured_notes.lora_rank(self.told.text("notes"))

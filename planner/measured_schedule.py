@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from planner.measured_layout import can_split
 from planner.measured_told import Told
-from planner.measured_words import NOTHING_SAID
+from planner.measured_words import NOTHING_SAID, affirmed, first_affirmed
 from simulator.plan import Schedule
 
 COLUMNS = ("pipeline_schedule", "pp_schedule", "schedule")
@@ -20,8 +20,10 @@ _SCHEDULES = (
     ("interleav|vpp|virtual|looped|1f1b|one-?forward|pipedream-?flush", Schedule.ONE_F_ONE_B),
 )
 """Schedules by the words that mean them or something near; the first that fits holds."""
-_ONLY_NEAR = re.compile("dual-?pipe|zb-?(1p|2p|h2)|zero-?bubble$|zb$")
-_IN_NOTES = re.compile(r"gpipe|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble|dual-?pipe(-?v)?", re.IGNORECASE)
+_ONLY_NEAR = re.compile("dual-?pipe|zb-?(1p|2p|h2)|(?<!zbv)(?<!zbv-)zero-?bubble$|zb$")
+_IN_NOTES = re.compile(
+    r"gpipe|\bzbv-?zero-?bubble|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble|dual-?pipe(-?v)?", re.IGNORECASE
+)
 """Names that mean a schedule wherever they stand. `Interleaved` alone does not say of how many chunks."""
 _INTERLEAVED = re.compile("interleav|looped")
 _LEAST_CHUNKS = 2
@@ -55,14 +57,14 @@ def ordered(
         keeps_inputs: whether inputs of all products wait for their weight gradients, which zero bubbles need.
     """
     column, name = _named(told)
-    schedule = next((known for words, known in _SCHEDULES if re.search(words, name)), None) if name else habit
+    schedule = first_affirmed(_SCHEDULES, name) if name else habit
     if layout["pipeline_parallel"] == 1 or (schedule is None and not name):
         return _USUAL
     if schedule is None:
         told.remark(column, "names no known schedule; taken as 1F1B")
         return _USUAL
     if schedule is Schedule.ONE_F_ONE_B:
-        return _interleaved(told, column, layout, num_layers) if _INTERLEAVED.search(name) else _USUAL
+        return _interleaved(told, column, layout, num_layers) if affirmed(_INTERLEAVED, name) else _USUAL
     chunks = _LEAST_CHUNKS if schedule is Schedule.ZB_V else 1
     if reason := _reason_against(schedule, chunks, layout, num_layers, keeps_inputs=keeps_inputs):
         told.remark(column, f"{schedule.value} {reason}; taken as 1F1B")
@@ -71,6 +73,8 @@ def ordered(
         told.default("pipeline_schedule", schedule)
     elif _ONLY_NEAR.search(name):
         told.remark(column, f"taken as {schedule.value}, the nearest schedule")
+    if (told.cells.count("vpp") or 1) not in (1, chunks):
+        told.remark("vpp", f"left out; chunks of a stage with {schedule.value}: {chunks}")
     return Order(schedule=schedule, chunks_per_stage=chunks)
 
 
@@ -79,7 +83,7 @@ def _named(told: Told) -> tuple[str, str]:
     for column in COLUMNS:
         if told.text(column).lower() not in NOTHING_SAID:
             return column, _plain(told.text(column))
-    found = _IN_NOTES.search(told.text("notes"))
+    found = affirmed(_IN_NOTES, told.text("notes"))
     return ("notes", _plain(found[0])) if found else ("framework", "")
 
 

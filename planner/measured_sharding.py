@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from planner.measured_words import NOTHING_SAID
+from planner.measured_words import NOTHING_SAID, affirmed, first_affirmed, is_denied
 from planner.problems import shown
 from simulator.errors import InputError, Problem
 
@@ -25,8 +25,16 @@ _STAGES = (
 """Stages by the words that mean them; the first that fits holds. ZeRO-Offload shards what stage 2 does (arXiv 2101.06840),
 MiCS all of it within groups (arXiv 2205.00119), and the `hybrid zero` optimizer of InternEvo its states within groups."""
 _OFFLOADED_OPTIMIZER = re.compile(
-    r"zero[- _]?[123]?[- _+]*offload|optimizer[- _]?offload|offload\w*[- _]optimizer", re.IGNORECASE
+    r"zero[- _]?[123]?[- _+]*offload|optimizer(?:[- _]states?)?[- _]?(?:cpu[- _]?)?offload|cpu[- _]?adam"
+    r"|offload\w*[- _](?:the[- _])?optimizer",
+    re.IGNORECASE,
 )
+_GROUP_RANKS = re.compile(
+    r"(?:shard|\bmics|hybrid[- _]?zero)(?![ _=:]*-1)[ _=:-]*(\d+)|hsdp\W{0,3}\d+ ?x ?(\d+)"
+)
+"""Ranks of a shard group; `-1` is PyTorch's word for all that are left, and a mesh is written as groups times ranks."""
+_GROUPS = re.compile(r"replicat\w*[ _=:-]*(\d+)|hsdp\D{0,20}(\d+)[- ]replicas?\b")
+_SHARDING = re.compile(r"zero|shard|[fh]sdp|distributed|dist[- _]?opt")
 _DIGIT = re.compile(r"(?:zero|stage)[- _=:]*(\d+)|^(\d+)$")
 
 
@@ -48,7 +56,7 @@ def zero_stage(written: str) -> int | None:
 
 def says_to_shard_again(written: str) -> bool:
     """Returns whether a cell asks for weights to be let go of behind every pass, whatever the framework's default."""
-    return bool(re.search(r"zero[- _]?3|stage[- _]?3|reshard\w*[ _=:]*(true|always)", written.lower()))
+    return bool(affirmed(r"zero[- _]?3|stage[- _]?3|reshard\w*[ _=:]*(true|always)", written))
 
 
 def keeps_weights(written: str) -> bool:
@@ -57,27 +65,46 @@ def keeps_weights(written: str) -> bool:
 
 
 def _written_stage(text: str) -> int | None:
-    if digits := _DIGIT.search(text):
+    if digits := affirmed(_DIGIT, text):
         return int(digits[1] or digits[2])
-    return next((stage for words, stage in _STAGES if re.search(words, text)), None)
+    stage = first_affirmed(_STAGES, text)
+    is_none = stage is None and (is_denied(_SHARDING, text) or is_denied(_DIGIT, text))
+    return 0 if is_none else stage
 
 
 def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
     """Returns the ranks of a shard group, as written or those of a node; `None` where all replicas are one group.
 
     Args:
-        written: such as `megatron-fsdp shard 8` or `HSDP`.
+        written: such as `megatron-fsdp shard 8`, `HSDP`, `HSDP 2x32` or `FSDP2, dp_replicate=2`.
         replicas: ranks that hold the same weights without sharding.
         node_ranks: those of them that share a node.
+
+    Raises:
+        ValueError: the replicas do not make up such groups.
     """
     text = written.lower()
-    given = re.search(r"(?:shard|\bmics|hybrid[- _]?zero)[ _=-]*(\d+)", text)
-    if given is None and not re.search("hsdp|hybrid|mics", text):
+    ranks, groups = _number(_GROUP_RANKS, text), _number(_GROUPS, text)
+    if ranks is None and groups is None and not affirmed("hsdp|hybrid|mics", text):
         return None
-    ranks = int(given[1]) if given else node_ranks
+    if ranks is None:
+        ranks, rest = (node_ranks, 0) if groups is None else divmod(replicas, groups)
+        if rest or (groups is None and ranks == 1 < replicas):
+            raise ValueError(f"{replicas} replicas do not make up such shard groups")
     return ranks if 0 < ranks < replicas else None
+
+
+def _number(words: re.Pattern[str], text: str) -> int | None:
+    """Returns the first number that words name; 0 says nothing."""
+    found = affirmed(words, text)
+    return int(next(filter(None, found.groups()))) or None if found else None
 
 
 def offloads_optimizer(written: str) -> bool:
     """Returns whether the optimizer's states wait in main memory, as ZeRO-Offload keeps them."""
-    return bool(_OFFLOADED_OPTIMIZER.search(written))
+    return bool(affirmed(_OFFLOADED_OPTIMIZER, written))
+
+
+def offloads_something(written: str) -> bool:
+    """Returns whether a cell says that something waits in main memory, such as the `CPU offload` of FSDP."""
+    return bool(affirmed(r"offload", re.sub(r"activations?[- _](cpu[- _])?offload\w*", "", written.lower())))

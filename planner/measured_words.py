@@ -1,11 +1,15 @@
-"""Does a cell of few words say yes or no, and what kind of number is it? Words that are not known leave out the row."""
+"""Does a cell say yes or no, or name something only to deny it? Words that are not known leave out the row."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import TypeVar
 
 from planner.problems import shown
 from simulator.errors import InputError, Problem
+
+_Meaning = TypeVar("_Meaning")
 
 NOTHING_SAID = ("", "-", "?", "n/a", "na", "nan", "null", "unknown")
 YES = ("yes", "true", "on", "y", "1")
@@ -14,6 +18,16 @@ WITH_CARE = ("caution",)
 """Graded lists of runs call a row so that is of use although something about it is odd."""
 WITHOUT_USE = ("unusable",)
 
+_DENIAL_BEFORE = re.compile(
+    r"\b(?:(?:no|not|nor|never|without|w/o|instead of|rather than)[-_\s]+|non[-_\s]*)"
+    r"(?:(?:a|an|any|the|using|use of|activation|gradient)[-_\s]+)*$",
+    re.IGNORECASE,
+)
+_DENIAL_BEHIND = re.compile(
+    r"\w*[-_\s:=(]+(?:(?:is|are|was|were)[-_\s]+)?"
+    r"(?:off|false|disabled|none|not[-_\s]+(?:used|enabled|in[-_\s]+use)|(?:no|0)(?=\s*(?:$|[,;.)])))(?![-\w])",
+    re.IGNORECASE,
+)
 _KINDS = re.compile(
     r"step|iteration|throughput|time|seconds|speed|flop|\bmfu\b|\bhfu\b|utili[sz]ation|token|memory|out[- ]of[- ]memory"
     r"|\boom\b|benchmark|measure|production|whole[- ]run|mlperf|\blora\b|train|tuning|\bsft\b|steady|inference"
@@ -39,6 +53,30 @@ def is_yes(column: str, written: str, *, yes: tuple[str, ...] = YES, no: tuple[s
         rule = f"is neither yes nor no; write {', '.join(yes)} or {', '.join(no)}, or leave it empty"
         raise InputError([Problem(path=column, value=shown(written), rule=rule)])
     return text in yes
+
+
+def affirmed(words: str | re.Pattern[str], text: str) -> re.Match[str] | None:
+    """Returns where a text first names something without denying it, as `no fp8` and `fp8 off` do."""
+    return next((found for found in _named(words, text) if not _is_denied(found)), None)
+
+
+def is_denied(words: str | re.Pattern[str], text: str) -> bool:
+    """Returns whether a text names something in order to deny it."""
+    return any(_is_denied(found) for found in _named(words, text))
+
+
+def first_affirmed(meanings: tuple[tuple[str, _Meaning], ...], text: str) -> _Meaning | None:
+    """Returns the meaning of the first words in a list that a text names without denying them."""
+    return next((meaning for words, meaning in meanings if affirmed(words, text)), None)
+
+
+def _named(words: str | re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    return re.compile(words, re.IGNORECASE).finditer(text) if isinstance(words, str) else words.finditer(text)
+
+
+def _is_denied(found: re.Match[str]) -> bool:
+    is_before = _DENIAL_BEFORE.search(found.string[: found.start()])
+    return bool(is_before or _DENIAL_BEHIND.match(found.string, found.end()))
 
 
 def is_usable(written: str) -> bool:

@@ -25,6 +25,7 @@ RUN: Mapping[str, object] = {
     "global_batch": 64,
     "step_time_s": 10,
 }
+MIXTURE: Mapping[str, object] = {"model": "qwen3-30b-a3b", "ep": 8}
 
 
 def read(folder: Path, **changes: object) -> Row | Unmodelled:
@@ -44,7 +45,21 @@ def reason_of(folder: Path, **changes: object) -> str:
 
 
 class TestRecomputation:
-    @pytest.mark.parametrize("written", ["none", "no", "off", "False", "0", "disabled", "none (offload)"])
+    @pytest.mark.parametrize(
+        "written",
+        [
+            "none",
+            "no",
+            "off",
+            "False",
+            "0",
+            "disabled",
+            "none (offload)",
+            "0 layers",
+            "full (0 of 80)",
+            "none, offloads 4 layers",
+        ],
+    )
     def test_words_for_none(self, written: str) -> None:
         assert recomputed(written, "") == Recomputed(kind="none")
 
@@ -87,10 +102,26 @@ class TestRecomputation:
         assert found is not None
         assert (found.kind, found.num_layers, found.method) == ("full", num_layers, method)
 
-    def test_layers_of_the_whole_network_are_dealt_out_to_the_chunks(self, tmp_path: Path) -> None:
-        row = row_of(tmp_path, recompute="16 of 32 layers", pp=4)
-        assert row["recompute_num_layers"] == "4"
-        assert row_of(tmp_path, recompute="32 of 32 layers", pp=4)["recompute_num_layers"] == ""
+    @pytest.mark.parametrize(
+        ("written", "cells", "num_layers", "remark"),
+        [
+            ("16 of 32 layers", {"pp": 4}, "4", ""),
+            ("full (16 of 32)", {"pp": 4}, "4", ""),
+            ("full 25%", {"pp": 1}, "8", ""),
+            ("full for 1 of every 2 layers", {"pp": 1}, "16", ""),
+            ("32 of 32 layers", {"pp": 4}, "", ""),
+            ("32 layers", {"pp": 4}, "", ""),
+            ("4 of 32 layers", {"pp": 8, "vpp": 2}, "1", "taken as 1 in each of 16 chunks"),
+        ],
+    )
+    def test_layers_of_the_whole_network_are_dealt_out_to_the_chunks(
+        self, tmp_path: Path, written: str, cells: Mapping[str, object], num_layers: str, remark: str
+    ) -> None:
+        row = row_of(tmp_path, **{"tp": 1, "recompute": written, **cells})
+        assert (row["recompute"], row["recompute_num_layers"]) == ("full", num_layers)
+        assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))
+        assert ("recompute" in row["assumed"].split()) is bool(remark)
+        assert reason_against(row) == ""
 
     @pytest.mark.parametrize(
         "written", ["selective", "selective (core_attn)", "core-attention", "op", "sac", "attn"]
@@ -150,14 +181,45 @@ class TestSharding:
         assert zero_stage(written) == stage
 
     @pytest.mark.parametrize(
-        ("written", "ranks"), [("MiCS 4", "4"), ("hybrid zero", "8"), ("dp_shard=2", "2")]
+        ("written", "ranks"),
+        [
+            ("MiCS 4", "4"),
+            ("hybrid zero", "8"),
+            ("dp_shard=2", "2"),
+            ("HSDP", "8"),
+            ("HSDP replicate=2", "32"),
+            ("FSDP2, dp_replicate=4, dp_shard=-1", "16"),
+            ("HSDP 2x32", "32"),
+            ("HSDP (16 replicas)", "4"),
+            ("FSDP2", ""),
+        ],
     )
     def test_groups_are_as_written_or_of_a_node(self, tmp_path: Path, written: str, ranks: str) -> None:
-        row = row_of(tmp_path, n_gpus=16, tp=1, pp=1, zero_stage_or_fsdp=written)
-        assert row["shard_ranks"] == ranks
+        row = row_of(tmp_path, n_gpus=64, tp=1, pp=1, zero_stage_or_fsdp=written)
+        assert (row["zero_stage"] != "0", row["shard_ranks"], row["remarks"]) == (True, ranks, "")
 
-    def test_zero_offload_keeps_the_optimizer_in_main_memory(self, tmp_path: Path) -> None:
-        assert row_of(tmp_path, zero_stage_or_fsdp="ZeRO-Offload")["optimizer_offload_fraction"] == "1.0"
+    @pytest.mark.parametrize(("written", "tp"), [("HSDP", 8), ("HSDP replicate=3", 1)])
+    def test_groups_that_cannot_be_are_all_replicas_and_told(
+        self, tmp_path: Path, written: str, tp: int
+    ) -> None:
+        row = row_of(tmp_path, n_gpus=64, tp=tp, pp=1, zero_stage_or_fsdp=written)
+        assert row["shard_ranks"] == ""
+        assert "sharded over all of them" in row["remarks"]
+
+    @pytest.mark.parametrize(
+        ("cells", "fraction", "is_remarked"),
+        [
+            ({"zero_stage_or_fsdp": "ZeRO-Offload"}, "1.0", False),
+            ({"zero_stage_or_fsdp": "zero1", "notes": "optimizer offload"}, "1.0", False),
+            ({"zero_stage_or_fsdp": "FSDP, CPU offload"}, "1.0", True),
+            ({"zero_stage_or_fsdp": "FSDP, no offload", "notes": "activation CPU offload False"}, "", False),
+        ],
+    )
+    def test_optimizers_wait_in_main_memory_where_they_say_so(
+        self, tmp_path: Path, cells: Mapping[str, object], fraction: str, is_remarked: bool
+    ) -> None:
+        row = row_of(tmp_path, **cells)
+        assert (row["optimizer_offload_fraction"], bool(row["remarks"])) == (fraction, is_remarked)
 
     def test_nothing_said_is_no_stage(self) -> None:
         assert zero_stage("") is zero_stage("unknown") is None
@@ -283,6 +345,8 @@ class TestLayout:
             "4",
             "all_to_all",
         )
+        row = row_of(tmp_path, tp=4, cp=2, pp=1, sp="isp")
+        assert (row["tensor_parallel"], row["remarks"].split(":")[0]) == ("4", "sp = 'isp'")
 
     def test_a_rack_that_is_partly_used_has_its_usual_nodes(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, gpu="GB200", n_gpus=256, gpus_per_node=72, tp=1, pp=1, global_batch=256)
@@ -298,6 +362,8 @@ class TestLayout:
             ({"pipeline_schedule": "GPipe"}, "gpipe", 1, ""),
             ({"pp_schedule": "ZB-H1"}, "zb_h1", 1, ""),
             ({"pp_schedule": "zbv"}, "zb_v", 2, ""),
+            ({"pp_schedule": "ZBVZeroBubble"}, "zb_v", 2, ""),
+            ({"pp_schedule": "gpipe", "vpp": 2}, "gpipe", 1, "vpp = '2': left out"),
             ({"pp_schedule": "zerobubble"}, "zb_v", 2, "taken as zb_v, the nearest"),
             ({"notes": "DualPipe, DeepEP"}, "zb_v", 2, "taken as zb_v, the nearest"),
             ({"notes": "interleaved schedule"}, "1f1b", 1, ""),  # of nobody knows how many chunks
@@ -357,3 +423,35 @@ class TestNotes:
         self, tmp_path: Path, written: str, is_known: bool
     ) -> None:
         assert (row_of(tmp_path, interconnect=written)["remarks"] == "") is is_known
+
+
+@pytest.mark.parametrize(
+    ("cells", "column", "read"),
+    [
+        ({"schedule": "1F1B (non-interleaved)", "pp": 4}, "virtual_pipeline", "1"),
+        ({"notes": "no zero bubble; 1F1B, not DualPipe", "pp": 4}, "pipeline_schedule", ""),
+        ({"recompute": "0 of 80 layers"}, "recompute", "none"),
+        ({"recompute": "no full recompute"}, "recompute", "none"),
+        ({"recompute": "full, not selective"}, "recompute", "full"),
+        ({"precision": "", "gpu": "V100-32GB"}, "precision", "fp16"),
+        ({"precision": "bf16 (no fp8)"}, "precision", "bf16"),
+        ({"precision": "bf16, fp8: off"}, "precision", "bf16"),
+        ({"precision": "fp8 scaling: delayed"}, "fp8_recipe", "delayed"),
+        ({"precision": "FP8 scaled, per-tensor"}, "fp8_recipe", "tensorwise"),
+        ({"precision": "fp8_sc, not delayed"}, "fp8_recipe", "blockwise"),
+        ({"zero_stage_or_fsdp": "without FSDP"}, "zero_stage", "0"),
+        ({"zero_stage_or_fsdp": "no distributed optimizer"}, "zero_stage", "0"),
+        ({"zero_stage_or_fsdp": "FSDP, no TP"}, "zero_stage", "3"),
+        ({"notes": "full fine-tuning, no LoRA"}, "lora_rank", ""),
+        ({"notes": "no fused loss; LoRA"}, "lora_rank", "32"),
+        ({"notes": "tp_comm_overlap=0", "tp": 2}, "overlaps_tensor_comm", "false"),
+        ({"notes": "TP overlap is off", "tp": 2}, "overlaps_tensor_comm", "false"),
+        ({**MIXTURE, "notes": "no fp8 dispatch"}, "dispatches_in_8_bits", "false"),
+        ({**MIXTURE, "notes": "DeepEP not used; all-to-all"}, "expert_dispatch", "all_to_all"),
+    ],
+)
+def test_words_mean_what_their_neighbours_make_of_them(
+    tmp_path: Path, cells: Mapping[str, object], column: str, read: str
+) -> None:
+    row = row_of(tmp_path, **{"tp": 1, "pp": 1, "framework": "Megatron-LM 0.12", **cells})
+    assert row.get(column, "") == read
