@@ -46,6 +46,8 @@ class Habits:
     overlaps_tensor_comm: bool = False
     gathers_cast_inputs: bool = True
     """As Transformer Engine, which those that are unknown are taken to use."""
+    gathers_tensor_scaled_inputs: bool = False
+    """Whether inputs in 8 bits with one scale for the tensor are gathered so where others are not."""
     overlaps_gradient_sync: bool = True
     gradient_bytes: int = 4
     sync_bytes: int = 4
@@ -184,14 +186,17 @@ _COMPILED = replace(_SHARDED, has_fused_operators=True)
 _TORCHTITAN = replace(
     _SHARDED,
     name="torchtitan",
+    has_sequence_parallel=True,
+    gathers_tensor_scaled_inputs=True,
     selective_recompute="every_other_product",
     context_exchange="all_gather",
     keeps_weights_in_pipelines=True,
 )
-"""Its `selective` checkpointing works operator by operator by default, and context parallelism gathers keys and values
-(`context_parallel_rotate_method`). In a pipeline weights are not sharded again (`fsdp_reshard_after_forward: default`), nor
-are gradients reduced before a stage's last backward pass (`backward_maybe_with_nosync` of `torch.distributed.pipelining`);
-PyTorch pull request 124319 calls that ZeRO-1."""
+"""Tensor parallelism always splits norms by sequence, and gathers 8 bits where float8 has scales of tensors, which is its
+default (`apply_tp`, `enable_float8_tensorwise_tp`). Its `selective` checkpointing works operator by operator by default, and
+context parallelism gathers keys and values (`context_parallel_rotate_method`). In a pipeline weights are not sharded again
+(`fsdp_reshard_after_forward: default`), nor are gradients reduced before a stage's last backward pass
+(`backward_maybe_with_nosync` of `torch.distributed.pipelining`); PyTorch pull request 124319 calls that ZeRO-1."""
 _COMPILED_TORCHTITAN = replace(_TORCHTITAN, has_fused_operators=True)
 _JAX = Habits(
     name="JAX",

@@ -244,6 +244,7 @@ class _Translation:
             "activation_offload_fraction": self._offload_fraction(num_layers),
             "optimizer_offload_fraction": 1.0 if offloads_optimizer(written) else None,
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
+            "gathers_cast_inputs": habits.gathers_cast_inputs or self._gathers_tensor_scaled(),
             **({} if hides_tensor_traffic is None else {"overlaps_tensor_comm": hides_tensor_traffic}),
             **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
             **self._expert_habits(layout),
@@ -260,6 +261,12 @@ class _Translation:
             return habits, stage
         habits = in_pipeline(habits)
         return habits, None if stage is None else habits.zero_stage
+
+    def _gathers_tensor_scaled(self) -> bool:
+        """Returns whether inputs of 8-bit products have one scale, and the framework gathers those in 8 bits."""
+        written = self.told.text("precision")
+        has_one_scale = fp8_recipe(written) in ("", "tensorwise") and not scales_rows(written)
+        return self.habits.gathers_tensor_scaled_inputs and self.precision == "fp8" and has_one_scale
 
     def _splits_sequence(self) -> bool:
         if self.splits_sequence is None:

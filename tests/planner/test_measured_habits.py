@@ -257,13 +257,23 @@ class TestHabitsOfReleases:
         assert habits_of(framework, "hopper", "bf16").name == family
 
     @pytest.mark.parametrize(
-        ("framework", "is_cast"), [("NeMo 25.04", True), ("torchtitan", False), ("MaxText", False)]
+        ("framework", "precision", "is_split", "is_cast"),
+        [
+            ("NeMo 25.04", "fp8", True, True),
+            ("MaxText", "fp8", False, False),
+            ("FSDP", "fp8", False, False),
+            ("torchtitan", "fp8", True, True),
+            ("torchtitan (torch.compile)", "float8 tensorwise", True, True),
+            ("torchtitan", "float8 rowwise", True, False),
+            ("torchtitan", "float8 blockwise", True, False),
+        ],
     )
-    def test_gathers_in_8_bits_are_those_of_transformer_engine(
-        self, tmp_path: Path, framework: str, *, is_cast: bool
+    def test_gathers_in_8_bits_are_those_of_transformer_engine_and_of_torchtitan_by_tensors(
+        self, tmp_path: Path, framework: str, precision: str, *, is_split: bool, is_cast: bool
     ) -> None:
-        row = row_of(tmp_path, framework=framework, precision="fp8", tp=8)
-        assert job_of(row).workload.gathers_cast_inputs is is_cast
+        # torchtitan, `parallelize.py`: SequenceParallel always, 8 bits "only for tensorwise float8 scaling recipes".
+        workload = job_of(row_of(tmp_path, framework=framework, precision=precision, tp=8)).workload
+        assert (workload.has_sequence_parallel, workload.gathers_cast_inputs) == (is_split, is_cast)
 
     def test_hai_llm_trains_experts_as_the_report_of_deepseek_v3_says(self, tmp_path: Path) -> None:
         # arXiv 2412.19437, sections 3.2.1, 3.2.2 and 3.3.
