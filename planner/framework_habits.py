@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 
 from planner.framework_releases import attention_kernel, release_year
+from planner.software_families import DEEPSPEED
 from simulator.memory import MemoryKind
 from simulator.model import (
     AttentionKernel,
@@ -175,8 +176,10 @@ _FOUNDRY = replace(_SHARDED, name="llm-foundry", sync_bytes=2, logit_bytes=4)
 """Its configurations compute and reduce in pure 16 bits (`mixed_precision: PURE`), which FSDP does with copies: shards of
 weights and gradients stay in 32 bits, so that its benchmark counts 16 bytes a weight (`scripts/train/benchmarking`). The loss
 is fused by default (`fused_crossentropy`) and keeps logits and their gradients in 16 bits."""
-_SHARDING = "fsdp|automodel|torchtitan|torchtune|olmo|litgpt|axolotl|fairscale|metaseq"
+_SHARDING = "automodel|torchtitan|torchtune|olmo|litgpt|fairscale|metaseq"
 """NeMo Automodel and torchtune are PyTorch's FSDP2, not Megatron; metaseq is fairscale's FSDP."""
+_SHARDING_OF_ANY = "fsdp|axolotl"
+"""Words that others use, too: Megatron and JAX have an FSDP of their own, axolotl runs DeepSpeed as well."""
 _HUGGING_FACE = (
     r"^(?!.*(deepspeed|megatron|ddp)).*(\baccelerate\b|hugging ?face|\bhf\b|\btrainer\b|\btransformers\b)"
 )
@@ -311,16 +314,19 @@ _FRAMEWORKS = (
     _Framework(words=f"({_SHARDING}).*compile|compile.*({_SHARDING})", habits=_COMPILED),
     _Framework(words="torchtitan", habits=_TORCHTITAN),
     _Framework(words=r"\blingua\b", habits=_COMPILED),  # FSDP2 with `compile: true`
-    _Framework(words=f"{_SHARDING}|{_HUGGING_FACE}", habits=_SHARDED),
+    _Framework(words=_SHARDING, habits=_SHARDED),
     _Framework(words="intern-?evo|colossal", habits=_SIXTEEN_BIT_ZERO),
     _Framework(words="nanotron", habits=_NANOTRON),
     _Framework(words=r"\bhai-?llm", habits=_HAI_LLM),
     _Framework(words="maxtext|jax|paxml|levanter|t5x|praxis", habits=_JAX),
-    _Framework(words="deepspeed", habits=_DEEPSPEED),
-    _Framework(words=r"^meta internal$|^meta.*llama.?3", habits=_META),
+    _Framework(words=DEEPSPEED, habits=_DEEPSPEED),
+    _Framework(words=r"megatron.*fsdp|fsdp.*megatron|mcore.*fsdp|fsdp.*mcore", habits=_MEGATRON_CORE),
     _Framework(words="megatron-?lm.*core", habits=_MEGATRON_LM),
     _Framework(words="megatron-?lm|^megatron$", habits=_MEGATRON_LM, early=_OF_2022),
     _Framework(words="megatron|mcore|primus|megascale", habits=_MEGATRON_CORE),
+    _Framework(words=f"({_SHARDING_OF_ANY}).*compile|compile.*({_SHARDING_OF_ANY})", habits=_COMPILED),
+    _Framework(words=f"{_SHARDING_OF_ANY}|{_HUGGING_FACE}", habits=_SHARDED),
+    _Framework(words=r"^meta internal$|^meta.*llama.?3", habits=_META),
 )
 """Frameworks in the order in which their names are looked for; the first that fits counts."""
 
@@ -329,7 +335,7 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     """Returns the habits of a framework on an architecture (`Accelerator.family`) in a number format.
 
     Args:
-        framework: its name, perhaps with a release.
+        framework: its name, perhaps with a release; one with FSDP in it shards weights where nothing else is said.
         family: architecture of the accelerators.
         precision: number format of the products.
         is_fully_sharded: whether a run is known to shard weights, too (ZeRO stage 3).
@@ -338,6 +344,8 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     habits = _by_name(name, is_old=family in OLD_FAMILIES)
     if is_fully_sharded and habits in (_OF_2022, _EARLY_DEEPSPEED):
         habits = _EARLY_ZERO_3
+    if "fsdp" in name:
+        habits = replace(habits, zero_stage=3)
     attention = attention_kernel(habits.attention, family, release_year(name))
     return replace(_in_format(habits, precision), attention=attention)
 

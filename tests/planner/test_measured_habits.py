@@ -249,6 +249,15 @@ class TestHabitsOfReleases:
             ("Meta Lingua", "FSDP"),
             ("metaseq", "FSDP"),
             ("MegaScale", "Megatron-Core"),
+            ("MaxText (FSDP)", "JAX"),
+            ("JAX FSDP", "JAX"),
+            ("Megatron-FSDP", "Megatron-Core"),
+            ("Megatron-LM + FSDP", "Megatron-Core"),
+            ("metaseq (fairscale FSDP + Megatron TP)", "FSDP"),
+            ("axolotl + DeepSpeed ZeRO-3", "DeepSpeed"),
+            ("FSDP with DeepSpeed-Ulysses", "FSDP"),
+            ("axolotl", "FSDP"),
+            ("NeMo Automodel (FSDP2)", "FSDP"),
         ],
     )
     def test_smaller_frameworks_have_the_habits_of_what_they_are_built_on(
@@ -274,6 +283,11 @@ class TestHabitsOfReleases:
         # torchtitan, `parallelize.py`: SequenceParallel always, 8 bits "only for tensorwise float8 scaling recipes".
         workload = job_of(row_of(tmp_path, framework=framework, precision=precision, tp=8)).workload
         assert (workload.has_sequence_parallel, workload.gathers_cast_inputs) == (is_split, is_cast)
+
+    @pytest.mark.parametrize("framework", ["Megatron-Core (FSDP)", "NeMo 25.02 FSDP", "Megatron-LM + FSDP"])
+    def test_megatron_with_fsdp_shards_layers_of_transformer_engine(self, framework: str) -> None:
+        found = habits_of(framework, "ampere", "bf16")
+        assert (found.zero_stage, found.has_fused_operators, found.attention) == (3, True, "flash")
 
     def test_hai_llm_trains_experts_as_the_report_of_deepseek_v3_says(self, tmp_path: Path) -> None:
         # arXiv 2412.19437, sections 3.2.1, 3.2.2 and 3.3.
