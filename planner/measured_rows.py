@@ -225,6 +225,10 @@ class _Translation:
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
         habits, stage = self._sharding(layout)
         written, notes = self.told.text("zero_stage_or_fsdp"), self.told.text("notes")
+        if stage == 1 and zero_stage(written) == 2 and not keeps_weights(written):
+            self.told.remark(
+                "zero_stage_or_fsdp", f"pipelines of {habits.name} reduce whole gradients once, as ZeRO-1"
+            )
         again = self._recomputed()
         hides_tensor_traffic = measured_notes.hides_tensor_traffic(notes)
         num_chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]
@@ -255,8 +259,7 @@ class _Translation:
         """Returns the habits of the layout and the ZeRO stage that the row tells, `None` where it tells none."""
         written = self.told.text("zero_stage_or_fsdp")
         stage, habits = zero_stage(written), self.habits
-        is_default = stage in (None, LAST_STAGE) and not says_to_shard_again(written)
-        is_habit = is_default or keeps_weights(written)
+        is_habit = stage != 0 and (not says_to_shard_again(written) or keeps_weights(written))
         if not (habits.keeps_weights_in_pipelines and layout["pipeline_parallel"] > 1 and is_habit):
             return habits, stage
         habits = in_pipeline(habits)

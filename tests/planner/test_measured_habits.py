@@ -338,7 +338,10 @@ class TestPipelinesOfFsdp:
             ("torchtitan", "", 2, "1", "false"),
             ("torchtitan", "FSDP2", 1, "3", "true"),
             ("torchtitan", "FSDP2 (reshard_after_forward=True)", 2, "3", "true"),
-            ("torchtitan", "zero2", 2, "2", "true"),
+            ("torchtitan", "zero1", 2, "1", "false"),
+            ("torchtitan", "zero2", 2, "1", "false"),
+            ("torchtitan", "none", 2, "0", "true"),
+            ("torchtitan", "zero2", 1, "2", "true"),
             ("olmo", "FSDP2", 2, "3", "true"),
         ],
     )
@@ -347,3 +350,4 @@ class TestPipelinesOfFsdp:
     ) -> None:
         row = row_of(tmp_path, framework=framework, zero_stage_or_fsdp=sharding, pp=pp, ep=1)
         assert (row["zero_stage"], row["overlaps_gradient_sync"]) == (stage, overlaps)
+        assert ("as ZeRO-1" in row["remarks"]) is (sharding == "zero2" and pp > 1)
