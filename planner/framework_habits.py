@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 
 from planner.framework_releases import attention_kernel, release_year
+from planner.measured_sharding import LAST_STAGE
 from planner.software_families import DEEPSPEED
 from simulator.memory import MemoryKind
 from simulator.model import (
@@ -335,19 +336,27 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     """Returns the habits of a framework on an architecture (`Accelerator.family`) in a number format.
 
     Args:
-        framework: its name, perhaps with a release; one with FSDP in it shards weights where nothing else is said.
+        framework: its name, perhaps with a release; FSDP and stages of ZeRO in it hold where nothing else is said.
         family: architecture of the accelerators.
         precision: number format of the products.
         is_fully_sharded: whether a run is known to shard weights, too (ZeRO stage 3).
     """
     name = framework.lower()
     habits = _by_name(name, is_old=family in OLD_FAMILIES)
-    if is_fully_sharded and habits in (_OF_2022, _EARLY_DEEPSPEED):
+    stage = _named_stage(name)
+    if (is_fully_sharded or stage == LAST_STAGE) and habits in (_OF_2022, _EARLY_DEEPSPEED):
         habits = _EARLY_ZERO_3
-    if "fsdp" in name:
-        habits = replace(habits, zero_stage=3)
+    elif stage is not None:
+        habits = replace(habits, zero_stage=stage)
     attention = attention_kernel(habits.attention, family, release_year(name))
     return replace(_in_format(habits, precision), attention=attention)
+
+
+def _named_stage(name: str) -> int | None:
+    """Returns the stage of ZeRO that stands in a framework's name, the last for FSDP."""
+    if found := re.search(r"zero[- _]?([1-3])\b", name):
+        return int(found[1])
+    return LAST_STAGE if "fsdp" in name else None
 
 
 def _in_format(habits: Habits, precision: str) -> Habits:

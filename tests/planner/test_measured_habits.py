@@ -284,6 +284,13 @@ class TestHabitsOfReleases:
         workload = job_of(row_of(tmp_path, framework=framework, precision=precision, tp=8)).workload
         assert (workload.has_sequence_parallel, workload.gathers_cast_inputs) == (is_split, is_cast)
 
+    @pytest.mark.parametrize(
+        ("framework", "stage"),
+        [("DeepSpeed ZeRO-3", 3), ("DeepSpeed (zero2)", 2), ("FSDP", 3), ("DeepSpeed", 1)],
+    )
+    def test_a_stage_in_the_name_of_a_framework_holds(self, framework: str, stage: int) -> None:
+        assert habits_of(framework, "hopper", "bf16").zero_stage == stage
+
     @pytest.mark.parametrize("framework", ["Megatron-Core (FSDP)", "NeMo 25.02 FSDP", "Megatron-LM + FSDP"])
     def test_megatron_with_fsdp_shards_layers_of_transformer_engine(self, framework: str) -> None:
         found = habits_of(framework, "ampere", "bf16")
