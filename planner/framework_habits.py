@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from planner.framework_releases import attention_kernel, release_year
+from planner.framework_releases import attention_kernel, named_stage, release_year
 from planner.measured_sharding import LAST_STAGE
 from planner.software_families import DEEPSPEED
 from simulator.memory import MemoryKind
@@ -128,11 +128,7 @@ _OF_2022 = Habits(
 )
 _VTRAIN = replace(_OF_2022, name="vTrain", pads_vocabulary=False)
 """Its code splits GPT-2's 50,257 words without filling them up (`src/model/gpt_modeling.py`)."""
-_VTRAIN_RUNS = replace(
-    _OF_2022,
-    name="vTrain's runs (Megatron-DeepSpeed)",
-    fp16_step_bytes=_DEEPSPEED_STEP,
-)
+_VTRAIN_RUNS = replace(_OF_2022, name="vTrain's runs (Megatron-DeepSpeed)", fp16_step_bytes=_DEEPSPEED_STEP)
 """Its iterations on several nodes ran in DeepSpeed."""
 _MEGATRON_LM = Habits(name="Megatron-LM", overlaps_gradient_sync=False, expert_products="separate")
 """Megatron-LM overlaps the synchronisation of gradients only on request (`--overlap-grad-reduce`); experts of Megatron are
@@ -296,11 +292,7 @@ class _Framework:
 _FRAMEWORKS = (
     _Framework(words="vtrain.*deepspeed", habits=_VTRAIN_RUNS),
     _Framework(words="vtrain", habits=_VTRAIN),
-    _Framework(
-        words="megatron-?deepspeed|gpt-?neo-?x",
-        habits=replace(_DEEPSPEED, zero_stage=1),
-        early=_EARLY_DEEPSPEED,
-    ),
+    _Framework(words="megatron-?deepspeed|gpt-?neo-?x", habits=_DEEPSPEED, early=_EARLY_DEEPSPEED),
     _Framework(words=_NEMO_PROPER + r".*(?<![\d.])23\.", habits=_NEMO_APEX, on_old_families=_NEMO_2023),
     _Framework(words=r"^(?!.*automodel).*nemo.*(?<![\d.])24\.0[1-5]", habits=_NEMO_APEX),
     _Framework(words=r"megatron-?bridge", habits=_BRIDGE),
@@ -343,7 +335,7 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     """
     name = framework.lower()
     habits = _by_name(name, is_old=family in OLD_FAMILIES)
-    stage = _named_stage(name)
+    stage = named_stage(name)
     if (is_fully_sharded or stage == LAST_STAGE) and habits in (_OF_2022, _EARLY_DEEPSPEED):
         habits = _EARLY_ZERO_3
     elif stage is not None:
@@ -352,18 +344,9 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     return replace(_in_format(habits, precision), attention=attention)
 
 
-def _named_stage(name: str) -> int | None:
-    """Returns the stage of ZeRO that stands in a framework's name, the last for FSDP."""
-    if found := re.search(r"zero[- _]?([1-3])\b", name):
-        return int(found[1])
-    return LAST_STAGE if "fsdp" in name else None
-
-
 def _in_format(habits: Habits, precision: str) -> Habits:
-    if precision in ("fp8", "fp4") and habits in (
-        _SHARDED,
-        _TORCHTITAN,
-    ):  # 8-bit products of PyTorch need its compiler
+    # 8-bit products of PyTorch need its compiler
+    if precision in ("fp8", "fp4") and habits in (_SHARDED, _TORCHTITAN):
         return replace(habits, has_fused_operators=True)
     if precision != "bf16":  # the half that apex leaves out of a master weight is in a bf16 weight
         habits = replace(habits, optimizer_bytes=FULL_OPTIMIZER_BYTES)
