@@ -142,6 +142,7 @@ class _Translation:
             shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
         order = self._order(layout, shape["num_layers"])
         layout["virtual_pipeline"] = order.chunks_per_stage or layout["virtual_pipeline"]
+        self._remark_whole_gradients(layout)
         shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
         habits = self._habits(layout, shape["num_layers"])
         sizes = {
@@ -225,10 +226,6 @@ class _Translation:
     def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
         habits, stage = self._sharding(layout)
         written, notes = self.told.text("zero_stage_or_fsdp"), self.told.text("notes")
-        if stage == 1 and zero_stage(written) == 2 and not keeps_weights(written):
-            self.told.remark(
-                "zero_stage_or_fsdp", f"pipelines of {habits.name} reduce whole gradients once, as ZeRO-1"
-            )
         again = self._recomputed()
         hides_tensor_traffic = measured_notes.hides_tensor_traffic(notes)
         num_chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]
@@ -264,6 +261,12 @@ class _Translation:
             return habits, stage
         habits = in_pipeline(habits)
         return habits, None if stage is None else habits.zero_stage
+
+    def _remark_whole_gradients(self, layout: dict[str, int]) -> None:
+        written, (habits, stage) = self.told.text("zero_stage_or_fsdp"), self._sharding(layout)
+        if stage == 1 and zero_stage(written) == 2 and not keeps_weights(written):
+            meaning = f"pipelines of {habits.name} reduce whole gradients once, as ZeRO-1"
+            self.told.remark("zero_stage_or_fsdp", meaning)
 
     def _gathers_tensor_scaled(self) -> bool:
         """Returns whether inputs of 8-bit products have one scale, and the framework gathers those in 8 bits."""
