@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from planner.framework_releases import attention_kernel, release_year
+from planner.framework_releases import attention_kernel, named_stage, release_year
+from planner.measured_sharding import LAST_STAGE
+from planner.software_families import DEEPSPEED
 from simulator.memory import MemoryKind
 from simulator.model import (
     AttentionKernel,
@@ -46,6 +48,8 @@ class Habits:
     overlaps_tensor_comm: bool = False
     gathers_cast_inputs: bool = True
     """As Transformer Engine, which those that are unknown are taken to use."""
+    gathers_tensor_scaled_inputs: bool = False
+    """Whether inputs in 8 bits with one scale for the tensor are gathered so where others are not."""
     overlaps_gradient_sync: bool = True
     gradient_bytes: int = 4
     sync_bytes: int = 4
@@ -124,11 +128,7 @@ _OF_2022 = Habits(
 )
 _VTRAIN = replace(_OF_2022, name="vTrain", pads_vocabulary=False)
 """Its code splits GPT-2's 50,257 words without filling them up (`src/model/gpt_modeling.py`)."""
-_VTRAIN_RUNS = replace(
-    _OF_2022,
-    name="vTrain's runs (Megatron-DeepSpeed)",
-    fp16_step_bytes=_DEEPSPEED_STEP,
-)
+_VTRAIN_RUNS = replace(_OF_2022, name="vTrain's runs (Megatron-DeepSpeed)", fp16_step_bytes=_DEEPSPEED_STEP)
 """Its iterations on several nodes ran in DeepSpeed."""
 _MEGATRON_LM = Habits(name="Megatron-LM", overlaps_gradient_sync=False, expert_products="separate")
 """Megatron-LM overlaps the synchronisation of gradients only on request (`--overlap-grad-reduce`); experts of Megatron are
@@ -173,8 +173,10 @@ _FOUNDRY = replace(_SHARDED, name="llm-foundry", sync_bytes=2, logit_bytes=4)
 """Its configurations compute and reduce in pure 16 bits (`mixed_precision: PURE`), which FSDP does with copies: shards of
 weights and gradients stay in 32 bits, so that its benchmark counts 16 bytes a weight (`scripts/train/benchmarking`). The loss
 is fused by default (`fused_crossentropy`) and keeps logits and their gradients in 16 bits."""
-_SHARDING = "fsdp|automodel|torchtitan|torchtune|olmo|litgpt|axolotl|fairscale|metaseq"
+_SHARDING = "automodel|torchtitan|torchtune|olmo|litgpt|fairscale|metaseq"
 """NeMo Automodel and torchtune are PyTorch's FSDP2, not Megatron; metaseq is fairscale's FSDP."""
+_SHARDING_OF_ANY = "fsdp|axolotl"
+"""Words that others use, too: Megatron and JAX have an FSDP of their own, axolotl runs DeepSpeed as well."""
 _HUGGING_FACE = (
     r"^(?!.*(deepspeed|megatron|ddp)).*(\baccelerate\b|hugging ?face|\bhf\b|\btrainer\b|\btransformers\b)"
 )
@@ -184,14 +186,17 @@ _COMPILED = replace(_SHARDED, has_fused_operators=True)
 _TORCHTITAN = replace(
     _SHARDED,
     name="torchtitan",
+    has_sequence_parallel=True,
+    gathers_tensor_scaled_inputs=True,
     selective_recompute="every_other_product",
     context_exchange="all_gather",
     keeps_weights_in_pipelines=True,
 )
-"""Its `selective` checkpointing works operator by operator by default, and context parallelism gathers keys and values
-(`context_parallel_rotate_method`). In a pipeline weights are not sharded again (`fsdp_reshard_after_forward: default`), nor
-are gradients reduced before a stage's last backward pass (`backward_maybe_with_nosync` of `torch.distributed.pipelining`);
-PyTorch pull request 124319 calls that ZeRO-1."""
+"""Tensor parallelism always splits norms by sequence, and gathers 8 bits where float8 has scales of tensors, which is its
+default (`apply_tp`, `enable_float8_tensorwise_tp`). Its `selective` checkpointing works operator by operator by default, and
+context parallelism gathers keys and values (`context_parallel_rotate_method`). In a pipeline weights are not sharded again
+(`fsdp_reshard_after_forward: default`), nor are gradients reduced before a stage's last backward pass
+(`backward_maybe_with_nosync` of `torch.distributed.pipelining`); PyTorch pull request 124319 calls that ZeRO-1."""
 _COMPILED_TORCHTITAN = replace(_TORCHTITAN, has_fused_operators=True)
 _JAX = Habits(
     name="JAX",
@@ -287,11 +292,7 @@ class _Framework:
 _FRAMEWORKS = (
     _Framework(words="vtrain.*deepspeed", habits=_VTRAIN_RUNS),
     _Framework(words="vtrain", habits=_VTRAIN),
-    _Framework(
-        words="megatron-?deepspeed|gpt-?neo-?x",
-        habits=replace(_DEEPSPEED, zero_stage=1),
-        early=_EARLY_DEEPSPEED,
-    ),
+    _Framework(words="megatron-?deepspeed|gpt-?neo-?x", habits=_DEEPSPEED, early=_EARLY_DEEPSPEED),
     _Framework(words=_NEMO_PROPER + r".*(?<![\d.])23\.", habits=_NEMO_APEX, on_old_families=_NEMO_2023),
     _Framework(words=r"^(?!.*automodel).*nemo.*(?<![\d.])24\.0[1-5]", habits=_NEMO_APEX),
     _Framework(words=r"megatron-?bridge", habits=_BRIDGE),
@@ -306,16 +307,19 @@ _FRAMEWORKS = (
     _Framework(words=f"({_SHARDING}).*compile|compile.*({_SHARDING})", habits=_COMPILED),
     _Framework(words="torchtitan", habits=_TORCHTITAN),
     _Framework(words=r"\blingua\b", habits=_COMPILED),  # FSDP2 with `compile: true`
-    _Framework(words=f"{_SHARDING}|{_HUGGING_FACE}", habits=_SHARDED),
+    _Framework(words=_SHARDING, habits=_SHARDED),
     _Framework(words="intern-?evo|colossal", habits=_SIXTEEN_BIT_ZERO),
     _Framework(words="nanotron", habits=_NANOTRON),
     _Framework(words=r"\bhai-?llm", habits=_HAI_LLM),
     _Framework(words="maxtext|jax|paxml|levanter|t5x|praxis", habits=_JAX),
-    _Framework(words="deepspeed", habits=_DEEPSPEED),
-    _Framework(words=r"^meta internal$|^meta.*llama.?3", habits=_META),
+    _Framework(words=DEEPSPEED, habits=_DEEPSPEED),
+    _Framework(words=r"megatron.*fsdp|fsdp.*megatron|mcore.*fsdp|fsdp.*mcore", habits=_MEGATRON_CORE),
     _Framework(words="megatron-?lm.*core", habits=_MEGATRON_LM),
     _Framework(words="megatron-?lm|^megatron$", habits=_MEGATRON_LM, early=_OF_2022),
     _Framework(words="megatron|mcore|primus|megascale", habits=_MEGATRON_CORE),
+    _Framework(words=f"({_SHARDING_OF_ANY}).*compile|compile.*({_SHARDING_OF_ANY})", habits=_COMPILED),
+    _Framework(words=f"{_SHARDING_OF_ANY}|{_HUGGING_FACE}", habits=_SHARDED),
+    _Framework(words=r"^meta internal$|^meta.*llama.?3", habits=_META),
 )
 """Frameworks in the order in which their names are looked for; the first that fits counts."""
 
@@ -324,24 +328,25 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     """Returns the habits of a framework on an architecture (`Accelerator.family`) in a number format.
 
     Args:
-        framework: its name, perhaps with a release.
+        framework: its name, perhaps with a release; FSDP and stages of ZeRO in it hold where nothing else is said.
         family: architecture of the accelerators.
         precision: number format of the products.
         is_fully_sharded: whether a run is known to shard weights, too (ZeRO stage 3).
     """
     name = framework.lower()
     habits = _by_name(name, is_old=family in OLD_FAMILIES)
-    if is_fully_sharded and habits in (_OF_2022, _EARLY_DEEPSPEED):
+    stage = named_stage(name)
+    if (is_fully_sharded or stage == LAST_STAGE) and habits in (_OF_2022, _EARLY_DEEPSPEED):
         habits = _EARLY_ZERO_3
+    elif stage is not None:
+        habits = replace(habits, zero_stage=stage)
     attention = attention_kernel(habits.attention, family, release_year(name))
     return replace(_in_format(habits, precision), attention=attention)
 
 
 def _in_format(habits: Habits, precision: str) -> Habits:
-    if precision in ("fp8", "fp4") and habits in (
-        _SHARDED,
-        _TORCHTITAN,
-    ):  # 8-bit products of PyTorch need its compiler
+    # 8-bit products of PyTorch need its compiler
+    if precision in ("fp8", "fp4") and habits in (_SHARDED, _TORCHTITAN):
         return replace(habits, has_fused_operators=True)
     if precision != "bf16":  # the half that apex leaves out of a master weight is in a bf16 weight
         habits = replace(habits, optimizer_bytes=FULL_OPTIMIZER_BYTES)

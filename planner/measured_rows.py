@@ -144,6 +144,7 @@ class _Translation:
             shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
         order = self._order(layout, shape["num_layers"])
         layout["virtual_pipeline"] = order.chunks_per_stage or layout["virtual_pipeline"]
+        self._remark_whole_gradients(layout)
         shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
         habits = self._habits(layout, shape["num_layers"])
         sizes = {
@@ -257,6 +258,7 @@ class _Translation:
             "activation_offload_fraction": self._offload_fraction(num_layers),
             "optimizer_offload_fraction": self._optimizer_offload_fraction(),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
+            "gathers_cast_inputs": habits.gathers_cast_inputs or self._gathers_tensor_scaled(),
             **({} if hides_tensor_traffic is None else {"overlaps_tensor_comm": hides_tensor_traffic}),
             **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
             **self._expert_habits(layout),
@@ -267,12 +269,23 @@ class _Translation:
         """Returns the habits of the layout and the ZeRO stage that the row tells, `None` where it tells none."""
         written = self.told.text("zero_stage_or_fsdp")
         stage, habits = zero_stage(written), self.habits
-        is_default = stage in (None, LAST_STAGE) and not says_to_shard_again(written)
-        is_habit = is_default or keeps_weights(written)
+        is_habit = stage != 0 and (not says_to_shard_again(written) or keeps_weights(written))
         if not (habits.keeps_weights_in_pipelines and layout["pipeline_parallel"] > 1 and is_habit):
             return habits, stage
         habits = in_pipeline(habits)
         return habits, None if stage is None else habits.zero_stage
+
+    def _remark_whole_gradients(self, layout: dict[str, int]) -> None:
+        written, (habits, stage) = self.told.text("zero_stage_or_fsdp"), self._sharding(layout)
+        if stage == 1 and zero_stage(written) == 2 and not keeps_weights(written):
+            meaning = f"pipelines of {habits.name} reduce whole gradients once, as ZeRO-1"
+            self.told.remark("zero_stage_or_fsdp", meaning)
+
+    def _gathers_tensor_scaled(self) -> bool:
+        """Returns whether inputs of 8-bit products have one scale, and the framework gathers those in 8 bits."""
+        written = self.told.text("precision")
+        has_one_scale = fp8_recipe(written) in ("", "tensorwise") and not scales_rows(written)
+        return self.habits.gathers_tensor_scaled_inputs and self.precision == "fp8" and has_one_scale
 
     def _splits_sequence(self) -> bool:
         if self.splits_sequence is None:

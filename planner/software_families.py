@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 
+DEEPSPEED = r"deepspeed(?![- ]?ulysses)|^(?!.*fsdp).*deepspeed"
+"""Words of its engine; FSDP may take no more of it than its exchange of heads."""
 _FAMILIES = (
-    ("PyTorch FSDP", "fsdp|automodel|torchtitan|foundry|composer|olmo|litgpt|axolotl|fairscale"),
-    ("DeepSpeed", "deepspeed"),
+    ("PyTorch FSDP", "automodel|torchtitan|foundry|composer|olmo|litgpt|fairscale"),
+    ("DeepSpeed", DEEPSPEED),
     ("JAX", "maxtext|jax|paxml|levanter|t5x|praxis"),
     ("Megatron", "nemo|megatron|mcore|primus|megascale|vtrain|nvidia release"),
+    ("PyTorch FSDP", "fsdp|axolotl"),
     ("Meta", r"\bmeta\b"),
 )
 """Families in the order in which their words are looked for; the first that fits counts. NeMo trains with Megatron-Core, and
-so does Megatron-Bridge; Megatron-DeepSpeed has the engine of DeepSpeed, NeMo Automodel PyTorch's FSDP."""
+so does Megatron-Bridge; Megatron-DeepSpeed has the engine of DeepSpeed, NeMo Automodel PyTorch's FSDP; FSDP
+beside another engine is that engine's own."""
 
 
 def software_family(name: str) -> str:

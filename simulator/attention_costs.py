@@ -109,7 +109,7 @@ def _core_shape(rank: Rank, span: float) -> _CoreShape:
         "tokens": rank.tokens,
         "sequence_length": span,
         "num_heads": model.num_heads / rank.plans.tensor_parallel,
-        "head_dim": sum(model.attention_dims) / 2.0,
+        "head_dim": _mean_head_dim(rank),
         "bf16_flop_per_s": rank.offers.peak_flop_per_s[:, Precision.FP16.code],  # as bf16, which not all have
         "constants": _attention_constants(rank),
     }
@@ -136,8 +136,15 @@ def _ring_merges(rank: Rank) -> Directions:
 
 def _attention_constants(rank: Rank) -> KernelConstants:
     if rank.workload.attention == "flash-1":
-        return with_first_flash(rank.kernels, rank.training.first_flash_fraction)
+        return with_first_flash(
+            rank.kernels, rank.training.first_flash_fraction, head_dim=_mean_head_dim(rank)
+        )
     return rank.kernels
+
+
+def _mean_head_dim(rank: Rank) -> float:
+    """Width of a head, mean of that of its keys and that of its values."""
+    return sum(rank.workload.model.attention_dims) / 2.0
 
 
 class _CoreShape(TypedDict):

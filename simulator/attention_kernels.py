@@ -31,15 +31,15 @@ def with_attention_kernel(
     *,
     first_flash_fraction: float,
 ) -> KernelConstants:
-    """Returns published constants `(n,)` with those of the kernel that `flash` and `flash-2` stand for on each architecture.
+    """Returns published constants `(n,)` with those of the fused kernel that a name stands for on each architecture.
 
     V100 runs the memory-efficient kernels of PyTorch and xFormers, which keep no scores either; they have the pace of the
-    first FlashAttention, wide heads being no faster.
+    first FlashAttention, wide heads being no faster. `simulator.compute.with_first_flash` makes `flash-1` of what is returned.
     """
-    if attention not in ("flash", "flash-2"):
+    if attention == "unfused":
         return constants
-    is_older = np.isin(families, FAMILIES_WITHOUT_FLASH)
-    is_newer = np.isin(families, FAMILIES_BEYOND_FLASH_2) & (attention == "flash-2")
+    is_older = np.isin(families, FAMILIES_WITHOUT_FLASH) & (attention != "flash-1")
+    is_newer = np.isin(families, FAMILIES_BEYOND_FLASH_2) & (attention != "flash")
     forward_ratio = np.where(is_newer, FLASH_2_TIME_RATIO, 1.0)
     backward_ratio = np.where(is_newer, FLASH_2_BACKWARD_TIME_RATIO, 1.0)
     speed = np.where(is_older, first_flash_fraction, 1.0 / forward_ratio)

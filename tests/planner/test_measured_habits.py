@@ -249,6 +249,15 @@ class TestHabitsOfReleases:
             ("Meta Lingua", "FSDP"),
             ("metaseq", "FSDP"),
             ("MegaScale", "Megatron-Core"),
+            ("MaxText (FSDP)", "JAX"),
+            ("JAX FSDP", "JAX"),
+            ("Megatron-FSDP", "Megatron-Core"),
+            ("Megatron-LM + FSDP", "Megatron-Core"),
+            ("metaseq (fairscale FSDP + Megatron TP)", "FSDP"),
+            ("axolotl + DeepSpeed ZeRO-3", "DeepSpeed"),
+            ("FSDP with DeepSpeed-Ulysses", "FSDP"),
+            ("axolotl", "FSDP"),
+            ("NeMo Automodel (FSDP2)", "FSDP"),
         ],
     )
     def test_smaller_frameworks_have_the_habits_of_what_they_are_built_on(
@@ -257,13 +266,35 @@ class TestHabitsOfReleases:
         assert habits_of(framework, "hopper", "bf16").name == family
 
     @pytest.mark.parametrize(
-        ("framework", "is_cast"), [("NeMo 25.04", True), ("torchtitan", False), ("MaxText", False)]
+        ("framework", "precision", "is_split", "is_cast"),
+        [
+            ("NeMo 25.04", "fp8", True, True),
+            ("MaxText", "fp8", False, False),
+            ("FSDP", "fp8", False, False),
+            ("torchtitan", "fp8", True, True),
+            ("torchtitan (torch.compile)", "float8 tensorwise", True, True),
+            ("torchtitan", "float8 rowwise", True, False),
+            ("torchtitan", "float8 blockwise", True, False),
+        ],
     )
-    def test_gathers_in_8_bits_are_those_of_transformer_engine(
-        self, tmp_path: Path, framework: str, *, is_cast: bool
+    def test_gathers_in_8_bits_are_those_of_transformer_engine_and_of_torchtitan_by_tensors(
+        self, tmp_path: Path, framework: str, precision: str, *, is_split: bool, is_cast: bool
     ) -> None:
-        row = row_of(tmp_path, framework=framework, precision="fp8", tp=8)
-        assert job_of(row).workload.gathers_cast_inputs is is_cast
+        # torchtitan, `parallelize.py`: SequenceParallel always, 8 bits "only for tensorwise float8 scaling recipes".
+        workload = job_of(row_of(tmp_path, framework=framework, precision=precision, tp=8)).workload
+        assert (workload.has_sequence_parallel, workload.gathers_cast_inputs) == (is_split, is_cast)
+
+    @pytest.mark.parametrize(
+        ("framework", "stage"),
+        [("DeepSpeed ZeRO-3", 3), ("DeepSpeed (zero2)", 2), ("FSDP", 3), ("DeepSpeed", 1)],
+    )
+    def test_a_stage_in_the_name_of_a_framework_holds(self, framework: str, stage: int) -> None:
+        assert habits_of(framework, "hopper", "bf16").zero_stage == stage
+
+    @pytest.mark.parametrize("framework", ["Megatron-Core (FSDP)", "NeMo 25.02 FSDP", "Megatron-LM + FSDP"])
+    def test_megatron_with_fsdp_shards_layers_of_transformer_engine(self, framework: str) -> None:
+        found = habits_of(framework, "ampere", "bf16")
+        assert (found.zero_stage, found.has_fused_operators, found.attention) == (3, True, "flash")
 
     def test_hai_llm_trains_experts_as_the_report_of_deepseek_v3_says(self, tmp_path: Path) -> None:
         # arXiv 2412.19437, sections 3.2.1, 3.2.2 and 3.3.
@@ -314,7 +345,10 @@ class TestPipelinesOfFsdp:
             ("torchtitan", "", 2, "1", "false"),
             ("torchtitan", "FSDP2", 1, "3", "true"),
             ("torchtitan", "FSDP2 (reshard_after_forward=True)", 2, "3", "true"),
-            ("torchtitan", "zero2", 2, "2", "true"),
+            ("torchtitan", "zero1", 2, "1", "false"),
+            ("torchtitan", "zero2", 2, "1", "false"),
+            ("torchtitan", "none", 2, "0", "true"),
+            ("torchtitan", "zero2", 1, "2", "true"),
             ("olmo", "FSDP2", 2, "3", "true"),
         ],
     )
@@ -323,3 +357,4 @@ class TestPipelinesOfFsdp:
     ) -> None:
         row = row_of(tmp_path, framework=framework, zero_stage_or_fsdp=sharding, pp=pp, ep=1)
         assert (row["zero_stage"], row["overlaps_gradient_sync"]) == (stage, overlaps)
+        assert ("as ZeRO-1" in row["remarks"]) is (sharding == "zero2" and pp > 1)

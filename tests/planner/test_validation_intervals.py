@@ -111,6 +111,10 @@ class TestIntervals:
         ("name", "family"),
         [
             ("NeMo Automodel", "PyTorch FSDP"),
+            ("PyTorch FSDP2", "PyTorch FSDP"),
+            ("NeMo 25.02 FSDP", "Megatron"),
+            ("MaxText (FSDP)", "JAX"),
+            ("axolotl + DeepSpeed ZeRO-3", "DeepSpeed"),
             ("torchtitan (torch.compile)", "PyTorch FSDP"),
             ("Megatron-DeepSpeed", "DeepSpeed"),
             ("MT-NLG 530B (Megatron-DeepSpeed 2021)", "DeepSpeed"),

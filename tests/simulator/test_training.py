@@ -137,7 +137,7 @@ class TestOlderSoftware:
         long = training(gpt(hidden_size=1024, num_heads=8), sequence_length=65_536)
         new, old = (
             dense_layer(rank_of(long.model_copy(update={"attention": name}))).forward_compute_s[0]
-            for name in ("flash", "flash-1")
+            for name in ("flash-2", "flash-1")
         )
         # At 65,536 tokens and h = 1,024 attention is 9 in 10 operations (s / 6 h against 1); wide heads make up a part.
         assert 1.2 < old / new < 1 / training_constants().first_flash_fraction
@@ -166,6 +166,20 @@ class TestOlderSoftware:
         )
         for one, reference, ratio in zip(found, other, ratios, strict=True):
             assert one[0] / reference[0] == pytest.approx(ratio, rel=1e-3)  # launches are no longer
+
+    @pytest.mark.parametrize("chip", ["a100-sxm4-80gb", "h100-sxm5-80gb", "b200-sxm-180gb"])
+    @pytest.mark.parametrize("num_heads", [8, 16, 64])  # 128, 64 and 16 wide
+    def test_older_kernels_are_nowhere_faster(self, chip: str, num_heads: int) -> None:
+        long = training(gpt(hidden_size=1024, num_heads=num_heads), sequence_length=65_536)
+        first, second, today = (
+            attention_core_s(rank_of(long.model_copy(update={"attention": name}), chip=chip))
+            for name in ("flash-1", "flash-2", "flash")
+        )
+        slack = 1.0 + 1e-12
+        assert all(
+            a[0] * slack >= b[0] and b[0] * slack >= c[0]
+            for a, b, c in zip(first, second, today, strict=True)
+        )
 
     def test_separate_operators_move_more_bytes(self) -> None:
         fused, separate = (
