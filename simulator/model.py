@@ -18,8 +18,8 @@ from simulator.documents import Documents
 from simulator.record import Record
 
 AttentionKernel = Literal["flash", "flash-2", "flash-1", "unfused"]
+"""`flash` and older ones: one fused kernel that never stores the scores; `unfused`: separate kernels that do."""
 KernelLaunch = Literal["graph", "eager", "eager-2022", "blocking-2022"]
-"""`flash`: one fused kernel that never stores the scores; `unfused`: separate kernels that do."""
 
 ContextExchange = Literal["ring", "all_gather", "all_to_all", "hybrid"]
 """How context-parallel ranks attend to the whole sequence (`simulator.context_exchange`)."""
