@@ -178,7 +178,7 @@ class SlowRun:
         goes_on = (
             [save for save in self.durable if save[1] <= back_s] if interruption.is_fast_alive else durable
         )
-        saved_durably = interruption.is_planned and not interruption.is_fast_alive
+        saved_durably = interruption.is_planned and (self.has_one_level or not interruption.is_fast_alive)
         self.durable = [here] if saved_durably else goes_on
         self.fast = [here]
         return is_live

@@ -12,7 +12,9 @@ divided:
   has restored is a save of the fast level, too. The work after it is lost work. Stalls, tax and waits of an
   up-time that is rolled back stay in their own accounts.
 - The way back is the wait for other nodes, the restart and the load, one after another. Saves are due anew
-  after it, but as before where a live replica went on.
+  after it, but as before where a live replica went on. There, too, the interruption ends commits to the fast level,
+  but not the write to the durable one; a save that waited for a slot begins once the missing capacity is back, and
+  none begins at the instant of an interruption.
 - Times beyond `FOREVER_S` are infinite, in the ledger of such a run all but `productive_s`; nan gives nan.
 
 The equations are in `simulator.run_renewal` for one level of saves, `simulator.run_levels` for two and for live

@@ -104,6 +104,8 @@ def _log_up_time(
     state.num_uncommitted = 0
     state.due_s = first_due_s(design, state)
     while state.done_s < state.work_s:
+        if state.now_s >= up_s:
+            return False, num
         is_due = state.done_s >= state.due_s
         commit(design, state, saves, TIE_FRACTION * design.interval_s if is_due else 0.0)
         if is_due and state.num_uncommitted < design.slots:
@@ -116,8 +118,6 @@ def _log_up_time(
             if is_due and design.policy == SKIP:
                 _skip(design, state, saves)
             _work(design, up_s, state, saves)
-        if state.now_s >= up_s and state.done_s < state.work_s:
-            return False, num
     return True, num
 
 

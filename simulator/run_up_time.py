@@ -29,6 +29,9 @@ def play_up_time(design: RunDesign, up_s: float, state: RunState, saves: Records
     state.mark_now_s = -1.0
     state.due_s = first_due_s(design, state)
     while state.done_s < state.work_s:
+        # A failure wins against a save at the same instant, the end of the work against a failure: nothing is left to lose.
+        if state.now_s >= up_s:
+            return False
         is_due = state.done_s >= state.due_s
         commit(design, state, saves, TIE_FRACTION * design.interval_s if is_due else 0.0)
         if is_due and state.num_uncommitted < design.slots:
@@ -40,9 +43,6 @@ def play_up_time(design: RunDesign, up_s: float, state: RunState, saves: Records
             if is_due and design.policy == SKIP:
                 _skip(design, state, saves)
             _work(design, up_s, state, saves)
-        # The end of the work wins against a failure at the same instant: nothing is left to lose.
-        if state.now_s >= up_s and state.done_s < state.work_s:
-            return False
     return True
 
 

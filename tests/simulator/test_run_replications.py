@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from numba import get_num_threads, set_num_threads
 
@@ -81,6 +81,24 @@ LEVELS: st.SearchStrategy[Any] = st.builds(
     reduced_capacity_s=st.floats(0, 100),
 )
 
+USUAL = columns(mtbf_s=1000.0, work_s=9000.5, interval_s=280.0, stall_s=10.0, commit_s=560.0)
+ONE_LEVEL: RunOptions = {
+    "kind_share": [0.0, 0.5, 0.0, 0.5],
+    "kind_fast_survival": [1.0, 0.5, 1.0, 1.0],
+    "durable_every": 1,
+    "durable_commit_s": 2.0,
+    "live_lag_s": math.inf,
+}
+WAITING = columns(mtbf_s=400.0, work_s=2700.0, interval_s=280.0, stall_s=0.0, commit_s=1000.0, policy=WAIT)
+REPLICAS: RunOptions = {
+    "kind_share": [1.0, 0.0, 0.0, 0.0],
+    "kind_fast_survival": [1.0, 1.0, 1.0, 1.0],
+    "durable_every": 5,
+    "durable_commit_s": 6.0,
+    "live_lag_s": 0.0,
+    "reduced_capacity_s": 60.0,
+}
+
 
 def interruptions(row: RunColumns, seed: int, num: int) -> list[Interruption]:
     """The luck of replication 0: what interrupts each up-time, and whether the fast level survives it."""
@@ -122,6 +140,8 @@ class TestReplications:
 
     @settings(max_examples=100, deadline=None)
     @given(RUNS, LEVELS, st.integers(0, 2**63 - 1))
+    @example(WAITING, REPLICAS, 6).via("a save that waits for a slot when a live replica goes on")
+    @example(USUAL, ONE_LEVEL, 3).via("a save before a planned stop is durable where all are")
     def test_the_kernel_plays_levels_replicas_and_kinds_as_a_plain_loop_does(
         self, run: RunColumns, levels: RunOptions, seed: int
     ) -> None:
@@ -130,9 +150,6 @@ class TestReplications:
         # Where work ends at a save, rounding decides whether that one is made.
         num_intervals = np.divide(row["work_s"], row["interval_s"]).item()
         assume(abs(num_intervals - round(num_intervals)) > 1e-6)
-        # Where commits take longer than intervals, the two count differently what is under way when a live replica goes on.
-        has_live_replica = levels["live_lag_s"] < math.inf
-        assume(not has_live_replica or np.all(np.less_equal(row["commit_s"], row["interval_s"])))
         runs = simulate_runs(num_replications=1, seed=seed, **row)
         num_ends = (
             int((runs.num_failures + runs.num_planned)[0, 0]) if np.isfinite(runs.wall_s[0, 0]) else 3000
