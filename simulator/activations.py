@@ -15,11 +15,11 @@ import numpy as np
 
 from simulator.casts import is_cast, product_bytes
 from simulator.expert_ranks import expert_load
-from simulator.job import Workload
 from simulator.lora import AdaptedProduct
 from simulator.plan import PlanTable, Recompute, Schedule
 from simulator.recomputed_layers import layers_of_a_group, without_recompute
 from simulator.table import Floats, Integers
+from simulator.workload import Workload
 
 ACTIVATION_BYTES = 2.0
 """16-bit activations."""

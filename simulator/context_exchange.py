@@ -18,12 +18,12 @@ from typing import assert_never
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
-from simulator.job import Workload
 from simulator.layer_collectives import Directions, exposed_s
 from simulator.network import all_gather_s, all_to_all_s
 from simulator.plan import PlanTable
 from simulator.rank import Rank, members_in_domain
 from simulator.table import Floats, Integers, total
+from simulator.workload import Workload
 
 GATHERED_KERNELS = 2
 """Attention kernels after a gather: one for each of the two pieces of the sequence that a rank has."""

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from simulator.activations import stage_activations
 from simulator.context_exchange import context_exchange_s, head_ranks, num_core_kernels, ring_steps
-from simulator.job import Workload
 from simulator.layer_costs import dense_layer
 from simulator.model import ContextExchange
 from simulator.network import all_gather_s, all_to_all_s
 from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.table import Floats
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 TOKENS = 131_072

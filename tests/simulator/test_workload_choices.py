@@ -11,11 +11,12 @@ from simulator import catalog
 from simulator.attention_span import SlidingWindow
 from simulator.documents import Documents
 from simulator.hardware import Precision
-from simulator.job import Offer, Workload
 from simulator.lora import ATTENTION_PRODUCTS, Lora
 from simulator.model import ModelShape
+from simulator.offer import Offer
 from simulator.plan import Plan, Recompute
 from simulator.simulate import Outcomes, simulate
+from simulator.workload import Workload
 from tests.simulator.builders import job_of, plan_of, rented, table_of
 
 TIMES = (
