@@ -48,6 +48,9 @@ class Workload(Record):
     """How kernels reach the accelerator. `graph`: replayed from CUDA graphs, without host time; `eager`: from Python,
     ahead of the accelerator; `eager-2022`: the same with the software of 2021-22; `blocking-2022`: the same, the host
     waiting for every kernel (`CUDA_LAUNCH_BLOCKING=1`)."""
+    copies_shared_heads: bool = False
+    """Whether keys and values are copied for every query head that shares them, ahead of attention (torchtitan until 2025):
+    layers then keep the copies, and context-parallel ranks exchange them."""
     has_fused_operators: bool = True
     """Whether norms, activations, positions and residuals are fused kernels (Megatron, compiled PyTorch)."""
     has_sequence_parallel: bool = True
@@ -193,6 +196,11 @@ class Workload(Record):
     def chosen_exchange(self) -> ContextExchange:
         """How context-parallel ranks attend to the whole sequence."""
         return self.context_exchange or ("all_gather" if self.model.sliding_window else "ring")
+
+    @property
+    def attended_kv_heads(self) -> int:
+        """Heads of keys and values as attention gets them."""
+        return self.model.num_heads if self.copies_shared_heads else self.model.num_kv_heads
 
     @property
     def wire_bytes(self) -> int:

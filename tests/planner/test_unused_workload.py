@@ -47,6 +47,7 @@ CHANGES: Mapping[str, object] = {
     "expert_capacity_factor": 1.25,
     "fp8_recipe": "blockwise",
     "gathers_cast_inputs": False,
+    "copies_shared_heads": True,
     "keeps_cast_weights": True,
     "weight_prefetch": "backward",
     "most_gathered_weights": 1e6,
