@@ -16,7 +16,8 @@ import numpy as np
 from constraints.layout import can_save_by, is_valid_layout
 from simulator.chunks import can_cut, can_split_evenly
 from simulator.interruptions import sufficient_spare_nodes
-from simulator.job import Job, Offer
+from simulator.job import Job
+from simulator.offer import Offer
 from simulator.plan import CheckpointScheme, PlanTable, Recompute, Schedule
 from simulator.table import Booleans, Integers
 

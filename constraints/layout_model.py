@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from constraints.feasibility import exact_solver
 from constraints.lattice import LARGEST_PIPELINE, contexts, divisors, pipelines
-from simulator.job import Job, Offer
+from simulator.job import Job
+from simulator.offer import Offer
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -15,7 +15,8 @@ import numpy as np
 
 from constraints.feasibility import exact_solver
 from constraints.lattice import layouts_in, no_layouts, rough_blocks
-from simulator.job import GpuRange, Job
+from simulator.job import Job
+from simulator.offer import GpuRange
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.simulate import layout_memory

@@ -29,7 +29,8 @@ from objectives.cost import (
     written_off_usd_per_year,
 )
 from objectives.usage import Usage, num_held_gpus
-from simulator.job import Job, Offer
+from simulator.job import Job
+from simulator.offer import Offer
 from simulator.ownership import Ownership
 from simulator.plan import PlanTable
 from simulator.table import Floats

@@ -18,7 +18,8 @@ import numpy as np
 
 from objectives.usage import Usage, mean_over_runs, num_held_gpus, of_sites, product
 from simulator.hardware import Site
-from simulator.job import Estimate, Job
+from simulator.job import Job
+from simulator.offer import Estimate
 from simulator.offer_table import OfferTable
 from simulator.ownership import Depreciation, Ownership
 from simulator.plan import PlanTable

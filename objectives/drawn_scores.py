@@ -17,7 +17,8 @@ from objectives.drawn_runs import DrawnRuns
 from objectives.scores import EMBODIED_PARTS
 from objectives.unsure_inputs import HARDWARE_PRICE
 from objectives.usage import Usage
-from simulator.job import Estimate, Job, Objective, Offer
+from simulator.job import Job, Objective
+from simulator.offer import Estimate, Offer
 from simulator.ownership import Ownership
 from simulator.run_spread import miss_probability
 from simulator.table import Floats, total

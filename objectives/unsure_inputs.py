@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.hardware import Precision
-from simulator.job import Estimate, Job, Offer
+from simulator.job import Job
+from simulator.offer import Estimate, Offer
 from simulator.options import Factors
 from simulator.plan import LAYOUT_COLUMNS, PlanTable
 from simulator.step_error import StepError, step_error

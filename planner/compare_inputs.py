@@ -12,8 +12,9 @@ from planner.human import typed
 from planner.problems import shown
 from simulator.hardware import Accelerator, Fabric, Node, Site
 from simulator.hourly import HourlyProfile
-from simulator.job import Estimate, GpuRange, Job, Offer
+from simulator.job import Job
 from simulator.model import ModelShape
+from simulator.offer import Estimate, GpuRange, Offer
 from simulator.record import Record
 
 CHOOSING = ("limits", "objectives", "preference", "search", "what_if", "input_factors")

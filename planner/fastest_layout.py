@@ -15,8 +15,9 @@ from constraints.bounds import MARGIN
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import cross_run_knobs, enumerate_layouts, layouts_in, no_layouts, rough_blocks
 from constraints.step_bound import bound_step
-from simulator.job import GpuRange, Job
+from simulator.job import Job
 from simulator.limits import Limits
+from simulator.offer import GpuRange
 from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.simulate import steps_and_memory

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from planner.framework_releases import attention_kernel, named_stage, release_year
+from planner.framework_releases import LAST_COPIED_HEADS_YEAR, attention_kernel, named_stage, release_year
 from planner.measured_sharding import LAST_STAGE
 from planner.software_families import DEEPSPEED
 from simulator.memory import MemoryKind
@@ -40,6 +40,7 @@ class Habits:
     name: str
     """How the table of assumptions calls them."""
     attention: AttentionKernel = "flash"
+    copies_shared_heads: bool = False
     kernel_launch: KernelLaunch = "eager"
     has_fused_operators: bool = True
     pads_vocabulary: bool = True
@@ -90,6 +91,7 @@ class Habits:
 UNTOLD_HABITS = (
     "selective_recompute",
     "attention",
+    "copies_shared_heads",
     "kernel_launch",
     "has_fused_operators",
     "overlaps_tensor_comm",
@@ -159,6 +161,7 @@ _NEMO_2023 = Habits(
 _SHARDED = Habits(
     name="FSDP",
     attention="flash-2",
+    copies_shared_heads=True,
     has_fused_operators=False,
     pads_vocabulary=False,
     has_sequence_parallel=False,
@@ -168,8 +171,8 @@ _SHARDED = Habits(
     memory_kind="reserved",
 )
 """PyTorch computes the loss in 32 bits without fusion, and attention with FlashAttention-2, as transformers and llm-foundry do;
-torchtitan prints the allocator's peak."""
-_FOUNDRY = replace(_SHARDED, name="llm-foundry", sync_bytes=2, logit_bytes=4)
+torchtitan, torchtune, litgpt and transformers copy shared keys and values for it. torchtitan prints the allocator's peak."""
+_FOUNDRY = replace(_SHARDED, name="llm-foundry", copies_shared_heads=False, sync_bytes=2, logit_bytes=4)
 """Its configurations compute and reduce in pure 16 bits (`mixed_precision: PURE`), which FSDP does with copies: shards of
 weights and gradients stay in 32 bits, so that its benchmark counts 16 bytes a weight (`scripts/train/benchmarking`). The loss
 is fused by default (`fused_crossentropy`) and keeps logits and their gradients in 16 bits."""
@@ -340,8 +343,10 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
         habits = _EARLY_ZERO_3
     elif stage is not None:
         habits = replace(habits, zero_stage=stage)
-    attention = attention_kernel(habits.attention, family, release_year(name))
-    return replace(_in_format(habits, precision), attention=attention)
+    year = release_year(name)
+    attention = attention_kernel(habits.attention, family, year)
+    copies_heads = habits.copies_shared_heads and (year or 0) <= LAST_COPIED_HEADS_YEAR
+    return replace(_in_format(habits, precision), attention=attention, copies_shared_heads=copies_heads)
 
 
 def _in_format(habits: Habits, precision: str) -> Habits:

@@ -12,6 +12,8 @@ LAST_FLASH_2_YEAR = 2025
 """Until then PyTorch's `scaled_dot_product_attention` took FlashAttention-2 on Hopper. torchtitan asks for cuDNN's kernels
 first since October 2025 (pull request 1776); PyTorch does since 2.11, the first release with a cuDNN that it trusts
 (`check_prefer_cudnn_attention` in `sdp_utils.cpp`)."""
+LAST_COPIED_HEADS_YEAR = 2025
+"""Until then torchtitan copied keys and values for the query heads that share them (its pull request 2259)."""
 FUSED_ON_ALL_SINCE = 2023
 """Year of PyTorch 2.0, whose attention has memory-efficient kernels for architectures without FlashAttention."""
 

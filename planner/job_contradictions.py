@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.errors import Problem
-from simulator.job import Job, Offer
+from simulator.job import Job
+from simulator.offer import Offer
 from simulator.ownership import Depreciation, Ownership
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from planner.job_contradictions import contradictory_options
 from simulator.errors import Problem
 from simulator.hardware import Precision
-from simulator.job import Job, Offer
+from simulator.job import Job
+from simulator.offer import Offer
 
 
 def contradictions(job: Job) -> list[Problem]:

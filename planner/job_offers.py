@@ -14,7 +14,7 @@ from simulator import catalog
 from simulator.catalog.rents import CONTRACTS
 from simulator.errors import CatalogError
 from simulator.hardware import Accelerator
-from simulator.job import Estimate
+from simulator.offer import Estimate
 
 COMMITTED_DAYS: Mapping[str, float] = {"reserved_1y": 365.0, "reserved_3y": 3 * 365.0}
 """Days for which the reserved prices of the catalogue commit their buyers."""

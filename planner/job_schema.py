@@ -7,12 +7,14 @@ from types import NoneType
 from typing import get_args
 
 from simulator.hardware import Accelerator, Site
-from simulator.job import Job, Offer, Workload
+from simulator.job import Job
 from simulator.model import ModelShape
+from simulator.offer import Offer
 from simulator.options import WhatIf
 from simulator.record import Record
 from simulator.reliability import RELIABILITY_PRESETS, Reliability
 from simulator.stragglers import STRAGGLER_PRESETS
+from simulator.workload import Workload
 
 Location = tuple[str | int, ...]
 """Place of a value in a document: keys of mappings and positions in lists."""

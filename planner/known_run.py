@@ -15,9 +15,10 @@ from planner.job_file import parse_job
 from planner.plan_input import plan_of
 from simulator import catalog
 from simulator.interruptions import sufficient_spare_nodes
-from simulator.job import Job, Workload
+from simulator.job import Job
 from simulator.plan import Plan, PlanTable
 from simulator.record import Choice
+from simulator.workload import Workload
 
 TYPICAL = "typical"
 """The preset of a planner who knows no fleet of his own."""

@@ -28,13 +28,15 @@ from simulator.calibration import Calibration
 from simulator.documents import Documents
 from simulator.errors import InputError
 from simulator.hardware import Node, Site
-from simulator.job import Estimate, GpuRange, Job, Offer, Workload
+from simulator.job import Job
 from simulator.memory import MemoryKind
 from simulator.model import LatentAttention, MixtureOfExperts, ModelShape
+from simulator.offer import Estimate, GpuRange, Offer
 from simulator.plan import Plan, PlanTable
 from simulator.reliability import RELIABILITY_PRESETS
 from simulator.simulate import simulate
 from simulator.training import training_constants
+from simulator.workload import Workload
 
 STEPS_FILE = "data/published_steps.csv"
 RELIABILITY = RELIABILITY_PRESETS["typical"]

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from planner.opendc_run import DrawnRun
 from simulator.hardware import Node, Site
-from simulator.job import Job, Offer
+from simulator.job import Job
+from simulator.offer import Offer
 from simulator.plan import Plan
 from simulator.units import GIGA, HOUR, MEGA, MIB
 

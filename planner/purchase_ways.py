@@ -15,7 +15,8 @@ from planner.fleet import Fleet, FleetJob, FleetOffer
 from planner.job_file import parse_job
 from planner.yaml_text import read_document
 from simulator.errors import InputError, Problem
-from simulator.job import GpuRange, Job, Objective
+from simulator.job import Job, Objective
+from simulator.offer import GpuRange
 from simulator.plan import Plan
 from simulator.units import HOUR, JOULES_PER_KWH
 from studies.archive import Archive

@@ -12,7 +12,8 @@ from planner.uncertain_inputs import uncertain_inputs
 from simulator.accuracy import Accuracy
 from simulator.catalog import Figure, Kind, accelerator, fabric, figures, model, names, node, site
 from simulator.errors import CatalogError
-from simulator.job import Estimate, Job, Offer
+from simulator.job import Job
+from simulator.offer import Estimate, Offer
 from simulator.record import Record
 from simulator.reliability import RELIABILITY_PRESETS, Reliability
 

@@ -13,12 +13,14 @@ from simulator import catalog
 from simulator.catalog import Kind
 from simulator.catalog.rents import CONTRACTS
 from simulator.hardware import Fabric, Site
-from simulator.job import Job, Offer, Workload
+from simulator.job import Job
 from simulator.model import ModelShape
+from simulator.offer import Offer
 from simulator.options import WhatIf
 from simulator.record import Record
 from simulator.reliability import RELIABILITY_PRESETS, Reliability
 from simulator.stragglers import STRAGGLER_PRESETS
+from simulator.workload import Workload
 
 Schema = dict[str, object]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -22,8 +22,9 @@ from planner.fastest_layout import fastest_layout
 from planner.job_file import load_job, parse_job
 from planner.record_input import read_record
 from simulator.errors import InputError, Problem
-from simulator.job import GpuRange, Job
+from simulator.job import Job
 from simulator.limits import Limits
+from simulator.offer import GpuRange
 from simulator.plan import CheckpointScheme
 from simulator.record import Record
 

@@ -16,7 +16,8 @@ from planner.human import percent
 from planner.job_changes import Change, scaling, setting
 from simulator.accuracy import Accuracy
 from simulator.hardware import Site
-from simulator.job import Estimate, Job
+from simulator.job import Job
+from simulator.offer import Estimate
 from simulator.options import Factors, InputFactors
 from simulator.record import Record
 

@@ -42,6 +42,11 @@ def _has_shared_experts(job: Job) -> bool:
     return experts is not None and experts.shared_ffn_hidden_size > 0
 
 
+def _shares_heads(job: Job) -> bool:
+    model = job.workload.model
+    return model.latent_attention is None and model.num_kv_heads < model.num_heads
+
+
 def _drops_tokens(job: Job) -> bool:
     capacity = job.workload.expert_capacity_factor
     return capacity is not None and job.workload.expert_imbalance > capacity
@@ -121,6 +126,11 @@ WORKLOAD_RULES = (
         is_used=lambda job: _splits(job, "context_parallel"),
         why="context_parallel is 1",
         paths=_paths("context_exchange"),
+    ),
+    UnusedRule(
+        is_used=_shares_heads,
+        why="every query head has keys and values of its own",
+        paths=_paths("copies_shared_heads"),
     ),
     UnusedRule(
         is_used=lambda job: _splits(job, "pipeline_parallel"),

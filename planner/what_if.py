@@ -17,7 +17,8 @@ from planner.grid_conventions import grid_convention, unlike_grids
 from planner.what_if_case import case_of, hours_to_spare, paused_case
 from simulator.hardware import Site
 from simulator.hourly import HourlyProfile
-from simulator.job import Estimate, Job
+from simulator.job import Job
+from simulator.offer import Estimate
 from simulator.options import Pause
 from simulator.units import HOUR
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from simulator.casts import is_cast, product_bytes
 from simulator.expert_ranks import expert_load
-from simulator.job import Workload
 from simulator.lora import AdaptedProduct
 from simulator.plan import PlanTable, Recompute, Schedule
 from simulator.recomputed_layers import layers_of_a_group, without_recompute
 from simulator.table import Floats, Integers
+from simulator.workload import Workload
 
 ACTIVATION_BYTES = 2.0
 """16-bit activations."""
@@ -170,7 +170,7 @@ def _gathered_keys(workload: Workload, plans: PlanTable) -> Floats:
     """Keys and values that context-parallel ranks gather from the others for one layer, and their gradients."""
     if workload.chosen_exchange != "all_gather":
         return np.zeros(len(plans))
-    kv_heads = np.maximum(1.0, workload.model.num_kv_heads / plans.tensor_parallel)
+    kv_heads = np.maximum(1.0, workload.attended_kv_heads / plans.tensor_parallel)
     others = micro_batch_tokens(workload, plans) * (plans.context_parallel - 1)
     return np.asarray(2.0 * ACTIVATION_BYTES * others * kv_heads * sum(workload.model.attention_dims))
 
@@ -214,7 +214,9 @@ def _attention(workload: Workload, plans: PlanTable) -> Floats:
     model = workload.model
     qk_dim, value_dim = model.attention_dims
     kv_heads = (
-        model.num_heads if model.latent_attention else np.maximum(model.num_kv_heads, plans.tensor_parallel)
+        model.num_heads
+        if model.latent_attention
+        else np.maximum(workload.attended_kv_heads, plans.tensor_parallel)
     )
     values = (model.num_heads + kv_heads) * (qk_dim + value_dim)
     copy = np.where(is_cast(plans), product_bytes(plans) * model.num_heads * value_dim, 0.0)

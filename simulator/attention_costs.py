@@ -125,7 +125,7 @@ def _ring_merges(rank: Rank) -> Directions:
     """Sums over the steps of a ring: outputs forward, gradients of queries, keys and values backward."""
     model, t, steps = rank.workload.model, rank.plans.tensor_parallel, ring_steps(rank)
     query_bytes = MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * model.num_heads * model.head_dim / t
-    kv_heads = np.maximum(1.0, model.num_kv_heads / t)
+    kv_heads = np.maximum(1.0, rank.workload.attended_kv_heads / t)
     kv_bytes = 2.0 * MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * kv_heads * model.head_dim
     merges = np.where(steps > 1.0, steps, 0.0)
     return (

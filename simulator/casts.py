@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from simulator.hardware import Precision
-from simulator.job import Workload
 from simulator.model import CastRecipe
 from simulator.plan import PlanTable
 from simulator.table import Booleans, Floats
+from simulator.workload import Workload
 
 PRODUCT_BYTES: Mapping[Precision, float] = {
     Precision.FP16: 2.0,

@@ -9,6 +9,8 @@ domains (USP, arXiv 2405.07719). With c ranks, of which u exchange heads and c/u
     all_gather   the same, before the core; backward once more, and the gradients are scattered
     all_to_all   (u - 1)/u      x 2 T (a + g) (d_qk + d_v) / t bytes, before and after the core, in each direction
     hybrid       both, with 1/u of the key-value heads in the ring
+
+where g is a, the number of query heads, if the key-value heads are copied ahead of attention (`copies_shared_heads`).
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from typing import assert_never
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
-from simulator.job import Workload
 from simulator.layer_collectives import Directions, exposed_s
 from simulator.network import all_gather_s, all_to_all_s
 from simulator.plan import PlanTable
 from simulator.rank import Rank, members_in_domain
 from simulator.table import Floats, Integers, total
+from simulator.workload import Workload
 
 GATHERED_KERNELS = 2
 """Attention kernels after a gather: one for each of the two pieces of the sequence that a rank has."""
@@ -93,17 +95,17 @@ def _keys_and_values_s(rank: Rank) -> Floats:
 
 def keys_and_values_bytes(rank: Rank) -> Floats:
     """Returns the keys and values of the whole sequence, as many heads of them as go round one ring."""
-    model, plans = rank.workload.model, rank.plans
-    kv_heads = np.maximum(1.0, model.num_kv_heads / plans.tensor_parallel) / _head_ranks(rank)
+    workload, plans = rank.workload, rank.plans
+    kv_heads = np.maximum(1.0, workload.attended_kv_heads / plans.tensor_parallel) / _head_ranks(rank)
     whole_tokens = rank.tokens * plans.context_parallel.astype(np.float64)
-    return np.asarray(ACTIVATION_BYTES * whole_tokens * kv_heads * sum(model.attention_dims))
+    return np.asarray(ACTIVATION_BYTES * whole_tokens * kv_heads * sum(workload.model.attention_dims))
 
 
 def heads_bytes(rank: Rank) -> tuple[Floats, Floats]:
     """Returns what one rank exchanges parts of the sequence for heads with: before the core, and behind it."""
     model, t = rank.workload.model, rank.plans.tensor_parallel
     qk_dim, value_dim = model.attention_dims
-    entering = model.num_heads * qk_dim + model.num_kv_heads * (qk_dim + value_dim)
+    entering = model.num_heads * qk_dim + rank.workload.attended_kv_heads * (qk_dim + value_dim)
     entering_bytes, leaving_bytes = (
         ACTIVATION_BYTES * rank.tokens * width / t for width in (entering, model.num_heads * value_dim)
     )

@@ -6,7 +6,7 @@ whole tensors, 2 bytes a value in 16 bits and 4 in 32:
     norm         to fp32 6, square 8, mean 4, product 8, back 6, weight 4        = 36 for each value of h, twice
     residual     two reads and a write                                           = 6 for each value of h, twice
     positions    to fp32 6, complex product 8, back 6                            = 20 for each value of queries and keys
-    heads        keys and values are copied for the heads that share them        = 2 (a + g) d each
+    heads        keys and values, with `copies_shared_heads`                     = 2 (a + g) d each
     activation   SiLU 4, product 6                                               = 10 for each value of f
 """
 
@@ -39,11 +39,12 @@ def eager_bytes(rank: Rank, activated: Floats | float) -> Floats:
         rank: Ranks of the designs.
         activated: Values of a token that the activation works on, of all tensor-parallel ranks.
     """
-    model, t = rank.workload.model, rank.plans.tensor_parallel
+    workload, t = rank.workload, rank.plans.tensor_parallel
+    model = workload.model
     hidden = 2.0 * (NORM_BYTES + RESIDUAL_BYTES) * model.hidden_size
     heads = model.num_heads + model.num_kv_heads
     rotary = ROTARY_BYTES * model.head_dim * heads
-    shares_keys = model.num_kv_heads < model.num_heads
-    copied = 2.0 * ACTIVATION_BYTES * model.head_dim * heads if shares_keys else 0.0
+    is_copied = workload.copies_shared_heads and model.num_kv_heads < model.num_heads
+    copied = 2.0 * ACTIVATION_BYTES * model.head_dim * heads if is_copied else 0.0
     split = rotary + copied + GATED_ACTIVATION_BYTES * activated
     return np.asarray(rank.split_tokens * hidden + rank.tokens * split / t)

@@ -6,9 +6,10 @@ optimizer and the gradients of replicas have no part in it.
 
 from __future__ import annotations
 
-from simulator.job import Job, Workload
+from simulator.job import Job
 from simulator.step import StepTable
 from simulator.table import Floats
+from simulator.workload import Workload
 
 FORWARD_SHARE = 1.0 / 3.0
 """Arithmetic of a forward pass over that of a step without recomputation."""

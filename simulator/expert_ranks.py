@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.job import Workload
 from simulator.plan import PlanTable, shard_group
 from simulator.table import Floats, Integers
+from simulator.workload import Workload
 
 
 def expert_ranks(workload: Workload, plans: PlanTable) -> Integers:

@@ -18,13 +18,13 @@ from simulator.activations import micro_batch_tokens, num_micro_batches, stage_a
 from simulator.casts import cast_weight_bytes
 from simulator.chunks import Chunks, ChunkWeights, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
-from simulator.job import Workload
 from simulator.model import ModelShape
 from simulator.plan import Plan, PlanTable, shard_group
 from simulator.recomputed_layers import KeptLayers
 from simulator.table import Floats, Integers, Table, total
 from simulator.trained_weights import StepWeights
 from simulator.units import GIGA
+from simulator.workload import Workload
 
 WEIGHT_BYTES = 2.0
 """16-bit weights."""

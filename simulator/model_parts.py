@@ -10,7 +10,6 @@ import numpy as np
 
 from simulator.chunks import Chunks, ChunkWeights
 from simulator.compiled import compiled
-from simulator.job import Workload
 from simulator.layer_costs import (
     PartTimes,
     dense_layer,
@@ -31,6 +30,7 @@ from simulator.weight_gradients import (
     expert_layer_weight_gradients_s,
     output_layer_weight_gradients_s,
 )
+from simulator.workload import Workload
 
 _EMBEDDING, _OUTPUT_LAYER = 1, 2
 """Places of the two ends of the model among its parts; all others are layers, dense ones before those with experts."""

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.hardware import Precision, Site
-from simulator.job import Job, Offer
+from simulator.job import Job
+from simulator.offer import Offer
 from simulator.table import Floats, Integers, Table
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from simulator.activations import kept_per_layer, stage_activations
 from simulator.chunks import Chunks, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
-from simulator.job import Job, Workload
+from simulator.job import Job
 from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, shard_group
@@ -21,6 +21,7 @@ from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers
 from simulator.table import Floats
 from simulator.trained_weights import StepWeights
+from simulator.workload import Workload
 
 HOST_UPDATE_FRACTION = 0.43
 """Share of the host's memory bandwidth that an update reaches: 10 billion weights in 2.57 s on a DGX-2, whose two processors

@@ -26,7 +26,7 @@ from simulator.casts import (
 )
 from simulator.compute import KernelConstants, gemm_time_s, kernel_constants, memory_bound_time_s
 from simulator.hardware import Precision
-from simulator.job import Job, Workload
+from simulator.job import Job
 from simulator.latest import remembering_latest
 from simulator.network import Group, LinkConstants, all_gather_s, all_reduce_s, link_constants
 from simulator.offer_table import OfferTable
@@ -34,6 +34,7 @@ from simulator.plan import PlanTable
 from simulator.power import slowdown_under_cap
 from simulator.table import Booleans, Floats, Integers
 from simulator.training import TrainingConstants, training_constants
+from simulator.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.chunks import Chunks
-from simulator.job import Workload
 from simulator.plan import PlanTable, Recompute
 from simulator.table import Floats
+from simulator.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

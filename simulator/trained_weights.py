@@ -11,9 +11,9 @@ from typing import Self
 import numpy as np
 
 from simulator.chunks import Chunks, ChunkWeights, chunk_weights
-from simulator.job import Workload
 from simulator.lora import adapter_parameters
 from simulator.plan import PlanTable
+from simulator.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import numpy as np
 from simulator.catalog.files import PRICE_LIST, Figure, is_own
 from simulator.catalog.lookup import Kind, figures, require_known
 from simulator.errors import CatalogError, Problem
-from simulator.job import Estimate
+from simulator.offer import Estimate
 
 COMMITTED = ("reserved_1y", "reserved_3y")
 PLANNED = ("on_demand", *COMMITTED)

@@ -14,7 +14,8 @@ from objectives.drawn_scores import drawn_figures, drawn_objectives
 from objectives.input_uncertainty import DrawnObjectives, draw_objectives, objectives_at_ends
 from objectives.metrics import metrics
 from objectives.unsure_inputs import UnsureInput, estimate_factors
-from simulator.job import Estimate, Job
+from simulator.job import Job
+from simulator.offer import Estimate
 from simulator.options import Factors, InputFactors
 from simulator.table import Floats
 from tests.objectives.unsure_jobs import FIXED, PLACE, SURE, only, runs_at, two_offers

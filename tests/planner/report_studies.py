@@ -15,8 +15,9 @@ from planner.report_build import DrawnReport
 from planner.report_designs import METRICS, design_counts
 from planner.report_front import front_figure
 from planner.report_sources import report_of_folder
-from simulator.job import Estimate, Job
+from simulator.job import Job
 from simulator.limits import Limits
+from simulator.offer import Estimate
 from tests.studies.study_jobs import small_job
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)

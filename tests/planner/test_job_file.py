@@ -14,7 +14,7 @@ from planner.yaml_text import parse_text
 from simulator import catalog
 from simulator.checkpointing import Checkpointing, SavePolicy
 from simulator.hardware import Site
-from simulator.job import Estimate, GpuRange
+from simulator.offer import Estimate, GpuRange
 from simulator.reliability import RELIABILITY_PRESETS
 from simulator.stragglers import STRAGGLER_PRESETS, StragglerPrior, Stragglers
 from tests.planner.job_documents import DOCUMENT, EXAMPLES, changed, job_or_error, offered, refusal

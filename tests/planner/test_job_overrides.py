@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from planner.job_file import parse_job
-from simulator.job import GpuRange, Objective
+from simulator.job import Objective
+from simulator.offer import GpuRange
 from simulator.reliability import RELIABILITY_PRESETS
 from tests.planner.job_documents import DOCUMENT, changed, refusal
 

@@ -203,6 +203,20 @@ class TestHabitsOfReleases:
     ) -> None:
         assert habits_of(framework, family, "fp16").attention == kernel
 
+    @pytest.mark.parametrize(
+        ("framework", "copies"),
+        [
+            ("torchtitan", True),
+            ("torchtitan (torch.compile)", True),
+            ("torchtitan 2026", False),
+            ("llm-foundry/Composer (PyTorch FSDP)", False),
+            ("Megatron-LM", False),
+        ],
+    )
+    def test_torchtitan_copied_heads_until_2025(self, framework: str, copies: bool) -> None:
+        # Pull request 2259 of torchtitan, "GQA without kv repeats", January 2026.
+        assert habits_of(framework, "hopper", "bf16").copies_shared_heads == copies
+
     def test_a_year_tells_more_than_the_hardware(self) -> None:
         today = habits_of("Megatron-DeepSpeed 2024", "ampere", "bf16", is_fully_sharded=True)
         assert (today.kernel_launch, today.attention, today.weight_prefetch) == ("eager", "flash-2", "both")

@@ -19,8 +19,9 @@ from planner.report_units import text
 from planner.sweep import Sweep, run_sweep
 from planner.uncertainty import accuracy_of
 from simulator.accuracy import Accuracy
-from simulator.job import Estimate, GpuRange, Job, Objective
+from simulator.job import Job, Objective
 from simulator.limits import Limits
+from simulator.offer import Estimate, GpuRange
 from simulator.plan import PlanTable
 from studies.design_log import read_designs
 from tests.planner.report_pages import best_of, figure

@@ -12,9 +12,10 @@ from pydantic import ValidationError
 from constraints.evaluation import evaluate
 from planner.unused_fields import unused_fields
 from planner.unused_workload import WORKLOAD_RULES, narrowed_to
-from simulator.job import Job, Workload
+from simulator.job import Job
 from simulator.plan import Plan, PlanTable
 from simulator.table import Floats
+from simulator.workload import Workload
 from tests.support import H100_RENTED, job_with, plans_with
 
 ONE = {"tensor_parallel": [1], "pipeline_parallel": [1], "context_parallel": [1]}
@@ -46,6 +47,7 @@ CHANGES: Mapping[str, object] = {
     "expert_capacity_factor": 1.25,
     "fp8_recipe": "blockwise",
     "gathers_cast_inputs": False,
+    "copies_shared_heads": True,
     "keeps_cast_weights": True,
     "weight_prefetch": "backward",
     "most_gathered_weights": 1e6,

@@ -5,13 +5,15 @@ from __future__ import annotations
 from simulator import catalog
 from simulator.chunks import split_layers
 from simulator.hardware import Precision
-from simulator.job import Estimate, GpuRange, Job, Offer, Workload
+from simulator.job import Job
 from simulator.memory import MemoryTable, peak_memory
 from simulator.model import ModelShape
+from simulator.offer import Estimate, GpuRange, Offer
 from simulator.plan import CheckpointScheme, Plan, PlanTable, Recompute, Schedule
 from simulator.rank import Rank
 from simulator.reliability import RELIABILITY_PRESETS, ReliabilityPreset
 from simulator.step import StepTable, simulate_step
+from simulator.workload import Workload
 
 H100 = "h100-sxm5-80gb"
 A100 = "a100-sxm4-80gb"

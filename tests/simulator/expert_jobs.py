@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.expert_exchange import expert_exchange_s
-from simulator.job import Workload
 from simulator.plan import Plan
+from simulator.workload import Workload
 from tests.simulator.builders import H100, rank_of
 
 NOTHING = np.zeros(1)

@@ -8,8 +8,8 @@ import pytest
 from simulator.activations import Activations, stage_activations
 from simulator.chunks import split_layers
 from simulator.hardware import Precision
-from simulator.job import Workload
 from simulator.plan import Plan, Recompute
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
 

@@ -12,12 +12,12 @@ from simulator import catalog
 from simulator.attention_span import SequenceShape, SlidingWindow, layer_spans
 from simulator.compute import attention_time_s, kernel_constants
 from simulator.documents import Documents
-from simulator.job import Workload
 from simulator.layer_costs import dense_layer, expert_layer
 from simulator.memory import memory_by_stage
 from simulator.model import ModelShape
 from simulator.rank import Rank
 from simulator.table import Floats
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from simulator.card_time import beside_own_traffic_s, parts_card_s, uses_cards, with_last_send_s
 from simulator.chunks import split_layers
-from simulator.job import Workload
 from simulator.pipeline_kernel import streamed_end_s
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.stage_sends import send_card_s
 from simulator.step import StepParts, step_parts
+from simulator.workload import Workload
 from tests.simulator.builders import job_of, plan_of, table_of, training
 
 CARD_BYTES_PER_S = 50e9 * 0.96

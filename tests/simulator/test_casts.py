@@ -10,7 +10,6 @@ from simulator.casts import cast_ratio, gathered_bytes
 from simulator.chunks import split_layers
 from simulator.compute import kernel_constants
 from simulator.hardware import Precision
-from simulator.job import Workload
 from simulator.layer_costs import dense_layer
 from simulator.lora import ATTENTION_PRODUCTS, Lora
 from simulator.memory import MemoryTable, peak_memory
@@ -19,6 +18,7 @@ from simulator.plan import Plan
 from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.step_error import step_error
+from simulator.workload import Workload
 from tests.simulator.builders import A100, H100, job_of, plan_of, rented, table_of, training
 
 LARGE = training("llama-3.1-405b", sequence_length=8192)

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from simulator import catalog
 from simulator.chunks import can_cut, can_split_evenly, can_split_layers, chunk_weights, split_layers
-from simulator.job import Workload
 from simulator.memory import peak_memory
 from simulator.model import ModelShape
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
 

@@ -14,13 +14,13 @@ from simulator.attention_span import SlidingWindow
 from simulator.chunks import split_layers
 from simulator.documents import Documents
 from simulator.expert_ranks import routed_shard_group
-from simulator.job import Workload
 from simulator.lora import ATTENTION_PRODUCTS, Lora
 from simulator.offer_table import OfferTable
 from simulator.offload import offloaded_bytes_per_node
 from simulator.plan import Plan, Recompute
 from simulator.replica_sync import ReplicaGroup, ReplicaTraffic
 from simulator.trained_weights import StepWeights, trained_flop_per_token
+from simulator.workload import Workload
 from tests.simulator.builders import (
     changed,
     gpt,

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.activations import stage_activations
+from simulator.activations import Activations, stage_activations
 from simulator.context_exchange import context_exchange_s, head_ranks, num_core_kernels, ring_steps
-from simulator.job import Workload
 from simulator.layer_costs import dense_layer
 from simulator.model import ContextExchange
 from simulator.network import all_gather_s, all_to_all_s
 from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.table import Floats
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 TOKENS = 131_072
@@ -28,9 +30,23 @@ def long_training(exchange: ContextExchange, *, num_kv_heads: int = 32) -> Workl
     return workload.model_copy(update={"context_exchange": exchange})
 
 
-def rank_of(exchange: ContextExchange, *, tensor: int = 1, context: int = 8, num_kv_heads: int = 32) -> Rank:
-    job = job_of(long_training(exchange, num_kv_heads=num_kv_heads))
+def rank_of(
+    exchange: ContextExchange,
+    *,
+    tensor: int = 1,
+    context: int = 8,
+    num_kv_heads: int = 32,
+    copies: bool = False,
+) -> Rank:
+    workload = long_training(exchange, num_kv_heads=num_kv_heads)
+    job = job_of(workload.model_copy(update={"copies_shared_heads": copies}))
     return Rank.of(job, table_of(plan_of(tensor=tensor, context=context)))
+
+
+def layer_activations(workload: Workload) -> Activations:
+    plans, none = table_of(plan_of(context=8)), np.zeros(1)
+    stage = np.zeros(1, dtype=np.int64)
+    return stage_activations(workload, plans, stage=stage, dense_layers=none + 1, expert_layers=none)
 
 
 class TestUlysses:
@@ -94,17 +110,39 @@ class TestGather:
     def test_what_is_gathered_takes_memory_where_it_is_more_than_the_feed_forward_block(self) -> None:
         held = {}
         for num_kv_heads in (8, 16, 32):
-            workload = long_training("all_gather", num_kv_heads=num_kv_heads)
-            plans, none = table_of(plan_of(context=8)), np.zeros(1)
-            stage = np.zeros(1, dtype=np.int64)
-            activations = stage_activations(
-                workload, plans, stage=stage, dense_layers=none + 1, expert_layers=none
-            )
+            activations = layer_activations(long_training("all_gather", num_kv_heads=num_kv_heads))
             held[num_kv_heads] = activations.at_work_bytes[0]
         # Seven eighths of the keys and values of 16 heads, 2 x 2,048 values a token, and of their gradients, 2 bytes each.
         assert held[32] - held[16] == pytest.approx(7 / 8 * TOKENS * 2 * 2048 * 2 * 2)
         # Of a feed-forward block of 4 h the input and the gradients of 4 h are there, of which a rank has an eighth.
         assert held[8] == TOKENS / 8 * (4 + 1) * 4096 * 2
+
+
+class TestCopiedHeads:
+    """torchtitan until 2025: keys and values are copied for the query heads that share them."""
+
+    @pytest.mark.parametrize("exchange", get_args(ContextExchange))
+    def test_ranks_exchange_as_much_as_if_every_query_head_had_its_own(
+        self, exchange: ContextExchange
+    ) -> None:
+        copied, own, shared = (
+            float(context_exchange_s(rank, NOTHING_TO_HIDE_BEHIND)[0][0])
+            for rank in (
+                rank_of(exchange, num_kv_heads=8, copies=True),
+                rank_of(exchange, num_kv_heads=32),
+                rank_of(exchange, num_kv_heads=8),
+            )
+        )
+        assert copied == own
+        assert copied > shared
+
+    def test_layers_keep_the_copies(self) -> None:
+        shared = long_training("all_gather", num_kv_heads=8)
+        copying = shared.model_copy(update={"copies_shared_heads": True})
+        own = long_training("all_gather", num_kv_heads=32)
+        less, copied, more = (layer_activations(workload) for workload in (shared, copying, own))
+        assert copied == more
+        assert less.kept_bytes < copied.kept_bytes
 
 
 def test_windows_are_gathered_unless_the_job_says_otherwise() -> None:

@@ -14,11 +14,11 @@ from benchmarks.fit_dispatch import RATES, Rate
 from simulator import catalog
 from simulator.expert_exchange import expert_exchange_s, num_reached
 from simulator.hardware import Precision
-from simulator.job import Workload
 from simulator.layer_costs import expert_layer
 from simulator.model import MixtureOfExperts
 from simulator.network import all_to_all_s, forwarded_exchange_s
 from simulator.table import Floats
+from simulator.workload import Workload
 from tests.simulator.builders import changed, plan_of, rank_of, training
 from tests.simulator.expert_jobs import NOTHING, exchange_s
 

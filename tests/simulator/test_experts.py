@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from simulator.activations import stage_activations
 from simulator.expert_ranks import expert_load
 from simulator.hardware import Precision
-from simulator.job import Workload
 from simulator.layer_costs import PartTimes, expert_layer
 from simulator.memory import memory_by_stage
 from simulator.model import MixtureOfExperts
@@ -17,6 +16,7 @@ from simulator.network import all_gather_s, all_to_all_s
 from simulator.plan import Recompute
 from simulator.simulate import simulate
 from simulator.weight_gradients import expert_layer_weight_gradients_s
+from simulator.workload import Workload
 from tests.simulator.builders import changed, job_of, plan_of, rank_of, table_of, training
 from tests.simulator.expert_jobs import exchange_s
 

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.hardware import Accelerator, Precision
-from simulator.job import Offer, Workload
+from simulator.offer import Offer
 from simulator.plan import Plan, Recompute
+from simulator.workload import Workload
 from tests.simulator.builders import plan_of, rented
 from tests.simulator.test_workload_choices import outcome, workloads
 

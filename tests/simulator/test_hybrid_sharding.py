@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.chunks import split_layers
-from simulator.job import Workload
 from simulator.memory import MemoryTable, peak_memory
 from simulator.plan import CheckpointScheme, Plan
 from simulator.rank import Rank
 from simulator.replica_sync import ReplicaGroup
 from simulator.simulate import simulate
 from simulator.step import StepTable, simulate_step
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 from tests.simulator.checkpoint_jobs import STEP_S, costs_of, saving
 

@@ -13,14 +13,15 @@ from simulator import catalog
 from simulator.compute import gemm_time_s
 from simulator.context_exchange import context_exchange_s
 from simulator.hardware import Precision
-from simulator.job import Offer, Workload
 from simulator.layer_collectives import CORE_SHARE, exposed_s
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
 from simulator.model import MixtureOfExperts
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from simulator.offer import Offer
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.table import Floats
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
 
 WITHOUT_SEQUENCE_PARALLEL = {"has_sequence_parallel": False}

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator.chunks import split_layers
-from simulator.job import Workload
 from simulator.layer_costs import dense_layer, embedding, output_layer
 from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct, Lora
 from simulator.plan import CheckpointScheme, Plan, Recompute
@@ -17,6 +16,7 @@ from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.step import StepTable, simulate_step
 from simulator.trained_weights import num_trained_parameters, trained_flop_per_token
+from simulator.workload import Workload
 from tests.simulator.builders import job_of, memory_of, plan_of, rank_of, step_of, table_of, training
 from tests.simulator.checkpoint_jobs import costs_of
 

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from constraints.evaluation import evaluate
 from simulator.chunks import split_layers
-from simulator.job import Job, Workload
+from simulator.job import Job
 from simulator.memory import MemoryTable, peak_memory
 from simulator.offer_table import OfferTable
 from simulator.offload import host_update_s, offloaded_bytes_per_node
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.step import StepTable, simulate_step
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
 
 MODEL = gpt(num_layers=16, hidden_size=4096, num_heads=32, vocabulary_size=1024)

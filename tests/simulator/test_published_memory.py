@@ -8,11 +8,11 @@ import pytest
 from simulator import catalog
 from simulator.chunks import split_layers
 from simulator.hardware import Precision
-from simulator.job import Workload
 from simulator.memory import MemoryTable, memory_of_stage, peak_memory
 from simulator.model import ModelShape
 from simulator.plan import Plan, Recompute
 from simulator.units import GIB
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
 LAYERS_OF_SIMUMAX = 12

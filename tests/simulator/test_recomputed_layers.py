@@ -11,11 +11,11 @@ from constraints.best_cut import best_cut
 from constraints.step_bound import bound_step
 from simulator.chunks import split_layers
 from simulator.errors import InputError
-from simulator.job import Workload
 from simulator.memory import MemoryTable, memory_by_stage, peak_memory
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.step import StepTable, simulate_step
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 DENSE = training(

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.chunks import split_layers
-from simulator.job import Workload
 from simulator.model import WeightPrefetch
 from simulator.network import all_gather_s, reduce_scatter_s
 from simulator.plan import Plan
@@ -19,6 +18,7 @@ from simulator.rank import Rank
 from simulator.replica_sync import ReplicaTraffic
 from simulator.step import StepTable, simulate_step
 from simulator.trained_weights import StepWeights
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 NUM_LAYERS = 8

@@ -8,13 +8,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from simulator.chunks import can_split_layers, split_layers
-from simulator.job import Job, Offer, Workload
+from simulator.job import Job
 from simulator.network import all_reduce_s, point_to_point_s
+from simulator.offer import Offer
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.replica_sync import ReplicaGroup, tied_gradient_s
 from simulator.stage_sends import send_s
 from simulator.step import StepTable, simulate_step
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
 
 PARTS = tuple(name for name in StepTable.names() if name != "step_time_s")

@@ -21,11 +21,11 @@ from simulator.eager_operators import eager_bytes, is_counted
 from simulator.errors import InputError
 from simulator.hardware import Precision
 from simulator.host_time import BACKWARD_RATIO, host_waits_s
-from simulator.job import Workload
 from simulator.layer_costs import dense_layer, output_layer
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.training import TrainingConstants, power_fraction, training_constants, transferred_clock
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
 
 SMALL = training(gpt(hidden_size=1024), sequence_length=1024)

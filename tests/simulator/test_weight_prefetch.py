@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.chunks import split_layers
-from simulator.job import Workload
 from simulator.memory import MemoryTable, peak_memory
 from simulator.model import WeightPrefetch
 from simulator.network import all_gather_s
 from simulator.plan import Plan
 from simulator.rank import Rank
 from simulator.step import StepTable, simulate_step
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 MODEL = gpt(num_layers=8, hidden_size=4096, num_heads=32, vocabulary_size=1024)

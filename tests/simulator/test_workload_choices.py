@@ -11,11 +11,12 @@ from simulator import catalog
 from simulator.attention_span import SlidingWindow
 from simulator.documents import Documents
 from simulator.hardware import Precision
-from simulator.job import Offer, Workload
 from simulator.lora import ATTENTION_PRODUCTS, Lora
 from simulator.model import ModelShape
+from simulator.offer import Offer
 from simulator.plan import Plan, Recompute
 from simulator.simulate import Outcomes, simulate
+from simulator.workload import Workload
 from tests.simulator.builders import job_of, plan_of, rented, table_of
 
 TIMES = (
@@ -64,6 +65,7 @@ def workloads(draw: st.DrawFn) -> Workload:
         expert_tensor_parallel=draw(st.sampled_from([1, 2])),
         dispatches_in_8_bits=draw(st.booleans()),
         gathers_cast_inputs=draw(st.booleans()),
+        copies_shared_heads=draw(st.booleans()),
         lora=draw(st.sampled_from([None, ADAPTERS])) if can_adapt else None,
         activation_offload_fraction=draw(st.sampled_from([0.0, 0.5])),
         optimizer_offload_fraction=draw(st.sampled_from([0.0, 1.0])),

@@ -11,7 +11,8 @@ from constraints.evaluation import evaluate
 from constraints.space import Space, pruned_space
 from objectives.pareto import front_rows, hypervolume
 from simulator.errors import StudyError
-from simulator.job import GpuRange, Job, Objective
+from simulator.job import Job, Objective
+from simulator.offer import GpuRange
 from simulator.search_options import Algorithm
 from studies.algorithm import Results, SearchAlgorithm
 from studies.algorithm_contract import AlgorithmContract

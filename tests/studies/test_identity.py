@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from constraints.space import pruned_space
-from simulator.job import Estimate, Job, Objective
+from simulator.job import Job, Objective
 from simulator.limits import Limits
+from simulator.offer import Estimate
 from simulator.ownership import Ownership
 from simulator.simulate import simulate
 from studies.identity import Identity

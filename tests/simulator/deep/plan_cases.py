@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulator.deep.described_network import NodesNetwork
-from simulator.job import Job, Workload
+from simulator.job import Job
 from simulator.model import MixtureOfExperts, ModelShape
 from simulator.plan import Plan, Recompute, Schedule
+from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, training
 
 SMALL = gpt(num_layers=4, has_tied_embeddings=True)

@@ -1,0 +1,213 @@
+"""What is trained? The workload of a job, independent of any hardware."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from simulator.attention_span import SequenceShape
+from simulator.documents import Documents
+from simulator.hardware import Precision
+from simulator.lora import Lora, adapters_rule
+from simulator.model import (
+    AttentionKernel,
+    CastRecipe,
+    ContextExchange,
+    ExpertDispatch,
+    ExpertProducts,
+    GradientBytes,
+    KernelLaunch,
+    ModelShape,
+    RecomputeMethod,
+    SelectiveRecompute,
+    StageLayers,
+    WeightPrefetch,
+    WireBytes,
+)
+from simulator.record import Record
+
+
+class Workload(Record):
+    """The training run itself, independent of any hardware."""
+
+    model: ModelShape
+    """The network."""
+    tokens: float = Field(gt=0, le=1e18)
+    """Tokens to train on."""
+    sequence_length: int = Field(gt=0, le=100_000_000)
+    """Tokens per sequence (s)."""
+    global_batch_size: int = Field(gt=0, le=100_000_000)
+    """Sequences per optimizer step."""
+    precisions: tuple[Precision, ...] = (Precision.BF16,)
+    """Number formats that the run may use for its matrix products."""
+    attention: AttentionKernel = "flash"
+    """`flash`: fused, made for the architecture; `flash-2`: FlashAttention-2, slower since Hopper (PyTorch until 2025);
+    `flash-1`: fused ones of 2022-23 (FlashAttention-1, Triton); `unfused`: separate kernels as in Megatron of 2021-22."""
+    kernel_launch: KernelLaunch = "eager"
+    """How kernels reach the accelerator. `graph`: replayed from CUDA graphs, without host time; `eager`: from Python,
+    ahead of the accelerator; `eager-2022`: the same with the software of 2021-22; `blocking-2022`: the same, the host
+    waiting for every kernel (`CUDA_LAUNCH_BLOCKING=1`)."""
+    copies_shared_heads: bool = False
+    """Whether keys and values are copied for every query head that shares them, ahead of attention (torchtitan until 2025):
+    layers then keep the copies, and context-parallel ranks exchange them."""
+    has_fused_operators: bool = True
+    """Whether norms, activations, positions and residuals are fused kernels (Megatron, compiled PyTorch)."""
+    has_sequence_parallel: bool = True
+    """Whether tensor-parallel ranks also split norms and residuals by sequence (Korthikanti et al., arXiv 2205.05198)."""
+    overlaps_tensor_comm: bool = False
+    """Whether collectives of tensor parallelism run in pieces beside their products (`tp_comm_overlap` of NeMo); needs
+    sequence parallelism."""
+    overlaps_gradient_sync: bool = True
+    """Whether gradients are synchronised bucket by bucket behind the backward pass."""
+    gradient_bytes: GradientBytes = 4
+    """Bytes of one accumulated gradient (4: fp32 as in Megatron; 2: 16-bit; 6: both, DeepSpeed's BF16 optimizer)."""
+    sync_bytes: WireBytes | None = None
+    """Bytes of one gradient on the wire; left out: the same as `gradient_bytes`."""
+    selective_recompute: SelectiveRecompute = "attention"
+    """What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
+    attention core and half of the products (operator-wise checkpointing of torchtitan)."""
+    fp8_recipe: CastRecipe = "tensorwise"
+    """How the inputs of 8-bit products are scaled: `tensorwise` (current scaling), `delayed`, `blockwise`, or `mxfp8`, which
+    needs hardware with scales for blocks."""
+    gathers_cast_inputs: bool = True
+    """Whether tensor-parallel ranks gather inputs of 8- and 4-bit products behind the cast; needs sequence parallelism."""
+    keeps_cast_weights: bool = False
+    """Whether 8- or 4-bit copies of weights stay between micro-batches (Transformer Engine); not under ZeRO stage 3."""
+    recompute_method: RecomputeMethod = "block"
+    """What `recompute_num_layers` of a plan counts. `block`: the first layers of every chunk, which alone are computed again;
+    `uniform`: layers of a group, of which only the first input is kept."""
+    logit_bytes: int = Field(default=6, ge=2, le=32)
+    """Bytes that the loss needs for each logit (2: fused, in place; 6: 16-bit logits and an fp32 copy; 10: not fused)."""
+    weight_prefetch: WeightPrefetch = "both"
+    """Passes in which ZeRO stage 3 gathers the next layer's weights ahead (`forward_prefetch` of FSDP); in others it waits."""
+    most_gathered_weights: PositiveFloat | None = None
+    """Weights that ZeRO stage 3 holds gathered at most beside the product at work (DeepSpeed: 1e9,
+    `stage3_max_live_parameters`); left out: those of whole layers, as PyTorch's FSDP does."""
+    optimizer_bytes: float = Field(default=12.0, ge=4, le=24)
+    """Bytes of the optimizer's states for one weight (12: an fp32 master weight and Adam's two moments in fp32; 10: of the
+    master only the bits that a 16-bit weight lacks, as apex keeps it for NeMo; 6: such a master and 16-bit moments)."""
+    update_bytes: float | None = Field(default=None, ge=0, le=16)
+    """Bytes of the optimizer's copies of one gradient (0: apex; 6: DeepSpeed); left out: 4 where `gradient_bytes` is less."""
+    step_bytes: float | None = Field(default=None, ge=0, le=1000)
+    """Bytes that the optimizer's step moves for one weight (82: DeepSpeed in fp16); left out: 10 + 2 `optimizer_bytes`."""
+    sync_buffer_bytes: NonNegativeFloat = 0.0
+    """Memory of buckets for the synchronisation of gradients, beside these (0: in place, as Megatron; 2e9: DeepSpeed's two)."""
+    stage_layers: StageLayers = None
+    """Layers of every pipeline chunk. `balanced`: embedding and output layer count as a layer each; a list, in model
+    order: only pipelines with as many chunks are tried; left out: as even as the layers allow."""
+    lora: Lora | None = None
+    """Low-rank adaptation: the rank of its adapters and the products that have one; left out: all weights are trained."""
+    activation_offload_fraction: float = Field(default=0.0, ge=0, le=1)
+    """Share of the layers whose activations wait in main memory for their backward pass (Megatron:
+    `cpu_offloading_num_layers` over the layers of a stage; DeepSpeed: `cpu_checkpointing`)."""
+    optimizer_offload_fraction: float = Field(default=0.0, ge=0, le=1)
+    """Share of the optimizer's states that main memory holds and processors update (ZeRO-Offload, Megatron)."""
+    keeps_stage_outputs: bool = False
+    """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
+    frees_stage_inputs: bool = False
+    """Whether pipeline stages free what they received (Llama 3) unless it is what they compute everything again from."""
+    context_exchange: ContextExchange | None = None
+    """How context-parallel ranks attend to the whole sequence; left out: `ring`, or `all_gather` where the model has a sliding
+    window, which rings do not know. `ring`: keys and values go round behind the computation;
+    `all_gather`: they are gathered before it (Llama 3); `all_to_all`: parts of the sequence are exchanged for heads
+    (DeepSpeed Ulysses); `hybrid`: heads inside a link domain, a ring between domains (Megatron-LM's `a2a+p2p`)."""
+    expert_dispatch: ExpertDispatch = "all_to_all"
+    """How tokens reach their experts. `all_to_all`: every copy travels on its own; `deduplicated`: one copy to each link
+    domain and rank where a token is needed (DeepEP, Hybrid-EP)."""
+    overlaps_expert_exchange: bool = False
+    """Whether the traffic of experts hides behind the computation of another micro-batch."""
+    expert_products: ExpertProducts = "grouped"
+    """How experts are computed. `grouped`: all those of a rank in one kernel; `separate`: one product after the other, in
+    8 or 4 bits on tokens that are copied so that each has whole groups of rows (Transformer Engine in Megatron Core)."""
+    overlaps_shared_experts: bool = False
+    """Whether the traffic of experts hides behind the shared experts (Megatron Core: `--moe-shared-expert-overlap`)."""
+    dispatches_in_8_bits: bool = False
+    """Whether tokens travel to their experts in 8 bits, and back in 16, where products are in 8 bits (DeepEP)."""
+    expert_tensor_parallel: int = Field(default=1, gt=0, le=10_000)
+    """Ranks that share each routed expert (ETP), whatever `tensor_parallel` is; 1: experts are whole."""
+    expert_imbalance: float = Field(default=1.0, ge=1)
+    """Tokens of the most loaded rank over those of the average one; 1: balanced routing. Where e ranks share the experts it is
+    e at most: one of them then has all tokens."""
+    expert_capacity_factor: float | None = Field(default=None, ge=1)
+    """Tokens that a rank's experts take at most, over the average; further ones are dropped. Left out: none are dropped."""
+    documents: Documents | None = None
+    """What is packed into the sequences; left out: every sequence is one document."""
+    evaluation_every_steps: PositiveFloat | None = None
+    """Optimizer steps between two evaluations; left out: none."""
+    evaluation_sequences: PositiveInt = 1
+    """Sequences of one evaluation: forward passes on the accelerators that train."""
+
+    @model_validator(mode="after")
+    def _trains_at_least_one_step(self) -> Self:
+        if self.tokens < self.tokens_per_step:
+            raise ValueError(
+                f"tokens ({self.tokens:g}) must be at least one global batch ({self.tokens_per_step:g} tokens)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _stages_have_all_layers(self) -> Self:
+        if isinstance(self.stage_layers, tuple) and sum(self.stage_layers) != self.model.num_layers:
+            raise ValueError(
+                f"stage_layers add up to {sum(self.stage_layers)} and must add up to num_layers ({self.model.num_layers})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _hides_experts_once(self) -> Self:
+        if self.overlaps_shared_experts and self.overlaps_expert_exchange:
+            raise ValueError("overlaps_shared_experts excludes overlaps_expert_exchange; give one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _routes_each_token_to_different_experts(self) -> Self:
+        experts = self.model.experts
+        if experts and self.expert_imbalance > (most := experts.num_experts / experts.experts_per_token):
+            raise ValueError(
+                f"expert_imbalance ({self.expert_imbalance:g}) must not exceed {most:g}, num_experts over "
+                f"experts_per_token: no expert can take more than every token"
+            )
+        return self
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens of one optimizer step, padding of packed sequences not counted."""
+        filled = self.documents.filled_fraction if self.documents else 1.0
+        return float(self.global_batch_size) * self.sequence_length * filled
+
+    @property
+    def sequence_shape(self) -> SequenceShape:
+        """What a sequence looks like to attention."""
+        return self.model.sequence_shape(self.sequence_length, self.documents)
+
+    @property
+    def model_flop_per_token(self) -> float:
+        """Floating-point operations that training needs per token, without any recomputation."""
+        return self.model.model_flop_per_token(self.sequence_length, documents=self.documents)
+
+    @model_validator(mode="after")
+    def _has_adapters_that_are_modelled(self) -> Self:
+        if self.lora and (rule := adapters_rule(self.model, self.lora)):
+            raise ValueError(rule)
+        return self
+
+    @property
+    def chosen_exchange(self) -> ContextExchange:
+        """How context-parallel ranks attend to the whole sequence."""
+        return self.context_exchange or ("all_gather" if self.model.sliding_window else "ring")
+
+    @property
+    def attended_kv_heads(self) -> int:
+        """Heads of keys and values as attention gets them."""
+        return self.model.num_heads if self.copies_shared_heads else self.model.num_kv_heads
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes of one gradient on the wire."""
+        return self.sync_bytes or self.gradient_bytes
+
+    @property
+    def num_steps(self) -> float:
+        """Optimizer steps of the whole run."""
+        return self.tokens / self.tokens_per_step
