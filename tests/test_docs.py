@@ -91,7 +91,7 @@ NO_MODEL = {
     "simulator.run_spread.LEAST_RISK": "what counts as no risk",
     "constraints.lattice.ROWS_PER_BLOCK": "size of a batch",
     "constraints.space.MOST_IN_MEMORY": "size of a batch",
-    "simulator.job.MOST_COMMITMENT_DAYS": "what is taken for a mistake in a job",
+    "simulator.offer.MOST_COMMITMENT_DAYS": "what is taken for a mistake in a job",
     "simulator.ownership.MOST_STAFF_USD_PER_YEAR": "what is taken for a mistake in a job",
     "simulator.options.MOST_PURCHASE_USD_PER_NODE": "what is taken for a mistake in a job",
     "simulator.options.MOST_RENT_USD_PER_GPU_HOUR": "what is taken for a mistake in a job",
