@@ -16,7 +16,7 @@ from planner.answer import Clock, checked_job, search_and_answer, utc_now
 from planner.delivery import delivered
 from planner.recommendation import Recommendation
 from planner.sending import Target, telling
-from planner.study_facts import ANSWER, DELIVERED_TO, KEEP, STATUS, check_not_merged, job_of, stored_answer
+from planner.study_facts import ANSWER, DELIVERED_TO, STATUS, check_not_merged, job_of, keep_of, stored_answer
 from simulator.errors import StudyError, TrackingError
 from simulator.job import Job
 from simulator.search_options import Algorithm
@@ -144,7 +144,7 @@ def resume_study(
                 told.recording,
                 evaluator,
                 now=datetime.fromisoformat(facts["created_at"]),
-                reducer=evaluator.reductions if facts.get(KEEP) == "front" else None,
+                reducer=evaluator.reductions if keep_of(facts) == "front" else None,
                 progress=progress,
                 should_stop=should_stop,
             )

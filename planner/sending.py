@@ -20,7 +20,7 @@ from planner.recommendation import MlflowRecord, Recommendation
 from planner.report_build import build_report
 from planner.report_designs import cloud_of_table
 from planner.report_files import PAGE_FILE, write_page, write_pictures
-from planner.study_facts import KEEP
+from planner.study_facts import keep_of
 from simulator.errors import TrackingError
 from simulator.job import Job
 from studies.archive import Archive
@@ -119,7 +119,7 @@ def sending(
         run_name=job.name,
         tracking_uri=target.uri,
         params=asked_params(job, int(facts["seed"])),
-        tags={"catalog_hash": facts["catalog_hash"], "study": name, "keep": facts.get(KEEP, "all")},
+        tags={"catalog_hash": facts["catalog_hash"], "study": name, "keep": keep_of(facts)},
         clock=lambda: started_at_s + elapsed_s(),
         settle=settle,
     )
