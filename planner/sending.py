@@ -29,7 +29,7 @@ from studies.mlflow_session import without_password
 from studies.recording import PICTURE_FOLDER, Recording
 from studies.run_lookup import finished_children, open_once
 from studies.store_address import asked_store, resolve_tracking_uri
-from studies.tracking import Settle, StudyTracker, nothing_to_wait_for
+from studies.tracking import Settle, StudyTracker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def sending(
     name: str,
     target: Target,
     elapsed_s: Callable[[], float],
-    settle: Settle = nothing_to_wait_for,
+    settle: Settle,
 ) -> Iterator[Sending]:
     """Inside it a study is sent; the run is ended however that goes.
 
