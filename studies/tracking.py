@@ -336,7 +336,7 @@ class StudyTracker:
         status: RunStatus = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
         try:
             self.finish(self._ending or status)
-        except TrackingError as second:
+        except StudyError as second:  # of MLflow's store, or of what had to be kept first
             error.add_note(f"the run could not be ended either: {second}")
 
     def _check_running(self) -> None:
