@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -123,8 +123,7 @@ def recommend(
         tracker = parts = log = None
         if tracking:
             progress(Progress(stage="opening the MLflow store", num_done=0, num_total=None))
-            tracker = stack.enter_context(_opened_tracker(job, seed, tracking_uri, experiment))
-            tracker.log_inputs(job.name, Identity.of(job, seed).job, inputs_profile(job))
+            tracker = stack.enter_context(_tracked(job, seed, tracking_uri, experiment))
             parts = DesignParts(scratch / PARTS)
         if output is not None:
             log = stack.enter_context(DesignLog(folder / DESIGN_TABLE))
@@ -315,14 +314,18 @@ def _heuristic_text(job: Job, algorithm: Algorithm) -> str:
     )
 
 
-def _opened_tracker(job: Job, seed: int, tracking_uri: str | None, experiment: str) -> StudyTracker:
-    return StudyTracker.open(
+@contextmanager
+def _tracked(job: Job, seed: int, tracking_uri: str | None, experiment: str) -> Iterator[StudyTracker]:
+    """Inside it there is the MLflow run of a study, with what was asked; it is ended however that goes."""
+    with StudyTracker.open(
         experiment=experiment,
         run_name=job.name,
         tracking_uri=tracking_uri,
         params=asked_params(job, seed),
         tags={"catalog_hash": catalog_hash()},
-    )
+    ) as tracker:
+        tracker.log_inputs(job.name, Identity.of(job, seed).job, inputs_profile(job))
+        yield tracker
 
 
 def _with_record(
