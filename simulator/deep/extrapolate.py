@@ -38,7 +38,7 @@ from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
 from simulator.deep.trace import OperatorTrace
 from simulator.deep.waits import Accelerators, of_stages, receivers
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, check_rules
 from simulator.table import Floats, Integers
 
 MANY = 1_024
@@ -213,21 +213,14 @@ def _check_meetings(parallelism: Parallelism, router: Router, fold: Fold | None)
 
 
 def _check_whole_replicas(parallelism: Parallelism) -> None:
-    rules = {
+    divided = {
         "tensor_parallel": (parallelism.tensor_parallel, parallelism.tensor_parallel == 1),
         "pipeline_parallel": (parallelism.pipeline_parallel, parallelism.pipeline_parallel == 1),
         "num_microbatches": (parallelism.num_microbatches, parallelism.num_microbatches == 1),
         "sync": (parallelism.sync.value, parallelism.sync is not GradientSync.SHARDED),
     }
-    problems = [
-        Problem(
-            path=name, value=str(value), rule="must be left out with a limited memory: replicas are whole"
-        )
-        for name, (value, is_whole) in rules.items()
-        if not is_whole
-    ]
-    if problems:
-        raise InputError(problems)
+    rule = "must be left out with a limited memory: replicas are whole"
+    check_rules({name: (value, is_whole, rule) for name, (value, is_whole) in divided.items()})
 
 
 def _check_network(parallelism: Parallelism, topology: Topology) -> None:
