@@ -46,9 +46,8 @@ from studies.experiments import software_tags
 from studies.identity import Identity
 from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
-from studies.reduction import Reduction
 from studies.store_address import DEFAULT_FILE, asked_store
-from studies.study import StudyResult, refined_study, run_study
+from studies.study import StudyResult, refined_study, run_study, searched_front
 from studies.tracking import StudyTracker
 
 LARGEST_SEED = 2**32 - 1
@@ -271,15 +270,8 @@ def _compared(
 
 def _best_of(job: Job, seed: int) -> Evaluation | None:
     """The recommended design of another job, one row."""
-    archive = Archive(job)
-
-    def keep(found: Evaluation | Reduction, _: str) -> None:
-        archive.add(found)
-
-    run_study(job, archive, keep, seed=seed)
-    if archive.front is None:
-        return None
-    return archive.front.take(np.array([chosen_row(job, archive.front)]))
+    front = searched_front(job, seed)
+    return None if front is None else front.take(np.array([chosen_row(job, front)]))
 
 
 def _algorithm_text(job: Job, result: StudyResult) -> str:
