@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from planner.framework_releases import LAST_COPIED_HEADS_YEAR, attention_kernel, named_stage, release_year
-from planner.measured_sharding import LAST_STAGE
+from planner.framework_releases import LAST_COPIED_HEADS_YEAR, attention_kernel, release_year
+from planner.measured_sharding import LAST_STAGE, named_stage
 from planner.software_families import DEEPSPEED
 from simulator.memory import MemoryKind
 from simulator.model import (

@@ -1,10 +1,9 @@
-"""Of which year is the software that ran a step, which attention kernel did it take, and what does its name say it shards?"""
+"""Of which year is the software that ran a step, and which attention kernel did it take?"""
 
 from __future__ import annotations
 
 import re
 
-from planner.measured_sharding import LAST_STAGE
 from simulator.attention_kernels import FAMILIES_WITHOUT_FLASH
 from simulator.model import AttentionKernel
 
@@ -33,13 +32,6 @@ def release_year(name: str) -> int | None:
     if not years and (release := _MEGATRON_RELEASE.search(name)):
         return _CORE_SINCE if release[1] == "0" else _CORE_SINCE - 1
     return max(years, default=None)
-
-
-def named_stage(name: str) -> int | None:
-    """Returns the stage of ZeRO that stands in a framework's name, the last for FSDP; `None` where none does."""
-    if found := re.search(r"zero[- _]?([1-3])\b", name):
-        return int(found[1])
-    return LAST_STAGE if "fsdp" in name else None
 
 
 def attention_kernel(habit: AttentionKernel, family: str, year: int | None) -> AttentionKernel:

@@ -142,17 +142,18 @@ class _Translation:
         if self.habits.pads_vocabulary:
             unit = PADDED_VOCABULARY * layout["tensor_parallel"]
             shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
-        order = self._order(layout, shape["num_layers"])
+        habits, stage = self._sharding(layout)
+        order = self._order(layout, shape["num_layers"], habits.zero_stage if stage is None else stage)
         layout["virtual_pipeline"] = order.chunks_per_stage or layout["virtual_pipeline"]
-        self._remark_whole_gradients(layout)
+        self._remark_whole_gradients(habits, stage)
         shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
-        habits = self._habits(layout, shape["num_layers"])
+        habit_cells = self._habit_cells(layout, shape["num_layers"], habits, stage)
         sizes = {
             **shape,
             **expert_cells(self.told, self.known, shape["ffn_hidden_size"]),
             **layout,
             **self.node.cells,
-            **habits,
+            **habit_cells,
         }
         cells: dict[str, object] = {
             "row_id": self.row_id,
@@ -212,9 +213,9 @@ class _Translation:
         has_bf16 = catalog.accelerator(self.accelerator).peak_flop_per_s(Precision.BF16) is not None
         return (Precision.BF16 if has_bf16 else Precision.FP16).value
 
-    def _order(self, layout: dict[str, int], num_layers: int) -> Order:
+    def _order(self, layout: dict[str, int], num_layers: int, zero_stage: int) -> Order:
         """Returns schedule and chunks of the pipeline where they are not the usual ones."""
-        again, (habits, stage) = self._recomputed(), self._sharding(layout)
+        again = self._recomputed()
         is_kept = again.kind == "none" or (
             again.kind == "selective" and self.habits.selective_recompute == "attention"
         )
@@ -223,7 +224,7 @@ class _Translation:
             self.habits.expert_schedule if has_experts(self.told, self.known) else None,
             layout,
             num_layers,
-            keeps_inputs=is_kept and (habits.zero_stage if stage is None else stage) <= 1,
+            keeps_inputs=is_kept and zero_stage <= 1,
         )
 
     def _recomputed(self) -> Recomputed:
@@ -239,8 +240,9 @@ class _Translation:
             self.told.remark("recompute", f"taken as {again.num_layers} in each of {num_chunks} chunks")
         return again
 
-    def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
-        habits, stage = self._sharding(layout)
+    def _habit_cells(
+        self, layout: dict[str, int], num_layers: int, habits: Habits, stage: int | None
+    ) -> dict[str, object]:
         notes = self.told.text("notes")
         again = self._recomputed_of_a_chunk(layout, num_layers)
         hides_tensor_traffic = measured_notes.hides_tensor_traffic(notes)
@@ -275,8 +277,8 @@ class _Translation:
         habits = in_pipeline(habits)
         return habits, None if stage is None else habits.zero_stage
 
-    def _remark_whole_gradients(self, layout: dict[str, int]) -> None:
-        written, (habits, stage) = self.told.text("zero_stage_or_fsdp"), self._sharding(layout)
+    def _remark_whole_gradients(self, habits: Habits, stage: int | None) -> None:
+        written = self.told.text("zero_stage_or_fsdp")
         if stage == 1 and zero_stage(written) == 2 and not keeps_weights(written):
             meaning = f"pipelines of {habits.name} reduce whole gradients once, as ZeRO-1"
             self.told.remark("zero_stage_or_fsdp", meaning)

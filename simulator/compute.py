@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -191,22 +191,6 @@ def attention_time_s(
         / (1.0 + constants.attention_fill_rows / (tokens * num_heads))
     )
     return np.asarray(flop / (bf16_flop_per_s * speed_fraction) + num_kernels * constants.launch_s)
-
-
-def with_first_flash(
-    constants: KernelConstants, speed_fraction: float, *, head_dim: float
-) -> KernelConstants:
-    """Returns the constants of fused attention of 2022-23: slower, and no faster for wide heads (arXiv 2205.14135).
-
-    Narrow heads are no faster than today's, either.
-    """
-    width_fraction = 1.0 / (1.0 + constants.attention_ramp_head_dim / head_dim)
-    return replace(
-        constants,
-        attention_peak_fraction=constants.attention_peak_fraction
-        * np.minimum(speed_fraction, width_fraction),
-        attention_ramp_head_dim=np.zeros_like(constants.attention_ramp_head_dim),
-    )
 
 
 def unfused_attention_time_s(
