@@ -14,7 +14,6 @@ from simulator.errors import InputError, Problem
 FUSED_LOGIT_BYTES = 2
 """A fused loss works in place on 16-bit logits (Transformer Engine)."""
 _FUSED_LOSS = re.compile(r"fused (cross[- ]entropy|loss)", re.IGNORECASE)
-_TOKEN_DROP = re.compile("token-?drop", re.IGNORECASE)
 _OFFLOADED_LAYERS = re.compile(
     r"offload(?:s|ed|ing)? (?:the )?activations (?:of|for|in) (\d+) layers"
     r"|activations? (?:cpu )?offload(?:s|ed|ing)? (?:of|for|in|to cpu of|:|=)? ?(\d+) layers"
@@ -41,11 +40,6 @@ _TENSOR_BESIDE = (
 def logit_bytes(notes: str) -> int | None:
     """Returns the bytes that the loss needs for each logit."""
     return FUSED_LOGIT_BYTES if affirmed(_FUSED_LOSS, notes) else None
-
-
-def capacity_factor(notes: str) -> float | None:
-    """Returns the capacity of experts where tokens are dropped: what balanced routing fills."""
-    return 1.0 if affirmed(_TOKEN_DROP, notes) else None
 
 
 def offloaded_layers(notes: str) -> int:

@@ -15,6 +15,10 @@ from simulator.model import RecomputeMethod
 _NONE = re.compile(
     r"(none|no|off|false|0|disabled|without)( (activation |gradient )?(recompute|recomputation|checkpointing|ac))?(\s*[,;(].*)?"
 )
+_EITHER = re.compile(
+    r"(none|no|off|false)\s*(/|,|;|or\b|and\b)\s*(full|selective|yes|on|true)"
+    r"|(full|selective|yes|on|true)\s*(/|,|;|or\b|and\b)\s*(none|no|off|false)"
+)
 _FULL = re.compile(
     r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|checkpoint|\bac\b|\bgc\b",
     re.IGNORECASE,
@@ -42,6 +46,8 @@ class Recomputed:
     """Layers of the whole network among which they are counted, 100 where they are per cent; left out: those of a chunk."""
     is_exact: bool = True
     """Whether this is all that was written; single modules are not modelled, and some layers may be any number."""
+    is_understood: bool = True
+    """Whether it says anything of recomputation that is known."""
 
 
 NOT_GIVEN = Recomputed(kind="none", is_exact=False)
@@ -54,12 +60,17 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     Layers that are counted are the first ones of a chunk, as in Megatron's `block`; those of `full` recomputation without that
     word are groups of so many, as in its `uniform`.
 
+    Words that mean nothing here are taken as none, and are not understood.
+
     Raises:
-        InputError: the cell says something else.
+        InputError: the cell says none and some in one.
     """
     text = written.lower()
     if text in NOTHING_SAID:
         return None
+    if _EITHER.fullmatch(text):
+        rule = "says both; write none, selective, full, or the layers: full block 5 layers"
+        raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
     if _NONE.fullmatch(text):
         return Recomputed(kind="none")
     num_layers, of_layers = _count(text)
@@ -72,10 +83,8 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     if affirmed(_MODULES, text):
         return Recomputed(kind="selective", is_exact=False)
     if not affirmed(_FULL, text):
-        if any(is_denied(words, text) for words in (_ATTENTION, _MODULES, _FULL)):
-            return NOT_GIVEN
-        rule = "is not understood; write none, selective, full, or the layers: full block 5 layers"
-        raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
+        is_known = any(is_denied(words, text) for words in (_ATTENTION, _MODULES, _FULL))
+        return replace(NOT_GIVEN, is_understood=is_known)
     is_uniform = "uniform" in text or ("full" in text and "block" not in text)
     return Recomputed(
         kind="full",

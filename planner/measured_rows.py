@@ -15,9 +15,9 @@ from pathlib import Path
 
 from planner import measured_notes
 from planner.framework_habits import UNTOLD_HABITS, Habits, habits_of, in_pipeline, tells_habits
-from planner.hardware_names import accelerator_id
+from planner.measured_experts import expert_habits
 from planner.measured_file import BYTES_OF_A_WEIGHT, Cells, read_cells
-from planner.measured_hardware import node_of
+from planner.measured_hardware import accelerator_of, node_of
 from planner.measured_layout import layout_cells, split_layers
 from planner.measured_precision import fp8_recipe, number_format, scales_rows
 from planner.measured_recompute import NOT_GIVEN, Recomputed, of_a_chunk, recomputed
@@ -41,6 +41,7 @@ from planner.measured_sharding import (
     zero_stage,
 )
 from planner.measured_told import CannotModelError, Told
+from planner.measured_unmodelled import remark_blocks, simulates_checkpoints
 from planner.measured_words import NOTHING_SAID, affirmed, is_known_kind, is_usable, known_kind
 from planner.model_names import known_shape
 from planner.software_families import software_family
@@ -117,7 +118,7 @@ class _Translation:
         self.kind = self._known_kind()
         self.splits_sequence = splits_sequence(self.told.text("sp"))
         self._refuse_what_is_no_pretraining_of_a_decoder()
-        self.accelerator = accelerator_id(self.told.text("gpu") or "not named")
+        self.accelerator = accelerator_of(self.told)
         self.node = node_of(cells, self.accelerator)
         self.told.assumed += self.node.assumed
         self._remark_network()
@@ -167,9 +168,10 @@ class _Translation:
             **({"pipeline_schedule": order.schedule.value} if order.schedule else {}),
             **self._sequences(layout),
             **self._measured(),
+            "has_memory_verdict": order.has_memory and simulates_checkpoints(self.told, sizes),
             "notes": " ".join(self.told.text("notes").split())[:LONGEST_NOTES],
             "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(self.kind) else None,
-            "assumed": " ".join(self.told.assumed),
+            "assumed": " ".join(dict.fromkeys(self.told.assumed)),
             "remarks": "\n".join(self.told.remarks),
         }
         row = {name: _as_text(value) for name, value in cells.items()}
@@ -236,6 +238,8 @@ class _Translation:
         if again.is_exact:
             return again
         self.told.default("recompute", again.kind)
+        if not again.is_understood:
+            self.told.remark("recompute", "is not understood; taken as none")
         if again.num_layers:
             self.told.remark("recompute", f"taken as {again.num_layers} in each of {num_chunks} chunks")
         return again
@@ -263,7 +267,7 @@ class _Translation:
             "gathers_cast_inputs": habits.gathers_cast_inputs or self._gathers_tensor_scaled(),
             **({} if hides_tensor_traffic is None else {"overlaps_tensor_comm": hides_tensor_traffic}),
             **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
-            **self._expert_habits(layout),
+            **expert_habits(self.told, self.known, self.habits, is_far=self._has_far_experts(layout)),
             **self._adapters(),
         }
 
@@ -334,30 +338,14 @@ class _Translation:
             rank = self.told.default("lora_rank", USUAL_LORA_RANK)
         return {"lora_rank": rank, "lora_targets": " ".join(product.value for product in products)}
 
-    def _expert_habits(self, layout: dict[str, int]) -> dict[str, object]:
-        """How tokens travel to their experts, and whether anything hides it: as the notes say, or the framework's habit."""
-        if not has_experts(self.told, self.known):
-            return {}
-        notes = self.told.text("notes")
-        is_far = layout["expert_parallel"] > self.node.link_domain_size
-        is_hidden = measured_notes.hides_expert_exchange(notes)
-        if is_hidden is None:
-            is_hidden = self.told.default("expert_overlap", self.habits.overlaps_far_experts and is_far)
-        dispatch = measured_notes.expert_dispatch(notes)
-        return {
-            "expert_dispatch": dispatch or self.told.default("expert_dispatch", self.habits.expert_dispatch),
-            "expert_products": self.told.default("expert_products", self.habits.expert_products),
-            "overlaps_expert_exchange": is_hidden,
-            "expert_capacity_factor": measured_notes.capacity_factor(notes),
-            "expert_tensor_parallel": self.cells.count("etp") or measured_notes.expert_tensor_parallel(notes),
-            "dispatches_in_8_bits": measured_notes.dispatches_in_8_bits(notes)
-            or self.habits.dispatches_in_8_bits,
-            "overlaps_shared_experts": measured_notes.overlaps_shared_experts(notes) and not is_hidden,
-        }
+    def _has_far_experts(self, layout: dict[str, int]) -> bool:
+        return layout["expert_parallel"] > self.node.link_domain_size
 
     def _sequences(self, layout: dict[str, int]) -> dict[str, object]:
         """Windows, packed documents, and the exchange of context-parallel ranks where there are several."""
-        found = {**window_cells(self.cells, self.known), **document_cells(self.cells)}
+        window = window_cells(self.cells, self.known)
+        remark_blocks(self.told, has_window=bool(window))
+        found = {**window, **document_cells(self.cells)}
         if layout["context_parallel"] == 1:
             if exchanges_heads(self.told.text("sp")):
                 self.told.remark("sp", "no ranks share the sequence; say in cp how many do")

@@ -146,10 +146,6 @@ class TestExperts:
         said = row_of(tmp_path, notes="HybridEP dispatcher; EP overlap on")["assumed"].split()
         assert not {"expert_dispatch", "expert_overlap"} & set(said)
 
-    def test_dropped_tokens_leave_every_rank_the_mean(self, tmp_path: Path) -> None:
-        assert row_of(tmp_path, notes="variant: tokendrop")["expert_capacity_factor"] == "1.0"
-        assert row_of(tmp_path)["expert_capacity_factor"] == ""
-
     def test_a_dense_model_says_nothing_of_experts(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, model="llama-3.1-8b", ep=1)
         assert "expert_dispatch" not in row
