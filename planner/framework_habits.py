@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from planner.framework_releases import LAST_COPIED_HEADS_YEAR, attention_kernel, release_year
+from planner.framework_releases import LAST_COPIED_HEADS_YEAR, release_year
+from planner.kernel_releases import attention_kernel
 from planner.measured_sharding import LAST_STAGE, named_stage
 from planner.software_families import DEEPSPEED
 from simulator.memory import MemoryKind
@@ -88,25 +89,6 @@ class Habits:
     """What its users publish as peak memory."""
 
 
-UNTOLD_HABITS = (
-    "selective_recompute",
-    "attention",
-    "copies_shared_heads",
-    "kernel_launch",
-    "has_fused_operators",
-    "overlaps_tensor_comm",
-    "gathers_cast_inputs",
-    "overlaps_gradient_sync",
-    "gradient_bytes",
-    "sync_bytes",
-    "sync_buffer_bytes",
-    "step_bytes",
-    "most_gathered_weights",
-    "weight_prefetch",
-    "keeps_stage_outputs",
-    "frees_stage_inputs",
-)
-"""Fields of a workload of which no column of a measured run says anything."""
 _DEEPSPEED_BUFFERS = 2e9
 """Two 16-bit buckets of 5e8 elements, `reduce_bucket_size` and `allgather_bucket_size` of DeepSpeed's defaults."""
 _DEEPSPEED_UPDATE = 6
@@ -255,7 +237,9 @@ _SIXTEEN_BIT_ZERO = Habits(
 )
 """Gradients are reduced in their 16 bits in buckets behind the backward pass, and cast to 32 bits for the update
 (`HybridZeroOptimizer` of InternEvo, `overlap_sync_grad` in its configurations; the optimizer is Colossal-AI's). Tensor
-parallelism does not split norms by sequence in its default mode, `mtp`. Attention is FlashAttention-2 (`flash_attn`)."""
+parallelism does not split norms by sequence in its default mode, `mtp`. Attention is FlashAttention-2 (`flash_attn`) since
+January 2024, and 1.0.5 before (`third_party/flash-attention`; InternEvo was InternLM then). Norms and rotary positions are
+fused (apex, `rotary_emb`); SwiGLU was not until September 2023 (`torch.jit.script` since), which is left out."""
 _NANOTRON = Habits(name="nanotron", pads_vocabulary=False, gathers_cast_inputs=False)
 """Megatron's layouts with gradients that are summed in 32 bits (`accumulate_grad_in_fp32`) and reduced behind the backward
 pass; `make_vocab_size_divisible_by` is 1 by default."""
@@ -311,7 +295,13 @@ _FRAMEWORKS = (
     _Framework(words="torchtitan", habits=_TORCHTITAN),
     _Framework(words=r"\blingua\b", habits=_COMPILED),  # FSDP2 with `compile: true`
     _Framework(words=_SHARDING, habits=_SHARDED),
-    _Framework(words="intern-?evo|colossal", habits=_SIXTEEN_BIT_ZERO),
+    _Framework(
+        words="intern-?(evo|lm)",
+        habits=_SIXTEEN_BIT_ZERO,
+        early=replace(_SIXTEEN_BIT_ZERO, attention="flash-1"),
+        last_early_year=2023,
+    ),
+    _Framework(words="colossal", habits=_SIXTEEN_BIT_ZERO),
     _Framework(words="nanotron", habits=_NANOTRON),
     _Framework(words=r"\bhai-?llm", habits=_HAI_LLM),
     _Framework(words="maxtext|jax|paxml|levanter|t5x|praxis", habits=_JAX),
@@ -343,9 +333,8 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
         habits = _EARLY_ZERO_3
     elif stage is not None:
         habits = replace(habits, zero_stage=stage)
-    year = release_year(name)
-    attention = attention_kernel(habits.attention, family, year)
-    copies_heads = habits.copies_shared_heads and (year or 0) <= LAST_COPIED_HEADS_YEAR
+    attention = attention_kernel(habits.attention, family, name, precision)
+    copies_heads = habits.copies_shared_heads and (release_year(name) or 0) <= LAST_COPIED_HEADS_YEAR
     return replace(_in_format(habits, precision), attention=attention, copies_shared_heads=copies_heads)
 
 

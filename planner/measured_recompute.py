@@ -29,8 +29,11 @@ _LAYERS = re.compile(
     r"(\d+)(?:\s*(?:/|(?:out )?of)\s*(?:the |every )?(\d+))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d+))?"
 )
 """Layers that are computed again, and perhaps all that there are: `20 of 80 layers`."""
-_SHARE = re.compile(r"(\d+)\s*(?:/|(?:out )?of)\s*(?:the )?(\d+)|(\d+) ?(?:%|percent|per cent)")
-"""The same without that word, of which only full recomputation has a share: `full (20 of 80)`, `full 25 %`."""
+_SHARE = re.compile(
+    r"(\d+)\s*(?:/|(?:out )?of)\s*(?:the )?(\d+)|(\d+) ?(?:%|percent|per cent)|(?<![\d.])0?\.(\d\d?)(?!\d)"
+)
+"""The same without that word, of which whole layers have a share: `full (20 of 80)`, `AC 25 %`, and `selective 1/2` or 0.5 of
+fms-fsdp (`apply_fsdp_checkpointing`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +109,9 @@ def _count(text: str) -> tuple[int | None, int | None]:
     if found := _LAYERS.search(text):
         part, whole = int(found[1]), int(found[2] or found[3] or 0)
         return (part, whole if whole >= part else None) if part < 10**6 else (None, None)
-    if re.search("full|partial", text) and (found := _SHARE.search(text)):
-        part, whole = int(found[1] or found[3]), int(found[2] or 100)
+    if re.search(r"full|partial|selective|\bac\b", text) and (found := _SHARE.search(text)):
+        per_cent = found[3] or (found[4] and found[4].ljust(2, "0"))
+        part, whole = int(found[1] or per_cent), int(found[2] or 100)
         return (part, whole) if part <= whole else (None, None)
     return None, None
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner import measured_notes
-from planner.framework_habits import UNTOLD_HABITS, Habits, habits_of, in_pipeline, tells_habits
+from planner.framework_habits import Habits, in_pipeline
 from planner.measured_experts import expert_habits
 from planner.measured_file import BYTES_OF_A_WEIGHT, Cells, read_cells
 from planner.measured_hardware import accelerator_of, node_of
@@ -32,7 +32,6 @@ from planner.measured_sequences import (
 )
 from planner.measured_shape import expert_cells, has_experts, shape_cells
 from planner.measured_sharding import (
-    LAST_STAGE,
     keeps_weights,
     offloads_optimizer,
     offloads_something,
@@ -45,6 +44,7 @@ from planner.measured_unmodelled import remark_blocks, simulates_checkpoints
 from planner.measured_words import NOTHING_SAID, affirmed, is_known_kind, is_usable, known_kind
 from planner.model_names import known_shape
 from planner.software_families import software_family
+from planner.told_habits import UNTOLD_HABITS, told_habits
 from simulator import catalog
 from simulator.errors import InputError
 from simulator.hardware import Precision
@@ -124,14 +124,7 @@ class _Translation:
         self._remark_network()
         self.precision = self._precision()
         family = catalog.accelerator(self.accelerator).family
-        self.habits: Habits = habits_of(
-            self.told.text("framework"),
-            family,
-            self.precision,
-            is_fully_sharded=zero_stage(self.told.text("zero_stage_or_fsdp")) == LAST_STAGE,
-        )
-        if not tells_habits(self.told.text("framework")):
-            self.told.assumed.append("framework")
+        self.habits: Habits = told_habits(self.told, family, self.precision)
         self.known: ModelShape | None = known_shape(
             self.model, cells.count("layers"), cells.count("hidden"), cells.count("heads")
         )
