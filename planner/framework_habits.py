@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from planner.framework_releases import LAST_COPIED_HEADS_YEAR, release_year
+from planner.framework_releases import LAST_COPIED_HEADS_YEAR, LAST_EAGER_LOSS_YEAR, release_year
 from planner.kernel_releases import attention_kernel
 from planner.measured_sharding import LAST_STAGE, named_stage
 from planner.software_families import DEEPSPEED
@@ -61,6 +61,8 @@ class Habits:
     pass: full sharding then holds and sends what ZeRO-1 does."""
     selective_recompute: SelectiveRecompute = "attention"
     logit_bytes: int = 6
+    split_logit_bytes: int | None = None
+    """The same where tensor-parallel ranks share out the vocabulary; left out: as otherwise."""
     sync_buffer_bytes: float = 0.0
     optimizer_bytes: float = FULL_OPTIMIZER_BYTES
     update_bytes: float | None = None
@@ -175,13 +177,16 @@ _TORCHTITAN = replace(
     gathers_tensor_scaled_inputs=True,
     selective_recompute="every_other_product",
     context_exchange="all_gather",
+    split_logit_bytes=16,
     keeps_weights_in_pipelines=True,
 )
 """Tensor parallelism always splits norms by sequence, and gathers 8 bits where float8 has scales of tensors, which is its
 default (`apply_tp`, `enable_float8_tensorwise_tp`). Its `selective` checkpointing works operator by operator by default, and
 context parallelism gathers keys and values (`context_parallel_rotate_method`). In a pipeline weights are not sharded again
 (`fsdp_reshard_after_forward: default`), nor are gradients reduced before a stage's last backward pass
-(`backward_maybe_with_nosync` of `torch.distributed.pipelining`); PyTorch pull request 124319 calls that ZeRO-1."""
+(`backward_maybe_with_nosync` of `torch.distributed.pipelining`); PyTorch pull request 124319 calls that ZeRO-1. Its
+tensor-parallel loss, unless compiled, holds four fp32 tensors of logits backward: log-softmax, exponential, gradient, their sum
+(`_nll_loss_and_log_softmax_backward` of PyTorch)."""
 _COMPILED_TORCHTITAN = replace(_TORCHTITAN, has_fused_operators=True)
 _JAX = Habits(
     name="JAX",
@@ -334,8 +339,11 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     elif stage is not None:
         habits = replace(habits, zero_stage=stage)
     attention = attention_kernel(habits.attention, family, name, precision)
-    copies_heads = habits.copies_shared_heads and (release_year(name) or 0) <= LAST_COPIED_HEADS_YEAR
-    return replace(_in_format(habits, precision), attention=attention, copies_shared_heads=copies_heads)
+    year = release_year(name) or 0
+    copies_heads = habits.copies_shared_heads and year <= LAST_COPIED_HEADS_YEAR
+    habits = replace(_in_format(habits, precision), attention=attention, copies_shared_heads=copies_heads)
+    has_compiled_loss = habits.has_fused_operators and year > LAST_EAGER_LOSS_YEAR
+    return replace(habits, split_logit_bytes=None) if has_compiled_loss else habits
 
 
 def _in_format(habits: Habits, precision: str) -> Habits:

@@ -253,7 +253,7 @@ class _Translation:
             else stage,
             "shard_ranks": self._shard_ranks(layout),
             "has_sequence_parallel": self._splits_sequence() if layout["tensor_parallel"] > 1 else False,
-            "logit_bytes": measured_notes.logit_bytes(notes) or habits.logit_bytes,
+            "logit_bytes": measured_notes.logit_bytes(notes) or self._logit_bytes(layout),
             "activation_offload_fraction": self._offload_fraction(num_layers),
             "optimizer_offload_fraction": self._optimizer_offload_fraction(),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
@@ -285,6 +285,10 @@ class _Translation:
         written = self.told.text("precision")
         has_one_scale = fp8_recipe(written) in ("", "tensorwise") and not scales_rows(written)
         return self.habits.gathers_tensor_scaled_inputs and self.precision == "fp8" and has_one_scale
+
+    def _logit_bytes(self, layout: dict[str, int]) -> int:
+        split = self.habits.split_logit_bytes if layout["tensor_parallel"] > 1 else None
+        return split or self.habits.logit_bytes
 
     def _splits_sequence(self) -> bool:
         if self.splits_sequence is None:
