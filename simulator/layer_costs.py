@@ -31,7 +31,7 @@ from simulator.layer_collectives import (
     num_blocks,
 )
 from simulator.plan import Recompute
-from simulator.rank import ONE_PRODUCT, Batch, Rank
+from simulator.rank import ONE_PRODUCT, UNCAST, Batch, Rank
 from simulator.recomputed_layers import without_recompute
 from simulator.table import Floats, Table, total
 
@@ -203,7 +203,7 @@ def _expert_operators(rank: Rank) -> dict[str, Directions]:
     permutation_s = rank.memory_bound_s(_permuted_bytes(rank), NUM_ROUTING_KERNELS + num_casts)
     parts = {
         ROUTED_EXPERTS: _routed_experts(rank, tokens_per_expert, width, num_local),
-        "router": rank.gemm_s(rank.tokens / t, np.full_like(h, experts.num_experts), h),
+        "router": rank.gemm_s(rank.tokens / t, np.full_like(h, experts.num_experts), h, UNCAST),
         "permutation": (permutation_s, permutation_s),
     }
     if experts.shared_ffn_hidden_size:
@@ -219,12 +219,15 @@ def _routed_experts(rank: Rank, tokens: Floats, width: Floats, num_local: Floats
 
 
 def kernels_of_experts(rank: Rank, num_local: Floats) -> tuple[Batch, Floats]:
-    """Returns the products that share waves of tiles, and how often such follow each other, for the experts of a rank."""
+    """Returns the products that share waves of tiles, and how often such follow each other, for the experts of a rank.
+
+    Their casts are launched with the permutation.
+    """
     if rank.workload.expert_products == "grouped":
-        return Batch(num_gemms=num_local), np.ones_like(num_local)
+        return Batch(num_gemms=num_local, num_casts=0.0), np.ones_like(num_local)
     repeats = np.ceil(num_local / NUM_STREAMS)
     together = num_local / repeats
-    return Batch(num_gemms=together, num_kernels=together), repeats
+    return Batch(num_gemms=together, num_kernels=together, num_casts=0.0), repeats
 
 
 def routed_tokens(rank: Rank) -> Floats:
@@ -319,7 +322,7 @@ def output_layer(rank: Rank) -> PartTimes:
     t = rank.plans.tensor_parallel
     h = np.full(len(t), float(rank.workload.model.hidden_size))
     vocabulary = rank.workload.model.vocabulary_size / t
-    forward_s, backward_s = rank.gemm_s(rank.tokens, vocabulary, h)
+    forward_s, backward_s = rank.gemm_s(rank.tokens, vocabulary, h, UNCAST)
     slowdown = unaligned_slowdown(rank)
     forward_s, backward_s = forward_s * slowdown, backward_s * slowdown
     is_early = rank.workload.kernel_launch in ("eager-2022", "blocking-2022")

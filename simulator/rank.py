@@ -22,6 +22,7 @@ from simulator.casts import (
     cast_ratio,
     gathered_bytes,
     is_cast,
+    num_cast_kernels,
     product_bytes,
 )
 from simulator.compute import KernelConstants, gemm_time_s, kernel_constants, memory_bound_time_s
@@ -43,9 +44,13 @@ class Batch:
 
     num_gemms: Floats | float = 1.0
     num_kernels: Floats | float = 1.0
+    num_casts: float = 1.0
+    """Tensors whose casts to 8 or 4 bits are launched with them in each direction, the input or its gradient."""
 
 
 ONE_PRODUCT = Batch()
+UNCAST = Batch(num_casts=0.0)
+"""A product of modules that launch no casts: routers, output layers and adapters stay in 16 bits (Megatron Core)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,18 +165,24 @@ class Rank:
         ratio = self.training.cast_ratio * cast_ratio(self.workload, self.plans)
         return np.asarray(self.kernels.cast_bytes_per_element * ratio)
 
+    @cached_property
+    def kernels_per_cast(self) -> Floats:
+        """Kernels that cast one input of a matrix product."""
+        return num_cast_kernels(self.workload, self.plans, np.ones(len(self.plans)))
+
     def gemm_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> tuple[Floats, Floats]:
         """Forward and backward (input and weight gradient) of a product (m, k) x (k, n).
 
         With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
         Only 32-bit gradients that a rank keeps whole are added to in the product.
         """
-        casts = self.cast_bytes * batch.num_gemms * m
-        forward_s = self._product_s(m, n, k, batch) + self.memory_bound_s(casts * k, 0.0)
+        cast_bytes = self.cast_bytes * batch.num_gemms * m
+        cast_kernels = self.kernels_per_cast * batch.num_casts
+        forward_s = self._product_s(m, n, k, batch) + self.memory_bound_s(cast_bytes * k, cast_kernels)
         backward_s = (
             self._product_s(m, k, n, batch)
             + self.weight_gradient_s(m, n, k, batch)
-            + self.memory_bound_s(casts * n, 0.0)
+            + self.memory_bound_s(cast_bytes * n, cast_kernels)
         )
         return forward_s, backward_s
 

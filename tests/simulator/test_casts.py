@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,7 @@ from simulator.plan import Plan
 from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.step_error import step_error
+from simulator.table import Floats
 from simulator.workload import Workload
 from tests.simulator.builders import A100, H100, job_of, plan_of, rented, table_of, training
 
@@ -40,6 +43,17 @@ def forward_s(workload: Workload, precision: Precision, accelerator: str) -> flo
     return float(dense_layer(rank).forward_compute_s[0])
 
 
+def num_launches(workload: Workload, precision: Precision) -> Floats:
+    """Launches on the accelerator in a pass through a layer, forward and backward."""
+    rank = Rank.of(job_of(workload, rented("b200-sxm-180gb")), table_of(plan_of(precision=precision)))
+    launch_s = rank.kernels.launch_s
+    free = replace(rank, kernels=replace(rank.kernels, launch_s=np.zeros_like(launch_s)))
+    paid, unpaid = (dense_layer(each) for each in (rank, free))
+    forward_s = paid.forward_compute_s - unpaid.forward_compute_s
+    backward_s = paid.backward_compute_s - unpaid.backward_compute_s
+    return np.concatenate([forward_s, backward_s]) / launch_s
+
+
 class TestRecipes:
     # By hand, bytes of a value: reads of 2 and writes of both layouts with their scales, over the 6 of tensor-wise scaling.
     # Kernels for 65 experts: one casts 64 of those with delayed scales.
@@ -59,6 +73,14 @@ class TestRecipes:
         ratios = cast_ratio(scaled(recipe), plans)
         assert ratios[:2] == pytest.approx([moved / 6, (3 * 2 + 2 * 9 / 16) / 6])
         assert num_cast_kernels(scaled(recipe), plans, np.full(3, 65.0)).tolist() == [num_kernels, 4 * 65, 0]
+
+    # Four products of a layer, each with a cast of its input forward and of the gradient of its output backward.
+    @pytest.mark.parametrize(("recipe", "num_kernels"), [("tensorwise", 4 * 4), ("delayed", 4), ("mxfp8", 4)])
+    def test_each_product_launches_the_kernels_of_its_casts(
+        self, recipe: CastRecipe, num_kernels: int
+    ) -> None:
+        sixteen, eight = (num_launches(scaled(recipe), of) for of in (Precision.BF16, Precision.FP8))
+        assert eight - sixteen == pytest.approx([num_kernels, num_kernels], rel=1e-6)
 
     def test_delayed_scaling_is_the_fastest_and_blocks_in_software_the_slowest_on_hopper(self) -> None:
         delayed, tensorwise, blockwise = (
