@@ -93,7 +93,7 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "pipeline_schedule, virtual_pipeline or pipeline_parallel",
     ),
     "weight_gradients": _about(
-        "nothing but attention is computed again, and zero_stage <= 1, under zb_h1 and zb_v",
+        "inputs of products stay or are restored, and zero_stage <= 1, under zb_h1 and zb_v",
         "weight gradients are computed behind the backward pass: Qi et al., arXiv 2401.10241",
         "pipeline_schedule, recompute or zero_stage",
     ),

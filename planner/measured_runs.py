@@ -267,6 +267,8 @@ def _workload(row: Row) -> Workload:
     }
     if row.get("lora_rank"):
         given["lora"] = {"rank": row["lora_rank"], "targets": row["lora_targets"].split()}
+    if row.get("recompute_modules"):
+        given["recompute_modules"] = row["recompute_modules"].split()
     one_step = float(row["global_batch_size"]) * float(row["sequence_length"])
     return Workload.model_validate(given | {"tokens": one_step})
 
