@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from simulator.activations import kept_per_layer
+from simulator.activations import kept_per_layer, stage_activations
 from simulator.hardware import Precision
 from simulator.layer_costs import PartTimes, dense_layer, expert_layer
 from simulator.model import RecomputeModule
@@ -88,6 +89,27 @@ class TestBytes:
         for modules, scores in ((("mlp",), 0), (("mlp", "core_attn"), 5 * 4096 * 32)):
             found = kept_values(changed(unfused, recompute_modules=modules), plan_of(recompute=SELECTIVE))[0]
             assert none - found == pytest.approx(block + scores)
+
+    def test_what_is_computed_again_is_there_while_its_block_is_at_work(self) -> None:
+        def at_work(*modules: RecomputeModule) -> float:
+            table = table_of(plan_of(expert=8, data=8, recompute=SELECTIVE))
+            found = stage_activations(
+                again(DEEPSEEK, *modules),
+                table,
+                stage=np.array([0]),
+                dense_layers=np.array([0.0]),
+                expert_layers=np.array([1.0]),
+            )
+            return float(found.at_work_bytes[0]) / 4096
+
+        residual, widest = 2 * 7168, 2 * 8 * (7168 + 2 * EXPERT)  # gradients
+        block, queries = 2 * (8 * (7168 + 3 * EXPERT) + 3 * EXPERT), 2 * (HEADS + LATENTS)
+        assert at_work("core_attn") == pytest.approx(residual + widest)
+        assert at_work("moe") == pytest.approx(residual + widest + block)
+        # When queries are computed again, experts and their gradients are gone, which were more.
+        assert queries - block < widest
+        assert at_work("mla_up_proj") == at_work("core_attn")
+        assert at_work("mla_up_proj", "moe") == at_work("moe")
 
 
 class TestTime:
