@@ -7,6 +7,7 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
 from planner import human
+from planner.batch_size import batch_notes
 from planner.calibration_notes import calibration_notes
 from planner.grid_conventions import grid_convention, unlike_grids
 from planner.interleaving_note import interleaving_notes
@@ -266,6 +267,7 @@ def cautions(
     notes += _unequal_errors(job)
     notes += calibration_notes(job)
     notes += unlike_grids([*map(job.site_of, job.offers), *job.what_if.sites])
+    notes += batch_notes(job)
     notes += unused_notes(job)
     if job.workload.model.experts is not None:
         notes.append(_hardly_validated())
