@@ -9,7 +9,7 @@ from constraints.limits import ExcessTable
 from planner import human
 from planner.batch_size import batch_notes
 from planner.calibration_notes import calibration_notes
-from planner.grid_conventions import grid_convention, unlike_grids
+from planner.grid_conventions import grid_convention, grid_notes
 from planner.interleaving_note import interleaving_notes
 from planner.recommendation import Design, Rejection, Uncertainty
 from planner.uncertainty import calibrated_accuracy
@@ -266,7 +266,7 @@ def cautions(
     notes += interleaving_notes(job, best.plan) if best else []
     notes += _unequal_errors(job)
     notes += calibration_notes(job)
-    notes += unlike_grids([*map(job.site_of, job.offers), *job.what_if.sites])
+    notes += grid_notes([*map(job.site_of, job.offers), *job.what_if.sites])
     notes += batch_notes(job)
     notes += unused_notes(job)
     if job.workload.model.experts is not None:
