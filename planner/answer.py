@@ -18,7 +18,7 @@ from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.designs import designs_of
 from planner.infeasible import explain
 from planner.input_uncertainty import input_uncertainty_of
-from planner.mlflow_content import asked_params, finish, inputs_profile, record_of
+from planner.mlflow_content import asked_params, finish, inputs_profile, record_of, study_tags
 from planner.output import FrontFormat, make_output_folder, write_answer, write_job
 from planner.problems import Findings
 from planner.reasons import cautions, rejections, scope_text, why_chosen
@@ -321,7 +321,7 @@ def _opened_tracker(job: Job, seed: int, tracking_uri: str | None, experiment: s
         run_name=job.name,
         tracking_uri=tracking_uri,
         params=asked_params(job, seed),
-        tags={"catalog_hash": catalog_hash()},
+        tags=study_tags(Identity.of(job, seed).job, catalog_hash()),
     )
 
 
