@@ -107,8 +107,8 @@ def asked_params(job: Job, seed: int) -> dict[str, str]:
 
 
 def _offered(job: Job) -> dict[str, str]:
-    """Each offer by its place in the job: `offer_0_num_gpus` as `64 to 1,024`, `offer_0_rent_usd_per_gpu_hour` as `4 (3 to 6)`."""
-    found = {}
+    """Each offer by its place in the job: `64 to 1,024` for `offer_0_num_gpus`, `4 (3 to 6)` for its rent."""
+    found: dict[str, str] = {}
     for place, offer in enumerate(job.offers):
         values = {name: getattr(offer, name) for name in OFFER_FIELDS}
         texts = {name: in_short(value) for name, value in values.items() if value is not None}

@@ -11,6 +11,7 @@ from planner.batch_size import batch_notes
 from planner.calibration_notes import calibration_notes
 from planner.grid_conventions import grid_convention, grid_notes
 from planner.interleaving_note import interleaving_notes
+from planner.price_notes import price_notes
 from planner.recommendation import Design, Rejection, Uncertainty
 from planner.uncertainty import calibrated_accuracy
 from planner.unused_fields import unused_notes
@@ -267,6 +268,7 @@ def cautions(
     notes += _unequal_errors(job)
     notes += calibration_notes(job)
     notes += grid_notes([*map(job.site_of, job.offers), *job.what_if.sites])
+    notes += price_notes(job)
     notes += batch_notes(job)
     notes += unused_notes(job)
     if job.workload.model.experts is not None:
