@@ -192,6 +192,8 @@ def _hours_text(job: Job) -> str:
 
 def rule_text(job: Job, name: str) -> str:
     """Returns a constraint in words, with the job's limit."""
+    if name == "memory" and (free := job.search.memory_headroom_fraction):
+        return f"{RULES[name]}, less search.memory_headroom_fraction = {human.figure(free)}"
     limit = getattr(job.limits, name, None)
     sureness = {"budget_usd": job.limits.budget_probability, "deadline_days": job.limits.deadline_probability}
     wanted = sureness.get(name)
@@ -303,6 +305,7 @@ def _full_memory(front: Evaluation, best: Design | None) -> list[str]:
             own = f"Design {best.design_id}, the recommended one, would fill {human.percent(used)} of the memory. "
     note = (
         f"{own}{num_full} of {len(front)} designs on the front would fill more than {FULL_FRACTION:.0%} of the memory, "
-        "which is within the error of the memory model (docs/validation.md): try them before you rely on them."
+        "which is within the error of the memory model (docs/validation.md): try them before you rely on them, "
+        "or keep room by search.memory_headroom_fraction=0.1."
     )
     return [note]
