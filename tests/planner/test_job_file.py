@@ -79,10 +79,12 @@ def _batch(size: int) -> list[str]:
 
 
 def test_a_batch_that_splits_badly_is_told_with_one_that_splits_well() -> None:
-    easy = (4096, 1000, 1664)  # 2**12; 8 x 5**3; 128 x 13 has no better one nearby
-    assert not any(list(batch_notes(parse_job(DOCUMENT, overrides=_batch(size)))) for size in easy)
-    told = list(batch_notes(parse_job(DOCUMENT, overrides=_batch(3904))))
-    assert "multiple of 61. 4,096 sequences (+4.9%)" in told[0]
+    assert not any(list(batch_notes(parse_job(DOCUMENT, overrides=_batch(size)))) for size in (1, 4096, 1000))
+    told = [
+        note for size in (3904, 1664) for note in batch_notes(parse_job(DOCUMENT, overrides=_batch(size)))
+    ]
+    assert "multiple of 61. 4,096 (+4.9%) allow" in told[0]  # 3,904 = 64 x 61
+    assert "multiple of 13. 1,536 (-7.7%) allow" in told[1]  # 1,664 = 128 x 13, 1,536 = 512 x 3
 
 
 def test_what_is_left_out_comes_from_the_catalogue() -> None:
