@@ -15,6 +15,10 @@ from simulator.model import RecomputeMethod
 _NONE = re.compile(
     r"(none|no|off|false|0|disabled|without)( (activation |gradient )?(recompute|recomputation|checkpointing|ac))?(\s*[,;(].*)?"
 )
+_EITHER = re.compile(
+    r"(none|no|off|false)\s*(/|,|;|or\b|and\b)\s*(full|selective|yes|on|true)"
+    r"|(full|selective|yes|on|true)\s*(/|,|;|or\b|and\b)\s*(none|no|off|false)"
+)
 _FULL = re.compile(
     r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|checkpoint|\bac\b|\bgc\b",
     re.IGNORECASE,
@@ -25,8 +29,11 @@ _LAYERS = re.compile(
     r"(\d+)(?:\s*(?:/|(?:out )?of)\s*(?:the |every )?(\d+))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d+))?"
 )
 """Layers that are computed again, and perhaps all that there are: `20 of 80 layers`."""
-_SHARE = re.compile(r"(\d+)\s*(?:/|(?:out )?of)\s*(?:the )?(\d+)|(\d+) ?(?:%|percent|per cent)")
-"""The same without that word, of which only full recomputation has a share: `full (20 of 80)`, `full 25 %`."""
+_SHARE = re.compile(
+    r"(\d+)\s*(?:/|(?:out )?of)\s*(?:the )?(\d+)|(\d+) ?(?:%|percent|per cent)|(?<![\d.])0?\.(\d\d?)(?!\d)"
+)
+"""The same without that word, of which whole layers have a share: `full (20 of 80)`, `AC 25 %`, and `selective 1/2` or 0.5 of
+fms-fsdp (`apply_fsdp_checkpointing`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +49,8 @@ class Recomputed:
     """Layers of the whole network among which they are counted, 100 where they are per cent; left out: those of a chunk."""
     is_exact: bool = True
     """Whether this is all that was written; single modules are not modelled, and some layers may be any number."""
+    is_understood: bool = True
+    """Whether it says anything of recomputation that is known."""
 
 
 NOT_GIVEN = Recomputed(kind="none", is_exact=False)
@@ -54,12 +63,17 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     Layers that are counted are the first ones of a chunk, as in Megatron's `block`; those of `full` recomputation without that
     word are groups of so many, as in its `uniform`.
 
+    Words that mean nothing here are taken as none, and are not understood.
+
     Raises:
-        InputError: the cell says something else.
+        InputError: the cell says none and some in one.
     """
     text = written.lower()
     if text in NOTHING_SAID:
         return None
+    if _EITHER.fullmatch(text):
+        rule = "says both; write none, selective, full, or the layers: full block 5 layers"
+        raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
     if _NONE.fullmatch(text):
         return Recomputed(kind="none")
     num_layers, of_layers = _count(text)
@@ -72,10 +86,8 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     if affirmed(_MODULES, text):
         return Recomputed(kind="selective", is_exact=False)
     if not affirmed(_FULL, text):
-        if any(is_denied(words, text) for words in (_ATTENTION, _MODULES, _FULL)):
-            return NOT_GIVEN
-        rule = "is not understood; write none, selective, full, or the layers: full block 5 layers"
-        raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
+        is_known = any(is_denied(words, text) for words in (_ATTENTION, _MODULES, _FULL))
+        return replace(NOT_GIVEN, is_understood=is_known)
     is_uniform = "uniform" in text or ("full" in text and "block" not in text)
     return Recomputed(
         kind="full",
@@ -97,8 +109,9 @@ def _count(text: str) -> tuple[int | None, int | None]:
     if found := _LAYERS.search(text):
         part, whole = int(found[1]), int(found[2] or found[3] or 0)
         return (part, whole if whole >= part else None) if part < 10**6 else (None, None)
-    if re.search("full|partial", text) and (found := _SHARE.search(text)):
-        part, whole = int(found[1] or found[3]), int(found[2] or 100)
+    if re.search(r"full|partial|selective|\bac\b", text) and (found := _SHARE.search(text)):
+        per_cent = found[3] or (found[4] and found[4].ljust(2, "0"))
+        part, whole = int(found[1] or per_cent), int(found[2] or 100)
         return (part, whole) if part <= whole else (None, None)
     return None, None
 

@@ -11,6 +11,7 @@ from planner.batch_size import batch_notes
 from planner.calibration_notes import calibration_notes
 from planner.grid_conventions import grid_convention, grid_notes
 from planner.interleaving_note import interleaving_notes
+from planner.placement_note import placement_notes
 from planner.price_notes import price_notes
 from planner.recommendation import Design, Rejection, Uncertainty
 from planner.uncertainty import calibrated_accuracy
@@ -266,7 +267,7 @@ def cautions(
     """
     notes = _full_memory(front, best) if front is not None else []
     notes += _one_sided_error(uncertainty, best.time_to_train_days) if uncertainty and best else []
-    notes += interleaving_notes(job, best.plan) if best else []
+    notes += [*interleaving_notes(job, best.plan), *placement_notes(job, best.plan)] if best else []
     notes += _unequal_errors(job)
     notes += calibration_notes(job)
     notes += grid_notes([*map(job.site_of, job.offers), *job.what_if.sites])

@@ -11,12 +11,12 @@ from typing import TypedDict
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
+from simulator.attention_kernels import with_first_flash
 from simulator.attention_span import layer_spans
 from simulator.compute import (
     KernelConstants,
     attention_time_s,
     unfused_attention_time_s,
-    with_first_flash,
 )
 from simulator.context_exchange import num_core_kernels, ring_steps
 from simulator.hardware import Precision

@@ -15,7 +15,7 @@ import numpy as np
 from simulator.activations import ACTIVATION_BYTES
 from simulator.adapter_costs import adapters_s
 from simulator.attention_costs import attention_core_s, projections_s
-from simulator.casts import is_cast
+from simulator.casts import is_cast, num_cast_kernels
 from simulator.compute import ALIGNED_ELEMENTS
 from simulator.context_exchange import context_exchange_s
 from simulator.eager_operators import eager_bytes, is_counted
@@ -31,7 +31,7 @@ from simulator.layer_collectives import (
     num_blocks,
 )
 from simulator.plan import Recompute
-from simulator.rank import Rank
+from simulator.rank import ONE_PRODUCT, Batch, Rank
 from simulator.recomputed_layers import without_recompute
 from simulator.table import Floats, Table, total
 
@@ -39,8 +39,8 @@ NUM_ROUTING_KERNELS = 24.0
 """Small kernels of routing, each direction (softmax, top-k, maps, counts, auxiliary loss, permutation there and back)."""
 NUM_CASTS = 2.0
 """Tensors that grouped products cast to 8 or 4 bits in each direction: the inputs, or the gradients, of both."""
-NUM_CAST_KERNELS = 3.0
-"""Kernels that cast the tokens of one expert: largest value, scale, and the cast to both layouts (Transformer Engine)."""
+NUM_STREAMS = 4
+"""Products of experts that run at a time, each in a stream of its own (`num_compute_streams` of Transformer Engine)."""
 PADDING_PASSES = 4.0
 """Reads and writes of each copy of a token to fill up the rows of its expert, and back (Transformer Engine, `Fp8Padding`
 and `Fp8Unpadding`)."""
@@ -177,12 +177,12 @@ def feed_forward_operators(rank: Rank, *, is_expert: bool) -> dict[str, Directio
     return {"feed-forward products": _ffn(rank, rank.tokens, width)}
 
 
-def _ffn(rank: Rank, tokens: Floats, width: Floats, num_gemms: Floats | float = 1.0) -> tuple[Floats, Floats]:
+def _ffn(rank: Rank, tokens: Floats, width: Floats, batch: Batch = ONE_PRODUCT) -> tuple[Floats, Floats]:
     """A feed-forward block: its input matrices as one product, then its output matrix."""
     h = np.full(len(rank.plans), float(rank.workload.model.hidden_size))
     num_inputs = rank.workload.model.num_ffn_matrices - 1
-    in_forward_s, in_backward_s = rank.gemm_s(tokens, num_inputs * width, h, num_gemms)
-    out_forward_s, out_backward_s = rank.gemm_s(tokens, h, width, num_gemms)
+    in_forward_s, in_backward_s = rank.gemm_s(tokens, num_inputs * width, h, batch)
+    out_forward_s, out_backward_s = rank.gemm_s(tokens, h, width, batch)
     return in_forward_s + out_forward_s, in_backward_s + out_backward_s
 
 
@@ -199,7 +199,7 @@ def _expert_operators(rank: Rank) -> dict[str, Directions]:
     tokens_per_expert = routed_tokens(rank) / num_local
     width = np.full(len(t), experts.expert_ffn_hidden_size / shares)
     h = np.full(len(t), float(rank.workload.model.hidden_size))
-    num_casts = np.where(is_cast(rank.plans), NUM_CASTS * NUM_CAST_KERNELS * num_local, 0.0)
+    num_casts = NUM_CASTS * num_cast_kernels(rank.workload, rank.plans, num_local)
     permutation_s = rank.memory_bound_s(_permuted_bytes(rank), NUM_ROUTING_KERNELS + num_casts)
     parts = {
         ROUTED_EXPERTS: _routed_experts(rank, tokens_per_expert, width, num_local),
@@ -212,16 +212,19 @@ def _expert_operators(rank: Rank) -> dict[str, Directions]:
 
 
 def _routed_experts(rank: Rank, tokens: Floats, width: Floats, num_local: Floats) -> Directions:
-    """Products of the experts of a rank, in one kernel or one after the other."""
-    num_gemms, repeats = kernels_of_experts(rank, num_local)
-    forward_s, backward_s = _ffn(rank, tokens, width, num_gemms)
+    """Products of the experts of a rank, in one kernel or in a few that share waves of tiles."""
+    batch, repeats = kernels_of_experts(rank, num_local)
+    forward_s, backward_s = _ffn(rank, tokens, width, batch)
     return repeats * forward_s, repeats * backward_s
 
 
-def kernels_of_experts(rank: Rank, num_local: Floats) -> tuple[Floats, Floats]:
-    """Returns the products of one kernel, and how many kernels follow each other, for so many experts of a rank, `(n,)`."""
-    one = np.ones_like(num_local)
-    return (num_local, one) if rank.workload.expert_products == "grouped" else (one, num_local)
+def kernels_of_experts(rank: Rank, num_local: Floats) -> tuple[Batch, Floats]:
+    """Returns the products that share waves of tiles, and how often such follow each other, for the experts of a rank."""
+    if rank.workload.expert_products == "grouped":
+        return Batch(num_gemms=num_local), np.ones_like(num_local)
+    repeats = np.ceil(num_local / NUM_STREAMS)
+    together = num_local / repeats
+    return Batch(num_gemms=together, num_kernels=together), repeats
 
 
 def routed_tokens(rank: Rank) -> Floats:

@@ -118,8 +118,8 @@ class Workload(Record):
     overlaps_expert_exchange: bool = False
     """Whether the traffic of experts hides behind the computation of another micro-batch."""
     expert_products: ExpertProducts = "grouped"
-    """How experts are computed. `grouped`: all those of a rank in one kernel; `separate`: one product after the other, in
-    8 or 4 bits on tokens that are copied so that each has whole groups of rows (Transformer Engine in Megatron Core)."""
+    """How experts are computed. `grouped`: all those of a rank in one kernel; `separate`: a product for each, four at a
+    time, in 8 or 4 bits on tokens copied so that each has whole groups of rows (Transformer Engine in Megatron Core)."""
     overlaps_shared_experts: bool = False
     """Whether the traffic of experts hides behind the shared experts (Megatron Core: `--moe-shared-expert-overlap`)."""
     dispatches_in_8_bits: bool = False

@@ -61,7 +61,7 @@ Settle = Callable[[], None]
 
 
 def nothing_to_wait_for() -> None:
-    """Settles a study that is kept nowhere else."""
+    """Settles a study that is kept nowhere else, or already for good."""
 
 
 @final
@@ -87,7 +87,7 @@ class StudyTracker:
         experiment: str,
         tracking_uri: str,
         clock: Clock,
-        settle: Settle = nothing_to_wait_for,
+        settle: Settle,
     ) -> None:
         """Takes over a running run; `open` starts one."""
         self._client = client
@@ -160,8 +160,8 @@ class StudyTracker:
         experiment: str,
         tag: tuple[str, str],
         tracking_uri: str,
-        clock: Clock = time.time,
-        settle: Settle = nothing_to_wait_for,
+        clock: Clock,
+        settle: Settle,
     ) -> Self | None:
         """Takes up a run again that an experiment has, found by a tag; `None` where it has none. Else see `open`.
 
@@ -349,7 +349,7 @@ class StudyTracker:
         status: RunStatus = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
         try:
             self.finish(self._ending or status)
-        except TrackingError as second:
+        except StudyError as second:  # of MLflow's store, or of what had to be kept first
             error.add_note(f"the run could not be ended either: {second}")
 
     def _check_running(self) -> None:
