@@ -169,7 +169,7 @@ PHYSICS = (
         name="memory",
         kind="physics",
         sentence="the most loaded accelerator must hold its part of the training",
-        formula="max over stages (weights + gradients + optimizer + activations in flight + buffers) <= memory",
+        formula="max over stages (weights + gradients + optimizer + activations + buffers) <= memory x (1 - memory_headroom)",
         unit="B",
         source=f"docs/model.md, Memory: {SEQUENCE_PARALLEL}; {ZERO}",
         way_out="more tensor_parallel or pipeline_parallel, a higher zero_stage, recompute, smaller micro-batches",
