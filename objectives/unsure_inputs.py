@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.calibration import StepResiduals
 from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.offer import Estimate, Offer
@@ -156,7 +157,8 @@ def straggler_excess_factors(job: Job) -> Factors:
 def _of_steps(job: Job, plans: PlanTable, accelerators: Sequence[str]) -> dict[str, UnsureInput]:
     """The error of a step: the part of its accelerator, and the part of its layout."""
     given = job.input_factors.step_time
-    errors = [_step_error(job, plans, row) for row in range(len(plans))]
+    kinds = zip(plans.offer.tolist(), plans.precision.tolist(), strict=True)
+    errors = [step_error_of(job, offer, Precision.from_code(code)) for offer, code in kinds]
     shared = [given or _normal_factors(error.shared_log_deviation) for error in errors]
     own = [_CERTAIN if given else _normal_factors(error.own_log_deviation) for error in errors]
     columns = [getattr(plans, name) for name in LAYOUT_COLUMNS if name not in _NO_PART_OF_ITS_OWN]
@@ -170,14 +172,12 @@ def _of_steps(job: Job, plans: PlanTable, accelerators: Sequence[str]) -> dict[s
     }
 
 
-def _step_error(job: Job, plans: PlanTable, row: int) -> StepError:
-    chip = job.offers[int(plans.offer[row])].accelerator
-    precision = Precision.from_code(int(plans.precision[row]))
+def step_error_of(job: Job, offer: int, precision: Precision) -> StepError | StepResiduals:
+    """Returns how sure steps are: on runs of the job's calibration if it has any of that kind, on published ones otherwise."""
+    chip = job.offers[offer].accelerator
     has_experts = job.workload.model.experts is not None
     if job.calibration and (own := job.calibration.residuals_of(chip.id, precision, has_experts=has_experts)):
-        return StepError(
-            shared_log_deviation=own.shared_log_deviation, own_log_deviation=own.own_log_deviation
-        )
+        return own
     return step_error(
         chip.family,
         precision.value,

@@ -7,9 +7,12 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
 from planner import human
+from planner.batch_size import batch_notes
 from planner.calibration_notes import calibration_notes
-from planner.grid_conventions import grid_convention, unlike_grids
+from planner.grid_conventions import grid_convention, grid_notes
 from planner.interleaving_note import interleaving_notes
+from planner.placement_note import placement_notes
+from planner.price_notes import price_notes
 from planner.recommendation import Design, Rejection, Uncertainty
 from planner.uncertainty import calibrated_accuracy
 from planner.unused_fields import unused_notes
@@ -190,6 +193,8 @@ def _hours_text(job: Job) -> str:
 
 def rule_text(job: Job, name: str) -> str:
     """Returns a constraint in words, with the job's limit."""
+    if name == "memory" and (free := job.search.memory_headroom_fraction):
+        return f"{RULES[name]}, less search.memory_headroom_fraction = {human.figure(free)}"
     limit = getattr(job.limits, name, None)
     sureness = {"budget_usd": job.limits.budget_probability, "deadline_days": job.limits.deadline_probability}
     wanted = sureness.get(name)
@@ -262,10 +267,12 @@ def cautions(
     """
     notes = _full_memory(front, best) if front is not None else []
     notes += _one_sided_error(uncertainty, best.time_to_train_days) if uncertainty and best else []
-    notes += interleaving_notes(job, best.plan) if best else []
+    notes += [*interleaving_notes(job, best.plan), *placement_notes(job, best.plan)] if best else []
     notes += _unequal_errors(job)
     notes += calibration_notes(job)
-    notes += unlike_grids([*map(job.site_of, job.offers), *job.what_if.sites])
+    notes += grid_notes([*map(job.site_of, job.offers), *job.what_if.sites])
+    notes += price_notes(job)
+    notes += batch_notes(job)
     notes += unused_notes(job)
     if job.workload.model.experts is not None:
         notes.append(_hardly_validated())
@@ -299,6 +306,7 @@ def _full_memory(front: Evaluation, best: Design | None) -> list[str]:
             own = f"Design {best.design_id}, the recommended one, would fill {human.percent(used)} of the memory. "
     note = (
         f"{own}{num_full} of {len(front)} designs on the front would fill more than {FULL_FRACTION:.0%} of the memory, "
-        "which is within the error of the memory model (docs/validation.md): try them before you rely on them."
+        "which is within the error of the memory model (docs/validation.md): try them before you rely on them, "
+        "or keep room by search.memory_headroom_fraction=0.1."
     )
     return [note]

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation
 from objectives.scores import Usage, cost_parts, limit_risks, total
+from objectives.unsure_inputs import step_error_of
 from planner.bests import RISKS
 from planner.recommendation import Spread, Uncertainty
 from simulator.accuracy import Accuracy, step_time_error
-from simulator.hardware import Accelerator, Precision
+from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.simulate import replicate
-from simulator.step_error import step_error
 from simulator.table import Floats, Integers
 from simulator.units import DAY
 
@@ -84,24 +84,10 @@ def interval_log_half_widths(job: Job, front: Evaluation) -> Floats:
         np.column_stack([front.plans.offer, front.plans.precision]), axis=0, return_inverse=True
     )
     widths = [
-        _interval_log_half_width(job, job.offers[offer].accelerator, Precision.from_code(precision))
-        for offer, precision in kinds.tolist()
+        step_error_of(job, offer, Precision.from_code(code)).interval_log_half_width
+        for offer, code in kinds.tolist()
     ]
     return np.array(widths)[inverse.reshape(-1)]
-
-
-def _interval_log_half_width(job: Job, chip: Accelerator, precision: Precision) -> float:
-    has_experts = job.workload.model.experts is not None
-    if job.calibration and (own := job.calibration.residuals_of(chip.id, precision, has_experts=has_experts)):
-        return own.interval_log_half_width
-    known = step_error(
-        chip.family,
-        precision.value,
-        has_experts=has_experts,
-        accelerator=chip.id,
-        has_adapters=job.workload.lora is not None,
-    )
-    return known.interval_log_half_width
 
 
 def calibrated_accuracy(job: Job, accelerator: str, precision: Precision) -> Accuracy | None:
