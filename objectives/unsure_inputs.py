@@ -178,10 +178,16 @@ def _step_error(job: Job, plans: PlanTable, row: int) -> StepError:
         return StepError(
             shared_log_deviation=own.shared_log_deviation, own_log_deviation=own.own_log_deviation
         )
+    return known_step_error(job, plans, row)
+
+
+def known_step_error(job: Job, plans: PlanTable, row: int) -> StepError:
+    """Returns how sure the step of one of some designs is by published runs."""
+    chip = job.offers[int(plans.offer[row])].accelerator
     return step_error(
         chip.family,
-        precision.value,
-        has_experts=has_experts,
+        Precision.from_code(int(plans.precision[row])).value,
+        has_experts=job.workload.model.experts is not None,
         accelerator=chip.id,
         has_adapters=job.workload.lora is not None,
     )

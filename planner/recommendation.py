@@ -136,8 +136,8 @@ class Uncertainty(Record):
     step_time_compared_with: str = PUBLISHED_RUNS
     """The measured runs: published ones, or those of the job's calibration."""
     tied_designs: tuple[int, ...] = ()
-    """Designs of the front that the model cannot tell from the recommended one: no objective differs by more than a step
-    longer by the error of either design, whichever is smaller, would change it."""
+    """Designs of the front that the model cannot tell from the recommended one: in no objective does either have less in nine
+    of ten draws of all unsure inputs. What the two share cancels: the error of a step where the layout is the same."""
 
 
 class Rejection(Record):

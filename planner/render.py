@@ -116,7 +116,7 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
         hidden = len(sure.tied_designs) - len(shown)
         more = f" and {human.count(hidden)} more" if hidden else ""
         ties = f"{', '.join(shown)} (marked ~){more} of the front"
-        told.append(f"Within that range it cannot be told from design {ties}.")
+        told.append(f"By draws of all unsure inputs it cannot be told from design {ties}.")
     console.print()
     sentences(console, told)
 
