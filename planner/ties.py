@@ -1,4 +1,4 @@
-"""Which designs of the front can hardly be told from the recommended one? Those whose order the draws of the inputs leave open."""
+"""Which designs of the front cannot be told from the recommended one? Those whose order draws of the inputs leave open."""
 
 from __future__ import annotations
 
