@@ -5,7 +5,6 @@ Nothing depends on colour, and no lines are drawn around tables. Commands stand 
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from planner.front_view import show_designs
 from planner.limit_uses import LIMIT_UNITS
 from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
 from planner.text_blocks import bar, grid, sentences, title
+from planner.typed_command import TypedCommand
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +39,7 @@ def show(
     answer: Recommendation,
     console: Console,
     *,
-    command: str = "capplan recommend JOB.yaml",
+    command: TypedCommand | None = None,
     files: Sequence[Path] = (),
 ) -> None:
     """Writes the whole answer.
@@ -47,12 +47,13 @@ def show(
     Args:
         answer: What to show.
         console: Where to.
-        command: The command that asked; relaxations are tried by adding to it.
+        command: The command that asked, on which others build: one for the design, and one for each relaxation.
         files: What was written beside the answer.
     """
+    command = command or TypedCommand(seed=answer.seed)
     _show_headline(answer, console)
     if answer.recommendation:
-        _show_design(answer, answer.recommendation, console)
+        _show_design(answer, answer.recommendation, console, command)
     if answer.infeasibility:
         _show_infeasibility(answer.infeasibility, console, command)
     _show_front(answer, console)
@@ -76,9 +77,10 @@ def _show_headline(answer: Recommendation, console: Console) -> None:
     console.print(Text(f"Job {answer.job}, seed {answer.seed}: {searched}; {answer.algorithm}."))
 
 
-def _show_design(answer: Recommendation, design: Design, console: Console) -> None:
+def _show_design(answer: Recommendation, design: Design, console: Console, command: TypedCommand) -> None:
     title(console, "Configuration")
     grid(console, configuration(design))
+    _command(console, command.simulate(design.plan))
     title(console, "What it comes to")
     grid(console, figures(design, answer.uncertainty, answer.carbon_scope))
     _show_uncertainty(answer, console)
@@ -131,7 +133,7 @@ def _conflict_text(infeasibility: Infeasibility) -> str:
     return f"In conflict: {limits}. When one of them gives way, the others can be kept."
 
 
-def _show_infeasibility(infeasibility: Infeasibility, console: Console, command: str) -> None:
+def _show_infeasibility(infeasibility: Infeasibility, console: Console, command: TypedCommand) -> None:
     title(console, "Why not")
     if infeasibility.conflict:
         sentences(console, [_conflict_text(infeasibility)])
@@ -142,17 +144,14 @@ def _show_infeasibility(infeasibility: Infeasibility, console: Console, command:
         _show_relaxation(relaxation, console, command)
 
 
-def _show_relaxation(relaxation: Relaxation, console: Console, command: str) -> None:
-    changes = " and ".join(
+def _show_relaxation(relaxation: Relaxation, console: Console, command: TypedCommand) -> None:
+    told = " and ".join(
         f"{name} = {human.no_less(value)} ({LIMIT_UNITS.get(name, human.digits)(value)})"
         for name, value in relaxation.limits.items()
     )
-    sentences(console, [f"{changes}: {headline(relaxation.example)}, {layout(relaxation.example.plan)}"])
-    options = [
-        f"--set {shlex.quote(f'limits.{name}={human.no_less(value)}')}"
-        for name, value in relaxation.limits.items()
-    ]
-    _command(console, " ".join([command, *options]))
+    sentences(console, [f"{told}: {headline(relaxation.example)}, {layout(relaxation.example.plan)}"])
+    changes = [f"limits.{name}={human.no_less(value)}" for name, value in relaxation.limits.items()]
+    _command(console, command.recommend(changes))
 
 
 def _show_front(answer: Recommendation, console: Console) -> None:

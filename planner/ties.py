@@ -45,14 +45,14 @@ def _nearest_first(job: Job, front: Evaluation, row: int) -> Integers:
     logs = np.log(np.maximum(front.objectives(job)[:, columns], np.finfo(np.float64).tiny))
     distance = np.abs(logs - logs[row]).max(axis=1, initial=0.0)
     order = np.argsort(distance, kind="stable")
-    return order[order != row]
+    return np.asarray(order[order != row])
 
 
 def _tied_with_first(job: Job, part: Evaluation, seed: int) -> Booleans:
     """Which rows behind the first are tied with it, `(n - 1,)`."""
     unsure = UnsureDesigns.of(job, part.plans, part.outcomes, part.scores)
     values = draw_objectives(unsure, seed=seed).values
-    return ~surely_ordered(values[:, 1:], values[:, :1]).any(axis=1)
+    return np.asarray(~surely_ordered(values[:, 1:], values[:, :1]).any(axis=1))
 
 
 def surely_ordered(values: Floats, reference: Floats) -> Booleans:
