@@ -7,11 +7,13 @@ the error of a step comes from `simulator.step_error`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.accuracy import EXPERTS_ERROR_FRACTION
 from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.offer import Estimate, Offer
@@ -182,15 +184,18 @@ def _step_error(job: Job, plans: PlanTable, row: int) -> StepError:
 
 
 def known_step_error(job: Job, plans: PlanTable, row: int) -> StepError:
-    """Returns how sure the step of one of some designs is by published runs."""
+    """Returns how sure the step of one of some designs is by published runs; of experts no surer than users are told."""
     chip = job.offers[int(plans.offer[row])].accelerator
-    return step_error(
+    has_experts = job.workload.model.experts is not None
+    known = step_error(
         chip.family,
         Precision.from_code(int(plans.precision[row])).value,
-        has_experts=job.workload.model.experts is not None,
+        has_experts=has_experts,
         accelerator=chip.id,
         has_adapters=job.workload.lora is not None,
     )
+    least = math.log1p(EXPERTS_ERROR_FRACTION) / known.interval_log_half_width
+    return known.times(max(1.0, least)) if has_experts else known
 
 
 def _normal_factors(log_deviation: float) -> Factors:

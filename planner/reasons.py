@@ -13,7 +13,7 @@ from planner.interleaving_note import interleaving_notes
 from planner.recommendation import Design, Rejection, Uncertainty
 from planner.uncertainty import calibrated_accuracy
 from planner.unused_fields import unused_notes
-from simulator.accuracy import network_error, step_time_error
+from simulator.accuracy import EXPERTS_ERROR_FRACTION, LEAST_ROWS, network_error, step_time_error
 from simulator.job import Job, Objective
 from simulator.units import DAY, JOULES_PER_KWH
 from studies.study import StudyResult
@@ -222,7 +222,7 @@ def _unequal_errors(job: Job) -> list[str]:
     }
     has_experts = job.workload.model.experts is not None
     errors = {kind: step_time_error(*kind, has_experts=has_experts) for kind in sorted(kinds)}
-    biases = {kind: error.bias_fraction for kind, error in errors.items() if error.is_measured}
+    biases = {kind: error.bias_fraction for kind, error in errors.items() if error.is_known}
     if len(biases) < 2 or max(biases.values()) - min(biases.values()) < UNEQUAL_FRACTION:
         return []
     figures = ", ".join(f"{family} in {fmt} {bias:+.0%}" for (family, fmt), bias in biases.items())
@@ -231,9 +231,9 @@ def _unequal_errors(job: Job) -> list[str]:
 
 
 def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
-    """A note where steps like the recommended one's are known to be simulated too fast or too slow."""
-    bias = uncertainty.step_time_bias_fraction
-    if abs(bias) < ONE_SIDED_FRACTION or not uncertainty.is_step_time_measured:
+    """A note where enough steps like the recommended one's were simulated too fast or too slow."""
+    bias, num_rows = uncertainty.step_time_bias_fraction, uncertainty.step_time_num_compared
+    if abs(bias) < ONE_SIDED_FRACTION or not uncertainty.is_step_time_measured or num_rows < LEAST_ROWS:
         return []
     way = "fast" if bias < 0 else "slow"
     known = (
@@ -281,8 +281,10 @@ def _hardly_validated() -> str:
     known = network_error(has_experts=True)
     way = "fast" if known.bias_fraction < 0 else "slow"
     return (
-        f"Step times of mixtures of experts are hardly validated (docs/validation.md): {known.num_rows} configurations, "
-        f"off by {known.mean_absolute_error_fraction:.0%} and {abs(known.bias_fraction):.0%} too {way} on average."
+        f"Step times of mixtures of experts are hardly validated (docs/validation.md): treat them as "
+        f"{EXPERTS_ERROR_FRACTION:.0%} either way, which is what the range of a step shows. {known.num_rows} configurations "
+        f"were off by {known.mean_absolute_error_fraction:.0%} and {abs(known.bias_fraction):.0%} too {way} on average; no "
+        f"figure is corrected by fewer than {LEAST_ROWS} of a kind."
     )
 
 

@@ -22,6 +22,7 @@ from planner.limit_uses import LIMIT_UNITS
 from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
 from planner.text_blocks import bar, grid, sentences, title
 from planner.typed_command import TypedCommand
+from simulator.accuracy import LEAST_ROWS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -108,7 +109,7 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
     error = human.percent(sure.step_time_error_fraction)
     replays = f"{human.count(sure.num_replays)} replays of failures and stragglers"
     whose = (
-        f"on {sure.step_time_compared_with}"
+        f"on {_compared_with(sure)}"
         if sure.is_step_time_measured
         else "on the worst kind of published runs (no closer kind is known)"
     )
@@ -121,6 +122,17 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
         told.append(f"By draws of all unsure inputs it cannot be told from design {ties}.")
     console.print()
     sentences(console, told)
+
+
+def _compared_with(sure: Uncertainty) -> str:
+    """The measured runs; where they are few, how many."""
+    few = sure.step_time_num_compared
+    configurations = f"{human.count(few)} configuration{'s' if few != 1 else ''}"
+    return (
+        f"{configurations} of {sure.step_time_compared_with}"
+        if few < LEAST_ROWS
+        else sure.step_time_compared_with
+    )
 
 
 def _conflict_text(infeasibility: Infeasibility) -> str:

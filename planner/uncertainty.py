@@ -42,6 +42,7 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         step_time_high_s=step_time_s * math.exp(half_width),
         step_time_bias_fraction=accuracy.bias_fraction,
         is_step_time_measured=accuracy.is_measured,
+        step_time_num_compared=accuracy.num_rows,
         step_time_compared_with=accuracy.compared_with,
         tied_designs=tuple(ids[tied_designs(job, front, row, seed)].tolist()),
     )

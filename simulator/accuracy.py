@@ -14,6 +14,11 @@ from importlib import resources
 
 FILE = "data/accuracy.csv"
 PUBLISHED_RUNS = "published runs"
+LEAST_ROWS = 10
+"""Configurations below which a mean error is told, but nothing is corrected or compared by it."""
+EXPERTS_ERROR_FRACTION = 0.3
+"""Error of steps of mixtures of experts that users should expect either way (docs/validation.md): five configurations of two
+models were compared, and the one whole run is 20 % off (docs/whole-runs.md); estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +35,11 @@ class Accuracy:
     """Whether these very architecture and format were compared; otherwise the figures are borrowed."""
     compared_with: str = PUBLISHED_RUNS
     """What was measured, in words."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether so many steps of the kind were compared that their mean error says something of others."""
+        return self.is_measured and self.num_rows >= LEAST_ROWS
 
 
 def step_time_error(family: str, precision: str, *, has_experts: bool = False) -> Accuracy:
