@@ -10,12 +10,12 @@ from planner import human
 from planner.calibration_notes import calibration_notes
 from planner.grid_conventions import grid_convention, unlike_grids
 from planner.interleaving_note import interleaving_notes
-from planner.recommendation import Design, Rejection, Uncertainty
+from planner.recommendation import Design, Recommendation, Rejection, Uncertainty
 from planner.uncertainty import calibrated_accuracy
 from planner.unused_fields import unused_notes
 from simulator.accuracy import EXPERTS_ERROR_FRACTION, LEAST_ROWS, network_error, step_time_error
 from simulator.job import Job, Objective
-from simulator.units import DAY, JOULES_PER_KWH
+from simulator.units import DAY, JOULES_PER_KWH, YEAR
 from studies.study import StudyResult
 
 MEASURED_FAMILIES = ("ampere", "hopper", "blackwell")
@@ -55,10 +55,10 @@ def amount(objective: Objective, value: float) -> str:
 
 
 def change(value: float, reference: float) -> str:
-    """Returns by which share a value differs from another one: `+3.1 %`; what costs nothing stays as it is."""
+    """Returns by which share a value differs from another one: `+3.1 %`, `x 12.0`; what costs nothing stays as it is."""
     if value == reference:
         return "+0.0 %"
-    return f"{100.0 * (value / reference - 1.0):+.1f} %" if reference else "from nothing"
+    return human.change(value / reference - 1.0) if reference else "from nothing"
 
 
 def _difference(objective: Objective, value: float, reference: float) -> str:
@@ -162,6 +162,13 @@ RULES = {
 }
 
 
+def searched_text(answer: Recommendation) -> str:
+    """Returns how many designs the search simulated, which a proof that there is none does without."""
+    if answer.status == "infeasible" and not answer.num_evaluated:
+        return "no design was left for the search to simulate"
+    return f"{human.count(answer.num_evaluated)} designs simulated, {human.count(answer.num_feasible)} keep all limits"
+
+
 def scope_text(job: Job) -> str:
     """Returns what figures of carbon count and what they leave out, in one sentence."""
     scope = job.carbon_scope
@@ -260,7 +267,7 @@ def cautions(
         uncertainty: of the recommended design.
         best: the recommended design.
     """
-    notes = _full_memory(front, best) if front is not None else []
+    notes = [*_full_memory(front, best), *_no_deadline(job, front)] if front is not None else []
     notes += _one_sided_error(uncertainty, best.time_to_train_days) if uncertainty and best else []
     notes += interleaving_notes(job, best.plan) if best else []
     notes += _unequal_errors(job)
@@ -286,6 +293,19 @@ def _hardly_validated() -> str:
         f"were off by {known.mean_absolute_error_fraction:.0%} and {abs(known.bias_fraction):.0%} too {way} on average; no "
         f"figure is corrected by fewer than {LEAST_ROWS} of a kind."
     )
+
+
+def _no_deadline(job: Job, front: Evaluation) -> list[str]:
+    """A note where designs take longer than anybody waits, and nothing keeps them out."""
+    num_long = int(np.sum(front.scores.time_to_train_s > YEAR))
+    if num_long == 0 or job.limits.deadline_days is not None:
+        return []
+    longest = human.duration(float(front.scores.time_to_train_s.max()))
+    note = (
+        f"{num_long} of {len(front)} designs on the front take longer than a year, up to {longest}: the job sets no "
+        "limits.deadline_days, which would leave them out."
+    )
+    return [note]
 
 
 def _full_memory(front: Evaluation, best: Design | None) -> list[str]:

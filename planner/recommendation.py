@@ -234,7 +234,8 @@ class Recommendation(Record):
     rejected: tuple[Rejection, ...]
     """What kept designs out."""
     num_evaluated: int
-    """Designs that were simulated; all of them are in MLflow."""
+    """Designs that the search simulated, all of which are in MLflow; those of a proof that nothing keeps the limits are not
+    counted."""
     num_feasible: int
     """Those that keep every limit."""
     algorithm: str

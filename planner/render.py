@@ -19,6 +19,7 @@ from planner.comparisons_view import show_comparisons
 from planner.design_view import breakdowns, configuration, figures, headline, layout
 from planner.front_view import show_designs
 from planner.limit_uses import LIMIT_UNITS
+from planner.reasons import searched_text
 from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
 from planner.text_blocks import bar, grid, sentences, title
 from planner.typed_command import TypedCommand
@@ -74,8 +75,7 @@ def _show_headline(answer: Recommendation, console: Console) -> None:
             verdict, style = "No design keeps all limits", "bold red"
     told = headline(best) if best else "none" if answer.status == "interrupted" else ""
     console.print(Text(f"{verdict}: {told}" if told else verdict, style=style))
-    searched = f"{human.count(answer.num_evaluated)} designs simulated, {human.count(answer.num_feasible)} keep all limits"
-    console.print(Text(f"Job {answer.job}, seed {answer.seed}: {searched}; {answer.algorithm}."))
+    console.print(Text(f"Job {answer.job}, seed {answer.seed}: {searched_text(answer)}; {answer.algorithm}."))
 
 
 def _show_design(answer: Recommendation, design: Design, console: Console, command: TypedCommand) -> None:
