@@ -20,6 +20,7 @@ from simulator.offer import Estimate, Offer
 from simulator.options import Factors
 from simulator.plan import LAYOUT_COLUMNS, PlanTable
 from simulator.step_error import StepError, step_error
+from simulator.step_reach import beyond_measured, reach_of
 from simulator.table import Floats
 
 Z_95 = 1.6448536269514722
@@ -192,7 +193,7 @@ def known_step_error(job: Job, plans: PlanTable, row: int) -> StepError:
         Precision.from_code(int(plans.precision[row])).value,
         has_experts=has_experts,
         accelerator=chip.id,
-        has_adapters=job.workload.lora is not None,
+        is_beyond_measured=bool(beyond_measured(reach_of(job, plans, row))),
     )
     least = math.log1p(EXPERTS_ERROR_FRACTION) / known.interval_log_half_width
     return known.times(max(1.0, least)) if has_experts else known

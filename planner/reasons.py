@@ -7,25 +7,18 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
 from planner import human
+from planner.accuracy_notes import accuracy_notes
 from planner.calibration_notes import calibration_notes
 from planner.grid_conventions import grid_convention, unlike_grids
 from planner.interleaving_note import interleaving_notes
 from planner.recommendation import Design, Recommendation, Rejection, Uncertainty
-from planner.uncertainty import calibrated_accuracy
 from planner.unused_fields import unused_notes
-from simulator.accuracy import EXPERTS_ERROR_FRACTION, LEAST_ROWS, network_error, step_time_error
 from simulator.job import Job, Objective
 from simulator.units import DAY, JOULES_PER_KWH, YEAR
 from studies.study import StudyResult
 
-MEASURED_FAMILIES = ("ampere", "hopper", "blackwell")
-"""Architectures whose kernels were measured (`simulator/data/kernel_efficiency.csv`)."""
 FULL_FRACTION = 0.95
 """Share of the memory beyond which a reader is warned."""
-ONE_SIDED_FRACTION = 0.05
-"""Mean error from which it is worth a note."""
-UNEQUAL_FRACTION = 0.05
-"""Difference of two mean errors from which a comparison is worth a note."""
 NAMES = {
     Objective.TIME: "time to train",
     Objective.COST: "cost",
@@ -219,40 +212,6 @@ def rejections(job: Job, result: StudyResult) -> tuple[Rejection, ...]:
     )
 
 
-def _unequal_errors(job: Job) -> list[str]:
-    """A note where what is on offer is not simulated equally well."""
-    kinds = {
-        (o.accelerator.family, precision.value)
-        for o in job.offers
-        for precision in job.workload.precisions
-        if calibrated_accuracy(job, o.accelerator.id, precision) is None
-    }
-    has_experts = job.workload.model.experts is not None
-    errors = {kind: step_time_error(*kind, has_experts=has_experts) for kind in sorted(kinds)}
-    biases = {kind: error.bias_fraction for kind, error in errors.items() if error.is_known}
-    if len(biases) < 2 or max(biases.values()) - min(biases.values()) < UNEQUAL_FRACTION:
-        return []
-    figures = ", ".join(f"{family} in {fmt} {bias:+.0%}" for (family, fmt), bias in biases.items())
-    note = f"Simulated steps differ from published ones by {figures} on average (docs/validation.md)"
-    return [f"{note}; a comparison between them inherits the difference."]
-
-
-def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
-    """A note where enough steps like the recommended one's were simulated too fast or too slow."""
-    bias, num_rows = uncertainty.step_time_bias_fraction, uncertainty.step_time_num_compared
-    if abs(bias) < ONE_SIDED_FRACTION or not uncertainty.is_step_time_measured or num_rows < LEAST_ROWS:
-        return []
-    way = "fast" if bias < 0 else "slow"
-    known = (
-        f"Steps like the recommended one's were simulated {abs(bias):.0%} too {way} on "
-        f"{uncertainty.step_time_compared_with}"
-    )
-    corrected = (
-        f"time to train would be about {human.days(days / (1.0 + bias))}, and cost and energy change alike"
-    )
-    return [f"{known}; corrected for that, {corrected}."]
-
-
 def cautions(
     job: Job,
     front: Evaluation | None,
@@ -268,31 +227,12 @@ def cautions(
         best: the recommended design.
     """
     notes = [*_full_memory(front, best), *_no_deadline(job, front)] if front is not None else []
-    notes += _one_sided_error(uncertainty, best.time_to_train_days) if uncertainty and best else []
     notes += interleaving_notes(job, best.plan) if best else []
-    notes += _unequal_errors(job)
+    notes += accuracy_notes(job, uncertainty, best)
     notes += calibration_notes(job)
     notes += unlike_grids([*map(job.site_of, job.offers), *job.what_if.sites])
     notes += unused_notes(job)
-    if job.workload.model.experts is not None:
-        notes.append(_hardly_validated())
-    estimated = [o.accelerator.id for o in job.offers if o.accelerator.family not in MEASURED_FAMILIES]
-    if estimated:
-        notes.append(
-            f"No measured kernels are known for {', '.join(estimated)}; Hopper's efficiencies are scaled to them."
-        )
     return tuple(notes)
-
-
-def _hardly_validated() -> str:
-    known = network_error(has_experts=True)
-    way = "fast" if known.bias_fraction < 0 else "slow"
-    return (
-        f"Step times of mixtures of experts are hardly validated (docs/validation.md): treat them as "
-        f"{EXPERTS_ERROR_FRACTION:.0%} either way, which is what the range of a step shows. {known.num_rows} configurations "
-        f"were off by {known.mean_absolute_error_fraction:.0%} and {abs(known.bias_fraction):.0%} too {way} on average; no "
-        f"figure is corrected by fewer than {LEAST_ROWS} of a kind."
-    )
 
 
 def _no_deadline(job: Job, front: Evaluation) -> list[str]:

@@ -96,6 +96,17 @@ def _show_design(answer: Recommendation, design: Design, console: Console, comma
         )
 
 
+def step_error_text(sure: Uncertainty) -> str:
+    """Returns how far off simulated steps are, and by which runs; where those are few, by how many."""
+    few, compared_with = sure.step_time_num_compared, sure.step_time_compared_with
+    if not sure.is_step_time_measured:
+        compared_with = "the worst kind of published runs (no closer kind is known)"
+    elif few < LEAST_ROWS:
+        compared_with = f"{human.count(few)} configuration{'s' if few != 1 else ''} of {compared_with}"
+    error = human.percent(sure.step_time_error_fraction)
+    return f"simulated step times are off by {error} on average on {compared_with}"
+
+
 def step_range(sure: Uncertainty) -> str:
     """Returns between which times a step of a recommended design is expected."""
     low, high = human.duration(sure.step_time_low_s), human.duration(sure.step_time_high_s)
@@ -106,14 +117,8 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
     sure = answer.uncertainty
     if sure is None:
         return
-    error = human.percent(sure.step_time_error_fraction)
     replays = f"{human.count(sure.num_replays)} replays of failures and stragglers"
-    whose = (
-        f"on {_compared_with(sure)}"
-        if sure.is_step_time_measured
-        else "on the worst kind of published runs (no closer kind is known)"
-    )
-    told = [f"{replays}; simulated step times are off by {error} on average {whose}.", step_range(sure)]
+    told = [f"{replays}; {step_error_text(sure)}.", step_range(sure)]
     if sure.tied_designs:
         shown = [str(each.design_id) for each in _front_rows(answer) if each.design_id in sure.tied_designs]
         hidden = len(sure.tied_designs) - len(shown)
@@ -122,17 +127,6 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
         told.append(f"By draws of all unsure inputs it cannot be told from design {ties}.")
     console.print()
     sentences(console, told)
-
-
-def _compared_with(sure: Uncertainty) -> str:
-    """The measured runs; where they are few, how many."""
-    few = sure.step_time_num_compared
-    configurations = f"{human.count(few)} configuration{'s' if few != 1 else ''}"
-    return (
-        f"{configurations} of {sure.step_time_compared_with}"
-        if few < LEAST_ROWS
-        else sure.step_time_compared_with
-    )
 
 
 def _conflict_text(infeasibility: Infeasibility) -> str:

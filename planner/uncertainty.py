@@ -14,7 +14,10 @@ from planner.ties import tied_designs
 from simulator.accuracy import Accuracy, step_time_error
 from simulator.hardware import Accelerator, Precision
 from simulator.job import Job
+from simulator.plan import PlanTable
 from simulator.simulate import replicate
+from simulator.step_error import is_measured
+from simulator.step_reach import beyond_measured, reach_of
 from simulator.table import Floats, Integers
 from simulator.units import DAY
 
@@ -67,9 +70,20 @@ def accuracy_of(job: Job, chosen: Evaluation) -> Accuracy:
 
     On runs of the job's calibration if it has any of that kind, on published ones otherwise.
     """
-    chip, precision, has_experts = _kind_of(job, chosen)
-    own = calibrated_accuracy(job, chip.id, precision)
-    return own or step_time_error(chip.family, precision.value, has_experts=has_experts)
+    chip, precision, _ = _kind_of(job, chosen)
+    return calibrated_accuracy(job, chip.id, precision) or published_accuracy(job, chosen.plans, 0)
+
+
+def published_accuracy(job: Job, plans: PlanTable, row: int) -> Accuracy:
+    """Returns how well steps like that of one of some designs were simulated on published runs."""
+    chip, has_experts = job.offers[int(plans.offer[row])].accelerator, job.workload.model.experts is not None
+    is_beyond = bool(beyond_measured(reach_of(job, plans, row)))
+    return step_time_error(
+        chip.family,
+        Precision.from_code(int(plans.precision[row])).value,
+        has_experts=has_experts,
+        is_like_measured=is_measured(chip.id, has_experts=has_experts) and not is_beyond,
+    )
 
 
 def _kind_of(job: Job, chosen: Evaluation) -> tuple[Accelerator, Precision, bool]:

@@ -42,7 +42,9 @@ class Accuracy:
         return self.is_measured and self.num_rows >= LEAST_ROWS
 
 
-def step_time_error(family: str, precision: str, *, has_experts: bool = False) -> Accuracy:
+def step_time_error(
+    family: str, precision: str, *, has_experts: bool = False, is_like_measured: bool = True
+) -> Accuracy:
     """Returns the error of step times on an architecture in a number format.
 
     What was never compared is taken to be no better than what was: the format with the largest mean absolute error
@@ -53,6 +55,7 @@ def step_time_error(family: str, precision: str, *, has_experts: bool = False) -
         family: Architecture of the accelerator (`Accelerator.family`).
         precision: Number format (`Precision.value`).
         has_experts: Whether the model is a mixture of experts.
+        is_like_measured: Whether steps were compared on this accelerator, and nothing of the step is beyond them.
     """
     network = "experts" if has_experts else "dense"
     table = {
@@ -60,6 +63,8 @@ def step_time_error(family: str, precision: str, *, has_experts: bool = False) -
         for (known, number_format, kind), accuracy in _measured().items()
         if kind == network
     }
+    if not is_like_measured:
+        return _worst(list(table.values()))
     if (family, precision) in table:
         return table[family, precision]
     relatives = [accuracy for (known, _), accuracy in table.items() if known == family]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -11,12 +11,18 @@ from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
+from planner.accuracy_notes import accuracy_notes
+from planner.designs import designs_of
+from planner.measured_runs import job_of, plan_of, read_rows, reason_against
 from planner.ties import BATCH, surely_ordered, tied_designs
-from planner.uncertainty import uncertainty_of
+from planner.uncertainty import accuracy_of, interval_log_half_width, uncertainty_of
+from simulator.accuracy import step_time_error
 from simulator.job import Job
+from simulator.plan import Plan, PlanTable
 from simulator.run_spread import miss_probability
 from simulator.simulate import replicate
 from simulator.step_error import step_error
+from simulator.step_reach import MEASURED_REACH, reach_of
 from simulator.table import Floats
 from simulator.units import DAY
 from tests.support import A100_RENTED, H100_RENTED, job_with
@@ -87,6 +93,50 @@ def test_the_told_range_is_the_calibrated_interval_of_a_step_on_that_accelerator
         ratio = math.exp(1.2816 * math.hypot(known.shared_log_deviation, known.own_log_deviation))
         assert found.step_time_low_s == pytest.approx(step_s / ratio, rel=1e-4)
         assert found.step_time_high_s == pytest.approx(step_s * ratio, rel=1e-4)
+
+
+def test_the_reach_of_measured_steps_is_that_of_the_published_rows() -> None:
+    reaches = []
+    for row in filter(lambda row: not reason_against(row), read_rows()):
+        asked = job_of(row)
+        reaches.append(astuple(reach_of(asked, PlanTable.from_plans([plan_of(row)]), 0)))
+    assert tuple(max(parts) for parts in zip(*reaches, strict=True)) == astuple(MEASURED_REACH)
+
+
+@pytest.mark.parametrize(
+    ("offer", "workload", "plan", "told"),
+    [
+        ({}, {}, {"context_parallel": 2, "data_parallel": 8}, ""),
+        ({}, {}, {"context_parallel": 4, "data_parallel": 4}, "context parallelism 4 (measured: up to 2)"),
+        ({}, {"sequence_length": 131_072}, {}, "sequences of 131,072 tokens (measured: up to 65,536)"),
+        ({}, {}, {"tensor_parallel": 16, "data_parallel": 1}, "tensor parallelism across link domains"),
+        ({}, {"lora": {"rank": 16}}, {}, "low-rank adapters"),
+        ({}, {"model": "deepseek-v2-lite"}, {}, "latent attention"),
+        ({"accelerator": "b200-sxm-180gb"}, {}, {"precision": "fp4"}, "4 bits"),
+        ({"accelerator": "h200-sxm-141gb"}, {}, {}, "h200-sxm-141gb"),
+    ],
+)
+def test_what_was_never_measured_has_a_wide_error_and_a_note(
+    offer: dict[str, object], workload: dict[str, object], plan: dict[str, object], told: str
+) -> None:
+    job = job_with({**H100_RENTED, "num_gpus": 16, **offer}, workload=workload)
+    chosen = Plan.model_validate({"offer": 0, "num_gpus": 16, "data_parallel": 16, **plan})
+    found = evaluate(job, PlanTable.from_plans([chosen]))
+    accuracy, width = accuracy_of(job, found), interval_log_half_width(job, found)
+    (best,) = designs_of(job, found, np.zeros(1, dtype=np.int64))
+    notes = [note for note in accuracy_notes(job, None, best) if "No published step" in note]
+    assert told in " ".join(notes)
+    assert len(notes) == bool(told)
+    assert accuracy.is_measured == (not told)
+    has_experts = job.workload.model.experts is not None
+    alike = step_error("any", "any", has_experts=has_experts).interval_log_half_width / 1.5  # an architecture
+    least = alike if "accelerator" in offer and "precision" not in plan else 2.0 * alike
+    assert (width >= 0.999 * least) == bool(told)
+    known = accuracy.mean_absolute_error_fraction
+    assert (
+        not told
+        or known >= step_time_error("hopper", "bf16", has_experts=has_experts).mean_absolute_error_fraction
+    )
 
 
 def drawn_designs(tokens: float, deadline_days: float) -> tuple[Job, Evaluation]:
