@@ -70,7 +70,7 @@ def read_plan(text: str) -> dict[str, object]:
 
 
 def plan_text(plan: Plan) -> str:
-    """Returns a plan as `read_plan` reads it: the offer, and what differs from the defaults, by the shortest names.
+    """Returns a plan as `read_plan` reads it, to seven digits: the offer, and what differs from the defaults, by short names.
 
     Example:
         >>> written = {"offer": 0, "num_gpus": 32, "tensor_parallel": 8, "data_parallel": 4, "zero_stage": 2}
@@ -81,7 +81,8 @@ def plan_text(plan: Plan) -> str:
     for short, name in SHORT_FORMS.items():
         names.setdefault(name, short)
     told = plan.model_dump(mode="json", exclude_defaults=True, exclude={"offer", "num_gpus"})
-    return ",".join([f"offer={plan.offer}", *(f"{names.get(name, name)}={told[name]}" for name in told)])
+    written = {name: f"{value:.7g}" if isinstance(value, float) else value for name, value in told.items()}
+    return ",".join([f"offer={plan.offer}", *(f"{names.get(name, name)}={written[name]}" for name in told)])
 
 
 def _from_file(path: Path) -> dict[str, object]:
