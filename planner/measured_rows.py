@@ -130,7 +130,7 @@ class _Translation:
             is_fully_sharded=zero_stage(self.told.text("zero_stage_or_fsdp")) == LAST_STAGE,
         )
         if not tells_habits(self.told.text("framework")):
-            self.told.assumed.append("framework")
+            self.told.assumed += ["framework", "attention"]
         self.known: ModelShape | None = known_shape(
             self.model, cells.count("layers"), cells.count("hidden"), cells.count("heads")
         )

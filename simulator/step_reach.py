@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
 from simulator.hardware import Precision
@@ -24,6 +25,11 @@ class Reach:
     """Whether low-rank adapters are trained in the place of the weights."""
     is_in_4_bits: bool
     """Whether products are in 4 bits."""
+
+    def is_within(self, measured: Iterable[Reach]) -> bool:
+        """Returns whether each part was measured as large, or larger, in some step."""
+        largest = (max(parts) for parts in zip(*(astuple(known) for known in measured), strict=True))
+        return all(part <= most for part, most in zip(astuple(self), largest, strict=True))
 
 
 MEASURED_REACH = Reach(

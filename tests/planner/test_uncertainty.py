@@ -13,9 +13,11 @@ from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
 from planner.accuracy_notes import accuracy_notes
 from planner.designs import designs_of
+from planner.measured_reach import reach_of_row
 from planner.measured_runs import job_of, plan_of, read_rows, reason_against
 from planner.ties import BATCH, surely_ordered, tied_designs
 from planner.uncertainty import accuracy_of, interval_log_half_width, uncertainty_of
+from planner.validation_interval import development_residuals
 from simulator.accuracy import step_time_error
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
@@ -96,11 +98,20 @@ def test_the_told_range_is_the_calibrated_interval_of_a_step_on_that_accelerator
 
 
 def test_the_reach_of_measured_steps_is_that_of_the_published_rows() -> None:
-    reaches = []
-    for row in filter(lambda row: not reason_against(row), read_rows()):
-        asked = job_of(row)
-        reaches.append(astuple(reach_of(asked, PlanTable.from_plans([plan_of(row)]), 0)))
+    reaches = [astuple(residual.reach) for residual in development_residuals()]
     assert tuple(max(parts) for parts in zip(*reaches, strict=True)) == astuple(MEASURED_REACH)
+
+
+def test_rows_and_designs_reach_equally_far() -> None:
+    row = next(row for row in read_rows() if row["context_parallel"] == "2" and not reason_against(row))
+    asked = {
+        **row,
+        "sequence_length": "131072",
+        "context_parallel": "4",
+        "num_gpus": str(2 * int(row["num_gpus"])),
+    }
+    plan = PlanTable.from_plans([plan_of(asked)])
+    assert reach_of_row(asked) == reach_of(job_of(asked), plan, 0)
 
 
 @pytest.mark.parametrize(
