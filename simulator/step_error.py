@@ -17,8 +17,8 @@ from importlib import resources
 FILE = "data/step_error.csv"
 UNMEASURED_RATIO = 2.0
 """How much less sure steps without any measurement of their like are (4 bits, low-rank adapters, longer sequences than any).
-With thirteen kinds of steps left out in turn, errors on ten of them are up to 2.1 times as large as on what is known of their
-sources (`benchmarks.unseen_kinds`)."""
+With thirteen kinds of steps left out in turn, errors on eleven of them are up to 2.1 times as large as with their sources alone
+left out (`benchmarks.unseen_kinds`)."""
 UNMEASURED_ARCHITECTURE_RATIO = 1.5
 """Error on an architecture that takes another one's constants, relative to that on all measured ones. With Ampere, Hopper and
 Blackwell left out in turn, four of five errors in 16 bits are below 19, 9 and 25 % (`benchmarks.unknown_accelerators`)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,14 +17,13 @@ from planner.measured_reach import reach_of_row
 from planner.measured_runs import job_of, plan_of, read_rows, reason_against
 from planner.ties import BATCH, surely_ordered, tied_designs
 from planner.uncertainty import accuracy_of, interval_log_half_width, uncertainty_of
-from planner.validation_interval import development_residuals
 from simulator.accuracy import step_time_error
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
 from simulator.run_spread import miss_probability
 from simulator.simulate import replicate
 from simulator.step_error import step_error
-from simulator.step_reach import MEASURED_REACH, reach_of
+from simulator.step_reach import reach_of
 from simulator.table import Floats
 from simulator.units import DAY
 from tests.support import A100_RENTED, H100_RENTED, job_with
@@ -95,11 +94,6 @@ def test_the_told_range_is_the_calibrated_interval_of_a_step_on_that_accelerator
         ratio = math.exp(1.2816 * math.hypot(known.shared_log_deviation, known.own_log_deviation))
         assert found.step_time_low_s == pytest.approx(step_s / ratio, rel=1e-4)
         assert found.step_time_high_s == pytest.approx(step_s * ratio, rel=1e-4)
-
-
-def test_the_reach_of_measured_steps_is_that_of_the_published_rows() -> None:
-    reaches = [astuple(residual.reach) for residual in development_residuals()]
-    assert tuple(max(parts) for parts in zip(*reaches, strict=True)) == astuple(MEASURED_REACH)
 
 
 def test_rows_and_designs_reach_equally_far() -> None:

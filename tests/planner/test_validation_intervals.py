@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.unseen_sources import ratio_of_one_more
 from planner.measured_reach import reach_of_row
 from planner.measured_runs import (
     read_rows,
@@ -25,6 +27,7 @@ from planner.validation_interval import (
     interval_of,
     weighted_quantile,
 )
+from simulator.step_reach import MEASURED_REACH
 from tests.planner.measured import compared
 
 REACH = reach_of_row(compared(1.0, 1.0).row)
@@ -167,6 +170,18 @@ class TestIntervals:
     def test_what_is_beyond_all_measured_steps_is_half_as_sure(self, changes: dict[str, str]) -> None:
         found = interval_of(compared(1.0, 10.0, **changes), residuals_of("others", [1.1]))
         assert found.high_s == pytest.approx(10.0 * 1.1 ** (NEW_SOURCE_RATIO * 2.0))
+
+    def test_the_shipped_steps_reach_as_far_as_the_page_says(self) -> None:
+        reaches = [reach_of_row(row) for row in read_rows() if not row["left_out_because"]]
+        largest = [max(parts) for parts in zip(*map(astuple, reaches), strict=True)]
+        page = (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
+        assert f"sequences above {largest[0]:,} tokens and context parallelism above {largest[1]}" in page
+        assert tuple(largest) == astuple(MEASURED_REACH)
+
+    def test_one_source_more_may_be_off_as_no_other_is(self) -> None:
+        # Of the means of ten, nine known and one beyond all, four of five lie under the eighth.
+        assert ratio_of_one_more([np.full(n, float(n)) for n in range(1, 10)]) == 8.0
+        assert ratio_of_one_more([np.array([1.0]), np.array([2.0] * 50)]) == 2.0
 
     def test_what_was_measured_somewhere_is_within_reach(self) -> None:
         long = reach_of_row(compared(1.0, 1.0, sequence_length="65536").row)
