@@ -19,6 +19,7 @@ from statistics import median
 
 import numpy as np
 
+from benchmarks.sheets import markdown_row
 from planner import calibrate
 from planner.calibration_fitting import OUTLIER_SCALE, Prior, settled
 from planner.calibration_rows import usable_rows
@@ -145,10 +146,10 @@ def table_rows(fit: Fit, num_seeds: int) -> Iterator[str]:
     by_least_squares(fit, 0, 0)
     num_own = len(fit.losses)
     counts = [num_own * multiple for multiple in MULTIPLES]
-    yield _row("optimiser", *(f"{count} evaluations" for count in counts), "evaluations", "seconds")
-    yield _row("---", *["---:"] * (len(counts) + 2))
+    yield markdown_row("optimiser", *(f"{count} evaluations" for count in counts), "evaluations", "seconds")
+    yield markdown_row("---", *["---:"] * (len(counts) + 2))
     published = f"{fit.losses[0]:.5f}"
-    yield _row("published constants", *[published] * len(counts), "1", "")
+    yield markdown_row("published constants", *[published] * len(counts), "1", "")
     for name, optimise in OPTIMISERS.items():
         runs, seconds = [], []
         for seed in range(num_seeds):
@@ -159,12 +160,7 @@ def table_rows(fit: Fit, num_seeds: int) -> Iterator[str]:
             runs.append(own.losses)
         best = [[min(losses[:count]) for losses in runs] for count in counts]
         found = [f"{median(losses):.5f}, {max(losses):.5f}" for losses in best]
-        yield _row(name, *found, f"{max(map(len, runs))}", f"{median(seconds):.1f}")
-
-
-def _row(*cells: str) -> str:
-    """A row of a Markdown table."""
-    return f"| {' | '.join(cells)} |"
+        yield markdown_row(name, *found, f"{max(map(len, runs))}", f"{median(seconds):.1f}")
 
 
 def main() -> None:

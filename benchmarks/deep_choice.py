@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.deep_plans import PAGE, line
+from benchmarks.deep_plans import PAGE
+from benchmarks.sheets import markdown_row
 from docs.readme import replaced
 from simulator.deep.chosen_collectives import CANDIDATES, ChosenCollectives
 from simulator.deep.collective_forms import Algorithm, Form, Operation
@@ -162,14 +163,14 @@ def _played_s(form: Form, shaped: Integers, num_bytes: float, collectives: Colle
 def estimates_table(cases: Sequence[Case]) -> str:
     """Returns how near estimates are to what is played, by algorithm."""
     rows = [
-        line(
+        markdown_row(
             "estimates",
             "cases",
             "the time that is played, to 0.1 %",
             "times it at least",
             "at most",
         ),
-        line(*["---"] * 5),
+        markdown_row(*["---"] * 5),
     ]
     for algorithm in CANDIDATES[Algorithm.AUTO]:
         ratios = np.array(
@@ -181,25 +182,28 @@ def estimates_table(cases: Sequence[Case]) -> str:
         )
         exact = np.mean(np.abs(ratios - 1.0) < EXACT_FRACTION)
         figures = f"{len(ratios):,}", f"{exact:.0%}", f"{ratios.min():.2f}", f"{ratios.max():.2f}"
-        rows.append(line(f"`{algorithm.value}`", *figures))
+        rows.append(markdown_row(f"`{algorithm.value}`", *figures))
     return "\n".join(rows)
 
 
 def choices_table(cases: Sequence[Case]) -> str:
     """Returns how much longer what is chosen takes than the fastest."""
-    rows = [line("choices", "cases", "more than 10 % slower than the fastest", "at most"), line(*["---"] * 4)]
+    rows = [
+        markdown_row("choices", "cases", "more than 10 % slower than the fastest", "at most"),
+        markdown_row(*["---"] * 4),
+    ]
     for name, algorithms in CANDIDATES.items():
         loss = np.array([each.played_s[each.chosen[name]] / each.fastest_s(algorithms) for each in cases])
         figures = f"{len(loss):,}", f"{(loss > LATE_FACTOR).sum():,}", _times(loss)
-        rows.append(line(f"`{name.value}`", *figures))
+        rows.append(markdown_row(f"`{name.value}`", *figures))
     return "\n".join(rows)
 
 
 def gains_table(cases: Sequence[Case]) -> str:
     """Returns how much faster than all that NCCL has those algorithms are that `auto` alone chooses among."""
     gained = "more than 10 % faster than ring, tree and hierarchical"
-    rows = [line("what NCCL has not", "cases", gained, "at most", "of them from 10 MB on", "at most")]
-    rows.append(line(*["---"] * 6))
+    rows = [markdown_row("what NCCL has not", "cases", gained, "at most", "of them from 10 MB on", "at most")]
+    rows.append(markdown_row(*["---"] * 6))
     of_nccl = CANDIDATES[Algorithm.NCCL]
     for algorithm in CANDIDATES[Algorithm.AUTO]:
         if algorithm in of_nccl:
@@ -209,7 +213,7 @@ def gains_table(cases: Sequence[Case]) -> str:
         large = gains[[each.num_bytes >= LARGE_BYTES for each in found]]
         few = f"{(large > LATE_FACTOR).sum():,} of {len(large):,}"
         figures = f"{len(gains):,}", f"{(gains > LATE_FACTOR).sum():,}", _times(gains), few, _times(large)
-        rows.append(line(f"`{algorithm.value}`", *figures))
+        rows.append(markdown_row(f"`{algorithm.value}`", *figures))
     return "\n".join(rows)
 
 

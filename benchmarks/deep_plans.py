@@ -14,6 +14,7 @@ import argparse
 import time
 from pathlib import Path
 
+from benchmarks.sheets import markdown_row
 from docs.readme import replaced
 from simulator.deep.plan_step import PlanStep, plan_step
 from tests.simulator.builders import job_of, plan_of, training
@@ -45,20 +46,15 @@ def difference(step: PlanStep) -> str:
     ).replace("+0.00%", "0.00%")
 
 
-def line(*cells: object) -> str:
-    """Returns a line of a table."""
-    return "| " + " | ".join(str(cell) for cell in cells) + " |"
-
-
 def row(*cells: object) -> None:
     """Prints a line of a table."""
-    print(line(*cells))
+    print(markdown_row(*cells))
 
 
 def grid_line(name: str, case: Case, step: PlanStep) -> str:
     """Returns how far the depths are apart on one plan, as a line of the page."""
     fast_s, shared_s = float(step.fast.step_time_s[0]), step.step_time_s - step.unshared_step_time_s
-    return line(
+    return markdown_row(
         name,
         f"{case.plan.num_gpus:,}",
         f"{fast_s:.4g}",
@@ -71,7 +67,7 @@ def grid_line(name: str, case: Case, step: PlanStep) -> str:
 def grid() -> str:
     """Returns the table of how far the depths are apart."""
     rows = (grid_line(name, case, plan_step(case.job, case.plan)) for name, case in GRID.items())
-    return "\n".join([line(*HEADER), line(*["---"] * len(HEADER)), *rows])
+    return "\n".join([markdown_row(*HEADER), markdown_row(*["---"] * len(HEADER)), *rows])
 
 
 def sizes() -> None:

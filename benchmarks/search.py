@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.search_jobs import HELD_OUT, SEEN
+from benchmarks.sheets import markdown_row
 from constraints.evaluation import Evaluation, evaluate
 from constraints.space import Space, pruned_space
 from objectives.pareto import front_rows, hypervolume
@@ -182,8 +183,8 @@ class Exhausted:
 def search_rows(jobs: Mapping[str, Callable[[], Job]], num_seeds: int) -> Iterator[str]:
     """Yields each search against the exhaustive front of the same space: median and least share of its volume."""
     headings = [f"{algorithm.value}: median, least" for algorithm in ALGORITHMS]
-    yield _row("job", "designs", "on the front", "evaluations", *headings)
-    yield _row("---", *["---:"] * (3 + len(ALGORITHMS)))
+    yield markdown_row("job", "designs", "on the front", "evaluations", *headings)
+    yield markdown_row("---", *["---:"] * (3 + len(ALGORITHMS)))
     for name, job in jobs.items():
         exhausted = Exhausted.of(job())
         shares = [
@@ -191,7 +192,7 @@ def search_rows(jobs: Mapping[str, Callable[[], Job]], num_seeds: int) -> Iterat
         ]
         counts = (exhausted.space.num_designs, len(exhausted.front), exhausted.num_evaluations)
         found = [f"{median(share):.4f}, {min(share):.4f}" for share in shares]
-        yield _row(name, *(f"{count:,}" for count in counts), *found)
+        yield markdown_row(name, *(f"{count:,}" for count in counts), *found)
 
 
 def print_shares(wanted: str, num_seeds: int) -> None:
@@ -203,11 +204,6 @@ def print_shares(wanted: str, num_seeds: int) -> None:
             print(f"\n{title}\n")
         for row in search_rows(chosen, num_seeds) if chosen else ():
             print(row, flush=True)
-
-
-def _row(*cells: str) -> str:
-    """A row of a Markdown table."""
-    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:

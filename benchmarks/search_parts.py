@@ -22,6 +22,7 @@ import numpy as np
 
 from benchmarks.search import Exhausted
 from benchmarks.search_jobs import HELD_OUT, SEEN
+from benchmarks.sheets import markdown_row
 from simulator.plan import PlanTable
 from simulator.search_options import Algorithm
 from simulator.table import Floats, Integers
@@ -168,12 +169,7 @@ def part_rows(jobs: Sequence[Exhausted], variants: Sequence[Variant], num_seeds:
     for variant in variants:
         shares = [shares_of(job, variant, num_seeds) for job in jobs]
         found = [f"{median(share):.4f}, {min(share):.4f}" for share in shares]
-        yield _row(variant.name, *found, f"{mean(map(mean, shares)):.4f}")
-
-
-def _row(*cells: str) -> str:
-    """A row of a Markdown table."""
-    return f"| {' | '.join(cells)} |"
+        yield markdown_row(variant.name, *found, f"{mean(map(mean, shares)):.4f}")
 
 
 def main() -> None:
@@ -186,8 +182,8 @@ def main() -> None:
     jobs = [Exhausted.of(make()) for make in makers.values()]
     for title, variants in {"Parts of the search": WHOLE, "Parts of its populations": ALONE}.items():
         print(f"\n{title}: median, least share of the volume\n")
-        print(_row("search", *makers, "mean of all"))
-        print(_row("---", *["---:"] * (len(jobs) + 1)))
+        print(markdown_row("search", *makers, "mean of all"))
+        print(markdown_row("---", *["---:"] * (len(jobs) + 1)))
         for row in part_rows(jobs, variants, arguments.seeds):
             print(row, flush=True)
 

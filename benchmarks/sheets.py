@@ -65,7 +65,12 @@ class Sheet:
     def markdown(self) -> str:
         """Returns the table as Markdown, numbers to the right."""
         rule = ["---", *["---:"] * (len(self.head) - 1)]
-        return "\n".join(f"| {' | '.join(line)} |" for line in [self.head, rule, *self.lines])
+        return "\n".join(markdown_row(*line) for line in [self.head, rule, *self.lines])
+
+
+def markdown_row(*cells: object) -> str:
+    """Returns a row of a Markdown table."""
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 STATISTICS = ("n", "bias", "mean abs. error", "median", "worst")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.accuracy import EXPERTS_ERROR_FRACTION
+from simulator.calibration import StepResiduals
 from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.offer import Estimate, Offer
@@ -159,7 +160,7 @@ def straggler_excess_factors(job: Job) -> Factors:
 def _of_steps(job: Job, plans: PlanTable, accelerators: Sequence[str]) -> dict[str, UnsureInput]:
     """The error of a step: the part of its accelerator, and the part of its layout."""
     given = job.input_factors.step_time
-    errors = [_step_error(job, plans, row) for row in range(len(plans))]
+    errors = [step_error_of(job, plans, row) for row in range(len(plans))]
     shared = [given or _normal_factors(error.shared_log_deviation) for error in errors]
     own = [_CERTAIN if given else _normal_factors(error.own_log_deviation) for error in errors]
     columns = [getattr(plans, name) for name in LAYOUT_COLUMNS if name not in _NO_PART_OF_ITS_OWN]
@@ -173,14 +174,16 @@ def _of_steps(job: Job, plans: PlanTable, accelerators: Sequence[str]) -> dict[s
     }
 
 
-def _step_error(job: Job, plans: PlanTable, row: int) -> StepError:
+def step_error_of(job: Job, plans: PlanTable, row: int) -> StepError | StepResiduals:
+    """Returns how sure the step of one of some designs is.
+
+    On runs of the job's calibration if it has any of that kind, on published ones otherwise.
+    """
     chip = job.offers[int(plans.offer[row])].accelerator
     precision = Precision.from_code(int(plans.precision[row]))
     has_experts = job.workload.model.experts is not None
     if job.calibration and (own := job.calibration.residuals_of(chip.id, precision, has_experts=has_experts)):
-        return StepError(
-            shared_log_deviation=own.shared_log_deviation, own_log_deviation=own.own_log_deviation
-        )
+        return own
     return known_step_error(job, plans, row)
 
 

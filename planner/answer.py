@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.designs import designs_of
 from planner.infeasible import explain
 from planner.input_uncertainty import input_uncertainty_of
-from planner.mlflow_content import asked_params, finish, inputs_profile, record_of
+from planner.mlflow_content import asked_params, finish, inputs_profile, record_of, study_tags
 from planner.output import FrontFormat, make_output_folder, write_answer, write_job
 from planner.problems import Findings
 from planner.reasons import cautions, rejections, scope_text, why_chosen
@@ -43,12 +43,11 @@ from studies.design_parts import PARTS, DesignParts
 from studies.evaluator import Evaluator, Simulation
 from studies.exhaustive import Reducer
 from studies.experiments import software_tags
-from studies.identity import Identity
+from studies.identity import job_hash
 from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
-from studies.reduction import Reduction
 from studies.store_address import DEFAULT_FILE, asked_store
-from studies.study import StudyResult, refined_study, run_study
+from studies.study import StudyResult, refined_study, run_study, searched_front
 from studies.tracking import StudyTracker
 
 LARGEST_SEED = 2**32 - 1
@@ -123,8 +122,7 @@ def recommend(
         tracker = parts = log = None
         if tracking:
             progress(Progress(stage="opening the MLflow store", num_done=0, num_total=None))
-            tracker = stack.enter_context(_opened_tracker(job, seed, tracking_uri, experiment))
-            tracker.log_inputs(job.name, Identity.of(job, seed).job, inputs_profile(job))
+            tracker = stack.enter_context(_tracked(job, seed, tracking_uri, experiment))
             parts = DesignParts(scratch / PARTS)
         if output is not None:
             log = stack.enter_context(DesignLog(folder / DESIGN_TABLE))
@@ -272,15 +270,8 @@ def _compared(
 
 def _best_of(job: Job, seed: int) -> Evaluation | None:
     """The recommended design of another job, one row."""
-    archive = Archive(job)
-
-    def keep(found: Evaluation | Reduction, _: str) -> None:
-        archive.add(found)
-
-    run_study(job, archive, keep, seed=seed)
-    if archive.front is None:
-        return None
-    return archive.front.take(np.array([chosen_row(job, archive.front)]))
+    front = searched_front(job, seed)
+    return None if front is None else front.take(np.array([chosen_row(job, front)]))
 
 
 def _algorithm_text(job: Job, result: StudyResult) -> str:
@@ -315,14 +306,18 @@ def _heuristic_text(job: Job, algorithm: Algorithm) -> str:
     )
 
 
-def _opened_tracker(job: Job, seed: int, tracking_uri: str | None, experiment: str) -> StudyTracker:
-    return StudyTracker.open(
+@contextmanager
+def _tracked(job: Job, seed: int, tracking_uri: str | None, experiment: str) -> Iterator[StudyTracker]:
+    """Inside it there is the MLflow run of a study, with what was asked; it is ended however that goes."""
+    with StudyTracker.open(
         experiment=experiment,
         run_name=job.name,
         tracking_uri=tracking_uri,
         params=asked_params(job, seed),
-        tags={"catalog_hash": catalog_hash()},
-    )
+        tags=study_tags(job_hash(job), catalog_hash()),
+    ) as tracker:
+        tracker.log_inputs(job.name, job_hash(job), inputs_profile(job))
+        yield tracker
 
 
 def _with_record(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli_help import examples
+from planner.cli_trace_options import trace_file_option
 
 if TYPE_CHECKING:
     from planner.trace_capture import Captured
@@ -48,15 +49,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Iterations to time; the median one is kept.",
 )
-@click.option(
-    "-o",
-    "--output",
-    "file",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE.json",
-    help="The trace; an older trace is replaced, any other file left alone.",
-)
+@trace_file_option("-o", "--output")
 def capture(
     *, script: Path, arguments: tuple[str, ...], batch_size: int, skip: int, iterations: int, file: Path
 ) -> None:

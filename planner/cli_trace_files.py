@@ -11,7 +11,7 @@ import click
 
 from planner.cli_help import examples
 from planner.cli_options import progress_options
-from planner.cli_trace_options import Division, chakra_output_options, division_options
+from planner.cli_trace_options import Division, chakra_output_options, division_options, trace_file_option
 
 
 @click.command(
@@ -62,14 +62,7 @@ def export(
 @click.option(
     "--batch-size", type=click.IntRange(1, 10**9), required=True, metavar="N", help="Samples of the step."
 )
-@click.option(
-    "--output",
-    "file",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE.json",
-    help="The trace; an older trace is replaced, any other file left alone.",
-)
+@trace_file_option("--output")
 @progress_options
 def convert(*, profile: Path, graph: Path, batch_size: int, file: Path, quiet: bool) -> None:
     """Make a trace from what torch.profiler (PROFILE) and ExecutionTraceObserver (GRAPH) wrote of the same step.

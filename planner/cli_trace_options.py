@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from planner.cli_gathered import Command, gathered, with_options
+from planner.cli_gathered import Command, Option, gathered, with_options
 from planner.cli_network import NETWORK_OPTIONS, Network
 from planner.given_options import refuse_unread_of_network
 
@@ -132,6 +132,18 @@ played_output_option = click.option(
 def chakra_output_options(command: Command) -> Command:
     """Adds the form and the folder of Chakra traces to a command, which gets them as `form` and `folder`."""
     return with_options(command, _CHAKRA_OUTPUT)
+
+
+def trace_file_option(*names: str) -> Option:
+    """Returns the option, under these names, of the trace that a command writes; the command gets it as `file`."""
+    return click.option(
+        *names,
+        "file",
+        type=click.Path(path_type=Path),
+        required=True,
+        metavar="FILE.json",
+        help="The trace; an older trace is replaced, any other file left alone.",
+    )
 
 
 def network_options(command: Command) -> Command:

@@ -9,17 +9,19 @@ from pathlib import Path
 from planner.compare import Comparison, Explanation
 from planner.compare_view import (
     EXPLAINED,
+    GRID_HEADS,
     SHOWN_METRICS,
     explanation_notes,
     explanation_rows,
     figure_rows,
+    grid_rows,
     letters,
 )
 from planner.compare_words import name_words, value_words
 from planner.human import words
 from planner.output import SINGLE_FIGURES
+from planner.own_files import check_own_file
 from planner.page_frame import page, table
-from simulator.errors import InputError, Problem
 
 MARK = "<!-- capplan compare -->"
 """In every page, so that only these are replaced."""
@@ -42,15 +44,11 @@ def comparison_page(found: Comparison) -> str:
 
 def check_page_file(path: Path) -> None:
     """Raises `InputError` where a page cannot be written, or would replace something else."""
-    rule = ""
-    if path.is_dir():
-        rule = "is a folder: name a file in it"
-    elif not path.parent.is_dir():
-        rule = f"the folder {path.parent} does not exist: make it first"
-    elif path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
-        rule = "exists and is no comparison of capplan: choose another name"
-    if rule:
-        raise InputError([Problem(path="--html", value=str(path), rule=rule)])
+    check_own_file(path, "comparison", "--html", _is_comparison)
+
+
+def _is_comparison(path: Path) -> bool:
+    return MARK in path.read_text(encoding="utf-8", errors="replace")
 
 
 def _sections(found: Comparison) -> Iterator[str]:
@@ -78,6 +76,8 @@ def _sections(found: Comparison) -> Iterator[str]:
     yield table(("decision", *sides), decisions)
     yield "<h2>Figures</h2>"
     yield table(("figure", *sides), figure_rows(found, SHOWN_METRICS), numbers_from=1)
+    yield "<h2>Grids</h2>"
+    yield table(GRID_HEADS, grid_rows(found))
     for letter, explanation in zip(sides[1:], found.explanations, strict=False):
         yield from _explained(found, explanation, letter)
     for warning in found.warnings:

@@ -156,19 +156,17 @@ def waits_in_words(
 def _computing_in_words(
     found: PlanBreakdown, called: list[str], weights: Integers, step_s: float
 ) -> Iterator[str]:
-    members = {name: np.flatnonzero(np.array(called) == name) for name in dict.fromkeys(called)}
-    for_each_s = np.stack([found.waited_for_s[:, other].sum(axis=1) for other in members.values()], axis=1)
-    by_name = np.stack(
-        [np.average(for_each_s[one], axis=0, weights=weights[one]) for one in members.values()]
-    )
-    groups, least_s = list(members), SMALLEST_FRACTION * step_s
+    groups, names = list(dict.fromkeys(called)), np.array(called)
+    members = [np.flatnonzero(names == name) for name in groups]
+    for_each_s = np.stack([found.waited_for_s[:, other].sum(axis=1) for other in members], axis=1)
+    by_name = np.stack([np.average(for_each_s[one], axis=0, weights=weights[one]) for one in members])
+    least_s = SMALLEST_FRACTION * step_s
     longest = np.argsort(-by_name, axis=None, kind="stable")[:MOST_NAMED]
-    pairs = [(one, other) for one, other in zip(*np.unravel_index(longest, by_name.shape), strict=True)]
-    for one, other in pairs:
-        if by_name[one, other] >= least_s:
-            seconds = human.duration(float(by_name[one, other]))
-            share = human.percent(float(by_name[one, other]) / step_s)
-            yield f"{groups[one].capitalize()} waits {seconds} ({share} of the step) for {groups[other]} to compute."
+    for one, other in zip(*np.unravel_index(longest, by_name.shape), strict=True):
+        waits_s = float(by_name[one, other])
+        if waits_s >= least_s:
+            told = f"{human.duration(waits_s)} ({human.percent(waits_s / step_s)} of the step)"
+            yield f"{groups[one].capitalize()} waits {told} for {groups[other]} to compute."
     held_s = weights @ for_each_s
     if len(groups) > 2 and held_s.max() >= least_s:
         most = int(np.argmax(held_s))

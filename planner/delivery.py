@@ -12,6 +12,7 @@ from simulator.errors import StudyError
 from studies.journal import Journal
 from studies.run_lookup import holds_study
 from studies.store import only_runner
+from studies.tracking import nothing_to_wait_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,8 @@ def _sent(journal: Journal, facts: dict[str, str], target: Target) -> MlflowReco
     """Plays the journal into an MLflow run, under the times at which the study wrote it."""
     job = job_of(facts)
     elapsed_s = [0.0]
-    with sending(job, facts, journal.path.stem, target, lambda: elapsed_s[0]) as study:
+    name = journal.path.stem
+    with sending(job, facts, name, target, lambda: elapsed_s[0], nothing_to_wait_for) as study:
         for batch in journal.batches():
             elapsed_s[0] = batch.elapsed_s
             study.recording.record(batch.found(job), batch.stage)

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Self
 
 from constraints.space import pruned_space
 from planner.answer import Clock, checked_job, search_and_answer, utc_now
 from planner.delivery import delivered
 from planner.recommendation import Recommendation
 from planner.sending import Target, telling
-from planner.study_facts import ANSWER, DELIVERED_TO, KEEP, STATUS, check_not_merged, job_of, stored_answer
+from planner.study_facts import ANSWER, DELIVERED_TO, STATUS, check_not_merged, job_of, keep_of, stored_answer
 from simulator.errors import StudyError, TrackingError
 from simulator.job import Job
 from simulator.search_options import Algorithm
@@ -40,6 +41,15 @@ class Counts:
     num_reused: int
     """Designs that another study had simulated."""
     num_simulated: int
+
+    @classmethod
+    def of(cls, evaluator: JournaledSimulation) -> Self:
+        """Returns where those of a search have come from until now."""
+        return cls(
+            num_read_back=evaluator.num_read_back,
+            num_reused=evaluator.num_reused,
+            num_simulated=evaluator.num_simulated,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,9 +140,7 @@ def resume_study(
         facts = journal.facts
         if ANSWER in facts:
             return _answered(journal, facts, target)
-        check_not_merged(path.stem, facts, "resume")
-        job, seed = job_of(facts), int(facts["seed"])
-        _check_resumable(path, facts, job, seed)
+        job, seed = _resumable(path.stem, facts)
         known = store.known_designs(path)
         with (
             JournaledSimulation(job, journal, known, engine_for(job)) as evaluator,
@@ -144,7 +152,7 @@ def resume_study(
                 told.recording,
                 evaluator,
                 now=datetime.fromisoformat(facts["created_at"]),
-                reducer=evaluator.reductions if facts.get(KEEP) == "front" else None,
+                reducer=evaluator.reductions if keep_of(facts) == "front" else None,
                 progress=progress,
                 should_stop=should_stop,
             )
@@ -155,11 +163,7 @@ def resume_study(
         if record is not None and target is not None:
             journal.note({DELIVERED_TO: target.place})
             answer = answer.model_copy(update={"mlflow": record})
-    counts = Counts(
-        num_read_back=evaluator.num_read_back,
-        num_reused=evaluator.num_reused,
-        num_simulated=evaluator.num_simulated,
-    )
+    counts = Counts.of(evaluator)
     return StudyAnswer(path=path, answer=answer, counts=counts, tracking_failure=told.failure)
 
 
@@ -193,10 +197,14 @@ def _answered(journal: Journal, facts: dict[str, str], target: Target | None) ->
     return StudyAnswer(path=journal.path, answer=answer, counts=counts, tracking_failure=failure)
 
 
-def _check_resumable(path: Path, facts: dict[str, str], job: Job, seed: int) -> None:
+def _resumable(name: str, facts: dict[str, str]) -> tuple[Job, int]:
+    """Returns job and seed of a study that this code can go on with; raises `StudyError` where it cannot."""
+    check_not_merged(name, facts, "resume")
+    job, seed = job_of(facts), int(facts["seed"])
     now, then = Identity.of(job, seed).code, facts["code_hash"]
     if now != then:
         raise StudyError(
-            f"study {path.stem} was begun by other code or libraries (hash {then}, now {now}), which may search "
+            f"study {name} was begun by other code or libraries (hash {then}, now {now}), which may search "
             "otherwise: run the job as a new study; where the simulator is the same, it takes over what was simulated"
         )
+    return job, seed

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from planner.framework_releases import LAST_COPIED_HEADS_YEAR, attention_kernel, named_stage, release_year
-from planner.measured_sharding import LAST_STAGE
+from planner.framework_releases import LAST_COPIED_HEADS_YEAR, LAST_EAGER_LOSS_YEAR, release_year
+from planner.kernel_releases import attention_kernel
+from planner.measured_sharding import LAST_STAGE, named_stage
 from planner.software_families import DEEPSPEED
 from simulator.memory import MemoryKind
 from simulator.model import (
@@ -60,6 +61,8 @@ class Habits:
     pass: full sharding then holds and sends what ZeRO-1 does."""
     selective_recompute: SelectiveRecompute = "attention"
     logit_bytes: int = 6
+    split_logit_bytes: int | None = None
+    """The same where tensor-parallel ranks share out the vocabulary; left out: as otherwise."""
     sync_buffer_bytes: float = 0.0
     optimizer_bytes: float = FULL_OPTIMIZER_BYTES
     update_bytes: float | None = None
@@ -88,25 +91,6 @@ class Habits:
     """What its users publish as peak memory."""
 
 
-UNTOLD_HABITS = (
-    "selective_recompute",
-    "attention",
-    "copies_shared_heads",
-    "kernel_launch",
-    "has_fused_operators",
-    "overlaps_tensor_comm",
-    "gathers_cast_inputs",
-    "overlaps_gradient_sync",
-    "gradient_bytes",
-    "sync_bytes",
-    "sync_buffer_bytes",
-    "step_bytes",
-    "most_gathered_weights",
-    "weight_prefetch",
-    "keeps_stage_outputs",
-    "frees_stage_inputs",
-)
-"""Fields of a workload of which no column of a measured run says anything."""
 _DEEPSPEED_BUFFERS = 2e9
 """Two 16-bit buckets of 5e8 elements, `reduce_bucket_size` and `allgather_bucket_size` of DeepSpeed's defaults."""
 _DEEPSPEED_UPDATE = 6
@@ -193,13 +177,16 @@ _TORCHTITAN = replace(
     gathers_tensor_scaled_inputs=True,
     selective_recompute="every_other_product",
     context_exchange="all_gather",
+    split_logit_bytes=16,
     keeps_weights_in_pipelines=True,
 )
 """Tensor parallelism always splits norms by sequence, and gathers 8 bits where float8 has scales of tensors, which is its
 default (`apply_tp`, `enable_float8_tensorwise_tp`). Its `selective` checkpointing works operator by operator by default, and
 context parallelism gathers keys and values (`context_parallel_rotate_method`). In a pipeline weights are not sharded again
 (`fsdp_reshard_after_forward: default`), nor are gradients reduced before a stage's last backward pass
-(`backward_maybe_with_nosync` of `torch.distributed.pipelining`); PyTorch pull request 124319 calls that ZeRO-1."""
+(`backward_maybe_with_nosync` of `torch.distributed.pipelining`); PyTorch pull request 124319 calls that ZeRO-1. Its
+tensor-parallel loss, unless compiled, holds four fp32 tensors of logits backward: log-softmax, exponential, gradient, their sum
+(`_nll_loss_and_log_softmax_backward` of PyTorch)."""
 _COMPILED_TORCHTITAN = replace(_TORCHTITAN, has_fused_operators=True)
 _JAX = Habits(
     name="JAX",
@@ -255,7 +242,9 @@ _SIXTEEN_BIT_ZERO = Habits(
 )
 """Gradients are reduced in their 16 bits in buckets behind the backward pass, and cast to 32 bits for the update
 (`HybridZeroOptimizer` of InternEvo, `overlap_sync_grad` in its configurations; the optimizer is Colossal-AI's). Tensor
-parallelism does not split norms by sequence in its default mode, `mtp`. Attention is FlashAttention-2 (`flash_attn`)."""
+parallelism does not split norms by sequence in its default mode, `mtp`. Attention is FlashAttention-2 (`flash_attn`) since
+January 2024, and 1.0.5 before (`third_party/flash-attention`; InternEvo was InternLM then). Norms and rotary positions are
+fused (apex, `rotary_emb`); SwiGLU was not until September 2023 (`torch.jit.script` since), which is left out."""
 _NANOTRON = Habits(name="nanotron", pads_vocabulary=False, gathers_cast_inputs=False)
 """Megatron's layouts with gradients that are summed in 32 bits (`accumulate_grad_in_fp32`) and reduced behind the backward
 pass; `make_vocab_size_divisible_by` is 1 by default."""
@@ -311,7 +300,13 @@ _FRAMEWORKS = (
     _Framework(words="torchtitan", habits=_TORCHTITAN),
     _Framework(words=r"\blingua\b", habits=_COMPILED),  # FSDP2 with `compile: true`
     _Framework(words=_SHARDING, habits=_SHARDED),
-    _Framework(words="intern-?evo|colossal", habits=_SIXTEEN_BIT_ZERO),
+    _Framework(
+        words="intern-?(evo|lm)",
+        habits=_SIXTEEN_BIT_ZERO,
+        early=replace(_SIXTEEN_BIT_ZERO, attention="flash-1"),
+        last_early_year=2023,
+    ),
+    _Framework(words="colossal", habits=_SIXTEEN_BIT_ZERO),
     _Framework(words="nanotron", habits=_NANOTRON),
     _Framework(words=r"\bhai-?llm", habits=_HAI_LLM),
     _Framework(words="maxtext|jax|paxml|levanter|t5x|praxis", habits=_JAX),
@@ -343,10 +338,12 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
         habits = _EARLY_ZERO_3
     elif stage is not None:
         habits = replace(habits, zero_stage=stage)
-    year = release_year(name)
-    attention = attention_kernel(habits.attention, family, year)
-    copies_heads = habits.copies_shared_heads and (year or 0) <= LAST_COPIED_HEADS_YEAR
-    return replace(_in_format(habits, precision), attention=attention, copies_shared_heads=copies_heads)
+    attention = attention_kernel(habits.attention, family, name, precision)
+    year = release_year(name) or 0
+    copies_heads = habits.copies_shared_heads and year <= LAST_COPIED_HEADS_YEAR
+    habits = replace(_in_format(habits, precision), attention=attention, copies_shared_heads=copies_heads)
+    has_compiled_loss = habits.has_fused_operators and year > LAST_EAGER_LOSS_YEAR
+    return replace(habits, split_logit_bytes=None) if has_compiled_loss else habits
 
 
 def _in_format(habits: Habits, precision: str) -> Habits:

@@ -1,54 +1,40 @@
-"""Of which year is the software that ran a step, which attention kernel did it take, and what does its name say it shards?"""
+"""Of which year is the software that ran a step?"""
 
 from __future__ import annotations
 
 import re
 
-from planner.measured_sharding import LAST_STAGE
-from simulator.attention_kernels import FAMILIES_WITHOUT_FLASH
-from simulator.model import AttentionKernel
-
-LAST_FLASH_2_YEAR = 2025
-"""Until then PyTorch's `scaled_dot_product_attention` took FlashAttention-2 on Hopper. torchtitan asks for cuDNN's kernels
-first since October 2025 (pull request 1776); PyTorch does since 2.11, the first release with a cuDNN that it trusts
-(`check_prefer_cudnn_attention` in `sdp_utils.cpp`)."""
 LAST_COPIED_HEADS_YEAR = 2025
 """Until then torchtitan copied keys and values for the query heads that share them (its pull request 2259)."""
-FUSED_ON_ALL_SINCE = 2023
-"""Year of PyTorch 2.0, whose attention has memory-efficient kernels for architectures without FlashAttention."""
+LAST_EAGER_LOSS_YEAR = 2024
+"""Since April 2025 torchtitan compiles its loss where it compiles layers (its pull request 1033)."""
 
 _YEAR = re.compile(r"(?<!\d)(20[12]\d)(?!\d)")
-_MONTHLY = re.compile(r"(?<![\d.])(2\d)\.(?:0[1-9]|1[0-2])(?!\d)")
+_MONTHLY = re.compile(r"(?<![\d.])(2\d)\.(0[1-9]|1[0-2])(?!\d)")
 """Releases that are called by year and month, such as 24.05."""
-_MEGATRON_RELEASE = re.compile(r"megatron-?lm\W+(?:core_?)?[rv]*(\d)\.\d")
+_MEGATRON_RELEASE = re.compile(r"megatron-?lm\W+(?:core_?)?[rv]*(\d)\.(\d+)")
 _CORE_SINCE = 2023
 """Releases of Megatron-LM were 1.0 to 3.0 until 2022; since Megatron-Core they are 0.1 and on."""
+_LAST_CORE_WITH_LOCAL_LAYERS = 5
+"""Megatron-LM 0.5 (February 2024) is the last that takes layers of its own by default, as in 2023."""
 
 
 def release_year(name: str) -> int | None:
     """Returns the year of a release, the latest that a name tells; `None` where it tells none."""
     years = [int(year) for year in _YEAR.findall(name)] + [
-        2000 + int(year) for year in _MONTHLY.findall(name)
+        2000 + int(year) for year, _ in _MONTHLY.findall(name)
     ]
     if not years and (release := _MEGATRON_RELEASE.search(name)):
-        return _CORE_SINCE if release[1] == "0" else _CORE_SINCE - 1
+        if release[1] != "0":
+            return _CORE_SINCE - 1
+        return _CORE_SINCE + (int(release[2]) > _LAST_CORE_WITH_LOCAL_LAYERS)
     return max(years, default=None)
 
 
-def named_stage(name: str) -> int | None:
-    """Returns the stage of ZeRO that stands in a framework's name, the last for FSDP; `None` where none does."""
-    if found := re.search(r"zero[- _]?([1-3])\b", name):
-        return int(found[1])
-    return LAST_STAGE if "fsdp" in name else None
-
-
-def attention_kernel(habit: AttentionKernel, family: str, year: int | None) -> AttentionKernel:
-    """Returns the kernel that a habit comes to on an architecture.
-
-    On Blackwell PyTorch's attention is cuDNN's (pull request 1196 of torchtitan, 162073 of PyTorch). On V100 it is that of
-    PyTorch, if of a year that has one, and else separate kernels.
-    """
-    if family in FAMILIES_WITHOUT_FLASH:
-        return habit if habit == "flash-2" and (year or 0) >= FUSED_ON_ALL_SINCE else "unfused"
-    is_superseded = family == "blackwell" or (year or 0) > LAST_FLASH_2_YEAR
-    return "flash" if habit == "flash-2" and is_superseded else habit
+def release_month(name: str) -> tuple[int, int] | None:
+    """Returns year and month of a release, December where a name tells the year alone; `None` where it tells none."""
+    months = [(2000 + int(year), int(month)) for year, month in _MONTHLY.findall(name)]
+    if months:
+        return max(months)
+    year = release_year(name)
+    return None if year is None else (year, 12)

@@ -20,7 +20,7 @@ from simulator.deep.hop_graphs import HopGraph, checked_graph, hop_graph
 from simulator.deep.play import play
 from simulator.deep.trace_text import broken, read_json
 from simulator.deep.waits import waits
-from simulator.errors import InputError, Problem
+from simulator.errors import check_rules
 from simulator.record import Record
 from simulator.table import Floats, Integers
 
@@ -135,13 +135,8 @@ def _refuse_others(request: TraceRequest) -> None:
         "--microbatches": request.num_microbatches is not None,
         "--offload": bool(request.offload),
     }
-    problems = [
-        Problem(path=option, value="", rule="is nothing that workers of --parallel hop have: leave it out")
-        for option, is_given in options.items()
-        if is_given
-    ]
-    if problems:
-        raise InputError(problems)
+    rule = "is nothing that workers of --parallel hop have: leave it out"
+    check_rules({option: ("", not is_given, rule) for option, is_given in options.items()})
 
 
 def _rules(pairs: Pairs) -> HopRules:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.hardware_names import accelerator_id
 from planner.measured_file import Cells
+from planner.measured_told import Told
+from planner.measured_words import affirmed
 from planner.network_names import Network, network_of
 from simulator import catalog
 from simulator.errors import InputError, Problem
 from simulator.hardware import Node
+
+_DIES = {"mi250x": "mi250x-gcd"}
+"""Entries of the catalogue whose accelerators are the two dies of a card, which frameworks count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +28,25 @@ class MeasuredNode:
     assumed: tuple[str, ...]
     """Columns that say too little, so that the usual node or network stands in."""
     is_network_understood: bool
+
+
+def accelerator_of(told: Told) -> str:
+    """Returns the catalogue name of a row's accelerators: that of the dies of a card where they are what it counts.
+
+    Raises:
+        CapplanError: the catalogue has no such accelerator.
+    """
+    name = accelerator_id(told.text("gpu") or "not named")
+    die = _DIES.get(name)
+    if die is None or not _counts_dies(told, catalog.default_node(die).num_accelerators):
+        return name
+    told.remark("gpu", f"counted in dies (GCDs), two a card: taken as {die}")
+    return die
+
+
+def _counts_dies(told: Told, dies_per_node: int) -> bool:
+    given = told.cells.count("gpus_per_node")
+    return given == dies_per_node or (given is None and bool(affirmed(r"\bgcds?\b", told.text("notes"))))
 
 
 def node_of(cells: Cells, accelerator: str) -> MeasuredNode:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner.framework_habits import Habits
+from planner.measured_batches import batches
 from planner.measured_sequences import splits_sequence_only
 from planner.measured_sharding import LAST_STAGE, zero_stage
 from planner.measured_told import CannotModelError, Told
@@ -41,7 +42,7 @@ def layout_cells(told: Told, habits: Habits, num_layers: int) -> dict[str, int]:
         }
     t, p, c, _ = degrees.values()
     data = _replicas(told, t * p, c)
-    micro_batch, batch = _batch(told, data, is_sharded=is_sharded)
+    micro_batch, batch = batches(told, data_parallel=data, num_stages=p, is_sharded=is_sharded)
     return {
         **degrees,
         "num_gpus": num_gpus,
@@ -72,17 +73,6 @@ def _chunks_per_stage(told: Told, habits: Habits, num_stages: int, num_layers: i
         return told.default("vpp", 1)
     chunks, rest = divmod(num_layers + 2, num_stages * habits.chunk_layers)
     return told.default("vpp", 1 if rest else chunks)
-
-
-def _batch(told: Told, data_parallel: int, *, is_sharded: bool) -> tuple[int, int]:
-    """Returns micro-batch and global batch; frameworks that shard everything seldom accumulate gradients."""
-    micro_batch, batch = told.cells.count("micro_batch"), told.cells.count("global_batch")
-    if batch is None:
-        if micro_batch is None:
-            raise CannotModelError("neither global_batch nor micro_batch is given")
-        return micro_batch, told.default("global_batch", micro_batch * data_parallel)
-    whole = max(1, batch // data_parallel)
-    return micro_batch or told.default("micro_batch", whole if is_sharded else 1), batch
 
 
 def can_split(num_layers: int, layout: Mapping[str, int], chunks_per_stage: int) -> bool:

@@ -13,8 +13,10 @@ from simulator.errors import InputError, Problem
 
 FUSED_LOGIT_BYTES = 2
 """A fused loss works in place on 16-bit logits (Transformer Engine)."""
-_FUSED_LOSS = re.compile(r"fused (cross[- ]entropy|loss)", re.IGNORECASE)
-_TOKEN_DROP = re.compile("token-?drop", re.IGNORECASE)
+_FUSED_LOSS = re.compile(r"\bfused (?:[a-z -]+, (?:and )?)*(?:cross[- ]entropy|loss)", re.IGNORECASE)
+_FUSED_OPERATORS = re.compile(
+    r"\bfused (?:kernels|operators|ops|swiglu|(?:rms|layer)[- ]?norms?)\b", re.IGNORECASE
+)
 _OFFLOADED_LAYERS = re.compile(
     r"offload(?:s|ed|ing)? (?:the )?activations (?:of|for|in) (\d+) layers"
     r"|activations? (?:cpu )?offload(?:s|ed|ing)? (?:of|for|in|to cpu of|:|=)? ?(\d+) layers"
@@ -43,9 +45,9 @@ def logit_bytes(notes: str) -> int | None:
     return FUSED_LOGIT_BYTES if affirmed(_FUSED_LOSS, notes) else None
 
 
-def capacity_factor(notes: str) -> float | None:
-    """Returns the capacity of experts where tokens are dropped: what balanced routing fills."""
-    return 1.0 if affirmed(_TOKEN_DROP, notes) else None
+def fuses_operators(notes: str) -> bool | None:
+    """Returns whether norms, activations and their like are kernels of their own; `None` where nothing is said."""
+    return _is_on(_FUSED_OPERATORS, notes)
 
 
 def offloaded_layers(notes: str) -> int:
@@ -110,6 +112,6 @@ def overlaps_shared_experts(notes: str) -> bool:
     return bool(affirmed(_SHARED_OVERLAP, notes))
 
 
-def _is_on(words: str, text: str) -> bool | None:
+def _is_on(words: str | re.Pattern[str], text: str) -> bool | None:
     """Returns whether a text says that something is on or off; `None` where it does not name it."""
     return False if is_denied(words, text) else True if affirmed(words, text) else None

@@ -3,30 +3,52 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from planner import measured_notes
+from planner.measured_told import Told
 from planner.measured_words import NOTHING_SAID, affirmed, is_denied
 from planner.problems import shown
 from simulator.errors import InputError, Problem
-from simulator.model import RecomputeMethod
+from simulator.model import RecomputeMethod, RecomputeModule, SelectiveRecompute
+from simulator.recompute_modules import CORE, RESTORED, Parts
 
 _NONE = re.compile(
     r"(none|no|off|false|0|disabled|without)( (activation |gradient )?(recompute|recomputation|checkpointing|ac))?(\s*[,;(].*)?"
+)
+_EITHER = re.compile(
+    r"(none|no|off|false)\s*(/|,|;|or\b|and\b)\s*(full|selective|yes|on|true)"
+    r"|(full|selective|yes|on|true)\s*(/|,|;|or\b|and\b)\s*(none|no|off|false)"
 )
 _FULL = re.compile(
     r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|checkpoint|\bac\b|\bgc\b",
     re.IGNORECASE,
 )
 _ATTENTION = re.compile(r"selective|core[ _-]?att|\battention\b|\battn\b|\bsac\b|\bops?\b")
-_MODULES = re.compile(r"mlp|\bmoe|layer[ _]?norm|shared[ _]expert|\bmla|up[ _]proj|modules?\b|\bffn\b")
+_CORE = re.compile(r"core[ _-]?att|\battention\b|\battn\b")
+_MODULES: Mapping[RecomputeModule, re.Pattern[str]] = {
+    "core_attn": _CORE,
+    "mla_up_proj": re.compile(r"\bmla\b|\bmla[ _-]?up|up[ _-]?proj"),
+    "layernorm": re.compile(r"(layer|rms)[ _-]?norms?\b|\bnorms?\b"),
+    "moe_act": re.compile(r"\bmoe[ _-]?act"),
+    "shared_experts": re.compile(r"shared[ _-]?experts?"),
+    "mlp": re.compile(r"\bmlps?\b|\bffn\b|feed[ -]?forward"),
+    "moe": re.compile(r"\bmoe(?![ _-]?act)"),
+}
+"""Modules of a layer by the words that mean them (Megatron Core's names, and those of reports)."""
+_OTHER_MODULES = re.compile(r"modules?\b")
+_IN_NOTES = re.compile(r"recompute[ _-]?modules?\b[^;.]*", re.IGNORECASE)
 _LAYERS = re.compile(
     r"(\d+)(?:\s*(?:/|(?:out )?of)\s*(?:the |every )?(\d+))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d+))?"
 )
 """Layers that are computed again, and perhaps all that there are: `20 of 80 layers`."""
-_SHARE = re.compile(r"(\d+)\s*(?:/|(?:out )?of)\s*(?:the )?(\d+)|(\d+) ?(?:%|percent|per cent)")
-"""The same without that word, of which only full recomputation has a share: `full (20 of 80)`, `full 25 %`."""
+_SHARE = re.compile(
+    r"(\d+)\s*(?:/|(?:out )?of)\s*(?:the )?(\d+)|(\d+) ?(?:%|percent|per cent)|(?<![\d.])0?\.(\d\d?)(?!\d)"
+)
+"""The same without that word, of which whole layers have a share: `full (20 of 80)`, `AC 25 %`, and `selective 1/2` or 0.5 of
+fms-fsdp (`apply_fsdp_checkpointing`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +62,18 @@ class Recomputed:
     """`Workload.recompute_method`, where layers are counted."""
     of_layers: int | None = None
     """Layers of the whole network among which they are counted, 100 where they are per cent; left out: those of a chunk."""
+    modules: tuple[RecomputeModule, ...] = ()
+    """`Workload.recompute_modules`, where modules are named."""
     is_exact: bool = True
-    """Whether this is all that was written; single modules are not modelled, and some layers may be any number."""
+    """Whether this is all that was written; modules without a name, and some layers, may be any."""
+    is_understood: bool = True
+    """Whether it says anything of recomputation that is known."""
+
+    def keeps_inputs(self, habit: SelectiveRecompute) -> bool:
+        """Returns whether inputs of all products wait for weight gradients, selective recomputation being as is habit."""
+        if self.kind != "selective":
+            return self.kind == "none"
+        return RESTORED.issuperset(self.modules) if self.modules else habit == "attention"
 
 
 NOT_GIVEN = Recomputed(kind="none", is_exact=False)
@@ -54,12 +86,17 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     Layers that are counted are the first ones of a chunk, as in Megatron's `block`; those of `full` recomputation without that
     word are groups of so many, as in its `uniform`.
 
+    Words that mean nothing here are taken as none, and are not understood.
+
     Raises:
-        InputError: the cell says something else.
+        InputError: the cell says none and some in one.
     """
     text = written.lower()
     if text in NOTHING_SAID:
         return None
+    if _EITHER.fullmatch(text):
+        rule = "says both; write none, selective, full, or the layers: full block 5 layers"
+        raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
     if _NONE.fullmatch(text):
         return Recomputed(kind="none")
     num_layers, of_layers = _count(text)
@@ -67,20 +104,56 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
         return Recomputed(kind="none")
     if "partial" in text or of_layers:
         return _some_layers(num_layers or measured_notes.recomputed_layers(notes), of_layers)
-    if affirmed(_ATTENTION, text):
-        return Recomputed(kind="selective", is_exact=not affirmed(_MODULES, text))
-    if affirmed(_MODULES, text):
-        return Recomputed(kind="selective", is_exact=False)
+    if modules := _modules(text) or _modules_in_notes(text, notes):
+        return Recomputed(kind="selective", modules=modules)
+    if affirmed(_ATTENTION, text) or affirmed(_OTHER_MODULES, text):
+        return Recomputed(kind="selective", is_exact=not affirmed(_OTHER_MODULES, text))
     if not affirmed(_FULL, text):
-        if any(is_denied(words, text) for words in (_ATTENTION, _MODULES, _FULL)):
-            return NOT_GIVEN
-        rule = "is not understood; write none, selective, full, or the layers: full block 5 layers"
-        raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
+        is_known = any(is_denied(words, text) for words in (_ATTENTION, *_MODULES.values(), _FULL))
+        return replace(NOT_GIVEN, is_understood=is_known)
     is_uniform = "uniform" in text or ("full" in text and "block" not in text)
     return Recomputed(
         kind="full",
         num_layers=num_layers,
         method=None if num_layers is None else "uniform" if is_uniform else "block",
+    )
+
+
+def _modules(text: str) -> tuple[RecomputeModule, ...]:
+    """Returns the modules that a text names, nothing where that is the attention core alone."""
+    found = tuple(module for module, words in _MODULES.items() if affirmed(words, text))
+    return () if found == CORE else found
+
+
+def _modules_in_notes(text: str, notes: str) -> tuple[RecomputeModule, ...]:
+    """Returns those of notes such as `recompute modules mlp`, where the cell says no more than `selective`."""
+    found = affirmed(_IN_NOTES, notes) if text == "selective" else None
+    return _modules(found[0].lower()) if found else ()
+
+
+def in_model(told: Told, again: Recomputed, sizes: Mapping[str, object]) -> dict[str, object]:
+    """Returns the cells of the modules that a network of such sizes has; of others there is a remark."""
+    if not again.modules:
+        return {}
+    parts = _parts(sizes)
+    reasons = {module: parts.reason_against(module) for module in again.modules}
+    for module, reason in reasons.items():
+        if reason:
+            told.remark("recompute", f"{module} {reason}; left out")
+    fitting = [module for module, reason in reasons.items() if not reason]
+    if not fitting:
+        return {"recompute": "none"}
+    return {"selective_recompute": "attention", "recompute_modules": " ".join(fitting)}
+
+
+def _parts(sizes: Mapping[str, object]) -> Parts:
+    """Returns what the layers of a network have."""
+    has_experts = bool(sizes["num_experts"])
+    return Parts(
+        latent_attention=bool(sizes.get("key_value_rank")),
+        experts=has_experts,
+        shared_experts=has_experts and bool(sizes.get("shared_ffn_hidden_size")),
+        dense_layers=not has_experts or bool(sizes.get("num_dense_layers")),
     )
 
 
@@ -97,8 +170,9 @@ def _count(text: str) -> tuple[int | None, int | None]:
     if found := _LAYERS.search(text):
         part, whole = int(found[1]), int(found[2] or found[3] or 0)
         return (part, whole if whole >= part else None) if part < 10**6 else (None, None)
-    if re.search("full|partial", text) and (found := _SHARE.search(text)):
-        part, whole = int(found[1] or found[3]), int(found[2] or 100)
+    if re.search(r"full|partial|selective|\bac\b", text) and (found := _SHARE.search(text)):
+        per_cent = found[3] or (found[4] and found[4].ljust(2, "0"))
+        part, whole = int(found[1] or per_cent), int(found[2] or 100)
         return (part, whole) if part <= whole else (None, None)
     return None, None
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner import measured_notes
-from planner.framework_habits import UNTOLD_HABITS, Habits, habits_of, in_pipeline, tells_habits
-from planner.hardware_names import accelerator_id
+from planner.framework_habits import Habits, in_pipeline
+from planner.measured_experts import expert_habits
 from planner.measured_file import BYTES_OF_A_WEIGHT, Cells, read_cells
-from planner.measured_hardware import node_of
+from planner.measured_hardware import accelerator_of, node_of
 from planner.measured_layout import layout_cells, split_layers
 from planner.measured_precision import fp8_recipe, number_format, scales_rows
-from planner.measured_recompute import NOT_GIVEN, Recomputed, of_a_chunk, recomputed
+from planner.measured_recompute import NOT_GIVEN, Recomputed, in_model, of_a_chunk, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
 from planner.measured_schedule import Order, ordered
 from planner.measured_sequences import (
@@ -32,7 +32,6 @@ from planner.measured_sequences import (
 )
 from planner.measured_shape import expert_cells, has_experts, shape_cells
 from planner.measured_sharding import (
-    LAST_STAGE,
     keeps_weights,
     offloads_optimizer,
     offloads_something,
@@ -41,9 +40,11 @@ from planner.measured_sharding import (
     zero_stage,
 )
 from planner.measured_told import CannotModelError, Told
+from planner.measured_unmodelled import remark_blocks, simulates_checkpoints
 from planner.measured_words import NOTHING_SAID, affirmed, is_known_kind, is_usable, known_kind
 from planner.model_names import known_shape
 from planner.software_families import software_family
+from planner.told_habits import UNTOLD_HABITS, told_habits
 from simulator import catalog
 from simulator.errors import InputError
 from simulator.hardware import Precision
@@ -117,20 +118,13 @@ class _Translation:
         self.kind = self._known_kind()
         self.splits_sequence = splits_sequence(self.told.text("sp"))
         self._refuse_what_is_no_pretraining_of_a_decoder()
-        self.accelerator = accelerator_id(self.told.text("gpu") or "not named")
+        self.accelerator = accelerator_of(self.told)
         self.node = node_of(cells, self.accelerator)
         self.told.assumed += self.node.assumed
         self._remark_network()
         self.precision = self._precision()
         family = catalog.accelerator(self.accelerator).family
-        self.habits: Habits = habits_of(
-            self.told.text("framework"),
-            family,
-            self.precision,
-            is_fully_sharded=zero_stage(self.told.text("zero_stage_or_fsdp")) == LAST_STAGE,
-        )
-        if not tells_habits(self.told.text("framework")):
-            self.told.assumed += ["framework", "attention"]
+        self.habits: Habits = told_habits(self.told, family, self.precision)
         self.known: ModelShape | None = known_shape(
             self.model, cells.count("layers"), cells.count("hidden"), cells.count("heads")
         )
@@ -142,18 +136,20 @@ class _Translation:
         if self.habits.pads_vocabulary:
             unit = PADDED_VOCABULARY * layout["tensor_parallel"]
             shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
-        order = self._order(layout, shape["num_layers"])
+        habits, stage = self._sharding(layout)
+        order = self._order(layout, shape["num_layers"], habits.zero_stage if stage is None else stage)
         layout["virtual_pipeline"] = order.chunks_per_stage or layout["virtual_pipeline"]
-        self._remark_whole_gradients(layout)
+        self._remark_whole_gradients(habits, stage)
         shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
-        habits = self._habits(layout, shape["num_layers"])
+        habit_cells = self._habit_cells(layout, shape["num_layers"], habits, stage)
         sizes = {
             **shape,
             **expert_cells(self.told, self.known, shape["ffn_hidden_size"]),
             **layout,
             **self.node.cells,
-            **habits,
+            **habit_cells,
         }
+        sizes |= in_model(self.told, self._recomputed(), sizes)
         cells: dict[str, object] = {
             "row_id": self.row_id,
             "group": self.group,
@@ -166,9 +162,10 @@ class _Translation:
             **({"pipeline_schedule": order.schedule.value} if order.schedule else {}),
             **self._sequences(layout),
             **self._measured(),
+            "has_memory_verdict": order.has_memory and simulates_checkpoints(self.told, sizes),
             "notes": " ".join(self.told.text("notes").split())[:LONGEST_NOTES],
             "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(self.kind) else None,
-            "assumed": " ".join(self.told.assumed),
+            "assumed": " ".join(dict.fromkeys(self.told.assumed)),
             "remarks": "\n".join(self.told.remarks),
         }
         row = {name: _as_text(value) for name, value in cells.items()}
@@ -212,18 +209,15 @@ class _Translation:
         has_bf16 = catalog.accelerator(self.accelerator).peak_flop_per_s(Precision.BF16) is not None
         return (Precision.BF16 if has_bf16 else Precision.FP16).value
 
-    def _order(self, layout: dict[str, int], num_layers: int) -> Order:
+    def _order(self, layout: dict[str, int], num_layers: int, zero_stage: int) -> Order:
         """Returns schedule and chunks of the pipeline where they are not the usual ones."""
-        again, (habits, stage) = self._recomputed(), self._sharding(layout)
-        is_kept = again.kind == "none" or (
-            again.kind == "selective" and self.habits.selective_recompute == "attention"
-        )
+        is_kept = self._recomputed().keeps_inputs(self.habits.selective_recompute)
         return ordered(
             self.told,
             self.habits.expert_schedule if has_experts(self.told, self.known) else None,
             layout,
             num_layers,
-            keeps_inputs=is_kept and (habits.zero_stage if stage is None else stage) <= 1,
+            keeps_inputs=is_kept and zero_stage <= 1,
         )
 
     def _recomputed(self) -> Recomputed:
@@ -235,12 +229,15 @@ class _Translation:
         if again.is_exact:
             return again
         self.told.default("recompute", again.kind)
+        if not again.is_understood:
+            self.told.remark("recompute", "is not understood; taken as none")
         if again.num_layers:
             self.told.remark("recompute", f"taken as {again.num_layers} in each of {num_chunks} chunks")
         return again
 
-    def _habits(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
-        habits, stage = self._sharding(layout)
+    def _habit_cells(
+        self, layout: dict[str, int], num_layers: int, habits: Habits, stage: int | None
+    ) -> dict[str, object]:
         notes = self.told.text("notes")
         again = self._recomputed_of_a_chunk(layout, num_layers)
         hides_tensor_traffic = measured_notes.hides_tensor_traffic(notes)
@@ -254,14 +251,14 @@ class _Translation:
             else stage,
             "shard_ranks": self._shard_ranks(layout),
             "has_sequence_parallel": self._splits_sequence() if layout["tensor_parallel"] > 1 else False,
-            "logit_bytes": measured_notes.logit_bytes(notes) or habits.logit_bytes,
+            "logit_bytes": measured_notes.logit_bytes(notes) or self._logit_bytes(layout),
             "activation_offload_fraction": self._offload_fraction(num_layers),
             "optimizer_offload_fraction": self._optimizer_offload_fraction(),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
             "gathers_cast_inputs": habits.gathers_cast_inputs or self._gathers_tensor_scaled(),
             **({} if hides_tensor_traffic is None else {"overlaps_tensor_comm": hides_tensor_traffic}),
             **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
-            **self._expert_habits(layout),
+            **expert_habits(self.told, self.known, self.habits, is_far=self._has_far_experts(layout)),
             **self._adapters(),
         }
 
@@ -275,8 +272,8 @@ class _Translation:
         habits = in_pipeline(habits)
         return habits, None if stage is None else habits.zero_stage
 
-    def _remark_whole_gradients(self, layout: dict[str, int]) -> None:
-        written, (habits, stage) = self.told.text("zero_stage_or_fsdp"), self._sharding(layout)
+    def _remark_whole_gradients(self, habits: Habits, stage: int | None) -> None:
+        written = self.told.text("zero_stage_or_fsdp")
         if stage == 1 and zero_stage(written) == 2 and not keeps_weights(written):
             meaning = f"pipelines of {habits.name} reduce whole gradients once, as ZeRO-1"
             self.told.remark("zero_stage_or_fsdp", meaning)
@@ -286,6 +283,10 @@ class _Translation:
         written = self.told.text("precision")
         has_one_scale = fp8_recipe(written) in ("", "tensorwise") and not scales_rows(written)
         return self.habits.gathers_tensor_scaled_inputs and self.precision == "fp8" and has_one_scale
+
+    def _logit_bytes(self, layout: dict[str, int]) -> int:
+        split = self.habits.split_logit_bytes if layout["tensor_parallel"] > 1 else None
+        return split or self.habits.logit_bytes
 
     def _splits_sequence(self) -> bool:
         if self.splits_sequence is None:
@@ -332,30 +333,14 @@ class _Translation:
             rank = self.told.default("lora_rank", USUAL_LORA_RANK)
         return {"lora_rank": rank, "lora_targets": " ".join(product.value for product in products)}
 
-    def _expert_habits(self, layout: dict[str, int]) -> dict[str, object]:
-        """How tokens travel to their experts, and whether anything hides it: as the notes say, or the framework's habit."""
-        if not has_experts(self.told, self.known):
-            return {}
-        notes = self.told.text("notes")
-        is_far = layout["expert_parallel"] > self.node.link_domain_size
-        is_hidden = measured_notes.hides_expert_exchange(notes)
-        if is_hidden is None:
-            is_hidden = self.told.default("expert_overlap", self.habits.overlaps_far_experts and is_far)
-        dispatch = measured_notes.expert_dispatch(notes)
-        return {
-            "expert_dispatch": dispatch or self.told.default("expert_dispatch", self.habits.expert_dispatch),
-            "expert_products": self.told.default("expert_products", self.habits.expert_products),
-            "overlaps_expert_exchange": is_hidden,
-            "expert_capacity_factor": measured_notes.capacity_factor(notes),
-            "expert_tensor_parallel": self.cells.count("etp") or measured_notes.expert_tensor_parallel(notes),
-            "dispatches_in_8_bits": measured_notes.dispatches_in_8_bits(notes)
-            or self.habits.dispatches_in_8_bits,
-            "overlaps_shared_experts": measured_notes.overlaps_shared_experts(notes) and not is_hidden,
-        }
+    def _has_far_experts(self, layout: dict[str, int]) -> bool:
+        return layout["expert_parallel"] > self.node.link_domain_size
 
     def _sequences(self, layout: dict[str, int]) -> dict[str, object]:
         """Windows, packed documents, and the exchange of context-parallel ranks where there are several."""
-        found = {**window_cells(self.cells, self.known), **document_cells(self.cells)}
+        window = window_cells(self.cells, self.known)
+        remark_blocks(self.told, has_window=bool(window))
+        found = {**window, **document_cells(self.cells)}
         if layout["context_parallel"] == 1:
             if exchanges_heads(self.told.text("sp")):
                 self.told.remark("sp", "no ranks share the sequence; say in cp how many do")

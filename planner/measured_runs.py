@@ -110,8 +110,14 @@ class Comparison:
 
     @property
     def memory_error_fraction(self) -> float:
-        """Relative error of the peak memory; NaN where none was published."""
-        return self.comparable_memory_bytes / float(self.row["peak_memory_bytes"] or "nan") - 1.0
+        """Relative error of the peak memory; NaN where none was published, or nothing to compare it with is simulated."""
+        published = self.row["peak_memory_bytes"] if self.has_memory_verdict else ""
+        return self.comparable_memory_bytes / float(published or "nan") - 1.0
+
+    @property
+    def has_memory_verdict(self) -> bool:
+        """Whether the run keeps what it is simulated to keep; its remarks say where it does not."""
+        return self.row.get("has_memory_verdict", "true") == "true"
 
     @property
     def ran_out_of_memory(self) -> bool:
@@ -261,6 +267,8 @@ def _workload(row: Row) -> Workload:
     }
     if row.get("lora_rank"):
         given["lora"] = {"rank": row["lora_rank"], "targets": row["lora_targets"].split()}
+    if row.get("recompute_modules"):
+        given["recompute_modules"] = row["recompute_modules"].split()
     one_step = float(row["global_batch_size"]) * float(row["sequence_length"])
     return Workload.model_validate(given | {"tokens": one_step})
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from planner.measured_batches import is_torchtitan
 from planner.measured_layout import can_split
 from planner.measured_told import Told
 from planner.measured_words import NOTHING_SAID, affirmed, first_affirmed
@@ -24,8 +25,11 @@ _ONLY_NEAR = re.compile("dual-?pipe|zb-?(1p|2p|h2)|(?<!zbv)(?<!zbv-)zero-?bubble
 _IN_NOTES = re.compile(
     r"gpipe|\bzbv-?zero-?bubble|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble|dual-?pipe(-?v)?", re.IGNORECASE
 )
-"""Names that mean a schedule wherever they stand. `Interleaved` alone does not say of how many chunks."""
-_INTERLEAVED = re.compile("interleav|looped")
+"""Names that mean a schedule wherever they stand. `Interleaved` alone does not say of how many chunks, but for torchtitan: its
+schedules of several have two if nothing else is said (`stages_per_rank` in `pipeline_parallel.py`)."""
+_INTERLEAVED = re.compile("interleav|looped", re.IGNORECASE)
+_KEEPS_TWICE = re.compile("zb-?(2p|h2)")
+"""Schedules of one chunk that keep up to 2 p - 1 micro-batches on p stages; 1F1B keeps p (arXiv 2401.10241, section 2.2)."""
 _LEAST_CHUNKS = 2
 """Of a stage that is interleaved, or of one that is passed to and fro."""
 
@@ -37,6 +41,8 @@ class Order:
     schedule: Schedule | None = None
     chunks_per_stage: int | None = None
     """`Plan.virtual_pipeline`."""
+    has_memory: bool = True
+    """Whether what the schedule keeps is simulated, too."""
 
 
 _USUAL = Order()
@@ -58,24 +64,58 @@ def ordered(
     """
     column, name = _named(told)
     schedule = first_affirmed(_SCHEDULES, name) if name else habit
-    if layout["pipeline_parallel"] == 1 or (schedule is None and not name):
+    if layout["pipeline_parallel"] == 1:
+        return _USUAL
+    if schedule is None and not name:
+        _remark_unknown_chunks(told, layout)
         return _USUAL
     if schedule is None:
         told.remark(column, "names no known schedule; taken as 1F1B")
         return _USUAL
     if schedule is Schedule.ONE_F_ONE_B:
         return _interleaved(told, column, layout, num_layers) if affirmed(_INTERLEAVED, name) else _USUAL
-    chunks = _LEAST_CHUNKS if schedule is Schedule.ZB_V else 1
-    if reason := _reason_against(schedule, chunks, layout, num_layers, keeps_inputs=keeps_inputs):
-        told.remark(column, f"{schedule.value} {reason}; taken as 1F1B")
+    fitting = _fitting(schedule, layout, num_layers)
+    if fitting is not Schedule.GPIPE and not keeps_inputs:
+        meaning = f"{schedule.value} needs what is computed again, and shards no gradients; taken as 1F1B"
+        told.remark(column, meaning)
         return _USUAL
+    keeps_twice = bool(_KEEPS_TWICE.search(name))
+    _remark_schedule(told, column, schedule, fitting, is_near=bool(_ONLY_NEAR.search(name)))
+    if keeps_twice:
+        told.remark(
+            column, "keeps up to twice the activations of 1F1B, which is not simulated: memory is not judged"
+        )
     if not name:
-        told.default("pipeline_schedule", schedule)
-    elif _ONLY_NEAR.search(name):
-        told.remark(column, f"taken as {schedule.value}, the nearest schedule")
+        told.default("pipeline_schedule", fitting)
+    chunks = _chunks(fitting)
     if (told.cells.count("vpp") or 1) not in (1, chunks):
-        told.remark("vpp", f"left out; chunks of a stage with {schedule.value}: {chunks}")
-    return Order(schedule=schedule, chunks_per_stage=chunks)
+        told.remark("vpp", f"left out; chunks of a stage with {fitting.value}: {chunks}")
+    return Order(schedule=fitting, chunks_per_stage=chunks, has_memory=not keeps_twice)
+
+
+def _chunks(schedule: Schedule) -> int:
+    return _LEAST_CHUNKS if schedule is Schedule.ZB_V else 1
+
+
+def _fitting(schedule: Schedule, layout: Mapping[str, int], num_layers: int) -> Schedule:
+    """Returns the same, or the zero bubble of one chunk where the layers do not make up two on each stage."""
+    return schedule if can_split(num_layers, layout, _chunks(schedule)) else Schedule.ZB_H1
+
+
+def _remark_schedule(
+    told: Told, column: str, schedule: Schedule, fitting: Schedule, *, is_near: bool
+) -> None:
+    if fitting is not schedule:
+        meaning = f"{schedule.value} needs layers for {_chunks(schedule)} chunks on each stage; taken as {fitting.value}"
+        told.remark(column, meaning)
+    elif is_near:
+        told.remark(column, f"taken as {schedule.value}, the nearest schedule")
+
+
+def _remark_unknown_chunks(told: Told, layout: Mapping[str, int]) -> None:
+    is_told = "vpp" in told.cells.numbers or layout["virtual_pipeline"] > 1
+    if not is_told and affirmed(_INTERLEAVED, told.text("notes")):
+        told.remark("vpp", "the notes say interleaved, but not of how many chunks; taken as 1F1B")
 
 
 def _named(told: Told) -> tuple[str, str]:
@@ -83,7 +123,10 @@ def _named(told: Told) -> tuple[str, str]:
     for column in COLUMNS:
         if told.text(column).lower() not in NOTHING_SAID:
             return column, _plain(told.text(column))
-    found = affirmed(_IN_NOTES, told.text("notes"))
+    notes = told.text("notes")
+    found = affirmed(_IN_NOTES, notes)
+    if found is None and is_torchtitan(told.text("framework")):
+        found = affirmed(_INTERLEAVED, notes)
     return ("notes", _plain(found[0])) if found else ("framework", "")
 
 
@@ -100,12 +143,3 @@ def _interleaved(told: Told, column: str, layout: Mapping[str, int], num_layers:
         told.remark(column, "two chunks on a stage do not fit layers or batch; give vpp. Taken as 1F1B")
         return _USUAL
     return Order(chunks_per_stage=told.default("vpp", _LEAST_CHUNKS))
-
-
-def _reason_against(
-    schedule: Schedule, chunks: int, layout: Mapping[str, int], num_layers: int, *, keeps_inputs: bool
-) -> str:
-    """Returns why a layout cannot have a schedule (`constraints.layout`); empty where it can."""
-    if schedule is not Schedule.GPIPE and not keeps_inputs:
-        return "needs what is computed again, and shards no gradients"
-    return "" if can_split(num_layers, layout, chunks) else f"needs layers for {chunks} chunks on each stage"

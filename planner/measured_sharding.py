@@ -36,6 +36,7 @@ _GROUP_RANKS = re.compile(
 _GROUPS = re.compile(r"replicat\w*[ _=:-]*(\d+)|hsdp\D{0,20}(\d+)[- ]replicas?\b")
 _SHARDING = re.compile(r"zero|shard|[fh]sdp|distributed|dist[- _]?opt")
 _DIGIT = re.compile(r"(?:zero|stage)[- _=:]*(\d+)|^(\d+)$")
+_DIGIT_OF_A_NAME = re.compile(r"zero[- _]?([1-3])\b")
 
 
 def zero_stage(written: str) -> int | None:
@@ -54,6 +55,11 @@ def zero_stage(written: str) -> int | None:
     return stage
 
 
+def named_stage(name: str) -> int | None:
+    """Returns the stage of ZeRO that stands in a framework's name, the last for FSDP; `None` where none does."""
+    return _first_stage(name, _DIGIT_OF_A_NAME, (("fsdp", LAST_STAGE),))
+
+
 def says_to_shard_again(written: str) -> bool:
     """Returns whether a cell asks for weights to be let go of behind every pass, whatever the framework's default."""
     return bool(affirmed(r"zero[- _]?3|stage[- _]?3|reshard\w*[ _=:]*(true|always)", written))
@@ -65,11 +71,15 @@ def keeps_weights(written: str) -> bool:
 
 
 def _written_stage(text: str) -> int | None:
-    if digits := affirmed(_DIGIT, text):
-        return int(digits[1] or digits[2])
-    stage = first_affirmed(_STAGES, text)
+    stage = _first_stage(text, _DIGIT, _STAGES)
     is_none = stage is None and (is_denied(_SHARDING, text) or is_denied(_DIGIT, text))
     return 0 if is_none else stage
+
+
+def _first_stage(text: str, digit: re.Pattern[str], words: tuple[tuple[str, int], ...]) -> int | None:
+    """Returns the stage that a digit gives, else words; `None` where neither does."""
+    stage = _number(digit, text)
+    return first_affirmed(words, text) if stage is None else stage
 
 
 def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
@@ -84,7 +94,7 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
         ValueError: the replicas do not make up such groups.
     """
     text = written.lower()
-    ranks, groups = _number(_GROUP_RANKS, text), _number(_GROUPS, text)
+    ranks, groups = _number(_GROUP_RANKS, text) or None, _number(_GROUPS, text) or None  # 0 says nothing
     if ranks is None and groups is None and not affirmed("hsdp|hybrid|mics", text):
         return None
     if ranks is None:
@@ -95,9 +105,9 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
 
 
 def _number(words: re.Pattern[str], text: str) -> int | None:
-    """Returns the first number that words name; 0 says nothing."""
+    """Returns the first number that words name."""
     found = affirmed(words, text)
-    return int(next(filter(None, found.groups()))) or None if found else None
+    return int(next(filter(None, found.groups()))) if found else None
 
 
 def offloads_optimizer(written: str) -> bool:

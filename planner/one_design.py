@@ -13,6 +13,7 @@ from planner.goodput import MAX_EVENTS
 from planner.interleaving_note import interleaving_notes
 from planner.interval_note import interval_note
 from planner.limit_uses import LimitUse, limit_uses
+from planner.placement_note import placement_notes
 from planner.plan_input import plan_of
 from planner.reasons import FULL_FRACTION, cautions, scope_text
 from planner.recommendation import Design, Uncertainty
@@ -181,7 +182,7 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 
 
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
-    notes = interleaving_notes(job, plan)
+    notes = [*interleaving_notes(job, plan), *placement_notes(job, plan)]
     if note := interval_note(plan, design.checkpoint_interval_s, evaluation):
         notes.append(note)
     used = design.peak_memory_bytes / design.memory_capacity_bytes

@@ -19,9 +19,7 @@ from simulator.job import Job, Objective
 from simulator.offer import GpuRange
 from simulator.plan import Plan
 from simulator.units import HOUR, JOULES_PER_KWH
-from studies.archive import Archive
-from studies.reduction import Reduction
-from studies.study import run_study
+from studies.study import searched_front
 
 OBJECTIVES = (Objective.TIME, Objective.COST, Objective.ENERGY)
 """What the designs of a job are traded off in; cost stands for node-hours."""
@@ -110,15 +108,10 @@ def candidates_of(job: Job, place: tuple[int, int], seed: int) -> tuple[Candidat
         place: positions of the job and of the offer in the fleet.
         seed: of the search.
     """
-    archive = Archive(job)
-
-    def keep(found: Evaluation | Reduction, _: str) -> None:
-        archive.add(found)
-
-    run_study(job, archive, keep, seed=seed)
-    if archive.front is None:
+    front = searched_front(job, seed)
+    if front is None:
         return ()
-    return tuple(_candidate(job, archive.front, row, place) for row in _chosen_rows(job, archive.front))
+    return tuple(_candidate(job, front, row, place) for row in _chosen_rows(job, front))
 
 
 def _chosen_rows(job: Job, front: Evaluation) -> list[int]:

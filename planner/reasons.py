@@ -8,9 +8,12 @@ from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
 from planner import human
 from planner.accuracy_notes import accuracy_notes
+from planner.batch_size import batch_notes
 from planner.calibration_notes import calibration_notes
-from planner.grid_conventions import grid_convention, unlike_grids
+from planner.grid_conventions import grid_convention, grid_notes
 from planner.interleaving_note import interleaving_notes
+from planner.placement_note import placement_notes
+from planner.price_notes import price_notes
 from planner.recommendation import Design, Recommendation, Rejection, Uncertainty
 from planner.unused_fields import unused_notes
 from simulator.job import Job, Objective
@@ -190,6 +193,8 @@ def _hours_text(job: Job) -> str:
 
 def rule_text(job: Job, name: str) -> str:
     """Returns a constraint in words, with the job's limit."""
+    if name == "memory" and (free := job.search.memory_headroom_fraction):
+        return f"{RULES[name]}, less search.memory_headroom_fraction = {human.figure(free)}"
     limit = getattr(job.limits, name, None)
     sureness = {"budget_usd": job.limits.budget_probability, "deadline_days": job.limits.deadline_probability}
     wanted = sureness.get(name)
@@ -227,10 +232,12 @@ def cautions(
         best: the recommended design.
     """
     notes = [*_full_memory(front, best), *_no_deadline(job, front)] if front is not None else []
-    notes += interleaving_notes(job, best.plan) if best else []
+    notes += [*interleaving_notes(job, best.plan), *placement_notes(job, best.plan)] if best else []
     notes += accuracy_notes(job, uncertainty, best)
     notes += calibration_notes(job)
-    notes += unlike_grids([*map(job.site_of, job.offers), *job.what_if.sites])
+    notes += grid_notes([*map(job.site_of, job.offers), *job.what_if.sites])
+    notes += price_notes(job)
+    notes += batch_notes(job)
     notes += unused_notes(job)
     return tuple(notes)
 
@@ -261,6 +268,7 @@ def _full_memory(front: Evaluation, best: Design | None) -> list[str]:
             own = f"Design {best.design_id}, the recommended one, would fill {human.percent(used)} of the memory. "
     note = (
         f"{own}{num_full} of {len(front)} designs on the front would fill more than {FULL_FRACTION:.0%} of the memory, "
-        "which is within the error of the memory model (docs/validation.md): try them before you rely on them."
+        "which is within the error of the memory model (docs/validation.md): try them before you rely on them, "
+        "or keep room by search.memory_headroom_fraction=0.1."
     )
     return [note]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from planner.own_files import check_own_file
 from planner.report_build import DrawnReport
 from planner.report_data import FAMILY
 from planner.report_page import page
@@ -64,24 +64,7 @@ def write_pictures(
 
 def check_target(path: Path) -> None:
     """Raises `InputError` where a report cannot be written, or would replace something else than a report."""
-    try:
-        rule = _broken_rule(path)
-    except OSError as error:  # such as a name that is too long
-        rule = f"cannot be written: {error.strerror or error}"
-    if rule:
-        raise _problem(path, rule)
-
-
-def _broken_rule(path: Path) -> str:
-    if path.is_dir():
-        return "is a folder: name a file in it"
-    if not path.parent.is_dir():
-        return f"the folder {path.parent} does not exist: make it first"
-    if path.exists() and not _is_report(path):
-        return "exists and is no report of capplan: choose another name"
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        return f"the folder {path.parent} cannot be written to"
-    return ""
+    check_own_file(path, "report", "output", _is_report)
 
 
 def _is_report(path: Path) -> bool:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from planner.mlflow_content import asked_params, finish, inputs_profile, record_of
+from planner.mlflow_content import asked_params, finish, inputs_profile, record_of, study_tags
 from planner.output import write_answer, write_job
 from planner.recommendation import MlflowRecord, Recommendation
 from planner.report_build import build_report
 from planner.report_designs import cloud_of_table
 from planner.report_files import PAGE_FILE, write_page, write_pictures
-from planner.study_facts import KEEP
+from planner.study_facts import keep_of
 from simulator.errors import TrackingError
 from simulator.job import Job
 from studies.archive import Archive
@@ -29,7 +29,7 @@ from studies.mlflow_session import without_password
 from studies.recording import PICTURE_FOLDER, Recording
 from studies.run_lookup import finished_children, open_once
 from studies.store_address import asked_store, resolve_tracking_uri
-from studies.tracking import Settle, StudyTracker, nothing_to_wait_for
+from studies.tracking import Settle, StudyTracker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def sending(
     name: str,
     target: Target,
     elapsed_s: Callable[[], float],
-    settle: Settle = nothing_to_wait_for,
+    settle: Settle,
 ) -> Iterator[Sending]:
     """Inside it a study is sent; the run is ended however that goes.
 
@@ -119,7 +119,7 @@ def sending(
         run_name=job.name,
         tracking_uri=target.uri,
         params=asked_params(job, int(facts["seed"])),
-        tags={"catalog_hash": facts["catalog_hash"], "study": name, "keep": facts.get(KEEP, "all")},
+        tags={**study_tags(facts["job_hash"], facts["catalog_hash"]), "study": name, "keep": keep_of(facts)},
         clock=lambda: started_at_s + elapsed_s(),
         settle=settle,
     )

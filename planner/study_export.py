@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from planner.json_forms import StudyExport
-from planner.study_facts import KEEP, job_of
+from planner.study_facts import job_of, keep_of
 from simulator.errors import StudyError
 from studies.archive import Archive
 from studies.design_log import DesignLog
@@ -43,7 +43,7 @@ def export_designs(path: Path, file: Path) -> StudyExport:
             file=str(file),
             num_designs=log.num_designs,
             num_simulated=journal.num_designs,
-            keep="front" if journal.facts.get(KEEP) == "front" else "all",
+            keep=keep_of(journal.facts),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -11,7 +11,7 @@ from planner.recommendation import Recommendation
 from simulator.errors import OtherVersionError, StudyError
 from simulator.job import Job
 from simulator.record import Record
-from studies.identity import hash_of, study_hash
+from studies.identity import Keep, hash_of, study_hash
 
 KEEP = "keep"
 """Which designs the study keeps."""
@@ -67,6 +67,11 @@ def leaves_of(facts: Mapping[str, str]) -> tuple[Leaf, ...]:
     return _read(Leaves, facts[MERGED_FROM], "list of merged studies").leaves if MERGED_FROM in facts else ()
 
 
+def keep_of(facts: Mapping[str, str]) -> Keep:
+    """Returns which designs a study keeps; where that was changed, `job_of` raises."""
+    return cast(Keep, facts.get(KEEP, "all"))
+
+
 def check_not_merged(name: str, facts: Mapping[str, str], what_else: str) -> None:
     """Raises `StudyError` for a study that was merged, with what to do to those that it is made of."""
     if MERGED_FROM in facts:
@@ -89,7 +94,7 @@ def _study_hash(facts: Mapping[str, str], job_hash: str) -> str:
     leaves = leaves_of(facts)
     if leaves:
         return hash_of_leaves(leaves)
-    return study_hash(job_hash, facts["code_hash"], facts["seed"], facts.get(KEEP, "all"))
+    return study_hash(job_hash, facts["code_hash"], facts["seed"], keep_of(facts))
 
 
 def _read(kind: type[_Written], written: str, what: str) -> _Written:

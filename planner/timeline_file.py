@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 
 from planner import __version__
+from planner.own_files import check_own_file
 from planner.timeline_trace import Entry, run_entries, step_entries
 from simulator.errors import InputError, Problem
 from simulator.pipeline_timeline import StepTimeline
@@ -20,24 +20,7 @@ HEAD = '{"otherData": {"producer": "capplan timeline"'
 
 def check_timeline_file(path: Path, option: str = "--timeline") -> None:
     """Raises `InputError` where a timeline cannot be written, or would replace something else than a timeline."""
-    try:
-        rule = _broken_rule(path)
-    except OSError as error:  # such as a name that is too long
-        rule = f"cannot be written: {error.strerror or error}"
-    if rule:
-        raise _problem(path, rule, option)
-
-
-def _broken_rule(path: Path) -> str:
-    if path.is_dir():
-        return "is a folder: name a file in it"
-    if not path.parent.is_dir():
-        return f"the folder {path.parent} does not exist: make it first"
-    if path.exists() and not _is_timeline(path):
-        return "exists and is no timeline of capplan: choose another name"
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        return f"the folder {path.parent} cannot be written to"
-    return ""
+    check_own_file(path, "timeline", option, _is_timeline)
 
 
 def write_timeline(

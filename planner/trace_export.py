@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
+from planner.own_files import check_own_file
 from planner.trace_request import TraceRequest
 from simulator.deep.chakra_export import ChakraExport, chakra_export
 from simulator.deep.plan_export import export_plan
@@ -105,12 +105,4 @@ def convert_profile(profile: Path, graph: Path, file: Path, *, batch_size: int) 
 
 def check_trace_target(file: Path) -> None:
     """Raises `InputError` where a trace cannot be written, or would replace something else than a trace."""
-    rule = ""
-    if not file.parent.is_dir():
-        rule = f"the folder {file.parent} does not exist: make it first"
-    elif file.exists() and not is_trace_file(file):
-        rule = "exists and is no trace of capplan: choose another name"
-    elif not os.access(file.parent, os.W_OK | os.X_OK):
-        rule = f"the folder {file.parent} cannot be written to"
-    if rule:
-        raise InputError([Problem(path="--output", value=str(file), rule=rule)])
+    check_own_file(file, "trace", "--output", is_trace_file)

@@ -25,7 +25,7 @@ from simulator.deep.topology import Topology
 from simulator.deep.trace import OperatorTrace
 from simulator.deep.triosim import TrioSimCase, triosim_step
 from simulator.deep.waits import Accelerators, of_stages, receivers, waits
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, check_rules
 
 
 class TraceAnswer(PlayedStep):
@@ -221,13 +221,8 @@ def _case(request: TraceRequest) -> TrioSimCase:
         "--times": request.times is not Times.PROPORTIONAL,
         "--on": request.on is not None or request.traced_on is not None,
     }
-    problems = [
-        Problem(path=option, value="", rule="is nothing that --rules triosim covers: leave one of them out")
-        for option, is_broken in rules.items()
-        if is_broken
-    ]
-    if problems:
-        raise InputError(problems)
+    rule = "is nothing that --rules triosim covers: leave one of them out"
+    check_rules({option: ("", not is_broken, rule) for option, is_broken in rules.items()})
     return TrioSimCase(request.parallel)
 
 

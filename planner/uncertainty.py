@@ -8,11 +8,11 @@ import numpy as np
 
 from constraints.evaluation import Evaluation
 from objectives.scores import Usage, cost_parts, total
-from objectives.unsure_inputs import known_step_error
+from objectives.unsure_inputs import step_error_of
 from planner.recommendation import Spread, Uncertainty
 from planner.ties import tied_designs
 from simulator.accuracy import Accuracy, step_time_error
-from simulator.hardware import Accelerator, Precision
+from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import replicate
@@ -70,8 +70,9 @@ def accuracy_of(job: Job, chosen: Evaluation) -> Accuracy:
 
     On runs of the job's calibration if it has any of that kind, on published ones otherwise.
     """
-    chip, precision, _ = _kind_of(job, chosen)
-    return calibrated_accuracy(job, chip.id, precision) or published_accuracy(job, chosen.plans, 0)
+    accelerator = job.offers[int(chosen.plans.offer[0])].accelerator.id
+    precision = Precision.from_code(int(chosen.plans.precision[0]))
+    return calibrated_accuracy(job, accelerator, precision) or published_accuracy(job, chosen.plans, 0)
 
 
 def published_accuracy(job: Job, plans: PlanTable, row: int) -> Accuracy:
@@ -86,22 +87,12 @@ def published_accuracy(job: Job, plans: PlanTable, row: int) -> Accuracy:
     )
 
 
-def _kind_of(job: Job, chosen: Evaluation) -> tuple[Accelerator, Precision, bool]:
-    """What a design, one row, trains on, in which number format, and whether it has experts."""
-    chip = job.offers[int(chosen.plans.offer[0])].accelerator
-    precision = Precision.from_code(int(chosen.plans.precision[0]))
-    return chip, precision, job.workload.model.experts is not None
-
-
 def interval_log_half_width(job: Job, chosen: Evaluation) -> float:
     """Returns half the width of the interval in which the step of a design, one row, lies in four of five cases.
 
     As a logarithm of time; on runs of the job's calibration if it has any of that kind, on published ones otherwise.
     """
-    chip, precision, has_experts = _kind_of(job, chosen)
-    if job.calibration and (own := job.calibration.residuals_of(chip.id, precision, has_experts=has_experts)):
-        return own.interval_log_half_width
-    return known_step_error(job, chosen.plans, 0).interval_log_half_width
+    return step_error_of(job, chosen.plans, 0).interval_log_half_width
 
 
 def calibrated_accuracy(job: Job, accelerator: str, precision: Precision) -> Accuracy | None:

@@ -294,9 +294,13 @@ def memory_verdicts(entries: Iterable[Entry]) -> MemoryVerdicts:
 
 
 def verdicts_of(modelled: Sequence[Comparison]) -> MemoryVerdicts:
-    """Returns how many of the simulated runs fit and how many did not, in truth and by simulation."""
-    ran = [row for row in modelled if row.ran]
-    failed = [row for row in modelled if row.ran_out_of_memory]
+    """Returns how many of the simulated runs fit and how many did not, in truth and by simulation.
+
+    Those that keep something else than they are simulated to keep are left out.
+    """
+    judged = [row for row in modelled if row.has_memory_verdict]
+    ran = [row for row in judged if row.ran]
+    failed = [row for row in judged if row.ran_out_of_memory]
     too_large = [row for row in ran if row.is_too_large]
     wrong = [row for row in too_large if not row.may_recompute]
     return MemoryVerdicts(

@@ -209,7 +209,7 @@ def _row_json(entry: Entry) -> Mapping[str, object]:
         "predicted_peak_memory_gib": comparison.comparable_memory_bytes / GIB,
         "memory_kind": comparison.memory_kind,
         "predicted_device_memory_gib": comparison.simulated_memory_bytes / GIB,
-        "fits": not comparison.is_too_large,
+        "fits": not comparison.is_too_large if comparison.has_memory_verdict else None,
         "reason": None,
         "measured_peak_memory_gib": float(memory) / GIB if memory else None,
         "memory_capacity_gib": comparison.capacity_bytes / GIB,

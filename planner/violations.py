@@ -221,6 +221,7 @@ def physics_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
         return {
             "peak_memory_bytes": float(outcomes.summary.peak_memory_bytes[0]),
             "memory_capacity_bytes": float(outcomes.summary.memory_capacity_bytes[0]),
+            **_headroom(job),
         }
     if name == "host_memory":
         offers = OfferTable.from_job(job).take(evaluation.plans.offer)
@@ -235,6 +236,12 @@ def physics_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
     }
     interval_s = float(outcomes.run.checkpoint_interval_s[0])
     return figures | ({"checkpoint_interval_s": interval_s} if np.isfinite(interval_s) else {})
+
+
+def _headroom(job: Job) -> Figures:
+    """What must stay free of the memory, if anything."""
+    share = job.search.memory_headroom_fraction
+    return {"search.memory_headroom_fraction": share} if share else {}
 
 
 def in_words(figures: Figures) -> str:

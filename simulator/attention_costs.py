@@ -11,12 +11,12 @@ from typing import TypedDict
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
+from simulator.attention_kernels import with_first_flash
 from simulator.attention_span import layer_spans
 from simulator.compute import (
     KernelConstants,
     attention_time_s,
     unfused_attention_time_s,
-    with_first_flash,
 )
 from simulator.context_exchange import num_core_kernels, ring_steps
 from simulator.hardware import Precision
@@ -60,6 +60,15 @@ def attention_products(rank: Rank) -> list[tuple[Floats, Floats]]:
         (up, np.full_like(h, mla.key_value_rank)),
         (h, model.num_heads * value_dim / t),
     ]
+
+
+def up_projections(rank: Rank) -> list[tuple[Floats, Floats]]:
+    """Returns those of latent attention that queries, keys and values come out of; none where attention has no latents."""
+    mla = rank.workload.model.latent_attention
+    if mla is None:
+        return []
+    products = attention_products(rank)
+    return [products[1 if mla.query_rank else 0], products[-2]]
 
 
 def attention_core_s(rank: Rank) -> Directions:

@@ -36,6 +36,16 @@ SCALED_BY_TENSOR: tuple[CastRecipe, ...] = ("tensorwise", "delayed")
 """Recipes under which the copy by columns can be made of that by rows."""
 NUM_LAYOUTS = 2.0
 """Copies that a cast writes: by rows and by columns."""
+NUM_CAST_KERNELS: Mapping[CastRecipe, float] = {
+    "tensorwise": 4.0,
+    "delayed": 1.0,
+    "blockwise": 1.0,
+    "mxfp8": 1.0,
+}
+"""Kernels that cast a tensor to both layouts: zero, largest value, scale and cast where the tensor itself says its scale
+(Transformer Engine 2, `quantizer.cpp` and `current_scaling.cu`)."""
+TENSORS_PER_KERNEL = 64.0
+"""Tensors with delayed scales that one kernel casts (Transformer Engine, `multi_cast_transpose.cu`)."""
 BLOCKWISE_SLOWDOWN = 1.28
 """Of 8-bit products with scales of blocks in software: 1.1 to 1.5 on H100 (aiconfigurator-core 0.12), geometric mean."""
 FAMILIES_WITH_BLOCK_SCALES = ("blackwell", "cdna4")
@@ -50,6 +60,17 @@ def product_bytes(plans: PlanTable) -> Floats:
 def is_cast(plans: PlanTable) -> Booleans:
     """Returns whether inputs of products have to be cast, `(n,)`."""
     return np.asarray(product_bytes(plans) < SIXTEEN_BIT_BYTES)
+
+
+def num_cast_kernels(workload: Workload, plans: PlanTable, num_tensors: Floats) -> Floats:
+    """Returns the kernels that cast so many tensors, each with scales of its own, `(n,)`; 4 bits are scaled by tensor, too."""
+    each = NUM_CAST_KERNELS[workload.fp8_recipe]
+    fp8 = (
+        np.ceil(num_tensors / TENSORS_PER_KERNEL) if workload.fp8_recipe == "delayed" else each * num_tensors
+    )
+    fp4 = NUM_CAST_KERNELS["tensorwise"] * num_tensors
+    num_kernels = np.where(plans.precision == Precision.FP8.code, fp8, fp4)
+    return np.where(is_cast(plans), num_kernels, 0.0)
 
 
 def cast_ratio(workload: Workload, plans: PlanTable) -> Floats:

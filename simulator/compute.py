@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -122,12 +122,13 @@ def gemm_time_s(
     memory_bytes_per_s: Numbers,
     constants: KernelConstants,
     num_gemms: Numbers = 1.0,
+    num_kernels: Numbers = 1.0,
     weight_gradient: Flags = False,
 ) -> Floats:
-    """Returns seconds `(n,)` of `num_gemms` equal products (m, k) x (k, n) in one kernel.
+    """Returns seconds `(n,)` of `num_gemms` equal products (m, k) x (k, n) that share waves of tiles.
 
     compute = 2 (g m n + fill) (k + ramp) / (peak * fraction), memory = bytes / (bandwidth * fraction),
-    time = (compute^p + memory^p)^(1/p) + launch. Fitted for m >= 512 and at least 1 GFLOP.
+    time = (compute^p + memory^p)^(1/p) + launches. Fitted for m >= 512 and at least 1 GFLOP.
 
     Args:
         m: Rows of the output.
@@ -137,7 +138,8 @@ def gemm_time_s(
         peak_flop_per_s: Dense peak of the number format.
         memory_bytes_per_s: Memory bandwidth.
         constants: Constants of the family and number format.
-        num_gemms: Products in a grouped or batched kernel, such as one per expert or head.
+        num_gemms: Products of a grouped or batched kernel, such as one per expert or head, or of kernels side by side.
+        num_kernels: Kernels that they are.
         weight_gradient: Whether the product is a weight gradient, added to a 32-bit buffer.
     """
     fraction: Numbers = constants.gemm_peak_fraction
@@ -149,7 +151,8 @@ def gemm_time_s(
     moved_bytes = num_gemms * (bytes_per_element * k * (m + n) + output_bytes * m * n)
     compute_s = padded_flop / (peak_flop_per_s * fraction)
     memory_s = moved_bytes / (memory_bytes_per_s * constants.memory_fraction)
-    return _overlapped_s(compute_s, memory_s, constants.overlap_exponent) + constants.launch_s
+    launches_s = num_kernels * constants.launch_s
+    return np.asarray(_overlapped_s(compute_s, memory_s, constants.overlap_exponent) + launches_s)
 
 
 def attention_time_s(
@@ -191,22 +194,6 @@ def attention_time_s(
         / (1.0 + constants.attention_fill_rows / (tokens * num_heads))
     )
     return np.asarray(flop / (bf16_flop_per_s * speed_fraction) + num_kernels * constants.launch_s)
-
-
-def with_first_flash(
-    constants: KernelConstants, speed_fraction: float, *, head_dim: float
-) -> KernelConstants:
-    """Returns the constants of fused attention of 2022-23: slower, and no faster for wide heads (arXiv 2205.14135).
-
-    Narrow heads are no faster than today's, either.
-    """
-    width_fraction = 1.0 / (1.0 + constants.attention_ramp_head_dim / head_dim)
-    return replace(
-        constants,
-        attention_peak_fraction=constants.attention_peak_fraction
-        * np.minimum(speed_fraction, width_fraction),
-        attention_ramp_head_dim=np.zeros_like(constants.attention_ramp_head_dim),
-    )
 
 
 def unfused_attention_time_s(

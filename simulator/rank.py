@@ -38,6 +38,17 @@ from simulator.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Equal products that share waves of tiles, and the kernels that they are."""
+
+    num_gemms: Floats | float = 1.0
+    num_kernels: Floats | float = 1.0
+
+
+ONE_PRODUCT = Batch()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rank:
     """A rank of every design: what it works on, what it is, and how fast its kernels and links are."""
 
@@ -149,36 +160,34 @@ class Rank:
         ratio = self.training.cast_ratio * cast_ratio(self.workload, self.plans)
         return np.asarray(self.kernels.cast_bytes_per_element * ratio)
 
-    def gemm_s(
-        self, m: Floats, n: Floats, k: Floats, num_gemms: Floats | float = 1.0
-    ) -> tuple[Floats, Floats]:
+    def gemm_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> tuple[Floats, Floats]:
         """Forward and backward (input and weight gradient) of a product (m, k) x (k, n).
 
         With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
         Only 32-bit gradients that a rank keeps whole are added to in the product.
         """
-        casts = self.cast_bytes * num_gemms * m
-        forward_s = self._product_s(m, n, k, num_gemms) + self.memory_bound_s(casts * k, 0.0)
+        casts = self.cast_bytes * batch.num_gemms * m
+        forward_s = self._product_s(m, n, k, batch) + self.memory_bound_s(casts * k, 0.0)
         backward_s = (
-            self._product_s(m, k, n, num_gemms)
-            + self.weight_gradient_s(m, n, k, num_gemms)
+            self._product_s(m, k, n, batch)
+            + self.weight_gradient_s(m, n, k, batch)
             + self.memory_bound_s(casts * n, 0.0)
         )
         return forward_s, backward_s
 
-    def weight_gradient_s(self, m: Floats, n: Floats, k: Floats, num_gemms: Floats | float = 1.0) -> Floats:
+    def weight_gradient_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> Floats:
         """The part of `gemm_s`'s backward that computes the gradient of the weights; nothing where they are frozen."""
         if self.workload.lora is not None:
             return np.zeros_like(m)
         has_wide_gradients = (self.plans.zero_stage < 3) & (self.workload.gradient_bytes >= 4)
-        return self._product_s(k, n, m, num_gemms, weight_gradient=has_wide_gradients)
+        return self._product_s(k, n, m, batch, weight_gradient=has_wide_gradients)
 
     def _product_s(
         self,
         m: Floats,
         n: Floats,
         k: Floats,
-        num_gemms: Floats | float,
+        batch: Batch,
         *,
         weight_gradient: Booleans | bool = False,
     ) -> Floats:
@@ -190,7 +199,8 @@ class Rank:
             peak_flop_per_s=self.sustained_flop_per_s,
             memory_bytes_per_s=self.offers.memory_bytes_per_s,
             constants=self.kernels,
-            num_gemms=num_gemms,
+            num_gemms=batch.num_gemms,
+            num_kernels=batch.num_kernels,
             weight_gradient=weight_gradient,
         )
 

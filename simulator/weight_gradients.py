@@ -10,7 +10,7 @@ import numpy as np
 
 from simulator.attention_costs import attention_products
 from simulator.layer_costs import kernels_of_experts, routed_tokens, unaligned_slowdown
-from simulator.rank import Rank
+from simulator.rank import ONE_PRODUCT, Batch, Rank
 from simulator.table import Floats, total
 
 
@@ -29,10 +29,10 @@ def expert_layer_weight_gradients_s(rank: Rank) -> Floats:
     num_local = experts.num_experts / rank.plans.expert_parallel
     width = experts.expert_ffn_hidden_size / rank.workload.expert_tensor_parallel
     hidden = np.full(len(t), float(model.hidden_size))
-    num_gemms, repeats = kernels_of_experts(rank, num_local)
+    batch, repeats = kernels_of_experts(rank, num_local)
     products_s = [
         _projections_s(rank),
-        repeats * _ffn_s(rank, routed_tokens(rank) / num_local, np.full_like(hidden, width), num_gemms),
+        repeats * _ffn_s(rank, routed_tokens(rank) / num_local, np.full_like(hidden, width), batch),
         rank.weight_gradient_s(rank.tokens / t, np.full_like(hidden, experts.num_experts), hidden),
     ]
     if experts.shared_ffn_hidden_size:
@@ -52,8 +52,8 @@ def _projections_s(rank: Rank) -> Floats:
     return total(rank.weight_gradient_s(rank.tokens, n, k) for n, k in attention_products(rank))
 
 
-def _ffn_s(rank: Rank, tokens: Floats, width: Floats, num_gemms: Floats | float = 1.0) -> Floats:
+def _ffn_s(rank: Rank, tokens: Floats, width: Floats, batch: Batch = ONE_PRODUCT) -> Floats:
     hidden = np.full(len(rank.plans), float(rank.workload.model.hidden_size))
     num_inputs = rank.workload.model.num_ffn_matrices - 1
-    inputs_s = rank.weight_gradient_s(tokens, num_inputs * width, hidden, num_gemms)
-    return inputs_s + rank.weight_gradient_s(tokens, hidden, width, num_gemms)
+    inputs_s = rank.weight_gradient_s(tokens, num_inputs * width, hidden, batch)
+    return inputs_s + rank.weight_gradient_s(tokens, hidden, width, batch)

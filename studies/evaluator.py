@@ -205,7 +205,12 @@ class JournaledSimulation(Evaluator):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._writing.close()
+        try:
+            self._writing.close()
+        except StudyError as second:  # what broke off the search stays the error that is seen
+            if error is None:
+                raise
+            error.add_note(f"the last batch could not be written either: {second}")
 
     def _there(self) -> Batch:
         """The next batch that the journal held at the start."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from studies.mlflow_session import check_usable, mlflow_at, sqlite_file
-from studies.tracking import Clock, Settle, StudyTracker, nothing_to_wait_for
+from studies.tracking import Clock, Settle, StudyTracker
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -26,8 +25,8 @@ def open_once(
     tracking_uri: str,
     params: Mapping[str, str],
     tags: Mapping[str, str],
-    clock: Clock = time.time,
-    settle: Settle = nothing_to_wait_for,
+    clock: Clock,
+    settle: Settle,
 ) -> StudyTracker:
     """Returns the run of a study: the one that an experiment has, else a new one.
 

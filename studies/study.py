@@ -22,6 +22,7 @@ from studies.neighbours import Neighbours
 from studies.optuna_search import OptunaSearch, SamplerName
 from studies.progress import Report, Stop, ignore, never_stop
 from studies.random_search import RandomSearch
+from studies.reduction import Reduction
 from studies.refine import Refinement
 from studies.screening import Screening
 from studies.search import Record, Searcher
@@ -125,6 +126,17 @@ def run_study(
         is_refined=is_searched and _refine(searcher, seed),
         num_refined=archive.num_evaluated - num_searched,
     )
+
+
+def searched_front(job: Job, seed: int) -> Evaluation | None:
+    """Returns the front of a job whose other designs are of no use, `None` where none is feasible; raises as `run_study`."""
+    archive = Archive(job)
+
+    def keep(found: Evaluation | Reduction, _: str) -> None:
+        archive.add(found)
+
+    run_study(job, archive, keep, seed=seed)
+    return archive.front
 
 
 def refined_study(

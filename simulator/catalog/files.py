@@ -133,7 +133,7 @@ def entries(file_name: str) -> Entries:
     """The figures of one CSV file of the package; the file is read once."""
     rows: dict[str, list[Figure]] = {}
     for row in csv.DictReader(read_text(file_name).splitlines()):
-        rows.setdefault(row["id"], []).append(_figure(row))
+        rows.setdefault(row["id"], []).append(figure_of(row))
     return {name: tuple(figures) for name, figures in rows.items()}
 
 
@@ -169,7 +169,8 @@ def catalog_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def _figure(row: Mapping[str, str]) -> Figure:
+def figure_of(row: Mapping[str, str]) -> Figure:
+    """Returns the figure in a row, by the names of its columns."""
     value = row["value"] if row["unit"] == TEXT_UNIT else float(row["value"])
     return Figure(
         quantity=row["quantity"],

@@ -16,7 +16,7 @@ from functools import cache
 from itertools import chain
 from typing import Self
 
-from simulator.catalog.files import TEXT_UNIT, Confidence, Figure, Overlay, entries, overlaid
+from simulator.catalog.files import TEXT_UNIT, Confidence, Figure, Overlay, entries, figure_of, overlaid
 from simulator.catalog.lookup import FILES, Kind, accelerator, fabric, figures, names, node, site
 from simulator.errors import CatalogError, Problem
 
@@ -55,16 +55,7 @@ class OwnRow:
     def of(cls, number: int, written: Sequence[str]) -> Self:
         """Returns the figure of a row."""
         cells = dict(zip(COLUMNS, written, strict=True))
-        value = cells["value"] if cells["unit"] == TEXT_UNIT else float(cells["value"])
-        figure = Figure(
-            quantity=cells["quantity"],
-            value=value,
-            unit=cells["unit"],
-            source=cells["source"],
-            date=cells["date"],
-            confidence=Confidence(cells["confidence"]),
-        )
-        return cls(number=number, kind=cells["kind"], name=cells["id"], figure=figure)
+        return cls(number=number, kind=cells["kind"], name=cells["id"], figure=figure_of(cells))
 
 
 def broken_rows(rows: Sequence[tuple[int, Sequence[str]]]) -> list[Problem]:

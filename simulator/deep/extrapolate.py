@@ -38,7 +38,7 @@ from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
 from simulator.deep.trace import OperatorTrace
 from simulator.deep.waits import Accelerators, of_stages, receivers
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, check_rules
 from simulator.table import Floats, Integers
 
 MANY = 1_024
@@ -109,23 +109,15 @@ def extrapolate(
     parallelism.check(trace, batch_size, speed)
     _check_network(parallelism, topology)
     network = with_tiers(topology, offload.tiers if offload else ())
-    collectives = Collectives(graph=TaskGraphBuilder(), router=Router(network.topology))
-    traffic = ChosenCollectives(collectives=collectives, algorithm=algorithm)
-    fold, part = None, None
+    step = StepRequest(trace=trace, parallelism=parallelism, batch_size=batch_size, speed=speed, model=model)
+    traffic, part = _traffic(network.topology, algorithm), None
     if parallelism.num_gpus >= MANY or (is_folded and offload is None):
-        asked = StepRequest(
-            trace=trace, parallelism=parallelism, batch_size=batch_size, speed=speed, model=model
-        )
-        part = played_part(asked, traffic, is_folded=is_folded and offload is None)
-        fold, traffic = part.fold, part.traffic
-        if fold is not None and fold.num_each > 1:
-            # Ways of those that are not played would only be in the way.
-            collectives = replace(collectives, router=Router(topology))
-            traffic = replace(traffic, collectives=collectives)
+        part = played_part(step, traffic, is_folded=is_folded and offload is None)
+        traffic = _traffic_of(part, topology)
+    fold, router = part.fold if part else None, traffic.collectives.router
     graph, ended = _graph_for(part), dict[int, Integers]()
     if part is not None:
-        _check_meetings(parallelism, collectives.router, fold)
-    played = parallelism.ranks() if fold is None else fold.played
+        _check_meetings(parallelism, router, fold)
     stage_of_layer = add_step(
         trace,
         parallelism,
@@ -135,15 +127,13 @@ def extrapolate(
         speed=speed,
         model=model,
         ended=ended,
-        played=played,
+        played=fold.played if fold else None,
     )
-    plan = None
-    if offload is not None:
-        needed = lifetimes(with_batch(trace, batch_size or trace.batch_size, model))
-        plan = plan_offload(needed, offload, parallelism.num_gpus)
+    plan = _offload_plan(step, offload) if offload else None
+    if plan is not None:
         tasks = {operator: tasks.ravel() for operator, tasks in ended.items()}
-        add_moves(graph, collectives.router, network, plan, tasks)
-    paths = collectives.router.table()
+        add_moves(graph, router, network, plan, tasks)
+    paths = router.table()
     return Extrapolation(
         graph=graph.build(),
         topology=network.topology if fold is None else fold.network(topology),
@@ -171,10 +161,27 @@ def num_whole_tasks(
     """
     parallelism.check(trace, batch_size, None)
     _check_network(parallelism, topology)
+    step = StepRequest(trace=trace, parallelism=parallelism, batch_size=batch_size, model=model)
+    return played_part(step, _traffic(topology, algorithm), is_folded=False).num_tasks
+
+
+def _traffic(topology: Topology, algorithm: Algorithm) -> ChosenCollectives:
+    """Returns what moves data over a network, for no graph yet."""
     collectives = Collectives(graph=TaskGraphBuilder(), router=Router(topology))
-    traffic = ChosenCollectives(collectives=collectives, algorithm=algorithm)
-    asked = StepRequest(trace=trace, parallelism=parallelism, batch_size=batch_size, model=model)
-    return played_part(asked, traffic, is_folded=False).num_tasks
+    return ChosenCollectives(collectives=collectives, algorithm=algorithm)
+
+
+def _traffic_of(part: PlayedPart, topology: Topology) -> ChosenCollectives:
+    """Returns the traffic of a part of a step; ways of accelerators that are not played would only be in the way."""
+    if part.fold is None or part.fold.num_each == 1:
+        return part.traffic
+    return replace(part.traffic, collectives=replace(part.traffic.collectives, router=Router(topology)))
+
+
+def _offload_plan(step: StepRequest, offload: Offload) -> OffloadPlan:
+    """Returns what leaves an accelerator during a step, and when."""
+    whole = with_batch(step.trace, step.batch_size or step.trace.batch_size, step.model)
+    return plan_offload(lifetimes(whole), offload, step.parallelism.num_gpus)
 
 
 def _graph_for(part: PlayedPart | None) -> TaskGraphBuilder:
@@ -206,21 +213,14 @@ def _check_meetings(parallelism: Parallelism, router: Router, fold: Fold | None)
 
 
 def _check_whole_replicas(parallelism: Parallelism) -> None:
-    rules = {
+    divided = {
         "tensor_parallel": (parallelism.tensor_parallel, parallelism.tensor_parallel == 1),
         "pipeline_parallel": (parallelism.pipeline_parallel, parallelism.pipeline_parallel == 1),
         "num_microbatches": (parallelism.num_microbatches, parallelism.num_microbatches == 1),
         "sync": (parallelism.sync.value, parallelism.sync is not GradientSync.SHARDED),
     }
-    problems = [
-        Problem(
-            path=name, value=str(value), rule="must be left out with a limited memory: replicas are whole"
-        )
-        for name, (value, is_whole) in rules.items()
-        if not is_whole
-    ]
-    if problems:
-        raise InputError(problems)
+    rule = "must be left out with a limited memory: replicas are whole"
+    check_rules({name: (value, is_whole, rule) for name, (value, is_whole) in divided.items()})
 
 
 def _check_network(parallelism: Parallelism, topology: Topology) -> None:

@@ -18,7 +18,7 @@ from benchmarks.calibration_example import (
     made_up_rows,
 )
 from constraints.evaluation import evaluate
-from objectives.unsure_inputs import _step_error
+from objectives.unsure_inputs import step_error_of
 from planner import calibrate, load_calibration
 from planner.calibration_answer import CalibrationAnswer
 from planner.calibration_file import calibration_text, write_calibration
@@ -218,7 +218,7 @@ def test_intervals_come_from_the_errors_of_the_calibration(answer: CalibrationAn
     job = job_with(H100_RENTED, calibration=answer.calibration)
     plans = plans_with({"tensor_parallel": 2, "num_gpus": 16})
     (residuals,) = answer.calibration.residuals
-    error = _step_error(job, plans, 0)
+    error = step_error_of(job, plans, 0)
     assert (error.shared_log_deviation, error.own_log_deviation) == (
         residuals.shared_log_deviation,
         residuals.own_log_deviation,

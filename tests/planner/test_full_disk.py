@@ -13,9 +13,10 @@ import pytest
 from planner.durable import StudyAnswer, resume_study, run_study_of
 from planner.sending import Target
 from planner.study_reports import state_of
-from simulator.errors import StudyError
+from simulator.errors import EngineError, StudyError
 from simulator.job import Job
 from studies import design_log, design_parts
+from studies.journal import Journal
 from studies.store import StudyStore
 from tests.studies.study_jobs import small_job
 
@@ -71,6 +72,29 @@ def test_a_full_disk_ends_the_study_with_one_error_and_it_goes_on_once_there_is_
     resumed = resume_study(path)
     assert resumed.counts.num_read_back == num_designs
     assert resumed.answer.model_dump_json() == whole.answer.model_dump_json()
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_what_broke_off_a_search_is_the_error_though_the_last_batch_cannot_be_written_either(
+    tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch, *, is_told: bool
+) -> None:
+    def no_space(*_: object) -> None:
+        raise StudyError("No space left on device")
+
+    asked = iter([False])
+
+    def lose_all_workers() -> bool:
+        monkeypatch.setattr(Journal, "append", no_space)
+        if next(asked, True):
+            raise EngineError("all workers were lost")
+        return False
+
+    store, target = StudyStore(tmp_path), Target(tracking_uri=uri) if is_told else None
+    with pytest.raises(EngineError, match="all workers were lost") as caught:
+        run_study_of(job(), store=store, should_stop=lose_all_workers, target=target)
+    (note,) = caught.value.__notes__
+    what = "run could not be ended" if is_told else "last batch could not be written"
+    assert note == f"the {what} either: No space left on device"
 
 
 def test_a_disk_that_is_full_for_what_mlflow_gets_costs_the_study_nothing(

@@ -146,10 +146,6 @@ class TestExperts:
         said = row_of(tmp_path, notes="HybridEP dispatcher; EP overlap on")["assumed"].split()
         assert not {"expert_dispatch", "expert_overlap"} & set(said)
 
-    def test_dropped_tokens_leave_every_rank_the_mean(self, tmp_path: Path) -> None:
-        assert row_of(tmp_path, notes="variant: tokendrop")["expert_capacity_factor"] == "1.0"
-        assert row_of(tmp_path)["expert_capacity_factor"] == ""
-
     def test_a_dense_model_says_nothing_of_experts(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, model="llama-3.1-8b", ep=1)
         assert "expert_dispatch" not in row
@@ -216,6 +212,24 @@ class TestHabitsOfReleases:
     def test_torchtitan_copied_heads_until_2025(self, framework: str, copies: bool) -> None:
         # Pull request 2259 of torchtitan, "GQA without kv repeats", January 2026.
         assert habits_of(framework, "hopper", "bf16").copies_shared_heads == copies
+
+    @pytest.mark.parametrize(
+        ("framework", "tensor", "logit_bytes"),
+        [
+            ("torchtitan", 8, "16"),
+            ("torchtitan", 1, "10"),
+            ("torchtitan 2024 (torch.compile)", 8, "16"),
+            ("torchtitan 2025 (torch.compile)", 8, "10"),
+            ("FSDP2", 8, "10"),
+        ],
+    )
+    def test_the_tensor_parallel_loss_of_pytorch_holds_four_tensors_of_logits(
+        self, tmp_path: Path, framework: str, tensor: int, logit_bytes: str
+    ) -> None:
+        changes = {"framework": framework, "tp": tensor, "pp": 1, "vpp": 1, "dp": 1024 // tensor}
+        (row,) = read_measured(written(tmp_path, {**LLAMA_405B, **changes}))
+        assert not isinstance(row, Unmodelled), row
+        assert row["logit_bytes"] == logit_bytes
 
     def test_a_year_tells_more_than_the_hardware(self) -> None:
         today = habits_of("Megatron-DeepSpeed 2024", "ampere", "bf16", is_fully_sharded=True)

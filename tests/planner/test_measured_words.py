@@ -11,9 +11,10 @@ import pytest
 from planner.hardware_names import accelerator_id
 from planner.measured_recompute import Recomputed, recomputed
 from planner.measured_rows import Unmodelled
-from planner.measured_runs import Row, job_of, known_reason, plan_of, reason_against
+from planner.measured_runs import Row, job_of, known_reason, reason_against
 from planner.measured_sharding import zero_stage
 from simulator.errors import InputError
+from simulator.model import RecomputeModule
 from tests.planner.measured import the_row
 
 RUN: Mapping[str, object] = {
@@ -108,6 +109,9 @@ class TestRecomputation:
             ("16 of 32 layers", {"pp": 4}, "4", ""),
             ("full (16 of 32)", {"pp": 4}, "4", ""),
             ("full 25%", {"pp": 1}, "8", ""),
+            ("selective 1/2", {"pp": 1}, "16", ""),
+            ("selective 0.25", {"pp": 1}, "8", ""),
+            ("AC 1/4", {"pp": 1}, "8", ""),
             ("full for 1 of every 2 layers", {"pp": 1}, "16", ""),
             ("32 of 32 layers", {"pp": 4}, "", ""),
             ("32 layers", {"pp": 4}, "", ""),
@@ -129,14 +133,52 @@ class TestRecomputation:
     def test_words_for_the_core_of_attention(self, written: str) -> None:
         assert recomputed(written, "") == Recomputed(kind="selective")
 
-    @pytest.mark.parametrize("written", ["mlp", "selective/moe_act", "modules: moe_act, layernorm"])
-    def test_other_modules_are_told_to_be_assumed(self, tmp_path: Path, written: str) -> None:
-        row = row_of(tmp_path, recompute=written)
+    @pytest.mark.parametrize(
+        ("written", "modules"),
+        [
+            ("selective: mla_up_proj, moe_act", ("mla_up_proj", "moe_act")),
+            ("RMSNorm and MLA up-projection", ("mla_up_proj", "layernorm")),
+            ("mla_up_proj, mlp", ("mla_up_proj", "mlp")),
+            ("moe_act, layernorm", ("layernorm", "moe_act")),
+            ("selective (core_attn, no layernorm, shared_experts)", ("core_attn", "shared_experts")),
+            ("moe layers", ("moe",)),
+        ],
+    )
+    def test_modules_are_those_that_are_named(
+        self, written: str, modules: tuple[RecomputeModule, ...]
+    ) -> None:
+        assert recomputed(written, "") == Recomputed(kind="selective", modules=modules)
+
+    def test_notes_name_modules_where_the_cell_says_selective(self) -> None:
+        found = recomputed("selective", "SFT; recompute modules mlp+core_attn; layernorm fused")
+        assert found == Recomputed(kind="selective", modules=("core_attn", "mlp"))
+
+    def test_modules_that_the_network_lacks_are_left_out_and_told(self, tmp_path: Path) -> None:
+        # Qwen3-30B-A3B has experts in every layer, and no latents.
+        row = row_of(tmp_path, recompute="mla_up_proj, moe_act, layernorm", **MIXTURE)
+        assert (row["recompute"], row["recompute_modules"]) == ("selective", "layernorm moe_act")
+        assert row["remarks"].endswith("mla_up_proj needs latent attention; left out")
+        assert "recompute" not in row["assumed"].split()
+        assert job_of(row).workload.recompute_modules == ("layernorm", "moe_act")
+        none = row_of(tmp_path, recompute="mlp", **MIXTURE)
+        assert (none["recompute"], "recompute_modules" in none) == ("none", False)
+
+    def test_modules_without_a_name_are_told_to_be_assumed(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, recompute="some modules")
         assert row["recompute"] == "selective"
         assert "recompute" in row["assumed"].split()
 
-    def test_other_words_leave_out_the_row_with_the_reason(self, tmp_path: Path) -> None:
-        assert reason_of(tmp_path, recompute="sometimes").startswith("recompute = 'sometimes'")
+    def test_other_words_are_none_and_told(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, recompute="gelu")
+        assert (row["recompute"], row["remarks"]) == (
+            "none",
+            "recompute = 'gelu': is not understood; taken as none",
+        )
+        assert "recompute" in row["assumed"].split()
+
+    @pytest.mark.parametrize("written", ["none/full", "yes or no", "none, selective"])
+    def test_words_that_contradict_each_other_leave_out_the_row(self, tmp_path: Path, written: str) -> None:
+        assert reason_of(tmp_path, recompute=written).startswith(f"recompute = '{written}': says both")
 
     def test_an_empty_cell_is_an_assumption(self, tmp_path: Path) -> None:
         assert "recompute" in row_of(tmp_path, recompute="")["assumed"].split()
@@ -329,58 +371,6 @@ class TestWhatIsLeftOut:
     ) -> None:
         reason = reason_of(tmp_path, n_gpus=64, **cells)
         assert reason == "tp is not given, and a layout on more than one node cannot be guessed"
-
-
-class TestLayout:
-    def test_replicas_that_count_context_ranks_are_divided_by_them(self, tmp_path: Path) -> None:
-        row = row_of(tmp_path, tp=2, pp=1, cp=2, dp=4)
-        assert row["data_parallel"] == "2"
-        assert row["remarks"] == "dp = '4': counts the 2 ranks of context parallelism; taken as 2"
-        assert row_of(tmp_path, tp=2, pp=1, cp=2, dp=2)["remarks"] == ""
-
-    def test_intern_sequence_parallelism_splits_no_products(self, tmp_path: Path) -> None:
-        row = row_of(tmp_path, tp=4, pp=1, sp="isp")
-        assert (row["tensor_parallel"], row["context_parallel"], row["context_exchange"]) == (
-            "1",
-            "4",
-            "all_to_all",
-        )
-        row = row_of(tmp_path, tp=4, cp=2, pp=1, sp="isp")
-        assert (row["tensor_parallel"], row["remarks"].split(":")[0]) == ("4", "sp = 'isp'")
-
-    def test_a_rack_that_is_partly_used_has_its_usual_nodes(self, tmp_path: Path) -> None:
-        row = row_of(tmp_path, gpu="GB200", n_gpus=256, gpus_per_node=72, tp=1, pp=1, global_batch=256)
-        assert (row["num_accelerators"], row["link_domain_size"]) == ("4", "72")
-        assert "gpus_per_node" not in row["assumed"].split()
-
-    @pytest.mark.parametrize(
-        ("cells", "schedule", "chunks", "remark"),
-        [
-            ({"pp_schedule": "1F1B"}, "1f1b", 1, ""),
-            ({"schedule": "interleaved 1F1B"}, "1f1b", 2, ""),
-            ({"schedule": "interleaved", "vpp": 4}, "1f1b", 4, ""),
-            ({"pipeline_schedule": "GPipe"}, "gpipe", 1, ""),
-            ({"pp_schedule": "ZB-H1"}, "zb_h1", 1, ""),
-            ({"pp_schedule": "zbv"}, "zb_v", 2, ""),
-            ({"pp_schedule": "ZBVZeroBubble"}, "zb_v", 2, ""),
-            ({"pp_schedule": "gpipe", "vpp": 2}, "gpipe", 1, "vpp = '2': left out"),
-            ({"pp_schedule": "zerobubble"}, "zb_v", 2, "taken as zb_v, the nearest"),
-            ({"notes": "DualPipe, DeepEP"}, "zb_v", 2, "taken as zb_v, the nearest"),
-            ({"notes": "interleaved schedule"}, "1f1b", 1, ""),  # of nobody knows how many chunks
-            ({"schedule": "DualPipe", "recompute": "full"}, "1f1b", 1, "zb_v needs what is computed again"),
-            ({"schedule": "chimera"}, "1f1b", 1, "names no known schedule"),
-            ({"schedule": "gpipe", "pp": 1}, "1f1b", 1, ""),
-        ],
-    )
-    def test_the_schedule_is_read_from_columns_and_notes(
-        self, tmp_path: Path, cells: Mapping[str, object], schedule: str, chunks: int, remark: str
-    ) -> None:
-        row = row_of(tmp_path, **{"pp": 4, "tp": 1, "framework": "Megatron-LM 0.12", **cells})
-        plan = plan_of(row)
-        assert (plan.pipeline_schedule.value, plan.virtual_pipeline) == (schedule, chunks)
-        assert reason_against(row) == ""
-        assert remark in row["remarks"]
-        assert bool(remark) == bool(row["remarks"])
 
 
 class TestNotes:

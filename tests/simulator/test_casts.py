@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from constraints.layout import LAYOUT_RULES, layout_excess
 from simulator import catalog
-from simulator.casts import cast_ratio, gathered_bytes
+from simulator.casts import cast_ratio, gathered_bytes, num_cast_kernels
 from simulator.chunks import split_layers
 from simulator.compute import kernel_constants
 from simulator.hardware import Precision
@@ -41,18 +42,23 @@ def forward_s(workload: Workload, precision: Precision, accelerator: str) -> flo
 
 class TestRecipes:
     # By hand, bytes of a value: reads of 2 and writes of both layouts with their scales, over the 6 of tensor-wise scaling.
+    # Kernels for 65 experts: one casts 64 of those with delayed scales.
     @pytest.mark.parametrize(
-        ("recipe", "moved"),
+        ("recipe", "moved", "num_kernels"),
         [
-            ("tensorwise", 2 + 2 + 1 + 1),
-            ("delayed", 2 + 1 + 1),
-            ("blockwise", 2 + 2 + 2 * (1 + 4 / 128)),
-            ("mxfp8", 2 + 2 + 2 * (1 + 1 / 32)),
+            ("tensorwise", 2 + 2 + 1 + 1, 4 * 65),
+            ("delayed", 2 + 1 + 1, 2),
+            ("blockwise", 2 + 2 + 2 * (1 + 4 / 128), 65),
+            ("mxfp8", 2 + 2 + 2 * (1 + 1 / 32), 65),
         ],
     )
-    def test_casts_move_the_bytes_of_their_passes(self, recipe: CastRecipe, moved: float) -> None:
-        plans = table_of(plan_of(precision=Precision.FP8), plan_of(precision=Precision.FP4))
-        assert cast_ratio(scaled(recipe), plans) == pytest.approx([moved / 6, (3 * 2 + 2 * 9 / 16) / 6])
+    def test_casts_move_the_bytes_of_their_passes_in_so_many_kernels(
+        self, recipe: CastRecipe, moved: float, num_kernels: int
+    ) -> None:
+        plans = table_of(*(plan_of(precision=of) for of in (Precision.FP8, Precision.FP4, Precision.BF16)))
+        ratios = cast_ratio(scaled(recipe), plans)
+        assert ratios[:2] == pytest.approx([moved / 6, (3 * 2 + 2 * 9 / 16) / 6])
+        assert num_cast_kernels(scaled(recipe), plans, np.full(3, 65.0)).tolist() == [num_kernels, 4 * 65, 0]
 
     def test_delayed_scaling_is_the_fastest_and_blocks_in_software_the_slowest_on_hopper(self) -> None:
         delayed, tensorwise, blockwise = (

@@ -192,7 +192,9 @@ class TestOlderSoftware:
 
     def test_operators_of_llama_that_run_one_by_one_are_counted(self) -> None:
         llama = gpt(hidden_size=4096, num_heads=32).model_copy(update={"num_kv_heads": 8, "is_gated": True})
-        separate = training(llama).model_copy(update={"has_fused_operators": False})
+        separate = training(llama).model_copy(
+            update={"has_fused_operators": False, "copies_shared_heads": True}
+        )
         rank = rank_of(separate)
         # Two norms of 36 and two residuals of 6 bytes for each of 4,096 values; 40 heads of 128 with rotary positions (20) and
         # copies (4); 10 for each of 14,336 gated values.

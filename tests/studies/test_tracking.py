@@ -24,6 +24,7 @@ from studies.tracking import (
     MAX_WAITING_S,
     RETRY_AFTER_S,
     StudyTracker,
+    nothing_to_wait_for,
 )
 
 if TYPE_CHECKING:
@@ -267,7 +268,9 @@ def test_the_store_of_the_working_folder_needs_no_address(
 )
 def test_the_command_that_opens_the_study_can_be_pasted(uri: str, address: str, command: str) -> None:
     with opened(uri) as tracker:
-        shown = StudyTracker(client_of(tracker), run_of(tracker), "llama", address, Clock())
+        shown = StudyTracker(
+            client_of(tracker), run_of(tracker), "llama", address, Clock(), nothing_to_wait_for
+        )
     assert shown.open_command == command.format(id=tracker.run_id)
     assert "secret" not in repr(shown)
 

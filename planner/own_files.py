@@ -1,0 +1,38 @@
+"""May a file of ours be written there? Never over somebody else's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from simulator.errors import InputError, Problem
+
+
+def check_own_file(path: Path, what: str, option: str, is_own: Callable[[Path], bool]) -> None:
+    """Raises `InputError` where a file cannot be written, or would replace something else than an older one of its kind.
+
+    Args:
+        path: the file.
+        what: its kind, such as `report`.
+        option: by which it was named.
+        is_own: says of a file that is there whether it is of that kind.
+    """
+    try:
+        rule = _broken_rule(path, what, is_own)
+    except OSError as error:  # such as a name that is too long
+        rule = f"cannot be written: {error.strerror or error}"
+    if rule:
+        raise InputError([Problem(path=option, value=str(path), rule=rule)])
+
+
+def _broken_rule(path: Path, what: str, is_own: Callable[[Path], bool]) -> str:
+    if path.is_dir():
+        return "is a folder: name a file in it"
+    if not path.parent.is_dir():
+        return f"the folder {path.parent} does not exist: make it first"
+    if path.exists() and not is_own(path):
+        return f"exists and is no {what} of capplan: choose another name"
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return f"the folder {path.parent} cannot be written to"
+    return ""

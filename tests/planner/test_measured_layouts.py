@@ -1,0 +1,188 @@
+"""How do words and numbers of a measured run lay it out? Nodes, batches, chunks, schedules, and what is only told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from planner.measured_rows import Unmodelled
+from planner.measured_runs import Row, compare, plan_of, reason_against
+from planner.validation import verdicts_of
+from tests.planner.measured import LLAMA_405B, the_row
+
+RUN: Mapping[str, object] = {
+    "id": "r",
+    "model": "llama-3.1-8b",
+    "gpu": "H100-80GB",
+    "n_gpus": 8,
+    "seq_len": 4096,
+    "global_batch": 64,
+    "step_time_s": 10,
+}
+ODD: Mapping[str, object] = {"layers": 33, "hidden": 4096}
+"""Layers that two chunks on each of four stages do not share out evenly."""
+FSDP_405B: Mapping[str, object] = {
+    **LLAMA_405B,
+    "id": "t",
+    "n_gpus": 512,
+    "pp": 8,
+    "dp": 8,
+    "global_batch": 256,
+}
+
+
+def row_of(folder: Path, **changes: object) -> Row:
+    row = the_row(folder, {**RUN, **changes})
+    assert not isinstance(row, Unmodelled), row
+    return row
+
+
+class TestLayout:
+    def test_replicas_that_count_context_ranks_are_divided_by_them(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, tp=2, pp=1, cp=2, dp=4)
+        assert row["data_parallel"] == "2"
+        assert row["remarks"] == "dp = '4': counts the 2 ranks of context parallelism; taken as 2"
+        assert row_of(tmp_path, tp=2, pp=1, cp=2, dp=2)["remarks"] == ""
+
+    def test_intern_sequence_parallelism_splits_no_products(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, tp=4, pp=1, sp="isp")
+        assert (row["tensor_parallel"], row["context_parallel"], row["context_exchange"]) == (
+            "1",
+            "4",
+            "all_to_all",
+        )
+        row = row_of(tmp_path, tp=4, cp=2, pp=1, sp="isp")
+        assert (row["tensor_parallel"], row["remarks"].split(":")[0]) == ("4", "sp = 'isp'")
+
+    def test_a_rack_that_is_partly_used_has_its_usual_nodes(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, gpu="GB200", n_gpus=256, gpus_per_node=72, tp=1, pp=1, global_batch=256)
+        assert (row["num_accelerators"], row["link_domain_size"]) == ("4", "72")
+        assert "gpus_per_node" not in row["assumed"].split()
+
+    @pytest.mark.parametrize(
+        ("cells", "schedule", "chunks", "remark"),
+        [
+            ({"pp_schedule": "1F1B"}, "1f1b", 1, ""),
+            ({"schedule": "interleaved 1F1B"}, "1f1b", 2, ""),
+            ({"schedule": "interleaved", "vpp": 4}, "1f1b", 4, ""),
+            ({"pipeline_schedule": "GPipe"}, "gpipe", 1, ""),
+            ({"pp_schedule": "ZB-H1"}, "zb_h1", 1, ""),
+            ({"pp_schedule": "zbv"}, "zb_v", 2, ""),
+            ({"pp_schedule": "ZBVZeroBubble"}, "zb_v", 2, ""),
+            ({"pp_schedule": "gpipe", "vpp": 2}, "gpipe", 1, "vpp = '2': left out"),
+            ({"pp_schedule": "zerobubble"}, "zb_v", 2, "taken as zb_v, the nearest"),
+            ({"notes": "DualPipe, DeepEP"}, "zb_v", 2, "taken as zb_v, the nearest"),
+            ({"notes": "interleaved schedule"}, "1f1b", 1, "not of how many chunks"),
+            ({"notes": "interleaved schedule", "vpp": 1}, "1f1b", 1, ""),
+            ({"notes": "Interleaved 1F1B", "framework": "torchtitan", "micro_batch": 1}, "1f1b", 2, ""),
+            ({"pp_schedule": "ZB-2p"}, "zb_v", 2, "twice the activations of 1F1B"),
+            (
+                {"pp_schedule": "zbv", **ODD},
+                "zb_h1",
+                1,
+                "zb_v needs layers for 2 chunks on each stage; taken as zb_h1",
+            ),
+            ({"schedule": "DualPipe", "recompute": "full"}, "1f1b", 1, "zb_v needs what is computed again"),
+            ({"schedule": "chimera"}, "1f1b", 1, "names no known schedule"),
+            ({"schedule": "gpipe", "pp": 1}, "1f1b", 1, ""),
+        ],
+    )
+    def test_the_schedule_is_read_from_columns_and_notes(
+        self, tmp_path: Path, cells: Mapping[str, object], schedule: str, chunks: int, remark: str
+    ) -> None:
+        row = row_of(tmp_path, **{"pp": 4, "tp": 1, "framework": "Megatron-LM 0.12", **cells})
+        plan = plan_of(row)
+        assert (plan.pipeline_schedule.value, plan.virtual_pipeline) == (schedule, chunks)
+        assert reason_against(row) == ""
+        assert remark in row["remarks"]
+        assert bool(remark) == bool(row["remarks"])
+
+    @pytest.mark.parametrize(
+        ("framework", "written", "micro_batch", "remark"),
+        [
+            ("torchtitan + torch.compile", "", "4", "into 8 micro-batches"),  # as many as stages
+            ("torchtitan 2024", 32, "4", "into 8 micro-batches"),
+            ("torchtitan 2024", 2, "2", ""),
+            ("torchtitan 2025", 32, "1", "into 32 micro-batches"),
+            ("torchtitan v0.2.0", "", "1", "into 32 micro-batches"),
+            ("PyTorch FSDP2", "", "1", ""),
+            ("PyTorch FSDP2", 32, "32", "fewer micro-batches in a step (1) than stages (8)"),
+        ],
+    )
+    def test_a_pipeline_of_torchtitan_cuts_the_local_batch_by_release(
+        self, tmp_path: Path, framework: str, written: object, micro_batch: str, remark: str
+    ) -> None:
+        # `parallel_dims.pp` micro-batches until 2024, `pipeline_parallel_microbatch_size` = 1 since April 2025
+        cells = {"micro_batch": written, "framework": framework, "zero_stage_or_fsdp": "FSDP2"}
+        row = the_row(tmp_path, {**FSDP_405B, **cells})
+        assert not isinstance(row, Unmodelled), row
+        assert row["micro_batch_size"] == micro_batch
+        assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))
+
+    def test_dies_are_counted_where_a_node_has_twice_its_cards(self, tmp_path: Path) -> None:
+        cells = {"gpu": "MI250X", "precision": "fp16", "tp": 1, "pp": 1}
+        found = row_of(tmp_path, gpus_per_node=8, **cells)
+        assert (found["accelerator"], found["num_accelerators"]) == ("mi250x-gcd", "8")
+        assert found["remarks"] == "gpu = 'MI250X': counted in dies (GCDs), two a card: taken as mi250x-gcd"
+        assert row_of(tmp_path, notes="8 GCDs", **cells)["accelerator"] == "mi250x-gcd"
+        assert row_of(tmp_path, gpus_per_node=4, **cells)["accelerator"] == "mi250x"
+
+
+class TestWhatIsNotSimulated:
+    @pytest.mark.parametrize(
+        ("cells", "remark"),
+        [
+            ({"notes": "parallel transformer block"}, "side by side"),
+            ({"notes": "tensor parallel attention, no parallel block"}, ""),
+            ({"notes": "sliding-window attention"}, "a window without its tokens"),
+            ({"notes": "sliding window 1024"}, ""),
+            ({"notes": "sliding-window attention", "window": 1024}, ""),
+        ],
+    )
+    def test_blocks_and_windows_are_told(
+        self, tmp_path: Path, cells: Mapping[str, object], remark: str
+    ) -> None:
+        row = row_of(tmp_path, tp=2, pp=1, **cells)
+        assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))
+
+    @pytest.mark.parametrize(
+        ("cells", "is_judged"),
+        [
+            ({"recompute": "full", "notes": "ZeRO-R"}, False),
+            ({"recompute": "full, partition_activations"}, False),
+            ({"recompute": "full", "notes": "ZeRO-R", "sp": "yes"}, True),  # split already
+            ({"recompute": "none", "notes": "ZeRO-R"}, True),
+            ({"pp": 4, "pp_schedule": "ZB-H2"}, False),
+            ({"pp": 4, "pp_schedule": "ZB-H1"}, True),
+        ],
+    )
+    def test_what_keeps_something_else_has_no_memory_verdict(
+        self, tmp_path: Path, cells: Mapping[str, object], is_judged: bool
+    ) -> None:
+        run = {"tp": 2, "pp": 1, "sp": "no", "framework": "Megatron-LM 0.12", "peak_mem_gib_per_gpu": 40}
+        row = row_of(tmp_path, **{**run, **cells})
+        (comparison,) = compare([row])
+        assert ("memory is not judged" in row["remarks"]) is not is_judged
+        assert math.isfinite(comparison.memory_error_fraction) is is_judged
+        assert verdicts_of([comparison]).num_ran_and_fit == is_judged
+
+
+@pytest.mark.parametrize(
+    ("notes", "factor"),
+    [
+        ("capacity factor 1.25", "1.25"),
+        ("moe_expert_capacity_factor=2", "2.0"),
+        ("tokens are dropped", "1.0"),
+        ("variant: tokendrop", "1.0"),
+        ("capacity factor 0.5", "1.0"),
+        ("dropless, no capacity factor", ""),
+        ("tokens are not dropped", ""),
+    ],
+)
+def test_experts_take_what_the_notes_say(tmp_path: Path, notes: str, factor: str) -> None:
+    row = row_of(tmp_path, model="qwen3-30b-a3b", ep=8, notes=notes)
+    assert row["expert_capacity_factor"] == factor
+    assert ("below 1" in row["remarks"]) is ("0.5" in notes)

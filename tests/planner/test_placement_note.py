@@ -1,0 +1,43 @@
+"""Is a reader told which nodes to take where groups do not fill a link domain?"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.one_design import simulate_plan
+from planner.placement_note import placement_notes
+from simulator.job import Job
+from simulator.plan import Plan
+from tests.simulator.builders import job_of, plan_of, rented, training
+
+
+def job_on(accelerator: str) -> Job:
+    workload = training("deepseek-v3", sequence_length=4096, global_batch_size=8192)
+    return job_of(workload, rented(accelerator))
+
+
+RACKS = job_on("gb200")
+
+
+def test_groups_of_64_in_racks_of_72_need_16_of_18_nodes_of_64_racks() -> None:
+    plan = plan_of(expert=64, data=2048, pipeline=2)
+    (note,) = placement_notes(RACKS, plan)
+    # 4,096 accelerators, 64 of each rack; whole racks are 64 x 18 nodes where 1,024 are counted.
+    assert "take 16 of the 18 nodes of each of 64 domains (Slurm: --segment=16)" in note
+    assert "Whole domains would be 1,152 nodes, 12.5 % more" in note
+    assert note in simulate_plan(RACKS, plan, with_sensitivities=False).warnings
+
+
+@pytest.mark.parametrize(
+    ("job", "plan"),
+    [
+        (RACKS, plan_of(tensor=8, expert=8, data=512)),  # 72 = 9 x 8
+        (RACKS, plan_of(expert=128, data=2048, pipeline=2)),  # crosses racks as it is simulated
+        (RACKS, plan_of(expert=64, data=64)),  # one rack
+        (job_on("h100-sxm5-80gb"), plan_of(expert=8, data=4096)),
+    ],
+)
+def test_groups_that_fill_domains_or_cross_them_anyway_are_no_reason_for_a_remark(
+    job: Job, plan: Plan
+) -> None:
+    assert not placement_notes(job, plan)
