@@ -80,9 +80,9 @@ def deepseek_text() -> str:
 The one published run of a mixture of experts with a known layout is off by {off(known.hours_error_fraction)}, as simulated
 on its own layout with all that its report says of its software. No step of its publisher is among the compared ones. It
 exchanges tokens with kernels of its own on 20 of 132 multiprocessors and hides the exchange in both directions of DualPipe
-(sections 3.2.1, 3.2.2), keeps activations in 8 bits, and computes norms and up-projections of attention twice (3.2.3, 3.3.3),
-of which the simulator knows a part at most: it gives the layout {needed:.0f} GiB of {capacity:.0f}, so that a search would not
-take it. Slower layouts are what a search on the same 2,048 H800 finds: its answer may be too slow by a half. Treat times of
+(sections 3.2.1, 3.2.2), and keeps activations in 8 bits (3.3.3), of which the simulator knows a part at most: it gives the
+layout {needed:.0f} GiB of {capacity:.0f}, so that a search would not take it. Slower layouts are what a search on the same
+2,048 H800 finds: its answer may be too slow by a half. Treat times of
 mixtures of experts as {EXPERTS_ERROR_FRACTION:.0%} either way, and as worse for teams that write such kernels of their own."""
 
 

@@ -197,7 +197,10 @@ KNOWN_RUNS = (
             _published("plan.zero_stage", 1, f"{_DEEPSEEK}, section 3.2"),
             _published("plan.precision", "fp8", f"{_DEEPSEEK}, section 3.3"),
             _assumed("plan.mbs", 1, "not published"),
-            _assumed("plan.recompute", "none", "norms and up-projections of attention are computed twice"),
+            _published(
+                "workload.recompute_modules", ["mla_up_proj", "layernorm"], f"{_DEEPSEEK}, section 3.2.3"
+            ),
+            _published("plan.recompute", "selective", f"{_DEEPSEEK}, section 3.2.3"),
         ),
         own_figures="none of its steps in the constants; its report for the habits of HAI-LLM",
         in_their_place="the rules",
