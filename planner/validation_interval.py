@@ -21,7 +21,7 @@ from functools import cache
 
 import numpy as np
 
-from planner.measured_reach import Reach
+from planner.measured_reach import reach_of_row
 from planner.measured_runs import Comparison, Row, compare, read_rows
 from planner.software_families import software_family
 from simulator.calibration import Calibration
@@ -31,6 +31,7 @@ from simulator.step_error import (
     UNMEASURED_ARCHITECTURE_RATIO,
     UNMEASURED_RATIO,
 )
+from simulator.step_reach import Reach
 from simulator.table import Floats
 
 Kind = tuple[str, str, str]
@@ -101,7 +102,7 @@ def residual_of(comparison: Comparison) -> Residual:
         precision=comparison.row["precision"],
         network=comparison.kind[2],
         log_ratio=-math.log1p(comparison.error_fraction),
-        reach=Reach.of(comparison.row),
+        reach=reach_of_row(comparison.row),
         software=software_of(comparison.row),
     )
 
@@ -179,7 +180,7 @@ def has_sources(residuals: Sequence[Residual], family: str, precision: str) -> b
 
 
 def _is_beyond(row: Row, residuals: Iterable[Residual]) -> bool:
-    return not Reach.of(row).is_within(residual.reach for residual in residuals)
+    return not reach_of_row(row).is_within(residual.reach for residual in residuals)
 
 
 def _is_new_software(software: str, family: str, residuals: Sequence[Residual]) -> bool:

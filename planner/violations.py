@@ -245,13 +245,15 @@ def _headroom(job: Job) -> Figures:
 
 
 def in_words(figures: Figures) -> str:
-    """Returns `name = value` pairs; bytes in GiB, in which memories are spoken of."""
-    return ", ".join(f"{name} = {_figure(name, value)}" for name, value in figures.items())
+    """Returns `name = value` pairs; bytes in GiB, in which memories are spoken of, without a unit in the name."""
+    return ", ".join(
+        f"{name.removesuffix('_bytes')} = {_figure(name, value)}" for name, value in figures.items()
+    )
 
 
 def _figure(name: str, value: float | str) -> str:
     if isinstance(value, str):
         return value
     if name.endswith("_bytes"):
-        return f"{value:.0f} ({human.memory(value)})"
+        return human.memory(value)
     return f"{value:,}" if isinstance(value, int) else human.figure(value)
