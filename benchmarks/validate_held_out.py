@@ -7,7 +7,7 @@ shows in it. The constants are those of `python -m benchmarks.hold_out`, which a
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,8 +20,9 @@ from planner.calibration_steps import MeasuredSteps
 from planner.held_out import constants_in, constants_without
 from planner.host_uncertainty import host_log_ratios
 from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import Row, read_rows
-from planner.validation_interval import development_residuals, half_width_of, half_widths
+from planner.measured_runs import Row, compare, read_rows
+from planner.open_choices import open_log_ratios
+from planner.validation_interval import Kind, development_residuals, half_width_of, half_widths
 from simulator import catalog
 from simulator.rank import Rank
 from simulator.table import Floats
@@ -48,8 +49,8 @@ def held_out_again_sheet() -> Sheet:
     by_model = _errors_without(steps, models, lambda name: constants_in(lines_without_model, name))
     by_source = errors_without_sources(steps, sources)
     errors = {"without its model": by_model, "without its source": by_source}
-    hosts = host_ratios_without_sources(steps, sources)
-    return table_of("held-out-again", errors, are_inside(steps, by_source, hosts), sources)
+    unsure_ratios = unsure_ratios_without_sources(steps, sources)
+    return table_of("held-out-again", errors, are_inside(steps, by_source, unsure_ratios), sources)
 
 
 def labelled_steps() -> tuple[MeasuredSteps, NDArray[np.str_], NDArray[np.str_]]:
@@ -67,9 +68,11 @@ def errors_without_sources(steps: MeasuredSteps, sources: NDArray[np.str_]) -> F
     return _errors_without(steps, sources, constants_without)
 
 
-def host_ratios_without_sources(steps: MeasuredSteps, sources: NDArray[np.str_]) -> Floats:
-    """Returns what slower and faster hosts would change with those constants, `(n, 2)`."""
-    return _by_group(steps, sources, _host_ratios_without)
+def unsure_ratios_without_sources(steps: MeasuredSteps, sources: NDArray[np.str_]) -> list[Floats]:
+    """Returns, row by row, what slower and faster hosts would change with those constants, and what a row leaves open."""
+    hosts = _by_group(steps, sources, _host_ratios_without)
+    choices_left = open_log_ratios(compare(steps.rows))
+    return [np.append(*ratios) for ratios in zip(choices_left, hosts, strict=True)]
 
 
 def _rows_of_vtrain() -> list[Row]:
@@ -109,25 +112,23 @@ def _by_group(
     return np.concatenate(parts)[np.argsort(order)]
 
 
-def are_inside(steps: MeasuredSteps, errors: Floats, host_ratios: Floats) -> NDArray[np.bool_]:
+def kind_of(row: Row) -> Kind:
+    """Returns the kind of step by which errors are kept."""
+    family = catalog.accelerator(row["accelerator"]).family
+    return family, row["precision"], "experts" if row["num_experts"] else "dense"
+
+
+def are_inside(steps: MeasuredSteps, errors: Floats, unsure_ratios: Iterable[Floats]) -> NDArray[np.bool_]:
     """Returns whether every log error is within the interval of its row, which is made without the row's source.
 
     Args:
         steps: `n` configurations.
         errors: ln(simulated / measured), `(n,)`.
-        host_ratios: what slower and faster hosts would change (`planner.host_uncertainty`), `(n, 2)`.
+        unsure_ratios: what hosts and open choices would change (`planner.validation.unsure_log_ratios`), row by row.
     """
     residuals = development_residuals()
-    kinds = [
-        (
-            catalog.accelerator(row["accelerator"]).family,
-            row["precision"],
-            "experts" if row["num_experts"] else "dense",
-        )
-        for row in steps.rows
-    ]
-    widths = [half_width_of(row, kind, residuals) for row, kind in zip(steps.rows, kinds, strict=True)]
-    sides = [half_widths(width, ratios) for width, ratios in zip(widths, host_ratios, strict=True)]
+    widths = [half_width_of(row, kind_of(row), residuals) for row in steps.rows]
+    sides = [half_widths(width, ratios) for width, ratios in zip(widths, unsure_ratios, strict=True)]
     below, above = np.array(sides).T
     return np.asarray((errors <= below) & (-errors <= above))
 

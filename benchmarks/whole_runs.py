@@ -14,7 +14,7 @@ import argparse
 from pathlib import Path
 
 from planner.lora_run import lora_text
-from planner.whole_run_inputs_page import habit_text, inputs_table, mt_nlg_text, rules_table
+from planner.whole_run_inputs_page import deepseek_text, habit_text, inputs_table, mt_nlg_text, rules_table
 from planner.whole_runs_page import (
     arithmetic_table,
     energy_table,
@@ -65,6 +65,8 @@ def page() -> str:
         f"{llmcarbon_text()}\n",
         "## MT-NLG\n",
         f"{mt_nlg_text()}\n",
+        "## DeepSeek-V3\n",
+        f"{deepseek_text()}\n",
         "## The rules\n",
         f"{rules_table()}\n",
         f"{RULES_NOTE}\n{habit_text()}\n",

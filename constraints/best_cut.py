@@ -15,6 +15,7 @@ from itertools import permutations
 import numpy as np
 
 from constraints.cut_bounds import fast_cuts
+from constraints.limits import usable_memory_bytes
 from constraints.plan_costs import PlanCosts, plan_costs
 from constraints.stage_balance import balanced_stages
 from simulator.chunks import can_cut, split_layers
@@ -22,7 +23,6 @@ from simulator.cuts import CutTable, micro_batches_of, simulate_cuts
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.model import StageLayers
-from simulator.offer_table import OfferTable
 from simulator.plan import Plan, PlanTable
 from simulator.table import Integers
 
@@ -146,7 +146,7 @@ class _Search:
 
     def __init__(self, job: Job, plan: Plan) -> None:
         self._job, self._plan = job, plan
-        self._capacity_bytes = float(OfferTable.from_job(job).memory_bytes[plan.offer])
+        self._capacity_bytes = float(usable_memory_bytes(job)[plan.offer])
         self._best: CutTable | None = None
         self.num_simulated = 0
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraints.layout import can_save_by
-from constraints.limits import LIMIT_NAMES, excess_over
+from constraints.limits import LIMIT_NAMES, excess_over, usable_memory_bytes
 from constraints.step_bound import StepBoundTable, bound_step
 from objectives.scores import Usage, carbon_parts, cost_parts, total
 from simulator.checkpoint import checkpoint_costs
@@ -127,7 +127,7 @@ def _memory_fractions(
     if under_other_cap is not None:
         return {name: getattr(under_other_cap, name) for name in ("memory_fraction", "host_memory_fraction")}
     return {
-        "memory_fraction": layout_memory(job, layouts).peak_bytes / offers.memory_bytes,
+        "memory_fraction": layout_memory(job, layouts).peak_bytes / usable_memory_bytes(job)[layouts.offer],
         "host_memory_fraction": _least_host_memory_bytes(job, layouts, offers) / offers.host_memory_bytes,
     }
 

@@ -97,9 +97,9 @@ def _schedule(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def _weight_gradients(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    """What is computed again layer by layer is gone when its weight gradients are; attention has no weights."""
+    """What is computed again with its layer or block is gone when its weight gradients are; inputs of products stay."""
     keeps_inputs = plans.recompute == Recompute.NONE.code
-    if job.workload.selective_recompute == "attention":
+    if job.workload.restores_inputs:
         keeps_inputs |= plans.recompute == Recompute.SELECTIVE.code
     excess = np.where(keeps_inputs, 0.0, 1.0) + np.maximum(0.0, plans.zero_stage - 1.0)
     return np.where(splits_backward(plans), excess, 0.0)
@@ -273,7 +273,7 @@ LAYOUT_RULES = (
     LayoutRule(
         name="weight_gradients",
         sentence="pipeline_schedule zb_h1 and zb_v keep activations until they compute weight gradients, once per step: "
-        "recompute none, or selective of attention alone, and zero_stage up to 1",
+        "recompute none, or selective without whole blocks, and zero_stage up to 1",
         excess=_weight_gradients,
     ),
     LayoutRule(

@@ -24,7 +24,7 @@ class ExcessTable(Table):
     """By which share each limit is exceeded, `(n,)`; 0 is kept, 0.1 is ten per cent too much, inf has no bound."""
 
     memory: Floats
-    """Memory of the most loaded accelerator over what it has."""
+    """Memory of the most loaded accelerator over what it may fill: what it has, less `search.memory_headroom_fraction`."""
     host_memory: Floats
     """Main memory that saves under way and offloading need over what a node has."""
     progress: Floats
@@ -131,13 +131,20 @@ def excess_over(limit: float | None, value: Floats) -> Floats:
     return np.zeros(len(value)) if limit is None else np.maximum(0.0, value / limit - 1.0)
 
 
+def usable_memory_bytes(job: Job) -> Floats:
+    """Returns the memory of an accelerator of each offer that a design may fill, one entry per offer."""
+    return OfferTable.from_job(job).memory_bytes * (1.0 - job.search.memory_headroom_fraction)
+
+
 def check_limits(job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) -> ExcessTable:
     """Returns by how much each design exceeds each limit."""
     offers = OfferTable.from_job(job).take(plans.offer)
     values = limited_quantities(job, plans, scores, outcomes)
     host_bytes = outcomes.checkpoints.host_memory_bytes + offloaded_bytes_per_node(job, plans, offers)
     return ExcessTable(
-        memory=np.maximum(0.0, outcomes.summary.peak_memory_bytes / offers.memory_bytes - 1.0),
+        memory=np.maximum(
+            0.0, outcomes.summary.peak_memory_bytes / usable_memory_bytes(job)[plans.offer] - 1.0
+        ),
         host_memory=np.maximum(0.0, host_bytes / offers.host_memory_bytes - 1.0),
         progress=np.where(outcomes.run.makes_progress, 0.0, np.inf),
         **{name: excess_over(getattr(job.limits, name), value) for name, value in values.items()},

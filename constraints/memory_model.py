@@ -15,9 +15,9 @@ import numpy as np
 
 from constraints.feasibility import exact_solver
 from constraints.lattice import layouts_in, no_layouts, rough_blocks
+from constraints.limits import usable_memory_bytes
 from simulator.job import Job
 from simulator.offer import GpuRange
-from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.simulate import layout_memory
 from simulator.table import Floats, Integers, Table
@@ -126,7 +126,7 @@ def _with_any_number(job: Job, most_gpus: int) -> Job:
 
 def _needs_of(job: Job, layouts: PlanTable) -> LeastMemory:
     memory_bytes = layout_memory(job, layouts).peak_bytes
-    has_bytes = OfferTable.from_job(job).take(layouts.offer).memory_bytes
+    has_bytes = usable_memory_bytes(job)[layouts.offer]
     needs = NeedTable(memory_bytes=memory_bytes, memory_fraction=memory_bytes / has_bytes)
     return LeastMemory(layouts=layouts, needs=needs)
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from constraints.limits import usable_memory_bytes
 from constraints.stage_balance import LayerCosts
 from simulator.activations import in_flight_chunks, stage_activations
 from simulator.chunks import Chunks, chunks_of
 from simulator.job import Job
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
 from simulator.memory import RESERVED_FRACTION, memory_of_stage
-from simulator.offer_table import OfferTable
 from simulator.plan import Plan, PlanTable, Schedule
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
@@ -49,7 +49,7 @@ def plan_costs(job: Job, plan: Plan) -> PlanCosts:
     dense = dense_layer(rank)
     expert = expert_layer(rank) if is_expert.any() else dense
     first, last = bytes_.chunk_stages[0], bytes_.chunk_stages[-1]
-    memory_bytes = float(OfferTable.from_job(job).memory_bytes[plan.offer])
+    memory_bytes = float(usable_memory_bytes(job)[plan.offer])
     return PlanCosts(
         layers=LayerCosts(
             layer_s=np.where(is_expert, _both_s(expert), _both_s(dense)),

@@ -93,7 +93,7 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "pipeline_schedule, virtual_pipeline or pipeline_parallel",
     ),
     "weight_gradients": _about(
-        "nothing but attention is computed again, and zero_stage <= 1, under zb_h1 and zb_v",
+        "inputs of products stay or are restored, and zero_stage <= 1, under zb_h1 and zb_v",
         "weight gradients are computed behind the backward pass: Qi et al., arXiv 2401.10241",
         "pipeline_schedule, recompute or zero_stage",
     ),
@@ -169,7 +169,7 @@ PHYSICS = (
         name="memory",
         kind="physics",
         sentence="the most loaded accelerator must hold its part of the training",
-        formula="max over stages (weights + gradients + optimizer + activations in flight + buffers) <= memory",
+        formula="max over stages (weights + gradients + optimizer + activations + buffers) <= memory x (1 - memory_headroom)",
         unit="B",
         source=f"docs/model.md, Memory: {SEQUENCE_PARALLEL}; {ZERO}",
         way_out="more tensor_parallel or pipeline_parallel, a higher zero_stage, recompute, smaller micro-batches",

@@ -54,6 +54,9 @@ the `plan` of any answer will do):
   `zero_stage=1`, `precision=bf16`, `checkpoint_scheme=async`, no spare nodes, no power cap, and the interval between
   saves that loses least.
 
+Below *Configuration* the answer to a job prints the command that simulates its recommended design, with all that differs from
+these defaults.
+
 Two decisions can be typed beside the plan, and then count instead of those in it: `--scheme NAME` is its
 `checkpoint_scheme`, and `--interval` its `checkpoint_interval_s`, in seconds (`600`), in steps (`100steps`: as long as
 the run takes for them, stragglers included), or `auto` for the interval that loses least.

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from planner import Recommendation, load_job, recommend
+from planner import load_job, recommend
 from planner.render import show
+from planner.typed_command import TypedCommand
 from simulator.accuracy import step_time_error
 
 ROOT = Path(__file__).parents[1]
@@ -29,8 +30,7 @@ ACCURACY_ROWS = (
 def filled_readme() -> str:
     """Returns the README with its marked parts written anew."""
     text = README.read_text(encoding="utf-8")
-    answer = _text(recommend(load_job(JOB), tracking=False))
-    tight = _text(recommend(load_job(JOB, ["limits.budget_usd=1.6e6"]), tracking=False))
+    answer, tight = _text(), _text("limits.budget_usd=1.6e6")
     shown = [section for section in _sections(answer) if section.startswith(SHOWN_SECTIONS)]
     conflict = [section for section in _sections(tight) if not section.startswith(("What kept", "Mind"))]
     text = replaced(text, "answer", _block(shown))
@@ -38,10 +38,12 @@ def filled_readme() -> str:
     return replaced(text, "accuracy", _accuracy_table())
 
 
-def _text(answer: Recommendation) -> str:
+def _text(*overrides: str) -> str:
+    answer = recommend(load_job(JOB, overrides), tracking=False)
+    command = TypedCommand(job="examples/llama-3.1-70b.yaml", overrides=overrides)
     console = Console(file=io.StringIO(), width=100, markup=False, highlight=False, emoji=False)
     with console.capture() as capture:
-        show(answer, console, command="capplan recommend examples/llama-3.1-70b.yaml")
+        show(answer, console, command=command)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 

@@ -1,7 +1,8 @@
 """Where should it run? One design in many regions by carbon and electricity: `python examples/region_choice.py`.
 
-The design is chosen once, by time; then the same plan stands in every region. Hours to wait for a greener grid are the job's
-`what_if.start_within_hours`, pauses its `what_if.pauses` (docs/cost-energy-carbon.md).
+The design is chosen once, by time; then the same plan stands in every region. Grids that are counted
+otherwise cannot be compared to the last tonne: below the table stands which are. Hours to wait for a greener grid are the
+job's `what_if.start_within_hours`, pauses its `what_if.pauses` (docs/cost-energy-carbon.md).
 """
 
 from pathlib import Path
@@ -10,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from planner import Design, load_job, recommend, simulate_plan
+from planner.grid_conventions import grid_convention, grid_notes
+from simulator import catalog
 
 JOB = Path(__file__).parent / "bloom-176b.yaml"
 REGIONS = ("us-iowa", "us-virginia", "france", "sweden", "germany", "poland", "india")
@@ -21,7 +24,13 @@ def main() -> None:
     assert best  # the example can be met
     found = {region: in_region(region, best) for region in REGIONS}
     table = Table(
-        "region", "t CO2e", "of it operation", "MWh", "electricity", title=f"{best.plan.num_gpus} GPUs"
+        "region",
+        "t CO2e",
+        "of it operation",
+        "MWh",
+        "electricity",
+        "grid",
+        title=f"{best.plan.num_gpus} GPUs",
     )
     for region, design in sorted(found.items(), key=lambda item: item[1].carbon_kgco2e):
         operation = design.carbon_parts_kgco2e["operational_kgco2e"] / design.carbon_kgco2e
@@ -31,8 +40,12 @@ def main() -> None:
             f"{operation:.0%}",
             f"{design.energy_kwh / 1e3:,.0f}",
             f"${design.cost_parts_usd.get('electricity_usd', 0.0) / 1e3:,.0f} k",
+            grid_convention(catalog.site(region)).words,
         )
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for note in grid_notes(map(catalog.site, REGIONS)):
+        console.print(note)
 
 
 def in_region(region: str, best: Design) -> Design:

@@ -171,9 +171,7 @@ def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
     )
 
 
-def limit_risks(
-    job: Job, plans: PlanTable, outcomes: Outcomes, cost_usd: Floats, room: Floats | float = 1.0
-) -> dict[str, Floats]:
+def limit_risks(job: Job, plans: PlanTable, outcomes: Outcomes, cost_usd: Floats) -> dict[str, Floats]:
     """Returns the probabilities of missing deadline and budget by column, `(n,)`; NaN without the limit.
 
     The cost of a run is taken to grow with its length.
@@ -183,7 +181,6 @@ def limit_risks(
         plans: the designs.
         outcomes: their outcomes.
         cost_usd: their expected costs, `(n,)`.
-        room: times the limits are taken, `(n,)` or one: what a run that is shorter by this factor would have left.
     """
     limits, wall_s = job.limits, outcomes.run.wall_time_s
     allowed_s = {
@@ -196,6 +193,6 @@ def limit_risks(
     return {
         name: np.full(len(plans), np.nan)
         if time_s is None
-        else miss_probability(job, plans, outcomes.steps, outcomes.run, room * time_s)
+        else miss_probability(job, plans, outcomes.steps, outcomes.run, time_s)
         for name, time_s in allowed_s.items()
     }

@@ -7,11 +7,13 @@ the error of a step comes from `simulator.step_error`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.accuracy import EXPERTS_ERROR_FRACTION
 from simulator.calibration import StepResiduals
 from simulator.hardware import Precision
 from simulator.job import Job
@@ -19,6 +21,7 @@ from simulator.offer import Estimate, Offer
 from simulator.options import Factors
 from simulator.plan import LAYOUT_COLUMNS, PlanTable
 from simulator.step_error import StepError, step_error
+from simulator.step_reach import beyond_measured, reach_of
 from simulator.table import Floats
 
 Z_95 = 1.6448536269514722
@@ -157,8 +160,7 @@ def straggler_excess_factors(job: Job) -> Factors:
 def _of_steps(job: Job, plans: PlanTable, accelerators: Sequence[str]) -> dict[str, UnsureInput]:
     """The error of a step: the part of its accelerator, and the part of its layout."""
     given = job.input_factors.step_time
-    kinds = zip(plans.offer.tolist(), plans.precision.tolist(), strict=True)
-    errors = [step_error_of(job, offer, Precision.from_code(code)) for offer, code in kinds]
+    errors = [step_error_of(job, plans, row) for row in range(len(plans))]
     shared = [given or _normal_factors(error.shared_log_deviation) for error in errors]
     own = [_CERTAIN if given else _normal_factors(error.own_log_deviation) for error in errors]
     columns = [getattr(plans, name) for name in LAYOUT_COLUMNS if name not in _NO_PART_OF_ITS_OWN]
@@ -172,19 +174,32 @@ def _of_steps(job: Job, plans: PlanTable, accelerators: Sequence[str]) -> dict[s
     }
 
 
-def step_error_of(job: Job, offer: int, precision: Precision) -> StepError | StepResiduals:
-    """Returns how sure steps are: on runs of the job's calibration if it has any of that kind, on published ones otherwise."""
-    chip = job.offers[offer].accelerator
+def step_error_of(job: Job, plans: PlanTable, row: int) -> StepError | StepResiduals:
+    """Returns how sure the step of one of some designs is.
+
+    On runs of the job's calibration if it has any of that kind, on published ones otherwise.
+    """
+    chip = job.offers[int(plans.offer[row])].accelerator
+    precision = Precision.from_code(int(plans.precision[row]))
     has_experts = job.workload.model.experts is not None
     if job.calibration and (own := job.calibration.residuals_of(chip.id, precision, has_experts=has_experts)):
         return own
-    return step_error(
+    return known_step_error(job, plans, row)
+
+
+def known_step_error(job: Job, plans: PlanTable, row: int) -> StepError:
+    """Returns how sure the step of one of some designs is by published runs; of experts no surer than users are told."""
+    chip = job.offers[int(plans.offer[row])].accelerator
+    has_experts = job.workload.model.experts is not None
+    known = step_error(
         chip.family,
-        precision.value,
+        Precision.from_code(int(plans.precision[row])).value,
         has_experts=has_experts,
         accelerator=chip.id,
-        has_adapters=job.workload.lora is not None,
+        is_beyond_measured=bool(beyond_measured(reach_of(job, plans, row))),
     )
+    least = math.log1p(EXPERTS_ERROR_FRACTION) / known.interval_log_half_width
+    return known.times(max(1.0, least)) if has_experts else known
 
 
 def _normal_factors(log_deviation: float) -> Factors:

@@ -18,7 +18,7 @@ from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.designs import designs_of
 from planner.infeasible import explain
 from planner.input_uncertainty import input_uncertainty_of
-from planner.mlflow_content import asked_params, finish, inputs_profile, record_of
+from planner.mlflow_content import asked_params, finish, inputs_profile, record_of, study_tags
 from planner.output import FrontFormat, make_output_folder, write_answer, write_job
 from planner.problems import Findings
 from planner.reasons import cautions, rejections, scope_text, why_chosen
@@ -43,7 +43,7 @@ from studies.design_parts import PARTS, DesignParts
 from studies.evaluator import Evaluator, Simulation
 from studies.exhaustive import Reducer
 from studies.experiments import software_tags
-from studies.identity import Identity
+from studies.identity import job_hash
 from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
 from studies.store_address import DEFAULT_FILE, asked_store
@@ -314,9 +314,9 @@ def _tracked(job: Job, seed: int, tracking_uri: str | None, experiment: str) -> 
         run_name=job.name,
         tracking_uri=tracking_uri,
         params=asked_params(job, seed),
-        tags={"catalog_hash": catalog_hash()},
+        tags=study_tags(job_hash(job), catalog_hash()),
     ) as tracker:
-        tracker.log_inputs(job.name, Identity.of(job, seed).job, inputs_profile(job))
+        tracker.log_inputs(job.name, job_hash(job), inputs_profile(job))
         yield tracker
 
 

@@ -86,4 +86,4 @@ def driver_text(driver: Driver) -> str:
 def change_text(objective: Objective, change: float) -> str:
     """Returns what changes in another objective: `+12.0 % cost`."""
     points = " points of" if objective in RISKS else ""
-    return f"{change:+.1%}".replace("%", " %") + f"{points} {NAMES[objective]}"
+    return f"{human.change(change)}{points} {NAMES[objective]}"

@@ -53,6 +53,7 @@ from simulator.errors import CapplanError, InputError
 if TYPE_CHECKING:
     from planner.output import FrontFormat
     from planner.recommendation import Recommendation
+    from planner.typed_command import TypedCommand
 
 OK, FAILED, BROKEN_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES = {"recommended": OK, "infeasible": INFEASIBLE, "interrupted": INTERRUPTED}
@@ -232,19 +233,19 @@ def _print_answer(answer: Recommendation, output: Path | None, *, as_json: bool)
     write(rendered(lambda console: show(answer, console, command=_typed_command(), files=files)))
 
 
-def _typed_command() -> str:
+def _typed_command() -> TypedCommand:
     """Returns the command as it was typed, less how its answer was to be shown."""
-    context = click.get_current_context()
-    given = context.params
-    parts = ["capplan", "recommend", shlex.quote(given["job"])]
-    parts += [f"--set {shlex.quote(override)}" for override in given["overrides"]]
-    if given["seed"]:
-        parts.append(f"--seed {given['seed']}")
-    if given["tracking_uri"]:
-        parts.append(f"--tracking-uri {shlex.quote(given['tracking_uri'])}")
-    if given["experiment"] != "capplan":
-        parts.append(f"--experiment {shlex.quote(given['experiment'])}")
-    return " ".join([*parts, *(["--no-tracking"] if given["no_tracking"] else [])])
+    from planner.typed_command import TypedCommand
+
+    given = click.get_current_context().params
+    options = [f"--tracking-uri {shlex.quote(given['tracking_uri'])}"] if given["tracking_uri"] else []
+    options += (
+        [f"--experiment {shlex.quote(given['experiment'])}"] if given["experiment"] != "capplan" else []
+    )
+    options += ["--no-tracking"] if given["no_tracking"] else []
+    return TypedCommand(
+        job=given["job"], overrides=given["overrides"], seed=given["seed"], options=tuple(options)
+    )
 
 
 def _check_installation() -> None:

@@ -33,10 +33,12 @@ from planner.compare_inputs import (
     with_one_offer,
 )
 from planner.compare_sides import Side
+from planner.grid_conventions import GridConvention, grid_convention, grid_notes
 from planner.output import SINGLE_FIGURES
 from planner.recommendation import Design
 from planner.violations import limit_violations
 from simulator.errors import InputError, Problem
+from simulator.hardware import Site
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
 from simulator.record import Record
@@ -113,6 +115,8 @@ class Comparison(Record):
     """The designs."""
     metrics: tuple[MetricRow, ...]
     """Their figures."""
+    grids: tuple[tuple[GridConvention, ...], ...] = ()
+    """How the grids behind their carbon are counted, side by side; a side without a design has those of all its offers."""
     explanations: tuple[Explanation, ...]
     """Why the others differ from the first; empty where a design is missing."""
     warnings: tuple[str, ...] = ()
@@ -144,6 +148,7 @@ def compare(sides: Sequence[Side]) -> Comparison:
         inputs=_input_rows(sides),
         decisions=_decision_rows(designs),
         metrics=_metric_rows(designs),
+        grids=tuple(_grids_of(side) for side in sides),
         explanations=tuple(explained),
         warnings=tuple(_warnings(sides, designs)),
     )
@@ -193,6 +198,18 @@ def _metric_rows(designs: Sequence[Design | None]) -> tuple[MetricRow, ...]:
     )
 
 
+def _grids_of(side: Side) -> tuple[GridConvention, ...]:
+    return tuple(dict.fromkeys(map(grid_convention, _sites_of(side))))
+
+
+def _sites_of(side: Side) -> Sequence[Site]:
+    """Where the design of a side stands, or could stand if there is none."""
+    job = side.job
+    return [
+        job.site_of(offer) for offer in (job.offers if side.plan is None else [job.offers[side.plan.offer]])
+    ]
+
+
 def _warnings(sides: Sequence[Side], designs: Sequence[Design | None]) -> list[str]:
     notes = [
         f"{side.name} has no design: its limits cannot be kept. {'; '.join(side.reasons)}".rstrip()
@@ -208,7 +225,7 @@ def _warnings(sides: Sequence[Side], designs: Sequence[Design | None]) -> list[s
             notes.append(
                 f"{side.name} was answered by another version or catalogue; its figures here are those of this one."
             )
-    return notes
+    return [*notes, *grid_notes(site for side in sides for site in _sites_of(side))]
 
 
 def _broken(side: Side) -> list[str]:

@@ -9,10 +9,12 @@ from pathlib import Path
 from planner.compare import Comparison, Explanation
 from planner.compare_view import (
     EXPLAINED,
+    GRID_HEADS,
     SHOWN_METRICS,
     explanation_notes,
     explanation_rows,
     figure_rows,
+    grid_rows,
     letters,
 )
 from planner.compare_words import name_words, value_words
@@ -74,6 +76,8 @@ def _sections(found: Comparison) -> Iterator[str]:
     yield table(("decision", *sides), decisions)
     yield "<h2>Figures</h2>"
     yield table(("figure", *sides), figure_rows(found, SHOWN_METRICS), numbers_from=1)
+    yield "<h2>Grids</h2>"
+    yield table(GRID_HEADS, grid_rows(found))
     for letter, explanation in zip(sides[1:], found.explanations, strict=False):
         yield from _explained(found, explanation, letter)
     for warning in found.warnings:

@@ -70,6 +70,8 @@ def show_comparison(found: Comparison, console: Console) -> None:
     _table(console, ("decision", *sides), _decisions(found))
     title(console, "figures")
     _table(console, ("figure", *sides), figure_rows(found, SHOWN_METRICS), from_right=1)
+    title(console, "grids")
+    _table(console, GRID_HEADS, grid_rows(found))
     for letter, explanation in zip(sides[1:], found.explanations, strict=False):
         _show_explanation(console, explanation, found.metrics, letter)
     if found.warnings:
@@ -100,6 +102,18 @@ def figure_rows(found: Comparison, names: Sequence[str]) -> Iterator[tuple[str, 
                     for index, value in enumerate(row.values)
                 ),
             )
+
+
+GRID_HEADS = ("", "region", "kg CO2e/kWh", "counted", "source")
+
+
+def grid_rows(found: Comparison) -> list[tuple[str, ...]]:
+    """Returns how the grid of each side is counted, and by whom."""
+    return [
+        (letter, each.region, f"{each.kgco2e_per_kwh:.3g}", each.words_with_area, each.source)
+        for letter, grids in zip(letters(len(found.sides)), found.grids, strict=False)
+        for each in grids
+    ]
 
 
 def _figure(name: str, value: float | None, first: float | None) -> str:

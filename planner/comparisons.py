@@ -6,6 +6,9 @@ from pydantic import Field
 
 from simulator.record import Record
 
+SURE_FRACTION = 0.9
+"""Share of the draws from which an order counts as sure."""
+
 
 class DrawnFigure(Record):
     """One figure of a design under draws of unsure inputs."""

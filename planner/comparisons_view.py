@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from planner import human
-from planner.comparisons import InputUncertainty, WhatIfCase
+from planner.comparisons import SURE_FRACTION, InputUncertainty, WhatIfCase
 from planner.recommendation import Recommendation
 from planner.text_blocks import grid, sentences, title
 from simulator.units import JOULES_PER_KWH, KILO
@@ -19,8 +19,6 @@ MOST_DRIVERS = 3
 """Inputs that are named for each objective."""
 SMALLEST_SWING_FRACTION = 0.02
 """Smaller swings, as shares of the figure, are not worth a word."""
-SURE_FRACTION = 0.9
-"""Share of the draws from which an order counts as sure."""
 SAME_FRACTION = 1e-9
 """Differences of a smaller share of a figure come from the order in which it was summed."""
 _UNITS: Mapping[str, tuple[str, Callable[[float], str]]] = {

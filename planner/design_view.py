@@ -203,7 +203,9 @@ def _checkpoints(design: Design) -> str:
     scheme = design.plan.checkpoint_scheme
     if scheme is CheckpointScheme.NONE or design.checkpoint_interval_s is None:
         return "none: a failure starts the run anew"
-    return f"{scheme.value}, every {human.duration(design.checkpoint_interval_s)} of training"
+    num_steps = max(1, round(design.checkpoint_interval_s / design.iteration_time_s))
+    every = f"{human.duration(design.checkpoint_interval_s)} of training, about {_plural(num_steps, 'step')}"
+    return f"{scheme.value}, every {every}"
 
 
 def _sureness(spread: Spread, unit: Callable[[float], str], probability: float | None, limit: str) -> str:

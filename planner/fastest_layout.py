@@ -14,11 +14,11 @@ import numpy as np
 from constraints.bounds import MARGIN
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import cross_run_knobs, enumerate_layouts, layouts_in, no_layouts, rough_blocks
+from constraints.limits import usable_memory_bytes
 from constraints.step_bound import bound_step
 from simulator.job import Job
 from simulator.limits import Limits
 from simulator.offer import GpuRange
-from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.simulate import steps_and_memory
 from simulator.table import Floats, Integers
@@ -113,5 +113,5 @@ def _fastest_rows(job: Job, designs: PlanTable, group: Integers) -> Integers:
 def _steps_that_fit_s(job: Job, designs: PlanTable) -> Floats:
     """The step of every design, seconds `(n,)`; endless where it has no schedule or does not fit the memory."""
     steps, memory = steps_and_memory(job, designs)
-    fits = memory.peak_bytes <= OfferTable.from_job(job).memory_bytes[designs.offer]
+    fits = memory.peak_bytes <= usable_memory_bytes(job)[designs.offer]
     return np.where(fits & np.isfinite(steps.step_time_s), steps.step_time_s, np.inf)

@@ -28,6 +28,8 @@ _LEAST_TOLD_RISK = 5e-4
 """Smaller risks would be rounded to none."""
 _EXACT_FROM = 1e5
 """From here on a limit is written without a fraction."""
+_TIMES_FROM = 10.0
+"""Changes to so many times the value or more are told as such."""
 _NEVER = "never ends"
 _LARGEST_SHOWN = 1e15
 
@@ -118,6 +120,13 @@ def percent(fraction: float) -> str:
     if 0.9995 <= fraction < 1.0:
         return "> 99.9 %"
     return f"{fraction * 100:.1f} %"
+
+
+def change(fraction: float) -> str:
+    """Returns by which share something changes, or how many times it becomes where that is ten or more: `+3.1 %`, `x 100`."""
+    if fraction >= _TIMES_FROM - 1.0:
+        return f"x {digits(1.0 + fraction)}"
+    return f"{100.0 * fraction:+.1f} %"
 
 
 def risk(probability: float) -> str:

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from planner.human import short, typed
 from planner.init_model import is_config, longest_sequence, model_shape, model_value
+from planner.number_text import number_in_words
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.errors import CatalogError
-from simulator.units import GIGA, KILO, MEGA, TERA
 
-SUFFIXES = {"k": KILO, "m": MEGA, "b": GIGA, "g": GIGA, "t": TERA}
 USUAL_SEQUENCE_LENGTH = 8192
 TOKENS_PER_PARAMETER = 20.0
 """Tokens for each parameter with which a model of given compute learns most (Hoffmann et al., arXiv 2203.15556)."""
@@ -27,8 +26,6 @@ LARGEST_RANGE = 1_000_000
 NEAREST = 3
 LEAST_INSIDE = 3
 """Letters from which on a name is looked for inside others."""
-_NUMBER = re.compile(r"([0-9.]+(?:e[+-]?[0-9]+)?)\s*([kmbgt]?)", re.IGNORECASE)
-
 Answers = Mapping[str, str]
 """What was answered, by the name of the question; empty text: nothing."""
 
@@ -51,12 +48,8 @@ class Question:
 
 def number(text: str, example: str = "5e11, 500B or 2T") -> float:
     """Returns `2T` as 2e12; raises `ValueError` for what is no positive number, with an example of one."""
-    match = _NUMBER.fullmatch(text.replace(",", "").replace("_", "").strip().removeprefix("$"))
-    try:
-        value = float(match[1]) * SUFFIXES.get(match[2].lower(), 1.0) if match else 0.0
-    except ValueError:
-        value = 0.0
-    if not 0.0 < value < 1e30:
+    value = number_in_words(text)
+    if value is None or not 0.0 < value < 1e30:
         raise ValueError(f"must be a positive number, such as {example}")
     return value
 
@@ -282,7 +275,7 @@ def job_text(answers: Answers, *, file: str, schema: str) -> str:
         _line(
             "  global_batch_tokens",
             answers["batch-tokens"],
-            "of one step; rounded to multiples of 64 sequences",
+            "of one step; rounded to sequences that split well",
         ),
         _line("  # precisions", "[bf16, fp8]", "number formats that the run may use; left out: bf16"),
         "",

@@ -10,7 +10,7 @@ from pathlib import Path
 from planner.yaml_text import read_document
 from simulator import catalog
 from simulator.errors import InputError
-from simulator.huggingface import shape_from_config
+from simulator.huggingface import language_part, shape_from_config
 from simulator.model import ModelShape
 
 _SUFFIX = ".json"
@@ -47,7 +47,8 @@ def longest_sequence(text: str) -> int | None:
     if not is_config(text):
         return catalog.model(text).num_learned_positions or None
     document = read_document(Path(text))
-    found = [document.get(key) for key in _POSITIONS] if isinstance(document, Mapping) else []
+    config = language_part(document) if isinstance(document, Mapping) else {}
+    found = [config.get(key) for key in _POSITIONS]
     return next((value for value in found if isinstance(value, int) and value > 0), None)
 
 

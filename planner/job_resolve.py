@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from planner.batch_size import whole_sequences
 from planner.calibration_file import load_calibration
 from planner.job_offers import resolved_offer
 from planner.job_schema import Location
 from planner.job_sites import resolved_site, resolved_what_if
+from planner.number_text import way_out
 from planner.plain import plain_copy
 from planner.problems import Findings, nearest
 from planner.short_forms import Fields, entry, found, lengthen, without_nulls
 from planner.yaml_text import read_document
 from simulator import catalog
 from simulator.errors import InputError
-from simulator.huggingface import shape_from_config
+from simulator.huggingface import LANGUAGE_KEY, language_part, shape_from_config
 from simulator.reliability import RELIABILITY_PRESETS
 from simulator.stragglers import STRAGGLER_PRESETS
 
-_BATCH_MULTIPLE = 64
-"""Sequences: a batch in tokens is a round figure, but its sequences must split over many replicas."""
 _MOST_SEQUENCES = 100_000_000
 _DEFAULT_RELIABILITY = "typical"
 
@@ -106,7 +106,8 @@ def _shape(config: Mapping[str, object], name: str, location: Location, findings
         shape = shape_from_config(config, name)
     except InputError as error:
         for problem in error.problems:
-            findings.add((*location, problem.path), config.get(problem.path), problem.rule)
+            key = problem.path.removeprefix(f"{LANGUAGE_KEY}.")
+            findings.add((*location, problem.path), language_part(config).get(key), problem.rule)
         findings.hide(location[:-1])
         return None
     findings.rename(location[:-1], location)
@@ -121,14 +122,13 @@ def _batch_size(tokens: object, workload: Fields, findings: Findings) -> int | N
     if workload.get("global_batch_size") is not None:
         findings.add(here, tokens, "give either global_batch_size or global_batch_tokens, not both")
     elif wanted is None:
-        findings.add(here, tokens, "must be a number")
+        findings.add(here, tokens, f"must be a number{way_out(tokens)}")
     elif length is not None and length > 0:
         if not length <= wanted <= length * _MOST_SEQUENCES:
             rule = f"must be 1 to {_MOST_SEQUENCES:,} sequences of sequence_length ({length:.15g}) tokens"
             findings.add(here, tokens, rule)
         else:
-            multiples = round(wanted / length / _BATCH_MULTIPLE) * _BATCH_MULTIPLE
-            return multiples or round(wanted / length)
+            return whole_sequences(wanted / length)
     return None
 
 

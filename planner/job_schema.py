@@ -90,8 +90,9 @@ FORMS = (
         field="global_batch_tokens",
         written="number, unless global_batch_size is given",
         default="not set",
-        meaning="Tokens per optimizer step, at least one sequence; rounded to the nearest multiple of 64 "
-        "sequences, or to whole sequences where that multiple would be 0.",
+        meaning="Tokens per optimizer step, at least one sequence; rounded to sequences that split over "
+        "many replicas: the nearest multiple of the largest power of two that has one within 5 % (4e6 tokens are 512 "
+        "sequences of 8192). A whole number of sequences is kept if it is below 64 or a multiple of 64.",
     ),
     Form(
         model=ModelShape,
@@ -99,7 +100,7 @@ FORMS = (
         written="path, relative to the job file",
         default="not set",
         meaning="`config.json` as published with the weights; stands alone or with `name` in the place of "
-        "all other fields.",
+        "all other fields. Of a model for several media its `text_config` is read: the language model alone.",
     ),
     Form(
         model=Offer,

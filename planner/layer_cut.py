@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from constraints.best_cut import BestCut, best_cut, present_cut
+from constraints.limits import usable_memory_bytes
 from planner import __version__
 from planner.plan_input import plan_of
 from planner.violations import AVAILABILITY, degrees_violation, layout_violations
@@ -94,8 +95,9 @@ def cut_layers(job: Job, plan: Plan | Mapping[str, object]) -> LayerCut:
     found = best_cut(job, checked)
     capacity_bytes = job.offers[checked.offer].accelerator.memory_bytes
     present_layers = present_cut(job, checked)
-    present = _figures(job, checked, present_layers, capacity_bytes) if present_layers else None
-    best = _figures(job, checked, found.layers, capacity_bytes) if found.layers else None
+    usable_bytes = float(usable_memory_bytes(job)[checked.offer])
+    present = _figures(job, checked, present_layers, usable_bytes) if present_layers else None
+    best = _figures(job, checked, found.layers, usable_bytes) if found.layers else None
     return LayerCut(
         capplan_version=__version__,
         job=job.name,
@@ -125,7 +127,7 @@ def _refuse_what_cannot_run(job: Job, plan: Plan, num_gpus: int) -> None:
         raise InputError(problems, "plan")
 
 
-def _figures(job: Job, plan: Plan, layers: Sequence[int], capacity_bytes: float) -> CutFigures:
+def _figures(job: Job, plan: Plan, layers: Sequence[int], usable_bytes: float) -> CutFigures:
     cut = np.array(layers, dtype=np.int64)
     stages = stage_figures(job, plan, cut)
     slowest, fullest = int(np.argmax(stages.micro_batch_s)), int(np.argmax(stages.memory_bytes))
@@ -137,7 +139,7 @@ def _figures(job: Job, plan: Plan, layers: Sequence[int], capacity_bytes: float)
         slowest_stage_s=float(stages.micro_batch_s[slowest]),
         fullest_stage=fullest + 1,
         fullest_stage_bytes=float(stages.memory_bytes[fullest]),
-        fits_memory=bool(stages.memory_bytes[fullest] <= capacity_bytes),
+        fits_memory=bool(stages.memory_bytes[fullest] <= usable_bytes),
     )
 
 

@@ -45,7 +45,7 @@ _NAMED: tuple[tuple[str, AttentionKernel], ...] = (
 
 
 def told_kernel(told: Told, habit: AttentionKernel, family: str, precision: str) -> AttentionKernel:
-    """Returns the kernel that a row tells, or the habit of its framework, which is open where flash came on request."""
+    """Returns the kernel that a row tells, or the habit of its framework, which is open where that says too little."""
     reader = _Reader(told, habit, is_old=family in OLD_FAMILIES)
     written = told.text(_COLUMN).lower()
     if named := next((kernel for kernel in get_args(AttentionKernel) if kernel == written), None):
@@ -57,7 +57,8 @@ def told_kernel(told: Told, habit: AttentionKernel, family: str, precision: str)
     text = "; ".join(told.text(column) for column in ("notes", "framework", "precision"))
     if found := reader.kernel("notes", text):
         return found
-    return told.default(_COLUMN, habit) if has_flash_on_request(reader.framework, precision) else habit
+    is_open = has_flash_on_request(reader.framework, precision) or not tells_habits(reader.framework)
+    return told.default(_COLUMN, habit) if is_open else habit
 
 
 class _Reader:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from planner import measured_notes
+from planner.measured_told import Told
 from planner.measured_words import NOTHING_SAID, affirmed, is_denied
 from planner.problems import shown
 from simulator.errors import InputError, Problem
-from simulator.model import RecomputeMethod
+from simulator.model import RecomputeMethod, RecomputeModule, SelectiveRecompute
+from simulator.recompute_modules import CORE, RESTORED, Parts
 
 _NONE = re.compile(
     r"(none|no|off|false|0|disabled|without)( (activation |gradient )?(recompute|recomputation|checkpointing|ac))?(\s*[,;(].*)?"
@@ -24,7 +27,19 @@ _FULL = re.compile(
     re.IGNORECASE,
 )
 _ATTENTION = re.compile(r"selective|core[ _-]?att|\battention\b|\battn\b|\bsac\b|\bops?\b")
-_MODULES = re.compile(r"mlp|\bmoe|layer[ _]?norm|shared[ _]expert|\bmla|up[ _]proj|modules?\b|\bffn\b")
+_CORE = re.compile(r"core[ _-]?att|\battention\b|\battn\b")
+_MODULES: Mapping[RecomputeModule, re.Pattern[str]] = {
+    "core_attn": _CORE,
+    "mla_up_proj": re.compile(r"\bmla\b|\bmla[ _-]?up|up[ _-]?proj"),
+    "layernorm": re.compile(r"(layer|rms)[ _-]?norms?\b|\bnorms?\b"),
+    "moe_act": re.compile(r"\bmoe[ _-]?act"),
+    "shared_experts": re.compile(r"shared[ _-]?experts?"),
+    "mlp": re.compile(r"\bmlps?\b|\bffn\b|feed[ -]?forward"),
+    "moe": re.compile(r"\bmoe(?![ _-]?act)"),
+}
+"""Modules of a layer by the words that mean them (Megatron Core's names, and those of reports)."""
+_OTHER_MODULES = re.compile(r"modules?\b")
+_IN_NOTES = re.compile(r"recompute[ _-]?modules?\b[^;.]*", re.IGNORECASE)
 _LAYERS = re.compile(
     r"(\d+)(?:\s*(?:/|(?:out )?of)\s*(?:the |every )?(\d+))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d+))?"
 )
@@ -47,10 +62,18 @@ class Recomputed:
     """`Workload.recompute_method`, where layers are counted."""
     of_layers: int | None = None
     """Layers of the whole network among which they are counted, 100 where they are per cent; left out: those of a chunk."""
+    modules: tuple[RecomputeModule, ...] = ()
+    """`Workload.recompute_modules`, where modules are named."""
     is_exact: bool = True
-    """Whether this is all that was written; single modules are not modelled, and some layers may be any number."""
+    """Whether this is all that was written; modules without a name, and some layers, may be any."""
     is_understood: bool = True
     """Whether it says anything of recomputation that is known."""
+
+    def keeps_inputs(self, habit: SelectiveRecompute) -> bool:
+        """Returns whether inputs of all products wait for weight gradients, selective recomputation being as is habit."""
+        if self.kind != "selective":
+            return self.kind == "none"
+        return RESTORED.issuperset(self.modules) if self.modules else habit == "attention"
 
 
 NOT_GIVEN = Recomputed(kind="none", is_exact=False)
@@ -81,18 +104,56 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
         return Recomputed(kind="none")
     if "partial" in text or of_layers:
         return _some_layers(num_layers or measured_notes.recomputed_layers(notes), of_layers)
-    if affirmed(_ATTENTION, text):
-        return Recomputed(kind="selective", is_exact=not affirmed(_MODULES, text))
-    if affirmed(_MODULES, text):
-        return Recomputed(kind="selective", is_exact=False)
+    if modules := _modules(text) or _modules_in_notes(text, notes):
+        return Recomputed(kind="selective", modules=modules)
+    if affirmed(_ATTENTION, text) or affirmed(_OTHER_MODULES, text):
+        return Recomputed(kind="selective", is_exact=not affirmed(_OTHER_MODULES, text))
     if not affirmed(_FULL, text):
-        is_known = any(is_denied(words, text) for words in (_ATTENTION, _MODULES, _FULL))
+        is_known = any(is_denied(words, text) for words in (_ATTENTION, *_MODULES.values(), _FULL))
         return replace(NOT_GIVEN, is_understood=is_known)
     is_uniform = "uniform" in text or ("full" in text and "block" not in text)
     return Recomputed(
         kind="full",
         num_layers=num_layers,
         method=None if num_layers is None else "uniform" if is_uniform else "block",
+    )
+
+
+def _modules(text: str) -> tuple[RecomputeModule, ...]:
+    """Returns the modules that a text names, nothing where that is the attention core alone."""
+    found = tuple(module for module, words in _MODULES.items() if affirmed(words, text))
+    return () if found == CORE else found
+
+
+def _modules_in_notes(text: str, notes: str) -> tuple[RecomputeModule, ...]:
+    """Returns those of notes such as `recompute modules mlp`, where the cell says no more than `selective`."""
+    found = affirmed(_IN_NOTES, notes) if text == "selective" else None
+    return _modules(found[0].lower()) if found else ()
+
+
+def in_model(told: Told, again: Recomputed, sizes: Mapping[str, object]) -> dict[str, object]:
+    """Returns the cells of the modules that a network of such sizes has; of others there is a remark."""
+    if not again.modules:
+        return {}
+    parts = _parts(sizes)
+    reasons = {module: parts.reason_against(module) for module in again.modules}
+    for module, reason in reasons.items():
+        if reason:
+            told.remark("recompute", f"{module} {reason}; left out")
+    fitting = [module for module, reason in reasons.items() if not reason]
+    if not fitting:
+        return {"recompute": "none"}
+    return {"selective_recompute": "attention", "recompute_modules": " ".join(fitting)}
+
+
+def _parts(sizes: Mapping[str, object]) -> Parts:
+    """Returns what the layers of a network have."""
+    has_experts = bool(sizes["num_experts"])
+    return Parts(
+        latent_attention=bool(sizes.get("key_value_rank")),
+        experts=has_experts,
+        shared_experts=has_experts and bool(sizes.get("shared_ffn_hidden_size")),
+        dense_layers=not has_experts or bool(sizes.get("num_dense_layers")),
     )
 
 

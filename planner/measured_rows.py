@@ -20,7 +20,7 @@ from planner.measured_file import BYTES_OF_A_WEIGHT, Cells, read_cells
 from planner.measured_hardware import accelerator_of, node_of
 from planner.measured_layout import layout_cells, split_layers
 from planner.measured_precision import fp8_recipe, number_format, scales_rows
-from planner.measured_recompute import NOT_GIVEN, Recomputed, of_a_chunk, recomputed
+from planner.measured_recompute import NOT_GIVEN, Recomputed, in_model, of_a_chunk, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
 from planner.measured_schedule import Order, ordered
 from planner.measured_sequences import (
@@ -149,6 +149,7 @@ class _Translation:
             **self.node.cells,
             **habit_cells,
         }
+        sizes |= in_model(self.told, self._recomputed(), sizes)
         cells: dict[str, object] = {
             "row_id": self.row_id,
             "group": self.group,
@@ -210,10 +211,7 @@ class _Translation:
 
     def _order(self, layout: dict[str, int], num_layers: int, zero_stage: int) -> Order:
         """Returns schedule and chunks of the pipeline where they are not the usual ones."""
-        again = self._recomputed()
-        is_kept = again.kind == "none" or (
-            again.kind == "selective" and self.habits.selective_recompute == "attention"
-        )
+        is_kept = self._recomputed().keeps_inputs(self.habits.selective_recompute)
         return ordered(
             self.told,
             self.habits.expert_schedule if has_experts(self.told, self.known) else None,

@@ -210,7 +210,7 @@ def job_of(row: Row) -> Job:
     """Returns the job of a measured configuration."""
     offer = Offer(
         accelerator=catalog.accelerator(row["accelerator"]),
-        node=_node(row),
+        node=node_of_row(row),
         fabric=catalog.fabric(row["fabric"]),
         num_gpus=GpuRange(min=1, max=1_000_000),
         rent_usd_per_gpu_hour=Estimate(low=1, mid=1, high=1),
@@ -238,7 +238,7 @@ def plan_of(row: Row) -> Plan:
     return Plan.model_validate(_filled(row, Plan) | {"offer": 0})
 
 
-def _node(row: Row) -> Node:
+def node_of_row(row: Row) -> Node:
     """Returns the node from the catalogue with what the row says otherwise."""
     known = catalog.node(row["node"])
     given = {
@@ -267,6 +267,8 @@ def _workload(row: Row) -> Workload:
     }
     if row.get("lora_rank"):
         given["lora"] = {"rank": row["lora_rank"], "targets": row["lora_targets"].split()}
+    if row.get("recompute_modules"):
+        given["recompute_modules"] = row["recompute_modules"].split()
     one_step = float(row["global_batch_size"]) * float(row["sequence_length"])
     return Workload.model_validate(given | {"tokens": one_step})
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from planner.compare_inputs import in_short
+from planner.design_view import layout
 from planner.recommendation import MlflowRecord, Recommendation, Status
 from simulator.job import Job
+from simulator.record import Record
+from simulator.reliability import RELIABILITY_PRESETS, Reliability
 from studies.mlflow_session import MAX_PARAM_CHARACTERS, without_password
 from studies.recording import Recording
 from studies.tracking import RunStatus, StudyTracker
@@ -17,6 +21,11 @@ RUN_STATUS: dict[Status, RunStatus] = {
     "interrupted": "KILLED",
 }
 """How MLflow calls the end of a study."""
+RESULT_TAGS = ("recommended_accelerator", "recommended_layout", "recommended_design")
+"""What is recommended, in words; the number of GPUs is a metric, to sort by."""
+OFFER_FIELDS = ("num_gpus", "rent_usd_per_gpu_hour", "purchase_usd_per_node", "site")
+RUN_SECTIONS = ("reliability", "checkpointing", "storage", "ownership", "operation", "carbon_scope")
+"""Sections of a job whose fields are parameters where they are set."""
 RESULTS = (
     "time_to_train_days",
     "cost_usd",
@@ -40,6 +49,7 @@ def finish(
         RUN_STATUS[answer.status],
         result_metrics(answer),
         files,
+        tags=result_tags(answer),
         pictures=pictures,
         recommended_id=answer.recommendation.design_id if answer.recommendation else None,
         tied_ids=answer.uncertainty.tied_designs if answer.uncertainty else (),
@@ -51,7 +61,22 @@ def result_metrics(answer: Recommendation) -> dict[str, float]:
     """What MLflow's table of studies shows and sorts by, beside the ends of the curves."""
     if answer.best is None:
         return {}
-    return {f"recommended_{name}": float(getattr(answer.best, name)) for name in RESULTS}
+    figures = {name: float(getattr(answer.best, name)) for name in RESULTS}
+    figures["num_gpus"] = float(answer.best.plan.num_gpus)
+    return {f"recommended_{name}": value for name, value in figures.items()}
+
+
+def result_tags(answer: Recommendation) -> dict[str, str]:
+    """Which cluster was recommended, in words; a study that goes on may change them, which it could not do with parameters."""
+    if answer.best is None:
+        return {}
+    texts = (answer.best.accelerator, layout(answer.best.plan), str(answer.best.design_id))
+    return dict(zip(RESULT_TAGS, texts, strict=True))
+
+
+def study_tags(job_hash: str, catalog_hash: str) -> dict[str, str]:
+    """By what a study is found: equal jobs have equal hashes, and the names of its designs carry the start of it."""
+    return {"job_hash": job_hash, "catalog_hash": catalog_hash}
 
 
 def asked_params(job: Job, seed: int) -> dict[str, str]:
@@ -63,14 +88,44 @@ def asked_params(job: Job, seed: int) -> dict[str, str]:
         "tokens": f"{job.workload.tokens:g}",
         "sequence_length": str(job.workload.sequence_length),
         "global_batch_size": str(job.workload.global_batch_size),
+        "precisions": ", ".join(job.workload.precisions),
         "offers": ", ".join(offer.accelerator.id for offer in job.offers),
+        **_offered(job),
         "objectives": ", ".join(job.objectives),
         "site": job.site.region,
+        "reliability": _preset(job.reliability),
+        **{
+            f"{name}_{field}": text
+            for name in RUN_SECTIONS
+            for field, text in _set_fields(getattr(job, name)).items()
+        },
         **{f"limit_{name}": f"{value:g}" for name, value in job.limits if value is not None},
         **{f"search_{name}": _setting(value) for name, value in job.search},
         "search_generation_size": str(job.search.generation_size),
     }
     return {name: value[:MAX_PARAM_CHARACTERS] for name, value in asked.items()}
+
+
+def _offered(job: Job) -> dict[str, str]:
+    """Each offer by its place in the job: `64 to 1,024` for `offer_0_num_gpus`, `4 (3 to 6)` for its rent."""
+    found: dict[str, str] = {}
+    for place, offer in enumerate(job.offers):
+        values = {name: getattr(offer, name) for name in OFFER_FIELDS}
+        texts = {name: in_short(value) for name, value in values.items() if value is not None}
+        found |= {f"offer_{place}_{name}": text for name, text in texts.items()}
+    return found
+
+
+def _preset(reliability: Reliability) -> str:
+    """Name of the published fleet whose failures are assumed."""
+    known = (name for name, preset in RELIABILITY_PRESETS.items() if preset == reliability)
+    return next(known, "own")
+
+
+def _set_fields(record: Record) -> dict[str, str]:
+    """What a section of a job sets otherwise than its defaults, as text."""
+    own = record.model_dump(exclude_defaults=True)
+    return {name: in_short(getattr(record, name)) for name in own}
 
 
 def _setting(value: object) -> str:

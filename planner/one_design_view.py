@@ -9,7 +9,7 @@ from planner.design_view import breakdowns, configuration, figures, layout
 from planner.design_view import headline as design_headline
 from planner.limit_uses import uses_in_words
 from planner.one_design import SimulatedDesign
-from planner.render import step_range
+from planner.render import step_error_text, step_range
 from planner.sensitivity_view import show_sensitivities
 from planner.stage_memory import host_text, stage_rows
 from planner.text_blocks import bar, grid, headline, sentences, title
@@ -89,10 +89,9 @@ def _notes(answer: SimulatedDesign) -> list[str]:
     spread = answer.spread
     if spread is None:
         return list(answer.warnings)
-    error = human.percent(spread.step_time_error_fraction)
     replays = f"{human.count(spread.num_replays)} replays of failures and stragglers, seed {answer.seed}"
     return [
-        f"{replays}; simulated step times are off by {error} on average on {spread.step_time_compared_with}.",
+        f"{replays}; {step_error_text(spread)}.",
         step_range(spread),
         *answer.warnings,
     ]

@@ -1,6 +1,6 @@
 """Which plan does a user mean? Texts and mappings with short forms become a `Plan`, or say why there is none.
 
-tp=4,pp=12,dp=8,mbs=2                   on the command line; what is left out has the default of `Plan`
+tp=4,pp=12,dp=8,mbs=2                   on the command line; what is left out has the default of `Plan`; `plan_text` writes it
 plan.yaml                               the same keys in a file, such as the `plan` of a design in an answer
 {"tp": 4, "pp": 12, "dp": 8}            from a Python program
 """
@@ -30,6 +30,8 @@ SHORT_FORMS = {
     "mbs": "micro_batch_size",
     "micro_batch": "micro_batch_size",
     "micro-batch": "micro_batch_size",
+    "zero": "zero_stage",
+    "spares": "num_spare_nodes",
 }
 FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 LARGEST_COUNT = 10_000_000
@@ -65,6 +67,22 @@ def read_plan(text: str) -> dict[str, object]:
             fields[key] = _value(key, value, findings)
     findings.raise_if_any("--plan")
     return fields
+
+
+def plan_text(plan: Plan) -> str:
+    """Returns a plan as `read_plan` reads it, to seven digits: the offer, and what differs from the defaults, by short names.
+
+    Example:
+        >>> written = {"offer": 0, "num_gpus": 32, "tensor_parallel": 8, "data_parallel": 4, "zero_stage": 2}
+        >>> plan_text(Plan.model_validate(written))
+        'offer=0,tp=8,dp=4,zero=2'
+    """
+    names: dict[str, str] = {}
+    for short, name in SHORT_FORMS.items():
+        names.setdefault(name, short)
+    told = plan.model_dump(mode="json", exclude_defaults=True, exclude={"offer", "num_gpus"})
+    written = {name: f"{value:.7g}" if isinstance(value, float) else value for name, value in told.items()}
+    return ",".join([f"offer={plan.offer}", *(f"{names.get(name, name)}={written[name]}" for name in told)])
 
 
 def _from_file(path: Path) -> dict[str, object]:

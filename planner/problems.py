@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from planner.job_schema import Location, form_of, known_fields, model_at
+from planner.number_text import way_out
 from simulator.errors import InputError, Problem
 from simulator.record import Record
 
@@ -45,6 +46,9 @@ _RULES = {
     "value_error": "{error}",
 }
 """Rules by pydantic's name of the error, with the fields of its context."""
+
+_UNREADABLE = ("float_parsing", "int_parsing")
+"""Texts that are no numbers."""
 
 ModelAt = Callable[[Location], type[Record] | None]
 """Gives the type of the mapping at a place of a document, `None` where no record stands."""
@@ -156,7 +160,8 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
     if kind == "model_type":
         return _mapping_rule(location, model_at)
     if kind in _RULES:
-        return _RULES[kind].format(**detail.get("ctx", {}))
+        way = way_out(detail["input"]) if kind in _UNREADABLE else ""
+        return _RULES[kind].format(**detail.get("ctx", {})) + way
     return detail["msg"]
 
 

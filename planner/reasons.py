@@ -7,26 +7,21 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
 from planner import human
+from planner.accuracy_notes import accuracy_notes
+from planner.batch_size import batch_notes
 from planner.calibration_notes import calibration_notes
-from planner.grid_conventions import grid_convention, unlike_grids
+from planner.grid_conventions import grid_convention, grid_notes
 from planner.interleaving_note import interleaving_notes
 from planner.placement_note import placement_notes
-from planner.recommendation import Design, Rejection, Uncertainty
-from planner.uncertainty import calibrated_accuracy
+from planner.price_notes import price_notes
+from planner.recommendation import Design, Recommendation, Rejection, Uncertainty
 from planner.unused_fields import unused_notes
-from simulator.accuracy import network_error, step_time_error
 from simulator.job import Job, Objective
-from simulator.units import DAY, JOULES_PER_KWH
+from simulator.units import DAY, JOULES_PER_KWH, YEAR
 from studies.study import StudyResult
 
-MEASURED_FAMILIES = ("ampere", "hopper", "blackwell")
-"""Architectures whose kernels were measured (`simulator/data/kernel_efficiency.csv`)."""
 FULL_FRACTION = 0.95
 """Share of the memory beyond which a reader is warned."""
-ONE_SIDED_FRACTION = 0.05
-"""Mean error from which it is worth a note."""
-UNEQUAL_FRACTION = 0.05
-"""Difference of two mean errors from which a comparison is worth a note."""
 NAMES = {
     Objective.TIME: "time to train",
     Objective.COST: "cost",
@@ -56,10 +51,10 @@ def amount(objective: Objective, value: float) -> str:
 
 
 def change(value: float, reference: float) -> str:
-    """Returns by which share a value differs from another one: `+3.1 %`; what costs nothing stays as it is."""
+    """Returns by which share a value differs from another one: `+3.1 %`, `x 12.0`; what costs nothing stays as it is."""
     if value == reference:
         return "+0.0 %"
-    return f"{100.0 * (value / reference - 1.0):+.1f} %" if reference else "from nothing"
+    return human.change(value / reference - 1.0) if reference else "from nothing"
 
 
 def _difference(objective: Objective, value: float, reference: float) -> str:
@@ -163,6 +158,13 @@ RULES = {
 }
 
 
+def searched_text(answer: Recommendation) -> str:
+    """Returns how many designs the search simulated, which a proof that there is none does without."""
+    if answer.status == "infeasible" and not answer.num_evaluated:
+        return "no design was left for the search to simulate"
+    return f"{human.count(answer.num_evaluated)} designs simulated, {human.count(answer.num_feasible)} keep all limits"
+
+
 def scope_text(job: Job) -> str:
     """Returns what figures of carbon count and what they leave out, in one sentence."""
     scope = job.carbon_scope
@@ -191,6 +193,8 @@ def _hours_text(job: Job) -> str:
 
 def rule_text(job: Job, name: str) -> str:
     """Returns a constraint in words, with the job's limit."""
+    if name == "memory" and (free := job.search.memory_headroom_fraction):
+        return f"{RULES[name]}, less search.memory_headroom_fraction = {human.figure(free)}"
     limit = getattr(job.limits, name, None)
     sureness = {"budget_usd": job.limits.budget_probability, "deadline_days": job.limits.deadline_probability}
     wanted = sureness.get(name)
@@ -213,40 +217,6 @@ def rejections(job: Job, result: StudyResult) -> tuple[Rejection, ...]:
     )
 
 
-def _unequal_errors(job: Job) -> list[str]:
-    """A note where what is on offer is not simulated equally well."""
-    kinds = {
-        (o.accelerator.family, precision.value)
-        for o in job.offers
-        for precision in job.workload.precisions
-        if calibrated_accuracy(job, o.accelerator.id, precision) is None
-    }
-    has_experts = job.workload.model.experts is not None
-    errors = {kind: step_time_error(*kind, has_experts=has_experts) for kind in sorted(kinds)}
-    biases = {kind: error.bias_fraction for kind, error in errors.items() if error.is_measured}
-    if len(biases) < 2 or max(biases.values()) - min(biases.values()) < UNEQUAL_FRACTION:
-        return []
-    figures = ", ".join(f"{family} in {fmt} {bias:+.0%}" for (family, fmt), bias in biases.items())
-    note = f"Simulated steps differ from published ones by {figures} on average (docs/validation.md)"
-    return [f"{note}; a comparison between them inherits the difference."]
-
-
-def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
-    """A note where steps like the recommended one's are known to be simulated too fast or too slow."""
-    bias = uncertainty.step_time_bias_fraction
-    if abs(bias) < ONE_SIDED_FRACTION or not uncertainty.is_step_time_measured:
-        return []
-    way = "fast" if bias < 0 else "slow"
-    known = (
-        f"Steps like the recommended one's were simulated {abs(bias):.0%} too {way} on "
-        f"{uncertainty.step_time_compared_with}"
-    )
-    corrected = (
-        f"time to train would be about {human.days(days / (1.0 + bias))}, and cost and energy change alike"
-    )
-    return [f"{known}; corrected for that, {corrected}."]
-
-
 def cautions(
     job: Job,
     front: Evaluation | None,
@@ -261,30 +231,28 @@ def cautions(
         uncertainty: of the recommended design.
         best: the recommended design.
     """
-    notes = _full_memory(front, best) if front is not None else []
-    notes += _one_sided_error(uncertainty, best.time_to_train_days) if uncertainty and best else []
+    notes = [*_full_memory(front, best), *_no_deadline(job, front)] if front is not None else []
     notes += [*interleaving_notes(job, best.plan), *placement_notes(job, best.plan)] if best else []
-    notes += _unequal_errors(job)
+    notes += accuracy_notes(job, uncertainty, best)
     notes += calibration_notes(job)
-    notes += unlike_grids([*map(job.site_of, job.offers), *job.what_if.sites])
+    notes += grid_notes([*map(job.site_of, job.offers), *job.what_if.sites])
+    notes += price_notes(job)
+    notes += batch_notes(job)
     notes += unused_notes(job)
-    if job.workload.model.experts is not None:
-        notes.append(_hardly_validated())
-    estimated = [o.accelerator.id for o in job.offers if o.accelerator.family not in MEASURED_FAMILIES]
-    if estimated:
-        notes.append(
-            f"No measured kernels are known for {', '.join(estimated)}; Hopper's efficiencies are scaled to them."
-        )
     return tuple(notes)
 
 
-def _hardly_validated() -> str:
-    known = network_error(has_experts=True)
-    way = "fast" if known.bias_fraction < 0 else "slow"
-    return (
-        f"Step times of mixtures of experts are hardly validated (docs/validation.md): {known.num_rows} configurations, "
-        f"off by {known.mean_absolute_error_fraction:.0%} and {abs(known.bias_fraction):.0%} too {way} on average."
+def _no_deadline(job: Job, front: Evaluation) -> list[str]:
+    """A note where designs take longer than anybody waits, and nothing keeps them out."""
+    num_long = int(np.sum(front.scores.time_to_train_s > YEAR))
+    if num_long == 0 or job.limits.deadline_days is not None:
+        return []
+    longest = human.duration(float(front.scores.time_to_train_s.max()))
+    note = (
+        f"{num_long} of {len(front)} designs on the front take longer than a year, up to {longest}: the job sets no "
+        "limits.deadline_days, which would leave them out."
     )
+    return [note]
 
 
 def _full_memory(front: Evaluation, best: Design | None) -> list[str]:
@@ -300,6 +268,7 @@ def _full_memory(front: Evaluation, best: Design | None) -> list[str]:
             own = f"Design {best.design_id}, the recommended one, would fill {human.percent(used)} of the memory. "
     note = (
         f"{own}{num_full} of {len(front)} designs on the front would fill more than {FULL_FRACTION:.0%} of the memory, "
-        "which is within the error of the memory model (docs/validation.md): try them before you rely on them."
+        "which is within the error of the memory model (docs/validation.md): try them before you rely on them, "
+        "or keep room by search.memory_headroom_fraction=0.1."
     )
     return [note]

@@ -133,11 +133,13 @@ class Uncertainty(Record):
     is_step_time_measured: bool
     """Whether runs of this very kind (architecture, number format, dense or experts) were compared; otherwise the two
     figures above are borrowed from the kind that is known worst."""
+    step_time_num_compared: int = 0
+    """Configurations of this kind that were compared; nothing is corrected by fewer than ten."""
     step_time_compared_with: str = PUBLISHED_RUNS
     """The measured runs: published ones, or those of the job's calibration."""
     tied_designs: tuple[int, ...] = ()
-    """Designs of the front that the model cannot tell from the recommended one: no objective differs by more than a step
-    longer by the error of either design, whichever is smaller, would change it."""
+    """Designs of the front that the model cannot tell from the recommended one: in no objective does either have less in nine
+    of ten draws of all unsure inputs. What the two share cancels: the error of a step where the layout is the same."""
 
 
 class Rejection(Record):
@@ -232,7 +234,8 @@ class Recommendation(Record):
     rejected: tuple[Rejection, ...]
     """What kept designs out."""
     num_evaluated: int
-    """Designs that were simulated; all of them are in MLflow."""
+    """Designs that the search simulated, all of which are in MLflow; those of a proof that nothing keeps the limits are not
+    counted."""
     num_feasible: int
     """Those that keep every limit."""
     algorithm: str

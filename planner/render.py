@@ -5,7 +5,6 @@ Nothing depends on colour, and no lines are drawn around tables. Commands stand 
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +19,11 @@ from planner.comparisons_view import show_comparisons
 from planner.design_view import breakdowns, configuration, figures, headline, layout
 from planner.front_view import show_designs
 from planner.limit_uses import LIMIT_UNITS
+from planner.reasons import searched_text
 from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
 from planner.text_blocks import bar, grid, sentences, title
+from planner.typed_command import TypedCommand
+from simulator.accuracy import LEAST_ROWS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +41,7 @@ def show(
     answer: Recommendation,
     console: Console,
     *,
-    command: str = "capplan recommend JOB.yaml",
+    command: TypedCommand | None = None,
     files: Sequence[Path] = (),
 ) -> None:
     """Writes the whole answer.
@@ -47,12 +49,13 @@ def show(
     Args:
         answer: What to show.
         console: Where to.
-        command: The command that asked; relaxations are tried by adding to it.
+        command: The command that asked, on which others build: one for the design, and one for each relaxation.
         files: What was written beside the answer.
     """
+    command = command or TypedCommand(seed=answer.seed)
     _show_headline(answer, console)
     if answer.recommendation:
-        _show_design(answer, answer.recommendation, console)
+        _show_design(answer, answer.recommendation, console, command)
     if answer.infeasibility:
         _show_infeasibility(answer.infeasibility, console, command)
     _show_front(answer, console)
@@ -72,13 +75,13 @@ def _show_headline(answer: Recommendation, console: Console) -> None:
             verdict, style = "No design keeps all limits", "bold red"
     told = headline(best) if best else "none" if answer.status == "interrupted" else ""
     console.print(Text(f"{verdict}: {told}" if told else verdict, style=style))
-    searched = f"{human.count(answer.num_evaluated)} designs simulated, {human.count(answer.num_feasible)} keep all limits"
-    console.print(Text(f"Job {answer.job}, seed {answer.seed}: {searched}; {answer.algorithm}."))
+    console.print(Text(f"Job {answer.job}, seed {answer.seed}: {searched_text(answer)}; {answer.algorithm}."))
 
 
-def _show_design(answer: Recommendation, design: Design, console: Console) -> None:
+def _show_design(answer: Recommendation, design: Design, console: Console, command: TypedCommand) -> None:
     title(console, "Configuration")
     grid(console, configuration(design))
+    _command(console, command.simulate(design.plan))
     title(console, "What it comes to")
     grid(console, figures(design, answer.uncertainty, answer.carbon_scope))
     _show_uncertainty(answer, console)
@@ -93,6 +96,17 @@ def _show_design(answer: Recommendation, design: Design, console: Console) -> No
         )
 
 
+def step_error_text(sure: Uncertainty) -> str:
+    """Returns how far off simulated steps are, and by which runs; where those are few, by how many."""
+    few, compared_with = sure.step_time_num_compared, sure.step_time_compared_with
+    if not sure.is_step_time_measured:
+        compared_with = "the worst kind of published runs (no closer kind is known)"
+    elif few < LEAST_ROWS:
+        compared_with = f"{human.count(few)} configuration{'s' if few != 1 else ''} of {compared_with}"
+    error = human.percent(sure.step_time_error_fraction)
+    return f"simulated step times are off by {error} on average on {compared_with}"
+
+
 def step_range(sure: Uncertainty) -> str:
     """Returns between which times a step of a recommended design is expected."""
     low, high = human.duration(sure.step_time_low_s), human.duration(sure.step_time_high_s)
@@ -103,20 +117,14 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
     sure = answer.uncertainty
     if sure is None:
         return
-    error = human.percent(sure.step_time_error_fraction)
     replays = f"{human.count(sure.num_replays)} replays of failures and stragglers"
-    whose = (
-        f"on {sure.step_time_compared_with}"
-        if sure.is_step_time_measured
-        else "on the worst kind of published runs (no closer kind is known)"
-    )
-    told = [f"{replays}; simulated step times are off by {error} on average {whose}.", step_range(sure)]
+    told = [f"{replays}; {step_error_text(sure)}.", step_range(sure)]
     if sure.tied_designs:
         shown = [str(each.design_id) for each in _front_rows(answer) if each.design_id in sure.tied_designs]
         hidden = len(sure.tied_designs) - len(shown)
         more = f" and {human.count(hidden)} more" if hidden else ""
         ties = f"{', '.join(shown)} (marked ~){more} of the front"
-        told.append(f"Within that range it cannot be told from design {ties}.")
+        told.append(f"By draws of all unsure inputs it cannot be told from design {ties}.")
     console.print()
     sentences(console, told)
 
@@ -131,7 +139,7 @@ def _conflict_text(infeasibility: Infeasibility) -> str:
     return f"In conflict: {limits}. When one of them gives way, the others can be kept."
 
 
-def _show_infeasibility(infeasibility: Infeasibility, console: Console, command: str) -> None:
+def _show_infeasibility(infeasibility: Infeasibility, console: Console, command: TypedCommand) -> None:
     title(console, "Why not")
     if infeasibility.conflict:
         sentences(console, [_conflict_text(infeasibility)])
@@ -142,17 +150,14 @@ def _show_infeasibility(infeasibility: Infeasibility, console: Console, command:
         _show_relaxation(relaxation, console, command)
 
 
-def _show_relaxation(relaxation: Relaxation, console: Console, command: str) -> None:
-    changes = " and ".join(
+def _show_relaxation(relaxation: Relaxation, console: Console, command: TypedCommand) -> None:
+    told = " and ".join(
         f"{name} = {human.no_less(value)} ({LIMIT_UNITS.get(name, human.digits)(value)})"
         for name, value in relaxation.limits.items()
     )
-    sentences(console, [f"{changes}: {headline(relaxation.example)}, {layout(relaxation.example.plan)}"])
-    options = [
-        f"--set {shlex.quote(f'limits.{name}={human.no_less(value)}')}"
-        for name, value in relaxation.limits.items()
-    ]
-    _command(console, " ".join([command, *options]))
+    sentences(console, [f"{told}: {headline(relaxation.example)}, {layout(relaxation.example.plan)}"])
+    changes = [f"limits.{name}={human.no_less(value)}" for name, value in relaxation.limits.items()]
+    _command(console, command.recommend(changes))
 
 
 def _show_front(answer: Recommendation, console: Console) -> None:

@@ -18,7 +18,7 @@ from planner.report_inputs import inputs
 from planner.report_scaling import scaling
 from planner.report_spread import spreads
 from planner.report_tornado import tornados
-from planner.uncertainty import accuracy_of
+from planner.uncertainty import accuracy_of, published_accuracy
 from simulator.accuracy import step_time_error
 from simulator.job import Job
 from simulator.plan import PlanTable
@@ -106,11 +106,12 @@ def _figures(
 
 def _inputs(job: Job, best: Design | None) -> tuple[InputGroup, ...]:
     """The inputs for the recommended offer; for the first one where nothing is recommended."""
-    offer = best.plan.offer if best else 0
-    precision = best.plan.precision if best else job.workload.precisions[0]
+    if best is not None:
+        plans = PlanTable.from_plans([best.plan])
+        return inputs(job, best.plan.offer, published_accuracy(job, plans, 0))
+    family, precision = job.offers[0].accelerator.family, job.workload.precisions[0]
     has_experts = job.workload.model.experts is not None
-    family = job.offers[offer].accelerator.family
-    return inputs(job, offer, step_time_error(family, precision.value, has_experts=has_experts))
+    return inputs(job, 0, step_time_error(family, precision.value, has_experts=has_experts))
 
 
 def _reproduction(answer: Recommendation) -> Reproduction:

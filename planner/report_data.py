@@ -160,6 +160,8 @@ class LinesFigure(Figured):
     """The curves."""
     chosen: LinePoint
     """The recommended design."""
+    is_joined: bool = True
+    """Whether points of a curve are joined; not where what lies between them does not follow from them."""
 
 
 class FrontPoint(Record):

@@ -249,7 +249,7 @@ def _lines(figure: LinesFigure) -> Html:
                 f"{100 * across(x):.2f},{100 * down(y):.2f}" for x, y in zip(line.x, line.y, strict=True)
             ),
         )
-        for row, line in enumerate(figure.lines)
+        for row, line in enumerate(figure.lines if figure.is_joined else ())
     ]
     drawing = tag("svg", *curves, viewBox="0 0 100 100", preserveAspectRatio="none")
     dots = [

@@ -7,20 +7,17 @@ from planner.reasons import NAMES
 from planner.recommendation import Design, Recommendation
 from planner.report_breakdowns import OBJECTIVE_FIELDS
 from planner.report_data import FrontFigure, FrontPoint, Role
-from simulator.accuracy import step_time_error
+from planner.uncertainty import published_accuracy
 from simulator.job import Job, Objective
+from simulator.plan import PlanTable
 
 
 def errors_of(job: Job, answer: Recommendation) -> dict[int, float]:
     """Returns the mean error of simulated steps of every design of the front, by its number."""
-    has_experts = job.workload.model.experts is not None
+    plans = PlanTable.from_plans([design.plan for design in answer.front])
     return {
-        design.design_id: step_time_error(
-            job.offers[design.plan.offer].accelerator.family,
-            design.plan.precision.value,
-            has_experts=has_experts,
-        ).mean_absolute_error_fraction
-        for design in answer.front
+        design.design_id: published_accuracy(job, plans, row).mean_absolute_error_fraction
+        for row, design in enumerate(answer.front)
     }
 
 

@@ -38,8 +38,8 @@ COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e0
 ACCENT, WARM, SOFT, FAINT, BROKEN = "#1a5fb4", "#c8500a", "#59606c", "#a7aeb9", "#f0c8ab"
 LOW, HIGH = "#86c1ea", "#0067a5"
 TITLE_CHARACTERS: Final = 88
-ROOM_FRACTION: Final = 0.5
-"""Room around the front for designs that are nearly as good, as a share of its extent; as in scales.js."""
+ROOM_BELOW_FRACTION, ROOM_ABOVE_FRACTION = 0.1, 0.3
+"""Room beside the front as shares of its extent: below it lies hardly anything but what breaks a limit."""
 STYLE: Final[dict[Any, Any]] = {
     "font.size": 9.0,
     "axes.spines.top": False,
@@ -174,7 +174,8 @@ def _draw_lines(axes: Axes, figure: LinesFigure) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     for row, line in enumerate(figure.lines):
-        axes.plot(line.x, line.y, marker="o", markersize=4.0, color=COLOURS[row], label=line.label)
+        joins = "-" if figure.is_joined else ""
+        axes.plot(line.x, line.y, joins, marker="o", markersize=4.0, color=COLOURS[row], label=line.label)
         if line.mark:
             axes.axvline(line.mark.value, color=COLOURS[row], linestyle="--", linewidth=1.0)
             axes.annotate(
@@ -255,8 +256,8 @@ def _window(figure: FrontFigure, axis: Literal["x", "y"]) -> tuple[float, float]
     values = [(getattr(point, axis), point.error_fraction) for point in figure.points]
     low = min(value / (1.0 + error) for value, error in values)
     high = max(value / max(1.0 - error, LEAST_SHARE) for value, error in values)
-    room = ROOM_FRACTION * (high - low) or ROOM_FRACTION * high or 1.0
-    return max(low - room, 0.5 * low), high + room
+    extent = high - low or high or 1.0
+    return max(low - ROOM_BELOW_FRACTION * extent, 0.5 * low), high + ROOM_ABOVE_FRACTION * extent
 
 
 def _write_ticks(axis: Axis, quantity: Quantity) -> None:

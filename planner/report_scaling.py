@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -30,7 +29,8 @@ LEAST_SIZES: Final = 3
 """Fewer sizes make no curve."""
 LEAST_GAIN: Final = 2.0**0.5
 """Speed-up by twice the accelerators below which they hardly pay: each further one adds less than half of its share."""
-
+DOUBLE: Final = 1.9
+"""Times the accelerators from which a size counts as a doubling of another one."""
 
 _Run = tuple[float, float]
 """Number of accelerators, and days or USD."""
@@ -44,6 +44,8 @@ class _Curve:
     runs: tuple[_Run, ...]
     end_of_gain: float | None = None
     """First size whose double is not worth it; `None` where every double that is known is."""
+    has_doubles: bool = False
+    """Whether any double of a size is known."""
 
 
 def scaling(
@@ -80,11 +82,11 @@ def _time_figure(curves: list[_Curve], best: Design) -> Iterator[LinesFigure]:
     )
     yield LinesFigure(
         name="scaling",
-        title=_title(curves[0]),
+        title=curve_title(curves[0]),
         note=(
-            "Time to train with the fastest layout of every size that may be taken, among those that were simulated and "
-            "all at the recommended ZeRO stage, whatever the limits say, as long as more are faster. Diamond: the "
-            f"recommended design.{dashed}"
+            "Time to train with the fastest layout of at most so many accelerators, among those that were simulated and "
+            "all at the recommended ZeRO stage, whatever the limits say; what is no faster than fewer is not drawn. "
+            f"Diamond: the recommended design.{dashed}"
         ),
         x_label="accelerators",
         quantity="days",
@@ -99,7 +101,12 @@ def _cost_figure(curves: list[_Curve], best: Design) -> Iterator[LinesFigure]:
     yield LinesFigure(
         name="scaling-cost",
         title=_cost_title(curves),
-        note="Cost of the cheapest design of every size that was simulated and keeps all limits. Diamond: the recommended one.",
+        note=(
+            "Cost of the cheapest design of every size that was simulated and keeps all limits. Sizes between the points "
+            "may cost more or less than both: what splits the batch and the layers unevenly costs more. Diamond: the "
+            "recommended one."
+        ),
+        is_joined=False,
         x_label="accelerators",
         quantity="usd",
         lines=tuple(_line(curve) for curve in curves),
@@ -108,17 +115,39 @@ def _cost_figure(curves: list[_Curve], best: Design) -> Iterator[LinesFigure]:
 
 
 def _time_curve(job: Job, offer: int, best: Design, cloud: DesignCloud, fastest: FastestRuns) -> _Curve:
-    """The fastest runs of one offer at its sizes; what cannot be laid out, or never ends, is left out."""
+    """The fastest runs of one offer with at most as many accelerators as each of its sizes has.
+
+    Sizes that cannot be laid out, or where no run ends, are left out.
+    """
     name = job.offers[offer].accelerator.id
     simulated = _least_by_size(cloud, name, cloud.days, cloud.is_possible)
-    known = []
+    runs = [(float(size), days) for size, days in simulated.items() if np.isfinite(days)]
     sizes = sizes_of(job, offer, best.plan.num_gpus, MOST_SIZES)
     for size, run in zip(sizes, fastest.at(offer, sizes), strict=True):
         laid_out_s = float(run.scores.time_to_train_s[0]) if run is not None else np.inf
-        days = min(laid_out_s / DAY, simulated.get(size, np.inf))
-        if np.isfinite(days):
-            known.append((float(size), days))
-    return _Curve(name, tuple(_while_faster(known)), _end_of_gain(known))
+        runs += [(float(size), laid_out_s / DAY)] if np.isfinite(laid_out_s) else []
+    known = {size for size, _ in runs}
+    return curve_of(name, [(size, _fastest_within(runs, size)) for size in sizes if size in known])
+
+
+def _fastest_within(runs: list[_Run], size: float) -> _Run:
+    """The fastest run of at most so many accelerators."""
+    return min((run for run in runs if run[0] <= size), key=lambda run: (run[1], run[0]))
+
+
+def curve_of(name: str, fastest: list[tuple[float, _Run]]) -> _Curve:
+    """Returns the curve of the fastest run within each size, sizes rising; each run once."""
+    runs = tuple(dict.fromkeys(run for _, run in fastest))
+    doubles = [
+        (few, next(((size, run) for size, run in fastest if size >= DOUBLE * few[0]), None)) for few in runs
+    ]
+    known = [(few, *double) for few, double in doubles if double is not None]
+    ends = (
+        size
+        for (size, days), more, (_, fewer_days) in known
+        if days / fewer_days < LEAST_GAIN ** np.log2(more / size)
+    )
+    return _Curve(name, runs, next(ends, None), has_doubles=bool(known))
 
 
 def _cheapest(name: str, answer: Recommendation, best: Design, cloud: DesignCloud) -> tuple[_Run, ...]:
@@ -148,19 +177,6 @@ def _least_by_size(cloud: DesignCloud, name: str, values: Floats, is_taken: Bool
     return {int(size): float(value) for size, value in zip(sizes, least, strict=True)}
 
 
-def _end_of_gain(runs: list[_Run]) -> float | None:
-    for (size, days), (more, fewer_days) in pairwise(runs):
-        if days / fewer_days < LEAST_GAIN ** np.log2(more / size):
-            return size
-    return None
-
-
-def _while_faster(runs: list[_Run]) -> list[_Run]:
-    """The runs up to the last one that is faster than the one before."""
-    slower = (row for row in range(1, len(runs)) if runs[row][1] >= runs[row - 1][1])
-    return runs[: next(slower, len(runs))]
-
-
 def _line(curve: _Curve) -> Line:
     end = curve.end_of_gain
     mark = None
@@ -176,8 +192,13 @@ def _chosen(best: Design, value: float, quantity: Quantity) -> LinePoint:
     return LinePoint(x=float(best.plan.num_gpus), y=value, label=label)
 
 
-def _title(curve: _Curve) -> str:
+def curve_title(curve: _Curve) -> str:
+    """Returns what a curve of times shows."""
     end = curve.end_of_gain
+    if end is None and not curve.has_doubles:
+        (fewest, most_days), (most, fewest_days) = curve.runs[0], curve.runs[-1]
+        sizes = f"{human.count(fewest)} to {human.count(most)} {curve.accelerator}"
+        return f"{sizes}: {text(most_days, 'days')} to {text(fewest_days, 'days')}"
     if end is None:
         return f"Up to {human.count(curve.runs[-1][0])} {curve.accelerator} every doubling pays"
     return f"Beyond {human.count(end)} {curve.accelerator} doubling hardly pays"

@@ -8,6 +8,7 @@ from planner import human
 from planner.comparisons import InputUncertainty
 from planner.comparisons_view import intervals
 from planner.design_view import configuration, layout
+from planner.reasons import searched_text
 from planner.recommendation import Design, Infeasibility, Recommendation, Spread
 from planner.report_data import Quantity, Report
 from planner.report_html import Html, joined, tag, unbroken
@@ -20,10 +21,7 @@ _BEST = "answer.recommendation"
 def verdict(report: Report) -> Html:
     """Returns the recommendation with its figures and reasons, or why there is none."""
     answer, best = report.answer, report.answer.recommendation
-    searched = (
-        f"{human.count(answer.num_evaluated)} designs were simulated, {human.count(answer.num_feasible)} keep all "
-        f"limits: {answer.algorithm}."
-    )
+    searched = f"{searched_text(answer)}: {answer.algorithm}."
     return joined(
         tag("p", _verdict_text(answer), class_=f"verdict {answer.status}"),
         _key_figures(answer, best) if best else None,

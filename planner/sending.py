@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from planner.mlflow_content import asked_params, finish, inputs_profile, record_of
+from planner.mlflow_content import asked_params, finish, inputs_profile, record_of, study_tags
 from planner.output import write_answer, write_job
 from planner.recommendation import MlflowRecord, Recommendation
 from planner.report_build import build_report
@@ -119,7 +119,7 @@ def sending(
         run_name=job.name,
         tracking_uri=target.uri,
         params=asked_params(job, int(facts["seed"])),
-        tags={"catalog_hash": facts["catalog_hash"], "study": name, "keep": keep_of(facts)},
+        tags={**study_tags(facts["job_hash"], facts["catalog_hash"]), "study": name, "keep": keep_of(facts)},
         clock=lambda: started_at_s + elapsed_s(),
         settle=settle,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from planner.mlflow_content import RESULTS
+from planner.mlflow_content import RESULT_TAGS, RESULTS
 from simulator.errors import TrackingError
 from studies.mlflow_session import mlflow_at
 
@@ -29,7 +29,10 @@ _DECISIONS: Final = (
     "micro_batch_size",
     "checkpoint_scheme",
 )
-_ASKED: Final = ("job", "model", "offers", "site", "limit_budget_usd", "limit_deadline_days", "seed")
+_ASKED: Final = (
+    *("job", "model", "offers", "offer_0_num_gpus", "offer_0_rent_usd_per_gpu_hour", "site", "reliability"),
+    *("limit_budget_usd", "limit_deadline_days", "seed"),
+)
 
 
 def keep_views(uri: str, experiment: str) -> bool:
@@ -54,7 +57,8 @@ def studies_view() -> dict[str, object]:
     recommended = [f"recommended_{name}" for name in RESULTS]
     columns = [
         *_columns("params", _ASKED),
-        *_columns("metrics", ["num_evaluated", "num_front", *recommended]),
+        *_columns("tags", RESULT_TAGS),
+        *_columns("metrics", ["recommended_num_gpus", *recommended, "num_evaluated", "num_front"]),
     ]
     return {
         "searchFilter": "tags.capplan_version != ''",  # designs have none

@@ -1,21 +1,23 @@
-"""How sure are the recommended figures? Replays of the run under chance, and designs that the model cannot tell apart."""
+"""How sure are the recommended figures? Replays of the run under chance, the error of its steps, and what is as good."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation
-from objectives.scores import Usage, cost_parts, limit_risks, total
+from objectives.scores import Usage, cost_parts, total
 from objectives.unsure_inputs import step_error_of
-from planner.bests import RISKS
 from planner.recommendation import Spread, Uncertainty
+from planner.ties import tied_designs
 from simulator.accuracy import Accuracy, step_time_error
 from simulator.hardware import Precision
 from simulator.job import Job
+from simulator.plan import PlanTable
 from simulator.simulate import replicate
+from simulator.step_error import is_measured
+from simulator.step_reach import beyond_measured, reach_of
 from simulator.table import Floats, Integers
 from simulator.units import DAY
 
@@ -24,12 +26,11 @@ NUM_REPLAYS = 400
 
 
 def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: int) -> Uncertainty:
-    """Returns the spread of the recommended design and the designs that are as good within the model's error."""
+    """Returns the spread of the recommended design and the designs that can hardly be told from it."""
     chosen = front.take(np.array([row]))
     wall_s, cost_usd = replayed(job, chosen, seed)
     accuracy = accuracy_of(job, chosen)
-    half_widths = interval_log_half_widths(job, front)
-    half_width = float(half_widths[row])
+    half_width = interval_log_half_width(job, chosen)
     step_time_s = float(chosen.outcomes.steps.step_time_s[0])
     limits = job.limits
     return Uncertainty(
@@ -44,8 +45,9 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         step_time_high_s=step_time_s * math.exp(half_width),
         step_time_bias_fraction=accuracy.bias_fraction,
         is_step_time_measured=accuracy.is_measured,
+        step_time_num_compared=accuracy.num_rows,
         step_time_compared_with=accuracy.compared_with,
-        tied_designs=tuple(ids[tied_designs(job, front, row, np.expm1(half_widths))].tolist()),
+        tied_designs=tuple(ids[tied_designs(job, front, row, seed)].tolist()),
     )
 
 
@@ -68,26 +70,29 @@ def accuracy_of(job: Job, chosen: Evaluation) -> Accuracy:
 
     On runs of the job's calibration if it has any of that kind, on published ones otherwise.
     """
-    chip = job.offers[int(chosen.plans.offer[0])].accelerator
+    accelerator = job.offers[int(chosen.plans.offer[0])].accelerator.id
     precision = Precision.from_code(int(chosen.plans.precision[0]))
-    has_experts = job.workload.model.experts is not None
-    own = calibrated_accuracy(job, chip.id, precision)
-    return own or step_time_error(chip.family, precision.value, has_experts=has_experts)
+    return calibrated_accuracy(job, accelerator, precision) or published_accuracy(job, chosen.plans, 0)
 
 
-def interval_log_half_widths(job: Job, front: Evaluation) -> Floats:
-    """Returns half the width of the interval in which the step of each design lies in four of five cases, `(n,)`.
+def published_accuracy(job: Job, plans: PlanTable, row: int) -> Accuracy:
+    """Returns how well steps like that of one of some designs were simulated on published runs."""
+    chip, has_experts = job.offers[int(plans.offer[row])].accelerator, job.workload.model.experts is not None
+    is_beyond = bool(beyond_measured(reach_of(job, plans, row)))
+    return step_time_error(
+        chip.family,
+        Precision.from_code(int(plans.precision[row])).value,
+        has_experts=has_experts,
+        is_like_measured=is_measured(chip.id, has_experts=has_experts) and not is_beyond,
+    )
+
+
+def interval_log_half_width(job: Job, chosen: Evaluation) -> float:
+    """Returns half the width of the interval in which the step of a design, one row, lies in four of five cases.
 
     As a logarithm of time; on runs of the job's calibration if it has any of that kind, on published ones otherwise.
     """
-    kinds, inverse = np.unique(
-        np.column_stack([front.plans.offer, front.plans.precision]), axis=0, return_inverse=True
-    )
-    widths = [
-        step_error_of(job, offer, Precision.from_code(code)).interval_log_half_width
-        for offer, code in kinds.tolist()
-    ]
-    return np.array(widths)[inverse.reshape(-1)]
+    return step_error_of(job, chosen.plans, 0).interval_log_half_width
 
 
 def calibrated_accuracy(job: Job, accelerator: str, precision: Precision) -> Accuracy | None:
@@ -115,66 +120,3 @@ def _spread(values: Floats) -> Spread:
 
 def _share_within(values: Floats, limit: float | None) -> float | None:
     return None if limit is None else float(np.mean(values <= limit))
-
-
-def tied_designs(job: Job, front: Evaluation, row: int, errors: Floats) -> NDArray[np.bool_]:
-    """Returns the designs of which no objective can be told from that of the chosen row, which is left out, `(n,)`.
-
-    What is no risk grows with the step (`tied_rows`). A risk may grow many times over by a step that is little longer, so
-    that it is compared with that of steps that are shorter by the error (`tied_risks`).
-
-    Args:
-        job: the job, for its objectives.
-        front: the designs.
-        row: the chosen one.
-        errors: of the steps of the designs, as shares, `(n,)`.
-    """
-    is_risk = np.array([objective in RISKS for objective in job.objectives])
-    values = front.objectives(job)
-    is_tied = tied_rows(values[:, ~is_risk], row, errors)
-    if is_risk.any():
-        room = 1.0 + np.minimum(errors, errors[row])
-        mine = front.take(np.full(len(front), row))
-        shorter, mine_shorter = (_risks_with_room(job, designs, room) for designs in (front, mine))
-        is_tied &= tied_risks(values[:, is_risk], row, shorter, mine_shorter)
-    return is_tied
-
-
-def _risks_with_room(job: Job, designs: Evaluation, room: Floats) -> Floats:
-    """Risks among the objectives were every limit so many times as far away, `(n, k)`."""
-    found = limit_risks(job, designs.plans, designs.outcomes, designs.scores.cost_usd, room)
-    return np.column_stack([found[objective.value] for objective in job.objectives if objective in RISKS])
-
-
-def tied_risks(risks: Floats, row: int, shorter: Floats, mine_shorter: Floats) -> NDArray[np.bool_]:
-    """Returns the rows of which no risk can be told from that of the chosen row, `(n,)`.
-
-    The larger one of two risks would be at most the smaller one, were the step shorter by the smaller error of the two.
-
-    Args:
-        risks: objectives that are risks, `(n, k)`.
-        row: the chosen one.
-        shorter: the same with steps that are shorter by that error, `(n, k)`.
-        mine_shorter: those of the chosen row, with the error that is the smaller one in each pair, `(n, k)`.
-    """
-    eased = np.where(risks > risks[row], shorter, mine_shorter)
-    is_near: NDArray[np.bool_] = (eased <= np.minimum(risks, risks[row])).all(axis=1)
-    return is_near
-
-
-def tied_rows(values: Floats, row: int, errors: Floats) -> NDArray[np.bool_]:
-    """Returns the rows of which no value can be told from that of the chosen row, which is left out, `(n,)`.
-
-    The larger one of two values is at most the smaller error of the two designs above the smaller one: each lies in the
-    interval of the other, so that of two designs each is tied with the other or neither is.
-
-    Args:
-        values: objectives that grow with the step, `(n, k)`.
-        row: the chosen one.
-        errors: of the steps of the designs, as shares, `(n,)`; accelerators and number formats have their own.
-    """
-    larger, smaller = np.maximum(values, values[row]), np.minimum(values, values[row])
-    within = 1.0 + np.minimum(errors, errors[row])[:, None]
-    is_near: NDArray[np.bool_] = (larger <= within * smaller).all(axis=1)
-    is_near[row] = False
-    return is_near

@@ -54,7 +54,7 @@ def _drops_tokens(job: Job) -> bool:
 
 def _can_free_stage_inputs(job: Job) -> bool:
     keeping = {Recompute.NONE}
-    if job.workload.selective_recompute == "attention":
+    if not job.workload.needs_layer_inputs:
         keeping.add(Recompute.SELECTIVE)
     return not keeping.isdisjoint(job.search.recompute)
 
@@ -115,7 +115,7 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: Recompute.SELECTIVE in job.search.recompute,
         why="selective recomputation is not allowed",
-        paths=_paths("selective_recompute"),
+        paths=_paths("selective_recompute", "recompute_modules"),
     ),
     UnusedRule(
         is_used=lambda job: bool(job.search.recompute_num_layers) and Recompute.FULL in job.search.recompute,

@@ -221,6 +221,7 @@ def physics_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
         return {
             "peak_memory_bytes": float(outcomes.summary.peak_memory_bytes[0]),
             "memory_capacity_bytes": float(outcomes.summary.memory_capacity_bytes[0]),
+            **_headroom(job),
         }
     if name == "host_memory":
         offers = OfferTable.from_job(job).take(evaluation.plans.offer)
@@ -237,14 +238,22 @@ def physics_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
     return figures | ({"checkpoint_interval_s": interval_s} if np.isfinite(interval_s) else {})
 
 
+def _headroom(job: Job) -> Figures:
+    """What must stay free of the memory, if anything."""
+    share = job.search.memory_headroom_fraction
+    return {"search.memory_headroom_fraction": share} if share else {}
+
+
 def in_words(figures: Figures) -> str:
-    """Returns `name = value` pairs; bytes in GiB, in which memories are spoken of."""
-    return ", ".join(f"{name} = {_figure(name, value)}" for name, value in figures.items())
+    """Returns `name = value` pairs; bytes in GiB, in which memories are spoken of, without a unit in the name."""
+    return ", ".join(
+        f"{name.removesuffix('_bytes')} = {_figure(name, value)}" for name, value in figures.items()
+    )
 
 
 def _figure(name: str, value: float | str) -> str:
     if isinstance(value, str):
         return value
     if name.endswith("_bytes"):
-        return f"{value:.0f} ({human.memory(value)})"
+        return human.memory(value)
     return f"{value:,}" if isinstance(value, int) else human.figure(value)

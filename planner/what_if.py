@@ -166,4 +166,4 @@ def _differences_of_sites(here: Site, there: Site) -> Iterator[str]:
         yield f"without the {' and the '.join(lost)} of {here.region}"
     ours, theirs = grid_convention(here), grid_convention(there)
     if next(unlike_grids((here, there)), None):
-        yield f"its grid is counted otherwise ({theirs.words}, not {ours.words})"
+        yield f"its grid is counted otherwise ({theirs.words_with_area}; here {ours.words_with_area})"

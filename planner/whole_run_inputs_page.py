@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.held_out import constants_without
+from planner.held_out import constants_without, evaluate_with
 from planner.known_run import RULES, Input, KnownRun, Origin
 from planner.whole_run_jobs import KNOWN_RUNS
 from planner.whole_runs import Simulated, published_runs, simulated
 from planner.whole_runs_page import off, table
+from simulator.accuracy import EXPERTS_ERROR_FRACTION
+from simulator.plan import PlanTable
+from simulator.units import GIB
 
-MT_NLG = "run-030"
+MT_NLG, DEEPSEEK = "run-030", "run-101"
 MT_NLG_STEPS_S = {8: 60.1, 10: 50.2, 12: 44.4}
 """Seconds of a step by the number of replicas, as measured (arXiv 2201.11990, section 2)."""
 _GPUS_OF_A_REPLICA = 280
@@ -62,6 +65,25 @@ run, those computed twice included, over all 4,480 GPUs of its machine at 30.2 %
 agreeing with them confirms little. What was measured are steps on fewer GPUs:
 
 {table(head, lines)}"""
+
+
+def deepseek_text() -> str:
+    """Returns what is known of the only run of a mixture of experts: what it did otherwise, and what its memory came to."""
+    (run,) = (run for run in KNOWN_RUNS if run.row == DEEPSEEK)
+    job, known = run.job(), _cold(run)
+    plan = PlanTable.from_plans([run.plan(job)])
+    summary = evaluate_with(job, plan, constants_without(run.publisher)).outcomes.summary
+    needed, capacity = (
+        float(column[0]) / GIB for column in (summary.peak_memory_bytes, summary.memory_capacity_bytes)
+    )
+    return f"""\
+The one published run of a mixture of experts with a known layout is off by {off(known.hours_error_fraction)}, as simulated
+on its own layout with all that its report says of its software. No step of its publisher is among the compared ones. It
+exchanges tokens with kernels of its own on 20 of 132 multiprocessors and hides the exchange in both directions of DualPipe
+(sections 3.2.1, 3.2.2), and keeps activations in 8 bits (3.3.3), of which the simulator knows a part at most: it gives the
+layout {needed:.0f} GiB of {capacity:.0f}, so that a search would not take it. Slower layouts are what a search on the same
+2,048 H800 finds: its answer may be too slow by a half. Treat times of
+mixtures of experts as {EXPERTS_ERROR_FRACTION:.0%} either way, and as worse for teams that write such kernels of their own."""
 
 
 def _step_cells(run: KnownRun, replicas: int, known_s: float) -> list[str]:

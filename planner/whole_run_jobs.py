@@ -28,6 +28,8 @@ _BLOOM, _SCRIPT = "arXiv 2211.05100", "bigscience-workshop/bigscience, train/tr1
 _LLAMA = "arXiv 2407.21783"
 _MT_NLG = "arXiv 2201.11990, section 2"
 _MLPERF, _EARLIER = "MLPerf Training v4.0, power, 64 nodes", "its submissions of this size to v3.0 and v3.1"
+_DEEPSEEK = "arXiv 2412.19437"
+_HIDDEN = True
 _AT_THE_METER = "metered at the nodes: without network and cooling"
 
 KNOWN_RUNS = (
@@ -162,6 +164,47 @@ KNOWN_RUNS = (
         publisher="MLPerf Training",
         unseen_compute_power_fraction=1.05,
         note="metered at the nodes; its work is 288 steps and evaluations, as in the submissions of this size to v3.0 and v3.1",
+    ),
+    KnownRun(
+        row="run-101",
+        framework="HAI-LLM",
+        inputs=(
+            _published("workload.model", "deepseek-v3", f"{_DEEPSEEK}, section 4.2"),
+            _published("workload.tokens", 14.8e12, f"{_DEEPSEEK}, section 4.2"),
+            _published("workload.sequence_length", 4096, f"{_DEEPSEEK}, section 4.2"),
+            _published(
+                "workload.global_batch_size", 15_360, f"{_DEEPSEEK}, section 4.2: from 3,072 in the beginning"
+            ),
+            _published(
+                "workload.overlaps_expert_exchange", _HIDDEN, f"{_DEEPSEEK}, section 3.2.1: by DualPipe"
+            ),
+            _assumed(
+                "workload.stage_layers",
+                [1] + [2] * 29 + [1] * 2,
+                "which of the two chunks of its 16 stages hold one of 61 layers is not published",
+            ),
+            _published("offer.accelerator", "h800-sxm5-80gb", f"{_DEEPSEEK}, section 3.1"),
+            _published("offer.num_gpus", 2048, f"{_DEEPSEEK}, section 3.1"),
+            _assumed("site", "us-iowa", "the grid changes neither hours nor energy"),
+            _published("plan.tp", 1, f"{_DEEPSEEK}, section 3.2"),
+            _published("plan.pp", 16, f"{_DEEPSEEK}, section 3.2"),
+            _published("plan.ep", 64, f"{_DEEPSEEK}, section 3.2"),
+            _published("plan.dp", 128, f"{_DEEPSEEK}, section 3.2: what 16 stages leave"),
+            _published(
+                "plan.pipeline_schedule", "zb_v", f"{_DEEPSEEK}, section 3.2.1: the nearest to DualPipe"
+            ),
+            _published("plan.vpp", 2, f"{_DEEPSEEK}, section 3.2.1: two chunks a stage"),
+            _published("plan.zero_stage", 1, f"{_DEEPSEEK}, section 3.2"),
+            _published("plan.precision", "fp8", f"{_DEEPSEEK}, section 3.3"),
+            _assumed("plan.mbs", 1, "not published"),
+            _published(
+                "workload.recompute_modules", ["mla_up_proj", "layernorm"], f"{_DEEPSEEK}, section 3.2.3"
+            ),
+            _published("plan.recompute", "selective", f"{_DEEPSEEK}, section 3.2.3"),
+        ),
+        own_figures="none of its steps in the constants; its report for the habits of HAI-LLM",
+        in_their_place="the rules",
+        note="hours of the pre-training alone; the layer that predicts a second token is left out",
     ),
 )
 """Every run of `data/published_runs.csv` that is predicted."""

@@ -37,6 +37,7 @@ class PublishedRun:
     row_id: str
     model: str
     num_parameters: float
+    """Those that a token passes through, of a mixture of experts."""
     accelerator: str
     """Catalogue name."""
     gpu_hours: float

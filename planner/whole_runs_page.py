@@ -128,7 +128,8 @@ def llmcarbon_text() -> str:
     return f"""\
 LLMCarbon is given the peak of the format that a run computes in. It was made for 16 bits; by the 16-bit peak it says
 {sixteen_bit_hours:,.0f} GPU-hours ({hours_error}) of the run in FP8, and {off(errors[0])} of its energy; {off(errors[1])} where
-only the {MLPERF_STEPS} steps to the target are its work, and not the time of its evaluations."""
+only the {MLPERF_STEPS} steps to the target are its work, and not the time of its evaluations. Of a mixture of experts it is
+given the parameters that a token passes through."""
 
 
 def arithmetic_table() -> str:

@@ -79,6 +79,8 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _decode(content: bytes, source: str) -> str:
+    if b"\0" in content[:2]:  # every second byte of UTF-16 without its mark
+        raise _error("is not UTF-8 text: it looks like UTF-16; save it as UTF-8", source)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

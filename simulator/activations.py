@@ -16,7 +16,7 @@ import numpy as np
 from simulator.casts import is_cast, product_bytes
 from simulator.expert_ranks import expert_load
 from simulator.lora import AdaptedProduct
-from simulator.plan import PlanTable, Recompute, Schedule
+from simulator.plan import PlanTable, Recompute, Schedule, splits_backward
 from simulator.recomputed_layers import layers_of_a_group, without_recompute
 from simulator.table import Floats, Integers
 from simulator.workload import Workload
@@ -83,7 +83,7 @@ def _freed_inputs(workload: Workload, plans: PlanTable, num_layers: Floats) -> F
     Without them the first norm of a chunk goes back from its output, which its products keep.
     """
     is_needed = plans.recompute == Recompute.FULL.code
-    if workload.selective_recompute != "attention":
+    if workload.needs_layer_inputs:
         is_needed = plans.recompute != Recompute.NONE.code
     num_inputs = np.minimum(plans.virtual_pipeline, num_layers)
     is_freed = (plans.pipeline_parallel > 1) & ~is_needed
@@ -139,8 +139,11 @@ class _Layer:
         tokens, num_scores = micro_batch_tokens(workload, plans), _num_scores(workload, plans)
         scores, group = SCORE_BYTES * num_scores, layers_of_a_group(workload, plans)
         tensors = tokens * _kept_width(workload, plans, is_expert=is_expert)
+        in_attention, in_block = _again_widths(workload, plans, is_expert=is_expert)
         if workload.selective_recompute == "attention":
-            selective = tensors, scores
+            core = scores if "core_attn" in workload.modules_again else np.zeros_like(scores)
+            discarded = in_attention + in_block - _kept_instead(workload, plans, is_expert=is_expert)
+            selective = tensors - tokens * discarded + (scores - core), tokens * in_block + core
         else:
             selective = tokens * _selected_width(workload, plans, is_expert=is_expert), tensors + scores
         kept_and_again = {
@@ -155,7 +158,9 @@ class _Layer:
         )
         # The backward pass has let go of the feed-forward block's tensors before it comes to attention.
         block = tokens * _block_width(workload, plans, is_expert=is_expert)
+        is_selective = plans.recompute == Recompute.SELECTIVE.code
         attention = SCORE_GRADIENT_BYTES * num_scores + _gathered_keys(workload, plans)
+        attention = attention + is_selective * tokens * in_attention
         return cls(kept=kept, at_work=again + residual + np.maximum(widest, attention - block))
 
 
@@ -273,6 +278,60 @@ def _selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) ->
         block = routed + experts.shared_ffn_hidden_size
     residual = model.hidden_size / _sequence_split(workload, plans)
     return np.asarray(ACTIVATION_BYTES * (residual + (attention + block) / plans.tensor_parallel))
+
+
+def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:
+    """Bytes per token that modules of attention compute again instead of keeping them, and those of the second block.
+
+    Weight gradients that come later need norms and activations until then, so that these are no less for long.
+    """
+    modules, model = workload.modules_again, workload.model
+    product, split, t = product_bytes(plans), _sequence_split(workload, plans), plans.tensor_parallel
+    is_released = ~splits_backward(plans)
+    attention, block = np.zeros(len(plans)), np.zeros(len(plans))
+    if model.latent_attention and "mla_up_proj" in modules:
+        qk_dim, value_dim = model.attention_dims
+        heads = ACTIVATION_BYTES * model.num_heads * (2 * qk_dim + value_dim)
+        attention = attention + product * _latent_width(workload) / split + heads / t
+    if model.latent_attention and "layernorm" in modules:
+        attention = attention + is_released * _norm_width(workload, plans, AdaptedProduct.QKV)
+    if ("layernorm" in modules and is_expert) or ("mlp" in modules and not is_expert):
+        block = block + is_released * _norm_width(workload, plans, AdaptedProduct.FC1)
+    if ("moe" if is_expert else "mlp") in modules:
+        return attention, block + _block_width(workload, plans, is_expert=is_expert)
+    return attention, block + (_expert_modules(workload, plans, product) / t if is_expert else 0.0)
+
+
+def _expert_modules(workload: Workload, plans: PlanTable, product: Floats) -> Floats:
+    """Bytes per token on all ranks that activations of routed experts and shared experts compute again."""
+    experts, modules = workload.model.experts, workload.modules_again
+    assert experts is not None
+    again = np.zeros(len(plans))
+    if "moe_act" in modules:
+        kept = _keeps_input(workload, AdaptedProduct.FC2) * product * ~splits_backward(plans)
+        copies = expert_load(workload, plans) * experts.experts_per_token
+        again = again + copies * kept * experts.expert_ffn_hidden_size
+    if "shared_experts" in modules:
+        again = again + _ffn(workload, product, experts.shared_ffn_hidden_size)
+    return again
+
+
+def _kept_instead(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
+    """Bytes per token that modules keep as their input: the shared rotary key, and what experts get in 16 bits."""
+    modules, mla = workload.modules_again, workload.model.latent_attention
+    instead = np.zeros(len(plans))
+    if mla and "mla_up_proj" in modules:
+        instead = instead + ACTIVATION_BYTES * mla.rope_head_dim
+    if is_expert and "moe" in modules and "layernorm" not in modules:
+        width = ACTIVATION_BYTES * workload.model.hidden_size / _sequence_split(workload, plans)
+        instead = instead + width - _norm_width(workload, plans, AdaptedProduct.FC1)
+    return instead
+
+
+def _norm_width(workload: Workload, plans: PlanTable, behind: AdaptedProduct) -> Floats:
+    """Bytes per token that are kept of the output of a norm, for the product behind it."""
+    kept = _keeps_input(workload, behind) * product_bytes(plans) * workload.model.hidden_size
+    return np.asarray(kept / _sequence_split(workload, plans))
 
 
 def _gradient_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:

@@ -62,6 +62,15 @@ def attention_products(rank: Rank) -> list[tuple[Floats, Floats]]:
     ]
 
 
+def up_projections(rank: Rank) -> list[tuple[Floats, Floats]]:
+    """Returns those of latent attention that queries, keys and values come out of; none where attention has no latents."""
+    mla = rank.workload.model.latent_attention
+    if mla is None:
+        return []
+    products = attention_products(rank)
+    return [products[1 if mla.query_rank else 0], products[-2]]
+
+
 def attention_core_s(rank: Rank) -> Directions:
     """Returns scores, softmax and the product with the values, in 16 bits whatever the products around it use.
 

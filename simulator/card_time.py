@@ -32,6 +32,7 @@ from simulator.network import LinkConstants
 from simulator.plan import Recompute
 from simulator.rank import Rank, members_in_domain
 from simulator.recomputed_layers import without_recompute
+from simulator.recomputed_modules import repeats_block, repeats_exchange
 from simulator.table import Booleans, Floats, Integers
 
 
@@ -68,7 +69,10 @@ def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
         for tensor, context, expert in zip(tensor_s, context_s, expert_s, strict=True)
     )
     is_full = cards.plans.recompute == Recompute.FULL.code
-    return forward_s, backward_s + is_full * forward_s
+    again_s = is_full * forward_s + repeats_block(cards, is_expert=is_expert) * tensor_s[0]
+    if is_expert:
+        again_s = again_s + repeats_exchange(cards) * expert_s[0]
+    return forward_s, backward_s + again_s
 
 
 def leaves_domain(rank: Rank, stride: Integers | int, group_size: Integers) -> Booleans:

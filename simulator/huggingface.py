@@ -27,6 +27,19 @@ HIDDEN_KEYS = ("hidden_size", "n_embd", "n_embed")
 HEAD_KEYS = ("num_attention_heads", "n_head")
 OPT_POSITION_OFFSET = 2
 """OPT's table of positions has two rows before the first position."""
+LANGUAGE_KEY = "text_config"
+"""Key under which a file of a model for several media has its language model."""
+_SHARED_KEYS = ("tie_word_embeddings",)
+"""Keys of the language model that may stand beside it."""
+_LEFT_OUT: Mapping[str, Config] = {
+    "gemma3_text": {
+        "head_dim": 256,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "vocab_size": 262_208,
+    }
+}
+"""Keys that published files of a family leave out where they are the defaults of transformers (`Gemma3TextConfig`)."""
 DEFAULT_FFN_RATIO = 4
 """Feed-forward size over hidden size in families whose files do not say it."""
 
@@ -35,14 +48,17 @@ def shape_from_config(config: Config, name: str, path: str = "") -> ModelShape:
     """Returns the shape that a `config.json` of a known family describes.
 
     Args:
-        config: The parsed file.
+        config: The parsed file; of a model that also sees or hears, the part of its language model is read.
         name: Name of the model in reports.
         path: Where the configuration stands, for the paths of problems.
 
     Raises:
         InputError: The `model_type` is unknown, or keys are missing or unusable; all of them are named.
     """
-    reader = ConfigReader(config, path)
+    language = language_part(config)
+    if language is not config:
+        return shape_from_config(language, name, f"{path}.{LANGUAGE_KEY}" if path else LANGUAGE_KEY)
+    reader = ConfigReader({**_LEFT_OUT.get(str(config.get("model_type")), {}), **config}, path)
     family = FAMILIES.get(reader.model_type)
     if family is None:
         reader.report("model_type", f"must be one of the known families: {', '.join(FAMILIES)}")
@@ -56,6 +72,15 @@ def shape_from_config(config: Config, name: str, path: str = "") -> ModelShape:
         return ModelShape.model_validate({**named, **numbers})
     except ValidationError as error:
         raise InputError(_problems(error, path)) from error
+
+
+def language_part(config: Config) -> Config:
+    """Returns the part of a `config.json` that describes the language model: all of it, or its `text_config`."""
+    inner = config.get(LANGUAGE_KEY)
+    if str(config.get("model_type")) in FAMILIES or not isinstance(inner, Mapping):
+        return config
+    shared = {key: config[key] for key in _SHARED_KEYS if key in config}
+    return {**shared, **inner}
 
 
 Counts = dict[str, int]

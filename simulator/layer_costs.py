@@ -18,10 +18,9 @@ from simulator.attention_costs import attention_core_s, projections_s
 from simulator.casts import is_cast, num_cast_kernels
 from simulator.compute import ALIGNED_ELEMENTS
 from simulator.context_exchange import context_exchange_s
-from simulator.eager_operators import eager_bytes, is_counted
 from simulator.expert_exchange import expert_exchange_s, num_reached
 from simulator.expert_ranks import expert_load, expert_ranks
-from simulator.host_time import BACKWARD_RATIO, NUM_FORWARD_KERNELS, host_waits_s
+from simulator.host_time import BACKWARD_RATIO, host_waits_s
 from simulator.layer_collectives import (
     Directions,
     beside_products,
@@ -30,9 +29,17 @@ from simulator.layer_collectives import (
     leaving_s,
     num_blocks,
 )
+from simulator.moved_operators import moved_operators_s
 from simulator.plan import Recompute
 from simulator.rank import ONE_PRODUCT, UNCAST, Batch, Rank
 from simulator.recomputed_layers import without_recompute
+from simulator.recomputed_modules import (
+    SHARED_EXPERTS,
+    is_core_alone,
+    modules_s,
+    repeats_block,
+    repeats_exchange,
+)
 from simulator.table import Floats, Table, total
 
 NUM_ROUTING_KERNELS = 24.0
@@ -51,8 +58,8 @@ SEPARATE_LOSS_BYTES_PER_LOGIT = 42.0, 14.0
 product with the incoming gradient and a cast (Megatron-LM 2.x, `cross_entropy.py`)."""
 
 
-ROUTED_EXPERTS, SHARED_EXPERTS = "routed experts", "shared experts"
-"""Operators that the traffic of experts stands around, and may hide behind."""
+ROUTED_EXPERTS = "routed experts"
+"""Operators that the traffic of experts stands around."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +114,11 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
     )
     times = PartTimes(
         forward_compute_s=forward_s,
-        backward_compute_s=backward_s + _recomputed_s(rank, forward_s, core_s),
+        backward_compute_s=backward_s + _recomputed_s(rank, forward_s, core_s, is_expert=is_expert),
         forward_tensor_comm_s=tensor_forward_s,
         backward_tensor_comm_s=tensor_backward_s + is_full * tensor_forward_s,
         forward_expert_comm_s=exchange_s[0],
-        backward_expert_comm_s=exchange_s[1] + is_full * exchange_s[0],
+        backward_expert_comm_s=exchange_s[1] + (is_full | repeats_exchange(rank)) * exchange_s[0],
     )
     forward_wait_s, backward_wait_s = host_waits_s(rank, times.forward_s, times.backward_s)
     return replace(
@@ -121,15 +128,31 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
     )
 
 
-def _recomputed_s(rank: Rank, forward_s: Floats, core_s: Floats) -> Floats:
+def _recomputed_s(rank: Rank, forward_s: Floats, core_s: Floats, *, is_expert: bool) -> Floats:
     """What the backward pass computes again: nothing, the whole forward pass, or what selective recomputation does."""
-    is_attention = rank.workload.selective_recompute == "attention"
     again_s = {
         Recompute.NONE: np.zeros_like(forward_s),
-        Recompute.SELECTIVE: core_s if is_attention else (forward_s - core_s) / 2.0,
+        Recompute.SELECTIVE: selected_s(rank, forward_s, core_s, is_expert=is_expert),
         Recompute.FULL: forward_s,
     }
     return np.choose(rank.plans.recompute, [again_s[choice] for choice in Recompute])
+
+
+def selected_s(rank: Rank, forward_s: Floats, core_s: Floats, *, is_expert: bool) -> Floats:
+    """Returns what selective recomputation computes again in a layer, `(n,)`.
+
+    Args:
+        rank: Ranks of the designs.
+        forward_s: Computation of the layer forward.
+        core_s: What of it is the attention core.
+        is_expert: Whether the layer has experts.
+    """
+    if rank.workload.selective_recompute != "attention":
+        return (forward_s - core_s) / 2.0
+    if is_core_alone(rank):
+        return core_s
+    block = feed_forward_operators(rank, is_expert=is_expert)
+    return modules_s(rank, core_s, block, is_expert=is_expert)
 
 
 def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floats]:
@@ -151,22 +174,17 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floa
 def _layer_collectives(
     rank: Rank, core_s: Floats, forward_s: Floats, backward_s: Floats, *, is_expert: bool
 ) -> Directions:
-    """Exposed collectives between tensor- and context-parallel ranks."""
+    """Exposed collectives between tensor- and context-parallel ranks; backward with those of blocks that modules repeat."""
     blocks = num_blocks(rank, is_expert=is_expert)
     block_forward_s, block_backward_s = block_s(rank)
     block_forward_s = beside_products(rank, block_forward_s, forward_s / blocks)
     block_backward_s = beside_products(rank, block_backward_s, backward_s / blocks)
     context_forward_s, context_backward_s = context_exchange_s(rank, core_s)
-    return blocks * block_forward_s + context_forward_s, blocks * block_backward_s + context_backward_s
-
-
-def moved_operators_s(rank: Rank, *, is_expert: bool) -> Floats:
-    """Returns the memory-bound operators of a layer forward: norms, residuals, positions and activations."""
-    if is_counted(rank):
-        num_bytes = eager_bytes(rank, _activated(rank, is_expert=is_expert))
-        return rank.memory_bound_s(num_bytes, NUM_FORWARD_KERNELS)
-    ratio = 1.0 if rank.workload.has_fused_operators else rank.training.separate_operators_ratio
-    return rank.memory_bound_s(ratio * _moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
+    again_s = repeats_block(rank, is_expert=is_expert) * block_forward_s
+    return (
+        blocks * block_forward_s + context_forward_s,
+        blocks * block_backward_s + context_backward_s + again_s,
+    )
 
 
 def feed_forward_operators(rank: Rank, *, is_expert: bool) -> dict[str, Directions]:
@@ -273,29 +291,6 @@ def _permuted_bytes(rank: Rank) -> Floats:
         passes = passes + np.where(is_cast(rank.plans), PADDING_PASSES * gathered, 0.0)
     tokens = expert_load(rank.workload, rank.plans) * rank.tokens / rank.plans.tensor_parallel
     return np.asarray(ACTIVATION_BYTES * tokens * passes * rank.workload.model.hidden_size)
-
-
-def _moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
-    """Bytes that the memory-bound operators of one layer read and write forward.
-
-    Two norms (read, write) and two residual additions (two reads, one write) over h; rotary positions over queries
-    and keys; the activation over the feed-forward width.
-    """
-    model, t = rank.workload.model, rank.plans.tensor_parallel
-    h = float(model.hidden_size)
-    residual = rank.split_tokens * 10.0 * h
-    rotary = rank.tokens * 2.0 * model.head_dim * (model.num_heads + model.num_kv_heads) / t
-    activation = rank.tokens * model.num_ffn_matrices * _activated(rank, is_expert=is_expert) / t
-    return ACTIVATION_BYTES * (residual + rotary + activation)
-
-
-def _activated(rank: Rank, *, is_expert: bool) -> Floats | float:
-    """Values of a token between the products of its feed-forward block, or of all its experts."""
-    model = rank.workload.model
-    if not (is_expert and model.experts):
-        return float(model.ffn_hidden_size)
-    copies = expert_load(rank.workload, rank.plans) * model.experts.experts_per_token
-    return copies * model.experts.expert_ffn_hidden_size + model.experts.shared_ffn_hidden_size
 
 
 def embedding(rank: Rank) -> PartTimes:

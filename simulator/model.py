@@ -38,6 +38,10 @@ SelectiveRecompute = Literal["attention", "every_other_product"]
 attention core and half of the products (operator-wise checkpointing of torchtitan)."""
 
 
+RecomputeModule = Literal["core_attn", "mla_up_proj", "layernorm", "moe_act", "shared_experts", "mlp", "moe"]
+"""Parts of a layer that selective recomputation may compute again (`simulator.recompute_modules`)."""
+
+
 RecomputeMethod = Literal["block", "uniform"]
 """How full recomputation of some layers is meant. `block`: the first ones of a chunk; `uniform`: groups of so many, of which
 only the first input is kept (Megatron Core)."""

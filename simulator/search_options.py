@@ -58,6 +58,9 @@ class Search(Record):
     num_refinements: int = Field(default=20, ge=0, le=1000)
     """Optuna trials per front design, 40 designs at most, for its checkpoint interval and power cap; 0: none. They come on
     top of `max_evaluations` and end with `max_seconds`."""
+    memory_headroom_fraction: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the memory of every accelerator that a design must leave free, such as 0.1, so that it fits although the memory
+    model is not exact."""
     tensor_parallel: tuple[PositiveInt, ...] | None = None
     """Allowed TP degrees."""
     pipeline_parallel: tuple[PositiveInt, ...] | None = None

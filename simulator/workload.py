@@ -20,11 +20,13 @@ from simulator.model import (
     KernelLaunch,
     ModelShape,
     RecomputeMethod,
+    RecomputeModule,
     SelectiveRecompute,
     StageLayers,
     WeightPrefetch,
     WireBytes,
 )
+from simulator.recompute_modules import CORE, RESTORED, modules_rule
 from simulator.record import Record
 
 
@@ -67,6 +69,10 @@ class Workload(Record):
     selective_recompute: SelectiveRecompute = "attention"
     """What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
     attention core and half of the products (operator-wise checkpointing of torchtitan)."""
+    recompute_modules: tuple[RecomputeModule, ...] = Field(default=CORE, min_length=1)
+    """What `selective_recompute: attention` computes again (Megatron Core). `core_attn`: the attention core; `mla_up_proj`:
+    up-projections of latent attention; `layernorm`: norms before latent attention and experts; `moe_act`: activation of routed
+    experts; `shared_experts`; `mlp`: feed-forward blocks of layers without experts; `moe`: experts with their exchange."""
     fp8_recipe: CastRecipe = "tensorwise"
     """How the inputs of 8-bit products are scaled: `tensorwise` (current scaling), `delayed`, `blockwise`, or `mxfp8`, which
     needs hardware with scales for blocks."""
@@ -192,6 +198,19 @@ class Workload(Record):
             raise ValueError(rule)
         return self
 
+    @model_validator(mode="after")
+    def _has_modules_to_compute_again(self) -> Self:
+        modules = self.recompute_modules
+        if rule := modules_rule(self.model, modules):
+            raise ValueError(rule)
+        if self.selective_recompute != "attention" and modules != CORE:
+            raise ValueError("recompute_modules needs selective_recompute attention; leave one of them out")
+        if self.overlaps_shared_experts and "shared_experts" in modules:
+            raise ValueError(
+                "overlaps_shared_experts excludes recompute_modules shared_experts; give one of them"
+            )
+        return self
+
     @property
     def chosen_exchange(self) -> ContextExchange:
         """How context-parallel ranks attend to the whole sequence."""
@@ -201,6 +220,22 @@ class Workload(Record):
     def attended_kv_heads(self) -> int:
         """Heads of keys and values as attention gets them."""
         return self.model.num_heads if self.copies_shared_heads else self.model.num_kv_heads
+
+    @property
+    def modules_again(self) -> frozenset[RecomputeModule]:
+        """Modules that selective recomputation computes again; none where it goes by operators."""
+        return frozenset(self.recompute_modules if self.selective_recompute == "attention" else ())
+
+    @property
+    def restores_inputs(self) -> bool:
+        """Whether selective recomputation leaves inputs of products in place for weight gradients that come later."""
+        return self.selective_recompute == "attention" and self.modules_again <= RESTORED
+
+    @property
+    def needs_layer_inputs(self) -> bool:
+        """Whether selective recomputation starts from the inputs of layers."""
+        is_norm = "layernorm" in self.modules_again and self.model.latent_attention is not None
+        return self.selective_recompute != "attention" or is_norm
 
     @property
     def wire_bytes(self) -> int:

@@ -16,6 +16,7 @@ from simulator.record import Choice
 from simulator.table import Integers
 from simulator.units import DAY, JOULES_PER_KWH
 from studies.bulk_runs import RunTable
+from studies.identity import study_label
 
 CHOICES: dict[str, type[Choice]] = {
     "pipeline_schedule": Schedule,
@@ -134,9 +135,9 @@ def run_metrics(job: Job) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*RUN_METRICS, *(OBJECTIVE_COLUMNS[name] for name in job.objectives)]))
 
 
-def run_name(number: int) -> str:
-    """Returns the name of a design's MLflow run."""
-    return f"design {number}"
+def run_name(number: int, study: str) -> str:
+    """Returns the name of a design's MLflow run, with the label of its study."""
+    return f"design {number} of {study}"
 
 
 def design_runs(
@@ -158,8 +159,9 @@ def design_runs(
     params["checkpoint_interval_s"] = _used_intervals(evaluation)
     metrics = {**metric_columns(evaluation), "excess": evaluation.excess.total}
     numbers, near = ids.tolist(), marks.not_dominated - marks.front
+    study = study_label(job)
     return RunTable(
-        names=[run_name(number) for number in numbers],
+        names=[run_name(number, study) for number in numbers],
         params=params,
         metrics={name: metrics[name] for name in run_metrics(job)},
         tags={

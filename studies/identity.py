@@ -26,6 +26,8 @@ Keep = Literal["all", "front"]
 
 NUM_DIGITS = 16
 """Hexadecimal digits of a hash: two of a million studies share 64 bits with a probability of 3e-8."""
+NUM_LABEL_DIGITS = 6
+"""Digits of a hash that people read: enough to tell the studies of one job name apart."""
 SIMULATION_ROOMS = ("simulator",)
 SEARCH_ROOMS = ("simulator", "objectives", "constraints", "studies")
 SIMULATION_LIBRARIES = ("numpy", "numba", "scipy")
@@ -57,7 +59,7 @@ class Identity:
         """Returns the identity of a study of this job by the code that is running."""
         return cls(
             simulation=hash_of([_simulated_part(job), code_hash(SIMULATION_ROOMS, SIMULATION_LIBRARIES)]),
-            job=hash_of([job.model_dump_json()]),
+            job=job_hash(job),
             code=code_hash(SEARCH_ROOMS, SEARCH_LIBRARIES),
             seed=seed,
             keep=keep,
@@ -67,6 +69,16 @@ class Identity:
     def study(self) -> str:
         """Hash of the study as a whole."""
         return study_hash(self.job, self.code, str(self.seed), self.keep)
+
+
+def job_hash(job: Job) -> str:
+    """Returns the hash of a whole question."""
+    return hash_of([job.model_dump_json()])
+
+
+def study_label(job: Job) -> str:
+    """Returns by what the designs of a study are named: its job, and the start of its hash, which differs with every input."""
+    return f"{job.name} {job_hash(job)[:NUM_LABEL_DIGITS]}"
 
 
 @cache

@@ -6,7 +6,7 @@ the search goes on and the table stays on disk.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from studies.archive import Archive
 from studies.design_log import Columns, DesignLog
 from studies.design_parts import PARTS, DesignParts
 from studies.design_table import Marks, design_columns, design_runs, ranks, run_name
+from studies.identity import study_label
 from studies.reduction import Reduction, kept_of
 from studies.tracking import RunStatus, StudyTracker
 
@@ -97,6 +98,7 @@ class Recording:
         metrics: dict[str, float],
         files: list[Path],
         *,
+        tags: Mapping[str, str] | None = None,
         pictures: Sequence[Path] = (),
         recommended_id: int | None = None,
         tied_ids: Collection[int] = (),
@@ -108,6 +110,7 @@ class Recording:
             status: how the study ended.
             metrics: its result.
             files: what it has written.
+            tags: what it is found by.
             pictures: what MLflow shows of it, kept in a folder of their own.
             recommended_id: number of the recommended design, if there is one.
             tied_ids: numbers of the designs that cannot be told from it.
@@ -133,7 +136,8 @@ class Recording:
             for path in pictures:
                 self._tracker.log_artifact(path, PICTURE_FOLDER)
             self._log_design_runs(self._tracker, marks, recorded_names)
-            self._tracker.finish(status, metrics if self._generation else self._counts() | metrics)
+            counts = {} if self._generation else self._counts()
+            self._tracker.finish(status, counts | metrics, tags)
         except TrackingError as error:
             self.failure = str(error)
         else:
@@ -213,7 +217,9 @@ class Recording:
         else:
             return
         self.num_design_runs = len(ids)
-        new = [row for row, number in enumerate(ids.tolist()) if run_name(number) not in recorded_names]
+        study = study_label(self._job)
+        names = [run_name(number, study) for number in ids.tolist()]
+        new = [row for row, name in enumerate(names) if name not in recorded_names]
         rows = np.array(new, dtype=np.intp)
         if len(rows):
             every = ranks(self._job, evaluation)  # what is recorded already counts, too

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 MAX_WAITING_METRICS = 500
 """Numbers that wait to be sent together: a call costs a few milliseconds, however many it carries."""
 
+MAX_PARAMS_IN_CALL = 100
+"""As many as MLflow takes in one call."""
+
 MAX_WAITING_S = 5.0
 """How far the interface may lag behind the search."""
 
@@ -289,12 +292,18 @@ class StudyTracker:
             self._tracking_uri, self._run.info.experiment_id, self.run_id, designs, started_at_ms=now_ms
         )
 
-    def finish(self, status: RunStatus = "FINISHED", metrics: Mapping[str, float] | None = None) -> None:
+    def finish(
+        self,
+        status: RunStatus = "FINISHED",
+        metrics: Mapping[str, float] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
         """Sends what waits and ends the run.
 
         Args:
             status: how the study ended.
             metrics: the result: what the interface's table shows and sorts by.
+            tags: the result in words, which replace earlier ones: a parameter of MLflow never changes.
 
         Raises:
             StudyError: the run has ended, or a name that MLflow does not take.
@@ -305,6 +314,10 @@ class StudyTracker:
         self._wait(self._last_step, metrics or {})
         self._send()
         with mlflow_at(self._tracking_uri):
+            from mlflow.entities import RunTag
+
+            if tags:
+                self._client.log_batch(self.run_id, tags=[RunTag(key, text) for key, text in tags.items()])
             self._client.set_terminated(self.run_id, status, _milliseconds(self._clock()))
         self._is_finished = True
 
@@ -373,7 +386,9 @@ class StudyTracker:
         with mlflow_at(self._tracking_uri):
             from mlflow.entities import Param
 
-            self._client.log_batch(self.run_id, params=[Param(key, value) for key, value in params.items()])
+            every = [Param(key, value) for key, value in params.items()]
+            for first in range(0, len(every), MAX_PARAMS_IN_CALL):
+                self._client.log_batch(self.run_id, params=every[first : first + MAX_PARAMS_IN_CALL])
 
 
 def _milliseconds(time_s: float) -> int:

@@ -335,7 +335,7 @@ def readme_job(**fields: object) -> Job:
 def test_the_job_of_the_readme_asks_what_it_says() -> None:
     job = readme_job()
     assert job.workload.model.name == "Llama 3.1 70B"
-    # 4e6 tokens of 8,192 are 488.3 sequences, and batches are rounded to multiples of 64: 512.
+    # 4e6 tokens of 8,192 are 488.3 sequences, and within 5 % of that lies 512, the largest power of two.
     assert job.workload.global_batch_size == 512
     assert job.limits.budget_usd == 2.5e6
     assert [objective.value for objective in job.objectives] == ["time_to_train", "cost", "carbon"]

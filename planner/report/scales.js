@@ -30,17 +30,18 @@ function errorEnds(design, key, reach) {
   return [design.values[key] / (1 + error), design.values[key] / Math.max(0.1, 1 - error)];
 }
 
-// Beside the front there is room for designs that are nearly as good; the others are shown on demand.
-const ROOM = 0.5;
+// Beside the front there is room for designs that are nearly as good; the others are shown on demand. Below it lies hardly
+// anything but what breaks a limit.
+const ROOM_BELOW = 0.1, ROOM_ABOVE = 0.3;
 function extent(key) {
   let low = Infinity, high = -Infinity;
   const take = (value) => { if (value < low) low = value; if (value > high) high = value; };
   const reach = byId("show-errors").checked && metrics[key].hasError ? 1 : 0;
   for (const design of front) errorEnds(design, key, reach).forEach(take);
   if (!byId("show-far").checked) {
-    const room = ROOM * (high - low);
+    const below = ROOM_BELOW * (high - low), above = ROOM_ABOVE * (high - low);
     const most = key.endsWith("_fraction") ? 1 : Infinity;
-    return [low > room ? low - room : low / 2, Math.min(high + room, most)];
+    return [low > below ? low - below : low / 2, Math.min(high + above, most)];
   }
   const values = cloud.columns[key];
   for (let row = 0; row < cloud.rows; row += 1) if (isShown(row)) take(values[row]);

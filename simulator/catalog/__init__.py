@@ -25,7 +25,7 @@ from simulator.catalog.lookup import (
     site,
 )
 from simulator.catalog.own import read_own_figures
-from simulator.catalog.rents import rent
+from simulator.catalog.rents import rent, vendor_rents
 
 __all__ = [
     "Confidence",
@@ -44,4 +44,5 @@ __all__ = [
     "read_own_figures",
     "rent",
     "site",
+    "vendor_rents",
 ]

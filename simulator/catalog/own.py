@@ -91,7 +91,8 @@ def _written_rows(path: Path) -> Sequence[tuple[int, Sequence[str]]]:
         reader = csv.reader(path.read_text(encoding="utf-8-sig").splitlines())
         rows = [(reader.line_num, cells) for cells in reader if cells]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        rule = f"cannot be read: {type(error).__name__}"
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
+        rule = f"cannot be read: {getattr(error, 'strerror', None) or reason}"
         raise InputError([Problem(path="", value="", rule=rule)], str(path)) from error
     heading = rows[0][1] if rows else []
     if tuple(heading) != COLUMNS:

@@ -21,23 +21,24 @@ from simulator.attention_costs import attention_core_s, attention_products
 from simulator.context_exchange import head_ranks, heads_bytes, keys_and_values_bytes
 from simulator.deep.plan_collectives import Collective, Group, Operation, all_to_all, ring
 from simulator.deep.plan_expert_traffic import expert_traffic
-from simulator.deep.plan_items import Items, PartPasses, beside, moves, work
+from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, work, works_of
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
 from simulator.host_time import BACKWARD_RATIO
 from simulator.layer_collectives import num_blocks
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
-    SHARED_EXPERTS,
     PartTimes,
     dense_layer,
     embedding,
     expert_layer,
     feed_forward_operators,
-    moved_operators_s,
     output_layer,
+    selected_s,
 )
+from simulator.moved_operators import moved_operators_s
 from simulator.plan import Recompute
 from simulator.rank import Rank
+from simulator.recomputed_modules import SHARED_EXPERTS, repeats_block
 from simulator.table import Floats
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
@@ -127,7 +128,7 @@ class _Layer:
         if recompute == Recompute.FULL.code:
             again = forward
         elif recompute == Recompute.SELECTIVE.code:
-            again = work("recomputed operators", self._selected_s())
+            again = self._selected()
         forward_wait_s, backward_wait_s = self._host_waits_s(times)
         weights_s = expert_layer_weight_gradients_s if self.is_expert else dense_layer_weight_gradients_s
         return PartPasses(
@@ -180,10 +181,27 @@ class _Layer:
         return _beyond(have_s[0], all_s[0]), _beyond(have_s[1], all_s[1])
 
     def _selected_s(self) -> float:
-        core_s = self.operators["attention core"][0]
-        if self.rank.workload.selective_recompute == "attention":
-            return core_s
-        return (self._total_s(0) - core_s) / 2.0
+        forward_s, core_s = (
+            np.array([seconds]) for seconds in (self._total_s(0), self.operators["attention core"][0])
+        )
+        return float(selected_s(self.rank, forward_s, core_s, is_expert=self.is_expert)[0])
+
+    def _selected(self) -> Items:
+        """What selective recomputation repeats: operators, with the traffic around those of a whole block."""
+        ends = TensorEnds.of_block(self.rank)
+        is_block = bool(repeats_block(self.rank, is_expert=self.is_expert)[0])
+        block = self._repeated_block()
+        block_s = sum(each.duration_s for each in works_of(block) if not each.label.startswith(LENT))
+        around = (ends.entering[0], ends.leaving[0]) if is_block else ((), ())
+        rest_s = _beyond(self._selected_s(), block_s)
+        return (*work("recomputed operators", rest_s), *self._around(around[0], block, around[1]))
+
+    def _repeated_block(self) -> Items:
+        """Products of the second block that are repeated between its collectives."""
+        modules = self.rank.workload.modules_again
+        if ("moe" if self.is_expert else "mlp") in modules:
+            return self._experts(0)
+        return self._work(0, SHARED_EXPERTS) if "shared_experts" in modules else ()
 
     def _forward(self) -> Items:
         ends, experts = TensorEnds.of_block(self.rank), self._experts(0)

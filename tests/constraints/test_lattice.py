@@ -181,7 +181,9 @@ def test_selective_recomputation_is_for_kernels_that_store_the_scores() -> None:
     unfused = enumerate_layouts(
         job_with(workload={"attention": "unfused"}, search={"recompute": ["none", "selective", "full"]})
     )
+    modules = enumerate_layouts(job_with(workload={"recompute_modules": ["core_attn", "mlp"]}))
     assert set(flash.recompute.tolist()) == {Recompute.NONE.code, Recompute.FULL.code}
+    assert set(modules.recompute.tolist()) == {choice.code for choice in Recompute}
     assert set(unfused.recompute.tolist()) == {choice.code for choice in Recompute}
 
 

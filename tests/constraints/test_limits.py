@@ -51,14 +51,14 @@ def test_limited_quantities_are_in_the_units_of_the_limits() -> None:
     np.testing.assert_array_equal(values["num_gpus"], [16.0, 32.0])  # spares are not counted
 
 
-@pytest.mark.parametrize("name", ["memory", "host_memory"])
-def test_memory_beyond_the_hardware_is_exceeded_by_its_share(name: str) -> None:
-    job = job_with()
+@pytest.mark.parametrize(("name", "headroom"), [("memory", 0.0), ("memory", 0.2), ("host_memory", 0.0)])
+def test_memory_beyond_the_hardware_is_exceeded_by_its_share(name: str, headroom: float) -> None:
+    job = job_with(search={"memory_headroom_fraction": headroom})
     result = evaluate(job, PLANS)
     chip, node = job.offers[0].accelerator, job.offers[0].node
     if name == "memory":
         held = result.outcomes.summary.peak_memory_bytes
-        chip = chip.model_copy(update={"memory_bytes": held[0] / 1.25})
+        chip = chip.model_copy(update={"memory_bytes": held[0] / 1.25 / (1.0 - headroom)})
     else:
         held = result.outcomes.checkpoints.host_memory_bytes
         node = node.model_copy(update={"host_memory_bytes": held[0] / 1.25})

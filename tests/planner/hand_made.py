@@ -117,6 +117,7 @@ def recommended(num_front: int = 3) -> Recommendation:
             step_time_high_s=11.0,
             step_time_bias_fraction=-0.02,
             is_step_time_measured=True,
+            step_time_num_compared=46,
             tied_designs=(8,),
         ),
         objectives=("time_to_train", "cost"),

@@ -30,7 +30,6 @@ from planner.uncertainty import accuracy_of
 from planner.validation import Modelled, entries_of
 from simulator.calibration import Calibration, ConstantName
 from simulator.errors import InputError
-from simulator.hardware import Precision
 from simulator.simulate import simulate
 from simulator.training import training_constants
 from studies.identity import Identity
@@ -219,7 +218,7 @@ def test_intervals_come_from_the_errors_of_the_calibration(answer: CalibrationAn
     job = job_with(H100_RENTED, calibration=answer.calibration)
     plans = plans_with({"tensor_parallel": 2, "num_gpus": 16})
     (residuals,) = answer.calibration.residuals
-    error = step_error_of(job, 0, Precision.BF16)
+    error = step_error_of(job, plans, 0)
     assert (error.shared_log_deviation, error.own_log_deviation) == (
         residuals.shared_log_deviation,
         residuals.own_log_deviation,

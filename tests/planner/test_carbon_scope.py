@@ -6,7 +6,7 @@ import pytest
 
 from planner.design_view import merits
 from planner.designs import design_at, water_scope
-from planner.grid_conventions import grid_convention
+from planner.grid_conventions import grid_convention, grid_notes
 from planner.reasons import cautions, scope_text
 from simulator.hardware import Site
 from tests.planner.compared import HOURLY, case_of, chosen_of
@@ -42,13 +42,16 @@ class TestConventions:
         # Virginia's figure is the EPA's of 2020, combustion alone; Norway's is Ember's of 2025, life cycle.
         job = job_with({**H100_RENTED, "site": "us-virginia"}, {**A100_RENTED, "site": "norway"})
         (note,) = (note for note in cautions(job, None) if "conventions" in note)
-        assert "(us-virginia: combustion, 2020; norway: life cycle, 2025)" in note
+        assert (
+            "(us-virginia: combustion, 2020, grid of a region; norway: life cycle, 2025, national mean)"
+            in note
+        )
         alike = job_with({**H100_RENTED, "site": "france"}, {**A100_RENTED, "site": "norway"})
         assert not any("conventions" in note for note in cautions(alike, None))
         asked = job_with({**H100_RENTED, "site": "us-virginia"}, what_if={"sites": ["poland"]})
         assert any("poland: life cycle, 2024" in note for note in cautions(asked, None))
         assert (
-            "its grid is counted otherwise (life cycle, 2024, not combustion, 2020)"
+            "its grid is counted otherwise (life cycle, 2024, national mean; here combustion, 2020, grid of a region)"
             in case_of(asked, "in poland").note
         )
 
@@ -56,6 +59,15 @@ class TestConventions:
         own = job_with(site={"region": "norway", "grid_kgco2e_per_kwh": 0.02}).site
         assert grid_convention(own).words == "the job's own figure"
         assert grid_convention(job_with(site="norway").site).words == "life cycle, 2025"
+
+    def test_sites_with_the_mean_of_their_country_are_told(self) -> None:
+        # Both in Oregon: AWS has the mean of the United States, Google its grid region.
+        aws, google = (job_with(site=name).site for name in ("aws-us-west-2", "gcp-us-west1"))
+        (note,) = grid_notes([aws, google])
+        assert "aws-us-west-2: life cycle, 2025, mean of united-states" in note
+        assert "gcp-us-west1: operation alone, 2024, grid of a region" in note
+        (note,) = grid_notes([aws, job_with(site="aws-us-east-1").site])
+        assert note.startswith("The grids of aws-us-east-1 and aws-us-west-2 cannot be told apart")
 
     @pytest.mark.parametrize(
         ("known", "words"),

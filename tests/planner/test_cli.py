@@ -165,11 +165,12 @@ def test_a_relaxation_is_tried_by_adding_to_the_typed_command(
     answering: Callable[[Search], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     answering(Recorded(infeasible()))
-    typed = ["--seed", "4", "--no-tracking", "--set", "limits.power_w=9e6", "--set", "name='a b'", "--quiet"]
+    typed = ["--seed", "4", "--no-tracking", "--set", "limits.power_w=9e6", "--set", "name='a b'"]
+    typed += ["--set", "limits.budget_usd=1.5e6", "--quiet"]  # replaced, not given twice
     cli.main(["recommend", EXAMPLE, *typed])
     expected = (
-        f"""capplan recommend {EXAMPLE} --set limits.power_w=9e6 --set 'name='"'"'a b'"'"'' --seed 4 --no-tracking """
-        "--set limits.budget_usd=1.85e6 --set limits.num_gpus=1024\n"
+        f"""capplan recommend {EXAMPLE} --set limits.power_w=9e6 --set 'name='"'"'a b'"'"'' """
+        "--set limits.budget_usd=1.85e6 --set limits.num_gpus=1024 --seed 4 --no-tracking\n"
     )
     assert f"    {expected}" in capsys.readouterr().out
 

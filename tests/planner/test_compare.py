@@ -301,7 +301,13 @@ class TestSides:
             assert one.recorded is not None
             assert values_of(found, "cost_usd")[position] == pytest.approx(one.recorded.cost_usd, rel=1e-9)
         assert [row.input for row in found.inputs] == ["site"]
-        assert found.warnings == ()
+        assert [[grid.words for grid in grids] for grids in found.grids] == [
+            ["combustion, 2020"],
+            ["life cycle, 2025"],
+        ]
+        (warning,) = found.warnings
+        assert warning.startswith("Grids are counted by unlike conventions")
+        assert "A2: OWID and Ember" in rendered(lambda console: show_comparison(found, console))
 
     @pytest.mark.parametrize("name", ["answer/recommendation.json", "answer/job.json"])
     def test_files_of_an_answer_are_read_as_what_they_are(self, name: str, folder: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from docs.generate import PAGE, job_file_reference
+from planner.batch_size import batch_notes
 from planner.job_file import load_job, parse_job
 from planner.yaml_text import parse_text
 from simulator import catalog
@@ -57,14 +58,33 @@ def test_yaml_words_stay_words() -> None:
     }
 
 
-# Batches: tokens / sequence length, to the nearest 64 sequences: 4e6 / 8192 = 488.3 -> 7.6 x 64 -> 512;
-# 16e6 / 8192 = 1953.1 -> 30.5 x 64 -> 31 x 64 = 1984; 2e5 / 8192 = 24.4 has no such multiple but 0.
+# Batches: tokens / sequence length, to the nearest multiple of the largest power of two within 5 %:
+# 4e6 / 8192 = 488.3 (463.9 to 512.7) -> 512; 16e6 / 8192 = 1953.1 (1855 to 2051) -> 2048; 32e6 / 8192 = 3906.3 -> 4096;
+# 12e6 / 8192 = 1464.8 (1392 to 1538) -> 3 x 512; 2e5 / 8192 = 24.4 (23.2 to 25.6) -> 3 x 8. Whole
+# numbers stay below 64, and where they are multiples of 64: 31, 61 x 64, but 1040 -> 1024.
 @pytest.mark.parametrize(
-    ("tokens", "sequences"), [(4e6, 512), (16e6, 1984), (2e5, 24), (8192, 1), ("4e6", 512)]
+    ("tokens", "sequences"),
+    [
+        *((4e6, 512), ("4e6", 512), (16e6, 2048), (32e6, 4096), (12e6, 1536), (2e5, 24)),
+        *((8192, 1), (31 * 8192, 31), (61 * 64 * 8192, 3904), (1040 * 8192, 1024)),
+    ],
 )
 def test_a_batch_in_tokens_becomes_whole_sequences(tokens: float | str, sequences: int) -> None:
     job = parse_job(DOCUMENT, overrides=[f"workload.global_batch_tokens={tokens}"])
     assert job.workload.global_batch_size == sequences
+
+
+def _batch(size: int) -> list[str]:
+    return ["workload.global_batch_tokens=null", f"workload.global_batch_size={size}"]
+
+
+def test_a_batch_that_splits_badly_is_told_with_one_that_splits_well() -> None:
+    assert not any(list(batch_notes(parse_job(DOCUMENT, overrides=_batch(size)))) for size in (1, 4096, 1000))
+    told = [
+        note for size in (3904, 1664) for note in batch_notes(parse_job(DOCUMENT, overrides=_batch(size)))
+    ]
+    assert "multiple of 61. 4,096 (+4.9%) allow" in told[0]  # 3,904 = 64 x 61
+    assert "multiple of 13. 1,536 (-7.7%) allow" in told[1]  # 1,664 = 128 x 13, 1,536 = 512 x 3
 
 
 def test_what_is_left_out_comes_from_the_catalogue() -> None:

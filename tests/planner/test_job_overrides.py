@@ -56,6 +56,8 @@ def test_an_override_replaces_a_broken_value() -> None:
         ("site={", "site = '{': line 1, column 2"),
         ("site=!!python/name:os.system x", "tags (!) are not supported"),
         ("limits.budget_usd=cheap", "limits.budget_usd = 'cheap': must be a number"),
+        ("limits.budget_usd=2.5M", "limits.budget_usd = '2.5M': must be a number; write 2.5e6"),
+        ("workload.global_batch_tokens=4M", "global_batch_tokens = '4M': must be a number; write 4e6"),
     ],
 )
 def test_an_override_that_cannot_be_used_is_named(override: str, expected: str) -> None:

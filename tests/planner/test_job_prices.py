@@ -9,6 +9,7 @@ import pytest
 
 from planner import recommend
 from planner.job_file import parse_job
+from planner.price_notes import price_notes
 from simulator.catalog import Kind, figures
 from simulator.catalog import rent as rent_of
 from simulator.errors import InputError
@@ -115,3 +116,25 @@ class TestJobFile:
         assert rent is not None
         assert own == pytest.approx(design.cost_usd)
         assert np.isfinite(rent)
+
+
+class TestWhatToMind:
+    def test_rents_of_unlike_vendors_are_told_with_those_of_common_ones(self) -> None:
+        priced = {"num_gpus": 64, "rent_usd_per_gpu_hour": None}
+        offers = [{**priced, "accelerator": name} for name in ("h100-sxm5-80gb", "b200-sxm-180gb")]
+        (note,) = price_notes(job_with(*offers))
+        # B200 at 4.3 times the H100 in the middle, at 1.4 times at Oracle, whose prices are in `rents.csv`.
+        (h100, _), (b200, _) = (rent_of(offer["accelerator"]) for offer in offers)
+        assert f"{h100.mid:.3g}, {b200.mid:.3g} USD per GPU-hour in the middle" in note
+        assert "10, 14 at Oracle" in note
+        (note,) = price_notes(job_with(offers[1], {**priced, "accelerator": "tpu-v5p"}))  # Google's alone
+        assert "no vendor has a price of all" in note
+
+    def test_prices_of_the_job_are_its_own(self) -> None:
+        assert not list(price_notes(job_with(H100_RENTED, A100_RENTED)))
+
+    @pytest.mark.parametrize(("rent", "is_far"), [(260.0, True), (0.0, True), (0.9, False), (23.0, False)])
+    def test_a_rent_far_outside_the_catalogue_is_told(self, rent: float, is_far: bool) -> None:
+        # Catalogue: 2.65 to 7.94; a third and three times are 0.88 and 23.8.
+        notes = list(price_notes(job_with({**H100_RENTED, "rent_usd_per_gpu_hour": rent})))
+        assert [note.startswith("The rent of h100-sxm5-80gb") for note in notes] == [True] * is_far

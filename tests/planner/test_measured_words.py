@@ -14,6 +14,7 @@ from planner.measured_rows import Unmodelled
 from planner.measured_runs import Row, job_of, known_reason, reason_against
 from planner.measured_sharding import zero_stage
 from simulator.errors import InputError
+from simulator.model import RecomputeModule
 from tests.planner.measured import the_row
 
 RUN: Mapping[str, object] = {
@@ -132,9 +133,38 @@ class TestRecomputation:
     def test_words_for_the_core_of_attention(self, written: str) -> None:
         assert recomputed(written, "") == Recomputed(kind="selective")
 
-    @pytest.mark.parametrize("written", ["mlp", "selective/moe_act", "modules: moe_act, layernorm"])
-    def test_other_modules_are_told_to_be_assumed(self, tmp_path: Path, written: str) -> None:
-        row = row_of(tmp_path, recompute=written)
+    @pytest.mark.parametrize(
+        ("written", "modules"),
+        [
+            ("selective: mla_up_proj, moe_act", ("mla_up_proj", "moe_act")),
+            ("RMSNorm and MLA up-projection", ("mla_up_proj", "layernorm")),
+            ("mla_up_proj, mlp", ("mla_up_proj", "mlp")),
+            ("moe_act, layernorm", ("layernorm", "moe_act")),
+            ("selective (core_attn, no layernorm, shared_experts)", ("core_attn", "shared_experts")),
+            ("moe layers", ("moe",)),
+        ],
+    )
+    def test_modules_are_those_that_are_named(
+        self, written: str, modules: tuple[RecomputeModule, ...]
+    ) -> None:
+        assert recomputed(written, "") == Recomputed(kind="selective", modules=modules)
+
+    def test_notes_name_modules_where_the_cell_says_selective(self) -> None:
+        found = recomputed("selective", "SFT; recompute modules mlp+core_attn; layernorm fused")
+        assert found == Recomputed(kind="selective", modules=("core_attn", "mlp"))
+
+    def test_modules_that_the_network_lacks_are_left_out_and_told(self, tmp_path: Path) -> None:
+        # Qwen3-30B-A3B has experts in every layer, and no latents.
+        row = row_of(tmp_path, recompute="mla_up_proj, moe_act, layernorm", **MIXTURE)
+        assert (row["recompute"], row["recompute_modules"]) == ("selective", "layernorm moe_act")
+        assert row["remarks"].endswith("mla_up_proj needs latent attention; left out")
+        assert "recompute" not in row["assumed"].split()
+        assert job_of(row).workload.recompute_modules == ("layernorm", "moe_act")
+        none = row_of(tmp_path, recompute="mlp", **MIXTURE)
+        assert (none["recompute"], "recompute_modules" in none) == ("none", False)
+
+    def test_modules_without_a_name_are_told_to_be_assumed(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, recompute="some modules")
         assert row["recompute"] == "selective"
         assert "recompute" in row["assumed"].split()
 

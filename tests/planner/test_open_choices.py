@@ -1,7 +1,8 @@
-"""Is a step less sure where its row leaves open how tokens reach their experts?"""
+"""Is a step less sure where its row leaves a choice open?"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,17 @@ from planner.validation import Modelled, entries_of
 from simulator.table import Floats
 from tests.planner.measured import LLAMA_8B, QWEN3_30B, written
 
+EXPERTS = {**QWEN3_30B, "recompute": "none"}
+DENSE = {
+    **LLAMA_8B,
+    "micro_batch": 1,
+    "recompute": "none",
+}
+"""A row that says all."""
 
-def row_of(folder: Path, **changes: object) -> Row:
-    (row,) = read_measured(written(folder, {**QWEN3_30B, **changes}))
+
+def row_of(folder: Path, cells: Mapping[str, object] = EXPERTS, **changes: object) -> Row:
+    (row,) = read_measured(written(folder, {**cells, **changes}))
     assert not isinstance(row, Unmodelled), row
     return row
 
@@ -27,9 +36,8 @@ def ratios_of(row: Row) -> Floats:
 
 
 def test_a_dense_model_and_a_row_that_says_all_leave_nothing_open(tmp_path: Path) -> None:
-    dense = {**LLAMA_8B, "notes": ""}
-    said = {**QWEN3_30B, "notes": "all-to-all dispatcher; EP overlap off"}
-    rows = [row for row in read_measured(written(tmp_path, dense, said)) if not isinstance(row, Unmodelled)]
+    said = {**EXPERTS, "notes": "all-to-all dispatcher; EP overlap off"}
+    rows = [row for row in read_measured(written(tmp_path, DENSE, said)) if not isinstance(row, Unmodelled)]
     assert [len(ratios) for ratios in open_log_ratios(compare(rows))] == [0, 0]
 
 
@@ -58,9 +66,55 @@ def test_experts_on_one_rank_have_no_traffic_to_be_unsure_of(tmp_path: Path) -> 
     assert ratios_of(row_of(tmp_path, ep=1)) == pytest.approx(0.0)
 
 
+def of_dense(folder: Path, **changes: object) -> list[float]:
+    return sorted(ratios_of(row_of(folder, DENSE, **changes)).tolist())
+
+
+def between(folder: Path, **changes: tuple[object, object]) -> float:
+    """How much longer, as a logarithm, a step of the dense model is with other cells than with some."""
+    pairs = [{name: values[side] for name, values in changes.items()} for side in (0, 1)]
+    usual, other = (compare([row_of(folder, DENSE, **cells)])[0].simulated_s for cells in pairs)
+    return float(np.log(other / usual))
+
+
+def test_what_is_computed_again_is_open_where_nobody_says_it(tmp_path: Path) -> None:
+    # All activations have room, so that nobody computes everything again.
+    selective = between(tmp_path, recompute=("none", "selective"), seq_len=(2048, 2048))
+    assert of_dense(tmp_path, recompute="", seq_len=2048) == pytest.approx([selective])
+    assert of_dense(tmp_path, recompute="full") == []
+
+
+def test_where_activations_have_no_room_everything_may_be_computed_again(tmp_path: Path) -> None:
+    large = {"micro_batch": 16}
+    full = between(tmp_path, recompute=("none", "full"), micro_batch=(16, 16))
+    assert of_dense(tmp_path, recompute="", **large) == pytest.approx([full])
+
+
+def test_micro_batches_may_be_half_and_twice_as_large(tmp_path: Path) -> None:
+    twice = between(tmp_path, micro_batch=(1, 2), seq_len=(2048, 2048))
+    assert of_dense(tmp_path, micro_batch="", seq_len=2048) == pytest.approx([twice])
+
+
+def test_exchange_and_chunks_are_open_where_nobody_says_them(tmp_path: Path) -> None:
+    cells = {"n_gpus": 16, "cp": 2}
+    gathered = between(tmp_path, cp_comm_type=("p2p", "all_gather"), cp=(2, 2), n_gpus=(16, 16))
+    heads = between(tmp_path, cp_comm_type=("p2p", "a2a"), cp=(2, 2), n_gpus=(16, 16))
+    span = [min(0.0, gathered, heads), max(0.0, gathered, heads)]
+    assert of_dense(tmp_path, **cells) == pytest.approx([end for end in span if end])
+    chunked = between(tmp_path, vpp=(1, 2), pp=(2, 2), n_gpus=(16, 16))
+    assert of_dense(tmp_path, n_gpus=16, pp=2) == pytest.approx([chunked])
+
+
+def test_attention_of_an_unknown_framework_may_be_that_of_the_release_before(tmp_path: Path) -> None:
+    row = row_of(tmp_path, DENSE, framework="our own")
+    assert row["attention"] == "flash"
+    usual, other = compare([row, {**row, "attention": "flash-2"}])
+    assert ratios_of(row) == pytest.approx(np.log(other.simulated_s / usual.simulated_s))
+
+
 def test_intervals_are_wider_where_a_row_does_not_say(tmp_path: Path) -> None:
-    said = {**QWEN3_30B, "id": "said", "notes": "DeepEP; EP overlap on"}
-    entries = entries_of(read_measured(written(tmp_path, {**QWEN3_30B, "notes": ""}, said)))
+    said = {**EXPERTS, "id": "said", "notes": "DeepEP; EP overlap on"}
+    entries = entries_of(read_measured(written(tmp_path, {**EXPERTS, "notes": ""}, said)))
     silent, told = [entry for entry in entries if isinstance(entry, Modelled)]
     assert silent.comparison.simulated_s == told.comparison.simulated_s
     assert silent.interval.high_s > told.interval.high_s

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from planner import cli, load_job, simulate_plan
-from planner.plan_input import plan_of, read_plan
+from planner.plan_input import plan_of, plan_text, read_plan
 from simulator.errors import InputError
+from simulator.plan import Plan
 from tests.planner.simulated import AS_IT_WAS_RUN, BLOOM, LLAMA, answer
 
 
@@ -27,6 +28,30 @@ def test_short_forms_and_what_follows_from_the_rest_make_the_same_plan(
     plan: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert answer(capsys, plan) == answer(capsys, AS_IT_WAS_RUN)
+
+
+def test_the_text_of_a_plan_is_read_as_that_plan() -> None:
+    job = load_job(LLAMA)
+    told = {
+        "offer": 1,
+        "num_gpus": 512,
+        "num_spare_nodes": 3,
+        "tensor_parallel": 2,
+        "pipeline_parallel": 4,
+        "virtual_pipeline": 10,
+        "context_parallel": 2,
+        "data_parallel": 32,
+        "recompute": "full",
+        "zero_stage": 2,
+        "precision": "fp8",
+        "checkpoint_scheme": "in_memory_peer",
+        "checkpoint_interval_s": 48.1,
+        "power_cap_fraction": 0.75,
+    }
+    plan = Plan.model_validate(told)
+    assert plan_of(job, read_plan(plan_text(plan))) == (plan, 512)
+    bare = Plan.model_validate({"offer": 0, "num_gpus": 8, "tensor_parallel": 8})
+    assert plan_of(job, read_plan(plan_text(bare))) == (bare, 8)
 
 
 def test_a_job_with_several_offers_wants_to_know_which_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from planner import human
 from planner.recommendation import Recommendation
 from planner.render import MAX_FRONT_ROWS, show
+from planner.typed_command import TypedCommand
 from tests.planner.hand_made import design, infeasible, interrupted, recommended
 
 MIB = 2.0**20
@@ -19,7 +20,7 @@ MIB = 2.0**20
 def text_of(answer: Recommendation, *, files: tuple[Path, ...] = (), width: int = 100) -> str:
     console = Console(file=io.StringIO(), width=width, markup=False, highlight=False)
     with console.capture() as capture:
-        show(answer, console, command="capplan recommend job.yaml", files=files)
+        show(answer, console, command=TypedCommand(job="job.yaml"), files=files)
     return capture.get()
 
 
@@ -41,7 +42,7 @@ def test_the_first_line_is_the_recommendation_itself() -> None:
         "parallelism TP 8 x PP 4 x CP 1 x DP 32; VPP 2, EP 1",
         "micro-batch 1 sequence",
         "recomputation selective; ZeRO stage 1; bf16",
-        "checkpoints async, every 31.0 min of training",
+        "checkpoints async, every 31.0 min of training, about 286 steps",
         "time to train 31.4 days 30.6 days to 33.4 days in 9 of 10 replays; 97.0 % keep the deadline",
         "cost $1.85 M $1.79 M to $1.92 M in 9 of 10 replays",
         "$1.25 M to $2.51 M by the price of the hardware",
@@ -140,6 +141,11 @@ def test_every_tied_design_that_is_named_has_a_row_and_the_others_are_counted(
     assert len(marked) == min(num_tied, 17)
 
 
+def test_a_search_without_a_design_says_so_instead_of_counting_none() -> None:
+    assert "0 designs simulated" not in text_of(infeasible().model_copy(update={"num_evaluated": 0}))
+    assert "designs simulated" in text_of(infeasible().model_copy(update={"num_evaluated": 3}))
+
+
 @pytest.mark.parametrize("num_front", [1, 19, 20, 21, 22])
 def test_fronts_around_the_limit_are_shown_with_the_recommended_design(num_front: int) -> None:
     text = text_of(recommended(num_front=num_front))
@@ -171,13 +177,17 @@ def test_text_fits_100_columns_but_commands_are_never_broken(answer: Recommendat
     assert answer.mlflow is not None
     record = answer.mlflow.model_copy(update={"open_with": long_command})
     text = text_of(answer.model_copy(update={"mlflow": record}))
-    too_long = [line.strip() for line in text.splitlines() if len(line.rstrip()) > 100]
+    too_long = [
+        line.strip()
+        for line in text.splitlines()
+        if len(line.rstrip()) > 100 and "capplan simulate" not in line
+    ]
     assert too_long == [long_command]
 
 
 def test_a_narrow_terminal_gets_every_word_too() -> None:
     text = text_of(recommended(), width=60)
-    assert max(len(line.rstrip()) for line in text.splitlines() if "capplan ui" not in line) <= 60
+    assert max(len(line.rstrip()) for line in text.splitlines() if "    capplan " not in line) <= 60
 
 
 def test_plain_output_has_no_escape_codes_and_no_drawn_lines() -> None:
@@ -192,6 +202,9 @@ def test_brackets_in_names_are_shown_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [
+        (human.change(0.031), "+3.1 %"),
+        (human.change(-0.5), "-50.0 %"),
+        (human.change(98.912), "x 99.9"),
         (human.dollars(1.85e6), "$1.85 M"),
         (human.dollars(950_000), "$950 k"),
         (human.dollars(999_999), "$1.00 M"),

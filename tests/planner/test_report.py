@@ -281,6 +281,15 @@ def test_a_recommended_design_that_hardly_fits_is_named_before_all_others() -> N
     assert not any("fill" in note for note in cautions(job(), chosen, None, best))
 
 
+def test_runs_of_more_than_a_year_are_noted_where_no_deadline_keeps_them_out() -> None:
+    found = evaluate(job(), PlanTable.from_plans([best_of(drawn().report).plan]))
+    for days, deadline_days, is_told in ((400.0, None, True), (400.0, 500.0, False), (300.0, None, False)):
+        front = replace(found, scores=replace(found.scores, time_to_train_s=np.array([days * 86_400.0])))
+        limits = job().limits.model_copy(update={"deadline_days": deadline_days})
+        asked = job().model_copy(update={"limits": limits})
+        assert any("longer than a year" in note for note in cautions(asked, front)) == is_told
+
+
 def test_the_command_of_the_page_gives_the_same_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ def study_metrics(answer: Recommendation) -> dict[str, float]:
         "best_cost_usd": min(design.cost_usd for design in front),
         "best_carbon_kgco2e": min(design.carbon_kgco2e for design in front),
         **{f"recommended_{name}": getattr(best, name) for name in fields},
+        "recommended_num_gpus": best.plan.num_gpus,
     }
 
 
@@ -110,8 +111,9 @@ def check_design_runs(
     runs = client.search_runs([study.info.experiment_id], of_study, max_results=1_000)
     assert len(runs) == len(table["design_id"]) == answer.num_evaluated
     table["excess"] = sum(column for name, column in table.items() if name.startswith("excess_"))
-    rows = {f"design {number}": row for row, number in enumerate(table["design_id"].tolist())}
-    front = {f"design {design.design_id}": design for design in answer.front}
+    label = f"{answer.job} {study.data.tags['job_hash'][:6]}"
+    rows = {f"design {number} of {label}": row for row, number in enumerate(table["design_id"].tolist())}
+    front = {f"design {design.design_id} of {label}": design for design in answer.front}
     for run in runs:
         name, metrics = run.info.run_name, run.data.metrics
         assert metrics == {metric: table[metric][rows[name]] for metric in metrics}

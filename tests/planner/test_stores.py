@@ -24,6 +24,8 @@ from simulator.errors import TrackingError
 from simulator.job import Job
 from studies import design_parts
 from studies.design_log import read_designs
+from studies.design_table import run_name
+from studies.identity import study_label
 from studies.mlflow_session import check_usable, mlflow_at
 from studies.progress import Progress, Report, ignore
 from studies.store import StudyStore
@@ -66,7 +68,7 @@ def test_postgresql_holds_every_design_of_a_recommendation_once(
     answer = recommend(job, seed=1, tracking_uri=database, experiment="recommend")
     assert answer.warnings == () or "MLflow" not in answer.warnings[-1]
     assert answer.mlflow is not None
-    expected = Counter(f"design {number}" for number in range(answer.num_evaluated))
+    expected = Counter(run_name(number, study_label(job)) for number in range(answer.num_evaluated))
     assert children(database, answer.mlflow.run_id) == expected
     client = MlflowClient(tracking_uri=database)
     front = client.search_runs(

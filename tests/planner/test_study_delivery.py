@@ -18,12 +18,16 @@ from planner.recommendation import MlflowRecord, Recommendation
 from planner.sending import Sending, Target
 from planner.study_facts import ANSWER, DELIVERED_TO
 from planner.study_reports import front_of, state_of, status_of
+from simulator.checkpointing import Checkpointing
 from simulator.errors import TrackingError
 from simulator.limits import Limits
+from simulator.offer import Estimate
+from simulator.reliability import RELIABILITY_PRESETS
 from simulator.search_options import Search
 from studies import design_parts
 from studies.design_log import read_designs
-from studies.identity import Keep
+from studies.design_table import run_name
+from studies.identity import Keep, job_hash, study_label
 from studies.journal import Journal
 from studies.progress import Progress
 from studies.store import StudyStore
@@ -112,6 +116,28 @@ def test_sync_of_everything_names_damaged_studies_and_those_that_have_not_ended(
     assert "sync" not in told_status
 
 
+def test_studies_with_other_prices_or_failures_have_other_parameters_and_other_names() -> None:
+    one = job_of()
+    dear = one.offers[0].model_copy(update={"rent_usd_per_gpu_hour": Estimate(low=3.0, mid=4.0, high=6.0)})
+    other = one.model_copy(
+        update={
+            "offers": (dear, *one.offers[1:]),
+            "reliability": RELIABILITY_PRESETS["harsh"],
+            "checkpointing": Checkpointing(interval_s=600.0),
+        }
+    )
+    told = [asked_params(job, 1) for job in (one, other)]
+    differing = {name: told[1][name] for name in told[1] if told[1][name] != told[0].get(name)}
+    assert differing == {
+        "offer_0_rent_usd_per_gpu_hour": "4 (3 to 6)",
+        "reliability": "harsh",
+        "reliability_failures_per_1000_node_days": "23.7",
+        "checkpointing_interval_s": "600",
+    }
+    assert study_label(one).split()[0] == study_label(other).split()[0]
+    assert study_label(one) != study_label(other)
+
+
 def test_mlflow_shows_every_setting_of_the_search_as_a_parameter() -> None:
     job = job_of(checkpoint_schemes=["async"])
     params = asked_params(job, 1)
@@ -166,7 +192,7 @@ def test_a_delivery_brings_each_design_once_and_marks_the_recommended_one(tmp_pa
     assert len(tags) == study.answer.num_evaluated
     recommended = [name for name, tag in tags.items() if tag["recommended"] == "1"]
     assert study.answer.recommendation is not None
-    assert recommended == [f"design {study.answer.recommendation.design_id}"]
+    assert recommended == [named(study.answer.recommendation.design_id)]
     assert state_of(study.path).delivered_to == (f"{uri} capplan",)
 
 
@@ -353,6 +379,12 @@ def test_mlflow_is_told_of_a_study_while_it_runs_and_sync_finds_nothing_left_to_
     client = MlflowClient(tracking_uri=uri)
     run = client.get_run(study.answer.mlflow.run_id)
     assert run.info.status == "FINISHED"
+    assert study.answer.best is not None
+    best, data = study.answer.best, run.data
+    assert data.tags["job_hash"] == job_hash(job_of())
+    assert data.tags["recommended_accelerator"] == best.accelerator
+    assert data.tags["recommended_layout"].endswith(f"DP{best.plan.data_parallel}")
+    assert data.metrics["recommended_num_gpus"] == best.plan.num_gpus
     assert [data.dataset.name for data in run.inputs.dataset_inputs] == [study.answer.job]
     steps = client.get_metric_history(run.info.run_id, "feasible_fraction")
     assert steps[-1].value == study.answer.num_feasible / study.answer.num_evaluated
@@ -388,15 +420,20 @@ def test_one_filter_gives_the_front_and_another_one_what_cannot_be_told_from_the
         assert found(f"tags.rank = '{rank}'") == set(names[is_next]) != set()
         is_left &= ~is_next
     assert study.answer.uncertainty is not None
-    tied = {f"design {number}" for number in study.answer.uncertainty.tied_designs}
+    tied = {named(number) for number in study.answer.uncertainty.tied_designs}
     assert found("tags.tied = '1'") == tied
     infeasible = study.answer.num_evaluated - study.answer.num_feasible
     assert len(found("tags.rank = 'none'")) == len(found("tags.feasible = '0'")) == infeasible
 
 
+def named(number: int) -> str:
+    """Name of a design's run, by which its study is told from others of the same job name."""
+    return run_name(number, study_label(job_of()))
+
+
 def on_front(answer: Recommendation) -> set[str]:
     """Names of the runs of the front's designs."""
-    return {f"design {design.design_id}" for design in answer.front}
+    return {named(design.design_id) for design in answer.front}
 
 
 def objectives_of_feasible_designs(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -408,7 +445,7 @@ def objectives_of_feasible_designs(path: Path) -> tuple[np.ndarray, np.ndarray]:
             evaluation = judge(job, batch.plans, batch.outcomes)
             rows = np.flatnonzero(evaluation.is_feasible)
             values.append(evaluation.objectives(job)[rows])
-            names += [f"design {first + row}" for row in rows.tolist()]
+            names += [named(first + row) for row in rows.tolist()]
             first += len(evaluation)
     return np.concatenate(values), np.array(names)
 

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
-from planner.uncertainty import interval_log_half_widths, tied_designs, tied_rows, uncertainty_of
+from planner.accuracy_notes import accuracy_notes
+from planner.designs import designs_of
+from planner.measured_reach import reach_of_row
+from planner.measured_runs import job_of, plan_of, read_rows, reason_against
+from planner.ties import BATCH, surely_ordered, tied_designs
+from planner.uncertainty import accuracy_of, interval_log_half_width, uncertainty_of
+from simulator.accuracy import step_time_error
 from simulator.job import Job
-from simulator.run_spread import LEAST_RISK, miss_probability
+from simulator.plan import Plan, PlanTable
+from simulator.run_spread import miss_probability
 from simulator.simulate import replicate
 from simulator.step_error import step_error
+from simulator.step_reach import reach_of
 from simulator.table import Floats
 from simulator.units import DAY
 from tests.support import A100_RENTED, H100_RENTED, job_with
@@ -29,81 +35,113 @@ NUM_DESIGNS, NUM_REPLAYS = 60, 200
 ROUNDING = 1e-9
 
 
-@given(
-    arrays(np.float64, (5, 2), elements=st.floats(0.0, 10.0)),
-    arrays(np.float64, 5, elements=st.floats(0.0, 0.5)),
-)
-def test_of_two_designs_each_is_tied_with_the_other_or_neither_is(values: Floats, errors: Floats) -> None:
-    tied = np.stack([tied_rows(values, row, errors) for row in range(len(values))])
-    np.testing.assert_array_equal(tied, tied.T)
-    assert not tied.diagonal().any()
+def test_designs_are_told_apart_by_the_draws_of_either_order() -> None:
+    reference = np.zeros((10, 1, 2))
+    values = np.ones((10, 4, 2))
+    values[:2, 1:] = -1.0  # only the first is more in nine of ten draws
+    values[:, 2, 1] = 0.0  # what is equal in every draw has no order
+    values[:, 3, 0] = -1.0
+    told = surely_ordered(values, reference)
+    assert told.tolist() == [[True, True], [False, False], [False, False], [True, False]]
+    for row in range(4):
+        np.testing.assert_array_equal(surely_ordered(reference, values[:, row : row + 1])[0], told[row])
 
 
-def test_designs_are_tied_up_to_the_error_and_not_beyond_it_in_any_objective() -> None:
-    values = np.array(
-        [[100.0, 10.0], [109.0, 10.0], [111.0, 10.0], [91.0, 10.9], [90.0, 10.0], [100.0, 12.0]]
-    )
-    assert tied_rows(values, 0, np.full(6, 0.1)).tolist() == [False, True, False, True, False, False]
-
-
-def test_the_surer_of_two_designs_says_whether_they_are_tied() -> None:
-    values = np.array([[100.0], [105.0], [105.0], [115.0], [95.0]])
-    errors = np.array([0.1, 0.2, 0.03, 0.2, 0.06])
-    assert tied_rows(values, 0, errors).tolist() == [False, True, False, False, True]
-
-
-def test_risks_are_tied_where_a_step_within_the_error_makes_them_equal() -> None:
-    job = job_with(
-        {**H100_RENTED, "num_gpus": WIDE},
-        workload={"tokens": LONG},
-        reliability="typical",
-        objectives=["deadline_risk"],
-        limits={"deadline_days": 1e4},
-    )
+def test_the_error_of_a_layout_ties_others_near_to_it_but_not_itself_with_another_power_cap() -> None:
+    job = job_with({**H100_RENTED, "num_gpus": 64}, reliability="typical")
     space = pruned_space(job)
-    found = evaluate(job, space.designs_at(np.arange(min(40, space.num_designs))))
-    late_s = found.scores.time_to_train_p95_s
-    job = job.model_copy(
-        update={"limits": job.limits.model_copy(update={"deadline_days": float(np.median(late_s)) / DAY})}
+    found = evaluate(job, space.designs_at(np.arange(min(400, space.num_designs))))
+    step_s = found.outcomes.steps.step_time_s
+    apart = np.abs(np.log(step_s / np.median(step_s)))
+    first, *others = np.argsort(apart)
+    spares = found.plans.num_spare_nodes
+    second = next(  # another layout on as many nodes
+        row for row in others if step_s[row] != step_s[first] and spares[row] == spares[first]
     )
-    found = evaluate(job, found.plans)
-    wall_s, risk = found.scores.time_to_train_s, found.scores.deadline_risk
-    for row in range(0, len(found), 7):
-        for error in (0.03, 0.1):
-            tied = tied_designs(job, found, row, np.full(len(found), error))
-            apart = np.maximum(wall_s, wall_s[row]) / np.minimum(wall_s, wall_s[row]) - 1.0
-            is_told = (np.minimum(risk, risk[row]) > LEAST_RISK) & (np.maximum(risk, risk[row]) < 1.0)
-            # Chance stretches these runs nearly alike, so that their means say which of them the error covers.
-            assert tied[is_told & (apart < 0.8 * error) & (np.arange(len(found)) != row)].all()
-            assert not tied[is_told & (apart > 1.25 * error)].any()
-            assert not tied[row]
-
-
-def test_each_design_of_a_front_has_the_interval_of_its_own_accelerator() -> None:
-    job = job_with({**A100_RENTED, "num_gpus": WIDE}, {**H100_RENTED, "num_gpus": WIDE})
-    layouts = pruned_space(job).designs()
-    rows = [np.flatnonzero(layouts.offer == offer)[0] for offer in (1, 0, 1)]
-    widths = interval_log_half_widths(job, evaluate(job, layouts.take(np.array(rows))))
-    of_hopper = step_error("hopper", "bf16", accelerator="h100-sxm5-80gb").interval_log_half_width
-    of_ampere = step_error("ampere", "bf16", accelerator="a100-sxm4-80gb").interval_log_half_width
-    assert of_hopper != of_ampere
-    assert widths.tolist() == [of_hopper, of_ampere, of_hopper]
-
-
-def test_ties_and_the_told_range_are_the_calibrated_interval_of_a_step() -> None:
-    job = job_with({**H100_RENTED, "num_gpus": {"min": 16, "max": 64}}, reliability="typical")
-    space = pruned_space(job)
-    front = evaluate(job, space.designs_at(np.arange(min(40, space.num_designs))))
-    found = uncertainty_of(job, front, np.arange(len(front)), 0, seed=1)
-    step_s = float(front.outcomes.steps.step_time_s[0])
-    # Four of five normal errors lie within 1.2816 standard deviations; the file has those of H100 in bf16.
+    plans = found.plans.take(np.array([first, second, first, first]))
+    caps = np.array([1.0, 1.0, 0.9, 1.0])
+    front = evaluate(job, replace(plans, power_cap_fraction=caps))
+    ratio = front.scores.time_to_train_s / front.scores.time_to_train_s[0]
     known = step_error("hopper", "bf16", accelerator="h100-sxm5-80gb")
-    ratio = math.exp(1.2816 * math.hypot(known.shared_log_deviation, known.own_log_deviation))
-    assert found.step_time_low_s == pytest.approx(step_s / ratio, rel=1e-4)
-    assert found.step_time_high_s == pytest.approx(step_s * ratio, rel=1e-4)
-    errors = np.full(len(front), found.step_time_high_s / step_s - 1.0)
-    expected = tied_rows(front.objectives(job), 0, errors)
-    assert found.tied_designs == tuple(np.flatnonzero(expected).tolist())
+    # Two layouts have an error of their own each; of that of the accelerator neither tells them apart.
+    assert abs(math.log(ratio[1])) < 0.5 * known.own_log_deviation
+    assert 1.0 < ratio[2] < math.exp(known.interval_log_half_width)  # within the interval of a step
+    assert tied_designs(job, front, 0, seed=1).tolist() == [False, True, False, True]
+
+
+def test_a_long_front_is_drawn_until_no_design_is_tied_any_more() -> None:
+    job = job_with({**H100_RENTED, "num_gpus": 64}, reliability="typical")
+    space = pruned_space(job)
+    front = evaluate(job, space.designs_at(np.arange(min(150, space.num_designs))))
+    assert len(front) > 2 * BATCH
+    tied = tied_designs(job, front, 0, seed=1)
+    assert 0 < tied.sum() < len(front) - 1
+    every = front.take(np.roll(np.arange(len(front)), 70))  # in another order
+    np.testing.assert_array_equal(tied_designs(job, every, 70, seed=1), np.roll(tied, 70))
+
+
+def test_the_told_range_is_the_calibrated_interval_of_a_step_on_that_accelerator() -> None:
+    for offer, family, name in (
+        (H100_RENTED, "hopper", "h100-sxm5-80gb"),
+        (A100_RENTED, "ampere", "a100-sxm4-80gb"),
+    ):
+        job = job_with({**offer, "num_gpus": {"min": 16, "max": 64}}, reliability="typical")
+        design = evaluate(job, pruned_space(job).designs_at(np.arange(1)))
+        found = uncertainty_of(job, design, np.arange(1), 0, seed=1)
+        step_s = float(design.outcomes.steps.step_time_s[0])
+        # Four of five normal errors lie within 1.2816 standard deviations.
+        known = step_error(family, "bf16", accelerator=name)
+        ratio = math.exp(1.2816 * math.hypot(known.shared_log_deviation, known.own_log_deviation))
+        assert found.step_time_low_s == pytest.approx(step_s / ratio, rel=1e-4)
+        assert found.step_time_high_s == pytest.approx(step_s * ratio, rel=1e-4)
+
+
+def test_rows_and_designs_reach_equally_far() -> None:
+    row = next(row for row in read_rows() if row["context_parallel"] == "2" and not reason_against(row))
+    asked = {
+        **row,
+        "sequence_length": "131072",
+        "context_parallel": "4",
+        "num_gpus": str(2 * int(row["num_gpus"])),
+    }
+    plan = PlanTable.from_plans([plan_of(asked)])
+    assert reach_of_row(asked) == reach_of(job_of(asked), plan, 0)
+
+
+@pytest.mark.parametrize(
+    ("offer", "workload", "plan", "told"),
+    [
+        ({}, {}, {"context_parallel": 2, "data_parallel": 8}, ""),
+        ({}, {}, {"context_parallel": 4, "data_parallel": 4}, "context parallelism 4 (measured: up to 2)"),
+        ({}, {"sequence_length": 131_072}, {}, "sequences of 131,072 tokens (measured: up to 65,536)"),
+        ({}, {}, {"tensor_parallel": 16, "data_parallel": 1}, "tensor parallelism across link domains"),
+        ({}, {"lora": {"rank": 16}}, {}, "low-rank adapters"),
+        ({}, {"model": "deepseek-v2-lite"}, {}, "latent attention"),
+        ({"accelerator": "b200-sxm-180gb"}, {}, {"precision": "fp4"}, "4 bits"),
+        ({"accelerator": "h200-sxm-141gb"}, {}, {}, "h200-sxm-141gb"),
+    ],
+)
+def test_what_was_never_measured_has_a_wide_error_and_a_note(
+    offer: dict[str, object], workload: dict[str, object], plan: dict[str, object], told: str
+) -> None:
+    job = job_with({**H100_RENTED, "num_gpus": 16, **offer}, workload=workload)
+    chosen = Plan.model_validate({"offer": 0, "num_gpus": 16, "data_parallel": 16, **plan})
+    found = evaluate(job, PlanTable.from_plans([chosen]))
+    accuracy, width = accuracy_of(job, found), interval_log_half_width(job, found)
+    (best,) = designs_of(job, found, np.zeros(1, dtype=np.int64))
+    notes = [note for note in accuracy_notes(job, None, best) if "No published step" in note]
+    assert told in " ".join(notes)
+    assert len(notes) == bool(told)
+    assert accuracy.is_measured == (not told)
+    has_experts = job.workload.model.experts is not None
+    alike = step_error("any", "any", has_experts=has_experts).interval_log_half_width / 1.5  # an architecture
+    least = alike if "accelerator" in offer and "precision" not in plan else 2.0 * alike
+    assert (width >= 0.999 * least) == bool(told)
+    known = accuracy.mean_absolute_error_fraction
+    assert (
+        not told
+        or known >= step_time_error("hopper", "bf16", has_experts=has_experts).mean_absolute_error_fraction
+    )
 
 
 def drawn_designs(tokens: float, deadline_days: float) -> tuple[Job, Evaluation]:

@@ -52,6 +52,7 @@ CHANGES: Mapping[str, object] = {
     "weight_prefetch": "backward",
     "most_gathered_weights": 1e6,
     "selective_recompute": "every_other_product",
+    "recompute_modules": ("mlp", "moe"),
     "recompute_method": "uniform",
     "context_exchange": "all_gather",
     "keeps_stage_outputs": True,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.unseen_sources import ratio_of_one_more
+from planner.measured_reach import reach_of_row
 from planner.measured_runs import (
     read_rows,
 )
@@ -17,8 +20,17 @@ from planner.validation import (
     entries_of,
     timed,
 )
-from planner.validation_interval import Residual, interval_of, weighted_quantile
+from planner.validation_interval import (
+    NEW_SOURCE_RATIO,
+    UNSEEN_RATIO,
+    Residual,
+    interval_of,
+    weighted_quantile,
+)
+from simulator.step_reach import MEASURED_REACH
 from tests.planner.measured import compared
+
+REACH = reach_of_row(compared(1.0, 1.0).row)
 
 
 def residuals_of(
@@ -34,6 +46,7 @@ def residuals_of(
             precision="fp16",
             network="dense",
             log_ratio=math.log(ratio),
+            reach=REACH,
             software="Megatron",
         )
         for position, ratio in enumerate(ratios)
@@ -51,13 +64,19 @@ class TestIntervals:
         others = residuals_of("others", [1.1] * 5)
         with_own = [*others, *(replace(r, group=own.row["group"]) for r in residuals_of("own", [9.0] * 50))]
         found = interval_of(own, with_own)
-        assert found == interval_of(own, others)
-        assert (found.low_s, found.high_s) == pytest.approx((10.0 / 1.1**1.3, 10.0 * 1.1**1.3))
+        assert (found.low_s, found.high_s) == pytest.approx(
+            (10.0 / 1.1**UNSEEN_RATIO, 10.0 * 1.1**UNSEEN_RATIO)
+        )
+
+    def test_a_source_that_no_constant_has_seen_is_less_sure(self) -> None:
+        own, others = compared(1.0, 10.0), residuals_of("others", [1.1])
+        assert interval_of(own, others).high_s == pytest.approx(10.0 * 1.1**NEW_SOURCE_RATIO)
+        assert NEW_SOURCE_RATIO > UNSEEN_RATIO > 1.0
 
     def test_a_shared_configuration_betrays_the_source_under_another_name(self) -> None:
         own = compared(1.0, 10.0, group="a reprint", config_key="same-0")
         found = interval_of(own, [*residuals_of("same", [9.0, 9.0]), *residuals_of("others", [1.2])])
-        assert found.high_s == pytest.approx(10.0 * 1.2**1.3)
+        assert found.high_s == pytest.approx(10.0 * 1.2**UNSEEN_RATIO)
 
     def test_too_fast_is_as_likely_as_too_slow(self) -> None:
         slow, fast = (interval_of(compared(1.0, 10.0), residuals_of("a", [r])) for r in (1.2, 1 / 1.2))
@@ -65,7 +84,9 @@ class TestIntervals:
 
     def test_a_large_source_counts_no_more_than_a_small_one(self) -> None:
         large, small = residuals_of("large", [1.0] * 99), residuals_of("small", [2.0])
-        assert interval_of(compared(1.0, 10.0), [*large, *small]).high_s == pytest.approx(10.0 * 2.0**1.3)
+        assert interval_of(compared(1.0, 10.0), [*large, *small]).high_s == pytest.approx(
+            10.0 * 2.0**NEW_SOURCE_RATIO
+        )
 
     def test_other_hardware_counts_half(self) -> None:
         # Four alike sources weigh 1 + 8/4 each, four unlike ones 1: a quarter of all. Of 40 and 20 it is a sixth.
@@ -74,7 +95,7 @@ class TestIntervals:
             unlike = [r for n in range(num_unlike) for r in residuals_of(f"u{n}", [2.0], family="hopper")]
             return interval_of(compared(1.0, 10.0), [*alike, *unlike]).high_s
 
-        assert high_s(4, 4) == pytest.approx(10.0 * 2.0**1.3)
+        assert high_s(4, 4) == pytest.approx(10.0 * 2.0**NEW_SOURCE_RATIO)
         assert high_s(40, 20) == pytest.approx(10.0)  # 20 of 120
 
     def test_few_residuals_say_little_about_the_next_one(self) -> None:
@@ -83,8 +104,8 @@ class TestIntervals:
             ratios = [1.1] * num_small + [1.5]
             return interval_of(compared(1.0, 10.0), residuals_of("a", ratios)).high_s
 
-        assert high_s(4) == pytest.approx(10.0 * 1.5**1.3)
-        assert high_s(9) == pytest.approx(10.0 * 1.1**1.3)
+        assert high_s(4) == pytest.approx(10.0 * 1.5**NEW_SOURCE_RATIO)
+        assert high_s(9) == pytest.approx(10.0 * 1.1**NEW_SOURCE_RATIO)
 
     def test_a_part_that_no_other_source_has_is_as_unsure_as_all_sources(self) -> None:
         alike = [r for n in range(4) for r in residuals_of(f"a{n}", [1.0])]
@@ -92,19 +113,21 @@ class TestIntervals:
         own, sibling = compared(1.0, 10.0), compared(1.0, 10.0, accelerator="a100-pcie-80gb")
         # Alike ones weigh 1 + 6/4 each: 10 of 12. Where they count as all others, they are 4 of 6.
         assert interval_of(own, [*alike * 40, *unlike]).high_s == pytest.approx(10.0)
-        assert interval_of(sibling, [*alike * 40, *unlike]).high_s == pytest.approx(10.0 * 2.0**1.3)
+        assert interval_of(sibling, [*alike * 40, *unlike]).high_s == pytest.approx(
+            10.0 * 2.0**NEW_SOURCE_RATIO
+        )
 
     def test_software_that_nobody_else_ran_on_the_architecture_is_less_sure(self) -> None:
         others = [r for n in range(4) for r in residuals_of(f"a{n}", [1.0] * 40)]
         unlike = [r for n in range(2) for r in residuals_of(f"u{n}", [1.2], "hopper", "h100-sxm5-80gb")]
         known, new = (compared(1.0, 10.0, software=name) for name in ("Megatron", "PyTorch FSDP"))
         assert interval_of(known, [*others, *unlike]).high_s == pytest.approx(10.0)
-        assert interval_of(new, [*others, *unlike]).high_s == pytest.approx(10.0 * 1.2 ** (1.3 * 1.1))
+        assert interval_of(new, [*others, *unlike]).high_s == pytest.approx(10.0 * 1.2**NEW_SOURCE_RATIO)
 
     def test_a_format_of_one_source_is_as_unsure_as_all_sources(self) -> None:
         alike, unlike = residuals_of("only", [1.0] * 40), residuals_of("a", [1.2], family="hopper")
         assert interval_of(compared(1.0, 10.0), [*alike * 4, *unlike]).high_s == pytest.approx(
-            10.0 * 1.2**1.3
+            10.0 * 1.2**NEW_SOURCE_RATIO
         )
 
     @pytest.mark.parametrize(
@@ -128,15 +151,44 @@ class TestIntervals:
 
     def test_an_architecture_with_the_constants_of_another_is_half_as_sure_again(self) -> None:
         others = residuals_of("others", [1.1], "hopper", "h100-sxm5-80gb")
-        assert interval_of(compared(1.0, 10.0), others).high_s == pytest.approx(10.0 * 1.1 ** (1.3 * 1.5))
+        assert interval_of(compared(1.0, 10.0), others).high_s == pytest.approx(
+            10.0 * 1.1 ** (NEW_SOURCE_RATIO * 1.5)
+        )
 
-    def test_a_format_without_measurements_is_half_as_sure(self) -> None:
-        found = interval_of(compared(1.0, 10.0, precision="fp4"), residuals_of("others", [1.1]))
-        assert found.high_s == pytest.approx(10.0 * 1.1 ** (1.3 * 2.0))
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"precision": "fp4"},
+            {"lora_rank": "16"},
+            {"sequence_length": "2049"},
+            {"context_parallel": "2"},
+            {"tensor_parallel": "16"},
+            {"key_value_rank": "512"},
+        ],
+        ids=str,
+    )
+    def test_what_is_beyond_all_measured_steps_is_half_as_sure(self, changes: dict[str, str]) -> None:
+        found = interval_of(compared(1.0, 10.0, **changes), residuals_of("others", [1.1]))
+        assert found.high_s == pytest.approx(10.0 * 1.1 ** (NEW_SOURCE_RATIO * 2.0))
 
-    def test_adapters_of_which_nothing_was_measured_are_half_as_sure(self) -> None:
-        found = interval_of(compared(1.0, 10.0, lora_rank="16"), residuals_of("others", [1.1]))
-        assert found.high_s == pytest.approx(10.0 * 1.1 ** (1.3 * 2.0))
+    def test_the_shipped_steps_reach_as_far_as_the_page_says(self) -> None:
+        reaches = [reach_of_row(row) for row in read_rows() if not row["left_out_because"]]
+        largest = [max(parts) for parts in zip(*map(astuple, reaches), strict=True)]
+        page = (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
+        assert f"sequences above {largest[0]:,} tokens and context parallelism above {largest[1]}" in page
+        assert tuple(largest) == astuple(MEASURED_REACH)
+
+    def test_one_source_more_may_be_off_as_no_other_is(self) -> None:
+        # Of the means of ten, nine known and one beyond all, four of five lie under the eighth.
+        assert ratio_of_one_more([np.full(n, float(n)) for n in range(1, 10)]) == 8.0
+        assert ratio_of_one_more([np.array([1.0]), np.array([2.0] * 50)]) == 2.0
+
+    def test_what_was_measured_somewhere_is_within_reach(self) -> None:
+        long = reach_of_row(compared(1.0, 1.0, sequence_length="65536").row)
+        others = [replace(residual, reach=long) for residual in residuals_of("others", [1.1])]
+        for tokens, ratio in (("65536", 1.0), ("131072", 2.0)):
+            found = interval_of(compared(1.0, 10.0, sequence_length=tokens), others)
+            assert found.high_s == pytest.approx(10.0 * 1.1 ** (NEW_SOURCE_RATIO * ratio))
 
     def test_experts_say_nothing_about_dense_models(self) -> None:
         dense, experts = residuals_of("dense", [1.1]), residuals_of("experts", [3.0])
@@ -151,13 +203,13 @@ class TestIntervals:
         )
         own = compared(1.0, 10.0, num_experts="8")
         assert interval_of(own, [*dense, *sure]) == interval_of(compared(1.0, 10.0), dense)
-        assert interval_of(own, [*dense, *unsure]).high_s == pytest.approx(10.0 * 1.3**1.3)
+        assert interval_of(own, [*dense, *unsure]).high_s == pytest.approx(10.0 * 1.3**NEW_SOURCE_RATIO)
 
     def test_open_choices_add_to_the_side_to_which_they_would_change_the_step(self) -> None:
         row, others = compared(1.0, 10.0), residuals_of("others", [1.1])
         found = interval_of(row, others, np.log([1.4, 1.2, 0.8]))
-        high = math.hypot(1.3 * math.log(1.1), math.log(1.4), math.log(1.2))
-        low = math.hypot(1.3 * math.log(1.1), math.log(0.8))
+        high = math.hypot(NEW_SOURCE_RATIO * math.log(1.1), math.log(1.4), math.log(1.2))
+        low = math.hypot(NEW_SOURCE_RATIO * math.log(1.1), math.log(0.8))
         assert found.high_s == pytest.approx(10.0 * math.exp(high))
         assert found.low_s == pytest.approx(10.0 * math.exp(-low))
         assert interval_of(row, others, np.zeros(2)) == interval_of(row, others)

@@ -12,7 +12,14 @@ from benchmarks.whole_runs import END, page, placed, validation_section
 from constraints.evaluation import evaluate
 from planner.held_out import constants_without, evaluate_with, num_steps_left_out
 from planner.known_run import Input, Origin
-from planner.whole_run_inputs_page import MT_NLG_STEPS_S, habit_text, inputs_table, mt_nlg_text, rules_table
+from planner.whole_run_inputs_page import (
+    DEEPSEEK,
+    MT_NLG_STEPS_S,
+    habit_text,
+    inputs_table,
+    mt_nlg_text,
+    rules_table,
+)
 from planner.whole_run_jobs import KNOWN_RUNS
 from planner.whole_runs import (
     METERED,
@@ -23,6 +30,7 @@ from planner.whole_runs import (
     whole_runs_json,
 )
 from planner.whole_runs_page import llmcarbon_text, metered_text
+from simulator.accuracy import EXPERTS_ERROR_FRACTION
 from simulator.hardware import Storage
 from simulator.plan import Plan, PlanTable
 from simulator.reliability import RELIABILITY_PRESETS
@@ -49,13 +57,16 @@ ARITHMETIC = {
 
 
 @pytest.mark.parametrize("run", predictions(), ids=lambda run: run.published.row_id)
-def test_gpu_hours_are_within_15_per_cent_without_anything_that_the_run_told(run: Prediction) -> None:
-    assert abs(run.cold.hours_error_fraction) < 0.15
-    # LLMCarbon, as cold, is further off every time, and by a third for runs in 16 bits.
+def test_gpu_hours_are_within_15_per_cent_without_anything_that_the_run_told_and_those_of_experts_within_30(
+    run: Prediction,
+) -> None:
+    has_experts = run.published.row_id == DEEPSEEK
+    assert abs(run.cold.hours_error_fraction) < (EXPERTS_ERROR_FRACTION if has_experts else 0.15)
+    # LLMCarbon, as cold, is further off every time, and by a third by the 16-bit peak of dense runs.
     theirs = run.llmcarbon.gpu_hours / run.published.gpu_hours - 1
     assert abs(theirs) > abs(run.cold.hours_error_fraction)
     in_sixteen_bit = run.llmcarbon.sixteen_bit_gpu_hours / run.published.gpu_hours - 1
-    assert abs(in_sixteen_bit) > 0.3
+    assert abs(in_sixteen_bit) > (0.2 if has_experts else 0.3)
 
 
 def test_llmcarbon_computes_in_the_format_of_the_run() -> None:
@@ -78,9 +89,9 @@ def test_the_metered_run_is_within_its_bounds_as_shipped_and_a_little_further_of
 
 class TestColdRuns:
     def test_no_input_that_the_run_itself_measured_is_left(self) -> None:
-        # 99 of 100 failures find a spare: one more than the 99th percentile of Poisson with 0.47, 20.0 and 5.5 nodes in
-        # repair (48, 2,048 and 560 nodes x 6.5 failures in 1,000 days x half of them of nodes x 3 days); none for an hour.
-        spares = {"run-021": 4, "run-013": 32, "run-030": 13, "run-093": 0}
+        # 99 of 100 failures find a spare: one more than the 99th percentile of Poisson with 0.47, 20.0, 5.5 and 2.5 nodes
+        # in repair (48, 2,048, 560 and 256 nodes x 6.5 failures in 1,000 days x half of nodes x 3 days); none for an hour.
+        spares = {"run-021": 4, "run-013": 32, "run-030": 13, "run-093": 0, "run-101": 8}
         for run in KNOWN_RUNS:
             cold = run.without_the_run()
             assert Origin.OWN not in {each.origin for each in cold.inputs}
@@ -104,10 +115,17 @@ class TestColdRuns:
             "reliability.restart.initialize_s",
             "reliability.restart.warm_up_s",
         }
+        work = {"model", "tokens", "sequence_length", "global_batch_size"}
+        hidden = {
+            "overlaps_expert_exchange",
+            "stage_layers",
+            "recompute_modules",
+        }  # DualPipe's, which no rule knows
         assert {name for name in named if name.startswith("workload")} == {
-            f"workload.{field}" for field in ("model", "tokens", "sequence_length", "global_batch_size")
+            f"workload.{field}" for field in work | hidden
         }
-        layout = {"tp", "pp", "vpp", "dp", "mbs", "recompute", "zero_stage", "precision"}
+        layout = {"tp", "pp", "vpp", "ep", "dp", "mbs", "recompute", "zero_stage", "precision"}
+        layout |= {"pipeline_schedule"}
         assert {name for name in named if name.startswith("plan")} <= {f"plan.{field}" for field in layout}
 
     def test_software_is_what_the_framework_is_known_to_do(self) -> None:
@@ -118,6 +136,7 @@ class TestColdRuns:
             "run-013": "eager",
             "run-030": "blocking-2022",
             "run-093": "eager",
+            "run-101": "eager",
         }
 
     def test_what_a_run_told_is_in_the_shipped_prediction(self) -> None:
@@ -141,8 +160,8 @@ class TestColdRuns:
     def test_every_publisher_of_steps_of_a_run_is_left_out_of_its_fit(self) -> None:
         found = {run.row: num_steps_left_out(run.publisher) for run in KNOWN_RUNS}
         # Configurations in the fit: BLOOM's 57 before launch and its production step; MT-NLG at three sizes; GPT-3 of
-        # MLPerf Training; none of Llama 3.
-        assert found == {"run-021": 58, "run-013": 0, "run-030": 3, "run-093": 5}
+        # MLPerf Training; none of Llama 3 and DeepSeek-V3.
+        assert found == {"run-021": 58, "run-013": 0, "run-030": 3, "run-093": 5, "run-101": 0}
         for run in KNOWN_RUNS:
             assert str(found[run.row] or "none of its") in run.own_figures
 
@@ -165,7 +184,7 @@ class TestColdRuns:
 
 def test_every_published_run_is_predicted_or_says_why_not() -> None:
     known = {run.row for run in KNOWN_RUNS}
-    assert len(published_runs()) == 16
+    assert len(published_runs()) == 17
     for row_id, run in published_runs().items():
         assert (row_id in known) == (not run.not_compared), run.model
 

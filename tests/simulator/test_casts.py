@@ -211,7 +211,7 @@ class TestFourBits:
         self, precision: str
     ) -> None:
         known = step_error("blackwell", "fp8" if precision == "fp4" else precision)
-        assert step_error("blackwell", precision, has_adapters=True) == known.times(2.0)
+        assert step_error("blackwell", precision, is_beyond_measured=True) == known.times(2.0)
 
 
 def test_recipes_change_nothing_of_the_memory_but_copies() -> None:

@@ -124,6 +124,18 @@ def test_a_config_gives_the_shape_that_the_catalogue_has(config: dict[str, objec
     assert shape_from_config(config, known.name).model_copy(update={"source": known.source}) == known
 
 
+def test_the_language_model_of_a_file_for_several_media_is_read() -> None:
+    defaults = ("vocab_size",)  # which the published file leaves out
+    text = {key: value for key, value in GEMMA_3_27B.items() if key not in defaults}
+    config = {"model_type": "gemma3", "vision_config": {"hidden_size": 1152}, "text_config": text}
+    assert shape_from_config(config, "a model") == shape_from_config(GEMMA_3_27B, "a model")
+    config = {"model_type": "llava", "tie_word_embeddings": True, "text_config": LLAMA_8B}
+    own = {key: value for key, value in LLAMA_8B.items() if key != "tie_word_embeddings"}
+    assert shape_from_config(config | {"text_config": own}, "tied").has_tied_embeddings
+    with pytest.raises(InputError, match=r"model.text_config.vocab_size = -1: must be a whole"):
+        shape_from_config(config | {"text_config": LLAMA_8B | {"vocab_size": -1}}, "broken", "model")
+
+
 def test_active_parameters_of_deepseek_v3_are_the_published_37_billion() -> None:
     # 37e9 is published with two digits; the input embedding (0.9e9) is counted here
     assert shape_from_config(DEEPSEEK_V3, "v3").num_active_parameters == pytest.approx(37e9, rel=0.03)

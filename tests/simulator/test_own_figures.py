@@ -333,5 +333,5 @@ def test_a_job_says_which_of_its_files_is_wrong_and_where(tmp_path: Path) -> Non
 
 def test_a_missing_file_is_a_problem_of_the_job(tmp_path: Path) -> None:
     document = {"workload": {}, "offers": [], "site": "us-iowa", "catalog": "none.csv"}
-    with pytest.raises(InputError, match=r"catalog = .*none\.csv.*cannot be read: FileNotFoundError"):
+    with pytest.raises(InputError, match=r"catalog = .*none\.csv.*cannot be read: No such file"):
         parse_job(document, folder=tmp_path)

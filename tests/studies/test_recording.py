@@ -16,7 +16,8 @@ from studies import recording
 from studies.archive import Archive
 from studies.design_log import DesignLog, read_designs
 from studies.design_parts import DesignParts
-from studies.design_table import Marks, design_runs
+from studies.design_table import Marks, design_runs, run_name
+from studies.identity import study_label
 from studies.recording import Recording
 from studies.tracking import StudyTracker
 from tests.studies.study_jobs import small_job
@@ -66,7 +67,7 @@ def test_table_and_runs_hold_every_design_once(
     costs = [run.data.metrics["cost_usd"] for run in runs]
     assert costs == sorted(designs.scores.cost_usd.tolist())
     on_front = [run.info.run_name for run in runs if run.data.tags["front"] == "1"]
-    assert sorted(on_front) == sorted(f"design {number}" for number in archive.ids.tolist())
+    assert sorted(on_front) == sorted(run_name(number, study_label(job)) for number in archive.ids.tolist())
 
 
 def test_designs_that_are_sent_later_keep_their_rank_among_all(
@@ -76,7 +77,7 @@ def test_designs_that_are_sent_later_keep_their_rank_among_all(
     with StudyTracker.open(experiment="capplan", run_name="rest", tracking_uri=uri) as tracker:
         record = Recording(job, archive, None, tracker)
         record.record(designs, "test")
-        on_front = {f"design {number}" for number in archive.ids.tolist()}
+        on_front = {run_name(number, study_label(job)) for number in archive.ids.tolist()}
         record.finish("FINISHED", {}, [], recorded_names=on_front)
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_run(tracker.run_id).info.experiment_id

@@ -108,6 +108,20 @@ LARGE = {
         batch=256,
         overlaps_expert_exchange=True,
     ),
+    "mixtral blocks recomputed": _large(
+        "mixtral-8x7b",
+        plan_of(tensor=2, pipeline=4, expert=8, data=16, recompute=Recompute.SELECTIVE),
+        batch=256,
+        recompute_modules=("layernorm", "moe"),
+    ),
+    "deepseek modules recomputed": _large(
+        "deepseek-v3",
+        plan_of(pipeline=16, expert=64, data=64, recompute=Recompute.SELECTIVE),
+        batch=4096,
+        sequence=4096,
+        expert_dispatch="deduplicated",
+        recompute_modules=("mla_up_proj", "layernorm", "moe_act", "shared_experts", "mlp"),
+    ),
     "deepseek": _large(
         "deepseek-v3",
         plan_of(pipeline=16, expert=64, data=64),

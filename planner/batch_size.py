@@ -1,0 +1,74 @@
+"""How many sequences are a batch that is given in tokens? A number that splits over many replicas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from planner import human
+from simulator.job import Job
+
+TOLERANCE_FRACTION = 0.05
+"""Batches are named by round figures of tokens: 4e6 tokens mean 2**22 in practice, which is 4.9 % more."""
+NEARBY_FRACTION = 0.1
+"""How far off a number may be that is proposed in the place of one that splits badly."""
+KEPT_MULTIPLE = 64
+"""Whole numbers of sequences below it, and multiples of it, are meant as they are."""
+LARGEST_EASY_PRIME = 7
+"""Sizes of clusters with larger prime factors are hardly on offer."""
+
+
+def whole_sequences(sequences: float) -> int:
+    """Returns the sequences of a batch: the nearest multiple of the largest power of two within 5 %.
+
+    Args:
+        sequences: Tokens of a batch over those of a sequence, 1 or more.
+
+    Example:
+        >>> whole_sequences(4e6 / 8192), whole_sequences(16e6 / 8192), whole_sequences(60e6 / 4096)
+        (512, 2048, 14336)
+    """
+    whole = round(sequences)
+    if whole == sequences and (whole < KEPT_MULTIPLE or whole % KEPT_MULTIPLE == 0):
+        return whole
+    return _easily_split(sequences, TOLERANCE_FRACTION)
+
+
+def batch_notes(job: Job) -> Iterator[str]:
+    """Yields a remark where a batch splits over few numbers of replicas and one nearby over more."""
+    batch = job.workload.global_batch_size
+    better = _easily_split(batch, NEARBY_FRACTION)
+    prime = _largest_prime(batch)
+    if prime <= LARGEST_EASY_PRIME or _power_of_two(better) <= _power_of_two(batch):
+        return
+    yield (
+        f"A batch of {batch:,} sequences ({human.figure(batch * job.workload.sequence_length)} tokens) splits evenly over few "
+        f"numbers of replicas: it is a multiple of {prime}. {better:,} ({better / batch - 1.0:+.1%}) allow more layouts and "
+        "sizes of clusters."
+    )
+
+
+def _easily_split(sequences: float, tolerance_fraction: float) -> int:
+    """The nearest multiple of the largest power of two that has one within a tolerance."""
+    for exponent in reversed(range(math.frexp(sequences)[1] + 1)):
+        power = 1 << exponent
+        multiple = round(sequences / power) * power
+        if abs(multiple - sequences) <= tolerance_fraction * sequences:
+            return multiple
+    return round(sequences)
+
+
+def _power_of_two(number: int) -> int:
+    """The largest power of two that divides a number."""
+    return number & -number
+
+
+def _largest_prime(number: int) -> int:
+    """The largest prime factor; 1 of 1."""
+    factor = 2
+    while factor * factor <= number:
+        if number % factor:
+            factor += 1
+        else:
+            number //= factor
+    return number

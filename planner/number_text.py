@@ -1,0 +1,32 @@
+"""Which number does a person mean by `2T`, `2.5M` or `$4,000,000`?"""
+
+from __future__ import annotations
+
+import re
+
+from planner.human import typed
+from simulator.units import GIGA, KILO, MEGA, TERA
+
+SUFFIXES = {"k": KILO, "m": MEGA, "b": GIGA, "g": GIGA, "t": TERA}
+"""Decimal, in either case."""
+_NUMBER = re.compile(r"\$?\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([kmbgt]?)", re.IGNORECASE | re.ASCII)
+
+
+def number_in_words(text: str) -> float | None:
+    """Returns `2T` as 2e12, `None` for what is no such number.
+
+    Example:
+        >>> number_in_words("2T"), number_in_words("$4,000,000"), number_in_words("3 MW")
+        (2000000000000.0, 4000000.0, None)
+    """
+    match = _NUMBER.fullmatch(text.replace(",", "").replace("_", "").strip())
+    try:
+        return float(match[1]) * SUFFIXES.get(match[2].lower(), 1.0) if match else None
+    except ValueError:
+        return None
+
+
+def way_out(value: object) -> str:
+    """Returns what to write in the place of a text that stands for a number: `; write 2e12`, empty for other values."""
+    number = number_in_words(value[:60]) if isinstance(value, str) else None
+    return "" if number is None else f"; write {typed(number)}"

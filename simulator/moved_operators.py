@@ -1,0 +1,80 @@
+"""How long do the memory-bound operators of a layer take? Norms, residuals, rotary positions and activations.
+
+Fused kernels read and write each tensor once: norms 2 values for each of h, residual additions 3, positions 2 for each value
+of queries and keys, the activation one for each value that it reads or writes. Where PyTorch launches each operator on its
+own, `simulator.eager_operators` counts. Nomenclature as in `simulator.model`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.activations import ACTIVATION_BYTES
+from simulator.eager_operators import (
+    GATED_ACTIVATION_BYTES,
+    NORM_BYTES,
+    ROTARY_BYTES,
+    eager_bytes,
+    is_counted,
+)
+from simulator.expert_ranks import expert_load
+from simulator.host_time import NUM_FORWARD_KERNELS
+from simulator.rank import Rank
+from simulator.table import Floats
+
+
+def moved_operators_s(rank: Rank, *, is_expert: bool) -> Floats:
+    """Returns the memory-bound operators of a layer forward: norms, residuals, positions and activations."""
+    if is_counted(rank):
+        return rank.memory_bound_s(moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
+    ratio = 1.0 if rank.workload.has_fused_operators else rank.training.separate_operators_ratio
+    return rank.memory_bound_s(ratio * moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
+
+
+def moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
+    """Returns what these operators read and write forward: two norms and two residual additions, positions, activations."""
+    activated = routed_values(rank) + shared_values(rank) if is_expert else dense_values(rank)
+    if is_counted(rank):
+        return eager_bytes(rank, activated)
+    residual = rank.split_tokens * 10.0 * float(rank.workload.model.hidden_size)
+    return ACTIVATION_BYTES * residual + rotary_bytes(rank) + activation_bytes(rank, activated)
+
+
+def norm_bytes(rank: Rank) -> Floats:
+    """Returns what of it is one norm of the residual stream."""
+    per_value = NORM_BYTES if is_counted(rank) else 2.0 * ACTIVATION_BYTES
+    return per_value * rank.split_tokens * rank.workload.model.hidden_size
+
+
+def rotary_bytes(rank: Rank) -> Floats:
+    """Returns what of it are the rotary positions."""
+    model, per_value = rank.workload.model, ROTARY_BYTES if is_counted(rank) else 2.0 * ACTIVATION_BYTES
+    heads = model.num_heads + model.num_kv_heads
+    return rank.tokens * per_value * model.head_dim * heads / rank.plans.tensor_parallel
+
+
+def activation_bytes(rank: Rank, values: Floats | float) -> Floats:
+    """Returns what of it is the activation function over so many values of a token, of all tensor-parallel ranks."""
+    matrices = rank.workload.model.num_ffn_matrices
+    per_value = GATED_ACTIVATION_BYTES if is_counted(rank) else ACTIVATION_BYTES * matrices
+    return rank.tokens * per_value * values / rank.plans.tensor_parallel
+
+
+def dense_values(rank: Rank) -> float:
+    """Returns the values of a token between the products of an ordinary feed-forward block."""
+    return float(rank.workload.model.ffn_hidden_size)
+
+
+def routed_values(rank: Rank) -> Floats:
+    """Returns the values of a token between the products of all experts that it is routed to."""
+    experts = rank.workload.model.experts
+    assert experts is not None
+    copies = expert_load(rank.workload, rank.plans) * experts.experts_per_token
+    return np.asarray(copies * experts.expert_ffn_hidden_size)
+
+
+def shared_values(rank: Rank) -> float:
+    """Returns the same of shared experts."""
+    experts = rank.workload.model.experts
+    assert experts is not None
+    return float(experts.shared_ffn_hidden_size)

@@ -1,0 +1,103 @@
+"""How long does it take to compute the modules of selective recomputation again, and which of their traffic comes again?
+
+The products and memory-bound operators of a module are those of its forward pass (`simulator.recompute_modules`). Ordinary
+checkpoints of a whole block repeat its collectives, that of experts the exchange of their tokens, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from simulator.attention_costs import up_projections
+from simulator.layer_collectives import Directions, num_blocks
+from simulator.moved_operators import (
+    activation_bytes,
+    dense_values,
+    moved_bytes,
+    moved_operators_s,
+    norm_bytes,
+    rotary_bytes,
+    routed_values,
+    shared_values,
+)
+from simulator.plan import Recompute
+from simulator.rank import Rank
+from simulator.recompute_modules import CORE
+from simulator.table import Booleans, Floats, total
+
+SHARED_EXPERTS = "shared experts"
+"""Operators that the traffic of experts may hide behind."""
+
+
+def is_core_alone(rank: Rank) -> bool:
+    """Returns whether selective recomputation is that of the attention core and nothing else."""
+    return rank.workload.modules_again == frozenset(CORE)
+
+
+def modules_s(rank: Rank, core_s: Floats, block: Mapping[str, Directions], *, is_expert: bool) -> Floats:
+    """Returns the computation of a layer that its modules repeat, `(n,)`.
+
+    Args:
+        rank: Ranks of the designs.
+        core_s: The attention core forward, behind the slowdown of a power cap.
+        block: Operators of the second block by name, before it.
+        is_expert: Whether the layer has experts.
+    """
+    products_s = _attention_products_s(rank) + _block_products_s(rank, block, is_expert=is_expert)
+    moved_s = moved_operators_s(rank, is_expert=is_expert)
+    share = _moved_again_bytes(rank, is_expert=is_expert) / moved_bytes(rank, is_expert=is_expert)
+    core_again_s = core_s if "core_attn" in rank.workload.modules_again else 0.0
+    return core_again_s + products_s * rank.compute_slowdown + share * moved_s
+
+
+def repeats_block(rank: Rank, *, is_expert: bool) -> Booleans:
+    """Returns where modules repeat the collectives of the second block, `(n,)`."""
+    modules = {"moe", "shared_experts"} if is_expert else {"mlp"}
+    is_again = not modules.isdisjoint(rank.workload.modules_again)
+    return _is_selective(rank) & (is_again and num_blocks(rank, is_expert=is_expert) > 1)
+
+
+def repeats_exchange(rank: Rank) -> Booleans:
+    """Returns where they repeat the exchange of tokens with experts, `(n,)`."""
+    return _is_selective(rank) & ("moe" in rank.workload.modules_again)
+
+
+def _is_selective(rank: Rank) -> Booleans:
+    return np.asarray(rank.plans.recompute == Recompute.SELECTIVE.code)
+
+
+def _attention_products_s(rank: Rank) -> Floats:
+    none_s = np.zeros(len(rank.plans))
+    if "mla_up_proj" not in rank.workload.modules_again:
+        return none_s
+    return none_s + total(rank.gemm_s(rank.tokens, n, k)[0] for n, k in up_projections(rank))
+
+
+def _block_products_s(rank: Rank, block: Mapping[str, Directions], *, is_expert: bool) -> Floats:
+    modules, none_s = rank.workload.modules_again, np.zeros(len(rank.plans))
+    if ("moe" if is_expert else "mlp") in modules:
+        return total(forward_s for forward_s, _ in block.values())
+    if is_expert and "shared_experts" in modules and SHARED_EXPERTS in block:
+        return block[SHARED_EXPERTS][0]
+    return none_s
+
+
+def _moved_again_bytes(rank: Rank, *, is_expert: bool) -> Floats:
+    """What memory-bound operators of a layer move once more, `(n,)`."""
+    modules, has_latents = rank.workload.modules_again, rank.workload.model.latent_attention is not None
+    norms = float(has_latents and "layernorm" in modules) + float(
+        ("layernorm" if is_expert else "mlp") in modules
+    )
+    moved = norms * norm_bytes(rank) + activation_bytes(rank, _activated_again(rank, is_expert=is_expert))
+    return moved + rotary_bytes(rank) if has_latents and "mla_up_proj" in modules else moved
+
+
+def _activated_again(rank: Rank, *, is_expert: bool) -> Floats | float:
+    """Values of a token whose activation function is computed once more."""
+    modules = rank.workload.modules_again
+    if not is_expert:
+        return dense_values(rank) if "mlp" in modules else 0.0
+    routed = routed_values(rank) if {"moe", "moe_act"} & modules else 0.0
+    return routed + (shared_values(rank) if {"moe", "shared_experts"} & modules else 0.0)

@@ -1,0 +1,70 @@
+"""How far do the measured steps reach? What of a step nobody goes beyond without leaving what was compared, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+
+from simulator.hardware import Precision
+from simulator.job import Job
+from simulator.plan import PlanTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """What of a step is larger or newer than that of others, each part on its own; 0 where a step has nothing of it."""
+
+    sequence_tokens: int
+    context_ranks: int
+    """Ranks that share a sequence."""
+    tensor_domains: int
+    """Link domains over which the ranks of one tensor-parallel group lie."""
+    is_latent: bool
+    """Whether keys and values are compressed to a latent vector."""
+    has_adapters: bool
+    """Whether low-rank adapters are trained in the place of the weights."""
+    is_in_4_bits: bool
+    """Whether products are in 4 bits."""
+
+    def is_within(self, measured: Iterable[Reach]) -> bool:
+        """Returns whether each part was measured as large, or larger, in some step."""
+        largest = (max(parts) for parts in zip(*(astuple(known) for known in measured), strict=True))
+        return all(part <= most for part, most in zip(astuple(self), largest, strict=True))
+
+
+MEASURED_REACH = Reach(
+    sequence_tokens=65_536,
+    context_ranks=2,
+    tensor_domains=1,
+    is_latent=False,
+    has_adapters=False,
+    is_in_4_bits=False,
+)
+"""The largest of each part among the published steps of docs/validation.md."""
+
+
+def reach_of(job: Job, plans: PlanTable, row: int) -> Reach:
+    """Returns the reach of the step of one of some designs."""
+    offer, workload = job.offers[int(plans.offer[row])], job.workload
+    return Reach(
+        sequence_tokens=workload.sequence_length,
+        context_ranks=int(plans.context_parallel[row]),
+        tensor_domains=-(-int(plans.tensor_parallel[row]) // offer.node.link_domain_size),
+        is_latent=workload.model.latent_attention is not None,
+        has_adapters=workload.lora is not None,
+        is_in_4_bits=Precision.from_code(int(plans.precision[row])) is Precision.FP4,
+    )
+
+
+def beyond_measured(reach: Reach) -> tuple[str, ...]:
+    """Returns what of a step is beyond all that was measured, in words; nothing where it is within."""
+    words = (
+        f"sequences of {reach.sequence_tokens:,} tokens (measured: up to {MEASURED_REACH.sequence_tokens:,})",
+        f"context parallelism {reach.context_ranks} (measured: up to {MEASURED_REACH.context_ranks})",
+        "tensor parallelism across link domains",
+        "latent attention",
+        "low-rank adapters",
+        "4 bits",
+    )
+    pairs = zip(astuple(reach), astuple(MEASURED_REACH), words, strict=True)
+    return tuple(told for part, most, told in pairs if part > most)
