@@ -30,8 +30,7 @@ def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | Non
     notes = _one_sided_error(uncertainty, best.time_to_train_days) if uncertainty and best else []
     notes += _never_measured(job, best) if best else []
     notes += _unequal_errors(job)
-    if job.workload.model.experts is not None:
-        notes.append(_hardly_validated())
+    notes += _hardly_validated(job, best)
     estimated = [o.accelerator.id for o in job.offers if o.accelerator.family not in MEASURED_FAMILIES]
     if estimated:
         notes.append(
@@ -59,7 +58,7 @@ def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
 def _never_measured(job: Job, best: Design) -> list[str]:
     """Notes where something of the recommended design, or what it trains on, is beyond all compared steps."""
     accelerator = job.offers[best.plan.offer].accelerator
-    if calibrated_accuracy(job, accelerator.id, best.plan.precision) is not None:
+    if _is_calibrated(job, best):
         return []
     notes = []
     if parts := beyond_measured(reach_of(job, PlanTable.from_plans([best.plan]), 0)):
@@ -91,12 +90,21 @@ def _unequal_errors(job: Job) -> list[str]:
     return [f"{note}; a comparison between them inherits the difference."]
 
 
-def _hardly_validated() -> str:
+def _hardly_validated(job: Job, best: Design | None) -> list[str]:
+    """A note on mixtures of experts, unless their steps on the recommended accelerators were measured by oneself."""
+    if job.workload.model.experts is None or (best and _is_calibrated(job, best)):
+        return []
     known = network_error(has_experts=True)
     way = "fast" if known.bias_fraction < 0 else "slow"
-    return (
+    note = (
         f"Step times of mixtures of experts are hardly validated (docs/validation.md): treat them as "
-        f"{EXPERTS_ERROR_FRACTION:.0%} either way, which is what the range of a step shows. {known.num_rows} configurations "
+        f"{EXPERTS_ERROR_FRACTION:.0%} either way at least. {known.num_rows} configurations "
         f"were off by {known.mean_absolute_error_fraction:.0%} and {abs(known.bias_fraction):.0%} too {way} on average; no "
         f"figure is corrected by fewer than {LEAST_ROWS} of a kind."
     )
+    return [note]
+
+
+def _is_calibrated(job: Job, best: Design) -> bool:
+    accelerator = job.offers[best.plan.offer].accelerator.id
+    return calibrated_accuracy(job, accelerator, best.plan.precision) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from planner.human import typed
@@ -26,7 +27,14 @@ def number_in_words(text: str) -> float | None:
         return None
 
 
-def way_out(value: object) -> str:
-    """Returns what to write in the place of a text that stands for a number: `; write 2e12`, empty for other values."""
+def way_out(value: object, *, is_whole: bool = False) -> str:
+    """Returns what to write in the place of a text that stands for a number: `; write 2e12`, empty for other values.
+
+    Args:
+        value: what was given.
+        is_whole: whether only a whole number will do.
+    """
     number = number_in_words(value[:60]) if isinstance(value, str) else None
-    return "" if number is None else f"; write {typed(number)}"
+    if number is None or not math.isfinite(number) or (is_whole and not number.is_integer()):
+        return ""
+    return f"; write {typed(number)}"

@@ -19,9 +19,11 @@ def placement_notes(job: Job, plan: Plan) -> list[str]:
     spans = [span for span in _spans(job, plan) if span <= domain]
     if num_gpus <= domain or domain <= node.num_accelerators or all(domain % span == 0 for span in spans):
         return []
-    group, block = max(spans), lcm(*spans)
+    group, block = max(spans), lcm(node.num_accelerators, *spans)
     if block > domain:
-        block = group
+        block = lcm(node.num_accelerators, group)
+    if block > domain:
+        return []
     used = domain // block * block
     num_domains, nodes_per_domain = ceil(num_gpus / used), domain // node.num_accelerators
     counted, whole = ceil(num_gpus / node.num_accelerators), num_domains * nodes_per_domain

@@ -160,7 +160,8 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
     if kind == "model_type":
         return _mapping_rule(location, model_at)
     if kind in _RULES:
-        way = way_out(detail["input"]) if kind in _UNREADABLE else ""
+        is_whole = kind.startswith("int")
+        way = way_out(detail["input"], is_whole=is_whole) if kind in _UNREADABLE else ""
         return _RULES[kind].format(**detail.get("ctx", {})) + way
     return detail["msg"]
 

@@ -50,7 +50,8 @@ class Batch:
 
 ONE_PRODUCT = Batch()
 UNCAST = Batch(num_casts=0.0)
-"""A product of modules that launch no casts: routers, output layers and adapters stay in 16 bits (Megatron Core)."""
+"""A product of modules that launch no casts: routers, output layers and adapters, which stay in 16 bits (Megatron Core). Their
+products are timed in the plan's format all the same, as the constants were fitted."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """How long does it take to compute the modules of selective recomputation again, and which of their traffic comes again?
 
 The products and memory-bound operators of a module are those of its forward pass (`simulator.recompute_modules`). Ordinary
-checkpoints of a whole block repeat its collectives, that of experts the exchange of their tokens, too.
+checkpoints of a whole block repeat its collectives, that of experts the exchange of their tokens, too. Low-rank adapters inside
+modules are small, and not counted again.
 """
 
 from __future__ import annotations

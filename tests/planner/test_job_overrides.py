@@ -58,6 +58,7 @@ def test_an_override_replaces_a_broken_value() -> None:
         ("limits.budget_usd=cheap", "limits.budget_usd = 'cheap': must be a number"),
         ("limits.budget_usd=2.5M", "limits.budget_usd = '2.5M': must be a number; write 2.5e6"),
         ("workload.global_batch_tokens=4M", "global_batch_tokens = '4M': must be a number; write 4e6"),
+        ("workload.tokens='1e308T'", "workload.tokens = '1e308T': must be a number"),
     ],
 )
 def test_an_override_that_cannot_be_used_is_named(override: str, expected: str) -> None:

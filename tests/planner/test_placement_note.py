@@ -28,6 +28,12 @@ def test_groups_of_64_in_racks_of_72_need_16_of_18_nodes_of_64_racks() -> None:
     assert note in simulate_plan(RACKS, plan, with_sensitivities=False).warnings
 
 
+def test_whole_nodes_are_taken_where_groups_do_not_fill_them() -> None:
+    (note,) = placement_notes(RACKS, plan_of(tensor=10, data=64))
+    # Groups of 10 and nodes of 4: 60 accelerators of a rack, for 640 of them 11 racks.
+    assert "6 of them fit: take 15 of the 18 nodes of each of 11 domains" in note
+
+
 @pytest.mark.parametrize(
     ("job", "plan"),
     [
