@@ -82,7 +82,7 @@ on its own layout with all that its report says of its software. No step of its 
 exchanges tokens with kernels of its own on 20 of 132 multiprocessors and hides the exchange in both directions of DualPipe
 (sections 3.2.1, 3.2.2), and keeps activations in 8 bits (3.3.3), of which the simulator knows a part at most: it gives the
 layout {needed:.0f} GiB of {capacity:.0f}, so that a search would not take it. Slower layouts are what a search on the same
-2,048 H800 finds: its answer may be too slow by a half. Treat times of
+2,048 H800 finds: its answer may be too slow by more than a half. Treat times of
 mixtures of experts as {EXPERTS_ERROR_FRACTION:.0%} either way, and as worse for teams that write such kernels of their own."""
 
 
