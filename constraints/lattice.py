@@ -19,7 +19,6 @@ from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.offer import Offer
 from simulator.plan import CheckpointScheme, PlanTable, Recompute, Schedule
-from simulator.recompute_modules import CORE
 from simulator.table import Booleans, Integers
 
 SHORTEST_PIECE = 2048
@@ -258,8 +257,7 @@ def _batch_splits(job: Job) -> Integers:
 def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     """Each row with every allowed recomputation, ZeRO stage and number format."""
     search = job.search
-    is_core = job.workload.modules_again == frozenset(CORE)
-    is_idle = is_core and job.workload.attention != "unfused"
+    is_idle = job.workload.recomputes_core_alone and job.workload.attention != "unfused"
     recompute = [r for r in search.recompute if not (r is Recompute.SELECTIVE and is_idle)]
     choices = np.array(
         [

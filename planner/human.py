@@ -95,6 +95,13 @@ def memory(value_bytes: float) -> str:
     return f"{value_bytes / GIB:,.1f} GiB"
 
 
+def usable_share(headroom_fraction: float) -> str:
+    """Returns the words before a memory of which a job leaves a share free; empty where it leaves nothing free."""
+    if not headroom_fraction:
+        return ""
+    return f"{percent(1.0 - headroom_fraction)} (search.memory_headroom_fraction) of "
+
+
 def energy(value_kwh: float) -> str:
     """Returns an energy: `1.23 GWh`, `850 MWh`."""
     return _scaled(value_kwh, _ENERGY_KWH)

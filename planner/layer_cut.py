@@ -39,7 +39,7 @@ class CutFigures(Record):
     fullest_stage_bytes: float
     """What it needs."""
     fits_memory: bool
-    """Whether that is no more than an accelerator has."""
+    """Whether that is no more than a design may fill: what an accelerator has, less `search.memory_headroom_fraction`."""
 
 
 class LayerCut(Record):
@@ -55,6 +55,8 @@ class LayerCut(Record):
     """The decisions, defaults filled in."""
     memory_capacity_bytes: float
     """Memory of an accelerator."""
+    memory_headroom_fraction: float = 0.0
+    """Share of it that the job leaves free."""
     present: CutFigures | None
     """The cut under the job's `workload.stage_layers`; null where that cannot cut the layers for this plan."""
     best: CutFigures | None
@@ -103,6 +105,7 @@ def cut_layers(job: Job, plan: Plan | Mapping[str, object]) -> LayerCut:
         job=job.name,
         plan=checked,
         memory_capacity_bytes=capacity_bytes,
+        memory_headroom_fraction=job.search.memory_headroom_fraction,
         present=present,
         best=best,
         gain_fraction=1.0 - best.step_time_s / present.step_time_s if present and best else None,

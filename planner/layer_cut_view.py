@@ -36,7 +36,8 @@ def show_layer_cut(found: LayerCut, console: Console) -> None:
 def _verdict(found: LayerCut) -> str:
     if found.best is None:
         sure = "no cut of the layers fits" if found.is_proven else "no cut of the layers was found that fits"
-        return f"{sure} the memory ({human.memory(found.memory_capacity_bytes)})"
+        usable = human.usable_share(found.memory_headroom_fraction)
+        return f"{sure} {usable}the memory ({human.memory(found.memory_capacity_bytes)})"
     if _is_present(found):
         return "the present cut of the layers is the best that fits the memory"
     if found.present is None or found.gain_fraction is None:

@@ -24,7 +24,17 @@ RUN_STATUS: dict[Status, RunStatus] = {
 RESULT_TAGS = ("recommended_accelerator", "recommended_layout", "recommended_design")
 """What is recommended, in words; the number of GPUs is a metric, to sort by."""
 OFFER_FIELDS = ("num_gpus", "rent_usd_per_gpu_hour", "purchase_usd_per_node", "site")
-RUN_SECTIONS = ("reliability", "checkpointing", "storage", "ownership", "operation", "carbon_scope")
+WORKLOAD_FIELDS = ("model", "tokens", "sequence_length", "global_batch_size", "precisions")
+"""Fields of the workload that are parameters under their own names, defaults included."""
+RUN_SECTIONS = (
+    "workload",
+    "reliability",
+    "checkpointing",
+    "storage",
+    "ownership",
+    "operation",
+    "carbon_scope",
+)
 """Sections of a job whose fields are parameters where they are set."""
 RESULTS = (
     "time_to_train_days",
@@ -98,6 +108,7 @@ def asked_params(job: Job, seed: int) -> dict[str, str]:
             f"{name}_{field}": text
             for name in RUN_SECTIONS
             for field, text in _set_fields(getattr(job, name)).items()
+            if name != "workload" or field not in WORKLOAD_FIELDS
         },
         **{f"limit_{name}": f"{value:g}" for name, value in job.limits if value is not None},
         **{f"search_{name}": _setting(value) for name, value in job.search},

@@ -43,8 +43,7 @@ def _need(job: Job, one: LeastMemory) -> str:
     plan = one.layouts.plan(0)
     stage = int(np.argmax(memory_by_stage(job.workload, plan).peak_bytes)) + 1
     accelerator = job.offers[plan.offer].accelerator
-    free = job.search.memory_headroom_fraction
-    kept = f"{human.percent(1.0 - free)} (search.memory_headroom_fraction) of " if free else ""
+    kept = human.usable_share(job.search.memory_headroom_fraction)
     return (
         f"{human.memory(float(one.needs.memory_bytes[0]))} of {kept}the {human.memory(accelerator.memory_bytes)} of "
         f"{plan.num_gpus:,} {accelerator.id} ({layout(plan)}, stage {stage} of {plan.pipeline_parallel})"

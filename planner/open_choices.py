@@ -53,10 +53,10 @@ def _other_attention(known: Comparison) -> list[Row]:
 
 
 def _other_recomputation(known: Comparison) -> list[Row]:
-    """Attention again or not; nobody computes everything again where all that is kept has room."""
+    """Attention again or not; nobody computes everything again where all that is kept is known to have room."""
     if known.row.get("recompute_num_layers"):
         return []
-    kinds = ("none", "selective", "full") if known.is_too_large else ("none", "selective")
+    kinds = ("none", "selective", "full") if known.may_be_too_large else ("none", "selective")
     return _with_others(known.row, "recompute", kinds)
 
 
@@ -110,7 +110,7 @@ def open_log_ratios(
     pairs = zip(others, simulated, strict=True)
     for (position, _), choice in groupby(pairs, key=lambda pair: pair[0][:2]):
         known = comparisons[position]
-        possible = [other for _, other in choice if known.is_too_large or not other.is_too_large]
+        possible = [other for _, other in choice if known.may_be_too_large or not other.is_too_large]
         ratios = [float(np.log(other.simulated_s / known.simulated_s)) for other in possible]
         found[position] += [ratio for ratio in (min([0.0, *ratios]), max([0.0, *ratios])) if ratio]
     return [np.array(ratios) for ratios in found]

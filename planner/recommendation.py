@@ -134,7 +134,7 @@ class Uncertainty(Record):
     """Whether runs of this very kind (architecture, number format, dense or experts) were compared; otherwise the two
     figures above are borrowed from the kind that is known worst."""
     step_time_num_compared: int = 0
-    """Configurations of this kind that were compared; nothing is corrected by fewer than ten."""
+    """Configurations of this kind that were compared; nothing is corrected by fewer than ten. 0: not known."""
     step_time_compared_with: str = PUBLISHED_RUNS
     """The measured runs: published ones, or those of the job's calibration."""
     tied_designs: tuple[int, ...] = ()

@@ -101,7 +101,7 @@ def step_error_text(sure: Uncertainty) -> str:
     few, compared_with = sure.step_time_num_compared, sure.step_time_compared_with
     if not sure.is_step_time_measured:
         compared_with = "the worst kind of published runs (no closer kind is known)"
-    elif few < LEAST_ROWS:
+    elif 0 < few < LEAST_ROWS:
         compared_with = f"{human.count(few)} configuration{'s' if few != 1 else ''} of {compared_with}"
     error = human.percent(sure.step_time_error_fraction)
     return f"simulated step times are off by {error} on average on {compared_with}"

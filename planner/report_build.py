@@ -18,7 +18,7 @@ from planner.report_inputs import inputs
 from planner.report_scaling import scaling
 from planner.report_spread import spreads
 from planner.report_tornado import tornados
-from planner.uncertainty import accuracy_of, published_accuracy
+from planner.uncertainty import accuracy_at, accuracy_of, calibrated_accuracy
 from simulator.accuracy import step_time_error
 from simulator.job import Job
 from simulator.plan import PlanTable
@@ -108,10 +108,11 @@ def _inputs(job: Job, best: Design | None) -> tuple[InputGroup, ...]:
     """The inputs for the recommended offer; for the first one where nothing is recommended."""
     if best is not None:
         plans = PlanTable.from_plans([best.plan])
-        return inputs(job, best.plan.offer, published_accuracy(job, plans, 0))
-    family, precision = job.offers[0].accelerator.family, job.workload.precisions[0]
+        return inputs(job, best.plan.offer, accuracy_at(job, plans, 0))
+    accelerator, precision = job.offers[0].accelerator, job.workload.precisions[0]
     has_experts = job.workload.model.experts is not None
-    return inputs(job, 0, step_time_error(family, precision.value, has_experts=has_experts))
+    published = step_time_error(accelerator.family, precision.value, has_experts=has_experts)
+    return inputs(job, 0, calibrated_accuracy(job, accelerator.id, precision) or published)
 
 
 def _reproduction(answer: Recommendation) -> Reproduction:

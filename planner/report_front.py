@@ -7,7 +7,7 @@ from planner.reasons import NAMES
 from planner.recommendation import Design, Recommendation
 from planner.report_breakdowns import OBJECTIVE_FIELDS
 from planner.report_data import FrontFigure, FrontPoint, Role
-from planner.uncertainty import published_accuracy
+from planner.uncertainty import accuracy_at
 from simulator.job import Job, Objective
 from simulator.plan import PlanTable
 
@@ -16,7 +16,7 @@ def errors_of(job: Job, answer: Recommendation) -> dict[int, float]:
     """Returns the mean error of simulated steps of every design of the front, by its number."""
     plans = PlanTable.from_plans([design.plan for design in answer.front])
     return {
-        design.design_id: published_accuracy(job, plans, row).mean_absolute_error_fraction
+        design.design_id: accuracy_at(job, plans, row).mean_absolute_error_fraction
         for row, design in enumerate(answer.front)
     }
 

@@ -66,16 +66,21 @@ def _cost_of_replays(job: Job, chosen: Evaluation, wall_s: Floats) -> Floats:
 
 
 def accuracy_of(job: Job, chosen: Evaluation) -> Accuracy:
-    """Returns how well steps like those of a design, one row, were simulated.
+    """Returns how well steps like those of a design, one row, were simulated; see `accuracy_at`."""
+    return accuracy_at(job, chosen.plans, 0)
+
+
+def accuracy_at(job: Job, plans: PlanTable, row: int) -> Accuracy:
+    """Returns how well steps like that of one of some designs were simulated.
 
     On runs of the job's calibration if it has any of that kind, on published ones otherwise.
     """
-    accelerator = job.offers[int(chosen.plans.offer[0])].accelerator.id
-    precision = Precision.from_code(int(chosen.plans.precision[0]))
-    return calibrated_accuracy(job, accelerator, precision) or published_accuracy(job, chosen.plans, 0)
+    accelerator = job.offers[int(plans.offer[row])].accelerator.id
+    precision = Precision.from_code(int(plans.precision[row]))
+    return calibrated_accuracy(job, accelerator, precision) or _published_accuracy(job, plans, row)
 
 
-def published_accuracy(job: Job, plans: PlanTable, row: int) -> Accuracy:
+def _published_accuracy(job: Job, plans: PlanTable, row: int) -> Accuracy:
     """Returns how well steps like that of one of some designs were simulated on published runs."""
     chip, has_experts = job.offers[int(plans.offer[row])].accelerator, job.workload.model.experts is not None
     is_beyond = bool(beyond_measured(reach_of(job, plans, row)))

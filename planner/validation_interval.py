@@ -146,7 +146,10 @@ def half_width_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
 
 
 def half_width_of_others(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
-    """Returns the same if what was left out or is beyond all that was measured were as sure as the rest."""
+    """Returns the same without the stretches of `half_width_of`.
+
+    What is partly new has at least the width of all related residuals, and an architecture that no other source measured more.
+    """
     family, precision, network = kind
     others = _of_other_sources(row, residuals) or list(residuals)
     related = [residual for residual in others if residual.network == network] or others

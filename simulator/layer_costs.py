@@ -35,7 +35,6 @@ from simulator.rank import ONE_PRODUCT, UNCAST, Batch, Rank
 from simulator.recomputed_layers import without_recompute
 from simulator.recomputed_modules import (
     SHARED_EXPERTS,
-    is_core_alone,
     modules_s,
     repeats_block,
     repeats_exchange,
@@ -149,7 +148,7 @@ def selected_s(rank: Rank, forward_s: Floats, core_s: Floats, *, is_expert: bool
     """
     if rank.workload.selective_recompute != "attention":
         return (forward_s - core_s) / 2.0
-    if is_core_alone(rank):
+    if rank.workload.recomputes_core_alone:
         return core_s
     block = feed_forward_operators(rank, is_expert=is_expert)
     return modules_s(rank, core_s, block, is_expert=is_expert)

@@ -25,16 +25,10 @@ from simulator.moved_operators import (
 )
 from simulator.plan import Recompute
 from simulator.rank import Rank
-from simulator.recompute_modules import CORE
 from simulator.table import Booleans, Floats, total
 
 SHARED_EXPERTS = "shared experts"
 """Operators that the traffic of experts may hide behind."""
-
-
-def is_core_alone(rank: Rank) -> bool:
-    """Returns whether selective recomputation is that of the attention core and nothing else."""
-    return rank.workload.modules_again == frozenset(CORE)
 
 
 def modules_s(rank: Rank, core_s: Floats, block: Mapping[str, Directions], *, is_expert: bool) -> Floats:

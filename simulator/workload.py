@@ -227,6 +227,11 @@ class Workload(Record):
         return frozenset(self.recompute_modules if self.selective_recompute == "attention" else ())
 
     @property
+    def recomputes_core_alone(self) -> bool:
+        """Whether selective recomputation is that of the attention core and nothing else."""
+        return self.modules_again == frozenset(CORE)
+
+    @property
     def restores_inputs(self) -> bool:
         """Whether selective recomputation leaves inputs of products in place for weight gradients that come later."""
         return self.selective_recompute == "attention" and self.modules_again <= RESTORED

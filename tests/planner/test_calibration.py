@@ -26,6 +26,7 @@ from planner.calibration_residuals import REPEAT_DEVIATION, residuals_of
 from planner.cli import BROKEN_INPUT, OK, main
 from planner.job_file import parse_job
 from planner.measured_rows import Unmodelled, read_measured
+from planner.report_front import errors_of
 from planner.uncertainty import accuracy_of
 from planner.validation import Modelled, entries_of
 from simulator.calibration import Calibration, ConstantName
@@ -33,6 +34,7 @@ from simulator.errors import InputError
 from simulator.simulate import simulate
 from simulator.training import training_constants
 from studies.identity import Identity
+from tests.planner.hand_made import recommended
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "calibration" / "steps.csv"
@@ -226,6 +228,7 @@ def test_intervals_come_from_the_errors_of_the_calibration(answer: CalibrationAn
     accuracy = accuracy_of(job, evaluate(job, plans))
     assert accuracy.mean_absolute_error_fraction == residuals.mean_absolute_error_fraction
     assert accuracy.compared_with == "runs of the calibration (steps.csv)"
+    assert set(errors_of(job, recommended()).values()) == {residuals.mean_absolute_error_fraction}
 
 
 def test_measured_rows_are_validated_with_their_own_intervals(

@@ -89,6 +89,11 @@ def test_where_nothing_fits_the_memory_there_is_no_cut(capsys: pytest.CaptureFix
     assert (found.best, found.gain_fraction, found.setting, found.is_proven) == (None, None, None, True)
 
 
+def test_what_a_job_leaves_free_is_told_where_no_cut_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    text = " ".join(printed(capsys, "--set", "search.memory_headroom_fraction=0.75").split())
+    assert "fits 25.0 % (search.memory_headroom_fraction) of the memory (80.0 GiB)" in text
+
+
 @pytest.mark.parametrize(
     ("plan", "message"),
     [

@@ -84,6 +84,12 @@ def test_what_is_computed_again_is_open_where_nobody_says_it(tmp_path: Path) -> 
     assert of_dense(tmp_path, recompute="full") == []
 
 
+def test_a_row_whose_memory_is_not_judged_may_compute_everything_again(tmp_path: Path) -> None:
+    row = row_of(tmp_path, DENSE, recompute="", seq_len=2048)
+    full = between(tmp_path, recompute=("none", "full"), seq_len=(2048, 2048))
+    assert ratios_of({**row, "has_memory_verdict": "false"}) == pytest.approx([full])
+
+
 def test_where_activations_have_no_room_everything_may_be_computed_again(tmp_path: Path) -> None:
     large = {"micro_batch": 16}
     full = between(tmp_path, recompute=("none", "full"), micro_batch=(16, 16))

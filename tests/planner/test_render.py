@@ -10,8 +10,9 @@ from rich.console import Console
 
 from planner import human
 from planner.recommendation import Recommendation
-from planner.render import MAX_FRONT_ROWS, show
+from planner.render import MAX_FRONT_ROWS, show, step_error_text
 from planner.typed_command import TypedCommand
+from simulator.accuracy import LEAST_ROWS
 from tests.planner.hand_made import design, infeasible, interrupted, recommended
 
 MIB = 2.0**20
@@ -275,3 +276,19 @@ def test_no_terminal_is_too_narrow_for_what_a_design_is(width: int) -> None:
     assert {f"DP{each.plan.data_parallel}" for each in answer.front} <= set(words)
     assert {"TP8", "PP16", "VPP4"} <= set(words)
     assert max(map(len, front.splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("num_compared", "compared_with"),
+    [
+        (0, "published runs"),  # answers of earlier versions have no count
+        (1, "1 configuration of published runs"),
+        (LEAST_ROWS - 1, f"{LEAST_ROWS - 1} configurations of published runs"),
+        (LEAST_ROWS, "published runs"),
+    ],
+)
+def test_few_compared_runs_are_counted(num_compared: int, compared_with: str) -> None:
+    sure = recommended().uncertainty
+    assert sure is not None
+    text = step_error_text(sure.model_copy(update={"step_time_num_compared": num_compared}))
+    assert text == f"simulated step times are off by 8.0 % on average on {compared_with}"

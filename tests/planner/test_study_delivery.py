@@ -124,6 +124,7 @@ def test_studies_with_other_prices_or_failures_have_other_parameters_and_other_n
             "offers": (dear, *one.offers[1:]),
             "reliability": RELIABILITY_PRESETS["harsh"],
             "checkpointing": Checkpointing(interval_s=600.0),
+            "workload": one.workload.model_copy(update={"copies_shared_heads": True}),
         }
     )
     told = [asked_params(job, 1) for job in (one, other)]
@@ -133,6 +134,7 @@ def test_studies_with_other_prices_or_failures_have_other_parameters_and_other_n
         "reliability": "harsh",
         "reliability_failures_per_1000_node_days": "23.7",
         "checkpointing_interval_s": "600",
+        "workload_copies_shared_heads": "yes",
     }
     assert study_label(one).split()[0] == study_label(other).split()[0]
     assert study_label(one) != study_label(other)
