@@ -15,6 +15,15 @@ from planner.measured_runs import (
 )
 from simulator.units import GIB
 
+RUN: Mapping[str, object] = {
+    "id": "r",
+    "model": "llama-3.1-8b",
+    "gpu": "H100-80GB",
+    "n_gpus": 8,
+    "seq_len": 4096,
+    "global_batch": 64,
+    "step_time_s": 10,
+}
 # Megatron-Bridge, verification card of Qwen3-30B-A3B: 16 H100, 20.1 s with Hybrid-EP and overlap, 62.2 GiB.
 QWEN3_30B: Mapping[str, object] = {
     "id": "q",

@@ -11,17 +11,8 @@ import pytest
 from planner.measured_rows import Unmodelled
 from planner.measured_runs import Row, compare, plan_of, reason_against
 from planner.validation import verdicts_of
-from tests.planner.measured import LLAMA_405B, the_row
+from tests.planner.measured import LLAMA_405B, RUN, the_row
 
-RUN: Mapping[str, object] = {
-    "id": "r",
-    "model": "llama-3.1-8b",
-    "gpu": "H100-80GB",
-    "n_gpus": 8,
-    "seq_len": 4096,
-    "global_batch": 64,
-    "step_time_s": 10,
-}
 ODD: Mapping[str, object] = {"layers": 33, "hidden": 4096}
 """Layers that two chunks on each of four stages do not share out evenly."""
 FSDP_405B: Mapping[str, object] = {

@@ -15,17 +15,8 @@ from planner.measured_runs import Row, job_of, known_reason, reason_against
 from planner.measured_sharding import zero_stage
 from simulator.errors import InputError
 from simulator.model import RecomputeModule
-from tests.planner.measured import the_row
+from tests.planner.measured import RUN, the_row
 
-RUN: Mapping[str, object] = {
-    "id": "r",
-    "model": "llama-3.1-8b",
-    "gpu": "H100-80GB",
-    "n_gpus": 8,
-    "seq_len": 4096,
-    "global_batch": 64,
-    "step_time_s": 10,
-}
 MIXTURE: Mapping[str, object] = {"model": "qwen3-30b-a3b", "ep": 8}
 
 
