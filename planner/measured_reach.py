@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.measured_runs import Row, node_of_row
-from simulator.step_reach import Reach
+from simulator.step_reach import Reach, num_domains
 
 
 def reach_of_row(row: Row) -> Reach:
@@ -12,7 +12,7 @@ def reach_of_row(row: Row) -> Reach:
     return Reach(
         sequence_tokens=int(row["sequence_length"]),
         context_ranks=int(row["context_parallel"] or 1),
-        tensor_domains=-(-int(row["tensor_parallel"] or 1) // domain_size),
+        tensor_domains=num_domains(int(row["tensor_parallel"] or 1), domain_size),
         is_latent=bool(row.get("key_value_rank")),
         has_adapters=bool(row.get("lora_rank")),
         is_in_4_bits=row["precision"] == "fp4",

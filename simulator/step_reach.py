@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
+from math import ceil
 
 from simulator.hardware import Precision
 from simulator.job import Job
@@ -44,13 +45,18 @@ MEASURED_REACH = Reach(
 mixtures of experts have short sequences and no context parallelism, for which their error of 30 % at least stands."""
 
 
+def num_domains(num_ranks: int, domain_size: int) -> int:
+    """Returns the link domains over which neighbouring ranks lie."""
+    return ceil(num_ranks / domain_size)
+
+
 def reach_of(job: Job, plans: PlanTable, row: int) -> Reach:
     """Returns the reach of the step of one of some designs."""
     offer, workload = job.offers[int(plans.offer[row])], job.workload
     return Reach(
         sequence_tokens=workload.sequence_length,
         context_ranks=int(plans.context_parallel[row]),
-        tensor_domains=-(-int(plans.tensor_parallel[row]) // offer.node.link_domain_size),
+        tensor_domains=num_domains(int(plans.tensor_parallel[row]), offer.node.link_domain_size),
         is_latent=workload.model.latent_attention is not None,
         has_adapters=workload.lora is not None,
         is_in_4_bits=Precision.from_code(int(plans.precision[row])) is Precision.FP4,
