@@ -15,6 +15,7 @@ import numpy as np
 
 from constraints.layout import can_save_by, is_valid_layout
 from simulator.chunks import can_cut, can_split_evenly
+from simulator.compute import SEPARATE_KERNELS
 from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.offer import Offer
@@ -257,7 +258,7 @@ def _batch_splits(job: Job) -> Integers:
 def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     """Each row with every allowed recomputation, ZeRO stage and number format."""
     search = job.search
-    is_idle = job.workload.recomputes_core_alone and job.workload.attention != "unfused"
+    is_idle = job.workload.recomputes_core_alone and job.workload.attention not in SEPARATE_KERNELS
     recompute = [r for r in search.recompute if not (r is Recompute.SELECTIVE and is_idle)]
     choices = np.array(
         [

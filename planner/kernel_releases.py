@@ -45,6 +45,20 @@ _ULYSSES = "ulysses"
 """DeepSpeed-Ulysses recommends the Triton kernel of FlashAttention 1.0.4, and its scripts of 2023 take it
 (`--use-flash-attn-triton` in `examples_deepspeed/sequence_parallel` of Megatron-DeepSpeed)."""
 
+_LONGEST_FUSED_SOFTMAX = ((2020, 0), (2021, 2_048), (2023, 4_096))
+"""Years until which Megatron-LM had no kernel for scale, mask and softmax together, or one for sequences up to these tokens,
+and else took an operator for each (`is_kernel_available` in `fused_softmax.py`, and its history): the kernel is of September
+2020, reaches 4,096 since January 2022 and 16,384 since July 2023; what came late in a year is taken to hold from the next."""
+_LONGEST_SINCE = 16_384
+_USUAL_YEAR = 2022
+
+
+def separate_kernels(name: str, sequence_length: int) -> AttentionKernel:
+    """Returns which separate kernels a release has where it runs no fused attention."""
+    year = release_year(name) or _USUAL_YEAR
+    longest = next((tokens for last, tokens in _LONGEST_FUSED_SOFTMAX if year <= last), _LONGEST_SINCE)
+    return "eager" if sequence_length > longest else "unfused"
+
 
 def attention_kernel(habit: AttentionKernel, family: str, name: str, precision: str) -> AttentionKernel:
     """Returns the kernel that a habit comes to on an architecture in a release.

@@ -7,7 +7,7 @@ from typing import cast, get_args
 
 from planner.framework_habits import OLD_FAMILIES, tells_habits
 from planner.framework_releases import release_year
-from planner.kernel_releases import has_flash_on_request
+from planner.kernel_releases import has_flash_on_request, separate_kernels
 from planner.measured_told import Told
 from planner.measured_words import NOTHING_SAID, affirmed, is_denied
 from simulator.model import AttentionKernel
@@ -37,28 +37,24 @@ _NAMED: tuple[tuple[str, AttentionKernel], ...] = (
     (_version(2), "flash-2"),
     (rf"{_version(1)}|{_FLASH}[-_ (]*triton|triton[-_ ]flash", "flash-1"),
     (
-        r"\bunfused\b(?!\s+(?!attention|softmax|and\b)\w)|\b(?:eager|naive|vanilla) (?:attention|attn)\b",
+        r"\bunfused\b(?!\s+(?!attention|softmax|and\b)\w)",
         "unfused",
     ),
+    (r"\b(?:eager|naive|vanilla) (?:attention|attn)\b", "eager"),
 )
 """Words of each kernel; `flash` is what is made for the architecture, as FlashAttention-3 and cuDNN's are for Hopper."""
 
 
 def told_kernel(told: Told, habit: AttentionKernel, family: str, precision: str) -> AttentionKernel:
     """Returns the kernel that a row tells, or the habit of its framework, which is open where that says too little."""
-    reader = _Reader(told, habit, is_old=family in OLD_FAMILIES)
     written = told.text(_COLUMN).lower()
     if named := next((kernel for kernel in get_args(AttentionKernel) if kernel == written), None):
         return cast("AttentionKernel", named)
-    if written not in NOTHING_SAID:
-        if found := reader.kernel(_COLUMN, written):
-            return found
-        told.remark(_COLUMN, f"is not understood; taken as {habit}")
-    text = "; ".join(told.text(column) for column in ("notes", "framework", "precision"))
-    if found := reader.kernel("notes", text):
-        return found
-    is_open = has_flash_on_request(reader.framework, precision) or not tells_habits(reader.framework)
-    return told.default(_COLUMN, habit) if is_open else habit
+    reader = _Reader(told, habit, is_old=family in OLD_FAMILIES)
+    kernel, sequence_length = reader.of_words(written, precision), told.cells.count("seq_len")
+    if kernel == "unfused" and sequence_length:
+        return separate_kernels(reader.framework, sequence_length)
+    return kernel
 
 
 class _Reader:
@@ -68,6 +64,18 @@ class _Reader:
         self.told, self.habit, self.is_old = told, habit, is_old
         self.framework = told.text("framework").lower()
         self.year = release_year(self.framework)
+
+    def of_words(self, written: str, precision: str) -> AttentionKernel:
+        """Returns the kernel that a column of its own names in words, or else notes and framework, or else the habit."""
+        if written not in NOTHING_SAID:
+            if found := self.kernel(_COLUMN, written):
+                return found
+            self.told.remark(_COLUMN, f"is not understood; taken as {self.habit}")
+        text = "; ".join(self.told.text(column) for column in ("notes", "framework", "precision"))
+        if found := self.kernel("notes", text):
+            return found
+        is_open = has_flash_on_request(self.framework, precision) or not tells_habits(self.framework)
+        return self.told.default(_COLUMN, self.habit) if is_open else self.habit
 
     def kernel(self, column: str, text: str) -> AttentionKernel | None:
         """Returns the kernel that a text names, the newest where it names several, which is told."""

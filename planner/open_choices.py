@@ -20,6 +20,7 @@ from simulator.model import AttentionKernel, ContextExchange
 from simulator.table import Floats
 
 OTHER_KERNELS: Mapping[AttentionKernel, tuple[AttentionKernel, ...]] = {
+    "eager": ("flash-2",),
     "unfused": ("flash-2",),
     "flash-1": ("flash-2",),
     "flash-2": ("flash-1", "flash"),

@@ -9,6 +9,7 @@ micro-batch on one rank, t the tensor-parallel degree.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from simulator.casts import is_cast, product_bytes
 from simulator.expert_ranks import expert_load
 from simulator.lora import AdaptedProduct
+from simulator.model import AttentionKernel
 from simulator.plan import PlanTable, Recompute, Schedule, splits_backward
 from simulator.recomputed_layers import layers_of_a_group, without_recompute
 from simulator.table import Floats, Integers
@@ -23,10 +25,11 @@ from simulator.workload import Workload
 
 ACTIVATION_BYTES = 2.0
 """16-bit activations."""
-SCORE_BYTES = 5.0
-"""Per score of unfused attention: 2 softmax output, 1 dropout mask, 2 dropout output (Korthikanti et al., section 4.1)."""
-SCORE_GRADIENT_BYTES = 4.0
-"""Per score of unfused attention, backward: 16-bit gradients before and after the softmax."""
+SCORE_BYTES: Mapping[AttentionKernel, float] = {"unfused": 5.0, "eager": 6.0}
+"""Kept for each score: 2 softmax output, 1 dropout mask, 2 dropout output (Korthikanti et al., section 4.1); `eager` without
+dropout, the softmax in 32 bits: 4 its output, 2 what is multiplied with the values."""
+SCORE_GRADIENT_BYTES: Mapping[AttentionKernel, float] = {"unfused": 4.0, "eager": 6.0}
+"""The same backward: gradients before and after the softmax."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +139,8 @@ class _Layer:
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, *, is_expert: bool) -> _Layer:
-        tokens, num_scores = micro_batch_tokens(workload, plans), _num_scores(workload, plans)
-        scores, group = SCORE_BYTES * num_scores, layers_of_a_group(workload, plans)
+        tokens, scores = micro_batch_tokens(workload, plans), _score_bytes(workload, plans, SCORE_BYTES)
+        group = layers_of_a_group(workload, plans)
         tensors = tokens * _kept_width(workload, plans, is_expert=is_expert)
         in_attention, in_block = _again_widths(workload, plans, is_expert=is_expert)
         if workload.selective_recompute == "attention":
@@ -159,7 +162,7 @@ class _Layer:
         # The backward pass has let go of the feed-forward block's tensors before it comes to attention.
         block = tokens * _block_width(workload, plans, is_expert=is_expert)
         is_selective = plans.recompute == Recompute.SELECTIVE.code
-        attention = SCORE_GRADIENT_BYTES * num_scores + _gathered_keys(workload, plans)
+        attention = _score_bytes(workload, plans, SCORE_GRADIENT_BYTES) + _gathered_keys(workload, plans)
         attention = attention + is_selective * tokens * in_attention
         return cls(kept=kept, at_work=again + residual + np.maximum(widest, attention - block))
 
@@ -352,12 +355,12 @@ def _gradient_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -
     return ACTIVATION_BYTES * residual, np.asarray(ACTIVATION_BYTES * wide / plans.tensor_parallel)
 
 
-def _num_scores(workload: Workload, plans: PlanTable) -> Floats:
-    """Attention scores of one layer, which only separate kernels write to memory."""
-    if workload.attention != "unfused":
-        return np.zeros(len(plans))
+def _score_bytes(
+    workload: Workload, plans: PlanTable, bytes_of_score: Mapping[AttentionKernel, float]
+) -> Floats:
+    """Bytes of the attention scores of one layer, which only separate kernels write to memory."""
     scores = micro_batch_tokens(workload, plans) * workload.sequence_length * workload.model.num_heads
-    return np.asarray(scores / plans.tensor_parallel)
+    return np.asarray(bytes_of_score.get(workload.attention, 0.0) * scores / plans.tensor_parallel)
 
 
 def _sequence_split(workload: Workload, plans: PlanTable) -> Integers | int:

@@ -14,7 +14,9 @@ from simulator.activations import ACTIVATION_BYTES
 from simulator.attention_kernels import with_first_flash
 from simulator.attention_span import layer_spans
 from simulator.compute import (
+    SEPARATE_KERNELS,
     KernelConstants,
+    SeparateKernels,
     attention_time_s,
     unfused_attention_time_s,
 )
@@ -77,8 +79,8 @@ def attention_core_s(rank: Rank) -> Directions:
     The mean over the layers, of which some may look back less far than others; of packed documents, on the replica that
     has most to do. Separate kernels compute what masks hide.
     """
-    if rank.workload.attention == "unfused":
-        return _unfused_core(rank)
+    if rank.workload.attention in SEPARATE_KERNELS:
+        return _unfused_core(rank, SEPARATE_KERNELS[rank.workload.attention])
     kernels = num_core_kernels(rank)
     forward_s, backward_s = (
         total(
@@ -94,7 +96,7 @@ def attention_core_s(rank: Rank) -> Directions:
     return imbalance * forward_s + forward_merge_s, imbalance * backward_s + backward_merge_s
 
 
-def _unfused_core(rank: Rank) -> Directions:
+def _unfused_core(rank: Rank, kernels: SeparateKernels) -> Directions:
     shape, memory_rate = (
         _core_shape(rank, float(rank.workload.sequence_length)),
         rank.offers.memory_bytes_per_s,
@@ -104,6 +106,7 @@ def _unfused_core(rank: Rank) -> Directions:
             **shape,
             bytes_per_element=ACTIVATION_BYTES,
             memory_bytes_per_s=memory_rate,
+            kernels=kernels,
             backward=is_backward,
         )
         for is_backward in (False, True)

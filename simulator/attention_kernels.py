@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulator.compute import Flags, KernelConstants
+from simulator.compute import SEPARATE_KERNELS, Flags, KernelConstants
 from simulator.model import AttentionKernel
 
 FAMILIES_WITHOUT_FLASH = ("volta",)
@@ -36,7 +36,7 @@ def with_attention_kernel(
     V100 runs the memory-efficient kernels of PyTorch and xFormers, which keep no scores either; they have the pace of the
     first FlashAttention, wide heads being no faster. `with_first_flash` makes `flash-1` of what is returned.
     """
-    if attention == "unfused":
+    if attention in SEPARATE_KERNELS:
         return constants
     is_older = np.isin(families, FAMILIES_WITHOUT_FLASH) & (attention != "flash-1")
     is_newer = np.isin(families, FAMILIES_BEYOND_FLASH_2) & (attention != "flash")

@@ -19,6 +19,7 @@ from importlib import resources
 
 import numpy as np
 
+from simulator.model import AttentionKernel
 from simulator.table import Booleans, Floats, Table
 
 Numbers = float | Floats
@@ -38,12 +39,6 @@ OUTPUT_BYTES = 2.0
 ACCUMULATE_BYTES = 8.0
 """A weight gradient is added to its 32-bit buffer: one read, one write (Megatron-LM, fused accumulation)."""
 
-UNFUSED_PASSES_FORWARD = 5.5
-UNFUSED_PASSES_BACKWARD = 8.0
-"""Times that unfused attention reads or writes the score matrix: 5 to 6 forward (write the scores, softmax in
-and out, dropout in and out, read for the second product), about 8 backward (Megatron-DeepSpeed, 2021-22)."""
-UNFUSED_KERNELS_FORWARD = 4.0
-"""Kernels of it: two batched products, scale-mask-softmax, dropout; twice as many backward."""
 
 ALIGNED_ELEMENTS = 8
 """16-bit elements of 16 bytes, the alignment that matrix units ask for (NVIDIA, matrix multiplication guide)."""
@@ -52,6 +47,27 @@ PLAIN_CORE_FRACTION = 1.0 / 16.0
 
 FLASH_BACKWARD_FLOP_RATIO = 2.5
 """Five products against two, because the scores are computed again (FlashAttention-2, arXiv 2307.08691)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeparateKernels:
+    """What attention costs whose kernels hand each other the scores through memory."""
+
+    passes_forward: float
+    """Times that the score matrix is read or written in 16 bits; a pass in 32 bits counts twice."""
+    passes_backward: float
+    num_forward: float
+    """Kernels; twice as many backward."""
+
+
+SEPARATE_KERNELS: Mapping[AttentionKernel, SeparateKernels] = {
+    "unfused": SeparateKernels(passes_forward=5.5, passes_backward=8.0, num_forward=4.0),
+    "eager": SeparateKernels(passes_forward=12.0, passes_backward=13.5, num_forward=7.0),
+}
+"""`unfused`: 5 to 6 passes forward (write the scores, softmax in and out, dropout in and out, read for the second product),
+about 8 backward; two batched products, scale-mask-softmax, dropout (Megatron-DeepSpeed, 2021-22). `eager`: scale, mask, softmax
+and what casts or drops are kernels of their own: 24 bytes a score forward and 28 backward in Hugging Face
+(`eager_attention_forward`, softmax in 32 bits), 25 and 26 in Megatron-LM of 2019 (`GPT2ParallelSelfAttention`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,16 +221,17 @@ def unfused_attention_time_s(
     bytes_per_element: Numbers,
     bf16_flop_per_s: Numbers,
     memory_bytes_per_s: Numbers,
+    kernels: SeparateKernels,
     constants: KernelConstants,
     backward: Flags = False,
 ) -> Floats:
-    """Returns seconds `(n,)` of attention that writes its scores to memory (fp16 training of 2021-22).
+    """Returns seconds `(n,)` of attention that writes its scores to memory.
 
     Passes over the tokens x s x a score matrix plus the arithmetic of its two batched products, of which the
     first has the short inner length d; masking saves nothing. Arguments as for `attention_time_s` and
     `gemm_time_s`.
     """
-    passes = np.where(backward, UNFUSED_PASSES_BACKWARD, UNFUSED_PASSES_FORWARD)
+    passes = np.where(backward, kernels.passes_backward, kernels.passes_forward)
     repeats = np.where(backward, 2.0, 1.0)
     scores = tokens * sequence_length * num_heads
     padded_flop = 2.0 * scores * (2.0 * head_dim + constants.gemm_ramp_depth)
@@ -227,7 +244,7 @@ def unfused_attention_time_s(
             num_bytes=passes * bytes_per_element * scores,
             memory_bytes_per_s=memory_bytes_per_s,
             constants=constants,
-            num_kernels=repeats * UNFUSED_KERNELS_FORWARD,
+            num_kernels=repeats * kernels.num_forward,
         )
     )
 

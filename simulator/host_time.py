@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from simulator.compute import SEPARATE_KERNELS
 from simulator.plan import Recompute
 from simulator.rank import Rank
 from simulator.table import Floats
@@ -16,7 +17,6 @@ NUM_FORWARD_KERNELS = 12.0
 """Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout)."""
 NUM_PRODUCTS = 4.0
 """Matrix products of one layer forward: before and after the attention core, into and out of the feed-forward block."""
-NUM_ATTENTION_KERNELS = {"flash": 1.0, "flash-2": 1.0, "flash-1": 1.0, "unfused": 4.0}
 NUM_COLLECTIVES = 2.0
 """Collectives of one layer forward between tensor-parallel ranks."""
 BACKWARD_RATIO = 2.0
@@ -50,5 +50,6 @@ def _launch_s(rank: Rank) -> float:
 
 def _num_forward_kernels(rank: Rank) -> Floats:
     collectives = np.where(rank.plans.tensor_parallel > 1, NUM_COLLECTIVES, 0.0)
-    own = NUM_FORWARD_KERNELS + NUM_PRODUCTS + NUM_ATTENTION_KERNELS[rank.workload.attention]
+    separate = SEPARATE_KERNELS.get(rank.workload.attention)
+    own = NUM_FORWARD_KERNELS + NUM_PRODUCTS + (separate.num_forward if separate else 1.0)
     return np.asarray(own + collectives)

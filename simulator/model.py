@@ -17,8 +17,8 @@ from simulator.attention_span import SequenceShape, SlidingWindow
 from simulator.documents import Documents
 from simulator.record import Record
 
-AttentionKernel = Literal["flash", "flash-2", "flash-1", "unfused"]
-"""`flash` and older ones: one fused kernel that never stores the scores; `unfused`: separate kernels that do."""
+AttentionKernel = Literal["flash", "flash-2", "flash-1", "unfused", "eager"]
+"""`flash` and older ones: one fused kernel that never stores the scores; `unfused`, `eager`: separate kernels that do."""
 KernelLaunch = Literal["graph", "eager", "eager-2022", "blocking-2022"]
 
 ContextExchange = Literal["ring", "all_gather", "all_to_all", "hybrid"]

@@ -45,7 +45,8 @@ class Workload(Record):
     """Number formats that the run may use for its matrix products."""
     attention: AttentionKernel = "flash"
     """`flash`: fused, made for the architecture; `flash-2`: FlashAttention-2, slower since Hopper (PyTorch until 2025);
-    `flash-1`: fused ones of 2022-23 (FlashAttention-1, Triton); `unfused`: separate kernels as in Megatron of 2021-22."""
+    `flash-1`: fused ones of 2022-23 (FlashAttention-1, Triton); `unfused`: separate kernels as in Megatron of 2021-22,
+    scale, mask and softmax being one; `eager`: one operator after the other (`attn_implementation="eager"` of Hugging Face)."""
     kernel_launch: KernelLaunch = "eager"
     """How kernels reach the accelerator. `graph`: replayed from CUDA graphs, without host time; `eager`: from Python,
     ahead of the accelerator; `eager-2022`: the same with the software of 2021-22; `blocking-2022`: the same, the host

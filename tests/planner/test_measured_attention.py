@@ -65,6 +65,28 @@ class TestReleases:
         )
         assert row.assumed == ["attention"]
 
+    @pytest.mark.parametrize(
+        ("framework", "sequence_length", "kernel"),
+        [
+            # megatron/model/fused_softmax.py: none until September 2020, then `sk <= 2048`, since January 2022 4096, apex since
+            # July 2023: 16384.
+            ("Megatron-LM 2019", 1024, "eager"),
+            ("Megatron-LM 2021", 2048, "unfused"),
+            ("Megatron-LM 2021", 4096, "eager"),
+            ("Megatron-LM (May 2022)", 4096, "unfused"),
+            ("Megatron-LM (2023)", 8192, "eager"),
+            ("Megatron-LM core_r0.5.0", 4096, "unfused"),
+            ("Megatron-LM (2024)", 8192, "unfused"),
+        ],
+    )
+    def test_scale_mask_and_softmax_are_one_kernel_up_to_the_sequences_of_the_release(
+        self, framework: str, sequence_length: int, kernel: str
+    ) -> None:
+        cells = Cells(
+            line=2, text={"framework": framework, "notes": "no flash"}, numbers={"seq_len": sequence_length}
+        )
+        assert told_kernel(Told(cells), "unfused", "ampere", "fp16") == kernel
+
 
 class TestWords:
     @pytest.mark.parametrize(
@@ -74,6 +96,7 @@ class TestWords:
             ("no flash", "unfused"),
             ("flash attention: off", "unfused"),
             ("unfused, bf16", "unfused"),
+            ("eager attention", "eager"),
             ("FlashAttention v1", "flash-1"),
             ("flash-attn 1.0.5", "flash-1"),
             ("--use-flash-attn-triton", "flash-1"),
@@ -91,7 +114,7 @@ class TestWords:
             row = told(**{column: notes})
             assert (told_kernel(row, habit, "hopper", "bf16"), row.assumed) == (kernel, [])
 
-    @pytest.mark.parametrize("kernel", ["flash", "flash-2", "flash-1", "unfused"])
+    @pytest.mark.parametrize("kernel", ["flash", "flash-2", "flash-1", "unfused", "eager"])
     def test_the_column_has_the_names_of_job_files_and_beats_the_notes(self, kernel: str) -> None:
         row = told(attention=kernel, notes="FlashAttention-2", framework="Megatron-LM (2023)")
         assert (told_kernel(row, "unfused", "hopper", "bf16"), row.assumed) == (kernel, [])

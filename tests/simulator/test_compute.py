@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from simulator.compute import (
     DEFAULT_FAMILY,
+    SEPARATE_KERNELS,
     KernelConstants,
     attention_time_s,
     gemm_time_s,
@@ -25,6 +26,7 @@ from simulator.compute import (
     memory_bound_time_s,
     unfused_attention_time_s,
 )
+from simulator.model import AttentionKernel
 from simulator.table import Floats
 
 MEASURED = Path(__file__).parents[1] / "data" / "measured_kernels.csv"
@@ -262,17 +264,23 @@ def test_memory_bound_kernels_take_bytes_over_bandwidth_and_one_launch_each() ->
     assert five_s[0] - one_s[0] == pytest.approx(4.0 * constants.launch_s[0])
 
 
-def test_unfused_attention_is_bound_by_the_passes_over_its_scores() -> None:
-    # One A100, 16 heads of 128, 8,192 tokens in sequences of 2,048: 5.5 passes over the scores forward and 8
-    # backward (Megatron-DeepSpeed: 5 to 6 and about 8) are 60 to 100 % of the time.
+@pytest.mark.parametrize(
+    ("kernel", "passes_forward", "passes_backward"), [("unfused", 5.5, 8.0), ("eager", 12.0, 13.5)]
+)
+def test_separate_kernels_are_bound_by_the_passes_over_their_scores(
+    kernel: AttentionKernel, passes_forward: float, passes_backward: float
+) -> None:
+    # One A100, 16 heads of 128, 8,192 tokens in sequences of 2,048: passes over the scores (Megatron-DeepSpeed: 5 to 6
+    # and about 8; eager: 24 to 28 bytes a score) are 60 to 100 % of the time.
     shape = {"tokens": 8192.0, "sequence_length": 2048.0, "num_heads": 16.0, "head_dim": 128.0}
     constants = kernel_constants(["ampere"], ["fp16"])
-    for is_backward, passes in ((False, 5.5), (True, 8.0)):
+    for is_backward, passes in ((False, passes_forward), (True, passes_backward)):
         time_s = unfused_attention_time_s(
             **shape,
             bytes_per_element=2.0,
             bf16_flop_per_s=A100_FLOP_PER_S,
             memory_bytes_per_s=2.039e12,
+            kernels=SEPARATE_KERNELS[kernel],
             constants=constants,
             backward=is_backward,
         )
