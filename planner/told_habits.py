@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from planner import measured_notes
 from planner.framework_habits import Habits, habits_of, tells_habits
+from planner.framework_releases import LAST_SEPARATE_YEAR, release_year
 from planner.measured_attention import told_kernel
 from planner.measured_recompute import recomputed
 from planner.measured_sharding import LAST_STAGE, zero_stage
@@ -49,11 +50,12 @@ def told_habits(told: Told, family: str, precision: str) -> Habits:
     if not tells_habits(framework):
         told.assumed.append("framework")
     is_fused = measured_notes.fuses_operators(f"{told.text('notes')}; {framework}")
+    is_early = (release_year(framework) or LAST_SEPARATE_YEAR + 1) <= LAST_SEPARATE_YEAR
     _remark_share(told, habits)
     return replace(
         habits,
         attention=told_kernel(told, habits.attention, family, precision),
-        has_fused_operators=habits.has_fused_operators if is_fused is None else is_fused,
+        has_fused_operators=habits.has_fused_operators and not is_early if is_fused is None else is_fused,
     )
 
 

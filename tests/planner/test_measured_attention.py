@@ -186,6 +186,8 @@ class TestOperators:
             ({"notes": "fused cross entropy"}, False),
             ({"notes": "no fused kernels", "framework": "NeMo 25.02"}, False),
             ({"framework": "NeMo 25.02"}, True),
+            ({"framework": "Megatron-LM 2019"}, False),
+            ({"framework": "Megatron-LM 2021"}, True),
         ],
     )
     def test_fused_operators_are_read(self, text: dict[str, str], *, is_fused: bool) -> None:
