@@ -33,7 +33,6 @@ __all__ = [
     "annuity_fraction",
     "carbon_parts",
     "cost_parts",
-    "limit_risks",
     "num_held_gpus",
     "score",
     "total",
@@ -157,7 +156,7 @@ def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
         time_to_train_p95_s=late_s,
         cost_usd=total(parts),
         cost_p95_usd=total(cost_parts(job, plans, usage.lasting(late_s))),
-        **limit_risks(job, plans, outcomes, total(parts)),
+        **_limit_risks(job, plans, outcomes, total(parts)),
         cost_low_usd=total(cost_parts(job, plans, usage, "low")),
         cost_high_usd=total(cost_parts(job, plans, usage, "high")),
         **parts,
@@ -171,7 +170,7 @@ def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
     )
 
 
-def limit_risks(job: Job, plans: PlanTable, outcomes: Outcomes, cost_usd: Floats) -> dict[str, Floats]:
+def _limit_risks(job: Job, plans: PlanTable, outcomes: Outcomes, cost_usd: Floats) -> dict[str, Floats]:
     """Returns the probabilities of missing deadline and budget by column, `(n,)`; NaN without the limit.
 
     The cost of a run is taken to grow with its length.
