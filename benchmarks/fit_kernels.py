@@ -52,8 +52,13 @@ class System:
     memory_bytes_per_s: float
     bf16_flop_per_s: float
     fp8_flop_per_s: float = np.nan
-    bf16_ceiling_fraction: float
-    fp8_ceiling_fraction: float = np.nan
+    fp4_flop_per_s: float = np.nan
+    bf16_ceiling_fraction: float = np.nan
+
+    def peak_flop_per_s(self, number_format: str) -> float:
+        """Returns the peak of a number format; NaN without one."""
+        peaks = {"bf16": self.bf16_flop_per_s, "fp8": self.fp8_flop_per_s, "fp4": self.fp4_flop_per_s}
+        return peaks[number_format]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,22 +71,50 @@ class Family:
 
 
 HOPPER_PEAKS = {"bf16_flop_per_s": 989.4 * TERA, "fp8_flop_per_s": 1978.9 * TERA}
-HOPPER_CEILINGS = {"bf16_ceiling_fraction": 794.5 / 989.4, "fp8_ceiling_fraction": 1402.6 / 1978.9}
+HOPPER_CEILING = 794.5 / 989.4
 A100 = System(
     folder="a100_sxm",
     memory_bytes_per_s=2.039 * TERA,
     bf16_flop_per_s=312 * TERA,
     bf16_ceiling_fraction=271.2 / 312,
 )
-H100 = System(folder="h100_sxm", memory_bytes_per_s=3.35 * TERA, **HOPPER_PEAKS, **HOPPER_CEILINGS)
-H200 = System(folder="h200_sxm", memory_bytes_per_s=4.8 * TERA, **HOPPER_PEAKS, **HOPPER_CEILINGS)
+H100 = System(
+    folder="h100_sxm",
+    memory_bytes_per_s=3.35 * TERA,
+    **HOPPER_PEAKS,
+    bf16_ceiling_fraction=HOPPER_CEILING,
+)
+H200 = replace(H100, folder="h200_sxm", memory_bytes_per_s=4.8 * TERA)
 B200 = System(
     folder="b200_sxm",
     memory_bytes_per_s=8.0 * TERA,
     bf16_flop_per_s=2250 * TERA,
     fp8_flop_per_s=4500 * TERA,
+    fp4_flop_per_s=9000 * TERA,
     bf16_ceiling_fraction=1745 / 2250,
-    fp8_ceiling_fraction=3432.5 / 4500,
+)
+GB200 = System(
+    folder="gb200",
+    memory_bytes_per_s=8.0 * TERA,
+    bf16_flop_per_s=2500 * TERA,
+    fp8_flop_per_s=5000 * TERA,
+    fp4_flop_per_s=10000 * TERA,
+    bf16_ceiling_fraction=1822 / 2500,
+)
+B300 = System(
+    folder="b300_sxm",
+    memory_bytes_per_s=8.0 * TERA,
+    bf16_flop_per_s=2250 * TERA,
+    fp8_flop_per_s=4500 * TERA,
+    fp4_flop_per_s=12600 * TERA,
+    bf16_ceiling_fraction=1769 / 2250,
+)
+GB300 = System(
+    folder="gb300",
+    memory_bytes_per_s=8.0 * TERA,
+    bf16_flop_per_s=2500 * TERA,
+    fp8_flop_per_s=5000 * TERA,
+    fp4_flop_per_s=15000 * TERA,
 )
 HOPPER = Family(name="hopper", systems=(H100, H200), attention_kernel="fa3")
 FAMILIES = (
@@ -89,13 +122,23 @@ FAMILIES = (
     Family(name="ampere", systems=(A100,), attention_kernel="flash_attention"),
     Family(name="blackwell", systems=(B200,), attention_kernel="trtllm_mha"),
 )
+PARTS = (
+    Family(name="gb200", systems=(GB200,), attention_kernel="trtllm_mha"),
+    Family(name="b300", systems=(B300,), attention_kernel="trtllm_mha"),
+    Family(name="gb300", systems=(GB300,), attention_kernel="trtllm_mha"),
+)
+"""Accelerators that have constants of their own, by catalogue name: sisters of B200 with other clocks, power and units for
+exponentials."""
 
-LIBRARIES = {"bf16": ("trtllm", "sglang"), "fp8": ("trtllm",)}
+LIBRARIES = {"bf16": ("trtllm", "sglang"), "fp8": ("trtllm",), "fp4": ("trtllm",)}
 """bf16: both call cuBLAS and differ by 4 %; the third library of the tables exceeds the ceilings above, so it
-was measured on data that draws less power. fp8: only this one calls cuBLAS, as training does."""
+was measured on data that draws less power. fp8 and fp4: only this one calls cuBLAS, as training does."""
+TABLE_FORMATS = {"bf16": "bfloat16", "fp8": "fp8", "fp4": "nvfp4"}
+ELEMENT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 9.0 / 16.0}
+"""Of a matrix element; in 4 bits with the scale of 16 values."""
 
-FP8_START = GEMM_START | {"cast_bytes_per_element": 3.0, "table_cast_s": 8e-6}
-FP8_BOUNDS = GEMM_BOUNDS | {"table_cast_s": (1e-7, 2e-5)}
+CAST_START = GEMM_START | {"cast_bytes_per_element": 3.0, "table_cast_s": 8e-6}
+CAST_BOUNDS = GEMM_BOUNDS | {"table_cast_s": (1e-7, 2e-5)}
 """`table_cast_s`: the tables time a product with the cast of its input, which takes so long beside its bytes and a launch. No
 product pays it: casts in training are kernels of their own, with launches of their own."""
 
@@ -106,6 +149,7 @@ UNITS = {
     "launch_s": "s",
     "cast_bytes_per_element": "bytes/element",
     "table_cast_s": "s",
+    "table_cast_bytes_per_element": "bytes/element",
     "attention_ramp_tokens": "tokens",
     "attention_ramp_head_dim": "elements",
     "attention_fill_rows": "rows",
@@ -128,13 +172,12 @@ PUBLISHED = {
 
 def read_gemms(tables: Path, system: System, number_format: str) -> pd.DataFrame:
     """Returns the training-size products of one system: m, n, k, seconds (geometric mean over libraries)."""
-    name = {"bf16": "bfloat16", "fp8": "fp8"}[number_format]
     files = [
         max((tables / system.folder / "gemm" / library).glob("*/gemm_perf.parquet"))
         for library in LIBRARIES[number_format]
     ]
     rows = pd.concat([pd.read_parquet(file) for file in files])
-    rows = rows[rows.gemm_dtype == name]
+    rows = rows[rows.gemm_dtype == TABLE_FORMATS[number_format]]
     rows = rows[(rows.m >= MIN_ROWS) & (2.0 * rows.m * rows.n * rows.k >= MIN_FLOP)]
     rows = (
         rows.assign(log_s=np.log(rows.latency * MILLISECOND))
@@ -142,8 +185,7 @@ def read_gemms(tables: Path, system: System, number_format: str) -> pd.DataFrame
         .mean()
         .reset_index()
     )
-    peak = system.fp8_flop_per_s if number_format == "fp8" else system.bf16_flop_per_s
-    return rows.assign(peak=peak, bandwidth=system.memory_bytes_per_s)
+    return rows.assign(peak=system.peak_flop_per_s(number_format), bandwidth=system.memory_bytes_per_s)
 
 
 def read_launch_s(tables: Path, system: System) -> float:
@@ -170,7 +212,7 @@ def read_attention(tables: Path, system: System, kernel: str) -> pd.DataFrame:
 
 
 def gemm_model(values: Values, rows: pd.DataFrame, element_bytes: float) -> Floats:
-    """Returns seconds as the tables time them: with bringing the left input to 8 bits, where it is."""
+    """Returns seconds as the tables time them: with bringing the left input to 8 or 4 bits, where it is."""
     m, n, k = (rows[axis].to_numpy(float) for axis in "mnk")
     timed_s = gemm_s(
         constants_of(values),
@@ -257,15 +299,25 @@ def fit_family(tables: Path, family: Family, head_ramp: float | None) -> list[Ke
         family.name, "bf16", {"cast_bytes_per_element": 0.0}, "definition", "", "16-bit inputs need no cast"
     )
     lines += fit_attention(tables, family, launch, head_ramp)
-    ceiling = {"matmul_ceiling_fraction": family.systems[0].bf16_ceiling_fraction}
-    lines += lines_of(family.name, "bf16", ceiling, "published", "", CEILING_SOURCE)
+    lines += ceiling_lines(family, rows)
     for name, (value, source) in PUBLISHED.items():
         lines += lines_of(
             family.name, "bf16", {name: value}, "published", "measured on one A100 only", source
         )
-    if np.isfinite(family.systems[0].fp8_flop_per_s):
-        lines += fit_fp8(tables, family, launch | {"memory_fraction": gemm["memory_fraction"]})
+    for number_format in ("fp8", "fp4"):
+        if np.isfinite(family.systems[0].peak_flop_per_s(number_format)):
+            fixed = launch | {"memory_fraction": gemm["memory_fraction"]}
+            lines += fit_cast(tables, family, number_format, fixed)
     return lines
+
+
+def ceiling_lines(family: Family, rows: pd.DataFrame) -> list[KernelLine]:
+    """Returns the line of the best product in 16 bits that anyone found, in the tables where nobody else looked."""
+    name, published = "matmul_ceiling_fraction", family.systems[0].bf16_ceiling_fraction
+    if np.isfinite(published):
+        return lines_of(family.name, "bf16", {name: published}, "published", "", CEILING_SOURCE)
+    fastest = 2.0 * rows.m * rows.n * rows.k / np.exp(rows.log_s) / rows.peak
+    return lines_of(family.name, "bf16", {name: float(fastest.max())}, "fastest product", "", GEMM_SOURCE)
 
 
 def fit_attention(
@@ -292,17 +344,25 @@ def fit_attention(
     return lines
 
 
-def fit_fp8(tables: Path, family: Family, fixed: dict[str, float]) -> list[KernelLine]:
-    """Returns the fp8 lines of one family; memory fraction and launch stay those of bf16."""
-    rows = pd.concat([read_gemms(tables, system, "fp8") for system in family.systems], ignore_index=True)
-    values, error = fit_rows(lambda v, r: gemm_model(v, r, 1.0), rows, fixed, FP8_START, FP8_BOUNDS)
+def fit_cast(tables: Path, family: Family, number_format: str, fixed: dict[str, float]) -> list[KernelLine]:
+    """Returns the lines of one family in 8 or 4 bits; memory fraction and launch stay those of bf16."""
+    rows = pd.concat(
+        [read_gemms(tables, system, number_format) for system in family.systems], ignore_index=True
+    )
+    element_bytes = ELEMENT_BYTES[number_format]
+    values, error = fit_rows(
+        lambda v, r: gemm_model(v, r, element_bytes), rows, fixed, CAST_START, CAST_BOUNDS
+    )
     folders = " ".join(system.folder for system in family.systems)
     cast = {"table_cast_s": values.pop("table_cast_s")}
+    if (
+        number_format == "fp4"
+    ):  # what moves follows from that of 8 bits: inference knows the scale of a tensor beforehand
+        cast["table_cast_bytes_per_element"] = values.pop("cast_bytes_per_element")
     fitted_on = f"{folders}: {len(rows)} products with cast"
-    lines = lines_of(family.name, "fp8", values, fitted_on, error, GEMM_SOURCE)
-    lines += lines_of(family.name, "fp8", cast, fitted_on, error, TABLE_CAST_SOURCE)
-    ceiling = {"matmul_ceiling_fraction": family.systems[0].fp8_ceiling_fraction}
-    return lines + lines_of(family.name, "fp8", ceiling, "published", "", CEILING_SOURCE)
+    lines = lines_of(family.name, number_format, values, fitted_on, error, GEMM_SOURCE)
+    lines += lines_of(family.name, number_format, cast, fitted_on, error, TABLE_CAST_SOURCE)
+    return lines
 
 
 def default_lines(tables: Path, hopper: list[KernelLine]) -> list[KernelLine]:
@@ -331,15 +391,14 @@ def transfer_errors(tables: Path, hopper: list[KernelLine], dtype: str) -> dict[
     """Returns by constant how Hopper's, scaled by the ceilings, do on all shapes of other families."""
     values = {line.constant: line.value for line in hopper if line.dtype == "bf16"}
     values |= {line.constant: line.value for line in hopper if line.dtype == dtype}
-    element_bytes = 2.0 if dtype == "bf16" else 1.0
+    element_bytes = ELEMENT_BYTES[dtype]
     products, attention = [], []
     for family in FAMILIES[1:]:
         system = family.systems[0]
-        ceiling = system.bf16_ceiling_fraction if dtype == "bf16" else system.fp8_ceiling_fraction
-        if np.isnan(ceiling):
+        if np.isnan(system.peak_flop_per_s(dtype)):
             continue
         peaks = {
-            name: min(values[name] * ceiling / values["matmul_ceiling_fraction"], 1.0)
+            name: min(values[name] * system.bf16_ceiling_fraction / values["matmul_ceiling_fraction"], 1.0)
             for name in ("gemm_peak_fraction", "attention_peak_fraction")
         }
         rows = read_gemms(tables, system, dtype)
@@ -347,7 +406,7 @@ def transfer_errors(tables: Path, hopper: list[KernelLine], dtype: str) -> dict[
         products.append(describe(errors, system.folder))
         rows = read_attention(tables, system, family.attention_kernel)
         attention.append(describe(log_error(attention_model, values | peaks, rows), system.folder))
-    return dict.fromkeys(FP8_BOUNDS, "; ".join(products)) | dict.fromkeys(
+    return dict.fromkeys(CAST_BOUNDS, "; ".join(products)) | dict.fromkeys(
         ATTENTION_BOUNDS, "; ".join(attention)
     )
 
@@ -363,7 +422,7 @@ def main() -> None:
     lines = fit_family(tables, hopper, head_ramp=None)
     head_ramp = next(line.value for line in lines if line.constant == "attention_ramp_head_dim")
     default = default_lines(tables, lines)
-    for family in others:
+    for family in (*others, *PARTS):
         lines += fit_family(tables, family, head_ramp if family.name == "ampere" else None)
     lines += default
     write_lines(OUTPUT, lines)

@@ -19,6 +19,7 @@ from simulator.compute import (
     attention_time_s,
     gemm_time_s,
     kernel_constants,
+    kernels_of,
     memory_bound_time_s,
 )
 from simulator.hardware import Accelerator, Precision
@@ -122,7 +123,7 @@ def causal_attention_s(
 def published_values(chip: Accelerator) -> Values:
     """Returns the constants of an accelerator without calibration."""
     kernels = kernel_constants(
-        [chip.family], [Precision.BF16.value], ceiling_fractions=np.array([chip.matmul_ceiling_fraction])
+        [kernels_of(chip)], [Precision.BF16.value], ceiling_fractions=np.array([chip.matmul_ceiling_fraction])
     )
     known = {name: float(getattr(kernels, field)[0]) for name, field in KERNEL_FIELDS.items()}
     return {**known, ConstantName.HOST_LAUNCH_S: training_constants().launch_s}

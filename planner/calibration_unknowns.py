@@ -16,7 +16,7 @@ from planner.measured_runs import Row
 from simulator import catalog
 from simulator.calibrated import TRAINING_FIELDS
 from simulator.calibration import CalibratedConstant, ConstantName, rate_format
-from simulator.compute import kernel_constants
+from simulator.compute import kernel_constants, kernels_of
 from simulator.hardware import Accelerator, Precision
 from simulator.table import Floats
 from simulator.training import training_constants
@@ -136,4 +136,4 @@ def _of_software(rows: Sequence[Row]) -> Iterator[Unknown]:
 
 def published_memory_fraction(chip: Accelerator) -> float:
     """Returns the share of the memory bandwidth that kernels of an architecture reach."""
-    return float(kernel_constants([chip.family], [Precision.BF16.value]).memory_fraction[0])
+    return float(kernel_constants([kernels_of(chip)], [Precision.BF16.value]).memory_fraction[0])

@@ -19,6 +19,7 @@ from importlib import resources
 
 import numpy as np
 
+from simulator.hardware import Accelerator
 from simulator.model import AttentionKernel
 from simulator.table import Booleans, Floats, Table
 
@@ -27,10 +28,9 @@ Flags = bool | Booleans
 
 DEFAULT_FAMILY = "default"
 """Constants of accelerators that nobody measured in public: Hopper's, scaled by `ceiling_fractions`."""
-FORMATS_LIKE_FP8 = ("fp4",)
-"""Number formats without measurements: those of 8 bits hold for them, at a higher peak."""
 PEAK_RATIO_OF_FP4 = 2.0
-"""Their peak over that of 8 bits (B200, GB200): what is lost to filling tiles takes as long, and so counts as more work."""
+"""Peak over that of 8 bits where products in 4 bits were not measured: what is lost to filling tiles takes as long, and so
+counts as more work."""
 BASE_FORMAT = "bf16"
 """Number format whose rows hold wherever a format has none of its own; fp16 runs at the same rate."""
 
@@ -105,13 +105,20 @@ class KernelConstants(Table):
     """Best share of the peak found by a search over shapes on the accelerator that the row was fitted on."""
 
 
+def kernels_of(accelerator: Accelerator) -> str:
+    """Returns whose kernels an accelerator has: its own where they were measured, else those of its architecture."""
+    is_measured = (accelerator.id, BASE_FORMAT) in _fitted_constants()
+    return accelerator.id if is_measured else accelerator.family
+
+
 def kernel_constants(
     families: Sequence[str], formats: Sequence[str], *, ceiling_fractions: Numbers = np.nan
 ) -> KernelConstants:
     """Returns the constants of `(n,)` accelerators, one row per pair of family and number format.
 
     Args:
-        families: Architectures, such as `hopper`; one that was not measured gets the row `default`.
+        families: Architectures or accelerators (`kernels_of`), such as `hopper`; one that was not measured gets the row
+            `default`.
         formats: Number formats of the matrix products, such as `bf16` or `fp8`.
         ceiling_fractions: Best measured share of the peak for each accelerator, NaN where unknown. The
             peak fractions are scaled by its ratio to the ceiling of the accelerator they were fitted on:
@@ -275,12 +282,12 @@ def _overlapped_s(first_s: Floats, second_s: Floats, exponent: Floats) -> Floats
 
 
 def _constants(family: str, number_format: str) -> Mapping[str, float]:
-    """Returns one row by constant: the family's rows for the format over its bf16 rows."""
-    if number_format in FORMATS_LIKE_FP8:
+    """Returns one row by constant: the family's rows for the format over its bf16 rows; of 4 bits over those of 8."""
+    table = _fitted_constants()
+    if number_format == "fp4":
         of_fp8 = _constants(family, "fp8")
         lost = {name: of_fp8[name] * PEAK_RATIO_OF_FP4 for name in ("gemm_fill_elements", "gemm_ramp_depth")}
-        return {**of_fp8, **lost}
-    table = _fitted_constants()
+        return {**of_fp8, **table.get((family, number_format), lost)}
     known = family if (family, BASE_FORMAT) in table else DEFAULT_FAMILY
     return {**table[known, BASE_FORMAT], **table.get((known, number_format), {})}
 

@@ -25,7 +25,7 @@ from simulator.casts import (
     num_cast_kernels,
     product_bytes,
 )
-from simulator.compute import KernelConstants, gemm_time_s, kernel_constants, memory_bound_time_s
+from simulator.compute import KernelConstants, gemm_time_s, kernel_constants, kernels_of, memory_bound_time_s
 from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.latest import remembering_latest
@@ -267,7 +267,7 @@ def _kernels(job: Job, training: TrainingConstants) -> KernelConstants:
     chips, formats = [chip for chip, _ in pairs], [precision for _, precision in pairs]
     families = [chip.family for chip in chips]
     published = kernel_constants(
-        families,
+        [kernels_of(chip) for chip in chips],
         [precision.value for precision in formats],
         ceiling_fractions=np.array([chip.matmul_ceiling_fraction for chip in chips]),
     )
