@@ -123,6 +123,7 @@ ROW = re.compile(r"^\| `([\w.]+)` \| ([^|]+) \|")
 FITTED = {
     "constant, bf16": ("kernel_efficiency.csv", "family", {"dtype": "bf16"}),
     "constant, fp8": ("kernel_efficiency.csv", "family", {"dtype": "fp8"}),
+    "constant, fp4": ("kernel_efficiency.csv", "family", {"dtype": "fp4"}),
     "constant, scale-up link": ("link_efficiency.csv", "link", {}),
     "constant, fabric": ("link_efficiency.csv", "link", {}),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from importlib import resources
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator import catalog
 from simulator.compute import (
     DEFAULT_FAMILY,
     SEPARATE_KERNELS,
@@ -23,6 +25,7 @@ from simulator.compute import (
     attention_time_s,
     gemm_time_s,
     kernel_constants,
+    kernels_of,
     memory_bound_time_s,
     unfused_attention_time_s,
 )
@@ -30,7 +33,7 @@ from simulator.model import AttentionKernel
 from simulator.table import Floats
 
 MEASURED = Path(__file__).parents[1] / "data" / "measured_kernels.csv"
-ELEMENT_BYTES = {"bf16": 2.0, "fp8": 1.0}
+ELEMENT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp4": 9.0 / 16.0}
 SAMPLE_SCATTER = 1.3
 """The mean error of 25 to 30 shapes scatters by a quarter around that of all held-out shapes."""
 
@@ -64,9 +67,15 @@ def held_out_mean(family: str, dtype: str, constant: str) -> float:
 
 def table_casts_s(rows: list[dict[str, str]]) -> Floats:
     """What the cast of an input takes in the tables beside its bytes and a launch; nothing in 16 bits."""
-    shipped = [row for row in shipped_rows() if row["constant"] == "table_cast_s"]
+    return of_tables(rows, "table_cast_s", np.zeros(len(rows)))
+
+
+def of_tables(rows: list[dict[str, str]], constant: str, default: Floats) -> Floats:
+    """A constant that holds for the tables alone."""
+    shipped = [row for row in shipped_rows() if row["constant"] == constant]
     known = {(row["family"], row["dtype"]): float(row["value"]) for row in shipped}
-    return np.array([known.get((row["family"], row["dtype"]), 0.0) for row in rows])
+    pairs = zip(rows, default, strict=True)
+    return np.array([known.get((row["family"], row["dtype"]), value) for row, value in pairs])
 
 
 def column(rows: list[dict[str, str]], name: str) -> Floats:
@@ -86,7 +95,8 @@ def gemm_s(rows: list[dict[str, str]]) -> Floats:
         memory_bytes_per_s=bandwidth,
         constants=constants,
     )
-    cast_bytes = constants.cast_bytes_per_element * m * k
+    width = of_tables(rows, "table_cast_bytes_per_element", constants.cast_bytes_per_element)
+    cast_bytes = width * m * k
     cast_s = memory_bound_time_s(num_bytes=cast_bytes, memory_bytes_per_s=bandwidth, constants=constants)
     return product_s + np.where(cast_bytes > 0, cast_s, 0.0) + table_casts_s(rows)
 
@@ -107,7 +117,8 @@ def h100_gemm_s(m: float, n: float, k: float, constants: KernelConstants) -> flo
 
 @pytest.mark.parametrize(
     ("family", "dtype"),
-    [("hopper", "bf16"), ("hopper", "fp8"), ("ampere", "bf16"), ("blackwell", "bf16"), ("blackwell", "fp8")],
+    [("ampere", "bf16"), *product(["hopper", "blackwell", "gb200", "b300", "gb300"], ["bf16", "fp8"])]
+    + [(name, "fp4") for name in ("blackwell", "gb200", "b300", "gb300")],
 )
 def test_matrix_products_meet_held_out_measurements_as_well_as_the_shipped_file_says(
     family: str, dtype: str
@@ -117,7 +128,7 @@ def test_matrix_products_meet_held_out_measurements_as_well_as_the_shipped_file_
     assert errors.mean() < SAMPLE_SCATTER * held_out_mean(family, dtype, "gemm_peak_fraction")
 
 
-@pytest.mark.parametrize("family", ["hopper", "ampere", "blackwell"])
+@pytest.mark.parametrize("family", ["hopper", "ampere", "blackwell", "gb200", "b300", "gb300"])
 def test_flash_attention_meets_held_out_measurements_as_well_as_the_shipped_file_says(family: str) -> None:
     rows = measured_rows("attention", family, "bf16")
     predicted_s = attention_time_s(
@@ -130,6 +141,13 @@ def test_flash_attention_meets_held_out_measurements_as_well_as_the_shipped_file
     )
     errors = np.abs(predicted_s / column(rows, "seconds") - 1.0)
     assert errors.mean() < SAMPLE_SCATTER * held_out_mean(family, "bf16", "attention_peak_fraction")
+
+
+def test_an_accelerator_has_its_own_kernels_where_they_were_measured_and_else_those_of_its_architecture() -> (
+    None
+):
+    names = {"gb300": "gb300", "b200-sxm-180gb": "blackwell", "h200-sxm-141gb": "hopper"}
+    assert {name: kernels_of(catalog.accelerator(name)) for name in names} == names
 
 
 @settings(deadline=None)
