@@ -3,8 +3,8 @@
 Korthikanti et al. (arXiv 2205.05198), written per tensor so that it holds for gated blocks, grouped-query and latent
 attention, experts and 8-bit products: for GPT shapes it gives the paper's s b h (10 + 24/t + 5 a s/(h t)), less the two
 dropout masks that today's models do not have. A tensor that only a matrix product needs again is kept in the number
-format of the product, as Transformer Engine does. Nomenclature as in `simulator.model`; T is the tokens of a
-micro-batch on one rank, t the tensor-parallel degree.
+format of the product, as Transformer Engine does, or in 16 bits where only an adapter needs it. Nomenclature as in
+`simulator.model`; T is the tokens of a micro-batch on one rank, t the tensor-parallel degree.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.casts import is_cast, product_bytes
+from simulator.casts import product_bytes
 from simulator.expert_ranks import expert_load
 from simulator.lora import AdaptedProduct
 from simulator.model import AttentionKernel
@@ -191,7 +191,7 @@ def _layer_input(workload: Workload, plans: PlanTable) -> Floats:
 
 def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
     """Bytes per token that one layer keeps besides attention scores: inputs and outputs of both norms, and the blocks."""
-    product, model = product_bytes(plans), workload.model
+    product, model = _input_bytes(workload, plans), workload.model
     inputs = _keeps_input(workload, AdaptedProduct.QKV) + _keeps_input(workload, AdaptedProduct.FC1)
     norms = (2.0 * ACTIVATION_BYTES + inputs * product) * model.hidden_size
     latents = (ACTIVATION_BYTES + product) * _latent_width(workload)
@@ -204,7 +204,7 @@ def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Flo
 
 def _block_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
     """Bytes per token that the feed-forward block keeps, or experts do."""
-    product = product_bytes(plans)
+    product = _input_bytes(workload, plans)
     block = _expert_block(workload, plans, product) if is_expert else _ffn(workload, product)
     return np.asarray(block / plans.tensor_parallel)
 
@@ -214,12 +214,17 @@ def _keeps_input(workload: Workload, product: AdaptedProduct) -> float:
     return 1.0 if workload.lora is None or product in workload.lora.targets else 0.0
 
 
+def _input_bytes(workload: Workload, plans: PlanTable) -> Floats:
+    """Bytes of an input that a product keeps: in its own number format, and in 16 bits for adapters (Megatron-Bridge)."""
+    return np.full(len(plans), ACTIVATION_BYTES) if workload.lora else product_bytes(plans)
+
+
 def _attention(workload: Workload, plans: PlanTable) -> Floats:
     """Bytes per token on all ranks: queries, keys, values and the output, of which products in fewer bits need a copy.
 
     Where there are more ranks than key-value heads, ranks hold copies of them.
     """
-    model = workload.model
+    model, product = workload.model, _input_bytes(workload, plans)
     qk_dim, value_dim = model.attention_dims
     kv_heads = (
         model.num_heads
@@ -227,8 +232,7 @@ def _attention(workload: Workload, plans: PlanTable) -> Floats:
         else np.maximum(workload.attended_kv_heads, plans.tensor_parallel)
     )
     values = (model.num_heads + kv_heads) * (qk_dim + value_dim)
-    copy = np.where(is_cast(plans), product_bytes(plans) * model.num_heads * value_dim, 0.0)
-    copy = _keeps_input(workload, AdaptedProduct.PROJ) * copy
+    copy = np.where(product < ACTIVATION_BYTES, product * model.num_heads * value_dim, 0.0)
     return np.asarray(ACTIVATION_BYTES * values + copy)
 
 
@@ -289,7 +293,7 @@ def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> t
     Weight gradients that come later need norms and activations until then, so that these are no less for long.
     """
     modules, model = workload.modules_again, workload.model
-    product, split, t = product_bytes(plans), _sequence_split(workload, plans), plans.tensor_parallel
+    product, split, t = _input_bytes(workload, plans), _sequence_split(workload, plans), plans.tensor_parallel
     is_released = ~splits_backward(plans)
     attention, block = np.zeros(len(plans)), np.zeros(len(plans))
     if model.latent_attention and "mla_up_proj" in modules:
@@ -333,7 +337,7 @@ def _kept_instead(workload: Workload, plans: PlanTable, *, is_expert: bool) -> F
 
 def _norm_width(workload: Workload, plans: PlanTable, behind: AdaptedProduct) -> Floats:
     """Bytes per token that are kept of the output of a norm, for the product behind it."""
-    kept = _keeps_input(workload, behind) * product_bytes(plans) * workload.model.hidden_size
+    kept = _keeps_input(workload, behind) * _input_bytes(workload, plans) * workload.model.hidden_size
     return np.asarray(kept / _sequence_split(workload, plans))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from simulator.activations import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions
 from simulator.lora import AdaptedProduct, Lora, product_sizes
-from simulator.rank import UNCAST, Rank
+from simulator.rank import Rank
 from simulator.table import Floats, total
 
 ADDED_PASSES = 3.0
@@ -38,9 +38,9 @@ def _adapter_s(rank: Rank, size: int, product: AdaptedProduct) -> Directions:
     else:
         inner = inner / rank.plans.tensor_parallel
     small = np.full_like(inner, float(size))
-    trained = replace(rank, workload=rank.workload.model_copy(update={"lora": None}))
-    down_s = trained.gemm_s(rank.tokens, small, inner, UNCAST)
-    up_s = trained.gemm_s(rank.tokens, output, small, UNCAST)
+    trained = replace(rank.in_16_bits, workload=rank.workload.model_copy(update={"lora": None}))
+    down_s = trained.gemm_s(rank.tokens, small, inner)
+    up_s = trained.gemm_s(rank.tokens, output, small)
     return (
         (down_s[0] + up_s[0]) * rank.compute_slowdown + _added_s(rank, output),
         (down_s[1] + up_s[1]) * rank.compute_slowdown + _added_s(rank, inner),

@@ -31,7 +31,7 @@ from simulator.layer_collectives import (
 )
 from simulator.moved_operators import moved_operators_s
 from simulator.plan import Recompute
-from simulator.rank import ONE_PRODUCT, UNCAST, Batch, Rank
+from simulator.rank import ONE_PRODUCT, Batch, Rank
 from simulator.recomputed_layers import without_recompute
 from simulator.recomputed_modules import (
     SHARED_EXPERTS,
@@ -220,7 +220,7 @@ def _expert_operators(rank: Rank) -> dict[str, Directions]:
     permutation_s = rank.memory_bound_s(_permuted_bytes(rank), NUM_ROUTING_KERNELS + num_casts)
     parts = {
         ROUTED_EXPERTS: _routed_experts(rank, tokens_per_expert, width, num_local),
-        "router": rank.gemm_s(rank.tokens / t, np.full_like(h, experts.num_experts), h, UNCAST),
+        "router": rank.in_16_bits.gemm_s(rank.tokens / t, np.full_like(h, experts.num_experts), h),
         "permutation": (permutation_s, permutation_s),
     }
     if experts.shared_ffn_hidden_size:
@@ -316,7 +316,7 @@ def output_layer(rank: Rank) -> PartTimes:
     t = rank.plans.tensor_parallel
     h = np.full(len(t), float(rank.workload.model.hidden_size))
     vocabulary = rank.workload.model.vocabulary_size / t
-    forward_s, backward_s = rank.gemm_s(rank.tokens, vocabulary, h, UNCAST)
+    forward_s, backward_s = rank.in_16_bits.gemm_s(rank.tokens, vocabulary, h)
     slowdown = unaligned_slowdown(rank)
     forward_s, backward_s = forward_s * slowdown, backward_s * slowdown
     is_early = rank.workload.kernel_launch in ("eager-2022", "blocking-2022")

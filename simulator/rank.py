@@ -49,9 +49,22 @@ class Batch:
 
 
 ONE_PRODUCT = Batch()
-UNCAST = Batch(num_casts=0.0)
-"""A product of modules that launch no casts: routers, output layers and adapters, which stay in 16 bits (Megatron Core). Their
-products are timed in the plan's format all the same, as the constants were fitted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfferConstants:
+    """What a job's offers are worth, whatever the plans: columns of every offer, or of each with every number format."""
+
+    kernels: KernelConstants
+    links: LinkConstants
+    training: TrainingConstants
+    sustained_fraction: Floats
+
+    def of_products(self, plans: PlanTable) -> tuple[KernelConstants, Floats]:
+        """Returns the constants of kernels and the sustained fraction in the number formats of plans, `(n,)` each."""
+        pair = plans.offer * len(Precision) + plans.precision
+        slowest = self.training.slowest_of(plans.num_gpus)
+        return self.kernels.take(pair), self.sustained_fraction[pair] / slowest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +74,8 @@ class Rank:
     workload: Workload
     plans: PlanTable
     offers: OfferTable
+    constants: OfferConstants
+    """Where the constants of other number formats than the plan's are."""
     kernels: KernelConstants
     links: LinkConstants
     training: TrainingConstants
@@ -77,18 +92,29 @@ class Rank:
         """
         constants = _constants(job, training or training_constants())
         offers = OfferTable.from_job(job).take(plans.offer)
-        pair = plans.offer * len(Precision) + plans.precision
+        kernels, sustained_fraction = constants.of_products(plans)
         return cls(
             workload=job.workload,
             plans=plans,
             offers=offers,
-            kernels=constants.kernels.take(pair),
+            constants=constants,
+            kernels=kernels,
             links=constants.links.take(plans.offer),
             training=constants.training,
-            sustained_fraction=constants.sustained_fraction[pair]
-            / constants.training.slowest_of(plans.num_gpus),
+            sustained_fraction=sustained_fraction,
             compute_slowdown=slowdown_under_cap(offers, plans.power_cap_fraction),
         )
+
+    @cached_property
+    def in_16_bits(self) -> Self:
+        """The rank as products see it that stay in 16 bits beside others in 8 or 4: output layers, routers and adapters."""
+        are_cast = is_cast(self.plans)
+        if not np.any(are_cast):
+            return self
+        formats = np.where(are_cast, Precision.BF16.code, self.plans.precision)
+        plans = replace(self.plans, precision=formats)
+        kernels, sustained_fraction = self.constants.of_products(plans)
+        return replace(self, plans=plans, kernels=kernels, sustained_fraction=sustained_fraction)
 
     @cached_property
     def tokens(self) -> Floats:
@@ -232,21 +258,11 @@ def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers |
     return np.asarray(np.minimum(reachable, group_size), dtype=np.float64)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Constants:
-    """What a job's offers are worth, whatever the plans: columns of every offer, or of each with every number format."""
-
-    kernels: KernelConstants
-    links: LinkConstants
-    training: TrainingConstants
-    sustained_fraction: Floats
-
-
 @remembering_latest
-def _constants(job: Job, training: TrainingConstants) -> _Constants:
+def _constants(job: Job, training: TrainingConstants) -> OfferConstants:
     """Returns the constants of a job, its calibration included."""
     training = calibrated_training(training, job.calibration)
-    return _Constants(
+    return OfferConstants(
         kernels=_kernels(job, training),
         links=_links(job, OfferTable.from_job(job), training),
         training=training,

@@ -33,7 +33,7 @@ def expert_layer_weight_gradients_s(rank: Rank) -> Floats:
     products_s = [
         _projections_s(rank),
         repeats * _ffn_s(rank, routed_tokens(rank) / num_local, np.full_like(hidden, width), batch),
-        rank.weight_gradient_s(rank.tokens / t, np.full_like(hidden, experts.num_experts), hidden),
+        rank.in_16_bits.weight_gradient_s(rank.tokens / t, np.full_like(hidden, experts.num_experts), hidden),
     ]
     if experts.shared_ffn_hidden_size:
         products_s.append(_ffn_s(rank, rank.tokens, experts.shared_ffn_hidden_size / t))
@@ -44,7 +44,7 @@ def output_layer_weight_gradients_s(rank: Rank) -> Floats:
     """Returns the product of the output layer, `(n,)`."""
     model, t = rank.workload.model, rank.plans.tensor_parallel
     hidden = np.full(len(t), float(model.hidden_size))
-    product_s = rank.weight_gradient_s(rank.tokens, model.vocabulary_size / t, hidden)
+    product_s = rank.in_16_bits.weight_gradient_s(rank.tokens, model.vocabulary_size / t, hidden)
     return product_s * unaligned_slowdown(rank) * rank.compute_slowdown
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from constraints.layout import LAYOUT_RULES, layout_excess
 from simulator import catalog
+from simulator.adapter_costs import adapters_s
 from simulator.casts import cast_ratio, gathered_bytes, num_cast_kernels
 from simulator.chunks import split_layers
 from simulator.compute import kernel_constants
 from simulator.hardware import Precision
-from simulator.layer_costs import dense_layer
+from simulator.layer_costs import dense_layer, feed_forward_operators, output_layer
 from simulator.lora import ATTENTION_PRODUCTS, Lora
 from simulator.memory import MemoryTable, peak_memory
 from simulator.model import CastRecipe
@@ -22,6 +23,7 @@ from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.step_error import step_error
 from simulator.table import Floats
+from simulator.weight_gradients import output_layer_weight_gradients_s
 from simulator.workload import Workload
 from tests.simulator.builders import A100, H100, job_of, plan_of, rented, table_of, training
 
@@ -110,6 +112,27 @@ class TestRecipes:
         excess = layout_excess(job, table_of(plan_of(tensor=4, data=8, precision=Precision.FP8)))[0]
         broken = {rule.name for rule, far in zip(LAYOUT_RULES, excess, strict=True) if far}
         assert ("number_format" in broken) == is_broken
+
+
+class TestSixteenBits:
+    # Megatron Core makes the layers of a transformer of Transformer Engine's modules, and all others of plain ones.
+    @pytest.mark.parametrize("precision", [Precision.FP8, Precision.FP4])
+    def test_output_layers_routers_and_adapters_take_as_long_in_any_format(
+        self, precision: Precision
+    ) -> None:
+        job = job_of(training("mixtral-8x7b"), rented("gb200"))
+        plans = table_of(*(plan_of(tensor=2, precision=each) for each in (precision, Precision.BF16)))
+        rank = Rank.of(job, plans)
+        products = feed_forward_operators(rank, is_expert=True)
+        adapters = adapters_s(rank, Lora(rank=16, targets=ATTENTION_PRODUCTS))
+        for seconds in (
+            *output_layer(rank).columns().values(),
+            output_layer_weight_gradients_s(rank),
+            *products["router"],
+            *adapters,
+        ):
+            assert seconds[0] == seconds[1]
+        assert all(seconds[0] < seconds[1] for seconds in products["routed experts"])
 
 
 class TestGathers:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator.chunks import split_layers
+from simulator.hardware import Precision
 from simulator.layer_costs import dense_layer, embedding, output_layer
 from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct, Lora
 from simulator.plan import CheckpointScheme, Plan, Recompute
@@ -79,6 +80,13 @@ class TestMemory:
         assert all_ - full == pytest.approx(2 * tokens * layers * 4 * 16)
         # Frozen: the normed input of the feed-forward block (8192) and the output of its activation (28672).
         assert full - some == pytest.approx(2 * tokens * layers * (8192 + 28672 - 1))
+
+    def test_what_only_adapters_need_again_is_kept_in_16_bits(self) -> None:
+        every = adapted(lora=Lora(rank=16))
+        eight, sixteen = (
+            memory_of(every, plan_of(data=8, precision=each)) for each in (Precision.FP8, Precision.BF16)
+        )
+        assert eight == sixteen
 
     def test_70_billion_weights_fit_a_node_of_h100_as_in_mlperf(self) -> None:
         # MLPerf Training v4.0 fine-tuned it on eight H100 of 80 GB; all states are 18 bytes a weight.
