@@ -30,7 +30,7 @@ from planner.measured_sequences import (
     splits_sequence,
     window_cells,
 )
-from planner.measured_shape import expert_cells, has_experts, shape_cells
+from planner.measured_shape import expert_cells, has_experts, parallel_block, shape_cells
 from planner.measured_sharding import (
     keeps_weights,
     offloads_optimizer,
@@ -40,7 +40,7 @@ from planner.measured_sharding import (
     zero_stage,
 )
 from planner.measured_told import CannotModelError, Told
-from planner.measured_unmodelled import remark_blocks, simulates_checkpoints
+from planner.measured_unmodelled import remark_window, simulates_checkpoints
 from planner.measured_words import NOTHING_SAID, affirmed, is_known_kind, is_usable, known_kind
 from planner.model_names import known_shape
 from planner.software_families import software_family
@@ -145,6 +145,7 @@ class _Translation:
         sizes = {
             **shape,
             **expert_cells(self.told, self.known, shape["ffn_hidden_size"]),
+            "parallel_block": parallel_block(self.told, self.known),
             **layout,
             **self.node.cells,
             **habit_cells,
@@ -339,7 +340,7 @@ class _Translation:
     def _sequences(self, layout: dict[str, int]) -> dict[str, object]:
         """Windows, packed documents, and the exchange of context-parallel ranks where there are several."""
         window = window_cells(self.cells, self.known)
-        remark_blocks(self.told, has_window=bool(window))
+        remark_window(self.told, has_window=bool(window))
         found = {**window, **document_cells(self.cells)}
         if layout["context_parallel"] == 1:
             if exchanges_heads(self.told.text("sp")):

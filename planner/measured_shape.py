@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import re
+
 from planner.measured_told import Told
+from planner.measured_words import affirmed, is_denied
 from planner.model_names import ties_embeddings
-from simulator.model import ModelShape
+from simulator.model import ModelShape, ParallelBlock
 
 USUAL_VOCABULARY = 51_200
 """GPT-2's vocabulary, padded as Megatron-LM pads it."""
 USUAL_HEAD_DIM = 128
 PLAIN_FFN_RATIO = 4
 """Feed-forward width over hidden size of a block without gate; a narrower block is taken to have one."""
+
+_PARALLEL_BLOCK = re.compile(
+    r"(?<!tensor[- ])(?<!data[- ])(?<!context[- ])(?<!sequence[- ])(?<!pipeline[- ])(?<!expert[- ])(?<!model[- ])"
+    r"\bparallel[-_ ](?:transformer[- ])?(?:blocks?\b|attention\b|attn\b|residual)|\bptb\b|gpt[-_]j[-_]residual",
+    re.IGNORECASE,
+)
+"""Attention and feed-forward network of a block that work on the same input (arXiv 2204.02311)."""
+_MEGASCALE = re.compile(r"\bmegascale\b(?![- ]?(?:moe|infer))", re.IGNORECASE)
+_OF_MEGASCALE = re.compile(r"^gpt|megascale", re.IGNORECASE)
+"""Networks of the runs that MegaScale's paper compares with Megatron-LM (arXiv 2402.15627, sections 3.1 and 6.1)."""
 
 
 def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
@@ -38,6 +51,21 @@ def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
         "vocabulary_size": told.count("vocab", fields.get("vocabulary_size"), USUAL_VOCABULARY),
         "has_tied_embeddings": fields.get("has_tied_embeddings", ties_embeddings(told.text("model"))),
     }
+
+
+def parallel_block(told: Told, known: ModelShape | None) -> ParallelBlock | None:
+    """Returns whether attention and feed-forward network of a block work on the same input, and behind how many norms.
+
+    Notes, framework or model say it, or a known model; the dense ones of MegaScale's paper do where nothing is said.
+    """
+    said = "; ".join(told.text(column) for column in ("notes", "framework", "model"))
+    usual = known.parallel_block if known else None
+    if affirmed(_PARALLEL_BLOCK, said):
+        return usual or "one_norm"
+    if is_denied(_PARALLEL_BLOCK, said):
+        return None
+    is_of_megascale = _MEGASCALE.search(told.text("framework")) and _OF_MEGASCALE.search(told.text("model"))
+    return told.default("notes", "one_norm") if is_of_megascale and not has_experts(told, known) else usual
 
 
 def has_experts(told: Told, known: ModelShape | None) -> bool:

@@ -8,12 +8,6 @@ from collections.abc import Mapping
 from planner.measured_told import Told
 from planner.measured_words import affirmed
 
-_PARALLEL_BLOCK = re.compile(
-    r"(?<!tensor[- ])(?<!data[- ])(?<!context[- ])(?<!sequence[- ])(?<!pipeline[- ])(?<!expert[- ])(?<!model[- ])"
-    r"\bparallel[-_ ](?:transformer[- ])?(?:blocks?\b|attention\b|attn\b|residual)|\bptb\b|gpt[-_]j[-_]residual",
-    re.IGNORECASE,
-)
-"""Attention and feed-forward network of a block that work on the same input, and send one sum (arXiv 2204.02311)."""
 _WINDOW = re.compile(r"sliding[- _]?window|\bswa\b", re.IGNORECASE)
 _PARTITIONED = re.compile(
     r"partition(?:ed|s|ing)?[-_ ](?:activations?|(?:activation[- ])?checkpoints?)\b|activations?[- ]partition"
@@ -23,13 +17,9 @@ _PARTITIONED = re.compile(
 """ZeRO-R shares out checkpoints among tensor-parallel ranks (`partition_activations`; arXiv 1910.02054, section 6.1)."""
 
 
-def remark_blocks(told: Told, *, has_window: bool) -> None:
-    """Says of a block that is not the usual one, or has windows of unknown width, that it is simulated without."""
-    notes = told.text("notes")
-    if affirmed(_PARALLEL_BLOCK, notes):
-        meaning = "attention and feed-forward side by side are simulated in turn, with twice the tensor-parallel traffic"
-        told.remark("notes", meaning)
-    if not has_window and "window" not in told.cells.numbers and affirmed(_WINDOW, notes):
+def remark_window(told: Told, *, has_window: bool) -> None:
+    """Says of windows of unknown width that they are simulated without."""
+    if not has_window and "window" not in told.cells.numbers and affirmed(_WINDOW, told.text("notes")):
         told.remark("notes", "a window without its tokens is left out; give them in the column window")
 
 

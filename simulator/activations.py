@@ -2,9 +2,10 @@
 
 Korthikanti et al. (arXiv 2205.05198), written per tensor so that it holds for gated blocks, grouped-query and latent
 attention, experts and 8-bit products: for GPT shapes it gives the paper's s b h (10 + 24/t + 5 a s/(h t)), less the two
-dropout masks that today's models do not have. A tensor that only a matrix product needs again is kept in the number
-format of the product, as Transformer Engine does, or in 16 bits where only an adapter needs it. Nomenclature as in
-`simulator.model`; T is the tokens of a micro-batch on one rank, t the tensor-parallel degree.
+dropout masks that today's models do not have. Blocks that read the same input keep it once, and behind one norm its output,
+too. A tensor that only a matrix product needs again is kept in the number format of the product, as Transformer Engine does,
+or in 16 bits where only an adapter needs it. Nomenclature as in `simulator.model`; T is the tokens of a micro-batch on one
+rank, t the tensor-parallel degree.
 """
 
 from __future__ import annotations
@@ -190,10 +191,11 @@ def _layer_input(workload: Workload, plans: PlanTable) -> Floats:
 
 
 def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
-    """Bytes per token that one layer keeps besides attention scores: inputs and outputs of both norms, and the blocks."""
+    """Bytes per token that one layer keeps besides attention scores: inputs and outputs of its norms, and the blocks."""
     product, model = _input_bytes(workload, plans), workload.model
-    inputs = _keeps_input(workload, AdaptedProduct.QKV) + _keeps_input(workload, AdaptedProduct.FC1)
-    norms = (2.0 * ACTIVATION_BYTES + inputs * product) * model.hidden_size
+    inputs = _keeps_input(workload, AdaptedProduct.QKV), _keeps_input(workload, AdaptedProduct.FC1)
+    outputs = max(inputs) if model.num_layer_norms == 1 else sum(inputs)
+    norms = (model.num_blocks_in_turn * ACTIVATION_BYTES + outputs * product) * model.hidden_size
     latents = (ACTIVATION_BYTES + product) * _latent_width(workload)
     attention = _attention(workload, plans) / plans.tensor_parallel
     split = _sequence_split(workload, plans)
@@ -336,7 +338,9 @@ def _kept_instead(workload: Workload, plans: PlanTable, *, is_expert: bool) -> F
 
 
 def _norm_width(workload: Workload, plans: PlanTable, behind: AdaptedProduct) -> Floats:
-    """Bytes per token that are kept of the output of a norm, for the product behind it."""
+    """Bytes per token that are kept of the output of a norm for the product behind it; a shared one is kept for attention."""
+    if behind is AdaptedProduct.FC1 and workload.model.num_layer_norms == 1:
+        return np.zeros(len(plans))
     kept = _keeps_input(workload, behind) * _input_bytes(workload, plans) * workload.model.hidden_size
     return np.asarray(kept / _sequence_split(workload, plans))
 

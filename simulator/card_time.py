@@ -23,10 +23,10 @@ from simulator.expert_exchange import expert_exchange_s
 from simulator.expert_ranks import expert_ranks
 from simulator.layer_collectives import (
     Directions,
-    block_s,
     entering_s,
+    layer_s,
     leaving_s,
-    num_blocks,
+    repeated_s,
 )
 from simulator.network import LinkConstants
 from simulator.plan import Recompute
@@ -61,15 +61,15 @@ def parts_card_s(rank: Rank, num_parts: int) -> list[Directions]:
 
 def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
     """One layer, what hides behind its computation included."""
-    none_s, blocks = np.zeros(len(cards.plans)), num_blocks(cards, is_expert=is_expert)
-    tensor_s, context_s = block_s(cards), context_exchange_s(cards, none_s)
+    none_s = np.zeros(len(cards.plans))
+    tensor_s, context_s = layer_s(cards, is_expert=is_expert), context_exchange_s(cards, none_s)
     expert_s = expert_exchange_s(cards, none_s, none_s, (none_s, none_s)) if is_expert else (none_s, none_s)
     forward_s, backward_s = (
-        blocks * tensor + context + expert
+        tensor + context + expert
         for tensor, context, expert in zip(tensor_s, context_s, expert_s, strict=True)
     )
     is_full = cards.plans.recompute == Recompute.FULL.code
-    again_s = is_full * forward_s + repeats_block(cards, is_expert=is_expert) * tensor_s[0]
+    again_s = is_full * forward_s + repeats_block(cards, is_expert=is_expert) * repeated_s(cards)
     if is_expert:
         again_s = again_s + repeats_exchange(cards) * expert_s[0]
     return forward_s, backward_s + again_s

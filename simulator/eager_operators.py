@@ -3,8 +3,8 @@
 The bytes of torchtitan's model of March 2025 (`models/norms.py`, `models/llama/model.py`), an operator reading and writing
 whole tensors, 2 bytes a value in 16 bits and 4 in 32:
 
-    norm         to fp32 6, square 8, mean 4, product 8, back 6, weight 4        = 36 for each value of h, twice
-    residual     two reads and a write                                           = 6 for each value of h, twice
+    norm         to fp32 6, square 8, mean 4, product 8, back 6, weight 4        = 36 for each value of h, each norm
+    residual     two reads and a write                                           = 6 for each value of h, each addition
     positions    to fp32 6, complex product 8, back 6                            = 20 for each value of queries and keys
     heads        keys and values, with `copies_shared_heads`                     = 2 (a + g) d each
     activation   SiLU 4, product 6                                               = 10 for each value of f
@@ -41,7 +41,8 @@ def eager_bytes(rank: Rank, activated: Floats | float) -> Floats:
     """
     workload, t = rank.workload, rank.plans.tensor_parallel
     model = workload.model
-    hidden = 2.0 * (NORM_BYTES + RESIDUAL_BYTES) * model.hidden_size
+    norms, residuals = NORM_BYTES * model.num_layer_norms, RESIDUAL_BYTES * model.num_blocks_in_turn
+    hidden = (norms + residuals) * model.hidden_size
     heads = model.num_heads + model.num_kv_heads
     rotary = ROTARY_BYTES * model.head_dim * heads
     is_copied = workload.copies_shared_heads and model.num_kv_heads < model.num_heads

@@ -18,7 +18,7 @@ NUM_FORWARD_KERNELS = 12.0
 NUM_PRODUCTS = 4.0
 """Matrix products of one layer forward: before and after the attention core, into and out of the feed-forward block."""
 NUM_COLLECTIVES = 2.0
-"""Collectives of one layer forward between tensor-parallel ranks."""
+"""Collectives of one layer forward between tensor-parallel ranks, of two blocks one after the other."""
 BACKWARD_RATIO = 2.0
 """Bytes and kernels backward, relative to forward: vTrain counts 20 kernels forward and 42 backward in a layer."""
 
@@ -49,7 +49,8 @@ def _launch_s(rank: Rank) -> float:
 
 
 def _num_forward_kernels(rank: Rank) -> Floats:
-    collectives = np.where(rank.plans.tensor_parallel > 1, NUM_COLLECTIVES, 0.0)
+    num_collectives = NUM_COLLECTIVES / 2.0 * rank.workload.model.num_blocks_in_turn
+    collectives = np.where(rank.plans.tensor_parallel > 1, num_collectives, 0.0)
     separate = SEPARATE_KERNELS.get(rank.workload.attention)
     own = NUM_FORWARD_KERNELS + NUM_PRODUCTS + (separate.num_forward if separate else 1.0)
     return np.asarray(own + collectives)

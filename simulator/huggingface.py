@@ -16,12 +16,13 @@ from simulator.huggingface_reader import LAYER_KEYS, Config, ConfigReader
 from simulator.huggingface_windows import (
     Window,
     alternating_window,
+    cohere_2_window,
     gemma_3_window,
     llama_4_chunks,
     qwen_window,
     window_everywhere,
 )
-from simulator.model import ModelShape
+from simulator.model import ModelShape, ParallelBlock
 
 HIDDEN_KEYS = ("hidden_size", "n_embd", "n_embed")
 HEAD_KEYS = ("num_attention_heads", "n_head")
@@ -107,6 +108,8 @@ class Family:
     """Returns the fields of `LatentAttention`; left out for ordinary or grouped-query attention."""
     sliding_window: Callable[[ConfigReader], Window | None] | None = None
     """Returns the fields of `SlidingWindow`, if the file has one; left out where tokens see all before them."""
+    parallel_block: Callable[[ConfigReader], ParallelBlock | None] | None = None
+    """Returns whether attention and feed-forward block read the same input; left out where they never do."""
 
 
 def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
@@ -130,6 +133,7 @@ def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
         "experts": family.experts(reader) if family.experts else None,
         "latent_attention": latent,
         "sliding_window": family.sliding_window(reader) if family.sliding_window else None,
+        "parallel_block": family.parallel_block(reader) if family.parallel_block else None,
     }
 
 
@@ -154,6 +158,21 @@ def _falcon_heads(reader: ConfigReader) -> int | None:
     if reader.truth("new_decoder_architecture", default=False):
         return reader.whole("num_kv_heads")
     return 1 if reader.truth("multi_query", default=True) else None
+
+
+def _falcon_block(reader: ConfigReader) -> ParallelBlock | None:
+    """The new architecture has blocks side by side whatever else it says, behind two norms unless it says one."""
+    if reader.truth("new_decoder_architecture", default=False):
+        return "one_norm" if reader.whole("num_ln_in_parallel_attn", default=2) == 1 else "two_norms"
+    return "one_norm" if reader.truth("parallel_attn", default=True) else None
+
+
+def _neox_block(reader: ConfigReader) -> ParallelBlock | None:
+    return "two_norms" if reader.truth("use_parallel_residual", default=True) else None
+
+
+def _one_norm(_: ConfigReader) -> ParallelBlock:
+    return "one_norm"
 
 
 def _intermediate(reader: ConfigReader) -> int:
@@ -281,6 +300,8 @@ _GPT2 = Family(
 )
 _OPT = replace(_GPT2, ffn_hidden_size=_opt_ffn, num_positions=_opt_positions)
 _BLOOM = replace(_GPT2, num_positions=None)
+_GPT_J = replace(_BLOOM, is_tied=False, parallel_block=_one_norm)
+_COHERE = replace(_GEMMA, parallel_block=_one_norm)
 
 FAMILIES: Mapping[str, Family] = {
     "llama": _LLAMA,
@@ -302,8 +323,13 @@ FAMILIES: Mapping[str, Family] = {
     "deepseek_v3": _DEEPSEEK,
     "kimi_k2": _DEEPSEEK,
     "nemotron": _PLAIN,
-    "gpt_neox": replace(_PLAIN, num_kv_heads=_all_heads),
-    "falcon": replace(_BLOOM, num_kv_heads=_falcon_heads),
+    "gpt_neox": replace(_PLAIN, num_kv_heads=_all_heads, parallel_block=_neox_block),
+    "gptj": _GPT_J,
+    "codegen": _GPT_J,
+    "phi": replace(_PLAIN, parallel_block=_one_norm),
+    "cohere": _COHERE,
+    "cohere2": replace(_COHERE, sliding_window=cohere_2_window),
+    "falcon": replace(_BLOOM, num_kv_heads=_falcon_heads, parallel_block=_falcon_block),
     "bloom": _BLOOM,
     "opt": _OPT,
     "gpt2": _GPT2,

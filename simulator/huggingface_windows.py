@@ -26,6 +26,11 @@ def gemma_3_window(reader: ConfigReader) -> Window | None:
     return _window(reader, full_every=6)
 
 
+def cohere_2_window(reader: ConfigReader) -> Window | None:
+    """Command R7B and Command A: every fourth layer sees everything."""
+    return _window(reader, full_every=4)
+
+
 def qwen_window(reader: ConfigReader) -> Window | None:
     """Qwen: a window in the layers from `max_window_layers` on, and only where the file switches it on."""
     if not reader.truth("use_sliding_window", default=False):

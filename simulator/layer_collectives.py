@@ -12,7 +12,8 @@ Korthikanti et al., arXiv 2205.05198):
 
 With sequence parallelism the backward pass gathers the block's input once more, behind the product for the input's
 gradient. Blocks of layers may gather inputs of products that are cast (`Workload.gathers_cast_inputs`); the embedding and the
-output layer gather 16 bits.
+output layer gather 16 bits. Blocks that read the same input (`ModelShape.parallel_block`) are left once, since their results
+are added up first, and entered once where one norm makes one input of both.
 """
 
 from __future__ import annotations
@@ -43,16 +44,29 @@ def leaving_s(rank: Rank) -> Directions:
     return backward_s, forward_s
 
 
-def block_s(rank: Rank) -> Directions:
-    """Returns the collectives of a whole block of a layer; only what is gathered may be in 8 or 4 bits."""
+def layer_s(rank: Rank, *, is_expert: bool) -> Directions:
+    """Returns the collectives of all blocks of a layer."""
+    num_entered, num_left = num_ends(rank, is_expert=is_expert)
+    in_s, out_s = _block_ends_s(rank)
+    return num_entered * in_s[0] + num_left * out_s[0], num_entered * in_s[1] + num_left * out_s[1]
+
+
+def repeated_s(rank: Rank) -> Floats:
+    """Returns those of the second block that recomputing it repeats: blocks side by side are left behind it, together."""
+    in_s, out_s = _block_ends_s(rank)
+    return in_s[0] + out_s[0] if rank.workload.model.num_blocks_in_turn > 1 else in_s[0]
+
+
+def _block_ends_s(rank: Rank) -> tuple[Directions, Directions]:
+    """Collectives where a block of a layer is entered and left; only what is gathered may be in 8 or 4 bits."""
     if not rank.workload.has_sequence_parallel:
-        return rank.hidden_all_reduce_s, rank.hidden_all_reduce_s
+        return entering_s(rank), leaving_s(rank)
     forward_s, backward_s = rank.block_gather_s
-    return forward_s + rank.hidden_gather_s, backward_s + rank.hidden_gather_s
+    return (forward_s, rank.hidden_gather_s), (rank.hidden_gather_s, backward_s)
 
 
 def beside_products(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:
-    """Returns what of the collectives of a block shows where software runs them in pieces beside its products.
+    """Returns what of the collectives of blocks shows where software runs them in pieces beside their products.
 
     Only with sequence parallelism: gathers and scatters come in pieces, an all-reduce does not.
     """
@@ -72,6 +86,12 @@ def num_blocks(rank: Rank, *, is_expert: bool) -> int:
     if is_expert and experts and rank.workload.has_sequence_parallel and not experts.shared_ffn_hidden_size:
         return 1
     return 2
+
+
+def num_ends(rank: Rank, *, is_expert: bool) -> tuple[int, int]:
+    """Returns how often they enter blocks of a layer, and how often they leave some."""
+    blocks, model = num_blocks(rank, is_expert=is_expert), rank.workload.model
+    return min(blocks, model.num_layer_norms), min(blocks, model.num_blocks_in_turn)
 
 
 def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:

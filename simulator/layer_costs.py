@@ -24,12 +24,13 @@ from simulator.host_time import BACKWARD_RATIO, host_waits_s
 from simulator.layer_collectives import (
     Directions,
     beside_products,
-    block_s,
     entering_s,
+    layer_s,
     leaving_s,
     num_blocks,
+    repeated_s,
 )
-from simulator.moved_operators import moved_operators_s
+from simulator.moved_operators import block_sums_s, moved_operators_s
 from simulator.plan import Recompute
 from simulator.rank import ONE_PRODUCT, Batch, Rank
 from simulator.recomputed_layers import without_recompute
@@ -164,6 +165,9 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floa
         total(parts) * rank.compute_slowdown for parts in zip(projections, core, ffn, strict=True)
     )
     forward_s, backward_s = forward_s + moved_s, backward_s + BACKWARD_RATIO * moved_s
+    if rank.workload.model.parallel_block:
+        sums_s = block_sums_s(rank, is_expert=is_expert)
+        forward_s, backward_s = forward_s + sums_s[0], backward_s + sums_s[1]
     if rank.workload.lora:
         added_s = adapters_s(rank, rank.workload.lora)
         forward_s, backward_s = forward_s + added_s[0], backward_s + added_s[1]
@@ -174,16 +178,23 @@ def _layer_collectives(
     rank: Rank, core_s: Floats, forward_s: Floats, backward_s: Floats, *, is_expert: bool
 ) -> Directions:
     """Exposed collectives between tensor- and context-parallel ranks; backward with those of blocks that modules repeat."""
-    blocks = num_blocks(rank, is_expert=is_expert)
-    block_forward_s, block_backward_s = block_s(rank)
-    block_forward_s = beside_products(rank, block_forward_s, forward_s / blocks)
-    block_backward_s = beside_products(rank, block_backward_s, backward_s / blocks)
+    tensor_forward_s, tensor_backward_s = layer_s(rank, is_expert=is_expert)
     context_forward_s, context_backward_s = context_exchange_s(rank, core_s)
-    again_s = repeats_block(rank, is_expert=is_expert) * block_forward_s
     return (
-        blocks * block_forward_s + context_forward_s,
-        blocks * block_backward_s + context_backward_s + again_s,
+        beside_products(rank, tensor_forward_s, forward_s) + context_forward_s,
+        beside_products(rank, tensor_backward_s, backward_s)
+        + context_backward_s
+        + _repeated_collectives_s(rank, forward_s, is_expert=is_expert),
     )
+
+
+def _repeated_collectives_s(rank: Rank, forward_s: Floats, *, is_expert: bool) -> Floats:
+    """Exposed collectives of a block that modules repeat, beside its share of the forward pass."""
+    is_again = repeats_block(rank, is_expert=is_expert)
+    if not is_again.any():
+        return np.zeros_like(forward_s)
+    cover_s = forward_s / num_blocks(rank, is_expert=is_expert)
+    return is_again * beside_products(rank, repeated_s(rank), cover_s)
 
 
 def feed_forward_operators(rank: Rank, *, is_expert: bool) -> dict[str, Directions]:

@@ -21,6 +21,9 @@ AttentionKernel = Literal["flash", "flash-2", "flash-1", "unfused", "eager"]
 """`flash` and older ones: one fused kernel that never stores the scores; `unfused`, `eager`: separate kernels that do."""
 KernelLaunch = Literal["graph", "eager", "eager-2022", "blocking-2022"]
 
+ParallelBlock = Literal["one_norm", "two_norms"]
+"""Norms in front of an attention and a feed-forward block that read the same input."""
+
 ContextExchange = Literal["ring", "all_gather", "all_to_all", "hybrid"]
 """How context-parallel ranks attend to the whole sequence (`simulator.context_exchange`)."""
 
@@ -160,6 +163,9 @@ class ModelShape(Record):
     """Multi-head latent attention; left out for ordinary or grouped-query attention."""
     sliding_window: SlidingWindow | None = None
     """How far back some or all layers look; left out: every token sees all before it."""
+    parallel_block: ParallelBlock | None = None
+    """Whether attention and feed-forward block of a layer read the same input, to which the sum of both is added: behind one
+    norm (GPT-J, PaLM, Falcon 7B, Command R, MegaScale), or two (GPT-NeoX, Falcon 40B); left out: one after the other."""
     source: str = "user"
     """Where the shape comes from."""
 
@@ -197,15 +203,25 @@ class ModelShape(Record):
         return query + key_value + expanded + a * mla.value_head_dim * h
 
     @property
+    def num_layer_norms(self) -> int:
+        """Norms of a layer."""
+        return 1 if self.parallel_block == "one_norm" else 2
+
+    @property
+    def num_blocks_in_turn(self) -> int:
+        """Blocks of a layer that wait for each other and add to the residual stream: 1 where both read the same input."""
+        return 1 if self.parallel_block else 2
+
+    @property
     def num_ffn_matrices(self) -> int:
         """Matrices of a feed-forward block: 3 with a gate, 2 without."""
         return 3 if self.is_gated else 2
 
     @property
     def dense_layer_parameters(self) -> int:
-        """Weights of one dense layer: attention, feed-forward block and two norms."""
+        """Weights of one dense layer: attention, feed-forward block and norms."""
         ffn = self.num_ffn_matrices * self.hidden_size * self.ffn_hidden_size
-        return self.attention_parameters + ffn + 2 * self.hidden_size
+        return self.attention_parameters + ffn + self.num_layer_norms * self.hidden_size
 
     @property
     def expert_parameters(self) -> int:
@@ -221,7 +237,7 @@ class ModelShape(Record):
             return 0
         h = self.hidden_size
         shared = self.num_ffn_matrices * h * self.experts.shared_ffn_hidden_size
-        return self.attention_parameters + h * self.experts.num_experts + shared + 2 * h
+        return self.attention_parameters + h * self.experts.num_experts + shared + self.num_layer_norms * h
 
     @property
     def embedding_parameters(self) -> int:
@@ -241,8 +257,8 @@ class ModelShape(Record):
 
     @property
     def norm_parameters(self) -> int:
-        """Weights of all norms: two in each layer and the final one."""
-        return (2 * self.num_layers + 1) * self.hidden_size
+        """Weights of all norms: those of the layers and the final one."""
+        return (self.num_layer_norms * self.num_layers + 1) * self.hidden_size
 
     @property
     def num_parameters(self) -> int:

@@ -2,7 +2,8 @@
 
 Fused kernels read and write each tensor once: norms 2 values for each of h, residual additions 3, positions 2 for each value
 of queries and keys, the activation one for each value that it reads or writes. Where PyTorch launches each operator on its
-own, `simulator.eager_operators` counts. Nomenclature as in `simulator.model`.
+own, `simulator.eager_operators` counts. Blocks that read the same input have one residual addition, and one sum of their
+results. Nomenclature as in `simulator.model`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ from simulator.eager_operators import (
 )
 from simulator.expert_ranks import expert_load
 from simulator.host_time import NUM_FORWARD_KERNELS
+from simulator.layer_collectives import Directions, num_blocks
 from simulator.rank import Rank
 from simulator.table import Floats
+
+SUM_BYTES = 6.0
+"""Two reads and a write of a value."""
 
 
 def moved_operators_s(rank: Rank, *, is_expert: bool) -> Floats:
@@ -32,12 +37,26 @@ def moved_operators_s(rank: Rank, *, is_expert: bool) -> Floats:
 
 
 def moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
-    """Returns what these operators read and write forward: two norms and two residual additions, positions, activations."""
+    """Returns what these operators read and write forward: norms and residual additions, positions, activations."""
     activated = routed_values(rank) + shared_values(rank) if is_expert else dense_values(rank)
     if is_counted(rank):
         return eager_bytes(rank, activated)
-    residual = rank.split_tokens * 10.0 * float(rank.workload.model.hidden_size)
+    model = rank.workload.model
+    passes = 2.0 * model.num_layer_norms + 3.0 * model.num_blocks_in_turn
+    residual = rank.split_tokens * passes * float(model.hidden_size)
     return ACTIVATION_BYTES * residual + rotary_bytes(rank) + activation_bytes(rank, activated)
+
+
+def block_sums_s(rank: Rank, *, is_expert: bool) -> Directions:
+    """Returns what it takes to add up attention and feed-forward block where both read the same input, forward and backward.
+
+    Results are added before tensor-parallel ranks exchange them, each having a part of all of them, and gradients of what one
+    norm gives to both likewise (GPT-NeoX, `gpt_j_residual`). Experts return whole results where sequences are split.
+    """
+    is_partial = num_blocks(rank, is_expert=is_expert) > 1
+    tokens = rank.tokens if is_partial else rank.split_tokens
+    sum_s = rank.memory_bound_s(SUM_BYTES * tokens * rank.workload.model.hidden_size, 0.0)
+    return sum_s, sum_s if rank.workload.model.num_layer_norms == 1 else np.zeros_like(sum_s)
 
 
 def norm_bytes(rank: Rank) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -201,7 +201,7 @@ def _word(accelerator_name: str, quantity: str, path: str) -> str:
 
 @cache
 def _model_figures(name: str) -> tuple[Figure, ...]:
-    """Returns the numbers of a shape, its own parameter counts and the published ones."""
+    """Returns the figures of a shape, its own parameter counts and the published ones."""
     entry, shape = model_document()[name], model(name)
     numbers = shape.model_dump(exclude={"name", "source"}, exclude_none=True)
     parts = [numbers.pop(name, {}) for name in ("experts", "latent_attention", "sliding_window")]
@@ -226,8 +226,8 @@ _PUBLISHED = (
 def _model_figure(entry: Mapping[str, object], quantity: str, value: object, source: str = "") -> Figure:
     return Figure(
         quantity=quantity,
-        value=float(str(value)) if not isinstance(value, bool) else float(value),
-        unit="count",
+        value=value if isinstance(value, str) else float(cast("float", value)),
+        unit="text" if isinstance(value, str) else "count",
         source=source or str(entry["source"]),
         date=str(entry["date"]),
         confidence=Confidence(str(entry["confidence"])),

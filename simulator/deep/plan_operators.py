@@ -5,6 +5,8 @@ A layer is two blocks; tensor-parallel ranks meet where a block is entered and l
     attention     norms - gather - projections - core - output product - scatter
     feed-forward  norms - gather - products or experts - scatter
 
+Blocks that read the same input stand between the same collectives, with the sum of their results before the scatter.
+
 The keys and values of other context-parallel ranks come before or beside the core, tokens go to their experts and come
 back around the products of these. The backward pass is the mirror image, behind what it computes again.
 """
@@ -24,7 +26,7 @@ from simulator.deep.plan_expert_traffic import expert_traffic
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, work, works_of
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
 from simulator.host_time import BACKWARD_RATIO
-from simulator.layer_collectives import num_blocks
+from simulator.layer_collectives import num_blocks, num_ends
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
     PartTimes,
@@ -35,7 +37,7 @@ from simulator.layer_costs import (
     output_layer,
     selected_s,
 )
-from simulator.moved_operators import moved_operators_s
+from simulator.moved_operators import block_sums_s, moved_operators_s
 from simulator.plan import Recompute
 from simulator.rank import Rank
 from simulator.recomputed_modules import SHARED_EXPERTS, repeats_block
@@ -48,6 +50,8 @@ from simulator.weight_gradients import (
 
 TENSOR, CONTEXT, EXPERT = "tensor traffic", "context traffic", "expert traffic"
 """How sentences call the traffic inside a replica."""
+NORMS, SUM = "norms and residuals", "sum of both blocks"
+"""How they call the memory-bound operators of a layer."""
 
 Pair = tuple[float, float]
 """Seconds forward and backward."""
@@ -153,10 +157,12 @@ class _Layer:
             "attention projections": _summed(before, slowdown),
             "attention core": _pair(core_s, slowdown),
             "attention output product": _pair(behind, slowdown),
-            "norms and residuals": (moved_s, BACKWARD_RATIO * moved_s),
+            NORMS: (moved_s, BACKWARD_RATIO * moved_s),
         }
         products = feed_forward_operators(rank, is_expert=self.is_expert)
         found |= {name: _pair(seconds, slowdown) for name, seconds in products.items()}
+        if rank.workload.model.parallel_block:
+            found[SUM] = _pair(block_sums_s(rank, is_expert=self.is_expert), 1.0)
         if rank.workload.lora:
             found["adapters"] = _pair(adapters_s(rank, rank.workload.lora), 1.0)
         return found
@@ -168,7 +174,7 @@ class _Layer:
 
     def _total_s(self, way: int) -> float:
         """All operators; the memory-bound ones stand in both blocks."""
-        return sum(pair[way] for pair in self.operators.values()) + self.operators["norms and residuals"][way]
+        return sum(pair[way] for pair in self.operators.values()) + self.operators[NORMS][way]
 
     def _host_waits_s(self, times: PartTimes) -> Pair:
         again_s = {
@@ -192,7 +198,8 @@ class _Layer:
         is_block = bool(repeats_block(self.rank, is_expert=self.is_expert)[0])
         block = self._repeated_block()
         block_s = sum(each.duration_s for each in works_of(block) if not each.label.startswith(LENT))
-        around = (ends.entering[0], ends.leaving[0]) if is_block else ((), ())
+        leaving = () if self._is_side_by_side else ends.leaving[0]
+        around = (ends.entering[0], leaving) if is_block else ((), ())
         rest_s = _beyond(self._selected_s(), block_s)
         return (*work("recomputed operators", rest_s), *self._around(around[0], block, around[1]))
 
@@ -203,33 +210,54 @@ class _Layer:
             return self._experts(0)
         return self._work(0, SHARED_EXPERTS) if "shared_experts" in modules else ()
 
+    @property
+    def _is_side_by_side(self) -> bool:
+        """Whether both blocks are entered and left together."""
+        is_parallel = self.rank.workload.model.parallel_block is not None
+        return is_parallel and num_blocks(self.rank, is_expert=self.is_expert) > 1
+
+    def _side_by_side(self, way: int) -> Items:
+        """Both blocks between their collectives; half of the memory-bound operators on either side."""
+        ends, (num_entered, _) = TensorEnds.of_block(self.rank), num_ends(self.rank, is_expert=self.is_expert)
+        entering, leaving, norms = num_entered * ends.entering[way], ends.leaving[way], self._work(way, NORMS)
+        blocks, sums = (self._attention(way), self._experts(way)), self._work(way, "adapters", SUM)
+        if way == 0:
+            items = (*norms, *self._around(entering, (*blocks[0], *blocks[1], *sums), leaving), *norms)
+        else:
+            items = (*norms, *self._around(leaving, (*blocks[1], *blocks[0], *sums), entering), *norms)
+        return self._hidden_exchange(items)
+
     def _forward(self) -> Items:
+        if self._is_side_by_side:
+            return self._side_by_side(0)
         ends, experts = TensorEnds.of_block(self.rank), self._experts(0)
         attention = (
-            *self._work(0, "norms and residuals"),
+            *self._work(0, NORMS),
             *self._around(ends.entering[0], self._attention(0), ends.leaving[0]),
         )
         split = num_blocks(self.rank, is_expert=self.is_expert) > 1
         around = (ends.entering[0], ends.leaving[0]) if split else ((), ())
         feed_forward = (
-            *self._work(0, "norms and residuals"),
+            *self._work(0, NORMS),
             *self._around(around[0], experts, around[1]),
-            *self._work(0, "adapters"),
+            *self._work(0, "adapters", SUM),
         )
         return self._hidden_exchange((*attention, *feed_forward))
 
     def _backward(self) -> Items:
+        if self._is_side_by_side:
+            return self._side_by_side(1)
         ends, experts = TensorEnds.of_block(self.rank), self._experts(1)
         split = num_blocks(self.rank, is_expert=self.is_expert) > 1
         around = (ends.leaving[1], ends.entering[1]) if split else ((), ())
         feed_forward = (
-            *self._work(1, "adapters"),
+            *self._work(1, SUM, "adapters"),
             *self._around(around[0], experts, around[1]),
-            *self._work(1, "norms and residuals"),
+            *self._work(1, NORMS),
         )
         attention = (
             *self._around(ends.leaving[1], self._attention(1), ends.entering[1]),
-            *self._work(1, "norms and residuals"),
+            *self._work(1, NORMS),
         )
         return self._hidden_exchange((*feed_forward, *attention))
 

@@ -126,18 +126,36 @@ class TestWhatIsNotSimulated:
     @pytest.mark.parametrize(
         ("cells", "remark"),
         [
-            ({"notes": "parallel transformer block"}, "side by side"),
-            ({"notes": "tensor parallel attention, no parallel block"}, ""),
             ({"notes": "sliding-window attention"}, "a window without its tokens"),
             ({"notes": "sliding window 1024"}, ""),
             ({"notes": "sliding-window attention", "window": 1024}, ""),
         ],
     )
-    def test_blocks_and_windows_are_told(
-        self, tmp_path: Path, cells: Mapping[str, object], remark: str
-    ) -> None:
+    def test_windows_are_told(self, tmp_path: Path, cells: Mapping[str, object], remark: str) -> None:
         row = row_of(tmp_path, tp=2, pp=1, **cells)
         assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))
+
+    @pytest.mark.parametrize(
+        ("cells", "block"),
+        [
+            ({"notes": "parallel transformer block"}, "one_norm"),
+            ({"framework": "Megatron-LM, gpt-j-residual"}, "one_norm"),
+            ({"model": "GPT-175B (PTB)"}, "one_norm"),
+            ({"notes": "tensor parallel attention, no parallel block"}, ""),
+            ({"model": "GPT-175B", "framework": "MegaScale"}, "one_norm"),  # arXiv 2402.15627, section 6.1
+            ({"model": "GPT-175B", "framework": "MegaScale", "notes": "without PTB"}, ""),
+            ({"model": "Llama", "framework": "MegaScale"}, ""),
+            (
+                {"model": "GPT-NeoX-20B", "notes": "parallel residual", "hidden": 6144, "heads": 64},
+                "two_norms",
+            ),
+        ],
+    )
+    def test_blocks_side_by_side_are_read(
+        self, tmp_path: Path, cells: Mapping[str, object], block: str
+    ) -> None:
+        run = {"layers": 32, "hidden": 4096, "tp": 2, "pp": 1, **cells}
+        assert row_of(tmp_path, **run)["parallel_block"] == block
 
     @pytest.mark.parametrize(
         ("cells", "is_judged"),

@@ -143,6 +143,38 @@ NEOX_20B = {
     "tie_word_embeddings": False,
     "vocab_size": 50432,
 }
+GPT_J_6B = {
+    "model_type": "gptj",
+    "n_embd": 4096,
+    "n_head": 16,
+    "n_inner": None,
+    "n_layer": 28,
+    "n_positions": 2048,
+    "tie_word_embeddings": False,
+    "vocab_size": 50400,
+}
+PHI_2 = {
+    "model_type": "phi",
+    "hidden_size": 2560,
+    "intermediate_size": 10240,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 32,
+    "tie_word_embeddings": False,
+    "vocab_size": 51200,
+}
+COMMAND_R7B = {
+    "model_type": "cohere2",
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "sliding_window": 4096,
+    "sliding_window_pattern": 4,
+    "vocab_size": 256_000,
+}
 NEMOTRON_340B = {
     "model_type": "nemotron",
     "head_dim": 192,

@@ -46,6 +46,16 @@ class TestActivations:
         found = activations_of(PLAIN, plan_of(tensor=t, micro_batch=B))
         assert found.kept_bytes == pytest.approx(LAYERS * SBH * (10 - 2 + 24 / t + SCORES / t), rel=1e-12)
 
+    @pytest.mark.parametrize(("block", "num_kept"), [("one_norm", 2), ("two_norms", 3)])
+    def test_blocks_side_by_side_keep_one_input_of_their_norms_and_one_output_of_each(
+        self, block: str, num_kept: int
+    ) -> None:
+        model = UNFUSED.model.model_copy(update={"parallel_block": block})
+        workload = UNFUSED.model_copy(update={"model": model})
+        found = activations_of(workload, plan_of(tensor=4, micro_batch=B))
+        # Two inputs and two outputs of 2 s b h each where one block follows the other.
+        assert found.kept_bytes == pytest.approx(LAYERS * SBH / 4 * (34 - 2 - 2 * (4 - num_kept) + SCORES))
+
     def test_selective_recomputation_keeps_no_scores(self) -> None:
         found = activations_of(UNFUSED, plan_of(tensor=4, micro_batch=B, recompute=Recompute.SELECTIVE))
         assert found.kept_bytes == pytest.approx(SBH / 4 * LAYERS * 32, rel=1e-12)

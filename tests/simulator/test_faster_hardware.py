@@ -1,14 +1,18 @@
-"""Does faster hardware never make a step longer, and does no step beat the peak, whatever is chosen around it?"""
+"""Does faster hardware, or a block that has less to do, never make a step longer, and does no step beat the peak?"""
 
 from __future__ import annotations
+
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.hardware import Accelerator, Precision
+from simulator.model import RecomputeModule
 from simulator.offer import Offer
 from simulator.plan import Plan, Recompute
+from simulator.recompute_modules import CORE, Parts
 from simulator.workload import Workload
 from tests.simulator.builders import plan_of, rented
 from tests.simulator.test_workload_choices import outcome, workloads
@@ -95,6 +99,42 @@ def test_more_of_any_rate_never_makes_a_step_longer(
         outcome(chosen, plan, one).steps.step_time_s[0] for one in (offer, improved(offer, name, factor))
     )
     assert fast <= slow * (1.0 + ROUNDING)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    workload=workloads(),
+    plan=layouts(),
+    block=st.sampled_from(["one_norm", "two_norms"]),
+    modules=st.sets(st.sampled_from(get_args(RecomputeModule)), min_size=1),
+    choices=st.fixed_dictionaries(
+        {
+            "overlaps_tensor_comm": st.booleans(),
+            "has_sequence_parallel": st.booleans(),
+            "has_fused_operators": st.booleans(),
+        }
+    ),
+)
+def test_blocks_side_by_side_never_make_a_step_longer_nor_keep_more(
+    workload: Workload, plan: Plan, block: str, modules: set[RecomputeModule], choices: dict[str, bool]
+) -> None:
+    parts = Parts.of(workload.model)
+    again = tuple(sorted(module for module in modules if not parts.reason_against(module))) or CORE
+    # What hides the exchange may not be computed again.
+    update = {**choices, "recompute_modules": again, "overlaps_shared_experts": False}
+    chosen = workload.model_copy(update=update)
+    serial, parallel = (
+        outcome(
+            chosen.model_copy(
+                update={"model": chosen.model.model_copy(update={"parallel_block": parallel_block})}
+            ),
+            plan,
+        )
+        for parallel_block in (None, block)
+    )
+    assert parallel.steps.step_time_s[0] <= serial.steps.step_time_s[0] * (1.0 + ROUNDING)
+    assert parallel.memory.activations_bytes[0] <= serial.memory.activations_bytes[0]
+    assert parallel.summary.peak_memory_bytes[0] <= serial.summary.peak_memory_bytes[0] * (1.0 + ROUNDING)
 
 
 @settings(deadline=None, max_examples=40)

@@ -14,6 +14,7 @@ from simulator.errors import InputError
 from simulator.huggingface import FAMILIES, shape_from_config
 from tests.simulator.published_configs import (
     BLOOM,
+    COMMAND_R7B,
     DEEPSEEK_V2_LITE,
     DEEPSEEK_V3,
     FALCON_7B,
@@ -21,6 +22,7 @@ from tests.simulator.published_configs import (
     GEMMA_2_27B,
     GEMMA_3_27B,
     GPT2_XL,
+    GPT_J_6B,
     GPT_OSS_120B,
     GROK_1,
     LLAMA_4_SCOUT,
@@ -30,6 +32,7 @@ from tests.simulator.published_configs import (
     NEMOTRON_340B,
     NEOX_20B,
     OPT_66B,
+    PHI_2,
     QWEN2_5_7B,
     QWEN3_30B,
 )
@@ -48,6 +51,7 @@ PUBLISHED = [
     (OPT_66B, 65.7e9, 0.002),
     (GPT2_XL, 1_557_611_200, 0.002),
     (NEOX_20B, 20_554_567_680, 0.002),
+    (COMMAND_R7B, 8.03e9, 0.002),
     (NEMOTRON_340B, 341e9, 0.002),
     (GROK_1, 314e9, 0.01),
     (GPT_OSS_120B, 116.83e9, 0.002),
@@ -80,6 +84,11 @@ def test_a_published_config_has_the_published_number_of_parameters(
         (LLAMA_8B, 8_030_261_248, 0),
         (MIXTRAL_8X7B, 46_702_792_704, 0),
         (MISTRAL_7B, 7_241_732_096, 0),
+        (FALCON_7B, 6_921_720_704, 33 * 4544),  # biases of the norms, one in each layer
+        (FALCON_40B, 41_303_293_952, 121 * 8192),  # of two in each
+        # Biases of norms, of the feed-forward block and of the output layer; of all products of attention, too.
+        (GPT_J_6B, 6_050_882_784, 29 * 4096 + 28 * 5 * 4096 + 50_400),
+        (PHI_2, 2_779_683_840, 33 * 2560 + 32 * (5 + 4) * 2560 + 51_200),
         (QWEN2_5_7B, 7_615_616_512, 28 * (3584 + 2 * 512)),  # biases of queries, keys and values
         (QWEN3_30B, 30_532_122_624, 48 * 2 * 128),  # norms of queries and keys
         (GEMMA_2_27B, 27_227_128_320, 46 * 2 * 4608),  # two norms more in each layer
@@ -218,6 +227,24 @@ def test_groups_count_only_where_routing_is_limited_to_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("config", "block"),
+    [
+        (NEOX_20B, "two_norms"),
+        (NEOX_20B | {"use_parallel_residual": False}, None),
+        (FALCON_7B | {"parallel_attn": False}, None),
+        (FALCON_40B | {"num_ln_in_parallel_attn": 1}, "one_norm"),  # Falcon 2 11B
+        (COMMAND_R7B | {"model_type": "cohere"}, "one_norm"),
+        (GPT_J_6B | {"model_type": "codegen"}, "one_norm"),
+        (BLOOM, None),
+    ],
+)
+def test_blocks_stand_side_by_side_where_the_file_or_its_family_says_so(
+    config: dict[str, object], block: str | None
+) -> None:
+    assert shape_from_config(config, "a model").parallel_block == block
+
+
+@pytest.mark.parametrize(
     ("config", "window"),
     [
         (MISTRAL_7B, SlidingWindow(window_tokens=4096)),  # arXiv 2310.06825
@@ -230,6 +257,7 @@ def test_groups_count_only_where_routing_is_limited_to_them() -> None:
         (GEMMA_3_27B, SlidingWindow(window_tokens=1024, full_every=6)),  # arXiv 2503.19786
         (GEMMA_3_27B | {"sliding_window_pattern": 5}, SlidingWindow(window_tokens=1024, full_every=5)),
         (LLAMA_4_SCOUT, SlidingWindow(window_tokens=8192, full_every=4, is_chunked=True)),
+        (COMMAND_R7B, SlidingWindow(window_tokens=4096, full_every=4)),
         (QWEN2_5_7B | {"sliding_window": 131072, "use_sliding_window": False}, None),
         (QWEN2_5_7B | {"sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 28}, None),
         (

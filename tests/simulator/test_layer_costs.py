@@ -161,6 +161,25 @@ class TestTensorParallelism:
         assert embedding(eight).backward_tensor_comm_s == embedding(sixteen).backward_tensor_comm_s
         assert output_layer(eight).forward_tensor_comm_s == output_layer(sixteen).forward_tensor_comm_s
 
+    @pytest.mark.parametrize(("block", "num_entered"), [("one_norm", 1), ("two_norms", 2)])
+    def test_blocks_side_by_side_send_one_sum_and_enter_once_behind_one_norm(
+        self, block: str, num_entered: int
+    ) -> None:
+        model = training().model.model_copy(update={"parallel_block": block})
+        split = training(model)
+        rank = rank_of(plan_of(tensor=8), split)
+        gather_s, scatter_s = (
+            self.collective_s(collective, rank, 8) for collective in (all_gather_s, reduce_scatter_s)
+        )
+        layer = dense_layer(rank)
+        assert layer.forward_tensor_comm_s == pytest.approx(num_entered * gather_s + scatter_s)
+        assert layer.backward_tensor_comm_s == pytest.approx(num_entered * scatter_s + gather_s)
+        # GPT-NeoX: `reduce_from_model_parallel_region` of the sum, `copy_to_model_parallel_region` before each product.
+        rank = rank_of(plan_of(tensor=8), split.model_copy(update=WITHOUT_SEQUENCE_PARALLEL))
+        layer, reduced_s = dense_layer(rank), self.collective_s(all_reduce_s, rank, 8)
+        assert layer.forward_tensor_comm_s == pytest.approx(reduced_s)
+        assert layer.backward_tensor_comm_s == pytest.approx(num_entered * reduced_s)
+
     @pytest.mark.parametrize("t", [2, 8, 16])
     def test_without_it_there_are_two_all_reduces_in_each_direction(self, t: int) -> None:
         rank = rank_of(plan_of(tensor=t), training().model_copy(update=WITHOUT_SEQUENCE_PARALLEL))

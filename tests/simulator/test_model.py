@@ -111,15 +111,18 @@ def test_an_expert_model_whose_tokens_meet_all_experts_is_as_large_as_it_is_acti
     st.sampled_from([64, 128, 256]),
     st.booleans(),
     st.booleans(),
+    st.sampled_from([None, "one_norm", "two_norms"]),
 )
 def test_parameters_are_the_sum_over_the_tensors(
-    num_kv_heads: int, head_dim: int, is_gated: bool, is_tied: bool
+    num_kv_heads: int, head_dim: int, is_gated: bool, is_tied: bool, block: str | None
 ) -> None:
     fields = {"num_kv_heads": num_kv_heads, "head_dim": head_dim, "is_gated": is_gated}
+    fields["parallel_block"] = block
     model = ModelShape.model_validate(gpt().model_dump() | fields | {"has_tied_embeddings": is_tied})
     h, width = 2048, 16 * head_dim
     tensors = [(width, h), (num_kv_heads * head_dim, h), (num_kv_heads * head_dim, h), (h, width)]
-    tensors += [(8192, h)] * (2 if is_gated else 1) + [(h, 8192), (h, 1), (h, 1)]
+    tensors += [(8192, h)] * (2 if is_gated else 1) + [(h, 8192)]
+    tensors += [(h, 1)] * (1 if block == "one_norm" else 2)
     ends = [(51_200, h), (h, 1)] + ([] if is_tied else [(51_200, h)])
     assert model.num_parameters == sum(a * b for a, b in tensors) * 24 + sum(a * b for a, b in ends)
 

@@ -52,8 +52,9 @@ def workloads(draw: st.DrawFn) -> Workload:
     can_adapt = model != "deepseek-v2-lite"  # adapters of latent attention are refused
     exchanges = ["ring", "all_gather", "all_to_all", "hybrid"]
     shared = draw(st.booleans())
+    block = draw(st.sampled_from([None, "one_norm", "two_norms"]))
     return Workload(
-        model=windowed(catalog.model(model), draw(WINDOWS)),
+        model=windowed(catalog.model(model), draw(WINDOWS)).model_copy(update={"parallel_block": block}),
         tokens=1e12,
         sequence_length=32_768,
         global_batch_size=64,

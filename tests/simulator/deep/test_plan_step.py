@@ -18,6 +18,7 @@ from simulator.deep.waits import waits
 from simulator.errors import InputError
 from simulator.hardware import Precision
 from simulator.layer_costs import dense_layer, embedding, expert_layer, output_layer
+from simulator.model import ModelShape
 from simulator.plan import Schedule
 from simulator.step import step_parts
 from tests.simulator.builders import gpt, job_of, plan_of, rented, training
@@ -88,9 +89,16 @@ class TestDepths:
         )
         assert _difference(_step(case)) == pytest.approx(0.0, abs=1e-6)
 
-    def test_operators_and_traffic_take_as_long_as_parts_of_the_fast_depth(self) -> None:
-        workload = training(MIXTURE, global_batch_size=16).model_copy(update={"fp8_recipe": "mxfp8"})
-        plan = plan_of(tensor=2, expert=4, data=4, precision=Precision.FP8)
+    @pytest.mark.parametrize("block", [None, "one_norm", "two_norms"])
+    @pytest.mark.parametrize("model", [MIXTURE, SMALL])
+    @pytest.mark.parametrize("is_split", [True, False])
+    def test_operators_and_traffic_take_as_long_as_parts_of_the_fast_depth(
+        self, model: ModelShape, block: str | None, is_split: bool
+    ) -> None:
+        shape = model.model_copy(update={"parallel_block": block})
+        choices = {"fp8_recipe": "mxfp8", "has_sequence_parallel": is_split}
+        workload = training(shape, global_batch_size=16).model_copy(update=choices)
+        plan = plan_of(tensor=2, expert=4 if model.experts else 1, data=4, precision=Precision.FP8)
         case = Case(job=job_of(workload), plan=plan)
         parts, _ = parts_and_shape(case.job, case.plan)
         priced = {EMBEDDING: embedding, OUTPUT: output_layer, EXPERT: expert_layer, DENSE: dense_layer}
