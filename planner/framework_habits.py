@@ -83,7 +83,7 @@ class Habits:
     overlaps_far_experts: bool = False
     """Whether the traffic of experts is hidden where their ranks span several link domains."""
     pads_to_capacity: bool = False
-    """Whether experts that drop tokens take inputs padded to their capacity, which all-to-alls bring them."""
+    """Whether experts that drop tokens take inputs padded to their capacity, by all-to-alls (`apply_moe_token_drop`)."""
     dispatches_in_8_bits: bool = False
     expert_schedule: Schedule | None = None
     """Order of the pipelines of mixtures of experts; left out: 1F1B."""
@@ -132,7 +132,6 @@ _NEMO = Habits(
     expert_products="separate",
     pads_to_capacity=True,
 )
-"""Recipes of both that drop tokens pad to the capacity and take all-to-alls (`apply_moe_token_drop` of Megatron-Bridge)."""
 _BRIDGE = replace(_NEMO, expert_dispatch="deduplicated", overlaps_far_experts=True, logit_bytes=2)
 """Its recipes take DeepEP or Hybrid-EP, and overlap them on H100, where experts span several nodes; their loss is that of
 Transformer Engine, which works in place on 16-bit logits (`cross_entropy_fusion_impl = "te"`)."""
