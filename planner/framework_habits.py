@@ -82,6 +82,8 @@ class Habits:
     expert_products: ExpertProducts = "grouped"
     overlaps_far_experts: bool = False
     """Whether the traffic of experts is hidden where their ranks span several link domains."""
+    pads_to_capacity: bool = False
+    """Whether experts that drop tokens take inputs padded to their capacity, by all-to-alls (`apply_moe_token_drop`)."""
     dispatches_in_8_bits: bool = False
     expert_schedule: Schedule | None = None
     """Order of the pipelines of mixtures of experts; left out: 1F1B."""
@@ -128,6 +130,7 @@ _NEMO = Habits(
     gradient_bytes=2,
     sync_bytes=2,
     expert_products="separate",
+    pads_to_capacity=True,
 )
 _BRIDGE = replace(_NEMO, expert_dispatch="deduplicated", overlaps_far_experts=True, logit_bytes=2)
 """Its recipes take DeepEP or Hybrid-EP, and overlap them on H100, where experts span several nodes; their loss is that of

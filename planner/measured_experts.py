@@ -14,7 +14,8 @@ from simulator.model import ModelShape
 BALANCED = 1.0
 """The capacity that balanced routing fills, which is that of experts that drop tokens where nothing says which."""
 _DROPS_TOKENS = re.compile(
-    r"tokens?[- ]?drop|drop(?:s|ped|ping)?[- ]tokens?|tokens (?:is |are |were )?dropped", re.IGNORECASE
+    r"tokens?[- ]?drop(?![^;]*\bnot stated)|drop(?:s|ped|ping)?[- ]tokens?|tokens (?:is |are |were )?dropped",
+    re.IGNORECASE,
 )
 _CAPACITY = re.compile(r"capacity[-_ ]factor(?: of)?[ =:]*(\d{1,4}(?:\.\d{1,6})?)", re.IGNORECASE)
 
@@ -30,16 +31,18 @@ def expert_habits(told: Told, known: ModelShape | None, habits: Habits, *, is_fa
     """
     if not has_experts(told, known):
         return {}
-    notes = told.text("notes")
+    notes, capacity = told.text("notes"), _capacity_factor(told)
+    is_padded = capacity is not None and habits.pads_to_capacity
     is_hidden = measured_notes.hides_expert_exchange(notes)
     if is_hidden is None:
         is_hidden = told.default("expert_overlap", habits.overlaps_far_experts and is_far)
-    dispatch = measured_notes.expert_dispatch(notes)
+    dispatch = measured_notes.expert_dispatch(notes) or ("all_to_all" if is_padded else "")
     return {
         "expert_dispatch": dispatch or told.default("expert_dispatch", habits.expert_dispatch),
         "expert_products": told.default("expert_products", habits.expert_products),
         "overlaps_expert_exchange": is_hidden,
-        "expert_capacity_factor": _capacity_factor(told),
+        "expert_capacity_factor": capacity,
+        "fills_expert_rows": is_padded or measured_notes.fills_expert_rows(notes),
         "expert_tensor_parallel": told.cells.count("etp") or measured_notes.expert_tensor_parallel(notes),
         "dispatches_in_8_bits": measured_notes.dispatches_in_8_bits(notes) or habits.dispatches_in_8_bits,
         "overlaps_shared_experts": measured_notes.overlaps_shared_experts(notes) and not is_hidden,

@@ -96,6 +96,11 @@ def hides_expert_exchange(notes: str) -> bool | None:
     return False if is_on is None and affirmed(_UNHIDDEN_DISPATCHER, notes) else is_on
 
 
+def fills_expert_rows(notes: str) -> bool:
+    """Returns whether tokens reach experts in whole groups of rows, as Hybrid-EP hands them over (`pad_multiple`)."""
+    return bool(affirmed(_UNHIDDEN_DISPATCHER, notes))
+
+
 def expert_tensor_parallel(notes: str) -> int | None:
     """Returns how many ranks share each expert."""
     found = _EXPERT_TENSOR.search(notes)

@@ -77,10 +77,16 @@ WORKLOAD_RULES = (
             "expert_products",
             "overlaps_shared_experts",
             "dispatches_in_8_bits",
+            "fills_expert_rows",
             "expert_tensor_parallel",
             "expert_imbalance",
             "expert_capacity_factor",
         ),
+    ),
+    UnusedRule(
+        is_used=lambda job: job.workload.expert_products == "separate",
+        why="expert_products is not separate",
+        paths=_paths("fills_expert_rows"),
     ),
     UnusedRule(
         is_used=_has_shared_experts,
@@ -100,7 +106,7 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: _allows(job, Precision.FP8, Precision.FP4),
         why="precisions allow neither fp8 nor fp4",
-        paths=_paths("gathers_cast_inputs", "keeps_cast_weights"),
+        paths=_paths("gathers_cast_inputs", "keeps_cast_weights", "fills_expert_rows"),
     ),
     UnusedRule(
         is_used=lambda job: min(job.search.zero_stages) < 3,

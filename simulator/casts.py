@@ -64,13 +64,16 @@ def is_cast(plans: PlanTable) -> Booleans:
 
 def num_cast_kernels(workload: Workload, plans: PlanTable, num_tensors: Floats) -> Floats:
     """Returns the kernels that cast so many tensors, each with scales of its own, `(n,)`; 4 bits are scaled by tensor, too."""
-    each = NUM_CAST_KERNELS[workload.fp8_recipe]
-    fp8 = (
-        np.ceil(num_tensors / TENSORS_PER_KERNEL) if workload.fp8_recipe == "delayed" else each * num_tensors
-    )
-    fp4 = NUM_CAST_KERNELS["tensorwise"] * num_tensors
-    num_kernels = np.where(plans.precision == Precision.FP8.code, fp8, fp4)
-    return np.where(is_cast(plans), num_kernels, 0.0)
+    is_8_bit = plans.precision == Precision.FP8.code
+    each = np.where(is_8_bit, NUM_CAST_KERNELS[workload.fp8_recipe], NUM_CAST_KERNELS["tensorwise"])
+    return np.asarray(each * num_cast_calls(workload, plans, num_tensors))
+
+
+def num_cast_calls(workload: Workload, plans: PlanTable, num_tensors: Floats) -> Floats:
+    """Returns the calls by which the host casts so many tensors, `(n,)`; each launches all kernels of one, or of many."""
+    is_together = (plans.precision == Precision.FP8.code) & (workload.fp8_recipe == "delayed")
+    calls = np.where(is_together, np.ceil(num_tensors / TENSORS_PER_KERNEL), num_tensors)
+    return np.where(is_cast(plans), calls, 0.0)
 
 
 def cast_ratio(workload: Workload, plans: PlanTable) -> Floats:

@@ -36,6 +36,8 @@ BASE_FORMAT = "bf16"
 
 OUTPUT_BYTES = 2.0
 """Products of 8-bit and 16-bit matrices are written in 16 bits."""
+NARROW_ACCUMULATE_BYTES = 4.0
+"""A weight gradient is added to its 16-bit buffer: one read, one write (the same)."""
 ACCUMULATE_BYTES = 8.0
 """A weight gradient is added to its 32-bit buffer: one read, one write (Megatron-LM, fused accumulation)."""
 
@@ -146,6 +148,7 @@ def gemm_time_s(
     constants: KernelConstants,
     num_gemms: Numbers = 1.0,
     num_kernels: Numbers = 1.0,
+    output_bytes: Numbers = OUTPUT_BYTES,
     weight_gradient: Flags = False,
 ) -> Floats:
     """Returns seconds `(n,)` of `num_gemms` equal products (m, k) x (k, n) that share waves of tiles.
@@ -163,13 +166,13 @@ def gemm_time_s(
         constants: Constants of the family and number format.
         num_gemms: Products of a grouped or batched kernel, such as one per expert or head, or of kernels side by side.
         num_kernels: Kernels that they are.
+        output_bytes: What is read and written of an element of the output, unless it is added to a 32-bit buffer.
         weight_gradient: Whether the product is a weight gradient, added to a 32-bit buffer.
     """
     fraction: Numbers = constants.gemm_peak_fraction
-    output_bytes: Numbers = OUTPUT_BYTES
     if weight_gradient is not False:
         fraction = fraction * np.where(weight_gradient, constants.weight_gradient_fraction, 1.0)
-        output_bytes = np.where(weight_gradient, ACCUMULATE_BYTES, OUTPUT_BYTES)
+        output_bytes = np.where(weight_gradient, ACCUMULATE_BYTES, output_bytes)
     padded_flop = 2.0 * (num_gemms * m * n + constants.gemm_fill_elements) * (k + constants.gemm_ramp_depth)
     moved_bytes = num_gemms * (bytes_per_element * k * (m + n) + output_bytes * m * n)
     compute_s = padded_flop / (peak_flop_per_s * fraction)

@@ -23,16 +23,25 @@ BACKWARD_RATIO = 2.0
 """Bytes and kernels backward, relative to forward: vTrain counts 20 kernels forward and 42 backward in a layer."""
 
 
-def host_waits_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> tuple[Floats, Floats]:
+NO_MORE = (np.zeros(1), np.zeros(1))
+"""Launches of a layer without experts beyond these."""
+
+
+def host_waits_s(
+    rank: Rank, forward_s: Floats, backward_s: Floats, more: tuple[Floats, Floats] = NO_MORE
+) -> tuple[Floats, Floats]:
     """Returns what the host adds to a pass through a layer, forward and backward, `(n,)`.
 
     Args:
         rank: Ranks of the designs.
         forward_s: What the accelerator is busy for, communication included.
         backward_s: The same backward, recomputation included.
+        more: Launches beyond those of an ordinary layer, forward and backward.
     """
-    host_s = _launch_s(rank) * _num_forward_kernels(rank)
-    backward_host_s = (BACKWARD_RATIO + (rank.plans.recompute == Recompute.FULL.code)) * host_s
+    launch_s, num_kernels = _launch_s(rank), _num_forward_kernels(rank)
+    host_s = launch_s * (num_kernels + more[0])
+    again_s = (rank.plans.recompute == Recompute.FULL.code) * host_s
+    backward_host_s = launch_s * (BACKWARD_RATIO * num_kernels + more[1]) + again_s
     if rank.workload.kernel_launch == "blocking-2022":
         return host_s, np.asarray(backward_host_s)
     return np.maximum(0.0, host_s - forward_s), np.maximum(0.0, backward_host_s - backward_s)

@@ -15,12 +15,12 @@ import numpy as np
 from simulator.activations import ACTIVATION_BYTES
 from simulator.adapter_costs import adapters_s
 from simulator.attention_costs import attention_core_s, projections_s
-from simulator.casts import is_cast, num_cast_kernels
+from simulator.casts import is_cast, num_cast_calls, num_cast_kernels
 from simulator.compute import ALIGNED_ELEMENTS
 from simulator.context_exchange import context_exchange_s
 from simulator.expert_exchange import expert_exchange_s, num_reached
 from simulator.expert_ranks import expert_load, expert_ranks
-from simulator.host_time import BACKWARD_RATIO, host_waits_s
+from simulator.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
 from simulator.layer_collectives import (
     Directions,
     beside_products,
@@ -46,6 +46,8 @@ NUM_ROUTING_KERNELS = 24.0
 """Small kernels of routing, each direction (softmax, top-k, maps, counts, auxiliary loss, permutation there and back)."""
 NUM_CASTS = 2.0
 """Tensors that grouped products cast to 8 or 4 bits in each direction: the inputs, or the gradients, of both."""
+NUM_BLOCK_PRODUCTS = 2.0
+"""Products of a feed-forward block: into it, and out of it."""
 NUM_STREAMS = 4
 """Products of experts that run at a time, each in a stream of its own (`num_compute_streams` of Transformer Engine)."""
 PADDING_PASSES = 4.0
@@ -120,7 +122,8 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
         forward_expert_comm_s=exchange_s[0],
         backward_expert_comm_s=exchange_s[1] + (is_full | repeats_exchange(rank)) * exchange_s[0],
     )
-    forward_wait_s, backward_wait_s = host_waits_s(rank, times.forward_s, times.backward_s)
+    more = _more_launches(rank) if is_expert else NO_MORE
+    forward_wait_s, backward_wait_s = host_waits_s(rank, times.forward_s, times.backward_s, more)
     return replace(
         times,
         forward_compute_s=times.forward_compute_s + forward_wait_s,
@@ -239,6 +242,19 @@ def _expert_operators(rank: Rank) -> dict[str, Directions]:
     return parts
 
 
+def _more_launches(rank: Rank) -> Directions:
+    """What the host launches beyond an ordinary layer: routing, the router, products of more blocks, and casts of experts."""
+    experts, plans = rank.workload.model.experts, rank.plans
+    assert experts is not None
+    num_local = experts.num_experts / plans.expert_parallel
+    num_blocks = (num_local if rank.workload.expert_products == "separate" else 1.0) + bool(
+        experts.shared_ffn_hidden_size
+    )
+    products = 1.0 + NUM_BLOCK_PRODUCTS * (num_blocks - 1.0)
+    others = NUM_ROUTING_KERNELS + NUM_CASTS * num_cast_calls(rank.workload, plans, num_local)
+    return others + products, others + BACKWARD_RATIO * products
+
+
 def _routed_experts(rank: Rank, tokens: Floats, width: Floats, num_local: Floats) -> Directions:
     """Products of the experts of a rank, in one kernel or in a few that share waves of tiles."""
     batch, repeats = kernels_of_experts(rank, num_local)
@@ -297,7 +313,7 @@ def _permuted_bytes(rank: Rank) -> Floats:
     else:
         is_sent = expert_ranks(rank.workload, rank.plans) > 1
         passes = 2.0 * k + 2.0 + np.where(is_sent, 4.0 * gathered, 0.0)
-    if rank.workload.expert_products == "separate":
+    if rank.workload.expert_products == "separate" and not rank.workload.fills_expert_rows:
         passes = passes + np.where(is_cast(rank.plans), PADDING_PASSES * gathered, 0.0)
     tokens = expert_load(rank.workload, rank.plans) * rank.tokens / rank.plans.tensor_parallel
     return np.asarray(ACTIVATION_BYTES * tokens * passes * rank.workload.model.hidden_size)

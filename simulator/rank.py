@@ -25,7 +25,15 @@ from simulator.casts import (
     num_cast_kernels,
     product_bytes,
 )
-from simulator.compute import KernelConstants, gemm_time_s, kernel_constants, kernels_of, memory_bound_time_s
+from simulator.compute import (
+    NARROW_ACCUMULATE_BYTES,
+    OUTPUT_BYTES,
+    KernelConstants,
+    gemm_time_s,
+    kernel_constants,
+    kernels_of,
+    memory_bound_time_s,
+)
 from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.latest import remembering_latest
@@ -217,8 +225,15 @@ class Rank:
         """The part of `gemm_s`'s backward that computes the gradient of the weights; nothing where they are frozen."""
         if self.workload.lora is not None:
             return np.zeros_like(m)
-        has_wide_gradients = (self.plans.zero_stage < 3) & (self.workload.gradient_bytes >= 4)
-        return self._product_s(k, n, m, batch, weight_gradient=has_wide_gradients)
+        is_whole = self.plans.zero_stage < 3
+        return self._product_s(
+            k,
+            n,
+            m,
+            batch,
+            output_bytes=np.where(is_whole, NARROW_ACCUMULATE_BYTES, OUTPUT_BYTES),
+            weight_gradient=is_whole & (self.workload.gradient_bytes >= 4),
+        )
 
     def _product_s(
         self,
@@ -227,6 +242,7 @@ class Rank:
         k: Floats,
         batch: Batch,
         *,
+        output_bytes: Floats | float = OUTPUT_BYTES,
         weight_gradient: Booleans | bool = False,
     ) -> Floats:
         return gemm_time_s(
@@ -239,6 +255,7 @@ class Rank:
             constants=self.kernels,
             num_gemms=batch.num_gemms,
             num_kernels=batch.num_kernels,
+            output_bytes=output_bytes,
             weight_gradient=weight_gradient,
         )
 

@@ -14,6 +14,7 @@ from importlib import resources
 
 import numpy as np
 
+from simulator.compute import kernel_constants, kernels_of
 from simulator.hardware import Accelerator, Precision
 from simulator.power import CAP_EXPONENT
 from simulator.table import Floats, Integers
@@ -23,13 +24,16 @@ FILE = "data/training_efficiency.csv"
 SOFTWARE = "software"
 """What a constant of the file applies to that is not one of an architecture and a number format."""
 DEFAULT_FAMILY = "default"
-REFERENCE_POWER = {
-    "ampere": (400.0 - 58.0, 312.0 * TERA),
-    "hopper": (700.0 - 70.0, 989.0 * TERA),
-    "blackwell": (1000.0 - 140.0, 2250.0 * TERA),
+REFERENCE_POWER: Mapping[str, tuple[float, Mapping[Precision, float]]] = {
+    "ampere": (400.0 - 58.0, {Precision.BF16: 312.0 * TERA}),
+    "hopper": (700.0 - 70.0, {Precision.BF16: 989.0 * TERA, Precision.FP8: 1979.0 * TERA}),
+    "blackwell": (
+        1000.0 - 140.0,
+        {Precision.BF16: 2250.0 * TERA, Precision.FP8: 4500.0 * TERA, Precision.FP4: 9000.0 * TERA},
+    ),
 }
-"""Power above idle and dense 16-bit peak of the parts on which the sustained fractions were fitted: A100 SXM, H100 SXM,
-B200 SXM (data sheets; idle power of the catalogue)."""
+"""Power above idle and dense peaks of the parts on which the sustained fractions were fitted: A100 SXM, H100 SXM, B200 SXM
+(data sheets; idle power of the catalogue)."""
 
 TRANSFER_POWER = 700.0 / (989.0 * TERA)
 """Power limit of H100 SXM over its dense 16-bit peak (data sheet)."""
@@ -69,7 +73,8 @@ class TrainingConstants:
     def sustained(self, chips: Sequence[Accelerator], formats: Sequence[Precision]) -> Floats:
         """Returns the sustained fraction of `(n,)` pairs of accelerator and number format.
 
-        A part that has less power for each operation than the one behind the constant runs at a lower clock.
+        A part that has less power for each operation than the one behind the constant runs at a lower clock, one with more at
+        a higher one, up to that of products measured alone.
         """
         return np.array(
             [self._sustained(chip, precision) for chip, precision in zip(chips, formats, strict=True)]
@@ -91,21 +96,36 @@ class TrainingConstants:
         else:
             fraction = self.sustained_fractions[known, Precision.BF16.value]
         is_wide = measured is not Precision.FP8
-        clock = power_fraction(chip) if is_known else transferred_clock(chip) if is_wide else 1.0
-        return min(1.0, fraction * clock)
+        clock = power_fraction(chip, precision) if is_known else transferred_clock(chip) if is_wide else 1.0
+        return min(1.0, fraction * clock * (clock_in_4_bits(chip) if precision is Precision.FP4 else 1.0))
 
 
-def power_fraction(chip: Accelerator) -> float:
-    """Returns the clock of a part with less power than its siblings, relative to theirs; 1 where it has as much.
+def power_fraction(chip: Accelerator, precision: Precision) -> float:
+    """Returns the clock of a part under load in a number format, relative to that of its sibling behind the constants.
 
-    A part whose products were measured needs no guess: `kernel_constants` scales its peak by what they reached.
+    Power limits clocks, which follow the root of the power for each operation. A part whose products were measured needs no
+    guess: its kernels are its own, or `kernel_constants` scales its peak by what they reached.
     """
-    reference = REFERENCE_POWER.get(chip.family)
-    if reference is None or chip.measured_bf16_flop_per_s is not None:
+    is_measured = chip.measured_bf16_flop_per_s is not None or kernels_of(chip) == chip.id
+    if chip.family not in REFERENCE_POWER or is_measured:
         return 1.0
-    power_w, flop_per_s = reference
-    share = (chip.thermal_design_power_w - chip.idle_power_w) / chip.bf16_flop_per_s * (flop_per_s / power_w)
-    return float(min(1.0, share ** (1.0 / CAP_EXPONENT)))
+    power_w, peaks = REFERENCE_POWER[chip.family]
+    known = precision if precision in peaks else Precision.BF16
+    flop_per_s = chip.peak_flop_per_s(known)
+    if flop_per_s is None:
+        return 1.0
+    power = (chip.thermal_design_power_w - chip.idle_power_w) / flop_per_s * (peaks[known] / power_w)
+    return float(power ** (1.0 / CAP_EXPONENT))
+
+
+def clock_in_4_bits(chip: Accelerator) -> float:
+    """Returns the clock of products in 4 bits relative to those in 8, where both were measured; else 1.
+
+    At the peak an operation in 4 bits has as much less power as it needs less; kernels that stay further behind theirs leave
+    power for the clock, which follows its root.
+    """
+    share_8, share_4 = kernel_constants([kernels_of(chip)] * 2, ["fp8", "fp4"]).gemm_peak_fraction
+    return float((share_8 / share_4) ** (1.0 / CAP_EXPONENT))
 
 
 def transferred_clock(chip: Accelerator) -> float:

@@ -131,6 +131,9 @@ class Workload(Record):
     """Whether the traffic of experts hides behind the shared experts (Megatron Core: `--moe-shared-expert-overlap`)."""
     dispatches_in_8_bits: bool = False
     """Whether tokens travel to their experts in 8 bits, and back in 16, where products are in 8 bits (DeepEP)."""
+    fills_expert_rows: bool = False
+    """Whether tokens reach experts in whole groups of rows, so that `separate` products in 8 or 4 bits need no copies for it
+    (Hybrid-EP in Megatron Core, `moe_router_padding_for_quantization`, inputs that are padded to the capacity of experts)."""
     expert_tensor_parallel: int = Field(default=1, gt=0, le=10_000)
     """Ranks that share each routed expert (ETP), whatever `tensor_parallel` is; 1: experts are whole."""
     expert_imbalance: float = Field(default=1.0, ge=1)

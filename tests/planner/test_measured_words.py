@@ -18,6 +18,7 @@ from simulator.model import RecomputeModule
 from tests.planner.measured import RUN, the_row
 
 MIXTURE: Mapping[str, object] = {"model": "qwen3-30b-a3b", "ep": 8}
+BRIDGE = "Megatron-Bridge/NeMo 25.09"
 
 
 def read(folder: Path, **changes: object) -> Row | Unmodelled:
@@ -429,6 +430,11 @@ class TestNotes:
         ({"notes": "TP overlap is off", "tp": 2}, "overlaps_tensor_comm", "false"),
         ({**MIXTURE, "notes": "no fp8 dispatch"}, "dispatches_in_8_bits", "false"),
         ({**MIXTURE, "notes": "DeepEP not used; all-to-all"}, "expert_dispatch", "all_to_all"),
+        ({**MIXTURE, "notes": "dispatcher hybridep"}, "fills_expert_rows", "true"),
+        ({**MIXTURE, "notes": "tokendrop"}, "fills_expert_rows", "false"),
+        ({**MIXTURE, "notes": "tokendrop", "framework": BRIDGE}, "fills_expert_rows", "true"),
+        ({**MIXTURE, "notes": "tokendrop", "framework": BRIDGE}, "expert_dispatch", "all_to_all"),
+        ({**MIXTURE, "notes": "token-drop settings not stated"}, "expert_capacity_factor", ""),
     ],
 )
 def test_words_mean_what_their_neighbours_make_of_them(

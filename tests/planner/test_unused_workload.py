@@ -32,7 +32,13 @@ JOBS: Mapping[str, Job] = {
     "no sequence parallelism": job_with(H100_RENTED, workload={"has_sequence_parallel": False}),
     "experts": job_with(H100_RENTED, workload={"model": "mixtral-8x7b"}),
     "experts out of balance, fp8": job_with(
-        H100_RENTED, workload={"model": "mixtral-8x7b", "expert_imbalance": 1.5, "precisions": ["fp8"]}
+        H100_RENTED,
+        workload={
+            "model": "mixtral-8x7b",
+            "expert_imbalance": 1.5,
+            "precisions": ["fp8"],
+            "expert_products": "separate",
+        },
     ),
     "shared experts": job_with(H100_RENTED, workload={"model": "deepseek-v2-lite"}),
 }
@@ -42,6 +48,7 @@ CHANGES: Mapping[str, object] = {
     "expert_products": "separate",
     "overlaps_shared_experts": True,
     "dispatches_in_8_bits": True,
+    "fills_expert_rows": True,
     "expert_tensor_parallel": 2,
     "expert_imbalance": 1.75,
     "expert_capacity_factor": 1.25,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -16,6 +18,7 @@ from simulator.model import MixtureOfExperts
 from simulator.network import all_gather_s, all_to_all_s
 from simulator.plan import Recompute
 from simulator.simulate import simulate
+from simulator.training import training_constants
 from simulator.units import TERA
 from simulator.weight_gradients import expert_layer_weight_gradients_s
 from simulator.workload import Workload
@@ -132,6 +135,30 @@ class TestProducts:
         )  # four passes over 8 copies of 4,096 tokens, 16 bits
         assert in_8[1].forward_compute_s - in_8[0].forward_compute_s > copied_s
         assert (in_16[1].forward_compute_s - in_16[0].forward_compute_s)[0] < copied_s
+
+    def test_rows_that_arrive_filled_up_need_no_copies(self) -> None:
+        workload = changed(
+            training("qwen3-30b-a3b", sequence_length=4096),
+            expert_dispatch="deduplicated",
+            expert_products="separate",
+        )
+        plan = plan_of(expert=16, data=16, precision=Precision.FP8)
+        copied, filled = (
+            expert_layer(rank_of(changed(workload, fills_expert_rows=fills), plan)) for fills in (False, True)
+        )
+        passes_s = 4 * 2 * 4096 * 8 * 2048 / (3.35e12 * 0.8122)
+        assert copied.forward_s - filled.forward_s == pytest.approx(passes_s)
+        assert copied.backward_s - filled.backward_s == pytest.approx(passes_s)
+
+    def test_the_host_launches_products_and_casts_of_every_expert(self) -> None:
+        workload = changed(training("qwen3-30b-a3b", sequence_length=4096), expert_products="separate")
+        constants = replace(training_constants(), launch_s=1e-3)
+        plans = (plan_of(expert=16, data=16, precision=each) for each in (Precision.BF16, Precision.FP8))
+        in_16, in_8 = (expert_layer(replace(rank_of(workload, plan), training=constants)) for plan in plans)
+        # 17 of any layer, 24 of routing, the router's product, 14 more of eight experts; each of these casts two inputs.
+        assert in_16.forward_s == pytest.approx((17 + 24 + 1 + 14) * 1e-3)
+        assert in_16.backward_s == pytest.approx((2 * 17 + 24 + 2 * (1 + 14)) * 1e-3)
+        assert in_8.forward_s - in_16.forward_s == pytest.approx(16e-3)
 
     def test_a_single_expert_is_a_product_of_its_own_anyway(self) -> None:
         plain = training("mixtral-8x7b", sequence_length=4096)

@@ -24,7 +24,13 @@ from simulator.host_time import BACKWARD_RATIO, host_waits_s
 from simulator.layer_costs import dense_layer, output_layer
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
-from simulator.training import TrainingConstants, power_fraction, training_constants, transferred_clock
+from simulator.training import (
+    TrainingConstants,
+    clock_in_4_bits,
+    power_fraction,
+    training_constants,
+    transferred_clock,
+)
 from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
 
@@ -57,12 +63,26 @@ class TestClock:
     def test_a_part_with_less_power_runs_slower_by_the_square_root(self) -> None:
         chip = catalog.accelerator("h100-sxm5-96gb")
         # 500 W of 700 W with 70 W idle: (430 / 630)^(1/2).
-        assert power_fraction(chip) == pytest.approx((430 / 630) ** 0.5)
-        assert power_fraction(catalog.accelerator("h100-sxm5-80gb")) == 1.0
+        assert power_fraction(chip, Precision.BF16) == pytest.approx((430 / 630) ** 0.5)
+        assert power_fraction(catalog.accelerator("h100-sxm5-80gb"), Precision.BF16) == 1.0
 
-    def test_more_power_than_the_reference_is_no_gain(self) -> None:
+    def test_a_part_with_more_power_is_as_fast_as_single_products_at_most(self) -> None:
         chip = catalog.accelerator("h100-sxm5-96gb").model_copy(update={"thermal_design_power_w": 2000.0})
-        assert power_fraction(chip) == 1.0
+        assert training_constants().sustained([chip], [Precision.BF16]) == [1.0]
+
+    def test_a_part_that_has_more_operations_in_4_bits_has_less_power_for_each(self) -> None:
+        chip = catalog.accelerator("gb300").model_copy(update={"id": "unknown"})
+        # 1,240 W above idle for 5,000 and 15,000 TFLOP/s, against 860 W of the B200 for 4,500 and 9,000.
+        assert power_fraction(chip, Precision.FP8) == pytest.approx((1240 / 860 * 4500 / 5000) ** 0.5)
+        assert power_fraction(chip, Precision.FP4) == pytest.approx((1240 / 860 * 9000 / 15_000) ** 0.5)
+
+        assert (
+            power_fraction(catalog.accelerator("gb300"), Precision.FP8) == 1.0
+        )  # its own kernels were measured
+
+    def test_kernels_in_4_bits_that_stay_behind_their_peak_leave_power_for_the_clock(self) -> None:
+        chips = [catalog.accelerator(name) for name in ("b200-sxm-180gb", "mi355x")]
+        assert [clock_in_4_bits(chip) for chip in chips] == [pytest.approx((0.6804 / 0.5513) ** 0.5), 1.0]
 
     @pytest.mark.parametrize(("name", "fitted"), [("a100-sxm4-40gb", 0.97), ("b200-sxm-180gb", 0.70)])
     def test_the_power_of_an_unknown_architecture_sets_its_clock(self, name: str, fitted: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ from simulator.weight_gradients import (
     expert_layer_weight_gradients_s,
     output_layer_weight_gradients_s,
 )
-from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
+from tests.simulator.builders import changed, gpt, job_of, plan_of, table_of, training
 
 JOB = job_of(training(num_steps=100))
 
@@ -91,3 +93,17 @@ def test_a_tied_embedding_that_is_on_one_stage_is_not_reduced_between_two() -> N
     ]
     assert parts[0].tied_gradient_s[0] > 0.0
     assert parts[1].tied_gradient_s[0] == 0.0
+
+
+def test_gradients_that_are_kept_whole_in_16_bits_are_read_to_be_added_to() -> None:
+    job = job_of(changed(training(), gradient_bytes=2))
+    one, wide = np.ones(1), np.full(1, 8192.0)
+    whole_s, sharded_s = (
+        replace(rank, kernels=replace(rank.kernels, gemm_ramp_depth=np.zeros(1))).weight_gradient_s(
+            one, wide, wide
+        )
+        - rank.kernels.launch_s
+        for rank in (rank_of(job, plan_of(data=8, zero=stage)) for stage in (1, 3))
+    )
+    # One token: next to no arithmetic, and next to no inputs beside 8,192 x 8,192 values of 2 bytes.
+    assert whole_s == pytest.approx(2 * sharded_s, rel=0.01)

@@ -65,6 +65,7 @@ def workloads(draw: st.DrawFn) -> Workload:
         expert_products=draw(st.sampled_from(["grouped", "separate"])),
         expert_tensor_parallel=draw(st.sampled_from([1, 2])),
         dispatches_in_8_bits=draw(st.booleans()),
+        fills_expert_rows=draw(st.booleans()),
         gathers_cast_inputs=draw(st.booleans()),
         copies_shared_heads=draw(st.booleans()),
         lora=draw(st.sampled_from([None, ADAPTERS])) if can_adapt else None,
