@@ -21,7 +21,7 @@ AttentionKernel = Literal["flash", "flash-2", "flash-1", "unfused", "eager"]
 """`flash` and older ones: one fused kernel that never stores the scores; `unfused`, `eager`: separate kernels that do."""
 KernelLaunch = Literal["graph", "eager", "eager-2022", "blocking-2022"]
 
-ContextExchange = Literal["ring", "all_gather", "all_to_all", "hybrid"]
+ContextExchange = Literal["ring", "all_gather", "gathered_ring", "all_to_all", "hybrid"]
 """How context-parallel ranks attend to the whole sequence (`simulator.context_exchange`)."""
 
 ExpertProducts = Literal["grouped", "separate"]

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.activations import Activations, stage_activations
-from simulator.context_exchange import context_exchange_s, head_ranks, num_core_kernels, ring_steps
+from simulator.attention_costs import attention_core_s
+from simulator.context_exchange import (
+    context_exchange_s,
+    gradient_rounds_s,
+    head_ranks,
+    num_core_kernels,
+    ring_steps,
+)
 from simulator.layer_costs import dense_layer
 from simulator.model import ContextExchange
 from simulator.network import all_gather_s, all_to_all_s
@@ -37,9 +44,11 @@ def rank_of(
     context: int = 8,
     num_kv_heads: int = 32,
     copies: bool = False,
+    fused: bool = True,
 ) -> Rank:
     workload = long_training(exchange, num_kv_heads=num_kv_heads)
-    job = job_of(workload.model_copy(update={"copies_shared_heads": copies}))
+    changes = {"copies_shared_heads": copies, "has_fused_operators": fused}
+    job = job_of(workload.model_copy(update=changes))
     return Rank.of(job, table_of(plan_of(tensor=tensor, context=context)))
 
 
@@ -116,6 +125,49 @@ class TestGather:
         assert held[32] - held[16] == pytest.approx(7 / 8 * TOKENS * 2 * 2048 * 2 * 2)
         # Of a feed-forward block of 4 h the input and the gradients of 4 h are there, of which a rank has an eighth.
         assert held[8] == TOKENS / 8 * (4 + 1) * 4096 * 2
+
+
+class TestGatheredRing:
+    """PyTorch's `context_parallel`: keys and values gathered, a kernel for each part, gradients round the ring in 32 bits."""
+
+    def test_compiled_it_hides_nothing_and_gradients_are_twice_as_wide(self) -> None:
+        rank, gather = rank_of("gathered_ring"), rank_of("all_gather")
+        forward_s, backward_s = context_exchange_s(rank, np.array([10.0]))
+        assert forward_s == context_exchange_s(gather, np.array([10.0]))[0]
+        # Each of 8 ranks sends its 32 heads of 128, keys and values, on 8 times in 4 bytes: as a gather of 8/7 of the whole.
+        rounds_s = all_gather_s(
+            num_bytes=8 / 7 * TOKENS * 2 * 4096 * 4.0,
+            group_size=8.0,
+            members_per_domain=8.0,
+            links=rank.links,
+        )
+        assert backward_s == pytest.approx(forward_s + rounds_s)
+
+    def test_operator_by_operator_only_the_first_kernel_hides_what_is_gathered(self) -> None:
+        rank = rank_of("gathered_ring", fused=False)
+        gather_s = float(context_exchange_s(rank, NOTHING_TO_HIDE_BEHIND)[0][0])
+        # Of eight kernels the first is as long as half of the gather; hiding takes 15 % of the cores (Calculon).
+        forward_s, backward_s = context_exchange_s(rank, np.array([8 * gather_s / 2]))
+        assert forward_s == pytest.approx(gather_s / 2 * 1.15)
+        # Nothing hides the last of eight times that gradients go on.
+        rounds_s = gradient_rounds_s(rank)
+        assert backward_s == pytest.approx(0.15 * gather_s + rounds_s / 8 + 0.15 * rounds_s * 7 / 8)
+
+    def test_a_kernel_for_every_part_is_merged_in_more_bytes_than_in_16_bits(self) -> None:
+        exchanges = [("ring", True), ("gathered_ring", True), ("gathered_ring", False)]
+        ranks = [rank_of(exchange, fused=fused) for exchange, fused in exchanges]
+        assert {float(num_core_kernels(rank)[0]) for rank in ranks} == {8.0}
+        sixteen_bit_s, compiled_s, eager_s = (float(attention_core_s(rank)[0][0]) for rank in ranks)
+        moved_s = float(ranks[0].memory_bound_s(np.array([8.0 * TOKENS / 8 * 4096]), 0.0)[0])
+        assert compiled_s - sixteen_bit_s == pytest.approx((10 - 6) * moved_s)
+        # As many values of keys as of queries, and of values.
+        assert eager_s - compiled_s == pytest.approx((38 + 2 * 4 - 10) * moved_s)
+
+    def test_gradients_in_32_bits_are_a_ranks_own(self) -> None:
+        ring, gather = (layer_activations(long_training(it)) for it in ("gathered_ring", "all_gather"))
+        # Of 7 gradients of the others in 2 bytes remain 3 of its own in 4 bytes, for the keys and values of 32 heads.
+        saved = (7 * 2 - 3 * 4) * TOKENS / 8 * 2 * 4096
+        assert gather.at_work_bytes[0] - ring.at_work_bytes[0] == pytest.approx(saved)
 
 
 class TestCopiedHeads:
@@ -200,7 +252,7 @@ class TestHybrid:
 
 
 @given(
-    st.sampled_from(["ring", "all_gather", "all_to_all", "hybrid"]),
+    st.sampled_from(get_args(ContextExchange)),
     st.sampled_from([1, 2, 4, 8, 16, 32]),
     st.sampled_from([1, 2, 4, 8]),
 )
