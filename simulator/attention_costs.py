@@ -158,11 +158,12 @@ def _document_imbalance(rank: Rank) -> Floats:
 def _ring_merges(rank: Rank) -> Directions:
     """Sums over the steps of a ring: outputs forward, gradients of queries, keys and values backward."""
     model, t, steps, merge = rank.workload.model, rank.plans.tensor_parallel, ring_steps(rank), _merge(rank)
-    queries = rank.tokens * model.num_heads * model.head_dim / t
-    kv_heads = np.maximum(1.0, rank.workload.attended_kv_heads / t)
-    keys_and_values = 2.0 * rank.tokens * kv_heads * model.head_dim
-    forward_bytes = merge.output * queries + merge.key * keys_and_values
-    backward_bytes = merge.query_gradient * queries + (merge.key + merge.key_gradient) * keys_and_values
+    qk_dim, value_dim = model.attention_dims
+    heads, kv_heads = model.num_heads / t, np.maximum(1.0, rank.workload.attended_kv_heads / t)
+    keys_and_values = rank.tokens * kv_heads * (qk_dim + value_dim)
+    forward_bytes = merge.output * rank.tokens * heads * value_dim + merge.key * keys_and_values
+    gradient_bytes = merge.query_gradient * rank.tokens * heads * qk_dim
+    backward_bytes = gradient_bytes + (merge.key + merge.key_gradient) * keys_and_values
     merges = np.where(steps > 1.0, steps, 0.0)
     return (
         rank.memory_bound_s(merges * forward_bytes, 0.0),

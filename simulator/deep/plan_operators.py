@@ -270,7 +270,12 @@ class _Layer:
             return self._gathered_ring(way, core, gather, around)
         if rank.workload.chosen_exchange == "all_gather":
             return (*moves(gather), *core) if way == 0 else (*moves(gather), *core, *moves(scatter))
-        core = beside((gather,) if way == 0 else (gather, gather), core, lent_to=CONTEXT)
+        last = 1.0 / around.size
+        during = stretched(core, 1.0 - last)
+        core = (
+            *beside((gather,) if way == 0 else (gather, gather), during, lent_to=CONTEXT),
+            *stretched(core, last),
+        )
         if exchanged == 1:
             return core
         heads = Group.of(rank, tensor, exchanged)

@@ -195,7 +195,9 @@ class TestContextParallelism:
     def test_what_the_core_does_not_hide_is_exposed(self) -> None:
         rank = rank_of(plan_of(context=8), training(sequence_length=131_072))
         whole_s = context_exchange_s(rank, np.array([0.0]))[0]
-        half_hidden_s = context_exchange_s(rank, whole_s / 2)[0]
+        half_hidden_s = context_exchange_s(rank, whole_s / 2 * 8 / 7)[
+            0
+        ]  # the last of 8 kernels hides nothing
         assert half_hidden_s == pytest.approx(whole_s * (0.5 + CORE_SHARE / 2))
 
     def test_grouped_heads_make_the_ring_lighter_in_proportion(self) -> None:
