@@ -60,29 +60,29 @@ def num_core_kernels(rank: Rank) -> Floats:
     return ring_steps(rank)
 
 
-def context_exchange_s(rank: Rank, core_s: Floats) -> Directions:
+def context_exchange_s(rank: Rank, core_s: Directions) -> Directions:
     """Returns what the exchange takes longer than the attention core, for what of it travels behind that.
 
-    Backward, the core computes twice as long. A ring goes on one time less than it computes.
+    A ring goes on one time less than it computes.
 
     Args:
         rank: Ranks of the designs.
-        core_s: Forward pass of the core, `(n,)`.
+        core_s: Passes of the core, each `(n,)`.
     """
     traffic_s = _keys_and_values_s(rank)
     if rank.workload.chosen_exchange == "all_gather":
         return traffic_s, 2.0 * traffic_s
     if rank.workload.chosen_exchange == "gathered_ring":
         return _gathered_ring_s(rank, traffic_s, core_s)
-    cover_s = _but_one_step(rank) * core_s
-    forward_s, backward_s = exposed_s(traffic_s, cover_s), exposed_s(2.0 * traffic_s, 2.0 * cover_s)
+    cover_s, backward_cover_s = (_but_one_step(rank) * pass_s for pass_s in core_s)
+    forward_s, backward_s = exposed_s(traffic_s, cover_s), exposed_s(2.0 * traffic_s, backward_cover_s)
     if rank.workload.chosen_exchange == "ring":
         return forward_s, backward_s
     heads_s = _heads_s(rank)
     return forward_s + heads_s, backward_s + heads_s
 
 
-def _gathered_ring_s(rank: Rank, gather_s: Floats, core_s: Floats) -> Directions:
+def _gathered_ring_s(rank: Rank, gather_s: Floats, core_s: Directions) -> Directions:
     """Keys and values come while the own ones are computed; gradients go on while the next are, but for the last time.
 
     What PyTorch compiles waits for every exchange where it starts.
@@ -90,9 +90,9 @@ def _gathered_ring_s(rank: Rank, gather_s: Floats, core_s: Floats) -> Directions
     steps, rounds_s = ring_steps(rank), gradient_rounds_s(rank)
     if rank.workload.has_fused_operators:
         return gather_s, gather_s + rounds_s
-    step_s, last_s, cover_s = core_s / steps, rounds_s / steps, _but_one_step(rank) * core_s
-    forward_s, again_s = exposed_s(gather_s, step_s), exposed_s(gather_s, 2.0 * step_s)
-    return forward_s, again_s + last_s + exposed_s(rounds_s - last_s, 2.0 * cover_s)
+    forward_s, again_s = (exposed_s(gather_s, pass_s / steps) for pass_s in core_s)
+    last_s, cover_s = rounds_s / steps, _but_one_step(rank) * core_s[1]
+    return forward_s, again_s + last_s + exposed_s(rounds_s - last_s, cover_s)
 
 
 def _but_one_step(rank: Rank) -> Floats:

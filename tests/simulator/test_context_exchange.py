@@ -18,6 +18,7 @@ from simulator.context_exchange import (
     num_core_kernels,
     ring_steps,
 )
+from simulator.layer_collectives import Directions
 from simulator.layer_costs import dense_layer
 from simulator.model import ContextExchange
 from simulator.network import all_gather_s, all_to_all_s
@@ -28,7 +29,12 @@ from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 TOKENS = 131_072
-NOTHING_TO_HIDE_BEHIND = np.array([0.0])
+NOTHING_TO_HIDE_BEHIND = (np.zeros(1), np.zeros(1))
+
+
+def core_of(forward_s: float) -> Directions:
+    """A core that takes twice as long backward."""
+    return np.array([forward_s]), np.array([2.0 * forward_s])
 
 
 def long_training(exchange: ContextExchange, *, num_kv_heads: int = 32) -> Workload:
@@ -75,7 +81,7 @@ class TestUlysses:
 
     def test_nothing_hides_it(self) -> None:
         rank = rank_of("all_to_all")
-        shown, behind = (context_exchange_s(rank, np.array([core_s])) for core_s in (0.0, 10.0))
+        shown, behind = (context_exchange_s(rank, core_of(core_s)) for core_s in (0.0, 10.0))
         assert shown == behind
 
     def test_traffic_of_a_rank_falls_with_the_ranks_and_that_of_a_ring_does_not(self) -> None:
@@ -105,13 +111,13 @@ class TestGather:
 
     def test_keys_and_values_are_gathered_before_the_core(self) -> None:
         rank = rank_of("all_gather", num_kv_heads=8)
-        forward_s, backward_s = context_exchange_s(rank, np.array([10.0]))
+        forward_s, backward_s = context_exchange_s(rank, core_of(10.0))
         assert forward_s == pytest.approx(self.gathered_s(rank))
         assert backward_s == pytest.approx(2 * forward_s)
 
     def test_a_ring_hides_what_a_gather_shows(self) -> None:
         ring, gather = (
-            context_exchange_s(rank_of(exchange, num_kv_heads=8), np.array([10.0]))[0]
+            context_exchange_s(rank_of(exchange, num_kv_heads=8), core_of(10.0))[0]
             for exchange in ("ring", "all_gather")
         )
         assert ring < gather
@@ -132,8 +138,8 @@ class TestGatheredRing:
 
     def test_compiled_it_hides_nothing_and_gradients_are_twice_as_wide(self) -> None:
         rank, gather = rank_of("gathered_ring"), rank_of("all_gather")
-        forward_s, backward_s = context_exchange_s(rank, np.array([10.0]))
-        assert forward_s == context_exchange_s(gather, np.array([10.0]))[0]
+        forward_s, backward_s = context_exchange_s(rank, core_of(10.0))
+        assert forward_s == context_exchange_s(gather, core_of(10.0))[0]
         # Each of 8 ranks sends its 32 heads of 128, keys and values, on 8 times in 4 bytes: as a gather of 8/7 of the whole.
         rounds_s = all_gather_s(
             num_bytes=8 / 7 * TOKENS * 2 * 4096 * 4.0,
@@ -147,7 +153,7 @@ class TestGatheredRing:
         rank = rank_of("gathered_ring", fused=False)
         gather_s = float(context_exchange_s(rank, NOTHING_TO_HIDE_BEHIND)[0][0])
         # Of eight kernels the first is as long as half of the gather; hiding takes 15 % of the cores (Calculon).
-        forward_s, backward_s = context_exchange_s(rank, np.array([8 * gather_s / 2]))
+        forward_s, backward_s = context_exchange_s(rank, core_of(8 * gather_s / 2))
         assert forward_s == pytest.approx(gather_s / 2 * 1.15)
         # Nothing hides the last of eight times that gradients go on.
         rounds_s = gradient_rounds_s(rank)
@@ -245,7 +251,7 @@ class TestHybrid:
     def test_what_crosses_the_fabric_hides_behind_the_core(self) -> None:
         # USP, arXiv 2405.07719: all-to-all over the fast links, point to point over the slow ones behind computation.
         hybrid_s, ulysses_s = (
-            context_exchange_s(rank_of(exchange, context=32), np.array([1.0]))[0]
+            context_exchange_s(rank_of(exchange, context=32), core_of(1.0))[0]
             for exchange in ("hybrid", "all_to_all")
         )
         assert hybrid_s < ulysses_s
