@@ -98,6 +98,6 @@ class _Reader:
     def _of_some_version(self) -> AttentionKernel:
         if self.year is not None and self.year <= LAST_FLASH_1_YEAR:
             return "flash-1"
-        if self.habit == "unfused":
-            return self.told.default(_COLUMN, "flash-2")
-        return self.habit if tells_habits(self.framework) else self.told.default(_COLUMN, self.habit)
+        if self.habit != "unfused" and tells_habits(self.framework):
+            return self.habit
+        return self.told.default(_COLUMN, "flash-2")

@@ -17,6 +17,7 @@ from simulator.model import ContextExchange, ModelShape
 _EXCHANGES: tuple[tuple[str, ContextExchange], ...] = (
     (r"\ba2a ?\+ ?p2p\b|hybrid (cp|context)|\busp\b", "hybrid"),
     (r"ulysses|\bcp[ _=:]*(comm[ _]type)?[ _=:]*a2a\b", "all_to_all"),
+    (r"rotate[ _]method[ _=:]*all[-_ ]?gather|\bgathered[-_ ]ring\b", "gathered_ring"),
     (r"\bcp[ _=:]*(comm[ _]type)?[ _=:]*all[-_ ]?gather", "all_gather"),
     (r"ring attention|\bcp[ _=:]*(comm[ _]type)?[ _=:]*p2p\b", "ring"),
 )
@@ -83,7 +84,7 @@ def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple
     if column.lower() not in NOTHING_SAID:
         if found := _exchange(f"cp_comm_type={column}"):
             return found, False
-        rule = "is not understood; write p2p, all_gather, a2a or a2a+p2p, or leave it empty"
+        rule = "is not understood; write p2p, all_gather, gathered_ring, a2a or a2a+p2p, or leave it empty"
         raise InputError([Problem(path="cp_comm_type", value=shown(column), rule=rule)])
     if exchanges_heads(cells.text.get("sp", "")):
         return "all_to_all", False

@@ -26,6 +26,8 @@ from simulator.workload import Workload
 
 ACTIVATION_BYTES = 2.0
 """16-bit activations."""
+RING_GRADIENT_BYTES = 4.0
+"""Gradients of keys and values that go round a `gathered_ring`, in 32 bits (`convert_to_f32` of PyTorch's `_cp_options`)."""
 SCORE_BYTES: Mapping[AttentionKernel, float] = {"unfused": 5.0, "eager": 6.0}
 """Kept for each score: 2 softmax output, 1 dropout mask, 2 dropout output (Korthikanti et al., section 4.1); `eager` without
 dropout, the softmax in 32 bits: 4 its output, 2 what is multiplied with the values."""
@@ -176,12 +178,17 @@ def _layers(workload: Workload, plans: PlanTable) -> tuple[_Layer, _Layer]:
 
 
 def _gathered_keys(workload: Workload, plans: PlanTable) -> Floats:
-    """Keys and values that context-parallel ranks gather from the others for one layer, and their gradients."""
-    if workload.chosen_exchange != "all_gather":
+    """Keys and values that context-parallel ranks gather from the others for one layer, and their gradients.
+
+    Where gradients go round a ring there are three of a rank's own size in 32 bits: summed, to be sent, and arriving.
+    """
+    if workload.chosen_exchange not in ("all_gather", "gathered_ring"):
         return np.zeros(len(plans))
+    c, has_ring = plans.context_parallel, workload.chosen_exchange == "gathered_ring"
+    gradients = 3.0 * RING_GRADIENT_BYTES * (c > 1) if has_ring else ACTIVATION_BYTES * (c - 1)
     kv_heads = np.maximum(1.0, workload.attended_kv_heads / plans.tensor_parallel)
-    others = micro_batch_tokens(workload, plans) * (plans.context_parallel - 1)
-    return np.asarray(2.0 * ACTIVATION_BYTES * others * kv_heads * sum(workload.model.attention_dims))
+    values = micro_batch_tokens(workload, plans) * kv_heads * sum(workload.model.attention_dims)
+    return np.asarray((ACTIVATION_BYTES * (c - 1) + gradients) * values)
 
 
 def _layer_input(workload: Workload, plans: PlanTable) -> Floats:

@@ -6,6 +6,8 @@ The core is a fused kernel, or separate ones, over what a token sees (`simulator
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
@@ -26,8 +28,28 @@ from simulator.layer_collectives import Directions
 from simulator.rank import Rank
 from simulator.table import Floats, total
 
-MERGE_PASSES = 3.0
-"""Two reads and a write for every partial result of ring attention (TransformerEngine, `context_parallel.py`)."""
+
+@dataclass(frozen=True, kw_only=True)
+class Merge:
+    """What a step of a ring reads and writes to merge its results with those before, in bytes for each of their values."""
+
+    output: float
+    query_gradient: float
+    key_gradient: float
+    """Of keys and of values."""
+    key: float = 0.0
+    """Of keys and values themselves, in either direction."""
+
+
+MERGES: Mapping[str, Merge] = {
+    "sixteen_bit": Merge(output=6.0, query_gradient=6.0, key_gradient=6.0),
+    "compiled": Merge(output=10.0, query_gradient=10.0, key_gradient=10.0),
+    "eager": Merge(output=38.0, query_gradient=10.0, key_gradient=21.0, key=4.0),
+}
+"""Two reads and a write in 16 bits (TransformerEngine, `context_parallel.py`); PyTorch's with sums in 32 bits (`_cp_options`):
+compiled to one kernel, or operator by operator on the rank that has most of it. There outputs are cast 6, subtracted 12,
+scaled 8 and subtracted 12 (`_SDPAMerger`); gradients of keys are added to the half that they are for 5, put together with the
+other 8 (`_partial_update`), and with those of values 8, as are keys with values 4 (`torch.cat`)."""
 
 
 def projections_s(rank: Rank) -> Directions:
@@ -135,15 +157,24 @@ def _document_imbalance(rank: Rank) -> Floats:
 
 def _ring_merges(rank: Rank) -> Directions:
     """Sums over the steps of a ring: outputs forward, gradients of queries, keys and values backward."""
-    model, t, steps = rank.workload.model, rank.plans.tensor_parallel, ring_steps(rank)
-    query_bytes = MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * model.num_heads * model.head_dim / t
-    kv_heads = np.maximum(1.0, rank.workload.attended_kv_heads / t)
-    kv_bytes = 2.0 * MERGE_PASSES * ACTIVATION_BYTES * rank.tokens * kv_heads * model.head_dim
+    model, t, steps, merge = rank.workload.model, rank.plans.tensor_parallel, ring_steps(rank), _merge(rank)
+    qk_dim, value_dim = model.attention_dims
+    heads, kv_heads = model.num_heads / t, np.maximum(1.0, rank.workload.attended_kv_heads / t)
+    keys_and_values = rank.tokens * kv_heads * (qk_dim + value_dim)
+    forward_bytes = merge.output * rank.tokens * heads * value_dim + merge.key * keys_and_values
+    gradient_bytes = merge.query_gradient * rank.tokens * heads * qk_dim
+    backward_bytes = gradient_bytes + (merge.key + merge.key_gradient) * keys_and_values
     merges = np.where(steps > 1.0, steps, 0.0)
     return (
-        rank.memory_bound_s(merges * query_bytes, 0.0),
-        rank.memory_bound_s(merges * (query_bytes + kv_bytes), 0.0),
+        rank.memory_bound_s(merges * forward_bytes, 0.0),
+        rank.memory_bound_s(merges * backward_bytes, 0.0),
     )
+
+
+def _merge(rank: Rank) -> Merge:
+    if rank.workload.chosen_exchange != "gathered_ring":
+        return MERGES["sixteen_bit"]
+    return MERGES["compiled" if rank.workload.has_fused_operators else "eager"]
 
 
 def _attention_constants(rank: Rank) -> KernelConstants:

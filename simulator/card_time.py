@@ -62,7 +62,8 @@ def parts_card_s(rank: Rank, num_parts: int) -> list[Directions]:
 def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
     """One layer, what hides behind its computation included."""
     none_s = np.zeros(len(cards.plans))
-    tensor_s, context_s = layer_s(cards, is_expert=is_expert), context_exchange_s(cards, none_s)
+    tensor_s = layer_s(cards, is_expert=is_expert)
+    context_s = context_exchange_s(cards, (none_s, none_s))
     expert_s = expert_exchange_s(cards, none_s, none_s, (none_s, none_s)) if is_expert else (none_s, none_s)
     forward_s, backward_s = (
         tensor + context + expert

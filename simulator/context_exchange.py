@@ -1,14 +1,16 @@
 """How do context-parallel ranks, each with a part of the sequence, compute attention over the whole of it?
 
 Keys and values go round in a ring behind the computation of the parts that are there already (Liu et al., arXiv
-2310.01889); or all of them are gathered before it (Llama 3, arXiv 2407.21783, section 3.3.2); or ranks exchange parts of
+2310.01889); or all of them are gathered before it (Llama 3, arXiv 2407.21783, section 3.3.2); or they are gathered, and
+computed as by a ring, round which their gradients go (PyTorch's `context_parallel`); or ranks exchange parts of
 the sequence for heads, and back (DeepSpeed Ulysses, arXiv 2309.14509); or both: heads inside a link domain, a ring between
 domains (USP, arXiv 2405.07719). With c ranks, of which u exchange heads and c/u form a ring, one rank moves
 
-    ring         (c - 1)/c      x 2 T c max(1, g/t) (d_qk + d_v) bytes behind the core; backward twice that
-    all_gather   the same, before the core; backward once more, and the gradients are scattered
-    all_to_all   (u - 1)/u      x 2 T (a + g) (d_qk + d_v) / t bytes, before and after the core, in each direction
-    hybrid       both, with 1/u of the key-value heads in the ring
+    ring            (c - 1)/c   x K = 2 T c max(1, g/t) (d_qk + d_v) bytes behind the core; backward twice that
+    all_gather      the same, before the core; backward once more, and the gradients are scattered
+    gathered_ring   the same, behind the first of c kernels; backward once more, and 2 K of gradients behind the others
+    all_to_all      (u - 1)/u   x 2 T (a + g) (d_qk + d_v) / t bytes, before and after the core, in each direction
+    hybrid          both, with 1/u of the key-value heads in the ring
 
 where g is a, the number of query heads, if the key-value heads are copied ahead of attention (`copies_shared_heads`).
 """
@@ -19,7 +21,7 @@ from typing import assert_never
 
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES
+from simulator.activations import ACTIVATION_BYTES, RING_GRADIENT_BYTES
 from simulator.layer_collectives import Directions, exposed_s
 from simulator.network import all_gather_s, all_to_all_s
 from simulator.plan import PlanTable
@@ -39,7 +41,7 @@ def head_ranks(workload: Workload, plans: PlanTable, link_domain_size: Integers)
         case "hybrid":
             near = link_domain_size // plans.tensor_parallel
             return np.asarray(np.clip(near, 1, plans.context_parallel), dtype=np.int64)
-        case "ring" | "all_gather":
+        case "ring" | "all_gather" | "gathered_ring":
             return np.ones_like(plans.context_parallel)
     assert_never(workload.chosen_exchange)
 
@@ -58,23 +60,56 @@ def num_core_kernels(rank: Rank) -> Floats:
     return ring_steps(rank)
 
 
-def context_exchange_s(rank: Rank, core_s: Floats) -> Directions:
+def context_exchange_s(rank: Rank, core_s: Directions) -> Directions:
     """Returns what the exchange takes longer than the attention core, for what of it travels behind that.
 
-    Backward, the core computes twice as long.
+    A ring goes on one time less than it computes.
 
     Args:
         rank: Ranks of the designs.
-        core_s: Forward pass of the core, `(n,)`.
+        core_s: Passes of the core, each `(n,)`.
     """
     traffic_s = _keys_and_values_s(rank)
     if rank.workload.chosen_exchange == "all_gather":
         return traffic_s, 2.0 * traffic_s
-    forward_s, backward_s = exposed_s(traffic_s, core_s), exposed_s(2.0 * traffic_s, 2.0 * core_s)
+    if rank.workload.chosen_exchange == "gathered_ring":
+        return _gathered_ring_s(rank, traffic_s, core_s)
+    cover_s, backward_cover_s = (_but_one_step(rank) * pass_s for pass_s in core_s)
+    forward_s, backward_s = exposed_s(traffic_s, cover_s), exposed_s(2.0 * traffic_s, backward_cover_s)
     if rank.workload.chosen_exchange == "ring":
         return forward_s, backward_s
     heads_s = _heads_s(rank)
     return forward_s + heads_s, backward_s + heads_s
+
+
+def _gathered_ring_s(rank: Rank, gather_s: Floats, core_s: Directions) -> Directions:
+    """Keys and values come while the own ones are computed; gradients go on while the next are, but for the last time.
+
+    What PyTorch compiles waits for every exchange where it starts.
+    """
+    steps, rounds_s = ring_steps(rank), gradient_rounds_s(rank)
+    if rank.workload.has_fused_operators:
+        return gather_s, gather_s + rounds_s
+    forward_s, again_s = (exposed_s(gather_s, pass_s / steps) for pass_s in core_s)
+    last_s, cover_s = rounds_s / steps, _but_one_step(rank) * core_s[1]
+    return forward_s, again_s + last_s + exposed_s(rounds_s - last_s, cover_s)
+
+
+def _but_one_step(rank: Rank) -> Floats:
+    return 1.0 - 1.0 / ring_steps(rank)
+
+
+def gradient_rounds_s(rank: Rank) -> Floats:
+    """Returns the time in which gradients of keys and values go once round all ranks, home included, `(n,)`."""
+    return _round_ring_s(rank, gradient_rounds_bytes(rank))
+
+
+def gradient_rounds_bytes(rank: Rank) -> Floats:
+    """Returns the whole of an all-gather in which a rank receives as much as of these gradients."""
+    c = rank.plans.context_parallel
+    return np.asarray(
+        RING_GRADIENT_BYTES / ACTIVATION_BYTES * keys_and_values_bytes(rank) * c / np.maximum(c - 1, 1)
+    )
 
 
 def _head_ranks(rank: Rank) -> Integers:
@@ -83,10 +118,14 @@ def _head_ranks(rank: Rank) -> Integers:
 
 def _keys_and_values_s(rank: Rank) -> Floats:
     """Keys and values of the whole sequence, on their way round the ring or gathered."""
+    return _round_ring_s(rank, keys_and_values_bytes(rank))
+
+
+def _round_ring_s(rank: Rank, num_bytes: Floats) -> Floats:
     plans, exchanged = rank.plans, _head_ranks(rank)
     group = plans.context_parallel / exchanged
     return all_gather_s(
-        num_bytes=keys_and_values_bytes(rank),
+        num_bytes=num_bytes,
         group_size=group,
         members_per_domain=members_in_domain(rank, plans.tensor_parallel * exchanged, group),
         links=rank.links,

@@ -116,7 +116,7 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
     )
     times = PartTimes(
         forward_compute_s=forward_s,
-        backward_compute_s=backward_s + _recomputed_s(rank, forward_s, core_s, is_expert=is_expert),
+        backward_compute_s=backward_s + _recomputed_s(rank, forward_s, core_s[0], is_expert=is_expert),
         forward_tensor_comm_s=tensor_forward_s,
         backward_tensor_comm_s=tensor_backward_s + is_full * tensor_forward_s,
         forward_expert_comm_s=exchange_s[0],
@@ -158,8 +158,8 @@ def selected_s(rank: Rank, forward_s: Floats, core_s: Floats, *, is_expert: bool
     return modules_s(rank, core_s, block, is_expert=is_expert)
 
 
-def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floats]:
-    """Forward, backward without recomputation, and the forward of the attention core alone."""
+def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Directions]:
+    """Forward, backward without recomputation, and both of the attention core alone."""
     projections, core = projections_s(rank), attention_core_s(rank)
     parts = feed_forward_operators(rank, is_expert=is_expert)
     ffn = total(forward_s for forward_s, _ in parts.values()), total(back_s for _, back_s in parts.values())
@@ -174,11 +174,11 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Floa
     if rank.workload.lora:
         added_s = adapters_s(rank, rank.workload.lora)
         forward_s, backward_s = forward_s + added_s[0], backward_s + added_s[1]
-    return forward_s, backward_s, core[0] * rank.compute_slowdown
+    return forward_s, backward_s, (core[0] * rank.compute_slowdown, core[1] * rank.compute_slowdown)
 
 
 def _layer_collectives(
-    rank: Rank, core_s: Floats, forward_s: Floats, backward_s: Floats, *, is_expert: bool
+    rank: Rank, core_s: Directions, forward_s: Floats, backward_s: Floats, *, is_expert: bool
 ) -> Directions:
     """Exposed collectives between tensor- and context-parallel ranks; backward with those of blocks that modules repeat."""
     tensor_forward_s, tensor_backward_s = layer_s(rank, is_expert=is_expert)

@@ -24,7 +24,7 @@ KernelLaunch = Literal["graph", "eager", "eager-2022", "blocking-2022"]
 ParallelBlock = Literal["one_norm", "two_norms"]
 """Norms in front of an attention and a feed-forward block that read the same input."""
 
-ContextExchange = Literal["ring", "all_gather", "all_to_all", "hybrid"]
+ContextExchange = Literal["ring", "all_gather", "gathered_ring", "all_to_all", "hybrid"]
 """How context-parallel ranks attend to the whole sequence (`simulator.context_exchange`)."""
 
 ExpertProducts = Literal["grouped", "separate"]

@@ -117,7 +117,8 @@ class Workload(Record):
     context_exchange: ContextExchange | None = None
     """How context-parallel ranks attend to the whole sequence; left out: `ring`, or `all_gather` where the model has a sliding
     window, which rings do not know. `ring`: keys and values go round behind the computation;
-    `all_gather`: they are gathered before it (Llama 3); `all_to_all`: parts of the sequence are exchanged for heads
+    `all_gather`: they are gathered before it (Llama 3); `gathered_ring`: gathered, but computed as by a ring, and their
+    gradients go round in 32 bits (PyTorch, torchtitan); `all_to_all`: parts of the sequence are exchanged for heads
     (DeepSpeed Ulysses); `hybrid`: heads inside a link domain, a ring between domains (Megatron-LM's `a2a+p2p`)."""
     expert_dispatch: ExpertDispatch = "all_to_all"
     """How tokens reach their experts. `all_to_all`: every copy travels on its own; `deduplicated`: one copy to each link

@@ -20,10 +20,15 @@ import numpy as np
 
 from simulator.adapter_costs import adapters_s
 from simulator.attention_costs import attention_core_s, attention_products
-from simulator.context_exchange import head_ranks, heads_bytes, keys_and_values_bytes
+from simulator.context_exchange import (
+    gradient_rounds_bytes,
+    head_ranks,
+    heads_bytes,
+    keys_and_values_bytes,
+)
 from simulator.deep.plan_collectives import Collective, Group, Operation, all_to_all, ring
 from simulator.deep.plan_expert_traffic import expert_traffic
-from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, work, works_of
+from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, stretched, work, works_of
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
 from simulator.host_time import BACKWARD_RATIO
 from simulator.layer_collectives import num_blocks, num_ends
@@ -289,9 +294,16 @@ class _Layer:
             ring(f"context {operation.value}", operation, num_bytes, around, rank.links)
             for operation in (Operation.ALL_GATHER, Operation.REDUCE_SCATTER)
         )
+        if rank.workload.chosen_exchange == "gathered_ring":
+            return self._gathered_ring(way, core, gather, around)
         if rank.workload.chosen_exchange == "all_gather":
             return (*moves(gather), *core) if way == 0 else (*moves(gather), *core, *moves(scatter))
-        core = beside((gather,) if way == 0 else (gather, gather), core, lent_to=CONTEXT)
+        last = 1.0 / around.size
+        during = stretched(core, 1.0 - last)
+        core = (
+            *beside((gather,) if way == 0 else (gather, gather), during, lent_to=CONTEXT),
+            *stretched(core, last),
+        )
         if exchanged == 1:
             return core
         heads = Group.of(rank, tensor, exchanged)
@@ -300,6 +312,20 @@ class _Layer:
             for size in heads_bytes(rank)
         )
         return (*before, *core, *behind) if way == 0 else (*behind, *core, *before)
+
+    def _gathered_ring(self, way: int, core: Items, gather: Collective, around: Group) -> Items:
+        """What is gathered comes during the first kernel; gradients go on during the next ones, but for the last time."""
+        num_bytes = float(gradient_rounds_bytes(self.rank)[0])
+        rounds = ring("context gradients", Operation.ALL_GATHER, num_bytes, around, self.rank.links)
+        if self.rank.workload.has_fused_operators:
+            return (*moves(gather), *core, *moves(*(() if way == 0 else (rounds,))))
+        share = 1.0 / around.size
+        first = beside((gather,), stretched(core, share), lent_to=CONTEXT)
+        others = stretched(core, 1.0 - share)
+        if way == 0:
+            return (*first, *others)
+        others = beside((rounds.scaled(1.0 - share),), others, lent_to=CONTEXT)
+        return (*first, *others, *moves(rounds.scaled(share)))
 
     def _experts(self, way: int) -> Items:
         """The products of the second block; tokens travel before and behind those of the experts."""

@@ -141,7 +141,7 @@ class TestWords:
             ("Megatron-LM (May 2022)", "unfused", "flash-1", False),
             ("Megatron-LM (2023)", "unfused", "flash-2", True),
             ("NeMo 25.02", "flash", "flash", False),
-            ("home-made", "flash", "flash", True),
+            ("home-made", "flash", "flash-2", True),
         ],
     )
     def test_a_kernel_without_a_version_is_open_where_the_release_does_not_tell_it(

@@ -91,6 +91,7 @@ class TestContextParallelism:
             ({"cp_comm_type": "a2a+p2p"}, "hybrid"),
             ({"notes": "DeepSpeed-Ulysses"}, "all_to_all"),
             ({"notes": "CP all-gather"}, "all_gather"),
+            ({"notes": "CP rotate method allgather"}, "gathered_ring"),
         ],
     )
     def test_its_exchange_is_what_is_said(
@@ -104,7 +105,7 @@ class TestContextParallelism:
         ("changes", "exchange"),
         [
             ({}, "ring"),
-            ({"framework": "torchtitan"}, "all_gather"),
+            ({"framework": "torchtitan"}, "gathered_ring"),
             ({"window": 4096}, "all_gather"),
             ({"notes": "all-to-all dispatcher"}, "ring"),  # of experts
         ],

@@ -286,7 +286,7 @@ class TestYesAndNo:
             ("sp", "oui", "write yes, true, on, y, 1, megatron, .* or no, false, off, n, 0, none"),
             ("usable", "maybe", "write yes, true, on, y, 1, caution or no, false, off, n, 0, unusable"),
             ("metric_kind", "banana", "name what was measured, such as iteration time, throughput"),
-            ("cp_comm_type", "pigeon", "write p2p, all_gather, a2a or a2a[+]p2p"),
+            ("cp_comm_type", "pigeon", "write p2p, all_gather, gathered_ring, a2a or a2a[+]p2p"),
         ],
     )
     def test_other_words_leave_out_the_row_with_column_value_and_known_words(

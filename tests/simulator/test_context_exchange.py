@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.activations import Activations, stage_activations
-from simulator.context_exchange import context_exchange_s, head_ranks, num_core_kernels, ring_steps
+from simulator.attention_costs import attention_core_s
+from simulator.context_exchange import (
+    context_exchange_s,
+    gradient_rounds_s,
+    head_ranks,
+    num_core_kernels,
+    ring_steps,
+)
+from simulator.layer_collectives import Directions
 from simulator.layer_costs import dense_layer
 from simulator.model import ContextExchange
 from simulator.network import all_gather_s, all_to_all_s
@@ -21,7 +29,12 @@ from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 TOKENS = 131_072
-NOTHING_TO_HIDE_BEHIND = np.array([0.0])
+NOTHING_TO_HIDE_BEHIND = (np.zeros(1), np.zeros(1))
+
+
+def core_of(forward_s: float) -> Directions:
+    """A core that takes twice as long backward."""
+    return np.array([forward_s]), np.array([2.0 * forward_s])
 
 
 def long_training(exchange: ContextExchange, *, num_kv_heads: int = 32) -> Workload:
@@ -37,9 +50,11 @@ def rank_of(
     context: int = 8,
     num_kv_heads: int = 32,
     copies: bool = False,
+    fused: bool = True,
 ) -> Rank:
     workload = long_training(exchange, num_kv_heads=num_kv_heads)
-    job = job_of(workload.model_copy(update={"copies_shared_heads": copies}))
+    changes = {"copies_shared_heads": copies, "has_fused_operators": fused}
+    job = job_of(workload.model_copy(update=changes))
     return Rank.of(job, table_of(plan_of(tensor=tensor, context=context)))
 
 
@@ -66,7 +81,7 @@ class TestUlysses:
 
     def test_nothing_hides_it(self) -> None:
         rank = rank_of("all_to_all")
-        shown, behind = (context_exchange_s(rank, np.array([core_s])) for core_s in (0.0, 10.0))
+        shown, behind = (context_exchange_s(rank, core_of(core_s)) for core_s in (0.0, 10.0))
         assert shown == behind
 
     def test_traffic_of_a_rank_falls_with_the_ranks_and_that_of_a_ring_does_not(self) -> None:
@@ -96,13 +111,13 @@ class TestGather:
 
     def test_keys_and_values_are_gathered_before_the_core(self) -> None:
         rank = rank_of("all_gather", num_kv_heads=8)
-        forward_s, backward_s = context_exchange_s(rank, np.array([10.0]))
+        forward_s, backward_s = context_exchange_s(rank, core_of(10.0))
         assert forward_s == pytest.approx(self.gathered_s(rank))
         assert backward_s == pytest.approx(2 * forward_s)
 
     def test_a_ring_hides_what_a_gather_shows(self) -> None:
         ring, gather = (
-            context_exchange_s(rank_of(exchange, num_kv_heads=8), np.array([10.0]))[0]
+            context_exchange_s(rank_of(exchange, num_kv_heads=8), core_of(10.0))[0]
             for exchange in ("ring", "all_gather")
         )
         assert ring < gather
@@ -116,6 +131,49 @@ class TestGather:
         assert held[32] - held[16] == pytest.approx(7 / 8 * TOKENS * 2 * 2048 * 2 * 2)
         # Of a feed-forward block of 4 h the input and the gradients of 4 h are there, of which a rank has an eighth.
         assert held[8] == TOKENS / 8 * (4 + 1) * 4096 * 2
+
+
+class TestGatheredRing:
+    """PyTorch's `context_parallel`: keys and values gathered, a kernel for each part, gradients round the ring in 32 bits."""
+
+    def test_compiled_it_hides_nothing_and_gradients_are_twice_as_wide(self) -> None:
+        rank, gather = rank_of("gathered_ring"), rank_of("all_gather")
+        forward_s, backward_s = context_exchange_s(rank, core_of(10.0))
+        assert forward_s == context_exchange_s(gather, core_of(10.0))[0]
+        # Each of 8 ranks sends its 32 heads of 128, keys and values, on 8 times in 4 bytes: as a gather of 8/7 of the whole.
+        rounds_s = all_gather_s(
+            num_bytes=8 / 7 * TOKENS * 2 * 4096 * 4.0,
+            group_size=8.0,
+            members_per_domain=8.0,
+            links=rank.links,
+        )
+        assert backward_s == pytest.approx(forward_s + rounds_s)
+
+    def test_operator_by_operator_only_the_first_kernel_hides_what_is_gathered(self) -> None:
+        rank = rank_of("gathered_ring", fused=False)
+        gather_s = float(context_exchange_s(rank, NOTHING_TO_HIDE_BEHIND)[0][0])
+        # Of eight kernels the first is as long as half of the gather; hiding takes 15 % of the cores (Calculon).
+        forward_s, backward_s = context_exchange_s(rank, core_of(8 * gather_s / 2))
+        assert forward_s == pytest.approx(gather_s / 2 * 1.15)
+        # Nothing hides the last of eight times that gradients go on.
+        rounds_s = gradient_rounds_s(rank)
+        assert backward_s == pytest.approx(0.15 * gather_s + rounds_s / 8 + 0.15 * rounds_s * 7 / 8)
+
+    def test_a_kernel_for_every_part_is_merged_in_more_bytes_than_in_16_bits(self) -> None:
+        exchanges = [("ring", True), ("gathered_ring", True), ("gathered_ring", False)]
+        ranks = [rank_of(exchange, fused=fused) for exchange, fused in exchanges]
+        assert {float(num_core_kernels(rank)[0]) for rank in ranks} == {8.0}
+        sixteen_bit_s, compiled_s, eager_s = (float(attention_core_s(rank)[0][0]) for rank in ranks)
+        moved_s = float(ranks[0].memory_bound_s(np.array([8.0 * TOKENS / 8 * 4096]), 0.0)[0])
+        assert compiled_s - sixteen_bit_s == pytest.approx((10 - 6) * moved_s)
+        # As many values of keys as of queries, and of values.
+        assert eager_s - compiled_s == pytest.approx((38 + 2 * 4 - 10) * moved_s)
+
+    def test_gradients_in_32_bits_are_a_ranks_own(self) -> None:
+        ring, gather = (layer_activations(long_training(it)) for it in ("gathered_ring", "all_gather"))
+        # Of 7 gradients of the others in 2 bytes remain 3 of its own in 4 bytes, for the keys and values of 32 heads.
+        saved = (7 * 2 - 3 * 4) * TOKENS / 8 * 2 * 4096
+        assert gather.at_work_bytes[0] - ring.at_work_bytes[0] == pytest.approx(saved)
 
 
 class TestCopiedHeads:
@@ -193,14 +251,14 @@ class TestHybrid:
     def test_what_crosses_the_fabric_hides_behind_the_core(self) -> None:
         # USP, arXiv 2405.07719: all-to-all over the fast links, point to point over the slow ones behind computation.
         hybrid_s, ulysses_s = (
-            context_exchange_s(rank_of(exchange, context=32), np.array([1.0]))[0]
+            context_exchange_s(rank_of(exchange, context=32), core_of(1.0))[0]
             for exchange in ("hybrid", "all_to_all")
         )
         assert hybrid_s < ulysses_s
 
 
 @given(
-    st.sampled_from(["ring", "all_gather", "all_to_all", "hybrid"]),
+    st.sampled_from(get_args(ContextExchange)),
     st.sampled_from([1, 2, 4, 8, 16, 32]),
     st.sampled_from([1, 2, 4, 8]),
 )

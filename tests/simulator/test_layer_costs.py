@@ -205,7 +205,7 @@ class TestContextParallelism:
     def test_a_ring_shorter_than_the_core_takes_only_its_share_of_cores(self) -> None:
         workload = training(sequence_length=131_072)
         rank = rank_of(plan_of(context=8), workload)
-        forward_s, backward_s = context_exchange_s(rank, np.array([10.0]))
+        forward_s, backward_s = context_exchange_s(rank, (np.array([10.0]), np.array([20.0])))
         ring_s = forward_s / CORE_SHARE
         # K and V of 8 heads of 128 values: 131,072 x 2 x 1,024 x 2 bytes; 7 of 8 parts arrive over 450 GB/s.
         assert ring_s[0] > 131_072 * 2 * 1024 * 2 * 7 / 8 / 450e9
@@ -213,9 +213,12 @@ class TestContextParallelism:
 
     def test_what_the_core_does_not_hide_is_exposed(self) -> None:
         rank = rank_of(plan_of(context=8), training(sequence_length=131_072))
-        whole_s = context_exchange_s(rank, np.array([0.0]))[0]
-        half_hidden_s = context_exchange_s(rank, whole_s / 2)[0]
-        assert half_hidden_s == pytest.approx(whole_s * (0.5 + CORE_SHARE / 2))
+        none_s = np.zeros(1)
+        whole_s = context_exchange_s(rank, (none_s, none_s))
+        # The last of 8 kernels hides nothing.
+        half_hidden_s = context_exchange_s(rank, (whole_s[0] / 2 * 8 / 7, whole_s[1] / 2 * 8 / 7))
+        for shown_s, all_s in zip(half_hidden_s, whole_s, strict=True):
+            assert shown_s == pytest.approx(all_s * (0.5 + CORE_SHARE / 2))
 
     def test_grouped_heads_make_the_ring_lighter_in_proportion(self) -> None:
         workload = training(sequence_length=131_072)
@@ -223,7 +226,7 @@ class TestContextParallelism:
             update={"model": workload.model.model_copy(update={"num_kv_heads": workload.model.num_heads})}
         )
         grouped_s, ordinary_s = (
-            context_exchange_s(rank_of(plan_of(context=8), each), np.array([0.0]))[0][0]
+            context_exchange_s(rank_of(plan_of(context=8), each), (np.zeros(1), np.zeros(1)))[0][0]
             for each in (workload, ordinary)
         )
         assert ordinary_s / grouped_s == pytest.approx(32 / 8, rel=0.1)  # but for latency

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from simulator.attention_span import SlidingWindow
 from simulator.documents import Documents
 from simulator.hardware import Precision
 from simulator.lora import ATTENTION_PRODUCTS, Lora
-from simulator.model import ModelShape
+from simulator.model import ContextExchange, ModelShape
 from simulator.offer import Offer
 from simulator.plan import Plan, Recompute
 from simulator.simulate import Outcomes, simulate
@@ -50,7 +52,7 @@ ADAPTERS = Lora(rank=16, targets=ATTENTION_PRODUCTS)
 def workloads(draw: st.DrawFn) -> Workload:
     model = draw(st.sampled_from(["llama-3.1-8b", "mixtral-8x7b", "deepseek-v2-lite"]))
     can_adapt = model != "deepseek-v2-lite"  # adapters of latent attention are refused
-    exchanges = ["ring", "all_gather", "all_to_all", "hybrid"]
+    exchanges = get_args(ContextExchange)
     shared = draw(st.booleans())
     block = draw(st.sampled_from([None, "one_norm", "two_norms"]))
     return Workload(

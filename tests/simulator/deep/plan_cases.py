@@ -64,6 +64,14 @@ LARGE = {
     "8b heads exchanged": _large(
         "llama-3.1-8b", plan_of(context=4, data=8), batch=32, sequence=65_536, context_exchange="all_to_all"
     ),
+    "8b keys round": _large(
+        "llama-3.1-8b",
+        plan_of(context=8, data=8),
+        batch=32,
+        sequence=65_536,
+        context_exchange="gathered_ring",
+        has_fused_operators=False,
+    ),
     "8b keys gathered": _large(
         "llama-3.1-8b", plan_of(context=8, data=8), batch=32, sequence=65_536, context_exchange="all_gather"
     ),
