@@ -17,7 +17,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.fit_kernels import B200, H100, System
+from benchmarks.kernel_tables import B200, H100, System
 from simulator.attention_span import SequenceShape, SlidingWindow, layer_spans
 from simulator.compute import attention_time_s, kernel_constants
 from simulator.table import Floats

@@ -185,12 +185,11 @@ _TORCHTITAN = replace(
 )
 """Tensor parallelism always splits norms by sequence, and gathers 8 bits where float8 has scales of tensors, which is its
 default (`apply_tp`, `enable_float8_tensorwise_tp`). Its `selective` checkpointing works operator by operator by default.
-Context parallelism is PyTorch's, whose ring gathers keys and values (`context_parallel_rotate_method: allgather`), until
-August 2026 (its pull request 4218). In a pipeline weights are not sharded again
-(`fsdp_reshard_after_forward: default`), nor are gradients reduced before a stage's last backward pass
-(`backward_maybe_with_nosync` of `torch.distributed.pipelining`); PyTorch pull request 124319 calls that ZeRO-1. Its
-tensor-parallel loss, unless compiled, holds four fp32 tensors of logits backward: log-softmax, exponential, gradient, their sum
-(`_nll_loss_and_log_softmax_backward` of PyTorch)."""
+Context parallelism is PyTorch's, whose ring gathers keys and values (`context_parallel_rotate_method: allgather`), until August
+2026 (its pull request 4218). In a pipeline weights are not sharded again (`fsdp_reshard_after_forward: default`), nor are
+gradients reduced before a stage's last backward pass (`backward_maybe_with_nosync` of `torch.distributed.pipelining`); PyTorch
+pull request 124319 calls that ZeRO-1. Its tensor-parallel loss, unless compiled, holds four fp32 tensors of logits backward:
+log-softmax, exponential, gradient, their sum (`_nll_loss_and_log_softmax_backward` of PyTorch)."""
 _COMPILED_TORCHTITAN = replace(_TORCHTITAN, has_fused_operators=True)
 _JAX = Habits(
     name="JAX",
