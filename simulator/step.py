@@ -23,7 +23,7 @@ from simulator.chunks import Chunks, ChunkWeights
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.layer_collectives import Directions, exposed_s
-from simulator.lent_cores import lent_to_replicas_s
+from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.model_parts import ExposedTimes, ModelParts
 from simulator.offload import activation_copies_s, host_update_s
@@ -163,7 +163,9 @@ class _Made:
             shards_s=shards_s,
             copies_s=copies_s,
             pipeline=pipeline,
-            lent_s=lent_to_replicas_s(pipeline, _num_buckets(rank), splits_backward(rank.plans)),
+            lent_s=lent_to_replicas_s(
+                pipeline, _num_buckets(rank), splits_backward(rank.plans), replicas_core_share(rank)
+            ),
         )
 
 

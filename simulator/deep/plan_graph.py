@@ -22,7 +22,7 @@ from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.layer_collectives import CORE_SHARE
+from simulator.lent_cores import replicas_core_share
 from simulator.pipeline_turns import PipelineShape, num_directions, stage_of, turns_of_stages
 from simulator.table import Floats, Integers
 
@@ -147,8 +147,9 @@ class PlanGraph:
         if beside_s == 0.0:
             return after
         passes = [self._items(direction, kind) for kind in self.parts.kinds[chunk]]
+        share = float(replicas_core_share(self.parts.rank)[0])
         lent_s = np.zeros((self.shape.pipeline.num_micro_batches, 1))
-        lent_s[0 if direction == FORWARD else -1] = CORE_SHARE * min(beside_s, sum(map(cover_s, passes)))
+        lent_s[0 if direction == FORWARD else -1] = share * min(beside_s, sum(map(cover_s, passes)))
         return (self._add_work(LENT_TO_REPLICAS, lent_s, self._stage(chunk), after),)
 
     def _items(self, direction: int, kind: int) -> Items:

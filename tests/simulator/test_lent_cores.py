@@ -8,7 +8,7 @@ import pytest
 from simulator.chunks import split_layers
 from simulator.job import Job
 from simulator.layer_collectives import CORE_SHARE
-from simulator.lent_cores import lent_to_replicas_s
+from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.pipeline import PipelineColumns
 from simulator.plan import Plan, PlanTable
 from simulator.rank import Rank
@@ -34,7 +34,7 @@ def lent_s(gradient_s: list[float], gather_s: list[float], *, is_split: bool = F
         "parameter_gather_s": [gather_s],
         "num_overlap_buckets": [k],
     }
-    return float(lent_to_replicas_s(pipeline, k, np.array([is_split]))[0])
+    return float(lent_to_replicas_s(pipeline, k, np.array([is_split]), np.array([CORE_SHARE]))[0])
 
 
 def test_what_travels_beside_passes_takes_its_share_of_their_cores() -> None:
@@ -59,6 +59,18 @@ def test_traffic_with_no_pass_beside_it_takes_no_cores(k: int) -> None:
 def test_sharded_weights_lend_in_every_micro_batch_and_not_once_more() -> None:
     assert lent_of(JOB, plan_of(data=128, zero=3)) == 0.0
     assert lent_of(JOB, plan_of(data=128, zero=1)) > 0.0
+
+
+def test_a_group_with_fewer_cards_lends_fewer_cores() -> None:
+    # Eight accelerators and cards in a node: 4 of NCCL's 16 channels for each member there, all of them inside the node.
+    plans = [
+        plan_of(tensor=8, data=8),
+        plan_of(tensor=4, data=8),
+        plan_of(data=64),
+        plan_of(tensor=2, data=4),
+    ]
+    shares = replicas_core_share(Rank.of(JOB, PlanTable.from_plans(plans)))
+    assert shares == pytest.approx(CORE_SHARE * np.array([0.25, 0.5, 1.0, 1.0]))
 
 
 def lent_of(job: Job, plan: Plan) -> float:
