@@ -23,6 +23,7 @@ from simulator.chunks import Chunks, ChunkWeights
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.layer_collectives import Directions, exposed_s
+from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.model_parts import ExposedTimes, ModelParts
 from simulator.offload import activation_copies_s, host_update_s
@@ -80,16 +81,19 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     # A number format that the accelerator lacks has no busy time; the pipeline would play on without it.
     step_s = np.where(np.isnan(busy_s), np.nan, times.step_s)
     waiting_s = step_s - times.exposed_sync_s - busy_s - send_s
-    tied_s, optimizer_s = tied_gradient_s(rank), _optimizer_s(rank, chunks, made.weights.trained)
+    behind_s, optimizer_s = (
+        made.lent_s + tied_gradient_s(rank),
+        _optimizer_s(rank, chunks, made.weights.trained),
+    )
     return StepTable(
-        step_time_s=step_s + tied_s + optimizer_s,
+        step_time_s=step_s + behind_s + optimizer_s,
         compute_s=parts.total("forward_compute_s", "backward_compute_s") * per_gpu,
         tensor_comm_s=parts.total("forward_tensor_comm_s", "backward_tensor_comm_s") * per_gpu,
         expert_comm_s=parts.total("forward_expert_comm_s", "backward_expert_comm_s") * per_gpu,
         shard_comm_s=sum_columns(total(made.shards_s)) * per_gpu,
         host_copy_s=sum_columns(total(made.copies_s)) * per_gpu,
         pipeline_send_s=send_s,
-        gradient_sync_s=times.exposed_sync_s + tied_s,
+        gradient_sync_s=times.exposed_sync_s + behind_s,
         pipeline_bubble_s=np.maximum(0.0, waiting_s),  # rounding must not make it negative
         optimizer_s=optimizer_s,
     )
@@ -105,6 +109,8 @@ class StepParts:
     """Shares of `chunk_forward_s`."""
     backward: ExposedTimes
     """Shares of `chunk_backward_s`."""
+    lent_s: Floats
+    """`(n,)` what the step takes longer because traffic of the replicas takes cores from passes."""
     tied_gradient_s: Floats
     """`(n,)` all-reduce of a tied embedding between first and last stage."""
     optimizer_s: Floats
@@ -122,6 +128,7 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
         pipeline=made.pipeline,
         forward=made.parts.exposed("forward", forward_shards_s, forward_copies_s),
         backward=made.parts.exposed("backward", backward_shards_s, backward_copies_s),
+        lent_s=made.lent_s,
         tied_gradient_s=tied_gradient_s(rank),
         optimizer_s=_optimizer_s(rank, chunks, made.weights.trained),
     )
@@ -138,6 +145,8 @@ class _Made:
     copies_s: Directions
     """The same of copies of activations."""
     pipeline: PipelineColumns
+    lent_s: Floats
+    """What the step takes longer because traffic of the replicas takes cores from passes, `(n,)`."""
 
     @classmethod
     def of(cls, rank: Rank, chunks: Chunks) -> Self:
@@ -148,14 +157,27 @@ class _Made:
         shards_s, copies_s = _exposed_behind(rank, parts, layers_s, cards_s)
         passes_s = _added(layers_s, shards_s, copies_s)
         pipeline = _columns(rank, parts, weights, passes_s, cards_s)
-        return cls(parts=parts, weights=weights, shards_s=shards_s, copies_s=copies_s, pipeline=pipeline)
+        return cls(
+            parts=parts,
+            weights=weights,
+            shards_s=shards_s,
+            copies_s=copies_s,
+            pipeline=pipeline,
+            lent_s=lent_to_replicas_s(
+                pipeline, _num_buckets(rank), splits_backward(rank.plans), replicas_core_share(rank)
+            ),
+        )
+
+
+def _num_buckets(rank: Rank) -> int:
+    return NUM_OVERLAP_BUCKETS if rank.workload.overlaps_gradient_sync else 0
 
 
 def _columns(
     rank: Rank, parts: ModelParts, weights: StepWeights, passes_s: Directions, cards_s: Directions | None
 ) -> PipelineColumns:
     """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
-    num_buckets = NUM_OVERLAP_BUCKETS if rank.workload.overlaps_gradient_sync else 0
+    num_buckets = _num_buckets(rank)
     gradient_s, parameter_s = _streams_s(rank, weights, passes_s, cards_s, num_buckets)
     forward_s, backward_s = passes_s
     return {

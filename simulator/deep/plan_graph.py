@@ -17,17 +17,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from simulator.deep.plan_collectives import Collective, Operation
-from simulator.deep.plan_items import Beside, Item, Items, Work, stretched
+from simulator.deep.plan_items import Beside, Item, Items, Work, cover_s, stretched
 from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.lent_cores import replicas_core_share
 from simulator.pipeline_turns import PipelineShape, num_directions, stage_of, turns_of_stages
 from simulator.table import Floats, Integers
 
 FORWARD, BACKWARD, WEIGHT_GRADIENT = range(3)
 DIRECTIONS = ("forward", "backward", "weight gradient")
 OPTIMIZER = "optimizer"
+LENT_TO_REPLICAS = "cores lent to replicas"
+GATHERS_ONCE = (1, 2)
+"""ZeRO stages at which weights are gathered once per step."""
 ROUNDING_FRACTION = 1e-9
 """Shares of a pass that differ by less are the same."""
 
@@ -115,14 +119,38 @@ class PlanGraph:
         lent = self.shards.lent([(kind, self._items(direction, kind)) for kind in kinds])
         for place, kind in enumerate(kinds if direction == FORWARD else reversed(kinds), 1):
             # Traffic takes cores while the pass goes on: behind its last part that would hide the last reduction.
-            for item in lent if place == len(kinds) else ():
-                after = self._add_item(item, direction, stage, after, works)
+            if place == len(kinds):
+                for item in lent:
+                    after = self._add_item(item, direction, stage, after, works)
+                after = self._lend_to_replicas(direction, chunk, after)
             after = self.shards.before_part(kind, after)
             for item in self._items(direction, kind):
                 after = self._add_item(item, direction, stage, after, works)
             after = self.shards.after_part(kind, after)
         self.shards.end_pass()
         return _Pass(begin=begin, done=after, works=works)
+
+    def _lend_to_replicas(self, direction: int, chunk: int, after: After) -> After:
+        """Adds what a pass takes longer because traffic of the replicas once per step takes cores.
+
+        That is the first forward pass of the model, other stages having nothing to compute yet, and the last gradients of
+        every chunk.
+        """
+        traffic: tuple[Collective, ...] = ()
+        if direction == FORWARD and chunk == 0 and self.shape.zero_stage in GATHERS_ONCE:
+            traffic = self.parts.gathers(self.parts.chunk_weights(chunk))
+        elif direction == num_directions(self.shape.pipeline.schedule) - 1:
+            traffic = self._reduced_last(chunk)
+        beside_s = max(0.0, 1.0 - 1.0 / max(1, self.shape.num_buckets)) * sum(
+            each.alone_s for each in traffic
+        )
+        if beside_s == 0.0:
+            return after
+        passes = [self._items(direction, kind) for kind in self.parts.kinds[chunk]]
+        share = float(replicas_core_share(self.parts.rank)[0])
+        lent_s = np.zeros((self.shape.pipeline.num_micro_batches, 1))
+        lent_s[0 if direction == FORWARD else -1] = share * min(beside_s, sum(map(cover_s, passes)))
+        return (self._add_work(LENT_TO_REPLICAS, lent_s, self._stage(chunk), after),)
 
     def _items(self, direction: int, kind: int) -> Items:
         """What a part does; under zero-bubble schedules gradients of weights are left for later."""
@@ -155,7 +183,7 @@ class PlanGraph:
                     inner = self._add_item(each_item, direction, stage, inner, works)
                 return (*sent, *inner)
 
-    def _add_work(self, label: str, duration_s: float, stage: int, after: After) -> Integers:
+    def _add_work(self, label: str, duration_s: Floats | float, stage: int, after: After) -> Integers:
         shape = np.broadcast_shapes(*(each.shape for each in after))
         if label not in self._labels:
             numbers = range(shape[0])
@@ -222,7 +250,7 @@ class PlanGraph:
 
     def _gather_parameters(self) -> None:
         """Adds gathers of ZeRO-1 and ZeRO-2: chunk after chunk, piece by piece, before the operators that need them."""
-        if self.shape.zero_stage not in (1, 2):
+        if self.shape.zero_stage not in GATHERS_ONCE:
             return
         for stage in range(self.shape.pipeline.num_stages):
             begin = self.graph.add("start", after=[np.full((1, self.speed.shape[1]), NONE)]).reshape(1, -1)
@@ -268,6 +296,13 @@ class PlanGraph:
             return copies
         operation = Operation.REDUCE_SCATTER if zero_stage == 1 else Operation.ALL_REDUCE
         return (*self.parts.gradients(operation, weights), *copies)
+
+    def _reduced_last(self, chunk: int) -> tuple[Collective, ...]:
+        """What replicas reduce of a chunk behind its last gradients, the last group of ZeRO-2 in a pipeline included."""
+        if self.shape.zero_stage != REDUCES_OFTEN or self.shape.pipeline.num_stages == 1:
+            return self._reduced_once(chunk)
+        weights = self.parts.chunk_weights(chunk)
+        return (*self.parts.gradients(Operation.REDUCE_SCATTER, weights), *self._reduced_once(chunk))
 
     def _pieces(self, whole: tuple[Collective, ...], *, is_late: bool) -> list[tuple[Collective, ...]]:
         """Cuts collectives into pieces that follow each other, of which one has the start-up of all.

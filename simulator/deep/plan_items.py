@@ -102,6 +102,11 @@ def seconds_of(items: Iterable[Item]) -> float:
     return sum(each.duration_s for each in works_of(items))
 
 
+def cover_s(items: Items) -> float:
+    """Returns how long items take one after another, all of which may have traffic of others beside them."""
+    return seconds_of(items) + sum(each.alone_s for each in collectives_of(items))
+
+
 def stretched(items: Items, factor: float) -> Items:
     """Returns the same items with operators that take `factor` times as long."""
     return tuple(_stretched(item, factor) for item in items)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from simulator.deep.plan_collectives import Collective, Operation
-from simulator.deep.plan_items import Items, collectives_of, seconds_of, work
+from simulator.deep.plan_items import Items, cover_s, work
 from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
@@ -104,10 +104,7 @@ class Shards:
             passes: kinds of its parts, and what each does.
         """
         traffic_s = sum(self._hidden_s(kind) for kind, _ in passes)
-        cover_s = sum(
-            seconds_of(items) + sum(each.alone_s for each in collectives_of(items)) for _, items in passes
-        )
-        return work(LENT_TO_SHARDS, CORE_SHARE * min(traffic_s, cover_s))
+        return work(LENT_TO_SHARDS, CORE_SHARE * min(traffic_s, sum(cover_s(items) for _, items in passes)))
 
     def end_pass(self) -> None:
         """Notes when the last part of the pass began, and its last reduction."""

@@ -26,7 +26,7 @@ from tests.simulator.deep.plan_cases import APART, FEW, LARGE, MIXTURE, SMALL, T
 
 LARGE_DIFFERENCE = 0.01
 """Largest difference of the depths on steps of seconds in which computing takes most; docs/deep.md says so."""
-SLOW_FOLDED = 0.025
+SLOW_FOLDED = 0.026
 """How far a folded step may be from every message where something is slow, as docs/deep.md says: a slow member holds up its
 block at once when folded, else neighbour by neighbour."""
 SHARED_FOLDED = 0.004

@@ -1,0 +1,81 @@
+"""How much longer is a step because the traffic of the replicas takes cores from the passes beside it?
+
+Gradients behind the last backward of a chunk and weights ahead of its first forward (`simulator.pipeline`) move in kernels of
+their own, whose blocks share no multiprocessor with others (NCCL issue 689). With s the share of the cores that they hold, g
+members of a group in a link domain that it leaves, x a pass, y its traffic in K pieces, of which all but one have the pass
+beside them,
+
+    s           = CORE_SHARE min(1, 4 g/16); CORE_SHARE where the group stays in its domain
+
+    lent(x, y)  = s min(x, y (K - 1)/K)
+    shown(x, y) = max(0, lent(x, y) - max(0, y - x) (K - 1)/K)         where the stage waits for the traffic anyway
+    step        + shown(x, y) of the first chunk, forward and backward + lent(x, y) of the other chunks, backward
+
+since the last backwards of a micro-batch follow each other from chunk to chunk, each later by what the one before lends, and
+the first chunk is the last of them. Other chunks gather their weights while their stage waits for its first activation. Under
+zero-bubble schedules no stage waits for the weight gradients x of another one: v max shown(x, y), v chunks on a stage.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.layer_collectives import CORE_SHARE
+from simulator.pipeline import PipelineColumns
+from simulator.rank import Rank, members_in_domain
+from simulator.row_sums import sum_columns
+from simulator.table import Booleans, Floats
+
+ALL_CHANNELS, CHANNELS_OF_CARD = 16.0, 4.0
+"""Channels of a collective that uses eight network cards or the links inside a node, and those for a single card (NCCL 2.x,
+`src/graph/connect.cc`, from compute capability 9.0 on; 2 before, so that older parts lend a little less)."""
+
+
+def replicas_core_share(rank: Rank) -> Floats:
+    """Returns the share of the cores that the traffic of the replicas holds, s, `(n,)`."""
+    plans = rank.plans
+    size = plans.data_parallel * plans.context_parallel
+    members = members_in_domain(rank, plans.tensor_parallel, size)
+    of_all = np.minimum(1.0, CHANNELS_OF_CARD * members / ALL_CHANNELS)
+    return CORE_SHARE * np.where(members < size, of_all, 1.0)
+
+
+def lent_to_replicas_s(
+    pipeline: PipelineColumns, num_buckets: int, is_split: Booleans, core_share: Floats
+) -> Floats:
+    """Returns how much longer the step of each pipeline is, `(n,)`.
+
+    Args:
+        pipeline: what is played.
+        num_buckets: K; 0 where no traffic has a pass beside it.
+        is_split: whether weight gradients are computed later than the rest of a backward, `(n,)`.
+        core_share: s, `(n,)`.
+    """
+    backward_s, gradient_s = np.asarray(pipeline["chunk_backward_s"]), np.asarray(pipeline["gradient_sync_s"])
+    if num_buckets < 2:
+        return np.zeros(len(backward_s))
+    beside, share = 1.0 - 1.0 / num_buckets, core_share[:, None]
+    first = slice(0, 1)
+    weights_s = _shown_s(
+        np.asarray(pipeline["chunk_forward_s"])[:, first],
+        np.asarray(pipeline["parameter_gather_s"])[:, first],
+        beside,
+        share,
+    )
+    shown_s = _shown_s(backward_s[:, first], gradient_s[:, first], beside, share)
+    lent_s = _lent_s(backward_s[:, 1:], gradient_s[:, 1:], beside, share)
+    one_by_one_s = sum_columns(lent_s) + shown_s[:, 0]
+    if is_split.any():
+        later_s = np.asarray(pipeline["chunk_weight_gradient_s"])
+        at_once_s = np.max(_shown_s(later_s, gradient_s, beside, share), axis=1)
+        one_by_one_s = np.where(is_split, pipeline["num_chunks_per_stage"] * at_once_s, one_by_one_s)
+    return np.asarray(weights_s[:, 0] + one_by_one_s)
+
+
+def _lent_s(pass_s: Floats, traffic_s: Floats, beside: float, share: Floats) -> Floats:
+    return np.asarray(share * np.minimum(pass_s, beside * traffic_s))
+
+
+def _shown_s(pass_s: Floats, traffic_s: Floats, beside: float, share: Floats) -> Floats:
+    waited_s = beside * np.maximum(0.0, traffic_s - pass_s)
+    return np.maximum(0.0, _lent_s(pass_s, traffic_s, beside, share) - waited_s)

@@ -1,0 +1,78 @@
+"""How much do the replicas lengthen a step whose passes lend them cores? Closed forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.chunks import split_layers
+from simulator.job import Job
+from simulator.layer_collectives import CORE_SHARE
+from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
+from simulator.pipeline import PipelineColumns
+from simulator.plan import Plan, PlanTable
+from simulator.rank import Rank
+from simulator.step import step_parts
+from tests.simulator.builders import job_of, plan_of, training
+
+JOB = job_of(training(num_steps=100))
+
+
+def lent_s(gradient_s: list[float], gather_s: list[float], *, is_split: bool = False, k: int = 4) -> float:
+    """Cores lent by chunks on one stage each, whose forward takes 1 s and whose backward 2 s, 1 s of it for weights."""
+    chunks = np.ones((1, len(gradient_s)))
+    pipeline: PipelineColumns = {
+        "num_stages": [len(gradient_s)],
+        "num_chunks_per_stage": np.ones(1),
+        "num_micro_batches": [8],
+        "chunk_forward_s": chunks,
+        "chunk_backward_s": 2.0 * chunks,
+        "chunk_weight_gradient_s": chunks,
+        "send_s": [0.0],
+        "send_blocks_sender": [False],
+        "gradient_sync_s": [gradient_s],
+        "parameter_gather_s": [gather_s],
+        "num_overlap_buckets": [k],
+    }
+    return float(lent_to_replicas_s(pipeline, k, np.array([is_split]), np.array([CORE_SHARE]))[0])
+
+
+def test_what_travels_beside_passes_takes_its_share_of_their_cores() -> None:
+    # All but the last of four pieces; weights only beside the first forward of all.
+    assert lent_s([0.8, 1.6, 0.4], [0.4, 0.4, 0.4]) == pytest.approx(CORE_SHARE * 0.75 * (2.8 + 0.4))
+
+
+def test_a_pass_lends_no_longer_than_it_lasts_and_what_waits_for_traffic_anyway_shows_nothing() -> None:
+    # The last backward of the second chunk is held up for 2 s; behind the first nothing is left but its gradients.
+    assert lent_s([9.0, 9.0], [9.0, 9.0]) == pytest.approx(CORE_SHARE * 2.0)
+
+
+def test_stages_of_zero_bubbles_lend_side_by_side() -> None:
+    assert lent_s([0.8, 0.4], [0.0, 0.0], is_split=True) == pytest.approx(CORE_SHARE * 0.75 * 0.8)
+
+
+@pytest.mark.parametrize("k", [0, 1])
+def test_traffic_with_no_pass_beside_it_takes_no_cores(k: int) -> None:
+    assert lent_s([0.8, 0.8], [0.4, 0.4], k=k) == 0.0
+
+
+def test_sharded_weights_lend_in_every_micro_batch_and_not_once_more() -> None:
+    assert lent_of(JOB, plan_of(data=128, zero=3)) == 0.0
+    assert lent_of(JOB, plan_of(data=128, zero=1)) > 0.0
+
+
+def test_a_group_with_fewer_cards_lends_fewer_cores() -> None:
+    # Eight accelerators and cards in a node: 4 of NCCL's 16 channels for each member there, all of them inside the node.
+    plans = [
+        plan_of(tensor=8, data=8),
+        plan_of(tensor=4, data=8),
+        plan_of(data=64),
+        plan_of(tensor=2, data=4),
+    ]
+    shares = replicas_core_share(Rank.of(JOB, PlanTable.from_plans(plans)))
+    assert shares == pytest.approx(CORE_SHARE * np.array([0.25, 0.5, 1.0, 1.0]))
+
+
+def lent_of(job: Job, plan: Plan) -> float:
+    plans = PlanTable.from_plans([plan])
+    return float(step_parts(Rank.of(job, plans), split_layers(job.workload.model, plans)).lent_s[0])
