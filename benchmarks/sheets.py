@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -43,13 +44,14 @@ class ErrorStatistics:
         ]
 
 
-def by_group(
-    comparisons: Sequence[Comparison], name: Callable[[Comparison], str]
-) -> dict[str, list[Comparison]]:
-    """Returns the comparisons by a name of theirs, sorted by it."""
-    groups: dict[str, list[Comparison]] = defaultdict(list)
-    for comparison in comparisons:
-        groups[name(comparison)].append(comparison)
+_Member = TypeVar("_Member")
+
+
+def by_group(members: Sequence[_Member], name: Callable[[_Member], str]) -> dict[str, list[_Member]]:
+    """Returns comparisons, or what was made of them, by a name of theirs, sorted by it."""
+    groups: dict[str, list[_Member]] = defaultdict(list)
+    for member in members:
+        groups[name(member)].append(member)
     return dict(sorted(groups.items()))
 
 

@@ -16,6 +16,7 @@ import csv
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import date
 from importlib import resources
 from itertools import combinations
@@ -83,8 +84,19 @@ def token_rates(comparison: Comparison) -> tuple[float, float]:
     return tokens / comparison.measured_s, tokens / comparison.expected_s
 
 
-def ordered_pairs(comparisons: Sequence[Comparison]) -> dict[str, tuple[int, int]]:
-    """Returns for every source the pairs of layouts that can be told apart, and those that are ordered rightly.
+@dataclass(frozen=True, kw_only=True)
+class OrderedPair:
+    """Two steps of one model on the same accelerators with different layouts, whose measured rates can be told apart."""
+
+    source: str
+    layouts: frozenset[str]
+    """Both, whatever the number of replicas."""
+    is_right: bool
+    """Whether the faster one is the faster one as simulated."""
+
+
+def ordered_pairs(comparisons: Sequence[Comparison]) -> list[OrderedPair]:
+    """Returns the pairs of layouts that can be told apart.
 
     The two of a pair share source, model, accelerators, sequence and format, and differ in layout or micro-batch.
     """
@@ -92,14 +104,28 @@ def ordered_pairs(comparisons: Sequence[Comparison]) -> dict[str, tuple[int, int
     def name(comparison: Comparison) -> str:
         return "|".join(comparison.row[column] for column in COMMON_TO_A_PAIR)
 
-    counts: dict[str, list[bool]] = defaultdict(list)
+    pairs = []
     for members in by_group(comparisons, name).values():
         for one, other in combinations(members, 2):
             measured, simulated = np.divide(token_rates(one), token_rates(other))
             is_apart = abs(np.log(measured)) >= np.log(DISTINGUISHABLE)
             if is_apart and plan_of(one.row) != plan_of(other.row):
-                counts[one.row["group"]].append(bool((measured > 1) == (simulated > 1)))
-    return {source: (len(verdicts), sum(verdicts)) for source, verdicts in sorted(counts.items())}
+                layouts = frozenset(layout({**step.row, "num_gpus": "any"}) for step in (one, other))
+                is_right = bool((measured > 1) == (simulated > 1))
+                pairs.append(OrderedPair(source=one.row["group"], layouts=layouts, is_right=is_right))
+    return pairs
+
+
+def ordered_layouts(pairs: Sequence[OrderedPair]) -> tuple[int, float]:
+    """Returns how many pairs of layouts there are, each counted once for all sizes, and the share that is ordered rightly."""
+    shares = [
+        np.mean([pair.is_right for pair in same]) for same in by_group(pairs, _source_and_layouts).values()
+    ]
+    return len(shares), float(np.mean(shares))
+
+
+def _source_and_layouts(pair: OrderedPair) -> str:
+    return "; ".join((pair.source, *sorted(pair.layouts)))
 
 
 def sheets(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Sheet]:
@@ -188,11 +214,13 @@ def _rank_sheet(comparisons: Sequence[Comparison]) -> Sheet:
 
 
 def _order_sheet(comparisons: Sequence[Comparison]) -> Sheet:
-    lines = [
-        [source, str(pairs), f"{right / pairs:.0%}"]
-        for source, (pairs, right) in ordered_pairs(comparisons).items()
-    ]
-    head = ("source", "pairs of layouts more than 5 % apart", "ordered rightly")
+    lines = []
+    for source, pairs in sorted(by_group(ordered_pairs(comparisons), lambda pair: pair.source).items()):
+        num_layouts, share = ordered_layouts(pairs)
+        right = np.mean([pair.is_right for pair in pairs])
+        lines.append([source, str(len(pairs)), f"{right:.0%}", str(num_layouts), f"{share:.0%}"])
+    steps = ("pairs of steps of other layouts, more than 5 % apart", "ordered rightly")
+    head = ("source", *steps, "pairs of layouts, each once for all sizes", "layouts ordered rightly")
     return Sheet(name="order", head=head, lines=lines)
 
 
