@@ -21,6 +21,7 @@ _OFFLOADED_LAYERS = re.compile(
     r"offload(?:s|ed|ing)? (?:the )?activations (?:of|for|in) (\d+) layers"
     r"|activations? (?:cpu )?offload(?:s|ed|ing)? (?:of|for|in|to cpu of|:|=)? ?(\d+) layers"
     r"|activations of (\d+) layers (?:are )?offload"
+    r"|offload(?:s|ed|ing)? (\d+) layers"
     r"|cpu_offloading_num_layers[ =:]+(\d+)",
     re.IGNORECASE,
 )

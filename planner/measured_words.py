@@ -46,7 +46,7 @@ def is_yes(column: str, written: str, *, yes: tuple[str, ...] = YES, no: tuple[s
     Raises:
         InputError: the cell says something else.
     """
-    text = written.lower()
+    text = re.sub(r"^([01])\.0+$", r"\1", written.lower())
     if text in NOTHING_SAID:
         return None
     if text not in (*yes, *no):
