@@ -40,8 +40,8 @@ _MACHINES = (
     (r"\bndm?[- ]?a100[- ]?v4\b|\bnd96am?sr", _machine("ND A100 v4", "infiniband-hdr", 8, 200.0)),
     (r"\bnd[- ]?h[12]00[- ]?v5\b|\bnd96isr", _machine("ND H100 v5", "infiniband-ndr", 8, 400.0)),
 )
-"""Machines by their names. AWS: `Accelerated computing instances` and the EFA guide; Google Cloud: `Networking and GPU machines`,
-without the cards that are no accelerator's; Azure: `GPU accelerated virtual machine sizes`."""
+"""Machines by their names. AWS: `Accelerated computing instances` and the EFA guide; Google Cloud: `Networking and GPU
+machines`, without the cards that are no accelerator's; Azure: `GPU accelerated virtual machine sizes`."""
 _OF_EFA = (("v100", _P3DN), ("a100", _P4D), ("h100", _P5), ("h200", _P5), ("b200", _P5))
 """EFA is AWS's own, whose machines with these accelerators have one network each."""
 

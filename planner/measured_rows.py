@@ -19,6 +19,7 @@ from planner.measured_experts import expert_habits
 from planner.measured_file import BYTES_OF_A_WEIGHT, Cells, read_cells
 from planner.measured_hardware import accelerator_of, node_of
 from planner.measured_layout import layout_cells, split_layers
+from planner.measured_named import remark_named
 from planner.measured_precision import fp8_recipe, precision_of, scales_rows
 from planner.measured_recompute import NOT_GIVEN, Recomputed, in_model, of_a_chunk, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
@@ -126,6 +127,7 @@ class _Translation:
         self.precision = precision_of(self.told, self.accelerator)
         family = catalog.accelerator(self.accelerator).family
         self.habits: Habits = told_habits(self.told, family, self.precision)
+        remark_named(self.told, self.habits.kernel_launch)
         self.known: ModelShape | None = known_shape(
             self.model, cells.count("layers"), cells.count("hidden"), cells.count("heads")
         )
@@ -233,7 +235,10 @@ class _Translation:
     ) -> dict[str, object]:
         notes = self.told.text("notes")
         again = self._recomputed_of_a_chunk(layout, num_layers)
-        hides_tensor_traffic = measured_notes.hides_tensor_traffic(notes)
+        told_overlaps = {
+            "overlaps_tensor_comm": measured_notes.hides_tensor_traffic(notes),
+            "overlaps_gradient_sync": measured_notes.hides_gradient_traffic(notes),
+        }
         return {
             "fp8_recipe": fp8_recipe(self.told.text("precision")) or habits.fp8_recipe or "",
             "recompute": again.kind,
@@ -249,7 +254,7 @@ class _Translation:
             "optimizer_offload_fraction": self._optimizer_offload_fraction(),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
             "gathers_cast_inputs": habits.gathers_cast_inputs or self._gathers_tensor_scaled(),
-            **({} if hides_tensor_traffic is None else {"overlaps_tensor_comm": hides_tensor_traffic}),
+            **{name: is_on for name, is_on in told_overlaps.items() if is_on is not None},
             **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
             **expert_habits(self.told, self.known, self.habits, is_far=self._has_far_experts(layout)),
             **self._adapters(),

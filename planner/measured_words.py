@@ -25,7 +25,7 @@ _DENIAL_BEFORE = re.compile(
 )
 _DENIAL_BEHIND = re.compile(
     r"\w*[-_\s:=(]+(?:(?:is|are|was|were)[-_\s]+)?"
-    r"(?:off|false|disabled|none|not[-_\s]+(?:used|enabled|in[-_\s]+use)|(?:no|0)(?=\s*(?:$|[,;.)])))(?![-\w])",
+    r"(?:off|false|disabled|none|absent|not[-_\s]+(?:used|enabled|in[-_\s]+use)|(?:no|0)(?=\s*(?:$|[,;.)])))(?![-\w])",
     re.IGNORECASE,
 )
 _KINDS = re.compile(
