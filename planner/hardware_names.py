@@ -60,7 +60,7 @@ USUAL_NAMES = {
 """Catalogue name by what people write, without blanks, hyphens, makers and, where it says nothing new, memory."""
 
 _MAKERS = re.compile(r"^(nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu|tesla|hgx|dgx)+")
-_MEMORY = re.compile(r"(?:^|[\s_(,/-]+)(\d+)\s*G(?:i?B)?\b", re.IGNORECASE)
+_MEMORY = re.compile(r"(?:^|[\s_(,/-]+)(\d{1,5})\s*G(?:i?B)?\b", re.IGNORECASE)
 _FORM = re.compile(r"[\s_(,-]+(SXM\d?|OAM|HBM\d?e?|Tensor[\s_-]?Core|GPUs?|HGX|DGX)\b", re.IGNORECASE)
 """Words for how a device is built, which tell no two of a name apart once its memory is known."""
 _COUNT = re.compile(r"^\s*\d+\s*(?:[xX\u00d7]\s*|\s)(?=[A-Za-z])|\s+[xX\u00d7]\s*\d+\s*$")

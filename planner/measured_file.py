@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.measured_numbers import number_in
+from planner.measured_numbers import number_in, sequences_in
 from planner.problems import shown
 from simulator.errors import InputError, Problem
 
@@ -160,6 +160,8 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str]) -> Cells:
         if cell.lower() in (*WORDS_FOR_NOTHING, *WORDS_FOR_USUAL.get(column, ())):
             continue
         number = number_in(column, cell, may_be_0=COUNTS.get(column) == 0)
+        if number is None and column == "global_batch":
+            number = sequences_in(cell, numbers.get("seq_len"))
         rule = _broken_rule(column, None if number is None else number.value)
         if rule and column == PEAK_MEMORY:
             remarks.append((column, f"{rule}; memory is not compared"))

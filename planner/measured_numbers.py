@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from simulator.units import GIB, GIGA, MEGA, MIB, MILLISECOND
 
-_NUMBER = r"(?P<about>[~\u2248]\s*)?(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)"
+_NUMBER = r"(?P<about>[~\u2248]\s*)?(?P<number>\d{1,3}(?:,\d{3}){1,5}(?:\.\d{1,9})?|\d{1,16}(?:\.\d{1,17})?)"
 _WRITTEN = re.compile(rf"{_NUMBER}\s*(?P<kilo>[kK](?![A-Za-z]))?\s*\(?(?P<unit>[^\d()]*)\)?")
-_PRODUCT = re.compile(r"(\d+)\s*[xX\u00d7*]\s*(\d+)")
+_EXPLAINED = re.compile(r"([^()]+?)\s*\([^()]*\)")
+_IN_TOKENS = re.compile(rf"{_NUMBER}\s*(?P<million>M|million)?\s*(?P<unit>tok(?:en)?s?)?", re.IGNORECASE)
+_PRODUCT = re.compile(r"(\d{1,6})\s*[xX\u00d7*]\s*(\d{1,6})")
 _THOUSANDS = ("vocab", "tokens_per_s_per_gpu")
 """Columns in which `k` is 1,000; sizes of networks, batches and clusters are counted in powers of two."""
 _DEVICES = (("gpus?|cards?|chips?|devices?|accelerators?", 1.0),)
@@ -78,6 +80,28 @@ def number_in(column: str, cell: str, *, may_be_0: bool) -> Number | None:
         return Number(value=words)
     if column == "n_gpus" and (product := _PRODUCT.fullmatch(cell)):
         return Number(value=float(int(product[1]) * int(product[2])), is_exact=False)
+    if explained := _EXPLAINED.fullmatch(cell):
+        outside = number_in(column, explained[1], may_be_0=may_be_0)
+        return _with_words(column, cell) or (outside and Number(value=outside.value, is_exact=False))
+    return _with_words(column, cell)
+
+
+def sequences_in(cell: str, seq_len: float | None) -> Number | None:
+    """Returns the sequences of a batch that is counted in tokens; `None` where it is not, or their length is not known.
+
+    Millions are those that make up whole sequences: 2^20, or else 10^6.
+    """
+    found = _IN_TOKENS.fullmatch(cell)
+    if found is None or not seq_len or not (found["million"] or found["unit"]):
+        return None
+    size = float(found["number"].replace(",", ""))
+    units = (MIB, MEGA) if found["million"] else (1.0,)
+    counts = [size * unit / seq_len for unit in units]
+    whole = next((count for count in counts if count == round(count)), float(round(counts[-1])))
+    return Number(value=whole, is_exact=False)
+
+
+def _with_words(column: str, cell: str) -> Number | None:
     found = _WRITTEN.fullmatch(re.sub(r"^(gqa)[- (]+", "", cell, flags=re.IGNORECASE))
     return _with_unit(column, found) if found else None
 

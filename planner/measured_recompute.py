@@ -48,7 +48,7 @@ _POLICIES: tuple[tuple[str, tuple[RecomputeModule, ...]], ...] = (
 _OTHER_MODULES = re.compile(r"modules?\b")
 _IN_NOTES = re.compile(r"recompute[ _-]?modules?\b[^;.]*", re.IGNORECASE)
 _LAYERS = re.compile(
-    r"(\d+)(?:\s*(?:/|(?:out )?of)\s*(?:the |every )?(\d+))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d+))?"
+    r"(?<!\d)(\d{1,9})(?:\s*(?:/|(?:out )?of)\s*(?:the |every )?(\d{1,9}))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d{1,9}))?"
 )
 """Layers that are computed again, and perhaps all that there are: `20 of 80 layers`."""
 _NUMBERED = re.compile(
@@ -63,7 +63,7 @@ _OFFLOADED = re.compile(
 _NOT_SURE = re.compile(r"@|(?<!of )(?:every|each) \d+ layers|^[\d./% ]+$")
 """Numbers of which only the likeliest meaning is taken."""
 _SHARE = re.compile(
-    r"(\d+)\s*(?:/|(?:out )?of)\s*(?:the )?(\d+)|(\d+) ?(?:%|percent|per cent)|(?<![\d.])0?\.(\d\d?)(?!\d)"
+    r"(\d{1,9})\s*(?:/|(?:out )?of)\s*(?:the )?(\d{1,9})|(\d{1,9}) ?(?:%|percent|per cent)|(?<![\d.])0?\.(\d\d?)(?!\d)"
 )
 """The same without that word, of which whole layers have a share: `full (20 of 80)`, `AC 25 %`, and `selective 1/2` or 0.5 of
 fms-fsdp (`apply_fsdp_checkpointing`)."""

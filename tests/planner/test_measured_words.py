@@ -412,6 +412,7 @@ class TestNumbers:
             ("kv_heads", "8 (GQA)", 8, False),
             ("mlp_matrices", "SwiGLU", 3, False),
             ("vpp", "no", 0, False),
+            ("pp", "2 (interleaved)", 2, True),
             ("step_time_s", "2100 ms", 2.1, False),
             ("tokens_per_s_per_gpu", "3.4k", 3400, True),
             ("peak_mem_gib_per_gpu", "80000 MiB", 78.125, False),
@@ -426,10 +427,21 @@ class TestNumbers:
         assert (found.value, not found.is_exact) == (pytest.approx(value), is_told)
 
     @pytest.mark.parametrize(
-        ("column", "written"), [("global_batch", "4M tokens"), ("n_gpus", "8 nodes"), ("kv_heads", "GQA")]
+        ("column", "written"), [("global_batch", "4M"), ("n_gpus", "8 nodes"), ("kv_heads", "GQA")]
     )
     def test_other_words_are_no_numbers(self, column: str, written: str) -> None:
         assert number_in(column, written, may_be_0=False) is None
+
+    @pytest.mark.parametrize(
+        ("written", "sequences"),
+        [("4M tokens", "1024"), ("4,194,304 tokens", "1024"), ("2M", "512"), ("4.096M tokens", "1000")],
+    )
+    def test_batches_of_tokens_are_counted_in_sequences_and_told(
+        self, tmp_path: Path, written: str, sequences: str
+    ) -> None:
+        row = row_of(tmp_path, seq_len=4096, global_batch=written, tp=1, pp=1)
+        assert row["global_batch_size"] == sequences
+        assert f"global_batch = '{written}': taken as {sequences}" in row["remarks"]
 
     @pytest.mark.parametrize("written", ["OOM", "0", "<80"])
     def test_memory_that_is_not_read_costs_no_time(self, tmp_path: Path, written: str) -> None:
