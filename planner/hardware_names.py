@@ -60,9 +60,14 @@ USUAL_NAMES = {
 """Catalogue name by what people write, without blanks, hyphens, makers and, where it says nothing new, memory."""
 
 _MAKERS = re.compile(r"^(nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu|tesla|hgx|dgx)+")
-_MEMORY = re.compile(r"[\s_(-]+(\d+)\s*Gi?B\b", re.IGNORECASE)
-_FORM = re.compile(r"[\s_-]+(SXM\d?|OAM|HBM\d?e?|Tensor[\s_-]?Core|GPUs?)\b", re.IGNORECASE)
+_MEMORY = re.compile(r"(?:^|[\s_(,/-]+)(\d{1,5})\s*G(?:i?B)?\b", re.IGNORECASE)
+_FORM = re.compile(r"[\s_(,-]+(SXM\d?|OAM|HBM\d?e?|Tensor[\s_-]?Core|GPUs?|HGX|DGX)\b", re.IGNORECASE)
 """Words for how a device is built, which tell no two of a name apart once its memory is known."""
+_COUNT = re.compile(r"^\s*\d+\s*(?:[xX\u00d7]\s*|\s)(?=[A-Za-z])|\s+[xX\u00d7]\s*\d+\s*$")
+"""How many there are of a device, before or behind its name."""
+_PLURAL = re.compile(r"(?<=\d)s\b")
+"""As in `H100s`; `V100S` is another card."""
+_DOMAIN = re.compile(r"[\s_-]+NVL(\d{1,3})\b", re.IGNORECASE)
 _OLD_MEMORY = (
     (re.compile(r"h100.*80gb.*hbm2e|h100.*hbm2e.*80gb"), "h100pcie80gb"),
     (re.compile(r"h100(sxm5?)?(?=.*(96gb|hbm2e))"), "h100sxm596gb"),
@@ -79,16 +84,32 @@ def accelerator_id(name: str) -> str:
         CatalogError: neither a catalogue name nor a usual one.
         InputError: the catalogue has the accelerator with another memory only.
     """
-    plain = _without_maker(name)
-    plain = next((known for words, known in _OLD_MEMORY if words.match(plain)), plain)
-    without_memory = _MEMORY.sub("", name)
-    without_form = _FORM.sub("", without_memory)
-    spellings = (plain, f"tpu{plain}", _without_maker(without_memory), _without_maker(without_form))
     known = _catalog_spellings() | USUAL_NAMES
-    found = next((known[spelling] for spelling in spellings if spelling in known), name)
+    found = next((known[spelling] for spelling in _spellings(name) if spelling in known), name)
     accelerator = catalog.accelerator(found, path="gpu")
     _check_memory(name, accelerator)
     return accelerator.id
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """Returns how the catalogue may spell a name: all of it first, then without the words that say nothing new."""
+    of_one = _PLURAL.sub("", _COUNT.sub("", name))
+    plain = _without_maker(_MEMORY.sub(r"-\1GB", of_one))
+    plain = next((known for words, known in _OLD_MEMORY if words.match(plain)), plain)
+    without_memory = _MEMORY.sub("", of_one)
+    without_form = _FORM.sub("", without_memory)
+    memory = _MEMORY.search(of_one)
+    with_memory = [
+        f"{_without_maker(each)}{memory[1]}gb" for each in (without_memory, without_form) if memory
+    ]
+    without = [without_memory, without_form, _DOMAIN.sub("", without_form)]
+    return (plain, f"tpu{plain}", *with_memory, *map(_without_maker, without))
+
+
+def link_domain_of(name: str) -> int | None:
+    """Returns how many accelerators share a scale-up link by what follows their name, as in `GB200 NVL36`."""
+    found = _DOMAIN.search(name)
+    return int(found[1]) if found else None
 
 
 def _without_maker(name: str) -> str:

@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.measured_numbers import number_in, sequences_in
 from planner.problems import shown
 from simulator.errors import InputError, Problem
 
 WORDS_FOR_NOTHING = ("", "-", "?", "n/a", "na", "nan", "none", "null", "unknown")
 """What people write into a cell of numbers that has none."""
+WORDS_FOR_USUAL = {"kv_heads": ("mha", "same", "as heads")}
+"""Words of a column that mean what is taken for an empty cell."""
 LARGEST = 1e15
 
 COUNTS = {
@@ -47,7 +50,8 @@ COUNTS = {
     "mean_document": 0,
 }
 """Columns of whole numbers with the smallest that makes sense; 0 stands for `not used`."""
-QUANTITIES = ("step_time_s", "tokens_per_s_per_gpu", "peak_mem_gib_per_gpu")
+PEAK_MEMORY = "peak_mem_gib_per_gpu"
+QUANTITIES = ("step_time_s", "tokens_per_s_per_gpu", PEAK_MEMORY)
 """Columns of positive numbers: what was measured."""
 BYTES_OF_A_WEIGHT = ("optimizer_bytes", "update_bytes")
 """Columns of the bytes that an optimizer keeps for each weight; 0 is a number of them."""
@@ -74,6 +78,8 @@ class Cells:
     """Numbers by column; columns without one are left out."""
     problems: tuple[str, ...] = ()
     """Cells that break the rule of their column, and the rule."""
+    remarks: tuple[tuple[str, str], ...] = ()
+    """Columns whose numbers are not quite what is written, and what they are taken for."""
 
     def count(self, column: str) -> int | None:
         """Returns a whole number; `None` where the cell or the column is missing or 0."""
@@ -147,24 +153,31 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str]) -> Cells:
     if len(record) != len(head):
         rule = f"row {line} has {len(record)} cells, but the head has {len(head)}; put text that holds commas in quotes"
         return Cells(line=line, text=text, numbers={}, problems=(rule,))
-    numbers, problems = {}, []
+    numbers: dict[str, float] = {}
+    problems, remarks = [], []
     for column in (*COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT):
         cell = text.get(column, "")
-        if cell.lower() in WORDS_FOR_NOTHING:
+        if cell.lower() in (*WORDS_FOR_NOTHING, *WORDS_FOR_USUAL.get(column, ())):
             continue
-        if rule := _broken_rule(column, cell):
+        number = number_in(column, cell, may_be_0=COUNTS.get(column) == 0)
+        if number is None and column == "global_batch":
+            number = sequences_in(cell, numbers.get("seq_len"))
+        rule = _broken_rule(column, None if number is None else number.value)
+        if rule and column == PEAK_MEMORY:
+            remarks.append((column, f"{rule}; memory is not compared"))
+        elif number is None or rule:
             problems.append(f"{column} = {shown(cell)}: {rule}")
         else:
-            numbers[column] = float(cell)
-    return Cells(line=line, text=text, numbers=numbers, problems=tuple(problems))
+            numbers[column] = number.value
+            if not number.is_exact:
+                remarks.append((column, f"taken as {number.value:.10g}"))
+    return Cells(line=line, text=text, numbers=numbers, problems=tuple(problems), remarks=tuple(remarks))
 
 
-def _broken_rule(column: str, cell: str) -> str:
+def _broken_rule(column: str, value: float | None) -> str:
     """Returns the rule that a number breaks; empty where it breaks none."""
-    try:
-        value = float(cell)
-    except ValueError:
-        return "must be a number without unit or separators, or empty"
+    if value is None:
+        return "must be a number, or empty"
     if not math.isfinite(value) or abs(value) > LARGEST:
         return f"must be a finite number up to {LARGEST:g}, or empty"
     if column in QUANTITIES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.hardware_names import accelerator_id
+from planner.hardware_names import accelerator_id, link_domain_of
 from planner.measured_file import Cells
 from planner.measured_told import Told
 from planner.measured_words import affirmed
@@ -28,6 +28,8 @@ class MeasuredNode:
     assumed: tuple[str, ...]
     """Columns that say too little, so that the usual node or network stands in."""
     is_network_understood: bool
+    network_remark: str = ""
+    """What is taken for the description of the network, or left out of it, that it does not say itself."""
 
 
 def accelerator_of(told: Told) -> str:
@@ -62,7 +64,9 @@ def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
     _check_whole_nodes(num_gpus, None if counts_domain else given)
     network = network_of(cells.text.get("interconnect", ""), accelerator, gpus_per_node=gpus)
     usual_domain = given if given is not None and counts_domain else _usual_domain(node, gpus)
-    domain = network.link_domain_size or usual_domain
+    domain = network.link_domain_size or min(
+        usual_domain, link_domain_of(cells.text.get("gpu", "")) or usual_domain
+    )
     columns = {"gpus_per_node": given is not None, "interconnect": _is_told(network, num_gpus, domain)}
     return MeasuredNode(
         cells={
@@ -79,6 +83,7 @@ def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
         link_domain_size=domain,
         assumed=tuple(column for column, is_told in columns.items() if not is_told),
         is_network_understood=network.is_understood,
+        network_remark=network.remark if num_gpus > domain else "",
     )
 
 

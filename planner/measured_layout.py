@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from planner import measured_notes
 from planner.framework_habits import Habits
 from planner.measured_batches import batches
 from planner.measured_sequences import splits_sequence_only
 from planner.measured_sharding import LAST_STAGE, zero_stage
 from planner.measured_told import CannotModelError, Told
 
-MOST_LAYERS_ADDED_FRACTION = 0.1
-"""Layers that a pipeline of uneven stages may be given on top, so that every stage is as full as the fullest."""
+MOST_ADDED_FRACTION = 0.1
+"""Layers that a pipeline of uneven stages may be given on top, so that every stage is as full as the fullest, and sequences
+that make up whole micro-batches of all replicas."""
 _GUESSED_GPUS = 8
 """Accelerators up to which a run without degrees is taken to split nothing."""
 
@@ -43,6 +45,7 @@ def layout_cells(told: Told, habits: Habits, num_layers: int) -> dict[str, int]:
     t, p, c, _ = degrees.values()
     data = _replicas(told, t * p, c)
     micro_batch, batch = batches(told, data_parallel=data, num_stages=p, is_sharded=is_sharded)
+    batch = _whole_batch(told, batch, data, micro_batch)
     return {
         **degrees,
         "num_gpus": num_gpus,
@@ -52,6 +55,16 @@ def layout_cells(told: Told, habits: Habits, num_layers: int) -> dict[str, int]:
         "global_batch_size": batch,
         "sequence_length": told.count("seq_len"),
     }
+
+
+def _whole_batch(told: Told, batch: int, replicas: int, micro_batch: int) -> int:
+    """Returns the batch, or a little more where replicas cannot share it evenly: those with most micro-batches set the pace."""
+    whole = -(-batch // (replicas * micro_batch)) * replicas * micro_batch
+    if whole == batch or whole > batch * (1.0 + MOST_ADDED_FRACTION):
+        return batch
+    meaning = f"{replicas} replicas with micro-batches of {micro_batch} do not divide it; taken as {whole}"
+    told.remark("global_batch", meaning)
+    return told.default("global_batch", whole)
 
 
 def _replicas(told: Told, ranks: int, context: int) -> int:
@@ -69,6 +82,10 @@ def _chunks_per_stage(told: Told, habits: Habits, num_stages: int, num_layers: i
     """Returns the chunks of a stage: as given, or what the framework's usual chunks come to, embedding and output counted."""
     if "vpp" in told.cells.numbers or num_stages == 1:
         return told.cells.count("vpp") or 1
+    noted = measured_notes.virtual_pipeline(told.text("notes"))
+    if noted:
+        told.remark("vpp", f"{noted}, as the notes say")
+        return told.default("vpp", noted)
     if habits.chunk_layers is None:
         return told.default("vpp", 1)
     chunks, rest = divmod(num_layers + 2, num_stages * habits.chunk_layers)
@@ -89,7 +106,7 @@ def split_layers(told: Told, num_layers: int, layout: Mapping[str, int]) -> int:
 
 def _even_layers(num_layers: int, chunks: int) -> int | None:
     """Returns the fewest layers from those that there are which split evenly; `None` where too many would be added."""
-    most = int(num_layers * (1.0 + MOST_LAYERS_ADDED_FRACTION))
+    most = int(num_layers * (1.0 + MOST_ADDED_FRACTION))
     splits = (
         layers for layers in range(num_layers, most + 1) if not layers % chunks or not (layers + 2) % chunks
     )

@@ -21,6 +21,7 @@ _OFFLOADED_LAYERS = re.compile(
     r"offload(?:s|ed|ing)? (?:the )?activations (?:of|for|in) (\d+) layers"
     r"|activations? (?:cpu )?offload(?:s|ed|ing)? (?:of|for|in|to cpu of|:|=)? ?(\d+) layers"
     r"|activations of (\d+) layers (?:are )?offload"
+    r"|offload(?:s|ed|ing)? (\d+) layers"
     r"|cpu_offloading_num_layers[ =:]+(\d+)",
     re.IGNORECASE,
 )
@@ -38,6 +39,12 @@ _TENSOR_BESIDE = (
     r"(?:async(?:hronous)?[- ]?(?:tp|tensor)"
     r"|\b(?:tp|tensor(?:[- ]parallel)?)[ _-](?:comm(?:unication)?[ _-])?overlap)"
 )
+
+_GRADIENTS_BESIDE = (
+    r"\b(?:dp|data[- ]parallel|grad(?:ient)?s?(?:[ _-](?:reduce|sync|reduction))?)[ _-](?:comm\w*[ _-])?overlap"
+    r"|\boverlap(?:s|ped|ping)?[ _-](?:of[ _-])?(?:the[ _-])?(?:dp\b|data[- ]parallel|grad)"
+)
+_CHUNKS = re.compile(r"\b(?:vpp|virtual[- _]pipeline(?:[- _]\w+)?)[ =:]+([1-9]\d?)\b", re.IGNORECASE)
 
 
 def logit_bytes(notes: str) -> int | None:
@@ -59,6 +66,17 @@ def offloaded_layers(notes: str) -> int:
 def hides_tensor_traffic(notes: str) -> bool | None:
     """Returns whether collectives of tensor parallelism run beside their products; `None` where nothing is said."""
     return _is_on(_TENSOR_BESIDE, notes)
+
+
+def hides_gradient_traffic(notes: str) -> bool | None:
+    """Returns whether replicas send gradients beside the backward pass; `None` where nothing is said."""
+    return _is_on(_GRADIENTS_BESIDE, notes)
+
+
+def virtual_pipeline(notes: str) -> int | None:
+    """Returns the chunks of a pipeline stage."""
+    found = affirmed(_CHUNKS, notes)
+    return int(found[1]) if found else None
 
 
 def recomputed_layers(notes: str) -> int | None:

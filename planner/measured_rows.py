@@ -19,14 +19,16 @@ from planner.measured_experts import expert_habits
 from planner.measured_file import BYTES_OF_A_WEIGHT, Cells, read_cells
 from planner.measured_hardware import accelerator_of, node_of
 from planner.measured_layout import layout_cells, split_layers
-from planner.measured_precision import fp8_recipe, number_format, scales_rows
+from planner.measured_named import remark_named
+from planner.measured_precision import fp8_recipe, precision_of, scales_rows
 from planner.measured_recompute import NOT_GIVEN, Recomputed, in_model, of_a_chunk, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
 from planner.measured_schedule import Order, ordered
 from planner.measured_sequences import (
     context_exchange,
+    counts_ranks,
     document_cells,
-    exchanges_heads,
+    splits_for_context,
     splits_sequence,
     window_cells,
 )
@@ -37,6 +39,7 @@ from planner.measured_sharding import (
     offloads_something,
     says_to_shard_again,
     shard_ranks,
+    told_stage,
     zero_stage,
 )
 from planner.measured_told import CannotModelError, Told
@@ -47,7 +50,6 @@ from planner.software_families import software_family
 from planner.told_habits import UNTOLD_HABITS, told_habits
 from simulator import catalog
 from simulator.errors import InputError
-from simulator.hardware import Precision
 from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct
 from simulator.model import ModelShape
 from simulator.units import GIB
@@ -122,9 +124,10 @@ class _Translation:
         self.node = node_of(cells, self.accelerator)
         self.told.assumed += self.node.assumed
         self._remark_network()
-        self.precision = self._precision()
+        self.precision = precision_of(self.told, self.accelerator)
         family = catalog.accelerator(self.accelerator).family
         self.habits: Habits = told_habits(self.told, family, self.precision)
+        remark_named(self.told, self.habits.kernel_launch)
         self.known: ModelShape | None = known_shape(
             self.model, cells.count("layers"), cells.count("hidden"), cells.count("heads")
         )
@@ -182,8 +185,11 @@ class _Translation:
         return ""
 
     def _remark_network(self) -> None:
-        if self.told.text("interconnect").lower() not in NOTHING_SAID and not self.node.is_network_understood:
-            self.told.remark("interconnect", "is not understood; the usual links of the accelerator stand in")
+        if self.told.text("interconnect").lower() in NOTHING_SAID:
+            return
+        unknown = "is not understood; the usual links of the accelerator stand in"
+        if meaning := self.node.network_remark if self.node.is_network_understood else unknown:
+            self.told.remark("interconnect", meaning)
 
     def _refuse_broken_cells(self) -> None:
         if self.cells.problems:
@@ -196,19 +202,6 @@ class _Translation:
             raise CannotModelError(f"metric_kind {self.kind or self.model}: only steps of training")
         if not is_usable(self.told.text("usable")):
             raise CannotModelError("usable: the row is marked as unusable")
-
-    def _precision(self) -> str:
-        written = self.told.text("precision") or self.told.default("precision", self._usual_precision())
-        found = number_format(written)
-        if scales_rows(written):
-            self.told.remark("precision", "scales of rows are simulated as scales of whole tensors")
-        if not found:
-            raise CannotModelError(f"precision {written}: only fp16, bf16, fp8 and nvfp4 are modelled")
-        return found
-
-    def _usual_precision(self) -> str:
-        has_bf16 = catalog.accelerator(self.accelerator).peak_flop_per_s(Precision.BF16) is not None
-        return (Precision.BF16 if has_bf16 else Precision.FP16).value
 
     def _order(self, layout: dict[str, int], num_layers: int, zero_stage: int) -> Order:
         """Returns schedule and chunks of the pipeline where they are not the usual ones."""
@@ -232,7 +225,9 @@ class _Translation:
         self.told.default("recompute", again.kind)
         if not again.is_understood:
             self.told.remark("recompute", "is not understood; taken as none")
-        if again.num_layers:
+        if again.method == "uniform":
+            self.told.remark("recompute", f"taken as groups of {again.num_layers} layers")
+        elif again.num_layers:
             self.told.remark("recompute", f"taken as {again.num_layers} in each of {num_chunks} chunks")
         return again
 
@@ -241,7 +236,10 @@ class _Translation:
     ) -> dict[str, object]:
         notes = self.told.text("notes")
         again = self._recomputed_of_a_chunk(layout, num_layers)
-        hides_tensor_traffic = measured_notes.hides_tensor_traffic(notes)
+        told_overlaps = {
+            "overlaps_tensor_comm": measured_notes.hides_tensor_traffic(notes),
+            "overlaps_gradient_sync": measured_notes.hides_gradient_traffic(notes),
+        }
         return {
             "fp8_recipe": fp8_recipe(self.told.text("precision")) or habits.fp8_recipe or "",
             "recompute": again.kind,
@@ -257,7 +255,7 @@ class _Translation:
             "optimizer_offload_fraction": self._optimizer_offload_fraction(),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
             "gathers_cast_inputs": habits.gathers_cast_inputs or self._gathers_tensor_scaled(),
-            **({} if hides_tensor_traffic is None else {"overlaps_tensor_comm": hides_tensor_traffic}),
+            **{name: is_on for name, is_on in told_overlaps.items() if is_on is not None},
             **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
             **expert_habits(self.told, self.known, self.habits, is_far=self._has_far_experts(layout)),
             **self._adapters(),
@@ -266,7 +264,8 @@ class _Translation:
     def _sharding(self, layout: dict[str, int]) -> tuple[Habits, int | None]:
         """Returns the habits of the layout and the ZeRO stage that the row tells, `None` where it tells none."""
         written = self.told.text("zero_stage_or_fsdp")
-        stage, habits = zero_stage(written), self.habits
+        habits = self.habits
+        stage = told_stage(self.told, habits.zero_stage)
         is_habit = stage != 0 and (not says_to_shard_again(written) or keeps_weights(written))
         if not (habits.keeps_weights_in_pipelines and layout["pipeline_parallel"] > 1 and is_habit):
             return habits, stage
@@ -290,17 +289,23 @@ class _Translation:
         return split or self.habits.logit_bytes
 
     def _splits_sequence(self) -> bool:
+        if counts_ranks(self.told.text("sp")):
+            self.told.remark("sp", "taken as yes, of the tensor-parallel ranks")
         if self.splits_sequence is None:
             return self.told.default("sp", self.habits.has_sequence_parallel)
         return self.splits_sequence
 
     def _offload_fraction(self, num_layers: int) -> float | None:
         """Returns the share of the layers that the notes say are offloaded; nothing where they say nothing."""
-        offloaded = measured_notes.offloaded_layers(self.told.text("notes"))
-        if not offloaded and "offload" in self.told.text("recompute").lower():
-            self.told.remark(
-                "recompute", "offloading is left out: notes say it, as: offloads activations of 20 layers"
-            )
+        offloaded, cell = (
+            measured_notes.offloaded_layers(self.told.text("notes")),
+            self.told.text("recompute"),
+        )
+        if not offloaded and "offload" in cell.lower():
+            offloaded = measured_notes.offloaded_layers(cell)
+            left_out = "offloading is left out: notes say it, as: offloads activations of 20 layers"
+            taken = f"taken as offloading the activations of {offloaded} layers"
+            self.told.remark("recompute", taken if offloaded else left_out)
         return min(1.0, offloaded / num_layers) or None
 
     def _optimizer_offload_fraction(self) -> float | None:
@@ -343,7 +348,7 @@ class _Translation:
         remark_window(self.told, has_window=bool(window))
         found = {**window, **document_cells(self.cells)}
         if layout["context_parallel"] == 1:
-            if exchanges_heads(self.told.text("sp")):
+            if splits_for_context(self.told.text("sp")):
                 self.told.remark("sp", "no ranks share the sequence; say in cp how many do")
             return found
         exchange, is_assumed = context_exchange(self.cells, self.habits, has_window="window_tokens" in found)

@@ -24,8 +24,12 @@ _EXCHANGES: tuple[tuple[str, ContextExchange], ...] = (
 """Ways to exchange keys and values by the words that mean them; the first that fits holds."""
 _BY_HEADS = re.compile(r"\b(ulysses|isp)\b", re.IGNORECASE)
 _SEQUENCE_ONLY = re.compile(r"\bisp\b", re.IGNORECASE)
-_OF_TENSOR_RANKS = ("megatron", "msp", "fsp", "tp", "tensor", "tensor parallel")
-_OF_NO_RANKS = ("none", "mtp", "ulysses", "isp")
+_OF_TENSOR_RANKS = (
+    *("megatron", "msp", "fsp", "tp", "tensor", "tensor parallel", "sp", "sequence parallel"),
+    *("tp-sp", "tp+sp", "tp/sp", "tp sp", "megatron-sp", "megatron sp", "megatron sequence parallel"),
+)
+_OF_NO_RANKS = ("none", "mtp", "ulysses", "isp", "ring", "ring attention", "cp", "context parallel")
+_RANKS = re.compile(r"[2-9]|[1-9]\d{1,3}")
 """Words for who splits the sequence beside tensor parallelism; `isp`, `msp`, `fsp` and `mtp` are modes of InternEvo."""
 _WINDOW = re.compile(r"(?:sliding[- ]window|swa)[^\d,;]{0,20}?(\d+)", re.IGNORECASE)
 _DOCUMENTS = re.compile(
@@ -59,7 +63,19 @@ def splits_sequence(written: str) -> bool | None:
         InputError: the cell says something else.
     """
     first = re.sub(r"\s*\(.*|[ =]+\d+$", "", written)
+    if counts_ranks(written):
+        return True
     return is_yes("sp", first, yes=(*YES, *_OF_TENSOR_RANKS), no=(*NO, *_OF_NO_RANKS))
+
+
+def counts_ranks(written: str) -> bool:
+    """Returns whether a cell gives no yes or no, but ranks that share the sequence, as configurations of InternEvo do."""
+    return bool(_RANKS.fullmatch(written))
+
+
+def splits_for_context(written: str) -> bool:
+    """Returns whether a cell names context parallelism, whose ranks are those of the column `cp`."""
+    return exchanges_heads(written) or bool(re.search(r"\bring\b|^(cp|context)", written, re.IGNORECASE))
 
 
 def exchanges_heads(written: str) -> bool:
@@ -88,6 +104,8 @@ def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple
         raise InputError([Problem(path="cp_comm_type", value=shown(column), rule=rule)])
     if exchanges_heads(cells.text.get("sp", "")):
         return "all_to_all", False
+    if re.search(r"\bring\b", cells.text.get("sp", ""), re.IGNORECASE):
+        return "ring", False
     if found := _exchange(cells.text.get("notes", "")):
         return found, False
     return ("all_gather" if has_window else habits.context_exchange), True

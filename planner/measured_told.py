@@ -22,6 +22,8 @@ class Told:
         self.cells = cells
         self.assumed: list[str] = []
         self.remarks: list[str] = []
+        for column, meaning in cells.remarks:
+            self.remark(column, meaning)
 
     def text(self, column: str) -> str:
         """Returns what is written in a column; empty where there is nothing."""

@@ -25,7 +25,7 @@ _DENIAL_BEFORE = re.compile(
 )
 _DENIAL_BEHIND = re.compile(
     r"\w*[-_\s:=(]+(?:(?:is|are|was|were)[-_\s]+)?"
-    r"(?:off|false|disabled|none|not[-_\s]+(?:used|enabled|in[-_\s]+use)|(?:no|0)(?=\s*(?:$|[,;.)])))(?![-\w])",
+    r"(?:off|false|disabled|none|absent|not[-_\s]+(?:used|enabled|in[-_\s]+use)|(?:no|0)(?=\s*(?:$|[,;.)])))(?![-\w])",
     re.IGNORECASE,
 )
 _KINDS = re.compile(
@@ -46,7 +46,7 @@ def is_yes(column: str, written: str, *, yes: tuple[str, ...] = YES, no: tuple[s
     Raises:
         InputError: the cell says something else.
     """
-    text = written.lower()
+    text = re.sub(r"^([01])\.0+$", r"\1", written.lower())
     if text in NOTHING_SAID:
         return None
     if text not in (*yes, *no):

@@ -33,6 +33,8 @@ UNTOLD_HABITS = (
 )
 """Fields of a workload that are as in `told_habits`, since no other column of a measured run says anything of them."""
 _SHARDED_BY_PYTORCH = "FSDP"
+_ONLY_NEAR = re.compile(r"[- ](style|like)\b", re.IGNORECASE)
+"""Behind the name of a framework that is not the one, but resembles it."""
 _NAMED_OPERATORS = re.compile(r"att|\bops?\b|\d")
 
 
@@ -47,7 +49,7 @@ def told_habits(told: Told, family: str, precision: str) -> Habits:
     framework = told.text("framework")
     is_fully_sharded = zero_stage(told.text("zero_stage_or_fsdp")) == LAST_STAGE
     habits = habits_of(framework, family, precision, is_fully_sharded=is_fully_sharded)
-    if not tells_habits(framework):
+    if not tells_habits(framework) or _ONLY_NEAR.search(framework):
         told.assumed.append("framework")
     is_fused = measured_notes.fuses_operators(f"{told.text('notes')}; {framework}")
     is_early = (release_year(framework) or LAST_SEPARATE_YEAR + 1) <= LAST_SEPARATE_YEAR

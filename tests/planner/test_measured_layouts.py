@@ -38,6 +38,12 @@ class TestLayout:
         assert row["remarks"] == "dp = '4': counts the 2 ranks of context parallelism; taken as 2"
         assert row_of(tmp_path, tp=2, pp=1, cp=2, dp=2)["remarks"] == ""
 
+    def test_a_batch_that_replicas_nearly_share_is_rounded_up_and_told(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, n_gpus=24, tp=1, pp=1, micro_batch=1, global_batch=1024)
+        assert (row["global_batch_size"], reason_against(row)) == ("1032", "")
+        assert row["remarks"].endswith("24 replicas with micro-batches of 1 do not divide it; taken as 1032")
+        assert "global_batch" in row["assumed"].split()
+
     def test_intern_sequence_parallelism_splits_no_products(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, tp=4, pp=1, sp="isp")
         assert (row["tensor_parallel"], row["context_parallel"], row["context_exchange"]) == (

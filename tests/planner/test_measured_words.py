@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner.hardware_names import accelerator_id
+from planner.measured_numbers import number_in
 from planner.measured_recompute import Recomputed, recomputed
 from planner.measured_rows import Unmodelled
 from planner.measured_runs import Row, job_of, known_reason, reason_against
@@ -83,13 +84,22 @@ class TestRecomputation:
             ("partial, 3 layers", 3, "block"),
             ("full, 1 layer", 1, "uniform"),
             ("full (uniform), 2 layers", 2, "uniform"),
+            ("block 4", 4, "block"),
+            ("uniform, 2", 2, "uniform"),
+            ("recompute granularity full method block num-layers 10", 10, "block"),
+            ("recompute_num_layers=5", 5, "block"),
+            ("full@20", 20, "block"),
+            ("checkpoint every 2 layers", 2, "uniform"),
+            ("full, uniform, 1", None, None),
+            ("nothing_saveable", None, None),
+            ("remat on", None, None),
             ("20 of 80 layers", 20, "block"),
             ("full, 20/80 layers", 20, "block"),
             ("20 layers out of 80", 20, "block"),
         ],
     )
     def test_layers_are_those_of_a_chunk_or_of_a_group(
-        self, written: str, num_layers: int, method: str
+        self, written: str, num_layers: int | None, method: str | None
     ) -> None:
         found = recomputed(written, "")
         assert found is not None
@@ -105,6 +115,12 @@ class TestRecomputation:
             ("selective 0.25", {"pp": 1}, "8", ""),
             ("AC 1/4", {"pp": 1}, "8", ""),
             ("full for 1 of every 2 layers", {"pp": 1}, "16", ""),
+            ("2 (every 2nd layer)", {"pp": 1}, "16", ""),
+            ("50%", {"pp": 1}, "16", "taken as 16 in each of 1 chunks"),
+            ("checkpoint_ratio 0.5", {"pp": 1}, "16", ""),
+            ("block 9", {"pp": 4}, "", ""),
+            ("uniform 9", {"pp": 4}, "8", ""),
+            ("every 4 layers", {"pp": 1}, "4", "taken as groups of 4 layers"),
             ("32 of 32 layers", {"pp": 4}, "", ""),
             ("32 layers", {"pp": 4}, "", ""),
             ("4 of 32 layers", {"pp": 8, "vpp": 2}, "1", "taken as 1 in each of 16 chunks"),
@@ -120,7 +136,7 @@ class TestRecomputation:
         assert reason_against(row) == ""
 
     @pytest.mark.parametrize(
-        "written", ["selective", "selective (core_attn)", "core-attention", "op", "sac", "attn"]
+        "written", ["selective", "sel", "selective (core_attn)", "core-attention", "op", "sac", "attn"]
     )
     def test_words_for_the_core_of_attention(self, written: str) -> None:
         assert recomputed(written, "") == Recomputed(kind="selective")
@@ -134,12 +150,16 @@ class TestRecomputation:
             ("moe_act, layernorm", ("layernorm", "moe_act")),
             ("selective (core_attn, no layernorm, shared_experts)", ("core_attn", "shared_experts")),
             ("moe layers", ("moe",)),
+            ("save_dot_except_mlp", ("core_attn", "mlp")),
+            ("minimal_with_context", ()),
         ],
     )
     def test_modules_are_those_that_are_named(
         self, written: str, modules: tuple[RecomputeModule, ...]
     ) -> None:
-        assert recomputed(written, "") == Recomputed(kind="selective", modules=modules)
+        found = recomputed(written, "")
+        assert found is not None
+        assert (found.kind, found.modules) == ("selective", modules)
 
     def test_notes_name_modules_where_the_cell_says_selective(self) -> None:
         found = recomputed("selective", "SFT; recompute modules mlp+core_attn; layernorm fused")
@@ -201,6 +221,13 @@ class TestSharding:
             ("distributed optimizer", 1),
             ("distopt", 1),
             ("hybrid zero", 1),
+            ("hybrid zero 8", 1),
+            ("1.0", 1),
+            ("P_os", 1),
+            ("Pos+g", 2),
+            ("Megatron-FSDP (optim_grads)", 2),
+            ("sharded optimizer", 1),
+            ("weight update sharding", 1),
             ("NO_SHARD", 0),
             ("DDP", 0),
             ("replicate", 0),
@@ -226,13 +253,25 @@ class TestSharding:
             ("HSDP 2x32", "32"),
             ("HSDP (16 replicas)", "4"),
             ("FSDP2", ""),
+            ("FSDP 16, DDP 4", "16"),
+            ("hybrid zero 16", "16"),
+            ("zero1=4", "4"),
         ],
     )
     def test_groups_are_as_written_or_of_a_node(self, tmp_path: Path, written: str, ranks: str) -> None:
         row = row_of(tmp_path, n_gpus=64, tp=1, pp=1, zero_stage_or_fsdp=written)
         assert (row["zero_stage"] != "0", row["shard_ranks"], row["remarks"]) == (True, ranks, "")
 
-    @pytest.mark.parametrize(("written", "tp"), [("HSDP", 8), ("HSDP replicate=3", 1)])
+    @pytest.mark.parametrize(("framework", "stage"), [("Megatron-LM 2021", "1"), ("PyTorch FSDP", "3")])
+    @pytest.mark.parametrize("written", ["ZeRO-DP", "sharded", "yes"])
+    def test_shards_of_no_stage_are_those_of_the_framework_and_told(
+        self, tmp_path: Path, written: str, framework: str, stage: str
+    ) -> None:
+        row = row_of(tmp_path, zero_stage_or_fsdp=written, framework=framework)
+        assert (row["zero_stage"], "does not say what is sharded" in row["remarks"]) == (stage, True)
+        assert "zero_stage_or_fsdp" in row["assumed"].split()
+
+    @pytest.mark.parametrize(("written", "tp"), [("HSDP", 8), ("HSDP replicate=3", 1), ("FSDP 48", 1)])
     def test_groups_that_cannot_be_are_all_replicas_and_told(
         self, tmp_path: Path, written: str, tp: int
     ) -> None:
@@ -265,11 +304,11 @@ class TestSharding:
 
 
 class TestYesAndNo:
-    @pytest.mark.parametrize("written", ["yes", "True", "ON", "y", "1", "megatron", "TP", "msp"])
+    @pytest.mark.parametrize("written", ["yes", "True", "ON", "1.0", "megatron", "TP-SP", "msp", "8"])
     def test_words_for_yes(self, tmp_path: Path, written: str) -> None:
         assert row_of(tmp_path, tp=2, pp=1, sp=written)["has_sequence_parallel"] == "true"
 
-    @pytest.mark.parametrize("written", ["no", "False", "OFF", "n", "0", "none", "ulysses"])
+    @pytest.mark.parametrize("written", ["no", "False", "OFF", "0.0", "none", "ulysses", "ring"])
     def test_words_for_no(self, tmp_path: Path, written: str) -> None:
         row = row_of(tmp_path, tp=2, pp=1, sp=written, framework="NeMo 25.02")  # whose habit it is
         assert row["has_sequence_parallel"] == "false"
@@ -332,6 +371,14 @@ class TestAccelerators:
             ("Tesla V100-SXM2-32GB", "v100-sxm2-32gb"),
             ("NVIDIA B300 SXM6", "b300"),
             ("B200-192GB", "b200-sxm-180gb"),
+            ("A100-80G", "a100-sxm4-80gb"),
+            ("DGX-A100 (40G)", "a100-sxm4-40gb"),
+            ("A100 40GB SXM4", "a100-sxm4-40gb"),
+            ("A100 40G PCIe", "a100-pcie-40gb"),
+            ("8x H100 80GB", "h100-sxm5-80gb"),
+            ("H100s", "h100-sxm5-80gb"),
+            ("B200 HGX", "b200-sxm-180gb"),
+            ("GB200-NVL36", "gb200"),
         ],
     )
     def test_forms_and_machines_are_no_part_of_the_name(self, written: str, known: str) -> None:
@@ -348,6 +395,81 @@ class TestAccelerators:
     def test_another_memory_is_another_accelerator(self, tmp_path: Path, written: str, known: str) -> None:
         reason = reason_of(tmp_path, gpu=written)
         assert reason.startswith(f"gpu = '{written}': has another memory than {known}")
+
+    def test_racks_share_the_links_that_they_are_named_by(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, gpu="GB200-NVL36", n_gpus=72, tp=1, pp=1, zero_stage_or_fsdp="FSDP")
+        assert row["link_domain_size"] == "36"
+
+
+class TestNumbers:
+    @pytest.mark.parametrize(
+        ("column", "written", "value", "is_told"),
+        [
+            ("n_gpus", "1,024", 1024, False),
+            ("n_gpus", "16x8", 128, True),
+            ("seq_len", "8k", 8192, True),
+            ("vocab", "50k", 50000, True),
+            ("kv_heads", "MQA", 1, False),
+            ("kv_heads", "8 (GQA)", 8, False),
+            ("mlp_matrices", "SwiGLU", 3, False),
+            ("vpp", "no", 0, False),
+            ("pp", "2 (interleaved)", 2, True),
+            ("step_time_s", "2100 ms", 2.1, False),
+            ("tokens_per_s_per_gpu", "3.4k", 3400, True),
+            ("peak_mem_gib_per_gpu", "80000 MiB", 78.125, False),
+            ("peak_mem_gib_per_gpu", "80 GB", 74.505806, True),
+        ],
+    )
+    def test_separators_units_and_words_are_read(
+        self, column: str, written: str, value: float, is_told: bool
+    ) -> None:
+        found = number_in(column, written, may_be_0=column == "vpp")
+        assert found is not None
+        assert (found.value, not found.is_exact) == (pytest.approx(value), is_told)
+
+    @pytest.mark.parametrize(
+        ("column", "written"), [("global_batch", "4M"), ("n_gpus", "8 nodes"), ("kv_heads", "GQA")]
+    )
+    def test_other_words_are_no_numbers(self, column: str, written: str) -> None:
+        assert number_in(column, written, may_be_0=False) is None
+
+    @pytest.mark.parametrize(
+        ("written", "sequences"),
+        [("4M tokens", "1024"), ("4,194,304 tokens", "1024"), ("2M", "512"), ("4.096M tokens", "1000")],
+    )
+    def test_batches_of_tokens_are_counted_in_sequences_and_told(
+        self, tmp_path: Path, written: str, sequences: str
+    ) -> None:
+        row = row_of(tmp_path, seq_len=4096, global_batch=written, tp=1, pp=1)
+        assert row["global_batch_size"] == sequences
+        assert f"global_batch = '{written}': taken as {sequences}" in row["remarks"]
+
+    @pytest.mark.parametrize("written", ["OOM", "0", "<80"])
+    def test_memory_that_is_not_read_costs_no_time(self, tmp_path: Path, written: str) -> None:
+        row = row_of(tmp_path, peak_mem_gib_per_gpu=written)
+        assert (row["step_time_s"], row["peak_memory_bytes"]) == ("10.0", "")
+        assert row["remarks"].startswith("peak_mem_gib_per_gpu")
+
+
+class TestPrecision:
+    @pytest.mark.parametrize(
+        ("written", "precision", "remark"),
+        [
+            ("16-mixed", "fp16", ""),
+            ("AMP O2", "fp16", ""),
+            ("mixed", "bf16", ""),
+            ("BF16 (FP8 comm)", "bf16", "sent or kept"),
+            ("BF16 + MXFP8 experts", "fp8", "all products"),
+        ],
+    )
+    def test_only_products_count(self, tmp_path: Path, written: str, precision: str, remark: str) -> None:
+        row = row_of(tmp_path, precision=written, gpu="B200")
+        assert (row["precision"], remark in row["remarks"], bool(remark)) == (
+            precision,
+            True,
+            bool(row["remarks"]),
+        )
+        assert ("precision" in row["assumed"].split()) is (written == "mixed")
 
 
 class TestWhatIsLeftOut:
@@ -390,10 +512,35 @@ class TestNotes:
             "CPU activation offloading of 20 layers",
             "offloads activations of 20 layers",
             "cpu_offloading_num_layers=20",
+            "offload 20 layers to CPU",
         ],
     )
     def test_activations_of_some_layers_wait_in_main_memory(self, tmp_path: Path, notes: str) -> None:
         assert row_of(tmp_path, notes=notes)["activation_offload_fraction"] == str(20 / 32)
+
+    def test_layers_that_a_cell_offloads_are_not_computed_again(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, recompute="CPU offload 16 layers")
+        assert (row["recompute"], row["activation_offload_fraction"]) == ("none", "0.5")
+        assert "taken as offloading the activations of 16 layers" in row["remarks"]
+
+    @pytest.mark.parametrize(
+        ("notes", "remark"),
+        [
+            ("CUDA graphs", "the host launches every kernel"),
+            ("MTP", "no layers are added"),
+            ("MoE layer every 2 layers", "experts are simulated in all layers"),
+            ("Muon", "simulated as Adam"),
+            ("power capped to 500 W", "full power"),
+            ("without CUDA graphs, no MTP", ""),
+        ],
+    )
+    def test_what_is_named_and_not_simulated_is_told(self, tmp_path: Path, notes: str, remark: str) -> None:
+        remarks = row_of(tmp_path, notes=notes)["remarks"]
+        assert (remark in remarks, bool(remarks)) == (True, bool(remark))
+
+    def test_chunks_and_overlap_are_read(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, tp=1, pp=4, vpp="", notes="vpp=2, no overlap of DP", framework="NeMo 25.02")
+        assert (row["virtual_pipeline"], row["overlaps_gradient_sync"]) == ("2", "false")
 
     def test_offloading_that_a_cell_only_mentions_is_remarked(self, tmp_path: Path) -> None:
         assert "offloading is left out" in row_of(tmp_path, recompute="none (offload)")["remarks"]

@@ -22,6 +22,7 @@ from planner.validation import (
 )
 from simulator.errors import CatalogError
 from simulator.training import training_constants
+from simulator.units import gigabits_per_s
 from tests.planner.measured import KORTHIKANTI_22B, LLAMA_8B, shipped, written
 
 
@@ -105,12 +106,49 @@ class TestHardware:
         assert (found.fabric, found.node_bytes_per_s) == (fabric, node_bytes_per_s)
 
     @pytest.mark.parametrize(
-        ("description", "num_cards"), [("NVLink3 node + 4x200G HDR", 4), ("1600 Gb/s RoCE per node", None)]
+        ("description", "num_cards"),
+        [
+            ("NVLink3 node + 4x200G HDR", 4),
+            ("1600 Gb/s RoCE per node", None),
+            ("RoCE v2 200Gbps x 4", 4),
+            ("IB HDR 200Gb/s x8", 8),
+            ("4 HDR HCAs per node", 4),
+            ("8x CX6 200G", 8),
+            ("RoCE 8x400", 8),
+        ],
     )
     def test_cards_of_a_node_are_counted_where_they_are_told(
         self, description: str, num_cards: int | None
     ) -> None:
         assert network_of(description, "a100-sxm4-80gb").num_cards == num_cards
+
+    @pytest.mark.parametrize(
+        ("description", "accelerator", "fabric", "gigabits", "remark"),
+        [
+            ("p4d.24xlarge EFA 400 Gbps", "a100-sxm4-40gb", "efa-400g", 400, "taken as p4d.24xlarge"),
+            ("EFAv2 3200 Gbps", "h100-sxm5-80gb", "efa-400g", 3200, ""),
+            ("EFA", "h100-sxm5-80gb", "efa-400g", 3200, "taken as p5.48xlarge"),
+            ("a3-megagpu-8g", "h100-sxm5-80gb", "ethernet-roce-400g", 1600, "taken as a3-megagpu-8g"),
+            ("Azure ND H100 v5", "h100-sxm5-80gb", "infiniband-ndr", 3200, "taken as ND H100 v5"),
+            ("4x100G EFA (p4d)", "a100-sxm4-40gb", "efa-400g", 400, ""),
+            (
+                "NVLink node, 100 Gbps InfiniBand",
+                "a100-sxm4-40gb",
+                "infiniband-edr",
+                None,
+                "100 Gbps does not",
+            ),
+            ("NVLink node, 200G InfiniBand", "a100-sxm4-40gb", "infiniband-hdr", None, ""),
+        ],
+    )
+    def test_machines_of_clouds_have_the_networks_of_their_providers(
+        self, description: str, accelerator: str, fabric: str, gigabits: float | None, remark: str
+    ) -> None:
+        # p4d: 4 x 100 Gb/s EFA, p5: 3,200 Gb/s; a3-megagpu-8g: eight cards of 200 Gb/s; ND H100 v5: 400 Gb/s for each GPU.
+        found = network_of(description, accelerator)
+        rate = gigabits and gigabits_per_s(gigabits)
+        assert (found.fabric, found.node_bytes_per_s) == (fabric, rate)
+        assert (remark in found.remark, bool(remark)) == (True, bool(found.remark))
 
     def test_a_rack_is_one_link_domain(self) -> None:
         assert network_of("NVL72 NVLink5 domain; 4 GPUs per compute tray", "gb200").link_domain_size == 72
@@ -324,7 +362,7 @@ class TestRows:
             ({"model": "Foo", "layers": 32}, "hidden is not given"),
             ({"n_gpus": 64, "tp": ""}, "tp is not given, and a layout on more than one node"),
             ({"tp": 2, "dp": 8}, "must equal num_gpus"),
-            ({"global_batch": 100}, "must divide global_batch_size"),
+            ({"global_batch": 10}, "must divide global_batch_size"),
             ({"gpu": "A100-80GB", "precision": "fp8"}, "a100-sxm4-80gb has only fp16, bf16"),
             ({"usable": "no"}, "marked as unusable"),
             ({"interconnect": "NVL72"}, "h100-sxm5-80gb does not have: at most 8 share a scale-up link"),

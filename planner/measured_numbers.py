@@ -1,0 +1,130 @@
+"""Which number stands in a cell of a measured run, with the separators, units and words that people write beside it?"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from simulator.units import GIB, GIGA, MEGA, MIB, MILLISECOND
+
+_NUMBER = r"(?P<about>[~\u2248]\s*)?(?P<number>\d{1,3}(?:,\d{3}){1,5}(?:\.\d{1,9})?|\d{1,16}(?:\.\d{1,17})?)"
+_WRITTEN = re.compile(rf"{_NUMBER}\s*(?P<kilo>[kK](?![A-Za-z]))?\s*\(?(?P<unit>[^\d()]*)\)?")
+_EXPLAINED = re.compile(r"([^()]+?)\s*\([^()]*\)")
+_IN_TOKENS = re.compile(rf"{_NUMBER}\s*(?P<million>M|million)?\s*(?P<unit>tok(?:en)?s?)?", re.IGNORECASE)
+_PRODUCT = re.compile(r"(\d{1,6})\s*[xX\u00d7*]\s*(\d{1,6})")
+_THOUSANDS = ("vocab", "tokens_per_s_per_gpu")
+"""Columns in which `k` is 1,000; sizes of networks, batches and clusters are counted in powers of two."""
+_DEVICES = (("gpus?|cards?|chips?|devices?|accelerators?", 1.0),)
+_TOKENS = (("tokens?", 1.0),)
+_SEQUENCES = (("seqs?|sequences?|samples?", 1.0),)
+_HEADS = (("gqa|mqa|mha|(kv[- ])?heads?|groups?", 1.0),)
+_UNITS: Mapping[str, tuple[tuple[str, float], ...]] = {
+    "n_gpus": _DEVICES,
+    "gpus_per_node": _DEVICES,
+    "seq_len": _TOKENS,
+    "window": _TOKENS,
+    "mean_document": _TOKENS,
+    "global_batch": _SEQUENCES,
+    "micro_batch": _SEQUENCES,
+    "layers": (("layers?", 1.0),),
+    "heads": _HEADS,
+    "kv_heads": _HEADS,
+    "step_time_s": (
+        (r"s(ec(ond)?s?)?(/\w+)?", 1.0),
+        (r"ms(/\w+)?", MILLISECOND),
+    ),
+    "tokens_per_s_per_gpu": ((r"(tok(en)?s?(/s(ec(ond)?)?)?|tgs|tps)(/(gpu|device|chip))?", 1.0),),
+    "peak_mem_gib_per_gpu": (("gib", 1.0), ("gb?", GIGA / GIB), ("mib", MIB / GIB), ("mb", MEGA / GIB)),
+}
+"""Units that may stand behind the numbers of a column, and what one of them is in the column's own."""
+_DECIMAL = re.compile("gb?|mb", re.IGNORECASE)
+"""Units of memory that some write for binary ones."""
+_WORDS: Mapping[str, tuple[tuple[str, float], ...]] = {
+    "kv_heads": (("mqa|multi-query", 1.0),),
+    "mlp_matrices": (
+        (r"(swi|ge|re)?glu|gated( \w+)?", 3.0),
+        (r"gelu|relu|relu\^?2|squared[- ]relu|plain|not gated|ungated", 2.0),
+    ),
+}
+"""Words that are numbers of a column."""
+_NOT_USED = re.compile("no|off|false|disabled|dense", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """What a cell says, in the unit of its column."""
+
+    value: float
+    is_exact: bool = True
+    """Whether that is what was written, and not only what is meant by it."""
+
+
+def number_in(column: str, cell: str, *, may_be_0: bool) -> Number | None:
+    """Returns the number of a cell; `None` where there is none.
+
+    Args:
+        column: its name.
+        cell: what is written, trimmed.
+        may_be_0: whether 0 of the column stands for `not used`.
+    """
+    try:
+        return Number(value=float(cell))
+    except ValueError:
+        pass
+    if may_be_0 and _NOT_USED.fullmatch(cell):
+        return Number(value=0.0)
+    words = _meaning(_WORDS.get(column, ()), cell)
+    if words is not None:
+        return Number(value=words)
+    if column == "n_gpus" and (product := _PRODUCT.fullmatch(cell)):
+        return Number(value=float(int(product[1]) * int(product[2])), is_exact=False)
+    if explained := _EXPLAINED.fullmatch(cell):
+        outside = number_in(column, explained[1], may_be_0=may_be_0)
+        return _with_words(column, cell) or (outside and Number(value=outside.value, is_exact=False))
+    return _with_words(column, cell)
+
+
+def sequences_in(cell: str, seq_len: float | None) -> Number | None:
+    """Returns the sequences of a batch that is counted in tokens; `None` where it is not, or their length is not known.
+
+    Millions are those that make up whole sequences: 2^20, or else 10^6.
+    """
+    found = _IN_TOKENS.fullmatch(cell)
+    if found is None or not seq_len or not (found["million"] or found["unit"]):
+        return None
+    size = float(found["number"].replace(",", ""))
+    units = (MIB, MEGA) if found["million"] else (1.0,)
+    counts = [size * unit / seq_len for unit in units]
+    whole = next((count for count in counts if count == round(count)), float(round(counts[-1])))
+    return Number(value=whole, is_exact=False)
+
+
+def _with_words(column: str, cell: str) -> Number | None:
+    found = _WRITTEN.fullmatch(re.sub(r"^(gqa)[- (]+", "", cell, flags=re.IGNORECASE))
+    return _with_unit(column, found) if found else None
+
+
+def _with_unit(column: str, found: re.Match[str]) -> Number | None:
+    """Returns a number in the unit of its column; `None` where the words behind it are no unit of the column's."""
+    unit = found["unit"].strip()
+    factor = _meaning(_UNITS.get(column, ()), unit) if unit else 1.0
+    if factor is None:
+        return None
+    size = float(found["number"].replace(",", ""))
+    is_exact = not (found["kilo"] or found["about"] or _DECIMAL.fullmatch(unit))
+    return Number(value=size * factor * (_kilo(column, size) if found["kilo"] else 1.0), is_exact=is_exact)
+
+
+def _kilo(column: str, size: float) -> float:
+    """Returns what `k` stands for: 1,024 where that gives a whole number, but in columns of thousands."""
+    is_binary = column not in _THOUSANDS and math.isclose(size * 1024, round(size * 1024))
+    return 1024.0 if is_binary else 1000.0
+
+
+def _meaning(meanings: tuple[tuple[str, float], ...], text: str) -> float | None:
+    return next(
+        (value for words, value in meanings if re.fullmatch(words, text, re.IGNORECASE)),
+        None,
+    )
