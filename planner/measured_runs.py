@@ -243,6 +243,11 @@ def plan_of(row: Row) -> Plan:
     return Plan.model_validate(_filled(row, Plan) | {"offer": 0})
 
 
+def whole_share(row: Row) -> int:
+    """Returns the sequences of a step that a rank has."""
+    return int(row["global_batch_size"]) // int(row["data_parallel"])
+
+
 def node_of_row(row: Row) -> Node:
     """Returns the node from the catalogue with what the row says otherwise."""
     known = catalog.node(row["node"])

@@ -14,7 +14,7 @@ from typing import get_args
 
 import numpy as np
 
-from planner.measured_runs import Comparison, Row, compare, reason_against
+from planner.measured_runs import Comparison, Row, compare, reason_against, whole_share
 from simulator.calibration import Calibration
 from simulator.model import AttentionKernel, ContextExchange
 from simulator.table import Floats
@@ -68,9 +68,11 @@ def _other_chunks(known: Comparison) -> list[Row]:
 
 
 def _other_micro_batch(known: Comparison) -> list[Row]:
-    """Half or twice as many sequences at once."""
+    """Half or twice as many sequences at once; single ones, too, where the whole share of a rank is supposed."""
     size = int(known.row["micro_batch_size"])
-    return [{**known.row, "micro_batch_size": str(other)} for other in (size // 2, 2 * size) if other]
+    fewest = [1] if size == whole_share(known.row) > 1 else []
+    others = dict.fromkeys([*fewest, size // 2, 2 * size])
+    return [{**known.row, "micro_batch_size": str(other)} for other in others if other]
 
 
 def _with_others(row: Row, column: str, values: Sequence[str]) -> list[Row]:

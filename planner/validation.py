@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.calibration_steps import batches_of
+from planner.fitting_batches import with_room
 from planner.host_uncertainty import host_log_ratios
 from planner.measured_rows import Unmodelled
 from planner.measured_runs import (
@@ -148,7 +149,7 @@ def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None
     """
     checked = [_checked(row) for row in rows]
     modelled = [row for row in checked if not isinstance(row, Unmodelled)]
-    comparisons = compare(modelled, calibration)
+    comparisons = with_room(compare(modelled, calibration), calibration)
     known = zip(comparisons, unsure_log_ratios(comparisons, calibration), strict=True)
     residuals = development_residuals()
     entries: list[Entry] = []

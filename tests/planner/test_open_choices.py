@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from planner.fitting_batches import with_room
 from planner.measured_rows import Unmodelled, read_measured
 from planner.measured_runs import Row, compare
 from planner.open_choices import open_log_ratios
@@ -99,6 +100,29 @@ def test_where_activations_have_no_room_everything_may_be_computed_again(tmp_pat
 def test_micro_batches_may_be_half_and_twice_as_large(tmp_path: Path) -> None:
     twice = between(tmp_path, micro_batch=(1, 2), seq_len=(2048, 2048))
     assert of_dense(tmp_path, micro_batch="", seq_len=2048) == pytest.approx([twice])
+
+
+def test_single_sequences_are_open_where_the_whole_share_of_a_rank_is_supposed(tmp_path: Path) -> None:
+    cells = {"framework": "PyTorch FSDP2", "notes": "FlashAttention-2", "seq_len": 512, "tier": "A"}
+    row = row_of(tmp_path, DENSE, **cells, micro_batch="")
+    assert row["micro_batch_size"] == "16"
+    sizes = [row, {**row, "micro_batch_size": "1"}]
+    usual, single = (comparison.simulated_s for comparison in compare(sizes))
+    assert max(ratios_of(row)) == pytest.approx(np.log(single / usual))
+
+
+def test_what_has_no_room_at_once_takes_the_largest_micro_batch_that_has(tmp_path: Path) -> None:
+    cells = {"framework": "PyTorch FSDP2 2024", "recompute": "none", "tier": "A"}
+    large, told = (row_of(tmp_path, DENSE, **cells, micro_batch=size) for size in ("", 16))
+    assert compare([large])[0].is_too_large
+    kept, found = [entry.comparison for entry in entries_of([told, large]) if isinstance(entry, Modelled)]
+    size = int(found.row["micro_batch_size"])
+    assert (int(kept.row["micro_batch_size"]), 16 % size, size < 16) == (16, 0, True)
+    assert not found.is_too_large
+    assert compare([{**large, "micro_batch_size": str(2 * size)}])[0].is_too_large
+    assert f"taken as {size}" in found.row["remarks"]
+    unknown = {**large, "assumed": f"{large['assumed']} recompute"}  # which may be why it had room
+    assert with_room(compare([unknown]))[0].row == unknown
 
 
 def test_exchange_and_chunks_are_open_where_nobody_says_them(tmp_path: Path) -> None:
