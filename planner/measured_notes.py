@@ -15,7 +15,9 @@ FUSED_LOGIT_BYTES = 2
 """A fused loss works in place on 16-bit logits (Transformer Engine)."""
 _FUSED_LOSS = re.compile(r"\bfused (?:[a-z -]+, (?:and )?)*(?:cross[- ]entropy|loss)", re.IGNORECASE)
 _FUSED_OPERATORS = re.compile(
-    r"\bfused (?:kernels|operators|ops|swiglu|(?:rms|layer)[- ]?norms?)\b", re.IGNORECASE
+    r"\bfused (?:kernels|operators|ops|swiglu|(?:rms|layer)[- ]?norms?)\b"
+    r"|\btorch[. _-]?compiled?\b|\bcompile(?= ?[=:])|(?<=no )compile\b|(?<=without )compile\b",
+    re.IGNORECASE,
 )
 _OFFLOADED_LAYERS = re.compile(
     r"offload(?:s|ed|ing)? (?:the )?activations (?:of|for|in) (\d+) layers"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.compute import SEPARATE_KERNELS
+from simulator.eager_operators import NUM_SEPARATE_PRODUCTS, eager_kernels, is_counted
+from simulator.lora import AdaptedProduct
 from simulator.plan import Recompute
 from simulator.rank import Rank
 from simulator.table import Floats
@@ -19,6 +21,11 @@ NUM_PRODUCTS = 4.0
 """Matrix products of one layer forward: before and after the attention core, into and out of the feed-forward block."""
 NUM_COLLECTIVES = 2.0
 """Collectives of one layer forward between tensor-parallel ranks."""
+NUM_ADAPTER_LAUNCHES = 4.0
+"""Launches of a low-rank adapter forward: two thin products, the scale, the addition (`Linear.forward` of peft's
+`tuners/lora/layer.py` without dropout, its default)."""
+MERGED_PRODUCTS = {AdaptedProduct.QKV: 3.0, AdaptedProduct.FC1: 2.0}
+"""Products of a gated block that Megatron computes as one."""
 BACKWARD_RATIO = 2.0
 """Bytes and kernels backward, relative to forward: vTrain counts 20 kernels forward and 42 backward in a layer."""
 
@@ -31,8 +38,10 @@ def host_waits_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> tuple[Flo
         forward_s: What the accelerator is busy for, communication included.
         backward_s: The same backward, recomputation included.
     """
-    host_s = _launch_s(rank) * _num_forward_kernels(rank)
-    backward_host_s = (BACKWARD_RATIO + (rank.plans.recompute == Recompute.FULL.code)) * host_s
+    launch_s = _launch_s(rank)
+    forward, backward = _num_kernels(rank)
+    host_s = launch_s * forward
+    backward_host_s = launch_s * backward + (rank.plans.recompute == Recompute.FULL.code) * host_s
     if rank.workload.kernel_launch == "blocking-2022":
         return host_s, np.asarray(backward_host_s)
     return np.maximum(0.0, host_s - forward_s), np.maximum(0.0, backward_host_s - backward_s)
@@ -48,8 +57,26 @@ def _launch_s(rank: Rank) -> float:
     }[rank.workload.kernel_launch]
 
 
-def _num_forward_kernels(rank: Rank) -> Floats:
+def num_forward_kernels(rank: Rank) -> float:
+    """Returns the launches of the memory-bound operators of one layer forward."""
+    return eager_kernels(rank) if is_counted(rank) else NUM_FORWARD_KERNELS
+
+
+def _num_kernels(rank: Rank) -> tuple[Floats, Floats]:
+    """Returns the launches of one layer forward and backward; frozen weights have no gradients of their own."""
+    products = NUM_SEPARATE_PRODUCTS if is_counted(rank) else NUM_PRODUCTS
     collectives = np.where(rank.plans.tensor_parallel > 1, NUM_COLLECTIVES, 0.0)
     separate = SEPARATE_KERNELS.get(rank.workload.attention)
-    own = NUM_FORWARD_KERNELS + NUM_PRODUCTS + (separate.num_forward if separate else 1.0)
-    return np.asarray(own + collectives)
+    attention = separate.num_forward if separate else 1.0
+    own = num_forward_kernels(rank) + products + attention + _num_adapter_launches(rank)
+    forward = np.asarray(own + collectives)
+    frozen = products if rank.workload.lora else 0.0
+    return forward, np.asarray(BACKWARD_RATIO * forward - frozen)
+
+
+def _num_adapter_launches(rank: Rank) -> float:
+    """Returns what the adapters of a layer launch forward; where products are separate, each has its own adapter."""
+    if rank.workload.lora is None:
+        return 0.0
+    merged = MERGED_PRODUCTS if is_counted(rank) else {}
+    return NUM_ADAPTER_LAUNCHES * sum(merged.get(product, 1.0) for product in rank.workload.lora.targets)
