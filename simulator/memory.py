@@ -32,6 +32,8 @@ MASTER_BYTES = 4.0
 """fp32 master weight, a part of the optimizer's states; under FSDP the sharded weight itself."""
 FULL_GRADIENT_BYTES = 4.0
 """A gradient in 32 bits, on which optimizers work."""
+FIRST_OFFLOADED_STAGE = 2
+"""ZeRO stage from which gradients may be added up in main memory (DeepSpeed's `copy_grads_in_partition`)."""
 FRAMEWORK_BYTES = 3.9 * GIGA
 """Context, libraries and communicators: 3.5 GB + 0.39 GB for eight ranks (aiconfigurator, measured on H100)."""
 NEVER_SPLIT = 4
@@ -233,7 +235,10 @@ class _StateBytes:
             weights = weights + cast_weight_bytes(workload, plans) * _layer_weights(workload, plans, stage)
         return cls(
             weights=weights,
-            gradients=_gradient_bytes(workload, plans, held),
+            gradients=_gradient_bytes(workload, plans, held)
+            * np.where(
+                plans.zero_stage >= FIRST_OFFLOADED_STAGE, 1.0 - workload.offloaded_gradient_fraction, 1.0
+            ),
             optimizer=on_device
             * (held(workload.optimizer_bytes, 1) - np.where(is_its_own_master, held(MASTER_BYTES, 3), 0.0)),
             update=on_device * held(_copy_bytes(workload), 1),
