@@ -141,6 +141,11 @@ class Comparison:
         return self.simulated_memory_bytes > self.capacity_bytes
 
     @property
+    def is_pressed(self) -> bool:
+        """Whether the simulated run leaves nothing of its device, so that the allocator has to free what it keeps."""
+        return self.simulated_memory_bytes >= self.capacity_bytes
+
+    @property
     def may_be_too_large(self) -> bool:
         """Whether the run does not fit, or nothing is known of it since its memory is not judged."""
         return self.is_too_large or not self.has_memory_verdict

@@ -54,10 +54,12 @@ def _other_attention(known: Comparison) -> list[Row]:
 
 
 def _other_recomputation(known: Comparison) -> list[Row]:
-    """Attention again or not; nobody computes everything again where all that is kept is known to have room."""
+    """Attention again or not; nobody computes everything again where all that is kept is known to have room to spare."""
     if known.row.get("recompute_num_layers"):
         return []
-    kinds = ("none", "selective", "full") if known.may_be_too_large else ("none", "selective")
+    kinds = (
+        ("none", "selective", "full") if known.may_be_too_large or known.is_pressed else ("none", "selective")
+    )
     return _with_others(known.row, "recompute", kinds)
 
 

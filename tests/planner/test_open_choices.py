@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from planner.fitting_batches import with_room
 from planner.measured_rows import Unmodelled, read_measured
 from planner.measured_runs import Row, compare
 from planner.open_choices import open_log_ratios
-from planner.validation import Modelled, entries_of
+from planner.validation import Modelled, entries_of, unsure_log_ratios
 from simulator.table import Floats
 from tests.planner.measured import LLAMA_8B, QWEN3_30B, written
 
@@ -140,6 +141,24 @@ def test_attention_of_an_unknown_framework_may_be_that_of_the_release_before(tmp
     assert row["attention"] == "flash"
     usual, other = compare([row, {**row, "attention": "flash-2"}])
     assert ratios_of(row) == pytest.approx(np.log(other.simulated_s / usual.simulated_s))
+
+
+def test_averages_of_production_runs_may_hold_stops(tmp_path: Path) -> None:
+    rows = [row_of(tmp_path, DENSE, tier="A", metric_kind=kind) for kind in ("iteration time", "production")]
+    steady, average = compare(rows)
+    plain, stopped = unsure_log_ratios([steady, average])
+    assert stopped == pytest.approx(
+        [*plain, np.log(30.84 / 26.4)], abs=0.11
+    )  # Llama 3.1 405B; OLMo 3: 1 / 0.77
+    assert stopped[-1] > 0.0
+
+
+def test_where_all_memory_is_taken_everything_may_be_computed_again(tmp_path: Path) -> None:
+    (known,) = compare([row_of(tmp_path, DENSE, recompute="", seq_len=2048)])
+    pressed = replace(known, simulated_memory_bytes=known.capacity_bytes)
+    assert not pressed.is_too_large
+    full = between(tmp_path, recompute=("none", "full"), seq_len=(2048, 2048))
+    assert max(open_log_ratios([pressed])[0]) == pytest.approx(full)
 
 
 def test_intervals_are_wider_where_a_row_does_not_say(tmp_path: Path) -> None:
