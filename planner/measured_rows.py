@@ -201,6 +201,7 @@ class _Translation:
         found = number_format(written)
         if scales_rows(written):
             self.told.remark("precision", "scales of rows are simulated as scales of whole tensors")
+            self.told.assumed.append("fp8_recipe")
         if not found:
             raise CannotModelError(f"precision {written}: only fp16, bf16, fp8 and nvfp4 are modelled")
         return found

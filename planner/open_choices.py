@@ -1,9 +1,9 @@
 """How much longer or shorter would a step be if what its row leaves open had been chosen otherwise?
 
 Publishers often do not print all choices of a recipe: how tokens reach their experts and whether anything hides that, how
-context-parallel ranks exchange keys and values, which release's attention ran, what is computed again, chunks of a stage and
-sequences of a micro-batch. The framework's habit stands in for them (`assumed`), and the step is simulated with the other
-choices as well. What would not have fitted where the habit does was not chosen.
+context-parallel ranks exchange keys and values, which release's attention ran, on which card of a name, what is computed again,
+chunks of a stage and sequences of a micro-batch. The framework's habit stands in for them (`assumed`), and the step is also
+simulated with the other choices. What would not have fitted where the habit does was not chosen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import get_args
 
 import numpy as np
 
+from planner.measured_hardware import LESS_POWERFUL_H100
 from planner.measured_runs import Comparison, Row, compare, reason_against, whole_share
+from simulator import catalog
 from simulator.calibration import Calibration
 from simulator.model import AttentionKernel, ContextExchange
 from simulator.table import Floats
@@ -77,11 +79,24 @@ def _other_micro_batch(known: Comparison) -> list[Row]:
     return [{**known.row, "micro_batch_size": str(other)} for other in others if other]
 
 
+def _other_card(known: Comparison) -> list[Row]:
+    """The card of the same name with less power and memory rate."""
+    node = catalog.default_node(LESS_POWERFUL_H100).id
+    return [{**known.row, "accelerator": LESS_POWERFUL_H100, "node": node}]
+
+
+def _other_scales(known: Comparison) -> list[Row]:
+    """Scales of blocks, which as those of rows are taken for each operand and orientation."""
+    return _with_others(known.row, "fp8_recipe", ("blockwise",))
+
+
 def _with_others(row: Row, column: str, values: Sequence[str]) -> list[Row]:
     return [{**row, column: value} for value in values if value != (row[column] or "none")]
 
 
 OTHER_CHOICES: Mapping[str, Callable[[Comparison], list[Row]]] = {
+    "gpu": _other_card,
+    "fp8_recipe": _other_scales,
     "context_exchange": _other_exchange,
     "attention": _other_attention,
     "recompute": _other_recomputation,

@@ -143,6 +143,33 @@ def test_attention_of_an_unknown_framework_may_be_that_of_the_release_before(tmp
     assert ratios_of(row) == pytest.approx(np.log(other.simulated_s / usual.simulated_s))
 
 
+@pytest.mark.parametrize(
+    ("cells", "other", "is_open"),
+    [
+        ({"gpu": "H100"}, {"gpu": "H100 96GB HBM2e"}, True),
+        ({"gpu": "NVIDIA H100"}, {"gpu": "H100 96GB HBM2e"}, True),
+        ({"gpu": "H100 80GB"}, {}, False),
+        ({"gpu": "H100", "framework": "NeMo 25.02"}, {}, False),
+        ({"precision": "float8 rowwise"}, {"precision": "fp8 blockwise"}, True),
+        ({"precision": "float8 tensorwise"}, {}, False),
+    ],
+)
+def test_cards_of_torchtitan_and_scales_of_rows_are_open(
+    tmp_path: Path, cells: Mapping[str, object], other: Mapping[str, object], *, is_open: bool
+) -> None:
+    said = {
+        **DENSE,
+        "framework": "torchtitan (2025) + torch.compile",
+        "zero_stage_or_fsdp": "FSDP2",
+        "seq_len": 2048,
+    }
+    row, changed = (row_of(tmp_path, said, **each) for each in (cells, {**cells, **other}))
+    assert ({"gpu", "fp8_recipe"} & set(row["assumed"].split()) != set()) == is_open
+    usual, otherwise = (comparison.simulated_s for comparison in compare([row, changed]))
+    assert ratios_of(row) == pytest.approx([np.log(otherwise / usual)] if is_open else [], rel=1e-6)
+    assert otherwise >= usual
+
+
 def test_averages_of_production_runs_may_hold_stops(tmp_path: Path) -> None:
     rows = [row_of(tmp_path, DENSE, tier="A", metric_kind=kind) for kind in ("iteration time", "production")]
     steady, average = compare(rows)
