@@ -39,9 +39,10 @@ def host_waits_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> tuple[Flo
         backward_s: The same backward, recomputation included.
     """
     launch_s = _launch_s(rank)
-    forward, backward = _num_kernels(rank)
-    host_s = launch_s * forward
-    backward_host_s = launch_s * backward + (rank.plans.recompute == Recompute.FULL.code) * host_s
+    host_s = launch_s * _num_forward_launches(rank)
+    backward_host_s = (BACKWARD_RATIO + (rank.plans.recompute == Recompute.FULL.code)) * host_s
+    if rank.workload.lora:  # frozen weights have no gradients of their own
+        backward_host_s = backward_host_s - launch_s * _num_products(rank)
     if rank.workload.kernel_launch == "blocking-2022":
         return host_s, np.asarray(backward_host_s)
     return np.maximum(0.0, host_s - forward_s), np.maximum(0.0, backward_host_s - backward_s)
@@ -62,16 +63,16 @@ def num_forward_kernels(rank: Rank) -> float:
     return eager_kernels(rank) if is_counted(rank) else NUM_FORWARD_KERNELS
 
 
-def _num_kernels(rank: Rank) -> tuple[Floats, Floats]:
-    """Returns the launches of one layer forward and backward; frozen weights have no gradients of their own."""
-    products = NUM_SEPARATE_PRODUCTS if is_counted(rank) else NUM_PRODUCTS
+def _num_products(rank: Rank) -> float:
+    return NUM_SEPARATE_PRODUCTS if is_counted(rank) else NUM_PRODUCTS
+
+
+def _num_forward_launches(rank: Rank) -> Floats:
     collectives = np.where(rank.plans.tensor_parallel > 1, NUM_COLLECTIVES, 0.0)
     separate = SEPARATE_KERNELS.get(rank.workload.attention)
     attention = separate.num_forward if separate else 1.0
-    own = num_forward_kernels(rank) + products + attention + _num_adapter_launches(rank)
-    forward = np.asarray(own + collectives)
-    frozen = products if rank.workload.lora else 0.0
-    return forward, np.asarray(BACKWARD_RATIO * forward - frozen)
+    own = num_forward_kernels(rank) + _num_products(rank) + attention + _num_adapter_launches(rank)
+    return np.asarray(own + collectives)
 
 
 def _num_adapter_launches(rank: Rank) -> float:

@@ -235,10 +235,7 @@ class _StateBytes:
             weights = weights + cast_weight_bytes(workload, plans) * _layer_weights(workload, plans, stage)
         return cls(
             weights=weights,
-            gradients=_gradient_bytes(workload, plans, held)
-            * np.where(
-                plans.zero_stage >= FIRST_OFFLOADED_STAGE, 1.0 - workload.offloaded_gradient_fraction, 1.0
-            ),
+            gradients=_gradient_bytes(workload, plans, held),
             optimizer=on_device
             * (held(workload.optimizer_bytes, 1) - np.where(is_its_own_master, held(MASTER_BYTES, 3), 0.0)),
             update=on_device * held(_copy_bytes(workload), 1),
@@ -267,7 +264,10 @@ def _gradient_bytes(workload: Workload, plans: PlanTable, held: Callable[[float,
     """Gradients on one rank; under ZeRO-2 a pipeline keeps those of two chunks whole: one grows, one is being reduced."""
     split, whole = (held(float(workload.gradient_bytes), zero_stage) for zero_stage in (2, NEVER_SPLIT))
     is_grouped = (plans.zero_stage == 2) & (plans.pipeline_parallel > 1)
-    return np.where(is_grouped, np.minimum(whole, split + whole * 2.0 / plans.virtual_pipeline), split)
+    kept = np.where(is_grouped, np.minimum(whole, split + whole * 2.0 / plans.virtual_pipeline), split)
+    if away := workload.offloaded_gradient_fraction:
+        return np.where(plans.zero_stage >= FIRST_OFFLOADED_STAGE, 1.0 - away, 1.0) * kept
+    return kept
 
 
 def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
