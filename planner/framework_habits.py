@@ -73,6 +73,8 @@ class Habits:
     """The same with loss scaling."""
     most_gathered_weights: float | None = None
     weight_prefetch: WeightPrefetch = "both"
+    offloads_gradients: bool = False
+    """Whether gradients follow optimizer states into main memory."""
     keeps_stage_outputs: bool = False
     frees_stage_inputs: bool = False
     chunk_layers: int | None = None
@@ -210,6 +212,7 @@ _DEEPSPEED = Habits(
     fp16_update_bytes=_DEEPSPEED_UPDATE,
     fp16_step_bytes=_DEEPSPEED_STEP,
     most_gathered_weights=_DEEPSPEED_LIVE_WEIGHTS,
+    offloads_gradients=True,
     keeps_stage_outputs=True,
     memory_kind="device",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from planner import measured_notes
 from planner.framework_releases import release_year
 from planner.measured_told import CannotModelError, Told
 
@@ -31,17 +32,31 @@ def batches(told: Told, *, data_parallel: int, num_stages: int, is_sharded: bool
         CannotModelError: neither of them is given.
     """
     micro_batch, batch = told.cells.count("micro_batch"), told.cells.count("global_batch")
+    steps = measured_notes.accumulation_steps(told.text("notes"))
     if batch is None:
         if micro_batch is None:
             raise CannotModelError("neither global_batch nor micro_batch is given")
-        batch = told.default("global_batch", micro_batch * data_parallel)
+        batch = told.default("global_batch", micro_batch * (steps or 1) * data_parallel)
     local = max(1, batch // data_parallel)
     if num_stages > 1 and is_torchtitan(told.text("framework")):
         micro_batch = _of_torchtitan(told, micro_batch, local, num_stages)
+    elif steps is not None and micro_batch is None:
+        micro_batch = _of_accumulation(told, local, steps)
     elif micro_batch is None:
         micro_batch = told.default("micro_batch", local if is_sharded and num_stages == 1 else 1)
     _remark_idle_stages(told, local // micro_batch, num_stages)
     return micro_batch, batch
+
+
+def _of_accumulation(told: Told, local: int, steps: int) -> int:
+    """Returns the micro-batch of a rank whose share of a batch is cut into that many; the nearest where it cannot be."""
+    micro_batch = max(1, local // steps)
+    if micro_batch * steps == local:
+        return micro_batch
+    size = next(size for size in range(micro_batch, 0, -1) if local % size == 0)
+    meaning = f"{steps} micro-batches do not share out the {local} sequences of a rank; taken as {local // size} of {size}"
+    told.remark("notes", meaning)
+    return told.default("micro_batch", size)
 
 
 def _of_torchtitan(told: Told, given: int | None, local: int, num_stages: int) -> int:

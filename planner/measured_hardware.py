@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from planner.hardware_names import accelerator_id, link_domain_of
+from planner.measured_batches import is_torchtitan
 from planner.measured_file import Cells
 from planner.measured_told import Told
 from planner.measured_words import affirmed
@@ -15,6 +17,11 @@ from simulator.hardware import Node
 
 _DIES = {"mi250x": "mi250x-gcd"}
 """Entries of the catalogue whose accelerators are the two dies of a card, which frameworks count."""
+
+_BARE_H100 = re.compile(r"(nvidia )?h100s?( gpus?)?", re.IGNORECASE)
+"""Nothing of memory or form. The H100 of torchtitan's own tables have 96 GB of HBM2e and a limit of 500 W, which they say in
+prose only."""
+LESS_POWERFUL_H100 = "h100-sxm5-96gb"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +46,8 @@ def accelerator_of(told: Told) -> str:
         CapplanError: the catalogue has no such accelerator.
     """
     name = accelerator_id(told.text("gpu") or "not named")
+    if _BARE_H100.fullmatch(told.text("gpu")) and is_torchtitan(told.text("framework")):
+        return told.default("gpu", name)
     die = _DIES.get(name)
     if die is None or not _counts_dies(told, catalog.default_node(die).num_accelerators):
         return name

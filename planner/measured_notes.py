@@ -15,7 +15,9 @@ FUSED_LOGIT_BYTES = 2
 """A fused loss works in place on 16-bit logits (Transformer Engine)."""
 _FUSED_LOSS = re.compile(r"\bfused (?:[a-z -]+, (?:and )?)*(?:cross[- ]entropy|loss)", re.IGNORECASE)
 _FUSED_OPERATORS = re.compile(
-    r"\bfused (?:kernels|operators|ops|swiglu|(?:rms|layer)[- ]?norms?)\b", re.IGNORECASE
+    r"\bfused (?:kernels|operators|ops|swiglu|(?:rms|layer)[- ]?norms?)\b"
+    r"|\btorch[. _-]?compiled?\b|\bcompile(?= ?[=:])|(?<=no )compile\b|(?<=without )compile\b",
+    re.IGNORECASE,
 )
 _OFFLOADED_LAYERS = re.compile(
     r"offload(?:s|ed|ing)? (?:the )?activations (?:of|for|in) (\d+) layers"
@@ -27,6 +29,12 @@ _OFFLOADED_LAYERS = re.compile(
 )
 _RECOMPUTED_LAYERS = re.compile(r"recompute of (\d+) layers", re.IGNORECASE)
 _LORA_RANK = re.compile(r"\b(?:rank|r|dim)[ =:]+(-?\d{1,9})\b", re.IGNORECASE)
+_ACCUMULATION = re.compile(
+    r"\b(?:gradient[-_ ]accumulation(?:[-_ ]steps)?|grad[-_ ]accum(?:ulation)?(?:[-_ ]steps)?|accumulation[-_ ]steps|gas?)"
+    r"(?: ?[=:x] ?| of | over |[- ])(\d{1,6})\b(?!\.\d)"
+    r"|\b(\d{1,6})[- ](?:gradient[- ]|grad[- ])?accumulation[- ]steps\b",
+    re.IGNORECASE,
+)
 _EXPERT_TENSOR = re.compile(r"\betp[ =:]*([1-9]\d{0,3})\b", re.IGNORECASE)
 _CAST_DISPATCH = re.compile(r"fp8[ -]dispatch|dispatch(es)? in (fp8|8 bits)", re.IGNORECASE)
 _SHARED_OVERLAP = re.compile(r"shared[- _]experts?[- _]overlap", re.IGNORECASE)
@@ -96,6 +104,12 @@ def lora_rank(notes: str) -> int | None:
         rule = "the rank of LoRA adapters must be at least 1; leave it out for NeMo's, 32"
         raise InputError([Problem(path="notes", value=shown(found[0]), rule=rule)])
     return int(found[1]) if found else None
+
+
+def accumulation_steps(notes: str) -> int | None:
+    """Returns in how many micro-batches a rank goes through its share of a batch."""
+    found = affirmed(_ACCUMULATION, notes)
+    return int(found[1] or found[2]) or None if found else None
 
 
 def memory_kind(notes: str) -> str:

@@ -53,6 +53,8 @@ def precision_of(told: Told, accelerator: str) -> str:
         written = told.default("precision", _usual(accelerator))
     for meaning in remarks_on(written):
         told.remark("precision", meaning)
+    if scales_rows(written):
+        told.assumed.append("fp8_recipe")
     if found := number_format(written):
         return found
     raise CannotModelError(f"precision {written}: only fp16, bf16, fp8 and nvfp4 are modelled")

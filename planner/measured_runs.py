@@ -141,6 +141,11 @@ class Comparison:
         return self.simulated_memory_bytes > self.capacity_bytes
 
     @property
+    def is_pressed(self) -> bool:
+        """Whether the simulated run leaves nothing of its device, so that the allocator has to free what it keeps."""
+        return self.simulated_memory_bytes >= self.capacity_bytes
+
+    @property
     def may_be_too_large(self) -> bool:
         """Whether the run does not fit, or nothing is known of it since its memory is not judged."""
         return self.is_too_large or not self.has_memory_verdict
@@ -241,6 +246,11 @@ def known_reason(row: Row) -> str | None:
 def plan_of(row: Row) -> Plan:
     """Returns the layout of a measured configuration."""
     return Plan.model_validate(_filled(row, Plan) | {"offer": 0})
+
+
+def whole_share(row: Row) -> int:
+    """Returns the sequences of a step that a rank has."""
+    return int(row["global_batch_size"]) // int(row["data_parallel"])
 
 
 def node_of_row(row: Row) -> Node:

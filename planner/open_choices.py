@@ -1,9 +1,9 @@
 """How much longer or shorter would a step be if what its row leaves open had been chosen otherwise?
 
 Publishers often do not print all choices of a recipe: how tokens reach their experts and whether anything hides that, how
-context-parallel ranks exchange keys and values, which release's attention ran, what is computed again, chunks of a stage and
-sequences of a micro-batch. The framework's habit stands in for them (`assumed`), and the step is simulated with the other
-choices as well. What would not have fitted where the habit does was not chosen.
+context-parallel ranks exchange keys and values, which release's attention ran, on which card of a name, what is computed again,
+chunks of a stage and sequences of a micro-batch. The framework's habit stands in for them (`assumed`), and the step is also
+simulated with the other choices. What would not have fitted where the habit does was not chosen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import get_args
 
 import numpy as np
 
-from planner.measured_runs import Comparison, Row, compare, reason_against
+from planner.measured_hardware import LESS_POWERFUL_H100
+from planner.measured_runs import Comparison, Row, compare, reason_against, whole_share
+from simulator import catalog
 from simulator.calibration import Calibration
 from simulator.model import AttentionKernel, ContextExchange
 from simulator.table import Floats
@@ -54,10 +56,12 @@ def _other_attention(known: Comparison) -> list[Row]:
 
 
 def _other_recomputation(known: Comparison) -> list[Row]:
-    """Attention again or not; nobody computes everything again where all that is kept is known to have room."""
+    """Attention again or not; nobody computes everything again where all that is kept is known to have room to spare."""
     if known.row.get("recompute_num_layers"):
         return []
-    kinds = ("none", "selective", "full") if known.may_be_too_large else ("none", "selective")
+    kinds = (
+        ("none", "selective", "full") if known.may_be_too_large or known.is_pressed else ("none", "selective")
+    )
     return _with_others(known.row, "recompute", kinds)
 
 
@@ -68,9 +72,22 @@ def _other_chunks(known: Comparison) -> list[Row]:
 
 
 def _other_micro_batch(known: Comparison) -> list[Row]:
-    """Half or twice as many sequences at once."""
+    """Half or twice as many sequences at once; single ones, too, where the whole share of a rank is supposed."""
     size = int(known.row["micro_batch_size"])
-    return [{**known.row, "micro_batch_size": str(other)} for other in (size // 2, 2 * size) if other]
+    fewest = [1] if size == whole_share(known.row) > 1 else []
+    others = dict.fromkeys([*fewest, size // 2, 2 * size])
+    return [{**known.row, "micro_batch_size": str(other)} for other in others if other]
+
+
+def _other_card(known: Comparison) -> list[Row]:
+    """The card of the same name with less power and memory rate."""
+    node = catalog.default_node(LESS_POWERFUL_H100).id
+    return [{**known.row, "accelerator": LESS_POWERFUL_H100, "node": node}]
+
+
+def _other_scales(known: Comparison) -> list[Row]:
+    """Scales of blocks, which as those of rows are taken for each operand and orientation."""
+    return _with_others(known.row, "fp8_recipe", ("blockwise",))
 
 
 def _with_others(row: Row, column: str, values: Sequence[str]) -> list[Row]:
@@ -78,6 +95,8 @@ def _with_others(row: Row, column: str, values: Sequence[str]) -> list[Row]:
 
 
 OTHER_CHOICES: Mapping[str, Callable[[Comparison], list[Row]]] = {
+    "gpu": _other_card,
+    "fp8_recipe": _other_scales,
     "context_exchange": _other_exchange,
     "attention": _other_attention,
     "recompute": _other_recomputation,

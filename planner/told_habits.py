@@ -28,6 +28,7 @@ UNTOLD_HABITS = (
     "step_bytes",
     "most_gathered_weights",
     "weight_prefetch",
+    "offloads_gradients",
     "keeps_stage_outputs",
     "frees_stage_inputs",
 )

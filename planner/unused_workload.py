@@ -119,6 +119,11 @@ WORKLOAD_RULES = (
         paths=_paths("weight_prefetch", "most_gathered_weights"),
     ),
     UnusedRule(
+        is_used=lambda job: job.workload.optimizer_offload_fraction > 0 and max(job.search.zero_stages) >= 2,
+        why="no optimizer states are offloaded under ZeRO-2 or 3",
+        paths=_paths("offloads_gradients"),
+    ),
+    UnusedRule(
         is_used=lambda job: Recompute.SELECTIVE in job.search.recompute,
         why="selective recomputation is not allowed",
         paths=_paths("selective_recompute", "recompute_modules"),

@@ -28,8 +28,8 @@ from simulator.calibration import Calibration
 from simulator.hardware import Precision
 from simulator.step_error import (
     ANY,
-    UNMEASURED_ARCHITECTURE_RATIO,
     UNMEASURED_RATIO,
+    architecture_ratio,
 )
 from simulator.step_reach import Reach
 from simulator.table import Floats
@@ -166,7 +166,7 @@ def half_width_of_others(row: Row, kind: Kind, residuals: Sequence[Residual]) ->
     if all(residual.family != family for residual in others):
         measured = {(residual.family, residual.precision) for residual in related}
         least = max(log_half_width(related, *kind) for kind in measured)
-        half_width = max(half_width * UNMEASURED_ARCHITECTURE_RATIO, least)
+        half_width = max(half_width * architecture_ratio(family), least)
     return half_width
 
 

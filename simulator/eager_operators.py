@@ -1,4 +1,4 @@
-"""How much do the small operators of a block of Llama move where PyTorch launches each on its own, in eager mode?
+"""What do the small operators of a block of Llama move, and how many are they, where PyTorch launches each on its own?
 
 The bytes of torchtitan's model of March 2025 (`models/norms.py`, `models/llama/model.py`), an operator reading and writing
 whole tensors, 2 bytes a value in 16 bits and 4 in 32:
@@ -8,6 +8,10 @@ whole tensors, 2 bytes a value in 16 bits and 4 in 32:
     positions    to fp32 6, complex product 8, back 6                            = 20 for each value of queries and keys
     heads        keys and values, with `copies_shared_heads`                     = 2 (a + g) d each
     activation   SiLU 4, product 6                                               = 10 for each value of f
+
+Each operator is a launch, those on a single value of a token, too (a mean's epsilon and root): 8 a norm, 1 a residual, 3 for
+the positions of queries and as many for keys, 1 for each of two copies, 2 for the activation. Its matrix products are seven:
+queries, keys, values, output, gate, into and out of the feed-forward block.
 """
 
 from __future__ import annotations
@@ -22,6 +26,13 @@ NORM_BYTES = 36.0
 RESIDUAL_BYTES = 6.0
 ROTARY_BYTES = 20.0
 GATED_ACTIVATION_BYTES = 10.0
+NORM_KERNELS = 8.0
+RESIDUAL_KERNELS = 1.0
+ROTARY_KERNELS = 3.0
+COPY_KERNELS = 1.0
+GATED_ACTIVATION_KERNELS = 2.0
+NUM_SEPARATE_PRODUCTS = 7.0
+"""Matrix products of a layer forward, none of which share a launch."""
 NUM_GATED_MATRICES = 3
 """Matrices of a feed-forward block like Llama's, whose blocks have norms of root mean squares and rotary positions, too."""
 
@@ -32,6 +43,14 @@ def is_counted(rank: Rank) -> bool:
     return not rank.workload.has_fused_operators and model.num_ffn_matrices == NUM_GATED_MATRICES
 
 
+def eager_kernels(rank: Rank) -> float:
+    """Returns how many small operators one layer launches forward."""
+    model = rank.workload.model
+    blocks = NORM_KERNELS * model.num_layer_norms + RESIDUAL_KERNELS * model.num_blocks_in_turn
+    copies = 2.0 * COPY_KERNELS if _copies_heads(rank) else 0.0
+    return blocks + 2.0 * ROTARY_KERNELS + copies + GATED_ACTIVATION_KERNELS
+
+
 def eager_bytes(rank: Rank, activated: Floats | float) -> Floats:
     """Returns the bytes `(n,)` that the operators of one layer read and write forward.
 
@@ -39,13 +58,16 @@ def eager_bytes(rank: Rank, activated: Floats | float) -> Floats:
         rank: Ranks of the designs.
         activated: Values of a token that the activation works on, of all tensor-parallel ranks.
     """
-    workload, t = rank.workload, rank.plans.tensor_parallel
-    model = workload.model
+    model, t = rank.workload.model, rank.plans.tensor_parallel
     norms, residuals = NORM_BYTES * model.num_layer_norms, RESIDUAL_BYTES * model.num_blocks_in_turn
     hidden = (norms + residuals) * model.hidden_size
     heads = model.num_heads + model.num_kv_heads
     rotary = ROTARY_BYTES * model.head_dim * heads
-    is_copied = workload.copies_shared_heads and model.num_kv_heads < model.num_heads
-    copied = 2.0 * ACTIVATION_BYTES * model.head_dim * heads if is_copied else 0.0
+    copied = 2.0 * ACTIVATION_BYTES * model.head_dim * heads if _copies_heads(rank) else 0.0
     split = rotary + copied + GATED_ACTIVATION_BYTES * activated
     return np.asarray(rank.split_tokens * hidden + rank.tokens * split / t)
+
+
+def _copies_heads(rank: Rank) -> bool:
+    workload = rank.workload
+    return workload.copies_shared_heads and workload.model.num_kv_heads < workload.model.num_heads

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.compute import SEPARATE_KERNELS
+from simulator.eager_operators import NUM_SEPARATE_PRODUCTS, eager_kernels, is_counted
+from simulator.lora import AdaptedProduct
 from simulator.plan import Recompute
 from simulator.rank import Rank
 from simulator.table import Floats
@@ -19,6 +21,11 @@ NUM_PRODUCTS = 4.0
 """Matrix products of one layer forward: before and after the attention core, into and out of the feed-forward block."""
 NUM_COLLECTIVES = 2.0
 """Collectives of one layer forward between tensor-parallel ranks, of two blocks one after the other."""
+NUM_ADAPTER_LAUNCHES = 4.0
+"""Launches of a low-rank adapter forward: two thin products, the scale, the addition (`Linear.forward` of peft's
+`tuners/lora/layer.py` without dropout, its default)."""
+MERGED_PRODUCTS = {AdaptedProduct.QKV: 3.0, AdaptedProduct.FC1: 2.0}
+"""Products of a gated block that Megatron computes as one."""
 BACKWARD_RATIO = 2.0
 """Bytes and kernels backward, relative to forward: vTrain counts 20 kernels forward and 42 backward in a layer."""
 
@@ -38,10 +45,13 @@ def host_waits_s(
         backward_s: The same backward, recomputation included.
         more: Launches beyond those of an ordinary layer, forward and backward.
     """
-    launch_s, num_kernels = _launch_s(rank), _num_forward_kernels(rank)
-    host_s = launch_s * (num_kernels + more[0])
+    launch_s, num_launches = _launch_s(rank), _num_forward_launches(rank)
+    host_s = launch_s * (num_launches + more[0])
     again_s = (rank.plans.recompute == Recompute.FULL.code) * host_s
-    backward_host_s = launch_s * (BACKWARD_RATIO * num_kernels + more[1]) + again_s
+    frozen = (
+        _num_products(rank) if rank.workload.lora else 0.0
+    )  # frozen weights have no gradients of their own
+    backward_host_s = launch_s * (BACKWARD_RATIO * num_launches - frozen + more[1]) + again_s
     if rank.workload.kernel_launch == "blocking-2022":
         return host_s, np.asarray(backward_host_s)
     return np.maximum(0.0, host_s - forward_s), np.maximum(0.0, backward_host_s - backward_s)
@@ -57,9 +67,27 @@ def _launch_s(rank: Rank) -> float:
     }[rank.workload.kernel_launch]
 
 
-def _num_forward_kernels(rank: Rank) -> Floats:
+def num_forward_kernels(rank: Rank) -> float:
+    """Returns the launches of the memory-bound operators of one layer forward."""
+    return eager_kernels(rank) if is_counted(rank) else NUM_FORWARD_KERNELS
+
+
+def _num_products(rank: Rank) -> float:
+    return NUM_SEPARATE_PRODUCTS if is_counted(rank) else NUM_PRODUCTS
+
+
+def _num_forward_launches(rank: Rank) -> Floats:
     num_collectives = NUM_COLLECTIVES / 2.0 * rank.workload.model.num_blocks_in_turn
     collectives = np.where(rank.plans.tensor_parallel > 1, num_collectives, 0.0)
     separate = SEPARATE_KERNELS.get(rank.workload.attention)
-    own = NUM_FORWARD_KERNELS + NUM_PRODUCTS + (separate.num_forward if separate else 1.0)
+    attention = separate.num_forward if separate else 1.0
+    own = num_forward_kernels(rank) + _num_products(rank) + attention + _num_adapter_launches(rank)
     return np.asarray(own + collectives)
+
+
+def _num_adapter_launches(rank: Rank) -> float:
+    """Returns what the adapters of a layer launch forward; where products are separate, each has its own adapter."""
+    if rank.workload.lora is None:
+        return 0.0
+    merged = MERGED_PRODUCTS if is_counted(rank) else {}
+    return NUM_ADAPTER_LAUNCHES * sum(merged.get(product, 1.0) for product in rank.workload.lora.targets)

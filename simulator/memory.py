@@ -32,6 +32,8 @@ MASTER_BYTES = 4.0
 """fp32 master weight, a part of the optimizer's states; under FSDP the sharded weight itself."""
 FULL_GRADIENT_BYTES = 4.0
 """A gradient in 32 bits, on which optimizers work."""
+FIRST_OFFLOADED_STAGE = 2
+"""ZeRO stage from which gradients may be added up in main memory (DeepSpeed's `copy_grads_in_partition`)."""
 FRAMEWORK_BYTES = 3.9 * GIGA
 """Context, libraries and communicators: 3.5 GB + 0.39 GB for eight ranks (aiconfigurator, measured on H100)."""
 NEVER_SPLIT = 4
@@ -262,7 +264,10 @@ def _gradient_bytes(workload: Workload, plans: PlanTable, held: Callable[[float,
     """Gradients on one rank; under ZeRO-2 a pipeline keeps those of two chunks whole: one grows, one is being reduced."""
     split, whole = (held(float(workload.gradient_bytes), zero_stage) for zero_stage in (2, NEVER_SPLIT))
     is_grouped = (plans.zero_stage == 2) & (plans.pipeline_parallel > 1)
-    return np.where(is_grouped, np.minimum(whole, split + whole * 2.0 / plans.virtual_pipeline), split)
+    kept = np.where(is_grouped, np.minimum(whole, split + whole * 2.0 / plans.virtual_pipeline), split)
+    if away := workload.offloaded_gradient_fraction:
+        return np.where(plans.zero_stage >= FIRST_OFFLOADED_STAGE, 1.0 - away, 1.0) * kept
+    return kept
 
 
 def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:

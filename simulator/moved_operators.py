@@ -19,7 +19,7 @@ from simulator.eager_operators import (
     is_counted,
 )
 from simulator.expert_ranks import expert_load
-from simulator.host_time import NUM_FORWARD_KERNELS
+from simulator.host_time import NUM_FORWARD_KERNELS, num_forward_kernels
 from simulator.layer_collectives import Directions, num_blocks
 from simulator.rank import Rank
 from simulator.table import Floats
@@ -31,7 +31,7 @@ SUM_BYTES = 6.0
 def moved_operators_s(rank: Rank, *, is_expert: bool) -> Floats:
     """Returns the memory-bound operators of a layer forward: norms, residuals, positions and activations."""
     if is_counted(rank):
-        return rank.memory_bound_s(moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
+        return rank.memory_bound_s(moved_bytes(rank, is_expert=is_expert), num_forward_kernels(rank))
     ratio = 1.0 if rank.workload.has_fused_operators else rank.training.separate_operators_ratio
     return rank.memory_bound_s(ratio * moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
 

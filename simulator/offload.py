@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import kept_per_layer, stage_activations
-from simulator.chunks import Chunks, split_layers
+from simulator.activations import kept_per_layer, num_micro_batches, stage_activations
+from simulator.chunks import Chunks, ChunkWeights, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.job import Job
-from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
+from simulator.memory import FIRST_OFFLOADED_STAGE, FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, shard_group
 from simulator.rank import Rank
@@ -36,6 +36,23 @@ def activation_copies_s(rank: Rank, plans: PlanTable) -> tuple[Floats, Floats]:
     dense_bytes, expert_bytes = kept_per_layer(rank.workload, plans)
     fraction, rate = rank.workload.activation_offload_fraction, rank.offers.host_copy_bytes_per_s
     return fraction * dense_bytes / rate, fraction * expert_bytes / rate
+
+
+def gradient_copies_s(rank: Rank, weights: ChunkWeights) -> Floats:
+    """Returns the way of gradients of one micro-batch to the host and of their sum so far from there, `(n, k)`.
+
+    The first micro-batch of a step finds no sum, and that of the last one goes with the update (`host_update_s`).
+
+    Args:
+        rank: Ranks of the designs.
+        weights: What is trained of k parts of the model, `(n, k)` or `(1, k)`.
+    """
+    workload, plans = rank.workload, rank.plans
+    shared, routed = _shards(workload, plans, zero_stage=FIRST_OFFLOADED_STAGE)
+    held = weights.shared / shared[:, None] + weights.routed / routed[:, None]
+    ways = 2.0 * (1.0 - 1.0 / num_micro_batches(workload, plans))
+    fraction = workload.offloaded_gradient_fraction * (plans.zero_stage >= FIRST_OFFLOADED_STAGE)
+    return np.asarray(held * (fraction * ways * WEIGHT_BYTES / rank.offers.host_copy_bytes_per_s)[:, None])
 
 
 def host_update_s(rank: Rank, weights: Floats) -> Floats:
@@ -82,12 +99,11 @@ def _activation_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> F
 
 
 def _state_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats:
-    """States of the optimizer, and buffers for a gradient in 32 bits and a weight in 16, `(s, n)`."""
+    """States of the optimizer, a gradient in 32 bits, a weight in 16, and sums of gradients in 16, `(s, n)`."""
     weights = StepWeights.of(workload, plans, chunks).trained
-    is_split = plans.zero_stage >= 1
-    shared = plans.tensor_parallel * np.where(is_split, shard_group(plans), 1)
-    routed = expert_ranks(workload, plans) * np.where(is_split, routed_shard_group(workload, plans), 1.0)
-    per_weight = workload.optimizer_bytes + FULL_GRADIENT_BYTES + WEIGHT_BYTES
+    shared, routed = _shards(workload, plans, zero_stage=1)
+    is_added = workload.offloads_gradients * (plans.zero_stage >= FIRST_OFFLOADED_STAGE)
+    per_weight = workload.optimizer_bytes + FULL_GRADIENT_BYTES + WEIGHT_BYTES * (1.0 + is_added)
     stages = chunks.unlike_stages()
     return np.asarray(
         workload.optimizer_offload_fraction
@@ -97,3 +113,11 @@ def _state_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats
             + chunks.on_stage(weights.routed, stages) / routed
         )
     )
+
+
+def _shards(workload: Workload, plans: PlanTable, *, zero_stage: int) -> tuple[Floats, Floats]:
+    """Ranks that share out what is split from a ZeRO stage on, of shared weights and of routed ones, `(n,)`."""
+    is_split = plans.zero_stage >= zero_stage
+    shared = plans.tensor_parallel * np.where(is_split, shard_group(plans), 1)
+    routed = expert_ranks(workload, plans) * np.where(is_split, routed_shard_group(workload, plans), 1.0)
+    return np.asarray(shared, dtype=float), np.asarray(routed, dtype=float)

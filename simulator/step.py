@@ -26,7 +26,7 @@ from simulator.layer_collectives import Directions, exposed_s
 from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.model_parts import ExposedTimes, ModelParts
-from simulator.offload import activation_copies_s, host_update_s
+from simulator.offload import activation_copies_s, gradient_copies_s, host_update_s
 from simulator.pipeline import PipelineColumns, play_pipelines
 from simulator.plan import shard_group, splits_backward
 from simulator.rank import Rank
@@ -286,14 +286,20 @@ def _at_ends(rank: Rank, parts: ModelParts, traffic: ReplicaTraffic) -> Directio
 
 
 def _host_copies(rank: Rank, parts: ModelParts, forward_s: Floats, backward_s: Floats) -> Directions:
-    """What copies of activations take longer than the passes of a chunk behind which they travel, `(n, C)`.
+    """What copies of activations and gradients take longer than the passes of a chunk behind which they travel, `(n, C)`.
 
-    They go through copy engines and take no cores from the passes.
+    They go through copy engines and take no cores from the passes. Gradients hold up the backward pass where their
+    synchronisation does: DeepSpeed copies on the stream of either (`reduce_ipg_grads`).
     """
-    if rank.workload.activation_offload_fraction == 0.0:
+    workload = rank.workload
+    if not (workload.activation_offload_fraction or workload.offloaded_gradient_fraction):
         return np.zeros_like(forward_s), np.zeros_like(backward_s)
     copies_s = parts.weighted(_copies_s(rank, len(parts.counts)))
-    return np.maximum(0.0, copies_s - forward_s), np.maximum(0.0, copies_s - backward_s)
+    gradients_s = parts.weighted(gradient_copies_s(rank, parts.weights.trained).T)
+    behind_s, shown_s = copies_s, gradients_s
+    if workload.overlaps_gradient_sync:
+        behind_s, shown_s = copies_s + gradients_s, np.zeros_like(gradients_s)
+    return np.maximum(0.0, copies_s - forward_s), shown_s + np.maximum(0.0, behind_s - backward_s)
 
 
 def _copies_s(rank: Rank, num_parts: int) -> list[Floats]:

@@ -22,6 +22,9 @@ left out (`benchmarks.unseen_kinds`)."""
 UNMEASURED_ARCHITECTURE_RATIO = 1.5
 """Error on an architecture that takes another one's constants, relative to that on all measured ones. With Ampere, Hopper and
 Blackwell left out in turn, four of five errors in 16 bits are below 19, 9 and 25 % (`benchmarks.unknown_accelerators`)."""
+FAMILIES_OF_THE_VENDOR = ("volta", "ampere", "hopper", "blackwell")
+"""Architectures of the vendor whose others constants were fitted on. Nothing of any other vendor was ever compared, so that its
+steps are as unsure as kinds of steps that nobody measured."""
 Z_80 = 1.2815515655446004
 """Standard normal quantile of 90 %: four of five values lie within it on either side."""
 ANY = "any"
@@ -76,13 +79,16 @@ def step_error(
         similar = step_error(family, known_precision, has_experts=has_experts, accelerator=accelerator)
         return _widest([similar, together]).times(UNMEASURED_RATIO)
     if family not in {measured for measured, _, _ in lines}:
-        return _widest(
-            [together.times(UNMEASURED_ARCHITECTURE_RATIO), *(line.error for line in lines.values())]
-        )
+        return _widest([together.times(architecture_ratio(family)), *(line.error for line in lines.values())])
     known_line = lines.get((family, precision, network))
     known = known_line.error if known_line else together
     is_known = accelerator is None or is_measured(accelerator, has_experts=has_experts)
     return known if known_line and is_known else _widest([known, together])
+
+
+def architecture_ratio(family: str) -> float:
+    """Returns how much less sure steps are on an architecture that takes another one's constants."""
+    return UNMEASURED_ARCHITECTURE_RATIO if family in FAMILIES_OF_THE_VENDOR else UNMEASURED_RATIO
 
 
 def is_measured(accelerator: str, *, has_experts: bool) -> bool:

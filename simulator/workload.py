@@ -110,6 +110,9 @@ class Workload(Record):
     `cpu_offloading_num_layers` over the layers of a stage; DeepSpeed: `cpu_checkpointing`)."""
     optimizer_offload_fraction: float = Field(default=0.0, ge=0, le=1)
     """Share of the optimizer's states that main memory holds and processors update (ZeRO-Offload, Megatron)."""
+    offloads_gradients: bool = False
+    """Whether gradients of that share are added up in main memory from ZeRO-2 on, one micro-batch after the other (DeepSpeed),
+    or on the accelerator until the update (Megatron)."""
     keeps_stage_outputs: bool = False
     """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
     frees_stage_inputs: bool = False
@@ -220,6 +223,11 @@ class Workload(Record):
     def chosen_exchange(self) -> ContextExchange:
         """How context-parallel ranks attend to the whole sequence."""
         return self.context_exchange or ("all_gather" if self.model.sliding_window else "ring")
+
+    @property
+    def offloaded_gradient_fraction(self) -> float:
+        """Share of the gradients that main memory holds from ZeRO-2 on."""
+        return self.optimizer_offload_fraction if self.offloads_gradients else 0.0
 
     @property
     def attended_kv_heads(self) -> int:

@@ -11,7 +11,7 @@ import pytest
 from planner.measured_rows import Unmodelled
 from planner.measured_runs import Row, compare, plan_of, reason_against
 from planner.validation import verdicts_of
-from tests.planner.measured import LLAMA_405B, RUN, the_row
+from tests.planner.measured import LLAMA_8B, LLAMA_405B, RUN, the_row
 
 ODD: Mapping[str, object] = {"layers": 33, "hidden": 4096}
 """Layers that two chunks on each of four stages do not share out evenly."""
@@ -115,6 +115,28 @@ class TestLayout:
         # `parallel_dims.pp` micro-batches until 2024, `pipeline_parallel_microbatch_size` = 1 since April 2025
         cells = {"micro_batch": written, "framework": framework, "zero_stage_or_fsdp": "FSDP2"}
         row = the_row(tmp_path, {**FSDP_405B, **cells})
+        assert not isinstance(row, Unmodelled), row
+        assert row["micro_batch_size"] == micro_batch
+        assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))
+
+    @pytest.mark.parametrize(
+        ("notes", "micro_batch", "remark"),
+        [
+            ("", "16", ""),
+            ("gradient accumulation 4", "4", ""),
+            ("GA=8, no dropout", "2", ""),
+            ("gradient_accumulation_steps: 16", "1", ""),
+            ("grad_accum_steps = 2", "8", ""),
+            ("8 gradient accumulation steps", "2", ""),
+            ("no gradient accumulation", "16", ""),
+            ("gradient accumulation fusion", "16", ""),
+            ("GA=3", "4", "16 sequences of a rank; taken as 4 of 4"),
+        ],
+    )
+    def test_notes_say_over_how_many_micro_batches_gradients_are_accumulated(
+        self, tmp_path: Path, notes: str, micro_batch: str, remark: str
+    ) -> None:
+        row = the_row(tmp_path, {**LLAMA_8B, "framework": "PyTorch FSDP2", "notes": notes})
         assert not isinstance(row, Unmodelled), row
         assert row["micro_batch_size"] == micro_batch
         assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))

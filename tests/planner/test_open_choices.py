@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from planner.fitting_batches import with_room
 from planner.measured_rows import Unmodelled, read_measured
 from planner.measured_runs import Row, compare
 from planner.open_choices import open_log_ratios
-from planner.validation import Modelled, entries_of
+from planner.validation import Modelled, entries_of, unsure_log_ratios
 from simulator.table import Floats
 from tests.planner.measured import LLAMA_8B, QWEN3_30B, written
 
@@ -101,6 +103,29 @@ def test_micro_batches_may_be_half_and_twice_as_large(tmp_path: Path) -> None:
     assert of_dense(tmp_path, micro_batch="", seq_len=2048) == pytest.approx([twice])
 
 
+def test_single_sequences_are_open_where_the_whole_share_of_a_rank_is_supposed(tmp_path: Path) -> None:
+    cells = {"framework": "PyTorch FSDP2", "notes": "FlashAttention-2", "seq_len": 512, "tier": "A"}
+    row = row_of(tmp_path, DENSE, **cells, micro_batch="")
+    assert row["micro_batch_size"] == "16"
+    sizes = [row, {**row, "micro_batch_size": "1"}]
+    usual, single = (comparison.simulated_s for comparison in compare(sizes))
+    assert max(ratios_of(row)) == pytest.approx(np.log(single / usual))
+
+
+def test_what_has_no_room_at_once_takes_the_largest_micro_batch_that_has(tmp_path: Path) -> None:
+    cells = {"framework": "PyTorch FSDP2 2024", "recompute": "none", "tier": "A"}
+    large, told = (row_of(tmp_path, DENSE, **cells, micro_batch=size) for size in ("", 16))
+    assert compare([large])[0].is_too_large
+    kept, found = [entry.comparison for entry in entries_of([told, large]) if isinstance(entry, Modelled)]
+    size = int(found.row["micro_batch_size"])
+    assert (int(kept.row["micro_batch_size"]), 16 % size, size < 16) == (16, 0, True)
+    assert not found.is_too_large
+    assert compare([{**large, "micro_batch_size": str(2 * size)}])[0].is_too_large
+    assert f"taken as {size}" in found.row["remarks"]
+    unknown = {**large, "assumed": f"{large['assumed']} recompute"}  # which may be why it had room
+    assert with_room(compare([unknown]))[0].row == unknown
+
+
 def test_exchange_and_chunks_are_open_where_nobody_says_them(tmp_path: Path) -> None:
     cells = {"n_gpus": 16, "cp": 2}
     gathered = between(tmp_path, cp_comm_type=("p2p", "all_gather"), cp=(2, 2), n_gpus=(16, 16))
@@ -116,6 +141,51 @@ def test_attention_of_an_unknown_framework_may_be_that_of_the_release_before(tmp
     assert row["attention"] == "flash"
     usual, other = compare([row, {**row, "attention": "flash-2"}])
     assert ratios_of(row) == pytest.approx(np.log(other.simulated_s / usual.simulated_s))
+
+
+@pytest.mark.parametrize(
+    ("cells", "other", "is_open"),
+    [
+        ({"gpu": "H100"}, {"gpu": "H100 96GB HBM2e"}, True),
+        ({"gpu": "NVIDIA H100"}, {"gpu": "H100 96GB HBM2e"}, True),
+        ({"gpu": "H100 80GB"}, {}, False),
+        ({"gpu": "H100", "framework": "NeMo 25.02"}, {}, False),
+        ({"precision": "float8 rowwise"}, {"precision": "fp8 blockwise"}, True),
+        ({"precision": "float8 tensorwise"}, {}, False),
+    ],
+)
+def test_cards_of_torchtitan_and_scales_of_rows_are_open(
+    tmp_path: Path, cells: Mapping[str, object], other: Mapping[str, object], *, is_open: bool
+) -> None:
+    said = {
+        **DENSE,
+        "framework": "torchtitan (2025) + torch.compile",
+        "zero_stage_or_fsdp": "FSDP2",
+        "seq_len": 2048,
+    }
+    row, changed = (row_of(tmp_path, said, **each) for each in (cells, {**cells, **other}))
+    assert ({"gpu", "fp8_recipe"} & set(row["assumed"].split()) != set()) == is_open
+    usual, otherwise = (comparison.simulated_s for comparison in compare([row, changed]))
+    assert ratios_of(row) == pytest.approx([np.log(otherwise / usual)] if is_open else [], rel=1e-6)
+    assert otherwise >= usual
+
+
+def test_averages_of_production_runs_may_hold_stops(tmp_path: Path) -> None:
+    rows = [row_of(tmp_path, DENSE, tier="A", metric_kind=kind) for kind in ("iteration time", "production")]
+    steady, average = compare(rows)
+    plain, stopped = unsure_log_ratios([steady, average])
+    assert stopped == pytest.approx(
+        [*plain, np.log(30.84 / 26.4)], abs=0.11
+    )  # Llama 3.1 405B; OLMo 3: 1 / 0.77
+    assert stopped[-1] > 0.0
+
+
+def test_where_all_memory_is_taken_everything_may_be_computed_again(tmp_path: Path) -> None:
+    (known,) = compare([row_of(tmp_path, DENSE, recompute="", seq_len=2048)])
+    pressed = replace(known, simulated_memory_bytes=known.capacity_bytes)
+    assert not pressed.is_too_large
+    full = between(tmp_path, recompute=("none", "full"), seq_len=(2048, 2048))
+    assert max(open_log_ratios([pressed])[0]) == pytest.approx(full)
 
 
 def test_intervals_are_wider_where_a_row_does_not_say(tmp_path: Path) -> None:

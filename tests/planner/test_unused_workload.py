@@ -26,6 +26,9 @@ JOBS: Mapping[str, Job] = {
     "dense, ZeRO 1": job_with(
         H100_RENTED, search={"zero_stages": [1], "recompute": ["full"], "recompute_num_layers": [2]}
     ),
+    "dense, ZeRO 2, optimizer offload": job_with(
+        H100_RENTED, workload={"optimizer_offload_fraction": 0.5}, search={"zero_stages": [2]}
+    ),
     "dense, ZeRO 3, fp8": job_with(
         H100_RENTED, workload={"precisions": ["fp8"]}, search={"zero_stages": [3]}
     ),
@@ -55,6 +58,7 @@ CHANGES: Mapping[str, object] = {
     "fp8_recipe": "blockwise",
     "gathers_cast_inputs": False,
     "copies_shared_heads": True,
+    "offloads_gradients": True,
     "keeps_cast_weights": True,
     "weight_prefetch": "backward",
     "most_gathered_weights": 1e6,

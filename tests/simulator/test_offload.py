@@ -114,6 +114,31 @@ class TestOptimizer:
         assert none < half
         assert half == pytest.approx(all_ / 2)
 
+    # DeepSpeed's `copy_grads_in_partition`: 2 bytes a weight there and, but for the first micro-batch, 2 back.
+    @pytest.mark.parametrize(("zero", "is_away"), [(1, False), (2, True), (3, True)])
+    def test_gradients_are_added_up_on_the_host_from_zero_2_on(self, zero: int, *, is_away: bool) -> None:
+        plan, rate = plan_of(data=8, zero=zero), 1e9
+        kept = offloading(optimizer=1.0).model_copy(update={"overlaps_gradient_sync": False})
+        away = kept.model_copy(update={"offloads_gradients": True})
+        assert (memory_of(away, plan).gradients_bytes == 0.0) == is_away
+        more = on_host_bytes(away, plan) - on_host_bytes(kept, plan)
+        assert more == pytest.approx(is_away * 2 * MODEL.num_parameters)
+        steps_s = [
+            step_of(with_node(each, host_copy_bytes_per_s=rate), plan).step_time_s for each in (kept, away)
+        ]
+        # 8 micro-batches, and an eighth of the weights on a rank
+        copies_s = 7 * 4 * MODEL.num_parameters / 8 / rate
+        assert steps_s[1] - steps_s[0] == pytest.approx(is_away * copies_s, rel=1e-6)
+
+    def test_copies_of_gradients_hide_where_their_synchronisation_does(self) -> None:
+        plan = plan_of(data=8, zero=2)
+        kept = offloading(optimizer=1.0)
+        away = kept.model_copy(update={"offloads_gradients": True})
+        steps_s = [
+            step_of(with_node(each, host_copy_bytes_per_s=1e12), plan).step_time_s for each in (kept, away)
+        ]
+        assert steps_s[0] == steps_s[1]
+
     def test_a_slow_link_sets_the_pace(self) -> None:
         job = with_node(offloading(optimizer=1.0), host_copy_bytes_per_s=1e9)
         # A gradient in 32 bits of an eighth of the weights.

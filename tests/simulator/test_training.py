@@ -22,6 +22,7 @@ from simulator.errors import InputError
 from simulator.hardware import Precision
 from simulator.host_time import BACKWARD_RATIO, host_waits_s
 from simulator.layer_costs import dense_layer, output_layer
+from simulator.lora import Lora
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.training import (
@@ -146,6 +147,18 @@ class TestHost:
     def test_a_host_that_waits_for_every_kernel_hides_nothing(self) -> None:
         forward_wait_s, _ = host_waits_s(rank_of(launched("blocking-2022")), np.array([1.0]), np.array([1.0]))
         assert forward_wait_s == pytest.approx(17 * training_constants().blocking_launch_s)
+
+    def test_operators_and_adapters_of_an_eager_block_are_launched_one_by_one(self) -> None:
+        llama = gpt(hidden_size=4096, num_heads=32).model_copy(update={"num_kv_heads": 8, "is_gated": True})
+        eager = launched("blocking-2022", model=llama, has_fused_operators=False, copies_shared_heads=True)
+        launch_s = training_constants().blocking_launch_s
+        busy_s = np.array([1.0])
+        # 8 of each norm, residuals 2, positions 6, copies 2, activation 2; 7 products and attention.
+        waits_s = host_waits_s(rank_of(eager), busy_s, busy_s)
+        assert [float(seconds) / launch_s for (seconds,) in waits_s] == pytest.approx([36, 72])
+        # 7 adapters of 4 launches; the frozen products have no weight gradients.
+        waits_s = host_waits_s(rank_of(eager.model_copy(update={"lora": Lora(rank=8)})), busy_s, busy_s)
+        assert [float(seconds) / launch_s for (seconds,) in waits_s] == pytest.approx([64, 121])
 
     def test_graphs_need_no_host(self) -> None:
         graph, eager = (dense_layer(rank_of(launched(name))) for name in ("graph", "eager-2022"))
