@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from planner.framework_releases import LAST_COPIED_HEADS_YEAR, LAST_EAGER_LOSS_YEAR, release_year
 from planner.kernel_releases import attention_kernel
-from planner.measured_sharding import LAST_STAGE, named_stage
+from planner.measured_sharding import LAST_STAGE, named_stage, sharded_copies
 from planner.software_families import DEEPSPEED
 from simulator.memory import MemoryKind
 from simulator.model import (
@@ -23,13 +23,13 @@ from simulator.model import (
     ExpertProducts,
     KernelLaunch,
     SelectiveRecompute,
+    ShardedCopies,
     WeightPrefetch,
 )
 from simulator.plan import Schedule
 
 OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
-
 FULL_OPTIMIZER_BYTES = 12.0
 """An fp32 master weight and Adam's two moments in fp32."""
 
@@ -73,6 +73,7 @@ class Habits:
     """The same with loss scaling."""
     most_gathered_weights: float | None = None
     weight_prefetch: WeightPrefetch = "both"
+    sharded_copies: ShardedCopies = "none"
     keeps_stage_outputs: bool = False
     frees_stage_inputs: bool = False
     chunk_layers: int | None = None
@@ -232,8 +233,7 @@ _EARLY_ZERO_3 = replace(
 overlaps came with pull request 1453 (October 2021). Megatron-LM had no ZeRO-3 of its own then."""
 _META = Habits(name="Meta's of Llama 3", frees_stage_inputs=True, chunk_layers=1)
 """An interleaved schedule whose first chunk has the embedding only, and the last the output layer, after a layer less on
-either; inputs and outputs of stages are freed; gradients are summed and reduced in 32 bits (arXiv 2407.21783, section
-3.3.2)."""
+either; inputs and outputs of stages are freed; gradients are summed and reduced in 32 bits (arXiv 2407.21783, 3.3.2)."""
 _SIXTEEN_BIT_ZERO = Habits(
     name="InternEvo, Colossal-AI",
     attention="flash-2",
@@ -246,8 +246,8 @@ _SIXTEEN_BIT_ZERO = Habits(
 """Gradients are reduced in their 16 bits in buckets behind the backward pass, and cast to 32 bits for the update
 (`HybridZeroOptimizer` of InternEvo, `overlap_sync_grad` in its configurations; the optimizer is Colossal-AI's). Tensor
 parallelism does not split norms by sequence in its default mode, `mtp`. Attention is FlashAttention-2 (`flash_attn`) since
-January 2024, and 1.0.5 before (`third_party/flash-attention`; InternEvo was InternLM then). Norms and rotary positions are
-fused (apex, `rotary_emb`); SwiGLU was not until September 2023 (`torch.jit.script` since), which is left out."""
+January 2024, and 1.0.5 before (InternLM's `third_party/flash-attention`). Norms and rotary positions are fused (apex,
+`rotary_emb`); SwiGLU was not until September 2023, which is left out."""
 _NANOTRON = Habits(name="nanotron", pads_vocabulary=False, gathers_cast_inputs=False)
 """Megatron's layouts with gradients that are summed in 32 bits (`accumulate_grad_in_fp32`) and reduced behind the backward
 pass; `make_vocab_size_divisible_by` is 1 by default."""
@@ -345,6 +345,7 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     year = release_year(name) or 0
     copies_heads = habits.copies_shared_heads and year <= LAST_COPIED_HEADS_YEAR
     habits = replace(_in_format(habits, precision), attention=attention, copies_shared_heads=copies_heads)
+    habits = replace(habits, sharded_copies=sharded_copies(name))
     has_compiled_loss = habits.has_fused_operators and year > LAST_EAGER_LOSS_YEAR
     return replace(habits, split_logit_bytes=None) if has_compiled_loss else habits
 
@@ -380,9 +381,8 @@ def tells_habits(framework: str) -> bool:
     """Returns whether a name says enough: that of a framework which is known, with a release where habits changed."""
     name = framework.lower()
     found = _framework(name)
-    if found is None:
-        return False
-    return release_year(name) is not None or not (found.needs_release or found.early)
+    is_dated = release_year(name) is not None
+    return found is not None and (is_dated or not (found.needs_release or found.early))
 
 
 def _by_name(name: str, *, is_old: bool) -> Habits:
