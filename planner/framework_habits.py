@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from planner import deepspeed_bytes
 from planner.framework_releases import LAST_COPIED_HEADS_YEAR, LAST_EAGER_LOSS_YEAR, release_year
 from planner.kernel_releases import attention_kernel
-from planner.measured_sharding import LAST_STAGE, named_stage
+from planner.measured_sharding import LAST_STAGE, named_stage, sharded_copies
 from planner.software_families import DEEPSPEED
 from simulator.memory import MemoryKind
 from simulator.model import (
@@ -23,13 +24,13 @@ from simulator.model import (
     ExpertProducts,
     KernelLaunch,
     SelectiveRecompute,
+    ShardedCopies,
     WeightPrefetch,
 )
 from simulator.plan import Schedule
 
 OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
-
 FULL_OPTIMIZER_BYTES = 12.0
 """An fp32 master weight and Adam's two moments in fp32."""
 
@@ -75,6 +76,7 @@ class Habits:
     weight_prefetch: WeightPrefetch = "both"
     offloads_gradients: bool = False
     """Whether gradients follow optimizer states into main memory."""
+    sharded_copies: ShardedCopies = "none"
     keeps_stage_outputs: bool = False
     frees_stage_inputs: bool = False
     chunk_layers: int | None = None
@@ -95,19 +97,6 @@ class Habits:
     """What its users publish as peak memory."""
 
 
-_DEEPSPEED_BUFFERS = 2e9
-"""Two 16-bit buckets of 5e8 elements, `reduce_bucket_size` and `allgather_bucket_size` of DeepSpeed's defaults."""
-_DEEPSPEED_UPDATE = 6
-"""DeepSpeed flattens the 16-bit gradients of a rank and casts that copy to fp32 (`flatten(averaged_gradients).to(fp32)` in
-`runtime/zero/stage_1_and_2.py`)."""
-_DEEPSPEED_STEP = 82
-"""Bytes for each weight of DeepSpeed's step with loss scaling: check for overflow 10, cast and copy of the gradients 14, norm
-4, scale 8, Adam 28, back to 16 bits 6 (`FP16_Optimizer.step` in `runtime/fp16/fused_optimizer.py`), buckets of the all-reduce
-12 (`allreduce_bucket` in `runtime/engine.py`)."""
-_DEEPSPEED_LIVE_WEIGHTS = 1e9
-"""`stage3_max_live_parameters` of DeepSpeed's defaults; its hooks gather and release module by module."""
-_DEEPSPEED_BF16_GRADIENT = 6
-"""DeepSpeed's `BF16_Optimizer` keeps 16-bit gradients beside the sums in 32 bits."""
 _OF_2022 = Habits(
     name="Megatron of 2021-22",
     attention="unfused",
@@ -118,7 +107,9 @@ _OF_2022 = Habits(
 )
 _VTRAIN = replace(_OF_2022, name="vTrain", pads_vocabulary=False)
 """Its code splits GPT-2's 50,257 words without filling them up (`src/model/gpt_modeling.py`)."""
-_VTRAIN_RUNS = replace(_OF_2022, name="vTrain's runs (Megatron-DeepSpeed)", fp16_step_bytes=_DEEPSPEED_STEP)
+_VTRAIN_RUNS = replace(
+    _OF_2022, name="vTrain's runs (Megatron-DeepSpeed)", fp16_step_bytes=deepspeed_bytes.STEP
+)
 """Its iterations on several nodes ran in DeepSpeed."""
 _MEGATRON_LM = Habits(name="Megatron-LM", overlaps_gradient_sync=False, expert_products="separate")
 """Megatron-LM overlaps the synchronisation of gradients only on request (`--overlap-grad-reduce`); experts of Megatron are
@@ -206,12 +197,12 @@ _DEEPSPEED = Habits(
     attention="flash-2",
     has_sequence_parallel=False,
     gathers_cast_inputs=False,
-    gradient_bytes=_DEEPSPEED_BF16_GRADIENT,
+    gradient_bytes=deepspeed_bytes.BF16_GRADIENT,
     sync_bytes=2,
-    sync_buffer_bytes=_DEEPSPEED_BUFFERS,
-    fp16_update_bytes=_DEEPSPEED_UPDATE,
-    fp16_step_bytes=_DEEPSPEED_STEP,
-    most_gathered_weights=_DEEPSPEED_LIVE_WEIGHTS,
+    sync_buffer_bytes=deepspeed_bytes.BUFFERS,
+    fp16_update_bytes=deepspeed_bytes.UPDATE,
+    fp16_step_bytes=deepspeed_bytes.STEP,
+    most_gathered_weights=deepspeed_bytes.LIVE_WEIGHTS,
     offloads_gradients=True,
     keeps_stage_outputs=True,
     memory_kind="device",
@@ -235,8 +226,7 @@ _EARLY_ZERO_3 = replace(
 overlaps came with pull request 1453 (October 2021). Megatron-LM had no ZeRO-3 of its own then."""
 _META = Habits(name="Meta's of Llama 3", frees_stage_inputs=True, chunk_layers=1)
 """An interleaved schedule whose first chunk has the embedding only, and the last the output layer, after a layer less on
-either; inputs and outputs of stages are freed; gradients are summed and reduced in 32 bits (arXiv 2407.21783, section
-3.3.2)."""
+either; inputs and outputs of stages are freed; gradients are summed and reduced in 32 bits (arXiv 2407.21783, 3.3.2)."""
 _SIXTEEN_BIT_ZERO = Habits(
     name="InternEvo, Colossal-AI",
     attention="flash-2",
@@ -249,8 +239,8 @@ _SIXTEEN_BIT_ZERO = Habits(
 """Gradients are reduced in their 16 bits in buckets behind the backward pass, and cast to 32 bits for the update
 (`HybridZeroOptimizer` of InternEvo, `overlap_sync_grad` in its configurations; the optimizer is Colossal-AI's). Tensor
 parallelism does not split norms by sequence in its default mode, `mtp`. Attention is FlashAttention-2 (`flash_attn`) since
-January 2024, and 1.0.5 before (`third_party/flash-attention`; InternEvo was InternLM then). Norms and rotary positions are
-fused (apex, `rotary_emb`); SwiGLU was not until September 2023 (`torch.jit.script` since), which is left out."""
+January 2024, and 1.0.5 before (InternLM's `third_party/flash-attention`). Norms and rotary positions are fused (apex,
+`rotary_emb`); SwiGLU was not until September 2023, which is left out."""
 _NANOTRON = Habits(name="nanotron", pads_vocabulary=False, gathers_cast_inputs=False)
 """Megatron's layouts with gradients that are summed in 32 bits (`accumulate_grad_in_fp32`) and reduced behind the backward
 pass; `make_vocab_size_divisible_by` is 1 by default."""
@@ -348,6 +338,7 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     year = release_year(name) or 0
     copies_heads = habits.copies_shared_heads and year <= LAST_COPIED_HEADS_YEAR
     habits = replace(_in_format(habits, precision), attention=attention, copies_shared_heads=copies_heads)
+    habits = replace(habits, sharded_copies=sharded_copies(name))
     has_compiled_loss = habits.has_fused_operators and year > LAST_EAGER_LOSS_YEAR
     return replace(habits, split_logit_bytes=None) if has_compiled_loss else habits
 
@@ -383,9 +374,8 @@ def tells_habits(framework: str) -> bool:
     """Returns whether a name says enough: that of a framework which is known, with a release where habits changed."""
     name = framework.lower()
     found = _framework(name)
-    if found is None:
-        return False
-    return release_year(name) is not None or not (found.needs_release or found.early)
+    is_dated = release_year(name) is not None
+    return found is not None and (is_dated or not (found.needs_release or found.early))
 
 
 def _by_name(name: str, *, is_old: bool) -> Habits:

@@ -8,6 +8,7 @@ from planner.measured_told import Told
 from planner.measured_words import NOTHING_SAID, affirmed, first_affirmed, is_denied
 from planner.problems import shown
 from simulator.errors import InputError, Problem
+from simulator.model import ShardedCopies
 
 COLUMN = "zero_stage_or_fsdp"
 LAST_STAGE = 3
@@ -51,6 +52,10 @@ _SHARDING = re.compile(r"zero|shard|[fh]sdp|distributed|dist[- _]?opt")
 _DIGIT = re.compile(
     r"(?<!hybrid[- _])(?:zero|stage)[- _=:]*(\d+)|(?:zero|stage)[- _=:]*([0-3])\b|^(\d+)(?:\.0+)?$"
 )
+_FSDP_2 = re.compile(
+    r"^(?!.*(megatron|simple_?fsdp)).*(fsdp[- _]?2\b(?!\.)|fully_shard\b|torchtitan|torchtune|automodel|\blingua\b|olmo-?core)"
+)
+"""PyTorch's `fully_shard` and frameworks of it; what torchtitan calls SimpleFSDP is another, and so is Megatron's FSDP."""
 _DIGIT_OF_A_NAME = re.compile(r"zero[- _]?([1-3])\b")
 
 
@@ -92,6 +97,11 @@ def told_stage(told: Told, habit: int) -> int | None:
 def named_stage(name: str) -> int | None:
     """Returns the stage of ZeRO that stands in a framework's name, the last for FSDP; `None` where none does."""
     return _first_stage(name, _DIGIT_OF_A_NAME, (("fsdp", LAST_STAGE),))
+
+
+def sharded_copies(written: str) -> ShardedCopies:
+    """Returns the copies of sharded weights that go with the name of a framework or with what a cell says."""
+    return "fsdp-2" if _FSDP_2.search(written.lower()) else "none"
 
 
 def says_to_shard_again(written: str) -> bool:

@@ -10,7 +10,7 @@ from planner.framework_habits import Habits, habits_of, tells_habits
 from planner.framework_releases import LAST_SEPARATE_YEAR, release_year
 from planner.measured_attention import told_kernel
 from planner.measured_recompute import recomputed
-from planner.measured_sharding import LAST_STAGE, zero_stage
+from planner.measured_sharding import LAST_STAGE, sharded_copies, zero_stage
 from planner.measured_told import Told
 
 UNTOLD_HABITS = (
@@ -29,6 +29,7 @@ UNTOLD_HABITS = (
     "most_gathered_weights",
     "weight_prefetch",
     "offloads_gradients",
+    "sharded_copies",
     "keeps_stage_outputs",
     "frees_stage_inputs",
 )
@@ -48,7 +49,8 @@ def told_habits(told: Told, family: str, precision: str) -> Habits:
         precision: number format of the products.
     """
     framework = told.text("framework")
-    is_fully_sharded = zero_stage(told.text("zero_stage_or_fsdp")) == LAST_STAGE
+    sharding = told.text("zero_stage_or_fsdp")
+    is_fully_sharded = zero_stage(sharding) == LAST_STAGE
     habits = habits_of(framework, family, precision, is_fully_sharded=is_fully_sharded)
     if not tells_habits(framework) or _ONLY_NEAR.search(framework):
         told.assumed.append("framework")
@@ -59,6 +61,7 @@ def told_habits(told: Told, family: str, precision: str) -> Habits:
         habits,
         attention=told_kernel(told, habits.attention, family, precision),
         has_fused_operators=habits.has_fused_operators and not is_early if is_fused is None else is_fused,
+        sharded_copies=sharded_copies(f"{framework}; {sharding}"),
     )
 
 

@@ -116,7 +116,7 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: 3 in job.search.zero_stages,
         why="ZeRO stage 3 is not allowed",
-        paths=_paths("weight_prefetch", "most_gathered_weights"),
+        paths=_paths("weight_prefetch", "most_gathered_weights", "sharded_copies"),
     ),
     UnusedRule(
         is_used=lambda job: job.workload.optimizer_offload_fraction > 0 and max(job.search.zero_stages) >= 2,

@@ -59,6 +59,10 @@ WeightPrefetch = Literal["both", "forward", "backward", "none"]
 """Passes in which ZeRO-3 gathers the weights of a layer while the one before is at work."""
 
 
+ShardedCopies = Literal["none", "fsdp-2"]
+"""Which copies stand between computing and sharded weights (`simulator.sharded_copies`)."""
+
+
 def _as_number(value: object) -> object:
     """Returns the whole number that a cell of a table spells."""
     return int(value) if isinstance(value, str) and value.isdecimal() else value

@@ -23,6 +23,7 @@ from simulator.plan import splits_backward
 from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers
 from simulator.row_sums import sum_columns
+from simulator.sharded_copies import with_copies
 from simulator.table import Floats, Table, total
 from simulator.trained_weights import StepWeights
 from simulator.weight_gradients import (
@@ -78,7 +79,8 @@ class ModelParts:
             shared += shared[is_layer]
             routed += routed[is_layer]
         weights = ChunkWeights(shared=np.array([shared], dtype=float), routed=np.array([routed], dtype=float))
-        return cls(times=tuple(times), counts=tuple(counts), weights=_split(rank.workload, weights))
+        split = _split(rank.workload, weights)
+        return cls(times=with_copies(rank, times, split), counts=tuple(counts), weights=split)
 
     def per_chunk(self, name: str) -> Floats:
         """Sum of one time over the parts of every chunk, `(n, C)`."""
@@ -103,7 +105,7 @@ class ModelParts:
             return np.zeros_like(self.counts[0])
         times_s = [
             dense_layer_weight_gradients_s(rank),
-            self.times[1].backward_compute_s,
+            embedding(rank).backward_compute_s,
             output_layer_weight_gradients_s(rank),
         ]
         if rank.workload.model.experts:

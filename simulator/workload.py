@@ -22,6 +22,7 @@ from simulator.model import (
     RecomputeMethod,
     RecomputeModule,
     SelectiveRecompute,
+    ShardedCopies,
     StageLayers,
     WeightPrefetch,
     WireBytes,
@@ -88,6 +89,9 @@ class Workload(Record):
     """Bytes that the loss needs for each logit (2: fused, in place; 6: 16-bit logits and an fp32 copy; 10: not fused)."""
     weight_prefetch: WeightPrefetch = "both"
     """Passes in which ZeRO stage 3 gathers the next layer's weights ahead (`forward_prefetch` of FSDP); in others it waits."""
+    sharded_copies: ShardedCopies = "none"
+    """Copies of gathered weights, and of gradients ahead of their reduction, that ZeRO stage 3 lets the computation wait for.
+    `fsdp-2`: those of PyTorch's `fully_shard` (torchtitan); `none`: collectives work in place (DeepSpeed)."""
     most_gathered_weights: PositiveFloat | None = None
     """Weights that ZeRO stage 3 holds gathered at most beside the product at work (DeepSpeed: 1e9,
     `stage3_max_live_parameters`); left out: those of whole layers, as PyTorch's FSDP does."""

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES
-from simulator.chunks import Chunks
+from simulator.chunks import Chunks, ChunkWeights
 from simulator.deep.plan_collectives import Collective, Group, Message, Operation, message, ring
-from simulator.deep.plan_items import PartPasses, moves
+from simulator.deep.plan_items import PartPasses, moves, work
 from simulator.deep.plan_operators import embedding_passes, layer_passes, output_passes
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.lora import adapter_parameters
@@ -23,10 +23,13 @@ from simulator.memory import WEIGHT_BYTES
 from simulator.plan import shard_group
 from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers, without_recompute
+from simulator.sharded_copies import gathered_copies_s, reduced_copies_s
 from simulator.trained_weights import StepWeights
 
 EMBEDDING, OUTPUT, DENSE, EXPERT, KEPT_DENSE, KEPT_EXPERT = range(6)
 """Kinds of parts."""
+COPIES = "copies of sharded weights"
+"""How the copies of FSDP2 are called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,11 @@ class Weights:
     def is_any(self) -> bool:
         """Whether there are any."""
         return self.shared + self.routed > 0.0
+
+    @property
+    def as_columns(self) -> ChunkWeights:
+        """The same of the only chunk of the only design."""
+        return ChunkWeights(shared=np.array([[self.shared]]), routed=np.array([[self.routed]]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +90,20 @@ class PlanParts:
             KEPT_DENSE: lambda: layer_passes(keeping, is_expert=False),
             KEPT_EXPERT: lambda: layer_passes(keeping, is_expert=True),
         }
-        return {kind: made[kind]() for kind in {kind for chunk in self.kinds for kind in chunk}}
+        found = {kind for chunk in self.kinds for kind in chunk}
+        return {kind: self._with_copies(kind, made[kind]()) for kind in found}
+
+    def _with_copies(self, kind: int, passes: PartPasses) -> PartPasses:
+        """Adds the copies of what the passes gather and of the gradients that they leave."""
+        trained, frozen = (each.as_columns for each in self.weights_of(kind))
+        weights = StepWeights(trained=trained, frozen=frozen)
+        gathered = work(COPIES, float(gathered_copies_s(self.rank, weights)[0, 0]))
+        reduced = work(COPIES, float(reduced_copies_s(self.rank, weights)[0, 0]))
+        return replace(
+            passes,
+            forward=(*gathered, *passes.forward),
+            backward=(*gathered, *passes.backward, *reduced),
+        )
 
     def weights_of(self, kind: int) -> tuple[Weights, Weights]:
         """Returns the trained and the frozen weights of a part."""

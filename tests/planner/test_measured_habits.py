@@ -214,6 +214,22 @@ class TestHabitsOfReleases:
         assert habits_of(framework, "hopper", "bf16").copies_shared_heads == copies
 
     @pytest.mark.parametrize(
+        ("framework", "sharding", "copies"),
+        [
+            ("torchtitan (torch.compile)", "zero3", "fsdp-2"),
+            ("PyTorch", "FSDP2", "fsdp-2"),
+            ("PyTorch FSDP 2.0 (2023)", "FSDP", "none"),
+            ("torchtitan (SimpleFSDP)", "zero3", "none"),
+            ("Megatron-LM", "zero3", "none"),
+        ],
+    )
+    def test_fsdp_2_copies_between_collectives_and_computation(
+        self, tmp_path: Path, framework: str, sharding: str, copies: str
+    ) -> None:
+        row = row_of(tmp_path, framework=framework, zero_stage_or_fsdp=sharding)
+        assert row["sharded_copies"] == copies
+
+    @pytest.mark.parametrize(
         ("framework", "tensor", "logit_bytes"),
         [
             ("torchtitan", 8, "16"),

@@ -62,6 +62,7 @@ CHANGES: Mapping[str, object] = {
     "keeps_cast_weights": True,
     "weight_prefetch": "backward",
     "most_gathered_weights": 1e6,
+    "sharded_copies": "fsdp-2",
     "selective_recompute": "every_other_product",
     "recompute_modules": ("mlp", "moe"),
     "recompute_method": "uniform",

@@ -74,6 +74,7 @@ def workloads(draw: st.DrawFn) -> Workload:
         activation_offload_fraction=draw(st.sampled_from([0.0, 0.5])),
         optimizer_offload_fraction=draw(st.sampled_from([0.0, 1.0])),
         weight_prefetch=draw(st.sampled_from(["both", "backward", "none"])),
+        sharded_copies=draw(st.sampled_from(["none", "fsdp-2"])),
         overlaps_shared_experts=shared,
         overlaps_expert_exchange=not shared and draw(st.booleans()),
     )
