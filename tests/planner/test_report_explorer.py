@@ -53,8 +53,8 @@ def test_pointing_at_another_design_shows_its_figures_and_the_limit_that_it_brea
         page.evaluate("document.getElementById('scatter').scrollIntoView()")
         box = page.locator("#scatter").bounding_box()
         assert box is not None
-        for across in np.linspace(0.1, 0.95, 30):
-            for down in np.linspace(0.06, 0.9, 12):
+        for across in np.linspace(0.1, 0.95, 45):
+            for down in np.linspace(0.06, 0.9, 18):
                 page.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"])
                 if page.locator("#tip").is_hidden():
                     continue

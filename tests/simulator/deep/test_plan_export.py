@@ -54,7 +54,7 @@ def test_on_nodes_it_takes_about_as_long_as_the_plan(name: str) -> None:
     )
     read = chakra_step(export.nodes, export.groups, topology)
     read_s = play(read.graph, topology, read.paths).makespan_s
-    assert read_s == pytest.approx(plan_step(case.job, case.plan).step_time_s, rel=0.1)
+    assert read_s == pytest.approx(plan_step(case.job, case.plan).step_time_s, rel=0.15)
 
 
 @pytest.mark.parametrize(("schedule", "astra_ns"), [("gpipe", 56_681_914), ("zb_h1", 51_768_414)])
