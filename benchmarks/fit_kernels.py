@@ -222,9 +222,8 @@ def fit_cast(tables: Path, family: Family, number_format: str, fixed: dict[str, 
     )
     folders = " ".join(system.folder for system in family.systems)
     cast = {"table_cast_s": values.pop("table_cast_s")}
-    if (
-        number_format == "fp4"
-    ):  # what moves follows from that of 8 bits: inference knows the scale of a tensor beforehand
+    if number_format == "fp4":
+        # What training moves follows from that of 8 bits: inference knows the scale of a tensor beforehand.
         cast["table_cast_bytes_per_element"] = values.pop("cast_bytes_per_element")
     fitted_on = f"{folders}: {len(rows)} products with cast"
     lines = lines_of(family.name, number_format, values, fitted_on, error, GEMM_SOURCE)

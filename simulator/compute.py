@@ -36,12 +36,10 @@ BASE_FORMAT = "bf16"
 
 OUTPUT_BYTES = 2.0
 """Products of 8-bit and 16-bit matrices are written in 16 bits."""
-NARROW_ACCUMULATE_BYTES = 4.0
-"""A weight gradient is added to its 16-bit buffer: one read, one write (the same)."""
 ACCUMULATE_BYTES = 8.0
 """A weight gradient is added to its 32-bit buffer: one read, one write (Megatron-LM, fused accumulation)."""
-
-
+NARROW_ACCUMULATE_BYTES = 4.0
+"""A weight gradient is added to its 16-bit buffer: one read, one write (the same)."""
 ALIGNED_ELEMENTS = 8
 """16-bit elements of 16 bytes, the alignment that matrix units ask for (NVIDIA, matrix multiplication guide)."""
 PLAIN_CORE_FRACTION = 1.0 / 16.0

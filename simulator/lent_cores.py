@@ -2,10 +2,9 @@
 
 Gradients behind the last backward of a chunk and weights ahead of its first forward (`simulator.pipeline`) move in kernels of
 their own, whose blocks share no multiprocessor with others (NCCL issue 689). With s the share of the cores that they hold, g
-members of a group in a link domain that it leaves, x a pass, y its traffic in K pieces, of which all but one have the pass
-beside them,
+members of a group on a node, x a pass, y its traffic in K pieces, of which all but one have the pass beside them,
 
-    s           = CORE_SHARE min(1, 4 g/16); CORE_SHARE where the group stays in its domain
+    s           = CORE_SHARE min(1, 4 g/16) where the group leaves its link domain, CORE_SHARE where it does not
 
     lent(x, y)  = s min(x, y (K - 1)/K)
     shown(x, y) = max(0, lent(x, y) - max(0, y - x) (K - 1)/K)         where the stage waits for the traffic anyway
@@ -35,9 +34,10 @@ def replicas_core_share(rank: Rank) -> Floats:
     """Returns the share of the cores that the traffic of the replicas holds, s, `(n,)`."""
     plans = rank.plans
     size = plans.data_parallel * plans.context_parallel
-    members = members_in_domain(rank, plans.tensor_parallel, size)
-    of_all = np.minimum(1.0, CHANNELS_OF_CARD * members / ALL_CHANNELS)
-    return CORE_SHARE * np.where(members < size, of_all, 1.0)
+    leaves_domain = members_in_domain(rank, plans.tensor_parallel, size) < size
+    on_node = np.maximum(rank.offers.gpus_per_node // plans.tensor_parallel, 1)
+    of_all = np.minimum(1.0, CHANNELS_OF_CARD * on_node / ALL_CHANNELS)
+    return CORE_SHARE * np.where(leaves_domain, of_all, 1.0)
 
 
 def lent_to_replicas_s(
