@@ -32,7 +32,7 @@ from benchmarks.validate_held_out import (
 from planner.measured_runs import Comparison, Row, compare, read_rows
 from planner.validation_interval import (
     INSIDE_FRACTION,
-    NEW_SOURCE_RATIO,
+    NEW_SOURCE_RATIOS,
     Residual,
     development_residuals,
     has_sources,
@@ -51,7 +51,7 @@ JOB = ("group", "model", "num_layers", "accelerator", "precision")
 """Columns that the designs of one job have in common."""
 DESIGN_RATIO = 1.3
 """Stretch of residuals for designs of a job: 84 % of 333 steps are within it with constants that are fitted without their
-source. It is less than that of rows of a new source, `NEW_SOURCE_RATIO`, with which every source counts the same."""
+source. It is on both sides alike: what the errors of a source lean to, its designs share, and draws of designs are compared."""
 FEWEST_ROWS = 10
 """A kind with fewer rows is taken to be no surer than all kinds together."""
 
@@ -120,7 +120,7 @@ class _HeldOutStep:
     software: str
     family: str
     error: float
-    """|ln(measured / simulated)| beyond what its host and open choices may change, as independent errors add."""
+    """ln(measured / simulated) beyond what its host and open choices may change, as independent errors add."""
 
 
 def software_lines() -> list[str]:
@@ -136,7 +136,8 @@ def software_lines() -> list[str]:
         others = [r for r in residuals if (r.software, r.family) != pair and r.group != step.row["group"]]
         if step.software and any(residual.family == step.family for residual in others):
             widths = [log_half_width(others, *k) for k in ((step.family, step.row["precision"]), (ANY, ANY))]
-            pairs[pair].append(step.error / (NEW_SOURCE_RATIO * max(widths)))
+            ratio = NEW_SOURCE_RATIOS.above if step.error > 0.0 else NEW_SOURCE_RATIOS.below
+            pairs[pair].append(abs(step.error) / (ratio * max(widths)))
     ratios = np.concatenate([np.array(found) for found in pairs.values()])
     weights = np.concatenate([np.full(len(found), 1.0 / len(found)) for found in pairs.values()])
     return [

@@ -22,7 +22,7 @@ from planner.host_uncertainty import host_log_ratios
 from planner.measured_rows import Unmodelled, read_measured
 from planner.measured_runs import Row, compare, read_rows
 from planner.open_choices import open_log_ratios
-from planner.validation_interval import Kind, development_residuals, half_width_of, half_widths
+from planner.validation_interval import Kind, development_residuals, half_widths, half_widths_of
 from simulator import catalog
 from simulator.rank import Rank
 from simulator.table import Floats
@@ -126,11 +126,16 @@ def are_inside(steps: MeasuredSteps, errors: Floats, unsure_ratios: Iterable[Flo
         errors: ln(simulated / measured), `(n,)`.
         unsure_ratios: what hosts and open choices would change (`planner.validation.unsure_log_ratios`), row by row.
     """
-    residuals = development_residuals()
-    widths = [half_width_of(row, kind_of(row), residuals) for row in steps.rows]
-    sides = [half_widths(width, ratios) for width, ratios in zip(widths, unsure_ratios, strict=True)]
-    below, above = np.array(sides).T
+    below, above = sides_of(steps, unsure_ratios)
     return np.asarray((errors <= below) & (-errors <= above))
+
+
+def sides_of(steps: MeasuredSteps, unsure_ratios: Iterable[Floats]) -> Floats:
+    """Returns how far below and above each step its interval reaches, as logarithms, `(2, n)`; arguments as of `are_inside`."""
+    residuals = development_residuals()
+    widths = [half_widths_of(row, kind_of(row), residuals) for row in steps.rows]
+    sides = [half_widths(width, ratios) for width, ratios in zip(widths, unsure_ratios, strict=True)]
+    return np.array(sides).T
 
 
 def table_of(

@@ -4,7 +4,8 @@ A source (one publisher with its software, cluster and habits) errs as one, so t
 prediction say too much about it: they are left out. Of the remaining residuals |ln(measured / simulated)| every source
 counts the same, however many rows it has, and those of the same architecture and number format together as much again as
 all. Four of five are smaller than the half width of the interval, which is stretched by what the fit of the simulator's
-constants saw of the very rows, and further where it saw nothing of their source. What was never measured is less sure: a
+constants saw of the very rows, and further where it saw nothing of their source; upwards more than downwards, since what a
+simulator leaves out only lengthens a step. What was never measured is less sure: a
 part that no other source has, or only one, software that nobody else ran on the architecture, an architecture whose
 constants are those of another one, what is beyond the reach of all measured steps (`planner.measured_reach`). So is what a
 row leaves open, and how fast its host launches kernels: what another choice or host would change is an error of its own, on
@@ -18,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,15 +39,26 @@ from simulator.table import Floats
 Kind = tuple[str, str, str]
 """Architecture, number format, and `dense` or `experts`."""
 
+
+class Sides(NamedTuple):
+    """What belongs to measurements shorter than simulated, and to longer ones."""
+
+    below: float
+    above: float
+
+    def times(self, ratio: float) -> Sides:
+        """Returns both so many times as large."""
+        return Sides(below=ratio * self.below, above=ratio * self.above)
+
+
 INSIDE_FRACTION = 0.8
-"""Expected share of measurements in the interval."""
-UNSEEN_RATIO = 1.15
-"""Stretch of residuals, whose constants have seen the rows. With constants that are fitted without a source, about four of
-five of 333 steps of shipped sources are then in their interval (`docs/validation.md`)."""
-NEW_SOURCE_RATIO = 1.75
-"""The same for a row of a source that is not among the shipped ones, with whatever software: under it lie four of five errors
-on sources that are left out, each source counting the same and one more having to fit (`python -m benchmarks.unseen_sources`).
-It was so with the constants of one fit and is 1.45 to 1.59 with those of later ones; the wider is kept."""
+"""Expected share of measurements in the interval; of the others half are on either side."""
+UNSEEN_RATIOS = Sides(below=0.9, above=1.6)
+"""Stretch of residuals, whose constants have seen the rows. With constants that are fitted without a source, about one of ten
+of 333 steps of shipped sources is then on either side of its interval (`python -m benchmarks.unseen_sources`)."""
+NEW_SOURCE_RATIOS = Sides(below=1.0, above=2.4)
+"""The same for a row of a source that is not among the shipped ones, with whatever software: under it lie nine of ten errors
+on either side, each source being left out in turn and counting the same, and one more having to fit (the same script)."""
 FEWEST_SOURCES = 2
 """Sources of an architecture in a number format of which one can be left out; with fewer, nothing tells how sure it is."""
 
@@ -116,37 +129,39 @@ def interval_of(
         residuals: those of the shipped configurations.
         unsure_log_ratios: what else the step could be, over what it is, as `half_widths` takes it; left out: nothing.
     """
-    half_width = half_width_of(comparison.row, comparison.kind, residuals)
-    low, high = half_widths(half_width, np.zeros(0) if unsure_log_ratios is None else unsure_log_ratios)
+    unsure = np.zeros(0) if unsure_log_ratios is None else unsure_log_ratios
+    low, high = half_widths(half_widths_of(comparison.row, comparison.kind, residuals), unsure)
     return Interval(
         low_s=comparison.expected_s * math.exp(-low), high_s=comparison.expected_s * math.exp(high)
     )
 
 
-def half_widths(half_width: float, unsure_log_ratios: Floats) -> tuple[float, float]:
+def half_widths(of_residuals: Sides, unsure_log_ratios: Floats) -> Sides:
     """Returns how far below and above a step its interval reaches, as logarithms of time.
 
     Args:
-        half_width: that of the residuals.
+        of_residuals: the same from the residuals alone.
         unsure_log_ratios: ln(step as it could be / step), `(k,)`, of choices that a row leaves open (`planner.open_choices`)
             and of other hosts (`planner.host_uncertainty`). Each is independent of the residuals and of the others, so that
             they add as the root of squares.
     """
-    below, above = np.minimum(0.0, unsure_log_ratios), np.maximum(0.0, unsure_log_ratios)
-    return math.hypot(half_width, *below), math.hypot(half_width, *above)
+    shorter, longer = np.minimum(0.0, unsure_log_ratios), np.maximum(0.0, unsure_log_ratios)
+    return Sides(
+        below=math.hypot(of_residuals.below, *shorter), above=math.hypot(of_residuals.above, *longer)
+    )
 
 
-def half_width_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
-    """Returns half the width of the interval of a row, as a logarithm of time; `kind` as in `Comparison`."""
+def half_widths_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> Sides:
+    """Returns how far below and above its step the residuals put a row, as logarithms of time; `kind` as in `Comparison`."""
     others = _of_other_sources(row, residuals)
     is_shipped = len(others) < len(residuals)
-    seen_ratio = UNSEEN_RATIO if is_shipped else NEW_SOURCE_RATIO
+    seen_ratios = UNSEEN_RATIOS if is_shipped else NEW_SOURCE_RATIOS
     reach_ratio = UNMEASURED_RATIO if _is_beyond(row, others or residuals) else 1.0
-    return seen_ratio * reach_ratio * half_width_of_others(row, kind, residuals)
+    return seen_ratios.times(reach_ratio * half_width_of_others(row, kind, residuals))
 
 
 def half_width_of_others(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
-    """Returns the same without the stretches of `half_width_of`.
+    """Returns the same without the stretches of `half_widths_of`, the same on both sides.
 
     What is partly new has at least the width of all related residuals, and an architecture that no other source measured more.
     """
