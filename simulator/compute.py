@@ -101,6 +101,10 @@ class KernelConstants(Table):
     """Query rows (tokens times heads) at which half of the accelerator is busy."""
     attention_backward_fraction: Floats
     """Speed of its backward pass, in its own operations per second, relative to forward."""
+    attention_backward_ramp_tokens: Floats
+    """Tokens of a sequence that the backward pass needs beyond those of the forward one."""
+    attention_backward_fill_ratio: Floats
+    """Query rows that the backward pass needs to fill the accelerator, over those of the forward one: it divides keys, too."""
     matmul_ceiling_fraction: Floats
     """Best share of the peak found by a search over shapes on the accelerator that the row was fitted on."""
 
@@ -193,8 +197,8 @@ def attention_time_s(
 ) -> Floats:
     """Returns seconds `(n,)` of one flash-attention pass, in bf16 whatever the products around it use.
 
-    flop = 4 tokens s a d, half of it when causal, 2.5 times as much backward; the speed saturates in the
-    sequence length, in the head dimension and in the number of query rows. Fitted on causal prefill of
+    flop = 4 tokens s a d, half of it when causal, 2.5 times as much backward; the speed saturates in the sequence length
+    (later backward), in the head dimension and in the number of query rows (earlier backward). Fitted on causal prefill of
     1,024 to 16,384 tokens; sliding windows are not covered.
 
     Args:
@@ -210,12 +214,17 @@ def attention_time_s(
     """
     flop = 4.0 * tokens * sequence_length * num_heads * head_dim * np.where(causal, 0.5, 1.0)
     flop = flop * np.where(backward, FLASH_BACKWARD_FLOP_RATIO, 1.0)
+    more_tokens = np.where(backward, constants.attention_backward_ramp_tokens, 0.0)
+    ramp_tokens = constants.attention_ramp_tokens + more_tokens
+    fill_rows = constants.attention_fill_rows * np.where(
+        backward, constants.attention_backward_fill_ratio, 1.0
+    )
     speed_fraction = (
         constants.attention_peak_fraction
         * np.where(backward, constants.attention_backward_fraction, 1.0)
-        / (1.0 + constants.attention_ramp_tokens * num_kernels / sequence_length)
+        / (1.0 + ramp_tokens * num_kernels / sequence_length)
         / (1.0 + constants.attention_ramp_head_dim / head_dim)
-        / (1.0 + constants.attention_fill_rows / (tokens * num_heads))
+        / (1.0 + fill_rows / (tokens * num_heads))
     )
     return np.asarray(flop / (bf16_flop_per_s * speed_fraction) + num_kernels * constants.launch_s)
 

@@ -143,6 +143,26 @@ def test_flash_attention_meets_held_out_measurements_as_well_as_the_shipped_file
     assert errors.mean() < SAMPLE_SCATTER * held_out_mean(family, "bf16", "attention_peak_fraction")
 
 
+@pytest.mark.parametrize(
+    ("num_heads", "published"), [(64.0, 0.85), (32.0, 0.86), (16.0, 0.89), (8.0, 0.97), (4.0, 1.31)]
+)
+def test_few_heads_slow_the_backward_of_flash_attention_down_less(num_heads: float, published: float) -> None:
+    # SimuMax, operator table of an A100: speed backward over forward, one sequence of 4,096 tokens, heads of 128.
+    forward_s, backward_s = (
+        attention_time_s(
+            tokens=4096.0,
+            sequence_length=4096.0,
+            num_heads=num_heads,
+            head_dim=128.0,
+            bf16_flop_per_s=A100_FLOP_PER_S,
+            constants=kernel_constants(["ampere"], ["bf16"]),
+            backward=is_backward,
+        )[0]
+        for is_backward in (False, True)
+    )
+    assert 2.5 * forward_s / backward_s == pytest.approx(published, rel=0.13)
+
+
 def test_an_accelerator_has_its_own_kernels_where_they_were_measured_and_else_those_of_its_architecture() -> (
     None
 ):

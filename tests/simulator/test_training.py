@@ -178,13 +178,9 @@ class TestOlderSoftware:
     @pytest.mark.parametrize(
         ("chip", "kernel", "like", "ratios"),
         [
-            (
-                "h100-sxm5-80gb",
-                "flash-2",
-                "flash",
-                (1.75, 1.625),
-            ),  # arXiv 2407.08608: 1.5 to 2.0, 1.5 to 1.75
-            ("b200-sxm-180gb", "flash-2", "flash", (1.75, 1.625)),
+            # arXiv 2407.08608, figures 5 and 6: 1.63 to 1.84, 1.63 to 1.76
+            ("h100-sxm5-80gb", "flash-2", "flash", (1.77, 1.72)),
+            ("b200-sxm-180gb", "flash-2", "flash", (1.77, 1.72)),
             ("a100-sxm4-80gb", "flash-2", "flash", (1.0, 1.0)),  # whose constants are of FlashAttention-2
             ("v100-sxm2-32gb", "flash", "flash-1", (1.0, 1.0)),  # no FlashAttention before Ampere
         ],
