@@ -32,7 +32,7 @@ from planner.measured_sequences import (
     splits_sequence,
     window_cells,
 )
-from planner.measured_shape import expert_cells, has_experts, parallel_block, shape_cells
+from planner.measured_shape import expert_cells, has_experts, parallel_block, qk_norm, shape_cells
 from planner.measured_sharding import (
     keeps_weights,
     offloads_optimizer,
@@ -149,6 +149,7 @@ class _Translation:
             **shape,
             **expert_cells(self.told, self.known, shape["ffn_hidden_size"]),
             "parallel_block": parallel_block(self.told, self.known),
+            "qk_norm": qk_norm(self.told, self.known),
             **layout,
             **self.node.cells,
             **habit_cells,

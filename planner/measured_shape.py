@@ -6,12 +6,14 @@ import re
 
 from planner.measured_told import Told
 from planner.measured_words import affirmed, is_denied
-from planner.model_names import ties_embeddings
-from simulator.model import ModelShape, ParallelBlock
+from planner.model_names import norms_heads, ties_embeddings
+from simulator.model import ModelShape, ParallelBlock, QueryKeyNorm
 
 USUAL_VOCABULARY = 51_200
 """GPT-2's vocabulary, padded as Megatron-LM pads it."""
 USUAL_HEAD_DIM = 128
+_OF_KNOWN_EXPERTS = "num_groups", "groups_per_token", "has_biases"
+"""Fields of experts for which rows have no columns."""
 PLAIN_FFN_RATIO = 4
 """Feed-forward width over hidden size of a block without gate; a narrower block is taken to have one."""
 
@@ -21,6 +23,7 @@ _PARALLEL_BLOCK = re.compile(
     re.IGNORECASE,
 )
 """Attention and feed-forward network of a block that work on the same input (arXiv 2204.02311)."""
+_QK_NORM = re.compile(r"\bqk[-_ ]?(?:layer[-_ ]?)?norm", re.IGNORECASE)
 _MEGASCALE = re.compile(r"\bmegascale\b(?![- ]?(?:moe|infer))", re.IGNORECASE)
 _OF_MEGASCALE = re.compile(r"^gpt|megascale", re.IGNORECASE)
 """Networks of the runs that MegaScale's paper compares with Megatron-LM (arXiv 2402.15627, sections 3.1 and 6.1)."""
@@ -68,6 +71,15 @@ def parallel_block(told: Told, known: ModelShape | None) -> ParallelBlock | None
     return told.default("notes", "one_norm") if is_of_megascale and not has_experts(told, known) else usual
 
 
+def qk_norm(told: Told, known: ModelShape | None) -> QueryKeyNorm | None:
+    """Returns the norms of queries and keys: those of a known model or its family, unless notes or model say otherwise."""
+    said = "; ".join(told.text(column) for column in ("notes", "model"))
+    if is_denied(_QK_NORM, said) or (known and known.latent_attention):
+        return None
+    usual = known.qk_norm if known else norms_heads(told.text("model"))
+    return usual or ("per_head" if affirmed(_QK_NORM, said) else None)
+
+
 def has_experts(told: Told, known: ModelShape | None) -> bool:
     """Returns whether a row has routed experts; 0 says that it has none, an empty cell as little as no column."""
     is_known = bool(known and known.experts) and "experts" not in told.cells.numbers
@@ -93,5 +105,5 @@ def expert_cells(told: Told, known: ModelShape | None, ffn_hidden_size: int) -> 
         "expert_ffn_hidden_size": told.count("moe_ffn_hidden", width),
         "shared_ffn_hidden_size": told.or_known("shared_expert_ffn", fields.get("shared_ffn_hidden_size")),
         "num_dense_layers": told.or_known("dense_layers", fields.get("num_dense_layers")),
-        **{name: fields[name] for name in ("num_groups", "groups_per_token") if name in fields},
+        **{name: fields[name] for name in _OF_KNOWN_EXPERTS if name in fields},
     }

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 
 from simulator import catalog
 from simulator.catalog import Kind
-from simulator.model import ModelShape
+from simulator.model import ModelShape, QueryKeyNorm
+
+_HEAD_NORMS: Mapping[str, QueryKeyNorm] = {
+    r"qwen-?3(?!\.|-?next)": "per_head",
+    r"gemma-?3(?!n)": "per_head",
+    r"glm-?4\.[5-7](?!v|.*(?:air|flash))": "per_head",
+    r"olmo-?[23]": "all_heads",
+    r"llama-?4(?!.*maverick)": "unweighted",
+}
 
 
 def known_shape(
@@ -33,6 +42,11 @@ def ties_embeddings(name: str) -> bool:
             r"gpt-?[23]?\b|gpt-?[\d.]+[bt]|gpt3|megatron|mt-nlg|bloom|mpt|opt|gemma|falcon", name.lower()
         )
     )
+
+
+def norms_heads(name: str) -> QueryKeyNorm | None:
+    """Returns the norms of queries and keys that all models of a family have; `None` where it has none, or not all do."""
+    return next((norm for family, norm in _HEAD_NORMS.items() if re.match(family, name.lower())), None)
 
 
 def _plain(name: str) -> str:

@@ -231,7 +231,8 @@ def _input_bytes(workload: Workload, plans: PlanTable) -> Floats:
 def _attention(workload: Workload, plans: PlanTable) -> Floats:
     """Bytes per token on all ranks: queries, keys, values and the output, of which products in fewer bits need a copy.
 
-    Where there are more ranks than key-value heads, ranks hold copies of them.
+    Norms of queries and keys keep their inputs, too. Where there are more ranks than key-value heads, ranks hold copies of
+    them.
     """
     model, product = workload.model, _input_bytes(workload, plans)
     qk_dim, value_dim = model.attention_dims
@@ -240,7 +241,7 @@ def _attention(workload: Workload, plans: PlanTable) -> Floats:
         if model.latent_attention
         else np.maximum(workload.attended_kv_heads, plans.tensor_parallel)
     )
-    values = (model.num_heads + kv_heads) * (qk_dim + value_dim)
+    values = (model.num_heads + kv_heads) * ((2 if model.qk_norm else 1) * qk_dim + value_dim)
     copy = np.where(product < ACTIVATION_BYTES, product * model.num_heads * value_dim, 0.0)
     return np.asarray(ACTIVATION_BYTES * values + copy)
 

@@ -3,7 +3,8 @@
 The bytes of torchtitan's model of March 2025 (`models/norms.py`, `models/llama/model.py`), an operator reading and writing
 whole tensors, 2 bytes a value in 16 bits and 4 in 32:
 
-    norm         to fp32 6, square 8, mean 4, product 8, back 6, weight 4        = 36 for each value of h, each norm
+    norm         to fp32 6, square 8, mean 4, product 8, back 6, weight 4        = 36 for each value of h, each norm; and of
+                                                                                      queries and keys, with `qk_norm`
     residual     two reads and a write                                           = 6 for each value of h, each addition
     positions    to fp32 6, complex product 8, back 6                            = 20 for each value of queries and keys
     heads        keys and values, with `copies_shared_heads`                     = 2 (a + g) d each
@@ -48,7 +49,8 @@ def eager_kernels(rank: Rank) -> float:
     model = rank.workload.model
     blocks = NORM_KERNELS * model.num_layer_norms + RESIDUAL_KERNELS * model.num_blocks_in_turn
     copies = 2.0 * COPY_KERNELS if _copies_heads(rank) else 0.0
-    return blocks + 2.0 * ROTARY_KERNELS + copies + GATED_ACTIVATION_KERNELS
+    heads = 2.0 * (ROTARY_KERNELS + (NORM_KERNELS if model.qk_norm else 0.0))
+    return blocks + heads + copies + GATED_ACTIVATION_KERNELS
 
 
 def eager_bytes(rank: Rank, activated: Floats | float) -> Floats:
@@ -62,7 +64,7 @@ def eager_bytes(rank: Rank, activated: Floats | float) -> Floats:
     norms, residuals = NORM_BYTES * model.num_layer_norms, RESIDUAL_BYTES * model.num_blocks_in_turn
     hidden = (norms + residuals) * model.hidden_size
     heads = model.num_heads + model.num_kv_heads
-    rotary = ROTARY_BYTES * model.head_dim * heads
+    rotary = (ROTARY_BYTES + (NORM_BYTES if model.qk_norm else 0.0)) * model.head_dim * heads
     copied = 2.0 * ACTIVATION_BYTES * model.head_dim * heads if _copies_heads(rank) else 0.0
     split = rotary + copied + GATED_ACTIVATION_BYTES * activated
     return np.asarray(rank.split_tokens * hidden + rank.tokens * split / t)

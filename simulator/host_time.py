@@ -17,6 +17,8 @@ from simulator.table import Floats
 
 NUM_FORWARD_KERNELS = 12.0
 """Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout)."""
+NUM_HEAD_NORMS = 2.0
+"""Kernels beside these where queries and keys have norms, one each."""
 NUM_PRODUCTS = 4.0
 """Matrix products of one layer forward: before and after the attention core, into and out of the feed-forward block."""
 NUM_COLLECTIVES = 2.0
@@ -69,7 +71,9 @@ def _launch_s(rank: Rank) -> float:
 
 def num_forward_kernels(rank: Rank) -> float:
     """Returns the launches of the memory-bound operators of one layer forward."""
-    return eager_kernels(rank) if is_counted(rank) else NUM_FORWARD_KERNELS
+    if is_counted(rank):
+        return eager_kernels(rank)
+    return NUM_FORWARD_KERNELS + (NUM_HEAD_NORMS if rank.workload.model.qk_norm else 0.0)
 
 
 def _num_products(rank: Rank) -> float:

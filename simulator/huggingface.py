@@ -1,6 +1,6 @@
 """Which shape does a published `config.json` describe? Hugging Face's names become ours.
 
-Biases and the extra norms of some families are left out: they are less than 0.2 % of the weights. What has no
+Biases but those of experts, and norms behind blocks, are left out: they are less than 0.2 % of the weights. What has no
 place in a `ModelShape` (sparse layers in between dense ones, unknown families) is refused, not approximated.
 """
 
@@ -22,7 +22,7 @@ from simulator.huggingface_windows import (
     qwen_window,
     window_everywhere,
 )
-from simulator.model import ModelShape, ParallelBlock
+from simulator.model import ModelShape, ParallelBlock, QueryKeyNorm
 
 HIDDEN_KEYS = ("hidden_size", "n_embd", "n_embed")
 HEAD_KEYS = ("num_attention_heads", "n_head")
@@ -110,6 +110,8 @@ class Family:
     """Returns the fields of `SlidingWindow`, if the file has one; left out where tokens see all before them."""
     parallel_block: Callable[[ConfigReader], ParallelBlock | None] | None = None
     """Returns whether attention and feed-forward block read the same input; left out where they never do."""
+    qk_norm: Callable[[ConfigReader], QueryKeyNorm | None] | None = None
+    """Returns the norms of queries and keys; left out where there never are any."""
 
 
 def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
@@ -134,6 +136,7 @@ def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
         "latent_attention": latent,
         "sliding_window": family.sliding_window(reader) if family.sliding_window else None,
         "parallel_block": family.parallel_block(reader) if family.parallel_block else None,
+        "qk_norm": family.qk_norm(reader) if family.qk_norm else None,
     }
 
 
@@ -175,6 +178,28 @@ def _one_norm(_: ConfigReader) -> ParallelBlock:
     return "one_norm"
 
 
+def _head_norm(_: ConfigReader) -> QueryKeyNorm:
+    return "per_head"
+
+
+def _wide_norm(_: ConfigReader) -> QueryKeyNorm:
+    return "all_heads"
+
+
+def _chosen_head_norm(reader: ConfigReader) -> QueryKeyNorm | None:
+    """GLM-4.5, whose files say it."""
+    return "per_head" if reader.truth("use_qk_norm", default=False) else None
+
+
+def _llama_4_norm(reader: ConfigReader) -> QueryKeyNorm | None:
+    return "unweighted" if reader.truth("use_qk_norm", default=True) else None
+
+
+def _chosen_wide_norm(reader: ConfigReader) -> QueryKeyNorm | None:
+    """Command R+: a row of weights for each head."""
+    return "all_heads" if reader.truth("use_qk_norm", default=False) else None
+
+
 def _intermediate(reader: ConfigReader) -> int:
     return reader.whole("intermediate_size")
 
@@ -197,12 +222,17 @@ def _opt_positions(reader: ConfigReader) -> int:
 
 
 def _local_experts(reader: ConfigReader) -> Counts:
-    """Mixtral, Grok and gpt-oss: every layer routes, and an expert has the feed-forward size of the file."""
+    """Mixtral and Grok: every layer routes, and an expert has the feed-forward size of the file."""
     return _experts(
         reader,
         num_experts=reader.whole("num_local_experts", "num_experts"),
         ffn=reader.whole("intermediate_size"),
     )
+
+
+def _gpt_oss_experts(reader: ConfigReader) -> Counts:
+    """The same, with biases."""
+    return {**_local_experts(reader), "has_biases": True}
 
 
 def _llama_4_experts(reader: ConfigReader) -> Counts:
@@ -287,8 +317,9 @@ _QWEN = replace(_LLAMA, sliding_window=qwen_window)
 _GEMMA = replace(_LLAMA, is_tied=True)
 _PLAIN = replace(_LLAMA, is_gated=False)
 _MIXTRAL = replace(_MISTRAL, experts=_local_experts)
-_LLAMA_4 = replace(_LLAMA, experts=_llama_4_experts, sliding_window=llama_4_chunks)
+_LLAMA_4 = replace(_LLAMA, experts=_llama_4_experts, sliding_window=llama_4_chunks, qk_norm=_llama_4_norm)
 _QWEN_MOE = replace(_QWEN, experts=_qwen_experts)
+_OLMO = replace(_LLAMA, qk_norm=_wide_norm)
 _DEEPSEEK_MOE = replace(_LLAMA, experts=_deepseek_experts)
 _DEEPSEEK = replace(_DEEPSEEK_MOE, num_kv_heads=_all_heads, latent_attention=_deepseek_attention)
 _GPT2 = Family(
@@ -301,27 +332,29 @@ _GPT2 = Family(
 _OPT = replace(_GPT2, ffn_hidden_size=_opt_ffn, num_positions=_opt_positions)
 _BLOOM = replace(_GPT2, num_positions=None)
 _GPT_J = replace(_BLOOM, is_tied=False, parallel_block=_one_norm)
-_COHERE = replace(_GEMMA, parallel_block=_one_norm)
+_COHERE = replace(_GEMMA, parallel_block=_one_norm, qk_norm=_chosen_wide_norm)
 
 FAMILIES: Mapping[str, Family] = {
     "llama": _LLAMA,
     "mistral": _MISTRAL,
     "qwen2": _QWEN,
-    "qwen3": _QWEN,
-    "olmo2": _LLAMA,
+    "qwen3": replace(_QWEN, qk_norm=_head_norm),
+    "olmo2": _OLMO,
+    "olmo3": replace(_OLMO, sliding_window=cohere_2_window),
     "gemma": _GEMMA,
     "gemma2": replace(_GEMMA, sliding_window=alternating_window),
-    "gemma3_text": replace(_GEMMA, sliding_window=gemma_3_window),
+    "gemma3_text": replace(_GEMMA, sliding_window=gemma_3_window, qk_norm=_head_norm),
     "mixtral": _MIXTRAL,
     "llama4_text": _LLAMA_4,
-    "gpt_oss": replace(_MIXTRAL, sliding_window=alternating_window),
+    "gpt_oss": replace(_MIXTRAL, experts=_gpt_oss_experts, sliding_window=alternating_window),
     "grok-1": replace(_MIXTRAL, is_tied=True),
     "qwen2_moe": _QWEN_MOE,
-    "qwen3_moe": _QWEN_MOE,
+    "qwen3_moe": replace(_QWEN_MOE, qk_norm=_head_norm),
     "deepseek": _DEEPSEEK_MOE,
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,
     "kimi_k2": _DEEPSEEK,
+    "glm4_moe": replace(_DEEPSEEK_MOE, qk_norm=_chosen_head_norm),
     "nemotron": _PLAIN,
     "gpt_neox": replace(_PLAIN, num_kv_heads=_all_heads, parallel_block=_neox_block),
     "gptj": _GPT_J,

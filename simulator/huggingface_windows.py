@@ -27,7 +27,7 @@ def gemma_3_window(reader: ConfigReader) -> Window | None:
 
 
 def cohere_2_window(reader: ConfigReader) -> Window | None:
-    """Command R7B and Command A: every fourth layer sees everything."""
+    """Command R7B, Command A and OLMo 3: every fourth layer sees everything."""
     return _window(reader, full_every=4)
 
 

@@ -18,6 +18,7 @@ from simulator.attention_costs import attention_core_s, projections_s
 from simulator.casts import is_cast, num_cast_calls, num_cast_kernels
 from simulator.compute import ALIGNED_ELEMENTS
 from simulator.context_exchange import context_exchange_s
+from simulator.expert_biases import are_apart, bias_launches, biases_s
 from simulator.expert_exchange import expert_exchange_s, num_reached
 from simulator.expert_ranks import expert_load, expert_ranks
 from simulator.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
@@ -252,14 +253,19 @@ def _more_launches(rank: Rank) -> Directions:
     )
     products = 1.0 + NUM_BLOCK_PRODUCTS * (num_blocks - 1.0)
     others = NUM_ROUTING_KERNELS + NUM_CASTS * num_cast_calls(rank.workload, plans, num_local)
-    return others + products, others + BACKWARD_RATIO * products
+    biases = bias_launches(rank, num_local) if are_apart(rank) else (0.0, 0.0)
+    return others + products + biases[0], others + BACKWARD_RATIO * products + biases[1]
 
 
 def _routed_experts(rank: Rank, tokens: Floats, width: Floats, num_local: Floats) -> Directions:
-    """Products of the experts of a rank, in one kernel or in a few that share waves of tiles."""
+    """Products of the experts of a rank, in one kernel or in a few that share waves of tiles, and biases."""
     batch, repeats = kernels_of_experts(rank, num_local)
     forward_s, backward_s = _ffn(rank, tokens, width, batch)
-    return repeats * forward_s, repeats * backward_s
+    forward_s, backward_s = repeats * forward_s, repeats * backward_s
+    if are_apart(rank):
+        added_s = biases_s(rank, num_local * tokens, num_local)
+        return forward_s + added_s[0], backward_s + added_s[1]
+    return forward_s, backward_s
 
 
 def kernels_of_experts(rank: Rank, num_local: Floats) -> tuple[Batch, Floats]:

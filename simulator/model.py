@@ -24,6 +24,9 @@ KernelLaunch = Literal["graph", "eager", "eager-2022", "blocking-2022"]
 ParallelBlock = Literal["one_norm", "two_norms"]
 """Norms in front of an attention and a feed-forward block that read the same input."""
 
+QueryKeyNorm = Literal["per_head", "all_heads", "unweighted"]
+"""Weights of a norm of queries, and of one of keys: of one head, which all share, of all heads, or none."""
+
 ContextExchange = Literal["ring", "all_gather", "gathered_ring", "all_to_all", "hybrid"]
 """How context-parallel ranks attend to the whole sequence (`simulator.context_exchange`)."""
 
@@ -91,6 +94,8 @@ class MixtureOfExperts(Record):
     """Equal groups of experts, such as those of one node (DeepSeek: `n_group`)."""
     groups_per_token: PositiveInt = 1
     """Groups from which a token's experts are chosen: it travels to no more nodes (DeepSeek: `topk_group`)."""
+    has_biases: bool = False
+    """Whether the products of routed experts have biases (gpt-oss; Megatron Core: `add_bias_linear`)."""
 
     @model_validator(mode="after")
     def _routes_to_existing_experts(self) -> Self:
@@ -170,6 +175,9 @@ class ModelShape(Record):
     parallel_block: ParallelBlock | None = None
     """Whether attention and feed-forward block of a layer read the same input, to which the sum of both is added: behind one
     norm (GPT-J, PaLM, Falcon 7B, Command R, MegaScale), or two (GPT-NeoX, Falcon 40B); left out: one after the other."""
+    qk_norm: QueryKeyNorm | None = None
+    """Norms of queries and keys in front of the attention core, with weights for one head (Qwen3, Gemma 3, GLM-4.5), for all
+    heads (OLMo 2 and 3), or without (Llama 4); left out: no such norms. Not for latent attention."""
     source: str = "user"
     """Where the shape comes from."""
 
@@ -181,6 +189,8 @@ class ModelShape(Record):
             raise ValueError(
                 f"num_dense_layers ({self.experts.num_dense_layers}) must not exceed num_layers ({self.num_layers})"
             )
+        if self.qk_norm and self.latent_attention:
+            raise ValueError(f"qk_norm ({self.qk_norm}) excludes latent_attention, whose latents have norms")
         return self
 
     @property
@@ -212,6 +222,13 @@ class ModelShape(Record):
         return 1 if self.parallel_block == "one_norm" else 2
 
     @property
+    def layer_norm_parameters(self) -> int:
+        """Weights of the norms of a layer."""
+        both = self.num_heads + self.num_kv_heads
+        heads = {None: 0, "unweighted": 0, "per_head": 2, "all_heads": both}[self.qk_norm]
+        return self.num_layer_norms * self.hidden_size + heads * self.head_dim
+
+    @property
     def num_blocks_in_turn(self) -> int:
         """Blocks of a layer that wait for each other and add to the residual stream: 1 where both read the same input."""
         return 1 if self.parallel_block else 2
@@ -225,14 +242,22 @@ class ModelShape(Record):
     def dense_layer_parameters(self) -> int:
         """Weights of one dense layer: attention, feed-forward block and norms."""
         ffn = self.num_ffn_matrices * self.hidden_size * self.ffn_hidden_size
-        return self.attention_parameters + ffn + self.num_layer_norms * self.hidden_size
+        return self.attention_parameters + ffn + self.layer_norm_parameters
 
     @property
     def expert_parameters(self) -> int:
-        """Weights of one routed expert; 0 for a dense model."""
+        """Weights of one routed expert, its biases among them; 0 for a dense model."""
         if self.experts is None:
             return 0
-        return self.num_ffn_matrices * self.hidden_size * self.experts.expert_ffn_hidden_size
+        matrices = self.num_ffn_matrices * self.hidden_size * self.experts.expert_ffn_hidden_size
+        return matrices + self.expert_bias_parameters
+
+    @property
+    def expert_bias_parameters(self) -> int:
+        """Biases of one routed expert: those of what its products into and out of it give."""
+        if self.experts is None or not self.experts.has_biases:
+            return 0
+        return (self.num_ffn_matrices - 1) * self.experts.expert_ffn_hidden_size + self.hidden_size
 
     @property
     def expert_layer_shared_parameters(self) -> int:
@@ -241,7 +266,7 @@ class ModelShape(Record):
             return 0
         h = self.hidden_size
         shared = self.num_ffn_matrices * h * self.experts.shared_ffn_hidden_size
-        return self.attention_parameters + h * self.experts.num_experts + shared + self.num_layer_norms * h
+        return self.attention_parameters + h * self.experts.num_experts + shared + self.layer_norm_parameters
 
     @property
     def embedding_parameters(self) -> int:
@@ -262,7 +287,7 @@ class ModelShape(Record):
     @property
     def norm_parameters(self) -> int:
         """Weights of all norms: those of the layers and the final one."""
-        return (self.num_layer_norms * self.num_layers + 1) * self.hidden_size
+        return self.num_layers * self.layer_norm_parameters + self.hidden_size
 
     @property
     def num_parameters(self) -> int:
@@ -285,7 +310,9 @@ class ModelShape(Record):
     def num_matrix_parameters(self) -> int:
         """Weights that one token meets in matrix products."""
         looked_up = self.embedding_parameters - self.tied_parameters
-        return self.num_active_parameters - looked_up - self.norm_parameters
+        added = self.experts.experts_per_token * self.expert_bias_parameters if self.experts else 0
+        others = looked_up + self.norm_parameters + self.num_expert_layers * added
+        return self.num_active_parameters - others
 
     def model_flop_per_token(
         self, sequence_length: int, *, is_causal: bool = True, documents: Documents | None = None

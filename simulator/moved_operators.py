@@ -1,9 +1,9 @@
 """How long do the memory-bound operators of a layer take? Norms, residuals, rotary positions and activations.
 
 Fused kernels read and write each tensor once: norms 2 values for each of h, residual additions 3, positions 2 for each value
-of queries and keys, the activation one for each value that it reads or writes. Where PyTorch launches each operator on its
-own, `simulator.eager_operators` counts. Blocks that read the same input have one residual addition, and one sum of their
-results. Nomenclature as in `simulator.model`.
+of queries and keys and their norms as many, the activation one for each value that it reads or writes. Where PyTorch launches
+each operator on its own, `simulator.eager_operators` counts. Blocks that read the same input have one residual addition, and
+one sum of their results. Nomenclature as in `simulator.model`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from simulator.eager_operators import (
     is_counted,
 )
 from simulator.expert_ranks import expert_load
-from simulator.host_time import NUM_FORWARD_KERNELS, num_forward_kernels
+from simulator.host_time import num_forward_kernels
 from simulator.layer_collectives import Directions, num_blocks
 from simulator.rank import Rank
 from simulator.table import Floats
@@ -30,10 +30,9 @@ SUM_BYTES = 6.0
 
 def moved_operators_s(rank: Rank, *, is_expert: bool) -> Floats:
     """Returns the memory-bound operators of a layer forward: norms, residuals, positions and activations."""
-    if is_counted(rank):
-        return rank.memory_bound_s(moved_bytes(rank, is_expert=is_expert), num_forward_kernels(rank))
-    ratio = 1.0 if rank.workload.has_fused_operators else rank.training.separate_operators_ratio
-    return rank.memory_bound_s(ratio * moved_bytes(rank, is_expert=is_expert), NUM_FORWARD_KERNELS)
+    is_plain = rank.workload.has_fused_operators or is_counted(rank)
+    ratio = 1.0 if is_plain else rank.training.separate_operators_ratio
+    return rank.memory_bound_s(ratio * moved_bytes(rank, is_expert=is_expert), num_forward_kernels(rank))
 
 
 def moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
@@ -44,7 +43,8 @@ def moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
     model = rank.workload.model
     passes = 2.0 * model.num_layer_norms + 3.0 * model.num_blocks_in_turn
     residual = rank.split_tokens * passes * float(model.hidden_size)
-    return ACTIVATION_BYTES * residual + rotary_bytes(rank) + activation_bytes(rank, activated)
+    moved = ACTIVATION_BYTES * residual + rotary_bytes(rank) + activation_bytes(rank, activated)
+    return moved + 2.0 * ACTIVATION_BYTES * _head_values(rank) if model.qk_norm else moved
 
 
 def block_sums_s(rank: Rank, *, is_expert: bool) -> Directions:
@@ -67,9 +67,13 @@ def norm_bytes(rank: Rank) -> Floats:
 
 def rotary_bytes(rank: Rank) -> Floats:
     """Returns what of it are the rotary positions."""
-    model, per_value = rank.workload.model, ROTARY_BYTES if is_counted(rank) else 2.0 * ACTIVATION_BYTES
-    heads = model.num_heads + model.num_kv_heads
-    return rank.tokens * per_value * model.head_dim * heads / rank.plans.tensor_parallel
+    return (ROTARY_BYTES if is_counted(rank) else 2.0 * ACTIVATION_BYTES) * _head_values(rank)
+
+
+def _head_values(rank: Rank) -> Floats:
+    """Values of queries and keys."""
+    model = rank.workload.model
+    return rank.tokens * model.head_dim * (model.num_heads + model.num_kv_heads) / rank.plans.tensor_parallel
 
 
 def activation_bytes(rank: Rank, values: Floats | float) -> Floats:

@@ -186,6 +186,24 @@ class TestWhatIsNotSimulated:
         assert row_of(tmp_path, **run)["parallel_block"] == block
 
     @pytest.mark.parametrize(
+        ("cells", "norm"),
+        [
+            ({"model": "Qwen3-30B-A3B"}, "per_head"),
+            ({"model": "Qwen3-14B", "layers": 40, "hidden": 5120}, "per_head"),  # not in the catalogue
+            ({"model": "OLMo-2-7B"}, "all_heads"),
+            ({"model": "GLM-4.5-Air", "layers": 46, "hidden": 4096}, ""),
+            ({"model": "Qwen3-8B", "notes": "no qk-norm"}, ""),
+            ({"model": "Llama-3.1-8B", "notes": "QK norm"}, "per_head"),
+            ({"model": "DeepSeek-V3", "notes": "qk layernorm"}, ""),  # of latents
+            ({"model": "Qwen2.5-7B"}, ""),
+        ],
+    )
+    def test_norms_of_queries_and_keys_follow_from_the_model(
+        self, tmp_path: Path, cells: Mapping[str, object], norm: str
+    ) -> None:
+        assert row_of(tmp_path, tp=2, pp=1, **cells)["qk_norm"] == norm
+
+    @pytest.mark.parametrize(
         ("cells", "is_judged"),
         [
             ({"recompute": "full", "notes": "ZeRO-R"}, False),

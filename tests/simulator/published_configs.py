@@ -233,6 +233,34 @@ GEMMA_3_27B = {
     "sliding_window": 1024,
     "vocab_size": 262208,
 }
+OLMO_2_7B = {
+    "model_type": "olmo2",
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 32,
+    "tie_word_embeddings": False,
+    "vocab_size": 100352,
+}
+GLM_4_5 = {
+    "model_type": "glm4_moe",
+    "first_k_dense_replace": 3,
+    "head_dim": 128,
+    "hidden_size": 5120,
+    "intermediate_size": 12288,
+    "moe_intermediate_size": 1536,
+    "n_group": 1,
+    "n_routed_experts": 160,
+    "n_shared_experts": 1,
+    "num_attention_heads": 96,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 92,
+    "num_key_value_heads": 8,
+    "topk_group": 1,
+    "use_qk_norm": True,
+    "vocab_size": 151552,
+}
 LLAMA_4_SCOUT = {
     "model_type": "llama4_text",
     "attention_chunk_size": 8192,

@@ -56,6 +56,11 @@ class TestActivations:
         # Two inputs and two outputs of 2 s b h each where one block follows the other.
         assert found.kept_bytes == pytest.approx(LAYERS * SBH / 4 * (34 - 2 - 2 * (4 - num_kept) + SCORES))
 
+    def test_norms_of_queries_and_keys_keep_their_inputs(self) -> None:
+        model = UNFUSED.model.model_copy(update={"qk_norm": "per_head"})
+        found = activations_of(UNFUSED.model_copy(update={"model": model}), plan_of(tensor=4, micro_batch=B))
+        assert found.kept_bytes == pytest.approx(LAYERS * SBH / 4 * (34 - 2 + 2 * 2 + SCORES))
+
     def test_selective_recomputation_keeps_no_scores(self) -> None:
         found = activations_of(UNFUSED, plan_of(tensor=4, micro_batch=B, recompute=Recompute.SELECTIVE))
         assert found.kept_bytes == pytest.approx(SBH / 4 * LAYERS * 32, rel=1e-12)

@@ -13,6 +13,7 @@ from simulator.compute import gemm_time_s
 from simulator.expert_ranks import expert_load
 from simulator.hardware import Precision
 from simulator.layer_costs import PartTimes, expert_layer, kernels_of_experts
+from simulator.lora import ATTENTION_PRODUCTS, Lora
 from simulator.memory import memory_by_stage
 from simulator.model import MixtureOfExperts
 from simulator.network import all_gather_s, all_to_all_s
@@ -155,10 +156,46 @@ class TestProducts:
         constants = replace(training_constants(), launch_s=1e-3)
         plans = (plan_of(expert=16, data=16, precision=each) for each in (Precision.BF16, Precision.FP8))
         in_16, in_8 = (expert_layer(replace(rank_of(workload, plan), training=constants)) for plan in plans)
-        # 17 of any layer, 24 of routing, the router's product, 14 more of eight experts; each of these casts two inputs.
-        assert in_16.forward_s == pytest.approx((17 + 24 + 1 + 14) * 1e-3)
-        assert in_16.backward_s == pytest.approx((2 * 17 + 24 + 2 * (1 + 14)) * 1e-3)
+        # 17 of any layer and 2 norms of heads, 24 of routing, the router's product, 14 more of eight experts; each of these
+        # casts two inputs.
+        assert in_16.forward_s == pytest.approx((17 + 2 + 24 + 1 + 14) * 1e-3)
+        assert in_16.backward_s == pytest.approx((2 * (17 + 2) + 24 + 2 * (1 + 14)) * 1e-3)
         assert in_8.forward_s - in_16.forward_s == pytest.approx(16e-3)
+
+    @pytest.mark.parametrize(
+        ("dispatch", "lora", "num_bytes", "num_kernels"),
+        [
+            # Product, sum, concatenation; backward product and sum for biases and for weights, and a concatenation.
+            ("all_to_all", None, (2 + 6 + 4, 6 + 6 + 4), (2 * 8 + 1, 4 * 8 + 1)),
+            (
+                "all_to_all",
+                Lora(rank=8, targets=ATTENTION_PRODUCTS),
+                (2 + 6 + 4, 6 + 4),
+                (2 * 8 + 1, 2 * 8 + 1),
+            ),
+            # In 32 bits, with casts at the ends, and of the gradient of outputs and of biases for each expert.
+            ("deduplicated", None, (4 + 10 + 8 + 6, 6 + 6 + 12 + 12 + 4), (2 * 8 + 2, 6 * 8 + 2)),
+        ],
+    )
+    def test_biases_are_added_by_operators_of_their_own(
+        self, dispatch: str, lora: Lora | None, num_bytes: tuple[int, int], num_kernels: tuple[int, int]
+    ) -> None:
+        """`_apply_bias` of Megatron Core's experts: eight of gpt-oss-120b, which return 4 copies of 4,096 tokens."""
+        plain = training("gpt-oss-120b", sequence_length=4096)
+        biased = changed(plain, expert_products="separate", expert_dispatch=dispatch, lora=lora)
+        experts = (
+            plain.model.experts.model_copy(update={"has_biases": False}) if plain.model.experts else None
+        )
+        free = changed(biased, model=plain.model.model_copy(update={"experts": experts}))
+        ours, theirs = (rank_of(each, plan_of(expert=16, data=16)) for each in (biased, free))
+        values, constants = 4 * 4096 * 2880, ours.kernels
+        expected_s = [
+            moved * values / (3.35e12 * constants.memory_fraction) + launches * constants.launch_s
+            for moved, launches in zip(num_bytes, num_kernels, strict=True)
+        ]
+        have, lack = expert_layer(ours), expert_layer(theirs)
+        assert have.forward_compute_s - lack.forward_compute_s == pytest.approx(expected_s[0])
+        assert have.backward_compute_s - lack.backward_compute_s == pytest.approx(expected_s[1])
 
     def test_a_single_expert_is_a_product_of_its_own_anyway(self) -> None:
         plain = training("mixtral-8x7b", sequence_length=4096)

@@ -21,6 +21,7 @@ from tests.simulator.published_configs import (
     FALCON_40B,
     GEMMA_2_27B,
     GEMMA_3_27B,
+    GLM_4_5,
     GPT2_XL,
     GPT_J_6B,
     GPT_OSS_120B,
@@ -31,6 +32,7 @@ from tests.simulator.published_configs import (
     MIXTRAL_8X7B,
     NEMOTRON_340B,
     NEOX_20B,
+    OLMO_2_7B,
     OPT_66B,
     PHI_2,
     QWEN2_5_7B,
@@ -52,6 +54,7 @@ PUBLISHED = [
     (GPT2_XL, 1_557_611_200, 0.002),
     (NEOX_20B, 20_554_567_680, 0.002),
     (COMMAND_R7B, 8.03e9, 0.002),
+    (GLM_4_5, 355e9, 0.01),
     (NEMOTRON_340B, 341e9, 0.002),
     (GROK_1, 314e9, 0.01),
     (GPT_OSS_120B, 116.83e9, 0.002),
@@ -90,17 +93,18 @@ def test_a_published_config_has_the_published_number_of_parameters(
         (GPT_J_6B, 6_050_882_784, 29 * 4096 + 28 * 5 * 4096 + 50_400),
         (PHI_2, 2_779_683_840, 33 * 2560 + 32 * (5 + 4) * 2560 + 51_200),
         (QWEN2_5_7B, 7_615_616_512, 28 * (3584 + 2 * 512)),  # biases of queries, keys and values
-        (QWEN3_30B, 30_532_122_624, 48 * 2 * 128),  # norms of queries and keys
+        (QWEN3_30B, 30_532_122_624, 0),
+        (OLMO_2_7B, 7_298_617_344, 0),
         (GEMMA_2_27B, 27_227_128_320, 46 * 2 * 4608),  # two norms more in each layer
-        (GEMMA_3_27B, 27_009_346_304, 62 * (2 * 5376 + 2 * 128)),  # both; the text part of the model
+        (GEMMA_3_27B, 27_009_346_304, 62 * 2 * 5376),  # the same; the text part of the model
         (DEEPSEEK_V2_LITE, 15_706_484_224, 27 * 512),  # norms of the latents
         (
             DEEPSEEK_V3,
             671_026_419_200,
             61 * (1536 + 512) + 58 * 256,
         ),  # the same, and the correction of the routers
-        # Biases of queries, keys, values and output, sinks, those of the router, and of both products of each expert.
-        (GPT_OSS_120B, 116_829_156_672, 36 * (4096 + 2 * 512 + 2880 + 64 + 128 + 128 * (5760 + 2880))),
+        # Biases of queries, keys, values and output, sinks, and those of the router.
+        (GPT_OSS_120B, 116_829_156_672, 36 * (4096 + 2 * 512 + 2880 + 64 + 128)),
     ],
     ids=lambda value: value["model_type"] if isinstance(value, dict) else None,
 )
@@ -242,6 +246,26 @@ def test_blocks_stand_side_by_side_where_the_file_or_its_family_says_so(
     config: dict[str, object], block: str | None
 ) -> None:
     assert shape_from_config(config, "a model").parallel_block == block
+
+
+@pytest.mark.parametrize(
+    ("config", "norm"),
+    [
+        (QWEN2_5_7B, None),
+        (QWEN2_5_7B | {"model_type": "qwen3"}, "per_head"),
+        (OLMO_2_7B | {"model_type": "olmo3", "sliding_window": 4096}, "all_heads"),
+        (GLM_4_5, "per_head"),
+        (GLM_4_5 | {"use_qk_norm": False}, None),  # GLM-4.5-Air
+        (LLAMA_4_SCOUT, "unweighted"),
+        (LLAMA_4_SCOUT | {"use_qk_norm": False}, None),
+        (COMMAND_R7B, None),
+        (COMMAND_R7B | {"model_type": "cohere", "use_qk_norm": True}, "all_heads"),
+    ],
+)
+def test_queries_and_keys_have_norms_where_the_file_or_its_family_says_so(
+    config: dict[str, object], norm: str | None
+) -> None:
+    assert shape_from_config(config, "a model").qk_norm == norm
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,16 @@ class TestCompute:
             1 / 8 < (eight.forward_compute_s / one.forward_compute_s)[0] < 1 / 4
         )  # small products are slower
 
+    def test_norms_of_queries_and_keys_read_and_write_them_once(self) -> None:
+        plain = training("qwen3-8b", sequence_length=4096)
+        without = plain.model_copy(update={"model": plain.model.model_copy(update={"qk_norm": None})})
+        normed, others = (dense_layer(rank_of(plan_of(tensor=2), each)) for each in (plain, without))
+        constants = rank_of(plan_of(), plain).kernels
+        # 40 heads of 128 values in 16 bits, half of them on a rank, and two kernels; twice that backward.
+        moved_s = 2 * 2 * 4096 * 40 * 128 / 2 / (3.35e12 * constants.memory_fraction) + 2 * constants.launch_s
+        assert normed.forward_s - others.forward_s == pytest.approx(moved_s)
+        assert normed.backward_s - others.backward_s == pytest.approx(2 * moved_s)
+
     def test_grouped_key_value_heads_need_smaller_products(self) -> None:
         grouped = training("llama-3.1-8b")
         ordinary = grouped.model_copy(

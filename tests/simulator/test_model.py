@@ -112,17 +112,20 @@ def test_an_expert_model_whose_tokens_meet_all_experts_is_as_large_as_it_is_acti
     st.booleans(),
     st.booleans(),
     st.sampled_from([None, "one_norm", "two_norms"]),
+    st.sampled_from([None, "per_head", "all_heads", "unweighted"]),
 )
 def test_parameters_are_the_sum_over_the_tensors(
-    num_kv_heads: int, head_dim: int, is_gated: bool, is_tied: bool, block: str | None
+    num_kv_heads: int, head_dim: int, is_gated: bool, is_tied: bool, block: str | None, norm: str | None
 ) -> None:
     fields = {"num_kv_heads": num_kv_heads, "head_dim": head_dim, "is_gated": is_gated}
-    fields["parallel_block"] = block
+    fields |= {"parallel_block": block, "qk_norm": norm}
     model = ModelShape.model_validate(gpt().model_dump() | fields | {"has_tied_embeddings": is_tied})
     h, width = 2048, 16 * head_dim
     tensors = [(width, h), (num_kv_heads * head_dim, h), (num_kv_heads * head_dim, h), (h, width)]
     tensors += [(8192, h)] * (2 if is_gated else 1) + [(h, 8192)]
     tensors += [(h, 1)] * (1 if block == "one_norm" else 2)
+    norms = {"per_head": [head_dim, head_dim], "all_heads": [width, num_kv_heads * head_dim]}
+    tensors += [(weights, 1) for weights in norms.get(norm or "", [])]
     ends = [(51_200, h), (h, 1)] + ([] if is_tied else [(51_200, h)])
     assert model.num_parameters == sum(a * b for a, b in tensors) * 24 + sum(a * b for a, b in ends)
 
@@ -167,6 +170,8 @@ def test_more_dense_layers_than_layers_are_refused() -> None:
     experts = MixtureOfExperts(
         num_experts=4, experts_per_token=2, expert_ffn_hidden_size=64, num_dense_layers=25
     )
+    with pytest.raises(ValidationError, match=r"qk_norm \(per_head\) excludes latent_attention"):
+        ModelShape.model_validate(catalog.model("deepseek-v3").model_dump() | {"qk_norm": "per_head"})
     with pytest.raises(ValidationError, match=r"num_dense_layers \(25\) must not exceed num_layers \(24\)"):
         ModelShape.model_validate(gpt().model_dump() | {"experts": experts.model_dump()})
 

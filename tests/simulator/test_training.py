@@ -228,6 +228,10 @@ class TestOlderSoftware:
         # Two norms of 36 and two residuals of 6 bytes for each of 4,096 values; 40 heads of 128 with rotary positions (20) and
         # copies (4); 10 for each of 14,336 gated values.
         assert eager_bytes(rank, 14_336.0) == pytest.approx(rank.tokens * 610_304)
+        normed = separate.model_copy(update={"model": llama.model_copy(update={"qk_norm": "per_head"})})
+        assert eager_bytes(rank_of(normed), 14_336.0) == pytest.approx(
+            rank.tokens * (610_304 + 36 * 40 * 128)
+        )
         assert (is_counted(rank), is_counted(rank_of(training(llama)))) == (True, False)
 
     def test_a_vocabulary_that_is_not_aligned_slows_the_output_layer(self) -> None:

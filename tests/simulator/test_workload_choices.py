@@ -55,8 +55,11 @@ def workloads(draw: st.DrawFn) -> Workload:
     exchanges = get_args(ContextExchange)
     shared = draw(st.booleans())
     block = draw(st.sampled_from([None, "one_norm", "two_norms"]))
+    norm = draw(st.sampled_from([None, "per_head"])) if can_adapt else None  # latents have norms of their own
     return Workload(
-        model=windowed(catalog.model(model), draw(WINDOWS)).model_copy(update={"parallel_block": block}),
+        model=windowed(catalog.model(model), draw(WINDOWS)).model_copy(
+            update={"parallel_block": block, "qk_norm": norm}
+        ),
         tokens=1e12,
         sequence_length=32_768,
         global_batch_size=64,

@@ -95,8 +95,9 @@ class TestDepths:
     def test_operators_and_traffic_take_as_long_as_parts_of_the_fast_depth(
         self, model: ModelShape, block: str | None, is_split: bool
     ) -> None:
-        shape = model.model_copy(update={"parallel_block": block})
-        choices = {"fp8_recipe": "mxfp8", "has_sequence_parallel": is_split}
+        experts = model.experts.model_copy(update={"has_biases": True}) if model.experts else None
+        shape = model.model_copy(update={"parallel_block": block, "qk_norm": "per_head", "experts": experts})
+        choices = {"fp8_recipe": "mxfp8", "has_sequence_parallel": is_split, "expert_products": "separate"}
         workload = training(shape, global_batch_size=16).model_copy(update=choices)
         plan = plan_of(tensor=2, expert=4 if model.experts else 1, data=4, precision=Precision.FP8)
         case = Case(job=job_of(workload), plan=plan)
