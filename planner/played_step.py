@@ -109,6 +109,11 @@ class StepRun:
     paths: Paths
     played: Played
 
+    @property
+    def step_s(self) -> float:
+        """From the first operator to the end of all."""
+        return self.played.makespan_s
+
 
 def lacks_ramp(graph: TaskGraph, topology: Topology) -> bool:
     """Returns whether a step has collectives, and no link a ramp."""

@@ -106,6 +106,19 @@ def extrapolate(
         InputError: the trace cannot be divided so, the network or the memory is too small.
     """
     step = StepRequest(trace=trace, parallelism=parallelism, batch_size=batch_size, speed=speed, model=model)
+    return spread_step(step, topology, offload=offload, algorithm=algorithm, is_folded=is_folded)
+
+
+def spread_step(
+    step: StepRequest,
+    topology: Topology,
+    *,
+    offload: Offload | None = None,
+    algorithm: Algorithm = Algorithm.AUTO,
+    is_folded: bool = False,
+) -> Extrapolation:
+    """Returns the step that is asked for; see `extrapolate`."""
+    parallelism = step.parallelism
     if offload is not None:
         _check_whole_replicas(parallelism)
     step.check()
@@ -118,9 +131,8 @@ def extrapolate(
     plan = None
     if offload is not None:
         plan = plan_offload(lifetimes(step.replica()), offload, parallelism.num_gpus)
-        add_moves(
-            graph, router, network, plan, {operator: tasks.ravel() for operator, tasks in ended.items()}
-        )
+        tasks = {operator: of_replicas.ravel() for operator, of_replicas in ended.items()}
+        add_moves(graph, router, network, plan, tasks)
     paths = router.table()
     return Extrapolation(
         graph=graph.build(),
@@ -133,23 +145,14 @@ def extrapolate(
     )
 
 
-def num_whole_tasks(
-    trace: OperatorTrace,
-    parallelism: Parallelism,
-    topology: Topology,
-    *,
-    batch_size: int | None = None,
-    model: OperatorModel | None = None,
-    algorithm: Algorithm = Algorithm.AUTO,
-) -> int:
-    """Returns how many tasks a step has that is not folded, without making it; arguments as in `extrapolate`.
+def num_whole_tasks(step: StepRequest, topology: Topology, algorithm: Algorithm) -> int:
+    """Returns how many tasks a step has that is not folded, without making it; see `extrapolate`.
 
     Raises:
         InputError: the trace cannot be divided so, or the network is too small.
     """
-    step = StepRequest(trace=trace, parallelism=parallelism, batch_size=batch_size, model=model)
     step.check()
-    _check_network(parallelism, topology)
+    _check_network(step.parallelism, topology)
     return played_part(step, _traffic(topology, algorithm), is_folded=False).num_tasks
 
 

@@ -42,10 +42,15 @@ class StepRequest:
         """Speed of every accelerator over that of the trace, `(num_gpus,)`."""
         return np.ones(self.parallelism.num_gpus) if self.speed is None else self.speed
 
+    @property
+    def samples_of_pass(self) -> float:
+        """Samples of one micro-batch."""
+        return self.num_samples / self.parallelism.num_microbatches
+
     def replica(self) -> OperatorTrace:
         """Returns the step of one replica on one accelerator."""
         return with_batch(self.trace, self.num_samples, self.model)
 
     def micro_batch(self) -> OperatorTrace:
         """Returns the part of that step which one micro-batch takes."""
-        return with_batch(self.trace, self.num_samples / self.parallelism.num_microbatches, self.model)
+        return with_batch(self.trace, self.samples_of_pass, self.model)
