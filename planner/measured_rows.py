@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner import measured_notes
-from planner.framework_habits import Habits, in_pipeline
+from planner.framework_habits import in_pipeline
+from planner.habits import Habits
 from planner.measured_experts import expert_habits
 from planner.measured_file import BYTES_OF_A_WEIGHT, Cells, read_cells
 from planner.measured_hardware import accelerator_of, node_of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from planner.framework_habits import Habits
+from planner.habits import Habits
 from planner.measured_file import Cells
 from planner.measured_words import NO, NOTHING_SAID, YES, is_yes
 from planner.problems import shown
