@@ -69,7 +69,7 @@ def zero_stage(written: str) -> int | None:
     if text in NOTHING_SAID:
         return None
     stage = _written_stage(text)
-    if stage is None and leaves_stage_open(text):
+    if stage is None and _leaves_stage_open(text):
         return None
     if stage is None or stage > LAST_STAGE:
         rule = "is not understood; write none, zero1, zero2, zero3, FSDP, HSDP or distributed optimizer"
@@ -77,7 +77,7 @@ def zero_stage(written: str) -> int | None:
     return stage
 
 
-def leaves_stage_open(written: str) -> bool:
+def _leaves_stage_open(written: str) -> bool:
     """Returns whether a cell says that replicas shard something, but not what."""
     text = written.lower()
     return bool(affirmed(_SOME_STAGE, text)) and _written_stage(text) is None
@@ -86,7 +86,7 @@ def leaves_stage_open(written: str) -> bool:
 def told_stage(told: Told, habit: int) -> int | None:
     """Returns the stage that a row tells; `None` where the framework's habit holds, which has to shard if the row does."""
     written = told.text(COLUMN)
-    if not leaves_stage_open(written):
+    if not _leaves_stage_open(written):
         return zero_stage(written)
     told.remark(
         COLUMN, "does not say what is sharded; taken as usual for the framework, at least the optimizer"

@@ -59,7 +59,7 @@ def finish(
         RUN_STATUS[answer.status],
         result_metrics(answer),
         files,
-        tags=result_tags(answer),
+        tags=_result_tags(answer),
         pictures=pictures,
         recommended_id=answer.recommendation.design_id if answer.recommendation else None,
         tied_ids=answer.uncertainty.tied_designs if answer.uncertainty else (),
@@ -76,7 +76,7 @@ def result_metrics(answer: Recommendation) -> dict[str, float]:
     return {f"recommended_{name}": value for name, value in figures.items()}
 
 
-def result_tags(answer: Recommendation) -> dict[str, str]:
+def _result_tags(answer: Recommendation) -> dict[str, str]:
     """Which cluster was recommended, in words; a study that goes on may change them, which it could not do with parameters."""
     if answer.best is None:
         return {}
