@@ -69,12 +69,13 @@ def step_error(
         has_experts: Whether the model is a mixture of experts.
         accelerator: Its catalogue name, one without measured steps being no surer than all measured ones together; left
             out: one with measured steps.
-        is_beyond_measured: Whether something of the step was never measured (`simulator.step_reach`), as 4 bits never were.
+        is_beyond_measured: Whether something of the step was never measured (`simulator.step_reach`): of 4 bits nothing was,
+            so that they count as 8.
     """
     network = "experts" if has_experts else "dense"
     lines = {kind: line for kind, line in _estimated().items() if kind[2] == network}
     together = lines[ANY, ANY, network].error
-    if precision == "fp4" or is_beyond_measured:
+    if is_beyond_measured:
         known_precision = "fp8" if precision == "fp4" else precision
         similar = step_error(family, known_precision, has_experts=has_experts, accelerator=accelerator)
         return _widest([similar, together]).times(UNMEASURED_RATIO)
