@@ -91,12 +91,14 @@ class TrainingConstants:
         is_known = (chip.family, Precision.BF16.value) in self.sustained_fractions
         known = chip.family if is_known else DEFAULT_FAMILY
         measured = Precision.FP8 if precision is Precision.FP4 else precision
-        if (known, measured.value) in self.sustained_fractions:
-            fraction = self.sustained_fractions[known, measured.value]
+        in_16_bits = self.sustained_fractions[known, Precision.BF16.value]
+        fraction = self.sustained_fractions.get((known, measured.value), in_16_bits)
+        if is_known:
+            clock = power_fraction(chip, precision)
+        elif measured is Precision.FP8:
+            clock = 1.0
         else:
-            fraction = self.sustained_fractions[known, Precision.BF16.value]
-        is_wide = measured is not Precision.FP8
-        clock = power_fraction(chip, precision) if is_known else transferred_clock(chip) if is_wide else 1.0
+            clock = transferred_clock(chip)
         return min(1.0, fraction * clock * (clock_in_4_bits(chip) if precision is Precision.FP4 else 1.0))
 
 
