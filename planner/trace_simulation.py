@@ -230,7 +230,7 @@ def _answer(
         kept_in_proportion=_kept_in_proportion(step),
         num_tasks=len(run.graph),
         accelerators=accelerator_times(run.graph, found, fold),
-        hot_links=hot_links(run.topology, run.paths, run.played, found, fold),
+        hot_links=hot_links(run.topology, run.paths, run.played, found.path_s, fold),
         circuits=circuit_summary(run.topology, run.played),
         lacks_ramp=request.rules is Rules.CAPPLAN and lacks_ramp(run.graph, run.topology),
     )
