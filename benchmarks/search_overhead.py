@@ -37,6 +37,7 @@ from studies.evaluator import JournaledSimulation
 from studies.journal import Journal
 from studies.known_designs import KnownDesigns
 from studies.recording import Recording
+from studies.search import Searcher
 from studies.store import StudyStore
 from studies.study import run_study
 from studies.tracking import StudyTracker
@@ -108,7 +109,8 @@ def recorded_study(job: Job, folder: Path) -> int:
         ) as tracker,
     ):
         recording = Recording(job, archive, None, tracker, DesignParts(folder / PARTS))
-        run_study(job, archive, recording.record, seed=0, evaluator=evaluator)
+        searcher = Searcher(job=job, archive=archive, evaluator=evaluator, record=recording.record)
+        run_study(searcher, seed=0)
         recording.finish("FINISHED", {"num_evaluated": float(archive.num_evaluated)}, [])
     return archive.num_evaluated
 

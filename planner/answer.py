@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +42,7 @@ from studies.experiments import software_tags
 from studies.identity import job_hash
 from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.recording import DESIGN_TABLE, Recording
+from studies.search import Searcher
 from studies.store_address import asked_store
 from studies.study import StudyResult, refined_study, run_study, searched_front
 from studies.tracking import StudyTracker
@@ -146,28 +148,19 @@ def search_and_answer(
         progress: told how far the search is.
         should_stop: asked between batches.
     """
-    result = run_study(
-        job,
-        recording.archive,
-        recording.record,
-        seed=seed,
+    searcher = Searcher(
+        job=job,
+        archive=recording.archive,
         evaluator=evaluator,
-        reducer=reducer,
+        record=recording.record,
         report=progress,
         should_stop=should_stop,
     )
+    result = run_study(searcher, seed=seed, reducer=reducer)
     finding = _explained(job, result, should_stop)
     if isinstance(finding, Evaluation):
         recording.record(evaluator.evaluate(finding.plans, EXACT_STAGE), EXACT_STAGE)
-        result = refined_study(
-            job,
-            result,
-            recording.record,
-            seed=seed,
-            evaluator=evaluator,
-            report=progress,
-            should_stop=should_stop,
-        )
+        result = refined_study(replace(searcher), result, seed=seed)
     infeasibility = finding if isinstance(finding, Infeasibility) else None
     return _answer(job, seed, result, infeasibility, now)
 
