@@ -36,11 +36,6 @@ _SOME_STAGE = re.compile(
     r"zero(?![- _=:]*\d)|\bshard(s|ed|ing)?\b(?![- _=:]*\d)|\bisp\b|weight[- ]parallel|^(yes|true|on)$"
 )
 """Words for sharding that leave open what is sharded."""
-_OFFLOADED_OPTIMIZER = re.compile(
-    r"zero[- _]?[123]?[- _+]*offload|optimizer(?:[- _]states?)?[- _]?(?:cpu[- _]?)?offload|cpu[- _]?adam"
-    r"|offload\w*[- _](?:the[- _])?optimizer",
-    re.IGNORECASE,
-)
 _GROUP_RANKS = re.compile(
     r"(?:shard|\bmics|hybrid[- _]?zero)(?![ _=:]*-1)[ _=:-]*(\d+)|hsdp\W{0,3}\d+ ?x ?(\d+)"
     r"|\bfsdp(?:[ -]axis)?[ =:(]+([4-9]|\d{2,})\b|zero[- _]?1[ ,]*(?:=|:|size)[ =:]*([2-9]|\d{2,})\b"
@@ -154,13 +149,3 @@ def _number(words: re.Pattern[str], text: str) -> int | None:
     """Returns the first number that words name."""
     found = affirmed(words, text)
     return int(next(filter(None, found.groups()))) if found else None
-
-
-def offloads_optimizer(written: str) -> bool:
-    """Returns whether the optimizer's states wait in main memory, as ZeRO-Offload keeps them."""
-    return bool(affirmed(_OFFLOADED_OPTIMIZER, written))
-
-
-def offloads_something(written: str) -> bool:
-    """Returns whether a cell says that something waits in main memory, such as the `CPU offload` of FSDP."""
-    return bool(affirmed(r"offload", re.sub(r"activations?[- _](cpu[- _])?offload\w*", "", written.lower())))
