@@ -36,7 +36,7 @@ from studies.design_parts import PARTS, DesignParts
 from studies.evaluator import JournaledSimulation
 from studies.journal import Journal
 from studies.known_designs import KnownDesigns
-from studies.recording import Recording
+from studies.recording import Ending, Recording
 from studies.search import Searcher
 from studies.store import StudyStore
 from studies.study import run_study
@@ -111,7 +111,8 @@ def recorded_study(job: Job, folder: Path) -> int:
         recording = Recording(job, archive, None, tracker, DesignParts(folder / PARTS))
         searcher = Searcher(job=job, archive=archive, evaluator=evaluator, record=recording.record)
         run_study(searcher, seed=0)
-        recording.finish("FINISHED", {"num_evaluated": float(archive.num_evaluated)}, [])
+        found = {"num_evaluated": float(archive.num_evaluated)}
+        recording.finish(Ending(status="FINISHED", metrics=found), [])
     return archive.num_evaluated
 
 
