@@ -7,12 +7,12 @@ benchmarks.step_error` estimates both from the published steps of docs/validatio
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+
+from simulator.shipped import shipped_rows
 
 FILE = "data/step_error.csv"
 UNMEASURED_RATIO = 2.0
@@ -114,7 +114,6 @@ class _Line:
 @cache
 def _estimated() -> Mapping[tuple[str, str, str], _Line]:
     """Returns the shipped figures by architecture, format and kind of network; the file is read once."""
-    text = resources.files("simulator").joinpath(FILE).read_text(encoding="utf-8")
     return {
         (row["family"], row["precision"], row["network"]): _Line(
             error=StepError(
@@ -123,5 +122,5 @@ def _estimated() -> Mapping[tuple[str, str, str], _Line]:
             ),
             accelerators=tuple(row["accelerators"].split()),
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in shipped_rows(FILE)
     }

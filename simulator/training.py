@@ -6,17 +6,16 @@ which, and how well they did on steps that they were not fitted on.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 import numpy as np
 
 from simulator.compute import kernel_constants, kernels_of
 from simulator.hardware import Accelerator, Precision
 from simulator.power import CAP_EXPONENT
+from simulator.shipped import shipped_rows
 from simulator.table import Floats, Integers
 from simulator.units import TERA
 
@@ -146,8 +145,7 @@ def transferred_clock(chip: Accelerator) -> float:
 @cache
 def training_constants() -> TrainingConstants:
     """Returns the shipped constants; the file is read once."""
-    text = resources.files("simulator").joinpath(FILE).read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = shipped_rows(FILE)
     of_software = {row["constant"]: float(row["value"]) for row in rows if row["applies_to"] == SOFTWARE}
     of_hardware = {
         (row["applies_to"].split()[0], row["applies_to"].split()[1]): float(row["value"])
