@@ -13,6 +13,7 @@ from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import NUM_DRAWS, DrawnObjectives, draw_objectives
 from planner.comparisons import DrawnDesign, DrawnFigure, InputUncertainty, Neighbours, Ordering
 from planner.sensitivity import tornado_of
+from planner.uncertainty import share_within
 from simulator.job import Job
 from simulator.table import Floats, Integers
 from simulator.units import DAY
@@ -36,10 +37,10 @@ def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, s
         figures=designs[place].figures,
         on_front_fraction=designs[place].on_front_fraction,
         recommended_fraction=designs[place].recommended_fraction,
-        within_deadline_fraction=_share_within(
+        within_deadline_fraction=share_within(
             drawn.figures["time_to_train"][:, place] / DAY, job.limits.deadline_days
         ),
-        within_budget_fraction=_share_within(drawn.figures["cost"][:, place], job.limits.budget_usd),
+        within_budget_fraction=share_within(drawn.figures["cost"][:, place], job.limits.budget_usd),
         orderings=tuple(
             Ordering(
                 objective=objective.value,
@@ -68,10 +69,6 @@ def _neighbours(job: Job, part: Evaluation, drawn: DrawnObjectives, ids: Integer
                     next_design_id=int(ids[rival]),
                     holds_fraction=float(drawn.better_fraction(row, rival)[k]),
                 )
-
-
-def _share_within(values: Floats, limit: float | None) -> float | None:
-    return None if limit is None else float(np.mean(values <= limit))
 
 
 def _drawn_rows(job: Job, front: Evaluation, row: int) -> tuple[NDArray[np.intp], list[int]]:
