@@ -15,10 +15,10 @@ from planner.deep_words import (
     slow_links_in_words,
     waits_in_words,
 )
-from planner.plan_input import plan_of
 from planner.played_step import SMALLEST_FRACTION, HotLink, StepRun, hot_links
+from planner.runnable_plan import plan_that_runs
 from planner.trace_events import check_size
-from planner.violations import AVAILABILITY, degrees_violation, layout_violations, limit_violations
+from planner.violations import layout_violations, limit_violations
 from simulator.catalog import catalog_hash
 from simulator.deep.collective_forms import Algorithm
 from simulator.deep.described_network import NodesNetwork
@@ -31,7 +31,6 @@ from simulator.deep.plan_step import MOST_UNFOLDED, PlanStep, plan_step
 from simulator.deep.slow_links import shares_left, slowed
 from simulator.deep.topology import Topology
 from simulator.deep.waits import of_stages
-from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
 from simulator.record import Record
@@ -218,16 +217,11 @@ def checked_plan(job: Job, written: Mapping[str, object]) -> tuple[Plan, tuple[s
     Raises:
         InputError: the layout cannot run.
     """
-    plan, num_gpus = plan_of(job, written)
-    broken = (
-        layout_violations(job, plan) if num_gpus == plan.num_gpus else [degrees_violation(plan, num_gpus)]
-    )
-    if fatal := [each.sentence for each in broken if each.constraint != AVAILABILITY]:
-        raise InputError([Problem(path="", value="", rule=rule) for rule in fatal], "--plan")
+    plan = plan_that_runs(job, written, source="--plan")
     from constraints.evaluation import evaluate
 
-    broken += limit_violations(job, evaluate(job, PlanTable.from_plans([plan])))
-    return plan, tuple(each.sentence for each in broken)
+    over_limits = limit_violations(job, evaluate(job, PlanTable.from_plans([plan])))
+    return plan, tuple(each.sentence for each in (*layout_violations(job, plan), *over_limits))
 
 
 def accelerator_names(step: PlanStep) -> tuple[str, ...]:
