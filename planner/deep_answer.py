@@ -196,8 +196,7 @@ def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> 
         >>> len(run.answer.roles), abs(run.answer.difference_fraction) < 0.02
         (12, True)
     """
-    written = request.plan.model_dump(mode="json") if isinstance(request.plan, Plan) else request.plan
-    plan, broken = checked_plan(job, written)
+    plan, broken = checked_plan(job, request.plan)
     step = request.play(job, plan)
     if is_drawn:
         check_size(step.graph, "--timeline")
@@ -211,7 +210,7 @@ def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> 
     )
 
 
-def checked_plan(job: Job, written: Mapping[str, object]) -> tuple[Plan, tuple[str, ...]]:
+def checked_plan(job: Job, written: Plan | Mapping[str, object]) -> tuple[Plan, tuple[str, ...]]:
     """Returns a plan that can run, and in sentences which limits it breaks.
 
     Raises:

@@ -77,8 +77,7 @@ def explain_plan(job: Job, plan: Plan | Mapping[str, object]) -> PlanExplanation
     Raises:
         InputError: the mapping has an unknown key or a value of the wrong type, or names no offer of the job.
     """
-    written = plan.model_dump(mode="json") if isinstance(plan, Plan) else plan
-    checked, num_gpus = plan_of(job, written)
+    checked, num_gpus = plan_of(job, plan)
     checks = checks_of(job, checked, num_gpus)
     is_feasible = all(check.state in ("kept", "not_set") for check in checks)
     return PlanExplanation(job=job.name, plan=checked, is_feasible=is_feasible, checks=checks)

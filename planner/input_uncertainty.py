@@ -80,7 +80,7 @@ def _drawn_rows(job: Job, front: Evaluation, row: int) -> tuple[NDArray[np.intp]
 
 def _designs(job: Job, drawn: DrawnObjectives, ids: Integers) -> tuple[DrawnDesign, ...]:
     names = [objective.value for objective in job.objectives]
-    weights = np.array([job.preference.get(objective, 1.0) for objective in job.objectives])
+    weights = np.array(job.objective_weights)
     on_front, chosen, least = drawn.on_front_fraction, drawn.chosen_fraction(weights), drawn.least_fraction()
     figures = {name: drawn.values[:, :, k] for k, name in enumerate(names)} | dict(drawn.figures)
     return tuple(

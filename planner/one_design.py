@@ -101,8 +101,7 @@ def simulate_plan(
         >>> answer.is_feasible, answer.design.plan.num_gpus
         (True, 384)
     """
-    written = plan.model_dump(mode="json") if isinstance(plan, Plan) else plan
-    checked, num_gpus = plan_of(job, written)
+    checked, num_gpus = plan_of(job, plan)
     if num_gpus != checked.num_gpus:
         return _without_design(job, seed, None, [degrees_violation(checked, num_gpus)])
     broken = layout_violations(job, checked)

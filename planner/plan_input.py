@@ -107,21 +107,22 @@ def _value(key: str, text: str, findings: Findings) -> object:
         return None
 
 
-def plan_of(job: Job, written: Mapping[str, object], *, source: str = "plan") -> tuple[Plan, int]:
+def plan_of(job: Job, written: Plan | Mapping[str, object], *, source: str = "plan") -> tuple[Plan, int]:
     """Returns the plan that a mapping describes, and the number of accelerators that it asks for.
 
     The two differ where the degrees do not multiply to `num_gpus`; the plan then has as many as they multiply to.
 
     Args:
         job: supplies the offers.
-        written: fields of `Plan` or their short forms; `accelerator` may stand for `offer`.
+        written: a plan, or fields of `Plan` or their short forms; `accelerator` may stand for `offer`.
         source: where the plan comes from, for error messages.
 
     Raises:
         InputError: a key is unknown or a value of the wrong type; all problems are in `problems`.
     """
     findings = Findings()
-    fields = _with_full_names(plain_copy(written, findings), findings)
+    document = written.model_dump(mode="json") if isinstance(written, Plan) else written
+    fields = _with_full_names(plain_copy(document, findings), findings)
     fields["offer"] = _offer(job, fields, findings)
     fields.pop("accelerator", None)
     asked = _with_derived_degrees(fields)

@@ -24,7 +24,7 @@ def obstacles(job: Job, plan: Plan, num_gpus: int | None = None) -> list[Violati
     return [rule for rule in layout_violations(job, plan) if rule.constraint != AVAILABILITY]
 
 
-def plan_that_runs(job: Job, written: Mapping[str, object], *, source: str = "plan") -> Plan:
+def plan_that_runs(job: Job, written: Plan | Mapping[str, object], *, source: str = "plan") -> Plan:
     """Returns the plan that a mapping describes.
 
     Args:
