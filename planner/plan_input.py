@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from planner.plain import plain_copy
 from planner.problems import Findings, nearest
 from planner.yaml_text import parse_value, read_document
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, refusal
 from simulator.job import Job
 from simulator.plan import Plan
 
@@ -90,11 +90,11 @@ def _from_file(path: Path) -> dict[str, object]:
         document = read_document(path)
     except InputError as error:
         if any(problem.rule.startswith("is empty") for problem in error.problems):
-            raise InputError([Problem(path="", value="", rule=_EMPTY)], str(path)) from None
+            raise refusal(path, _EMPTY) from None
         raise
     if not isinstance(document, Mapping):
         rule = f"must be a mapping of {', '.join(_KEYS)}"
-        raise InputError([Problem(path="", value="", rule=rule)], str(path))
+        raise refusal(path, rule)
     return {str(key): value for key, value in document.items()}
 
 
