@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from simulator.errors import InputError, Problem
+from simulator.errors import refusal
 from simulator.units import MILLISECOND
 
 COLUMNS = {
@@ -60,7 +60,7 @@ def converted(path: Path) -> list[dict[str, str]]:
     missing = [name for name in (*COLUMNS.values(), TIME_COLUMN) if not rows or name not in rows[0]]
     if missing:
         rule = f"must have the columns of vTrain's ground truth; missing: {', '.join(missing)}"
-        raise InputError([Problem(path="", value="", rule=rule)], str(path))
+        raise refusal(path, rule)
     return [_run(path.stem, number, row) for number, row in enumerate(rows, 1)]
 
 

@@ -64,59 +64,77 @@ def drawn(num_cases: int) -> Iterator[Case]:
         yield _case(topology, operation, 10 ** random.uniform(3, 9), _groups(random, topology.num_ranks))
 
 
-def _network(random: np.random.Generator) -> Topology:
-    """A switch, with slow links or without, a ring, torus, mesh, fat tree, dragonfly, or nodes, of any speed."""
-    rate, latency_s = 10 ** random.uniform(9.5, 11.5), 10 ** random.uniform(-7, -5)
-    size = int(random.choice(SIZES))
-    plain = switch(size, rate, latency_s)
+@dataclass(frozen=True, kw_only=True)
+class _Draw:
+    """A size and a speed, and the networks of any kind that have them."""
 
-    def slow() -> Topology:
-        return degraded(plain, random.choice(plain.num_links, 3, replace=False), random.uniform(0.1, 0.9))
+    random: np.random.Generator
+    size: int
+    rate: float
+    """Bytes per second of a link."""
+    latency_s: float
 
-    def tree() -> Topology:
+    def network(self) -> Topology:
+        """A switch, with slow links or without, a ring, torus, mesh, fat tree, dragonfly, or nodes."""
+        rows = [self.size // 4, 4]
+        kinds: tuple[Callable[[], Topology], ...] = (
+            self._switch,
+            self._slow_switch,
+            lambda: ring(self.size, self.rate, self.latency_s),
+            lambda: torus(rows, self.rate, self.latency_s),
+            lambda: mesh(rows, self.rate, self.latency_s),
+            self._tree,
+            self._dragonfly,
+            self._nodes,
+        )
+        return kinds[int(self.random.integers(len(kinds)))]()
+
+    def _switch(self) -> Topology:
+        return switch(self.size, self.rate, self.latency_s)
+
+    def _slow_switch(self) -> Topology:
+        plain = self._switch()
+        slow = self.random.choice(plain.num_links, 3, replace=False)
+        return degraded(plain, slow, self.random.uniform(0.1, 0.9))
+
+    def _tree(self) -> Topology:
         return fat_tree(
-            size,
-            rate,
-            latency_s,
-            ranks_per_leaf=int(random.choice([4, 8])),
-            num_spines=int(random.choice([1, 2, 4])),
-            oversubscription=float(random.choice([1, 2, 4])),
+            self.size,
+            self.rate,
+            self.latency_s,
+            ranks_per_leaf=int(self.random.choice([4, 8])),
+            num_spines=int(self.random.choice([1, 2, 4])),
+            oversubscription=float(self.random.choice([1, 2, 4])),
         )
 
-    def groups_of_switches() -> Topology:
+    def _dragonfly(self) -> Topology:
         return dragonfly(
-            size // 4,
+            self.size // 4,
             2,
             2,
-            rank_bytes_per_s=rate,
-            local_bytes_per_s=rate * random.choice([1, 2]),
-            global_bytes_per_s=rate * random.choice([0.5, 1, 2]),
-            latency_s=latency_s,
+            rank_bytes_per_s=self.rate,
+            local_bytes_per_s=self.rate * self.random.choice([1, 2]),
+            global_bytes_per_s=self.rate * self.random.choice([0.5, 1, 2]),
+            latency_s=self.latency_s,
         )
 
-    def nodes() -> Topology:
-        members = int(random.choice([4, 8]))
+    def _nodes(self) -> Topology:
+        members = int(self.random.choice([4, 8]))
         return cluster(
-            size // members,
+            self.size // members,
             members,
-            scale_up_bytes_per_s=rate * random.choice([2, 8]),
-            scale_up_latency_s=latency_s / random.choice([1, 5]),
-            card_bytes_per_s=rate,
-            fabric_latency_s=latency_s,
-            is_rail_optimized=bool(random.integers(2)),
+            scale_up_bytes_per_s=self.rate * self.random.choice([2, 8]),
+            scale_up_latency_s=self.latency_s / self.random.choice([1, 5]),
+            card_bytes_per_s=self.rate,
+            fabric_latency_s=self.latency_s,
+            is_rail_optimized=bool(self.random.integers(2)),
         )
 
-    kinds: tuple[Callable[[], Topology], ...] = (
-        lambda: plain,
-        slow,
-        lambda: ring(size, rate, latency_s),
-        lambda: torus([size // 4, 4], rate, latency_s),
-        lambda: mesh([size // 4, 4], rate, latency_s),
-        tree,
-        groups_of_switches,
-        nodes,
-    )
-    return kinds[int(random.integers(len(kinds)))]()
+
+def _network(random: np.random.Generator) -> Topology:
+    """A network of any kind, size and speed."""
+    rate, latency_s = 10 ** random.uniform(9.5, 11.5), 10 ** random.uniform(-7, -5)
+    return _Draw(random=random, size=int(random.choice(SIZES)), rate=rate, latency_s=latency_s).network()
 
 
 def _groups(random: np.random.Generator, num_ranks: int) -> Integers:

@@ -25,7 +25,9 @@ from planner.job_file import parse_job
 from simulator.job import Job
 from simulator.units import MIB
 from studies.archive import Archive
+from studies.evaluator import Simulation
 from studies.reduction import Reduction
+from studies.search import Searcher
 from studies.study import run_study
 
 NUM_POWER_CAPS = 50
@@ -69,7 +71,7 @@ def exhausted(job: Job) -> dict[str, float]:
         archive.add(found)
 
     started_s, cpu_s = time.perf_counter(), time.process_time()
-    run_study(job, archive, record, seed=1)
+    run_study(Searcher(job=job, archive=archive, evaluator=Simulation(job), record=record), seed=1)
     seconds, cpu_s = time.perf_counter() - started_s, time.process_time() - cpu_s
     return {
         "num_designs": archive.num_evaluated,

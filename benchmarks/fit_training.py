@@ -12,15 +12,14 @@ these steps in view, so that the errors on what was left out are a little too go
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.training_steps import log_errors, models_of, read_steps, sources_of
+from benchmarks.training_steps import log_errors, models_of, over_measured_steps, sources_of
 from benchmarks.validate_held_out import are_inside, table_of
 from benchmarks.validate_steps import REPORT_FILE, with_tables
 from planner.calibration_fitting import Plane, Prior, damped, settled
@@ -223,8 +222,13 @@ def fitted(steps: MeasuredSteps) -> tuple[Plane, Floats]:
     return settled(lambda logs: log_errors(steps, constants_of(np.exp(logs))), weights, prior()), weights
 
 
+def constants_without(left_out: NDArray[np.bool_], plane: Plane, weights: Floats) -> Floats:
+    """Returns the unknowns, `(k,)`, that are fitted without some steps, around the constants of a plane."""
+    return np.exp(damped(plane, np.where(left_out, 0.0, weights), prior()))
+
+
 def held_out(
-    steps: MeasuredSteps, line: Plane, weights: Floats, groups: NDArray[np.str_]
+    steps: MeasuredSteps, plane: Plane, weights: Floats, groups: NDArray[np.str_]
 ) -> tuple[Floats, Floats]:
     """Returns the log error of every step with constants fitted without its group, and all those constants `(g, k)`.
 
@@ -233,9 +237,8 @@ def held_out(
     errors, constants = np.empty(len(groups)), []
     for name in np.unique(groups):
         is_out = groups == name
-        logs = damped(line, np.where(is_out, 0.0, weights), prior())
-        constants.append(np.exp(logs))
-        errors[is_out] = log_errors(steps.take(is_out), constants_of(np.exp(logs)))
+        constants.append(constants_without(is_out, plane, weights))
+        errors[is_out] = log_errors(steps.take(is_out), constants_of(constants[-1]))
     return errors, np.array(constants)
 
 
@@ -256,67 +259,77 @@ def mean_error(steps: MeasuredSteps, values: Floats, weights: Floats) -> float:
     return float(np.average(errors, weights=weights**2))
 
 
-def lines(steps: MeasuredSteps, line: Plane, weights: Floats, without_source: Floats) -> list[dict[str, str]]:
-    """Returns the rows of the shipped file."""
-    values = np.exp(line.at)
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A constant in the shipped file."""
+
+    applies_to: str
+    constant: str
+    value: float
+    low: float
+    """The least with one source left out."""
+    high: float
+    """The largest of those."""
+    unit: str
+    error: str
+    source: str
+
+    def cells(self) -> dict[str, str]:
+        """Returns the row of the file."""
+        return asdict(self) | {name: f"{getattr(self, name):.4g}" for name in ("value", "low", "high")}
+
+
+LAUNCH = Line(
+    applies_to=SOFTWARE,
+    constant="launch_s",
+    value=1e-5,
+    low=5e-6,
+    high=2e-5,
+    unit="s",
+    error="no step was short enough to show it",
+    source="estimate: a launch from Python on a host of 2024",
+)
+
+
+def lines(steps: MeasuredSteps, plane: Plane, weights: Floats, without_source: Floats) -> list[Line]:
+    """Returns what the shipped file says: what was fitted, what follows from it, and what no step shows."""
+    values = np.exp(plane.at)
+    return [*_fitted_lines(steps, values, weights, without_source), *_transferred_lines(values), LAUNCH]
+
+
+def _fitted_lines(
+    steps: MeasuredSteps, values: Floats, weights: Floats, without_source: Floats
+) -> Iterator[Line]:
     whole = mean_error(steps, values, weights)
-    rows = []
     for position, unknown in enumerate(UNKNOWNS):
         neutral = np.where(np.arange(len(values)) == position, unknown.neutral, values)
-        error = f"mean error {whole:.1%}, with {unknown.neutral:g} in its place {mean_error(steps, neutral, weights):.1%}"
-        low, high = without_source[:, position].min(), without_source[:, position].max()
-        rows.append(
-            _row(
-                unknown.applies_to,
-                unknown.name,
-                values[position],
-                (low, high),
-                unknown.unit,
-                error,
-                unknown.source,
-            )
+        without = f"with {unknown.neutral:g} in its place {mean_error(steps, neutral, weights):.1%}"
+        yield Line(
+            applies_to=unknown.applies_to,
+            constant=unknown.name,
+            value=values[position],
+            low=without_source[:, position].min(),
+            high=without_source[:, position].max(),
+            unit=unknown.unit,
+            error=f"mean error {whole:.1%}, {without}",
+            source=unknown.source,
         )
+
+
+def _transferred_lines(values: Floats) -> Iterator[Line]:
     fractions = constants_of(values).sustained_fractions
     for number_format in ("bf16", "fp8"):
         value = fractions[DEFAULT_FAMILY, number_format]
-        rows.append(
-            _row(
-                f"{DEFAULT_FAMILY} {number_format}",
-                SUSTAINED,
-                value,
-                (value, value),
-                "fraction",
-                "not measured",
-                "hopper's, as for kernels; in 16 bits times the root of the power for each operation",
-            )
+        yield Line(
+            applies_to=f"{DEFAULT_FAMILY} {number_format}",
+            constant=SUSTAINED,
+            value=value,
+            low=value,
+            high=value,
+            unit="fraction",
+            error="not measured",
+            source="hopper's, as for kernels; in 16 bits times the root of the power for each operation",
         )
-    rows.append(
-        _row(
-            SOFTWARE,
-            "launch_s",
-            1e-5,
-            (5e-6, 2e-5),
-            "s",
-            "no step was short enough to show it",
-            "estimate: a launch from Python on a host of 2024",
-        )
-    )
-    return rows
-
-
-def _row(
-    applies_to: str, name: str, value: float, limits: Sequence[float], unit: str, error: str, source: str
-) -> dict[str, str]:
-    return {
-        "applies_to": applies_to,
-        "constant": name,
-        "value": f"{value:.4g}",
-        "low": f"{limits[0]:.4g}",
-        "high": f"{limits[1]:.4g}",
-        "unit": unit,
-        "error": error,
-        "source": source,
-    }
 
 
 def write(rows: Sequence[Mapping[str, str]]) -> None:
@@ -331,20 +344,17 @@ def write(rows: Sequence[Mapping[str, str]]) -> None:
         )
 
 
-@click.command()
-@click.option("--measured", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True)
-@click.option("--vtrain", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True)
-def main(measured: Path, vtrain: Path) -> None:
+@over_measured_steps
+def main(steps: MeasuredSteps) -> None:
     """Fits, prints the errors on what was left out, and rewrites the shipped constants."""
-    steps = read_steps(measured, vtrain)
-    line, weights = fitted(steps)
-    describe("fitted", line.errors, sources_of(steps))
-    by_model, _ = held_out(steps, line, weights, models_of(steps))
+    plane, weights = fitted(steps)
+    describe("fitted", plane.errors, sources_of(steps))
+    by_model, _ = held_out(steps, plane, weights, models_of(steps))
     describe("without its model", by_model, sources_of(steps))
-    by_source, without_source = held_out(steps, line, weights, sources_of(steps))
+    by_source, without_source = held_out(steps, plane, weights, sources_of(steps))
     describe("without its source", by_source, sources_of(steps))
-    write(lines(steps, line, weights, without_source))
-    errors = {"fitted": line.errors, "without its model": by_model, "without its source": by_source}
+    write([line.cells() for line in lines(steps, plane, weights, without_source)])
+    errors = {"fitted": plane.errors, "without its model": by_model, "without its source": by_source}
     hosts = host_log_ratios(steps.batches, steps.simulated_s(Rank.of))
     sheet = table_of("held-out", errors, are_inside(steps, by_source, hosts), sources_of(steps))
     page = with_tables(REPORT_FILE.read_text(encoding="utf-8"), [sheet])

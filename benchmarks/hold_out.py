@@ -14,15 +14,22 @@ import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.fit_training import SUSTAINED, UNKNOWNS, Unknown, constants_of, prior, weights_of
-from benchmarks.training_steps import log_errors, models_of, read_steps, sources_of
+from benchmarks.fit_training import (
+    SUSTAINED,
+    UNKNOWNS,
+    Unknown,
+    constants_of,
+    constants_without,
+    prior,
+    weights_of,
+)
+from benchmarks.training_steps import log_errors, models_of, over_measured_steps, sources_of
 from benchmarks.validate_held_out import MODELS_FILE, STEPS_FILE
 from planner import held_out
-from planner.calibration_fitting import Plane, damped
+from planner.calibration_fitting import Plane
 from planner.calibration_steps import MeasuredSteps
 from planner.measured_runs import read_rows
 from simulator.table import Floats
@@ -50,11 +57,11 @@ def plane_of(steps: MeasuredSteps) -> Plane:
     return Plane.of(lambda logs: log_errors(steps, constants_of(np.exp(logs))), shipped, prior())
 
 
-def held_out_rows(line: Plane, weights: Floats, groups: NDArray[np.str_]) -> Iterator[tuple[str, ...]]:
+def held_out_rows(plane: Plane, weights: Floats, groups: NDArray[np.str_]) -> Iterator[tuple[str, ...]]:
     """Yields every constant of the fit without each group of steps."""
     for name in np.unique(groups):
         is_out = groups == name
-        values = np.exp(damped(line, np.where(is_out, 0.0, weights), prior()))
+        values = constants_without(is_out, plane, weights)
         for unknown, value in zip(UNKNOWNS, values.tolist(), strict=True):
             yield str(name), str(is_out.sum()), unknown.applies_to, unknown.name, f"{value:.6g}"
 
@@ -73,16 +80,13 @@ def write(path: Path, head: Sequence[str], rows: Iterator[tuple[str, ...]]) -> N
         csv.writer(file, lineterminator="\n").writerows([head, *rows])
 
 
-@click.command()
-@click.option("--measured", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True)
-@click.option("--vtrain", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True)
-def main(measured: Path, vtrain: Path) -> None:
+@over_measured_steps
+def main(steps: MeasuredSteps) -> None:
     """Fits without each publisher and each model, and writes the constants."""
-    steps = read_steps(measured, vtrain)
-    line, sources = plane_of(steps), sources_of(steps)
+    plane, sources = plane_of(steps), sources_of(steps)
     weights = weights_of(sources)
-    write(SOURCES_FILE, HEAD, held_out_rows(line, weights, sources))
-    write(MODELS_FILE, HEAD, held_out_rows(line, weights, models_of(steps)))
+    write(SOURCES_FILE, HEAD, held_out_rows(plane, weights, sources))
+    write(MODELS_FILE, HEAD, held_out_rows(plane, weights, models_of(steps)))
     write(STEPS_FILE, ("config_key", "source", "model"), step_rows(steps))
 
 

@@ -37,6 +37,7 @@ from studies.archive import Archive
 from studies.evaluator import Evaluator
 from studies.plan_keys import plan_keys
 from studies.reduction import Reduction
+from studies.search import Searcher
 from studies.study import run_study
 from studies.tuning import DEFAULT, Tuning
 
@@ -67,7 +68,8 @@ def study_of(
         del stage
         archive.add(found)
 
-    run_study(job, archive, record, seed=seed, evaluator=evaluator, tuning=tuning, space=space)
+    searcher = Searcher(job=job, archive=archive, evaluator=evaluator, record=record)
+    run_study(searcher, seed=seed, tuning=tuning, space=space)
     return archive
 
 

@@ -36,7 +36,8 @@ from studies.design_parts import PARTS, DesignParts
 from studies.evaluator import JournaledSimulation
 from studies.journal import Journal
 from studies.known_designs import KnownDesigns
-from studies.recording import Recording
+from studies.recording import Ending, Recording
+from studies.search import Searcher
 from studies.store import StudyStore
 from studies.study import run_study
 from studies.tracking import StudyTracker
@@ -108,8 +109,10 @@ def recorded_study(job: Job, folder: Path) -> int:
         ) as tracker,
     ):
         recording = Recording(job, archive, None, tracker, DesignParts(folder / PARTS))
-        run_study(job, archive, recording.record, seed=0, evaluator=evaluator)
-        recording.finish("FINISHED", {"num_evaluated": float(archive.num_evaluated)}, [])
+        searcher = Searcher(job=job, archive=archive, evaluator=evaluator, record=recording.record)
+        run_study(searcher, seed=0)
+        found = {"num_evaluated": float(archive.num_evaluated)}
+        recording.finish(Ending(status="FINISHED", metrics=found), [])
     return archive.num_evaluated
 
 

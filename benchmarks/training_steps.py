@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,18 @@ from simulator.training import TrainingConstants
 TIERS = ("A", "")
 """Complete rows with a published speed, and those of files that do not grade theirs."""
 _RELEASE = re.compile(r"( (v?\d|container|[(\d]|performance|A100|H100).*|[(:,].*)$")
+
+
+def over_measured_steps(run: Callable[[MeasuredSteps], None]) -> click.Command:
+    """Makes a command of what is done with all these steps: `--measured training_runs.csv --vtrain FOLDER`."""
+
+    @click.command(help=run.__doc__)
+    @click.option("--measured", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True)
+    @click.option("--vtrain", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True)
+    def command(measured: Path, vtrain: Path) -> None:
+        run(read_steps(measured, vtrain))
+
+    return command
 
 
 def log_errors(steps: MeasuredSteps, constants: TrainingConstants) -> Floats:

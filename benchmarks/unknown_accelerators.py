@@ -9,22 +9,19 @@ that no table knows: kernels, links and clocks then follow the transfer rules of
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.fit_training import constants_of, prior, weights_of
-from benchmarks.hold_out import unknowns_of
-from benchmarks.training_steps import log_errors, read_steps, sources_of
-from planner.calibration_fitting import Plane, damped
+from benchmarks.fit_training import constants_of, constants_without, weights_of
+from benchmarks.hold_out import plane_of
+from benchmarks.training_steps import over_measured_steps, sources_of
 from planner.calibration_steps import MeasuredSteps
 from simulator import catalog
 from simulator.job import Job
 from simulator.rank import Rank
 from simulator.table import Floats
-from simulator.training import TrainingConstants, training_constants
+from simulator.training import TrainingConstants
 
 UNKNOWN = "unknown"
 INSIDE_SHARE = 0.8
@@ -60,21 +57,16 @@ def described(log_errors_: Floats, formats: NDArray[np.str_]) -> str:
     return "; ".join(lines)
 
 
-@click.command()
-@click.option("--measured", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True)
-@click.option("--vtrain", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True)
-def main(measured: Path, vtrain: Path) -> None:
+@over_measured_steps
+def main(steps: MeasuredSteps) -> None:
     """Prints the errors on every architecture, left out of everything."""
-    steps = read_steps(measured, vtrain)
-    weights = weights_of(sources_of(steps))
-    shipped = np.log(unknowns_of(training_constants()))
-    line = Plane.of(lambda logs: log_errors(steps, constants_of(np.exp(logs))), shipped, prior())
+    weights, plane = weights_of(sources_of(steps)), plane_of(steps)
     families = np.array([catalog.accelerator(row["accelerator"]).family for row in steps.rows])
     formats = np.array([row["precision"].replace("fp16", "bf16") for row in steps.rows])
     for family in np.unique(families):
         is_out = families == family
-        logs = damped(line, np.where(is_out, 0.0, weights), prior())
-        found = transferred_errors(steps.take(is_out), constants_of(np.exp(logs)), str(family))
+        constants = constants_of(constants_without(is_out, plane, weights))
+        found = transferred_errors(steps.take(is_out), constants, str(family))
         print(f"{family}: {described(found, formats[is_out])}")
 
 

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.fit_training import prior, weights_of
 from benchmarks.hold_out import plane_of
-from benchmarks.training_steps import read_steps, sources_of
+from benchmarks.training_steps import over_measured_steps, sources_of
 from benchmarks.validate_held_out import kind_of
 from planner.calibration_fitting import Plane, damped
+from planner.calibration_steps import MeasuredSteps
 from planner.measured_runs import Row
 from planner.validation_interval import (
     INSIDE_FRACTION,
@@ -95,12 +94,9 @@ def four_of_five(ratios: Sequence[Floats]) -> float:
     return weighted_quantile(np.concatenate(ratios), weights, INSIDE_FRACTION)
 
 
-@click.command()
-@click.option("--measured", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True)
-@click.option("--vtrain", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True)
-def main(measured: Path, vtrain: Path) -> None:
+@over_measured_steps
+def main(steps: MeasuredSteps) -> None:
     """Prints the ratios of every kind."""
-    steps = read_steps(measured, vtrain)
     sources = sources_of(steps)
     found = Measured(rows=steps.rows, sources=sources, plane=plane_of(steps))
     for name, is_of_kind in KINDS.items():

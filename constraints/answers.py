@@ -57,12 +57,12 @@ def caps_of_answers(job: Job) -> tuple[float, ...]:
 
     Those alone that are listed where refinement tries none, or where a lower one helps to keep no limit of the job.
     """
-    if not is_refined(job) or not caps_can_help(job):
+    if not is_refined(job) or not _caps_can_help(job):
         return job.power_caps
     return tuple(sorted({*job.power_caps, *stepped_caps(job).tolist()}, reverse=True))
 
 
-def caps_can_help(job: Job) -> bool:
+def _caps_can_help(job: Job) -> bool:
     """Returns whether capping power below the highest cap can help to keep a limit of the job.
 
     Rent follows from time alone, so it takes accelerators on sale for a cap to save money.

@@ -92,7 +92,7 @@ class BlockIndex:
         self._degrees = [
             (index, degrees)
             for index, offer in enumerate(job.offers)
-            for degrees in allowed_degrees(job, offer)
+            for degrees in _allowed_degrees(job, offer)
         ]
         self._first = [0]
         num_rows = 0
@@ -174,7 +174,7 @@ def _is_design(job: Job, layouts: PlanTable, spares: Integers) -> Booleans:
     return np.column_stack(columns)
 
 
-def allowed_degrees(job: Job, offer: Offer) -> Iterator[Degrees]:
+def _allowed_degrees(job: Job, offer: Offer) -> Iterator[Degrees]:
     """Yields every combination of tensor, pipeline, virtual-pipeline and context parallelism of an offer."""
     model, search = job.workload.model, job.search
     tensor = search.tensor_parallel or divisors(model.num_heads)

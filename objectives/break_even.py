@@ -60,7 +60,7 @@ def rent_or_own(job: Job, plans: PlanTable, usage: Usage) -> RentOrOwn:
     rents = np.array([rent_of(offer) for offer in job.offers])[plans.offer]
     nodes = np.array([node_price_of(offer) for offer in job.offers])[plans.offer]
     rent, node = np.nan_to_num(rents), np.nan_to_num(nodes)
-    saved = rent_usd_per_year(job, plans, rent) - running_usd_per_year(job, plans, usage, node)
+    saved = _rent_usd_per_year(job, plans, rent) - running_usd_per_year(job, plans, usage, node)
     rented = rent_cost(job, plans, usage, rent) + storage_usd(job, usage)
     months = payback_months(job.ownership, outlay_usd(job, plans, usage, node), saved)
     return RentOrOwn(
@@ -70,7 +70,7 @@ def rent_or_own(job: Job, plans: PlanTable, usage: Usage) -> RentOrOwn:
     )
 
 
-def rent_usd_per_year(job: Job, plans: PlanTable, usd_per_gpu_hour: Floats) -> Floats:
+def _rent_usd_per_year(job: Job, plans: PlanTable, usd_per_gpu_hour: Floats) -> Floats:
     """Returns the rent of the hours of a year in which the cluster is used, `(n,)`."""
     used_hours = YEAR / HOUR * job.ownership.utilization_fraction
     return num_held_gpus(job, plans) * usd_per_gpu_hour * used_hours

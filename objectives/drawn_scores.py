@@ -68,9 +68,9 @@ def drawn_figures(runs: DrawnRuns) -> dict[str, Floats]:
     """Returns wall time (s), cost (USD), energy (J), carbon (kg CO2e) and, where it is known, water (l), `(r, n)` each."""
     figures = {
         Objective.TIME.value: runs.wall_s,
-        Objective.COST.value: drawn_cost(runs),
+        Objective.COST.value: _drawn_cost(runs),
         Objective.ENERGY.value: runs.energy_j,
-        Objective.CARBON.value: drawn_carbon(runs),
+        Objective.CARBON.value: _drawn_carbon(runs),
     }
     if np.isfinite(runs.scores.water_l).all():
         figures["water"] = (
@@ -79,7 +79,7 @@ def drawn_figures(runs: DrawnRuns) -> dict[str, Floats]:
     return figures
 
 
-def drawn_cost(runs: DrawnRuns) -> Floats:
+def _drawn_cost(runs: DrawnRuns) -> Floats:
     """Returns the cost of rented and of owned designs, `(r, n)`."""
     usage, plans = runs.usage, runs.plans
     rent = _middles(runs, [offer.rent_usd_per_gpu_hour for offer in runs.job.offers])
@@ -98,7 +98,7 @@ def drawn_cost(runs: DrawnRuns) -> Floats:
 
 
 def _job_of(runs: DrawnRuns, draw: int) -> Job:
-    return job_of_draw(runs.job, {name: float(values[draw, 0]) for name, values in runs.factors.items()})
+    return _job_of_draw(runs.job, {name: float(values[draw, 0]) for name, values in runs.factors.items()})
 
 
 def _middles(runs: DrawnRuns, estimates: list[Estimate | None]) -> Floats:
@@ -118,7 +118,7 @@ def _owned(runs: DrawnRuns, draw: int, rows: NDArray[np.intp], usage: Usage, usd
     return total(parts.values())
 
 
-def job_of_draw(job: Job, factors: Mapping[str, float]) -> Job:
+def _job_of_draw(job: Job, factors: Mapping[str, float]) -> Job:
     """Returns the job with the terms of ownership and the prices that all designs of a draw share."""
     storage = {"usd_per_byte": job.storage.usd_per_byte * factors["storage_price"]}
     return job.model_copy(
@@ -147,7 +147,7 @@ def _with_port_price(offer: Offer, factor: float) -> Offer:
     return offer.model_copy(update={"fabric": fabric})
 
 
-def drawn_carbon(runs: DrawnRuns) -> Floats:
+def _drawn_carbon(runs: DrawnRuns) -> Floats:
     """Returns operational and embodied greenhouse gases, `(r, n)`."""
     operational = operational_kgco2e(runs.job, runs.every_plan, runs.usage).reshape(runs.wall_s.shape)
     return np.asarray(

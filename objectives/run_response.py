@@ -66,7 +66,7 @@ def _changed_reliability(job: Job, **fields: object) -> Job:
     return job.model_copy(update={"reliability": job.reliability.model_copy(update=fields)})
 
 
-def with_failure_rate(job: Job, factor: float) -> Job:
+def _with_failure_rate(job: Job, factor: float) -> Job:
     """Returns the job with so many times as many failures of nodes and of their domains."""
     now = job.reliability
     names = ("failures_per_1000_node_days", "domain_failures_per_1000_domain_days")
@@ -74,21 +74,21 @@ def with_failure_rate(job: Job, factor: float) -> Job:
     return _changed_reliability(job, **rates)
 
 
-def with_interruption_rate(job: Job, factor: float) -> Job:
+def _with_interruption_rate(job: Job, factor: float) -> Job:
     """Returns the job with landlords who take nodes back so many times as often."""
     name = "interruptions_per_1000_node_days"
     offers = tuple(offer.model_copy(update={name: getattr(offer, name) * factor}) for offer in job.offers)
     return job.model_copy(update={"offers": offers})
 
 
-def with_restart_time(job: Job, factor: float) -> Job:
+def _with_restart_time(job: Job, factor: float) -> Job:
     """Returns the job with a way back from failures that takes so many times as long."""
     restart = job.reliability.restart
     times = [name for name in type(restart).model_fields if name.endswith("_s")]
     return _changed_reliability(job, restart=_scaled(restart, times, factor))
 
 
-def with_straggler_excess(job: Job, factor: float) -> Job:
+def _with_straggler_excess(job: Job, factor: float) -> Job:
     """Returns the job with stragglers that add so many times as much to a step."""
     log_mean = job.reliability.straggler_log_mean
     return (
@@ -96,7 +96,7 @@ def with_straggler_excess(job: Job, factor: float) -> Job:
     )
 
 
-def with_storage_bandwidth(job: Job, factor: float) -> Job:
+def _with_storage_bandwidth(job: Job, factor: float) -> Job:
     """Returns the job with storage that reads and writes so many times as fast."""
     rates = [name for name in type(job.storage).model_fields if "_bytes_per_s" in name]
     return job.model_copy(update={"storage": _scaled(job.storage, rates, factor)})
@@ -107,11 +107,11 @@ def _scaled(record: Record, names: Sequence[str], factor: float) -> Record:
 
 
 CHANGES: Mapping[str, Callable[[Job, float], Job]] = {
-    "failure_rate": with_failure_rate,
-    "interruption_rate": with_interruption_rate,
-    "restart_time": with_restart_time,
-    "straggler_excess": with_straggler_excess,
-    "storage_bandwidth": with_storage_bandwidth,
+    "failure_rate": _with_failure_rate,
+    "interruption_rate": _with_interruption_rate,
+    "restart_time": _with_restart_time,
+    "straggler_excess": _with_straggler_excess,
+    "storage_bandwidth": _with_storage_bandwidth,
 }
 """How a job looks with another value of an input, beside the step time."""
 

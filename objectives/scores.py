@@ -182,16 +182,12 @@ def _limit_risks(job: Job, plans: PlanTable, outcomes: Outcomes, cost_usd: Float
         cost_usd: their expected costs, `(n,)`.
     """
     limits, wall_s = job.limits, outcomes.run.wall_time_s
-    allowed_s = {
-        "deadline_risk": None if limits.deadline_days is None else limits.deadline_days * DAY,
-        "budget_risk": None
-        if limits.budget_usd is None
-        else limits.budget_usd
-        * np.divide(wall_s, cost_usd, out=np.ones(len(plans)), where=cost_usd < np.inf),
-    }
-    return {
-        name: np.full(len(plans), np.nan)
-        if time_s is None
-        else miss_probability(job, plans, outcomes.steps, outcomes.run, time_s)
-        for name, time_s in allowed_s.items()
-    }
+    risks = {name: np.full(len(plans), np.nan) for name in ("deadline_risk", "budget_risk")}
+    if limits.deadline_days is not None:
+        allowed_s: Floats | float = limits.deadline_days * DAY
+        risks["deadline_risk"] = miss_probability(job, plans, outcomes.steps, outcomes.run, allowed_s)
+    if limits.budget_usd is not None:
+        s_per_usd = np.divide(wall_s, cost_usd, out=np.ones(len(plans)), where=cost_usd < np.inf)
+        allowed_s = limits.budget_usd * s_per_usd
+        risks["budget_risk"] = miss_probability(job, plans, outcomes.steps, outcomes.run, allowed_s)
+    return risks

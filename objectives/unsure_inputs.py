@@ -184,10 +184,10 @@ def step_error_of(job: Job, plans: PlanTable, row: int) -> StepError | StepResid
     has_experts = job.workload.model.experts is not None
     if job.calibration and (own := job.calibration.residuals_of(chip.id, precision, has_experts=has_experts)):
         return own
-    return known_step_error(job, plans, row)
+    return _known_step_error(job, plans, row)
 
 
-def known_step_error(job: Job, plans: PlanTable, row: int) -> StepError:
+def _known_step_error(job: Job, plans: PlanTable, row: int) -> StepError:
     """Returns how sure the step of one of some designs is by published runs; of experts no surer than users are told."""
     chip = job.offers[int(plans.offer[row])].accelerator
     has_experts = job.workload.model.experts is not None

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from constraints.evaluation import Evaluation
+from planner.algorithm_text import algorithm_text
 from planner.bests import bests_of
 from planner.choice import chosen_row
 from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.designs import designs_of
+from planner.destination import Destination
 from planner.infeasible import explain
 from planner.input_uncertainty import input_uncertainty_of
-from planner.mlflow_content import asked_params, finish, inputs_profile, record_of, study_tags
-from planner.output import FrontFormat, make_output_folder, write_answer, write_job
+from planner.mlflow_content import asked_params, inputs_profile, study_tags
+from planner.output import FrontFormat, make_output_folder
 from planner.problems import Findings
 from planner.reasons import cautions, rejections, scope_text, why_chosen
-from planner.recommendation import (
-    Infeasibility,
-    Recommendation,
-    Status,
-)
+from planner.recommendation import Infeasibility, Recommendation, Status
 from planner.record_input import validated
-from planner.report_build import report_of_log
-from planner.report_files import PAGE_FILE, write_page, write_pictures
 from planner.uncertainty import uncertainty_of
 from planner.unused_search import search_notes
 from planner.what_if import what_if_cases
 from simulator.catalog import catalog_hash
 from simulator.job import Job
-from simulator.search_options import Algorithm
 from simulator.table import Integers
 from studies.archive import Archive
 from studies.design_log import DesignLog
@@ -45,21 +41,15 @@ from studies.exhaustive import Reducer
 from studies.experiments import software_tags
 from studies.identity import job_hash
 from studies.progress import Progress, Report, Stop, ignore, never_stop
-from studies.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
-from studies.store_address import DEFAULT_FILE, asked_store
+from studies.recording import DESIGN_TABLE, Recording
+from studies.search import Searcher
+from studies.store_address import asked_store
 from studies.study import StudyResult, refined_study, run_study, searched_front
 from studies.tracking import StudyTracker
 
 LARGEST_SEED = 2**32 - 1
 Clock = Callable[[], datetime]
 
-ALGORITHM_NAMES = {
-    Algorithm.NSGA2: "NSGA-II",
-    Algorithm.NSGA3: "NSGA-III",
-    Algorithm.OPTUNA_TPE: "Optuna's TPE",
-    Algorithm.OPTUNA_NSGA2: "Optuna's NSGA-II",
-    Algorithm.OPTUNA_GP: "Optuna's Gaussian processes",
-}
 EXACT_STAGE = "exact search for the least values"
 
 
@@ -118,31 +108,21 @@ def recommend(
         make_output_folder(output)
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="capplan-")))
-        folder = output or scratch
         tracker = parts = log = None
         if tracking:
             progress(Progress(stage="opening the MLflow store", num_done=0, num_total=None))
             tracker = stack.enter_context(_tracked(job, seed, tracking_uri, experiment))
             parts = DesignParts(scratch / PARTS)
         if output is not None:
-            log = stack.enter_context(DesignLog(folder / DESIGN_TABLE))
+            log = stack.enter_context(DesignLog(output / DESIGN_TABLE))
         recording = Recording(job, Archive(job), log, tracker, parts)
         answer = search_and_answer(
             job, seed, recording, Simulation(job), now=clock(), progress=progress, should_stop=should_stop
         )
-        files = [write_job(job, folder), *write_answer(answer, folder, front_format)]
-        drawn = report_of_log(job, answer, log, progress) if log is not None and with_report else None
-        pictures = []
-        if drawn is not None:
-            files.append(write_page(drawn, folder / PAGE_FILE))
-            pictures = write_pictures(drawn, scratch / PICTURE_FOLDER, "png") if tracker else []
-        finish(recording, answer, files, pictures)
-        answer = _with_record(answer, recording, tracker, scratch if output is None else None)
-        if output is not None:
-            write_answer(answer, folder, front_format)
-            if drawn is not None:  # again, now that it is known where the study is recorded
-                write_page(drawn.answering(answer), folder / PAGE_FILE)
-        return answer
+        destination = Destination(
+            job=job, output=output, scratch=scratch, front_format=front_format, tracker=tracker
+        )
+        return destination.deliver(answer, recording, log if with_report else None, progress)
 
 
 def search_and_answer(
@@ -168,28 +148,19 @@ def search_and_answer(
         progress: told how far the search is.
         should_stop: asked between batches.
     """
-    result = run_study(
-        job,
-        recording.archive,
-        recording.record,
-        seed=seed,
+    searcher = Searcher(
+        job=job,
+        archive=recording.archive,
         evaluator=evaluator,
-        reducer=reducer,
+        record=recording.record,
         report=progress,
         should_stop=should_stop,
     )
+    result = run_study(searcher, seed=seed, reducer=reducer)
     finding = _explained(job, result, should_stop)
     if isinstance(finding, Evaluation):
         recording.record(evaluator.evaluate(finding.plans, EXACT_STAGE), EXACT_STAGE)
-        result = refined_study(
-            job,
-            result,
-            recording.record,
-            seed=seed,
-            evaluator=evaluator,
-            report=progress,
-            should_stop=should_stop,
-        )
+        result = refined_study(replace(searcher), result, seed=seed)
     infeasibility = finding if isinstance(finding, Infeasibility) else None
     return _answer(job, seed, result, infeasibility, now)
 
@@ -213,97 +184,72 @@ def _explained(job: Job, result: StudyResult, should_stop: Stop) -> Infeasibilit
     return explain(job, result.space, should_stop=should_stop)
 
 
+class _Choice(NamedTuple):
+    """What is recommended."""
+
+    front: Evaluation
+    ids: Integers
+    """Numbers of its designs, `(n,)`."""
+    row: int
+    """Of the recommended design."""
+
+
 def _answer(
     job: Job, seed: int, result: StudyResult, infeasibility: Infeasibility | None, now: datetime
 ) -> Recommendation:
     front, ids = result.archive.distinct_front()
-    row = chosen_row(job, front) if front is not None else None
-    designs = designs_of(job, front, ids) if front is not None else ()
-    status: Status = "recommended"
-    if infeasibility is not None:
-        status = "infeasible"
-    elif not result.is_complete or front is None:
-        status = "interrupted"
-    uncertainty = (
-        uncertainty_of(job, front, ids, row, seed) if front is not None and row is not None else None
-    )
-    unsure, cases = _compared(job, front, ids, row, seed)
+    choice = None if front is None else _Choice(front, ids, chosen_row(job, front))
+    designs = () if front is None else designs_of(job, front, ids)
+    best = designs[choice.row] if choice else None
+    uncertainty = uncertainty_of(job, *choice, seed) if choice else None
+    unsure, cases = _compared(job, choice, seed) if choice else (None, ())
     return Recommendation(
         capplan_version=software_tags()["capplan_version"],
         catalog_hash=catalog_hash(),
         job=job.name,
         seed=seed,
         created_at=now.isoformat(timespec="seconds"),
-        status=status,
-        recommendation=designs[row] if row is not None else None,
-        why=why_chosen(job, front, row) if front is not None and row is not None else (),
+        status=_status(result, infeasibility),
+        recommendation=best,
+        why=why_chosen(job, choice.front, choice.row) if choice else (),
         uncertainty=uncertainty,
         objectives=tuple(objective.value for objective in job.objectives),
         front=designs,
         rejected=rejections(job, result),
         num_evaluated=result.archive.num_evaluated,
         num_feasible=result.archive.num_feasible,
-        algorithm=_algorithm_text(job, result),
+        algorithm=algorithm_text(job, result),
         infeasibility=infeasibility,
         carbon_scope=scope_text(job),
-        best_of_each=bests_of(job, front, ids, row) if front is not None and row is not None else (),
+        best_of_each=bests_of(job, *choice) if choice else (),
         input_uncertainty=unsure,
         what_if=cases,
         mlflow=None,
         warnings=(
-            *cautions(job, front, uncertainty, designs[row] if row is not None else None),
+            *cautions(job, front, uncertainty, best),
             *search_notes(job, result.algorithm, result.space.num_designs),
         ),
     )
 
 
-def _compared(
-    job: Job, front: Evaluation | None, ids: Integers, row: int | None, seed: int
-) -> tuple[InputUncertainty | None, tuple[WhatIfCase, ...]]:
-    """What the recommended design, a row of the front, is compared with."""
-    if front is None or row is None:
-        return None, ()
-    chosen = front.take(np.array([row]))
+def _status(result: StudyResult, infeasibility: Infeasibility | None) -> Status:
+    if infeasibility is not None:
+        return "infeasible"
+    is_answered = result.is_complete and result.archive.front is not None
+    return "recommended" if is_answered else "interrupted"
+
+
+def _compared(job: Job, choice: _Choice, seed: int) -> tuple[InputUncertainty | None, tuple[WhatIfCase, ...]]:
+    """What the recommended design is compared with."""
+    chosen = choice.front.take(np.array([choice.row]))
     cases = what_if_cases(job, chosen, lambda other: _best_of(other, seed))
-    return input_uncertainty_of(job, front, ids, row, seed), cases
+    return input_uncertainty_of(job, *choice, seed), cases
 
 
 def _best_of(job: Job, seed: int) -> Evaluation | None:
     """The recommended design of another job, one row."""
     front = searched_front(job, seed)
     return None if front is None else front.take(np.array([chosen_row(job, front)]))
-
-
-def _algorithm_text(job: Job, result: StudyResult) -> str:
-    if result.is_exact:
-        text = f"exhaustive search of all {result.space.num_designs:,} designs that the bounds admit"
-    elif result.algorithm is Algorithm.EXHAUSTIVE:
-        text = f"exhaustive search, stopped before all {result.space.num_designs:,} designs were evaluated"
-    else:
-        text = f"{_heuristic_text(job, result.algorithm)} over {result.space.num_designs:,} designs"
-    is_refined = result.is_refined and job.search.num_refinements and result.archive.front
-    return f"{text}; {_refinement_text(job, result)}" if is_refined else text
-
-
-def _refinement_text(job: Job, result: StudyResult) -> str:
-    """What came of the refinement: its designs are no part of the grid, nor of the evaluations of the search."""
-    if result.num_refined:
-        return f"Optuna refined the front with {result.num_refined:,} more"
-    has_end = job.search.max_seconds is not None
-    return (
-        "no time was left to refine the front (search.max_seconds)"
-        if has_end
-        else "refining found nothing to try"
-    )
-
-
-def _heuristic_text(job: Job, algorithm: Algorithm) -> str:
-    if algorithm is Algorithm.RANDOM:
-        return f"{job.search.max_evaluations:,} random designs at most"
-    name = ALGORITHM_NAMES.get(algorithm, algorithm.value)
-    return (
-        f"{name} ({job.search.num_restarts} restarts of {job.search.generation_size} designs per generation)"
-    )
 
 
 @contextmanager
@@ -318,27 +264,3 @@ def _tracked(job: Job, seed: int, tracking_uri: str | None, experiment: str) -> 
     ) as tracker:
         tracker.log_inputs(job.name, job_hash(job), inputs_profile(job))
         yield tracker
-
-
-def _with_record(
-    answer: Recommendation, recording: Recording, tracker: StudyTracker | None, temporary: Path | None
-) -> Recommendation:
-    """The answer with where MLflow holds the study, or with the place of the design table where MLflow failed."""
-    if tracker is None:
-        return answer
-    if recording.failure:
-        kept = _rescued(temporary, answer.job) if temporary else "the output folder"
-        note = f"MLflow does not hold the whole study ({recording.failure}); the design table is in {kept}"
-        answer = answer.model_copy(update={"warnings": (*answer.warnings, note)})
-    record = record_of(tracker, answer.num_evaluated, recording.num_design_runs)
-    return answer.model_copy(update={"mlflow": record})
-
-
-def _rescued(folder: Path, name: str) -> str:
-    """Moves the design table out of a temporary folder and says where it is."""
-    place = DEFAULT_FILE.parent
-    place.mkdir(parents=True, exist_ok=True)
-    target = place / f"{name}-{folder.name}"
-    (folder / PARTS).mkdir(exist_ok=True)  # a search that found nothing to try has written nothing
-    shutil.move(folder / PARTS, target)
-    return str(target)

@@ -28,7 +28,7 @@ from planner.calibration_steps import MeasuredSteps
 from planner.calibration_unknowns import MEASUREMENT_SCATTER, Unknown, prior_of, unknowns_of
 from planner.human import percent
 from simulator.calibration import Calibration
-from simulator.errors import InputError, Problem
+from simulator.errors import refusal
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.rank import Rank
@@ -77,7 +77,7 @@ def calibrate(
     unknowns = [unknown for unknown, is_one in zip(all_unknowns, is_told, strict=True) if is_one]
     if not unknowns:
         rule = "tells nothing of any constant: measure runs that take longer, or other layouts and sizes"
-        raise InputError([Problem(path="", value="", rule=rule)], str(path))
+        raise refusal(path, rule)
     tell("fitting")
     fit = _Fit(steps, draft, unknowns, published.take(is_told))
     check_explained(fit.plane.errors, str(path))

@@ -9,7 +9,7 @@ from planner.problems import shown
 from planner.record_input import parse_record
 from planner.yaml_text import read_document
 from simulator.calibration import Calibration
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, refusal
 
 HEAD = """\
 # Constants of a cluster that were measured on it; `capplan calibrate` wrote this file, --calibration FILE uses it.
@@ -29,7 +29,7 @@ def load_calibration(path: str | Path) -> Calibration:
     document = read_document(file, least=LEAST)
     if not isinstance(document, Mapping) or "constants" not in document:
         rule = f"{shown(document)} must be a calibration file: {LEAST}"
-        raise InputError([Problem(path="", value="", rule=rule)], str(file))
+        raise refusal(file, rule)
     return parse_record(Calibration, document, source=str(file))
 
 

@@ -84,7 +84,7 @@ def gemm_s(
     return product_s + np.where(cast_bytes > 0, cast_s, 0.0)
 
 
-def plain_weight_gradient_s(
+def _plain_weight_gradient_s(
     constants: KernelConstants,
     shape: tuple[Floats, Floats, Floats],
     *,
@@ -146,7 +146,7 @@ def _seconds(
     shape = (sizes["m"], sizes["n"], sizes["k"])
     match kind:
         case KernelKind.GEMM | KernelKind.INPUT_GRADIENT | KernelKind.WEIGHT_GRADIENT:
-            price = plain_weight_gradient_s if kind is KernelKind.WEIGHT_GRADIENT else gemm_s
+            price = _plain_weight_gradient_s if kind is KernelKind.WEIGHT_GRADIENT else gemm_s
             return price(
                 constants,
                 shape,

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.calibration_file import check_new_file
 from planner.problems import shown
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, refusal
 from simulator.record import Choice
 from simulator.table import Floats
 
@@ -159,19 +159,19 @@ def _rows(path: Path) -> list[dict[str, str]]:
         text = data.decode("utf-8-sig")
         rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
     except OSError as error:
-        raise _refusal(path, f"cannot be read: {error.strerror or error}") from None
+        raise refusal(path, f"cannot be read: {error.strerror or error}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise _refusal(path, f"is not a CSV file: {error}") from None
+        raise refusal(path, f"is not a CSV file: {error}") from None
     if len(data) > LARGEST_FILE_BYTES:
-        raise _refusal(path, f"is larger than {LARGEST_FILE_BYTES:,} bytes, so it is no table of kernels")
+        raise refusal(path, f"is larger than {LARGEST_FILE_BYTES:,} bytes, so it is no table of kernels")
     head = tuple(rows[0]) if rows else ()
     if head != COLUMNS or len(rows) < 2:
-        raise _refusal(
+        raise refusal(
             path, "is no table of kernels, as `capplan calibrate --device --output FILE.csv` writes it"
         )
     short = next((line for line, row in enumerate(rows, 1) if len(row) != len(COLUMNS)), None)
     if short is not None:
-        raise _refusal(path, f"row {short} has {len(rows[short - 1])} cells, not {len(COLUMNS)}")
+        raise refusal(path, f"row {short} has {len(rows[short - 1])} cells, not {len(COLUMNS)}")
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows[1:]]
 
 
@@ -198,7 +198,3 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
-
-
-def _refusal(path: Path, rule: str) -> InputError:
-    return InputError([Problem(path="", value="", rule=rule)], str(path))

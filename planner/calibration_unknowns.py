@@ -119,7 +119,7 @@ def _of_hardware(rows: Sequence[Row]) -> Iterator[Unknown]:
                 published=sustained,
             )
         yield Unknown(
-            name=ConstantName.MEMORY_FRACTION, accelerator=name, published=published_memory_fraction(chip)
+            name=ConstantName.MEMORY_FRACTION, accelerator=name, published=_published_memory_fraction(chip)
         )
         for link in (ConstantName.INTRA_LINK_RATIO, ConstantName.INTER_LINK_RATIO):
             yield Unknown(name=link, accelerator=name, published=1.0)
@@ -134,6 +134,6 @@ def _of_software(rows: Sequence[Row]) -> Iterator[Unknown]:
         yield Unknown(name=name, published=float(getattr(constants, TRAINING_FIELDS[name])))
 
 
-def published_memory_fraction(chip: Accelerator) -> float:
+def _published_memory_fraction(chip: Accelerator) -> float:
     """Returns the share of the memory bandwidth that kernels of an architecture reach."""
     return float(kernel_constants([kernels_of(chip)], [Precision.BF16.value]).memory_fraction[0])

@@ -11,5 +11,5 @@ from simulator.job import Job
 
 def chosen_row(job: Job, front: Evaluation) -> int:
     """Returns the row of the front that is recommended."""
-    weights = np.array([job.preference.get(objective, 1.0) for objective in job.objectives])
+    weights = np.array(job.objective_weights)
     return compromise_row(front.objectives(job), weights)

@@ -58,7 +58,7 @@ def write(text: str) -> None:
 def quiet_libraries() -> Iterator[None]:
     """Keeps stdout for the answer, and warnings meant for programmers from a user's eyes (--verbose shows them)."""
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
-        if not (sys.warnoptions or is_verbose()):
+        if not (sys.warnoptions or _is_verbose()):
             warnings.simplefilter("ignore")
         yield
 
@@ -66,7 +66,7 @@ def quiet_libraries() -> Iterator[None]:
 @contextlib.contextmanager
 def progress(*, is_shown: bool = True) -> Iterator[Report]:
     """Yields what work reports to: a line that renews itself on a terminal; lines that stay with --verbose; else nothing."""
-    if is_verbose():
+    if _is_verbose():
         yield _Log().report
     elif is_shown and sys.stderr.isatty():
         from planner.progress_line import progress_line
@@ -89,7 +89,7 @@ def working(what: str, *, is_shown: bool = True) -> Iterator[None]:
         yield
 
 
-def is_verbose() -> bool:
+def _is_verbose() -> bool:
     """Returns whether the running command was asked to tell what it does."""
     context = click.get_current_context(silent=True)
     return bool(context and context.meta.get(VERBOSE))

@@ -8,7 +8,7 @@ from constraints.evaluation import evaluate
 from planner.designs import design_at
 from planner.output import SINGLE_FIGURES
 from planner.recommendation import Design
-from planner.violations import AVAILABILITY, layout_violations
+from planner.runnable_plan import obstacles
 from simulator.errors import InputError
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
@@ -55,8 +55,7 @@ def metrics_of(design: Design) -> Metrics:
 
 def figures_or_reason(job: Job, plan: Plan) -> Metrics | str:
     """Returns the figures of a plan, or why it cannot be run."""
-    broken = [rule for rule in layout_violations(job, plan) if rule.constraint != AVAILABILITY]
-    if broken:
+    if broken := obstacles(job, plan):
         return broken[0].sentence
     try:
         return metrics_of(design_of(job, plan))

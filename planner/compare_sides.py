@@ -17,10 +17,10 @@ from pydantic import ValidationError
 from planner.answer import recommend
 from planner.job_file import load_job
 from planner.output import ANSWER_FILE, JOB_FILE
-from planner.plan_input import plan_of, read_plan
+from planner.plan_input import read_plan
 from planner.recommendation import Design, Recommendation
+from planner.runnable_plan import plan_that_runs
 from planner.study_facts import ANSWER, check_not_merged, job_of, stored_answer
-from planner.violations import AVAILABILITY, degrees_violation, layout_violations
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import Plan
@@ -92,14 +92,7 @@ def _is_answer(path: Path) -> bool:
 
 
 def _planned(text: str, job: Job, written: str) -> Side:
-    plan, num_gpus = plan_of(job, read_plan(written))
-    broken = (
-        [degrees_violation(plan, num_gpus)] if num_gpus != plan.num_gpus else layout_violations(job, plan)
-    )
-    reasons = [violation.sentence for violation in broken if violation.constraint != AVAILABILITY]
-    if reasons:
-        raise InputError([Problem(path="", value="", rule=reason) for reason in reasons], text)
-    return Side(name=text, job=job, plan=plan)
+    return Side(name=text, job=job, plan=plan_that_runs(job, read_plan(written), source=text))
 
 
 def _answered(text: str, path: Path) -> Side:

@@ -15,10 +15,10 @@ from planner.deep_words import (
     slow_links_in_words,
     waits_in_words,
 )
-from planner.plan_input import plan_of
-from planner.played_step import HotLink, StepRun
+from planner.played_step import SMALLEST_FRACTION, HotLink, StepRun, hot_links
+from planner.runnable_plan import plan_that_runs
 from planner.trace_events import check_size
-from planner.violations import AVAILABILITY, degrees_violation, layout_violations, limit_violations
+from planner.violations import layout_violations, limit_violations
 from simulator.catalog import catalog_hash
 from simulator.deep.collective_forms import Algorithm
 from simulator.deep.described_network import NodesNetwork
@@ -31,16 +31,11 @@ from simulator.deep.plan_step import MOST_UNFOLDED, PlanStep, plan_step
 from simulator.deep.slow_links import shares_left, slowed
 from simulator.deep.topology import Topology
 from simulator.deep.waits import of_stages
-from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
 from simulator.record import Record
 from simulator.table import Floats, Integers
 
-MOST_LINKS = 10
-"""Hot links that are listed."""
-SMALLEST_FRACTION = 1e-6
-"""A wait below this share of the step is rounding."""
 ROUNDING_FRACTION = 1e-8
 """A part below this share of the step is what is left of differences of equal times."""
 
@@ -152,6 +147,11 @@ class DeepRequest:
         return slowed(network.build(), self.slow_links)
 
     @property
+    def has_faults(self) -> bool:
+        """Whether anything is slow."""
+        return self.faults != Faults() or bool(self.names_of_slow_links)
+
+    @property
     def names_of_slow_links(self) -> tuple[str, ...]:
         """Links of `network` that the file or the request calls slow."""
         return (*self.network.slow_links, *self.slow_links) if self.network is not None else ()
@@ -196,70 +196,55 @@ def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> 
         >>> len(run.answer.roles), abs(run.answer.difference_fraction) < 0.02
         (12, True)
     """
-    written = request.plan.model_dump(mode="json") if isinstance(request.plan, Plan) else request.plan
-    plan, broken = checked_plan(job, written)
+    plan, broken = checked_plan(job, request.plan)
     step = request.play(job, plan)
     if is_drawn:
         check_size(step.graph, "--timeline")
-    has_faults = request.faults != Faults() or bool(request.names_of_slow_links)
-    usual = request.play(job, plan, is_usual=True) if has_faults else step
-    found = plan_breakdown(step)
-    names = tuple(accelerator_name(step, row) for row in range(step.roles.num_played))
-    more: dict[str, object] = {
-        "warnings": broken,
-        "network": request.network.name if request.network else None,
-        "slow": tuple(request.slow_in_words()),
-    }
-    answer = _answer(job, plan, step, usual, found, names)
-    if request.network is not None:
-        more["differences"] = (
-            *answer.differences[:1],
-            *network_in_words(request.network.build(), is_folded=step.roles.is_folded),
-        )
-    answer = answer.model_copy(update=more)
     return DeepRun(
-        answer=answer,
+        answer=_answer(job, plan, request, step).model_copy(update={"warnings": broken}),
         graph=step.graph,
         topology=step.topology,
         paths=step.paths,
         played=step.played,
-        rows=names,
+        rows=accelerator_names(step),
     )
 
 
-def checked_plan(job: Job, written: Mapping[str, object]) -> tuple[Plan, tuple[str, ...]]:
+def checked_plan(job: Job, written: Plan | Mapping[str, object]) -> tuple[Plan, tuple[str, ...]]:
     """Returns a plan that can run, and in sentences which limits it breaks.
 
     Raises:
         InputError: the layout cannot run.
     """
-    plan, num_gpus = plan_of(job, written)
-    broken = (
-        layout_violations(job, plan) if num_gpus == plan.num_gpus else [degrees_violation(plan, num_gpus)]
-    )
-    if fatal := [each.sentence for each in broken if each.constraint != AVAILABILITY]:
-        raise InputError([Problem(path="", value="", rule=rule) for rule in fatal], "--plan")
+    plan = plan_that_runs(job, written, source="--plan")
     from constraints.evaluation import evaluate
 
-    broken += limit_violations(job, evaluate(job, PlanTable.from_plans([plan])))
-    return plan, tuple(each.sentence for each in broken)
+    over_limits = limit_violations(job, evaluate(job, PlanTable.from_plans([plan])))
+    return plan, tuple(each.sentence for each in (*layout_violations(job, plan), *over_limits))
 
 
-def accelerator_name(step: PlanStep, row: int) -> str:
-    """Returns what a played accelerator is called: its stage, and its number where a stage has several."""
-    stage, role = divmod(row, step.roles.ranks.shape[1])
+def accelerator_names(step: PlanStep) -> tuple[str, ...]:
+    """Returns what the played accelerators are called: by their stage, and by their number where a stage has several."""
     if step.roles.ranks.shape[1] == 1:
-        return f"stage {stage}"
-    return f"stage {stage}, accelerator {step.roles.ranks[stage, role]}"
+        return tuple(f"stage {stage}" for stage in range(step.roles.num_played))
+    return tuple(
+        f"stage {stage}, accelerator {rank}" for stage, ranks in enumerate(step.roles.ranks) for rank in ranks
+    )
 
 
-def _answer(
-    job: Job, plan: Plan, step: PlanStep, usual: PlanStep, found: PlanBreakdown, names: tuple[str, ...]
-) -> DeepStep:
-    fast_s = float(step.fast.step_time_s[0])
+def _answer(job: Job, plan: Plan, request: DeepRequest, step: PlanStep) -> DeepStep:
+    usual = request.play(job, plan, is_usual=True) if request.has_faults else step
+    found, names = plan_breakdown(step), accelerator_names(step)
     parts, stages = _parts(step, found), of_stages(len(names), step.cluster.num_stages)
-    weights = _stands_for(step)
+    fast_s = float(step.fast.step_time_s[0])
     shared_s, slow_s = step.step_time_s - step.unshared_step_time_s, step.step_time_s - usual.step_time_s
+    differences = differences_in_words(
+        {part.name: part.deep_s - part.fast_s for part in parts},
+        plan,
+        step_s=(step.step_time_s, fast_s),
+        shared_s=shared_s,
+        slow_s=slow_s,
+    )
     return DeepStep(
         capplan_version=__version__,
         catalog_hash=catalog_hash(),
@@ -270,23 +255,24 @@ def _answer(
         difference_fraction=step.step_time_s / fast_s - 1.0,
         shared_links_s=shared_s,
         slow_parts_s=slow_s,
-        differences=tuple(
-            differences_in_words(
-                {part.name: part.deep_s - part.fast_s for part in parts},
-                plan,
-                step_s=(step.step_time_s, fast_s),
-                shared_s=shared_s,
-                slow_s=slow_s,
-            )
-        ),
+        differences=_of_network(request, step, tuple(differences)),
         parts=parts,
-        waits=tuple(waits_in_words(found, names, stages, weights, step.step_time_s)),
-        hot_links=_hot_links(step, found),
+        waits=tuple(waits_in_words(found, names, stages, _stands_for(step), step.step_time_s)),
+        hot_links=hot_links(step.topology, step.paths, step.played, found.path_s),
         roles=_roles(step, found, names),
-        slow=(),
+        slow=tuple(request.slow_in_words()),
+        network=request.network.name if request.network else None,
         is_folded=step.roles.is_folded,
         num_tasks=len(step.graph),
     )
+
+
+def _of_network(request: DeepRequest, step: PlanStep, differences: tuple[str, ...]) -> tuple[str, ...]:
+    """Why the depths differ: on a network of one's own this says what it has otherwise than that of the offer."""
+    if request.network is None:
+        return differences
+    told = network_in_words(request.network.build(), is_folded=step.roles.is_folded)
+    return (*differences[:1], *told)
 
 
 def _stands_for(step: PlanStep) -> Integers:
@@ -333,23 +319,3 @@ def _roles(step: PlanStep, found: PlanBreakdown, names: tuple[str, ...]) -> tupl
             )
         )
     return tuple(roles)
-
-
-def _hot_links(step: PlanStep, found: PlanBreakdown) -> tuple[HotLink, ...]:
-    """The links that are waited for longest; a wait for a way is one for its fullest link."""
-    waited_s = np.zeros(step.topology.num_links)
-    for path in np.flatnonzero(found.path_s > 0.0).tolist():
-        links = step.paths.links_of(path)
-        waited_s[links[np.argmax(step.played.link_full_s[links])]] += found.path_s[path]
-    hottest = np.argsort(-waited_s, kind="stable")[:MOST_LINKS]
-    return tuple(
-        HotLink(
-            link=step.topology.link_name(link),
-            num_bytes=float(step.played.link_bytes[link]),
-            used_fraction=float(step.played.link_used_s[link]) / step.step_time_s,
-            full_fraction=float(step.played.link_full_s[link]) / step.step_time_s,
-            waited_s=float(waited_s[link]),
-        )
-        for link in hottest.tolist()
-        if waited_s[link] > SMALLEST_FRACTION * step.step_time_s
-    )

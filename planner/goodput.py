@@ -234,7 +234,7 @@ def _default_work_s(inputs: RunInputs) -> float:
 
 def _refuse_what_takes_hours(inputs: RunInputs, columns: RunColumns, interval_name: str) -> None:
     """Raises where more saves come due and more failures happen than can be played."""
-    num_events = inputs.num_replications * num_run_events(columns)
+    num_events = inputs.num_replications * _num_run_events(columns)
     if num_events <= MAX_EVENTS:
         return
     work = human.duration(cast(float, inputs.work_s))
@@ -245,7 +245,7 @@ def _refuse_what_takes_hours(inputs: RunInputs, columns: RunColumns, interval_na
     raise InputError([Problem(path=interval_name, value=f"{inputs.interval_s:g}", rule=rule)])
 
 
-def num_run_events(columns: RunColumns) -> float:
+def _num_run_events(columns: RunColumns) -> float:
     """Returns about how many saves come due and failures happen in one replication of a run of one row.
 
     Work that is lost is done again, and its saves with it. The event loop gives up after `MAX_FAILURES` failures.

@@ -18,9 +18,9 @@ from planner.calibration_notes import calibration_notes
 from planner.goodput import LONGEST_S, Goodput, RunInputs, play_run, run_inputs
 from planner.goodput_schemes import JobRun, SchemeGoodput
 from planner.interval_note import interval_note
-from planner.plan_input import plan_of
 from planner.reasons import RULES
-from planner.violations import AVAILABILITY, degrees_violation, layout_violations, limit_violations
+from planner.runnable_plan import obstacles, plan_that_runs
+from planner.violations import limit_violations
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, Plan, PlanTable
@@ -89,18 +89,6 @@ def _checked(numbers: Mapping[str, object], names: dict[str, str]) -> dict[str, 
     return {name: getattr(checked, name) for name in numbers if numbers[name] is not None}
 
 
-def plan_that_runs(job: Job, written: Mapping[str, object]) -> Plan:
-    """Returns the plan; raises `InputError` where it has no run."""
-    plan, num_gpus = plan_of(job, written)
-    if num_gpus != plan.num_gpus:
-        broken = [degrees_violation(plan, num_gpus)]
-    else:
-        broken = [rule for rule in layout_violations(job, plan) if rule.constraint != AVAILABILITY]
-    if broken:
-        raise InputError([Problem(path="", value="", rule=rule.sentence) for rule in broken], "plan")
-    return plan
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Runs:
     """The run of a plan in row 0, and behind it with every scheme that can be used, at the best interval."""
@@ -124,7 +112,7 @@ class _Runs:
         problems = {
             scheme: "; ".join(rule.sentence for rule in broken)
             for scheme, other in candidates.items()
-            if (broken := [rule for rule in layout_violations(job, other) if rule.constraint != AVAILABILITY])
+            if (broken := obstacles(job, other))
         }
         schemes = tuple(scheme for scheme in candidates if scheme not in problems)
         plans = PlanTable.from_plans([plan, *(candidates[scheme] for scheme in schemes)])

@@ -6,17 +6,16 @@ step has not waited for already takes the shipped spread of accelerators, which 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from importlib import resources
 
 from constraints.evaluation import Evaluation, judge
 from simulator.chunks import split_layers
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.rank import Rank
+from simulator.shipped import shipped_rows
 from simulator.simulate import layout_memory, outcomes_of
 from simulator.step import simulate_step
 from simulator.training import SOFTWARE, TrainingConstants, training_constants
@@ -27,8 +26,7 @@ FILE = "data/held_out_constants.csv"
 @cache
 def held_out_rows() -> tuple[dict[str, str], ...]:
     """Returns the shipped table; the file is read once."""
-    text = resources.files("planner").joinpath(FILE).read_text(encoding="utf-8")
-    return tuple(csv.DictReader(text.splitlines()))
+    return tuple(shipped_rows(FILE, "planner"))
 
 
 def num_steps_left_out(publisher: str) -> int:

@@ -11,14 +11,12 @@ from constraints.answers import designs_of_answers, has_any_number_of_spares, sp
 from constraints.bounds import WHOLE, least_needs
 from constraints.evaluation import Evaluation, evaluate
 from constraints.feasibility import conflicting_limits
-from constraints.layout_model import conflicting_rules, nearest_layout
 from constraints.limits import limited_quantities, set_limits
-from constraints.registry import CONSTRAINTS
 from constraints.relaxation import FIRST_ROUND, LeastValue, LeastValues, rounded_up
-from constraints.removal import rules_of_schemes
 from constraints.space import Space
 from planner import human
 from planner.designs import design_at
+from planner.no_layout import no_layout
 from planner.no_memory import no_memory
 from planner.reasons import rule_text
 from planner.recommendation import Infeasibility, Relaxation
@@ -71,7 +69,7 @@ def explain(job: Job, space: Space, *, should_stop: Stop = never_stop) -> Infeas
     complete, the answer is neither: an `Evaluation` without rows.
     """
     if len(space.all_layouts) == 0:
-        return _no_layout(job)
+        return no_layout(job)
     if not space.bounds.fits_memory.any():
         return no_memory(job, space.num_layouts)
     space = space_of_answers(space)
@@ -263,43 +261,3 @@ def _no_possible_design(case: _Case) -> Infeasibility:
         proof="simulation of all designs that fit the memory of the accelerators",
         relaxations=(),
     )
-
-
-def _no_layout(job: Job) -> Infeasibility:
-    """Rules of degrees contradict each other; or degrees exist, and no layout can save by any of the allowed schemes."""
-    rules = conflicting_rules(job)
-    of_schemes = () if rules else rules_of_schemes(job)
-    first = _no_degrees_reason(job) if rules else _no_scheme_reason(job)
-    sentences = (f"{name}: {CONSTRAINTS[name].sentence}" for name in (*rules, *of_schemes))
-    return Infeasibility(
-        conflict=(*rules, *of_schemes),
-        reasons=(first, *sentences, *(_nearest_layout(job) if rules else ())),
-        proof="enumeration of all layouts; the rules that contradict each other by CP-SAT",
-        relaxations=(),
-    )
-
-
-def _no_degrees_reason(job: Job) -> str:
-    ranges = ", ".join(f"{o.accelerator.id} {o.num_gpus.min:,}..{o.num_gpus.max:,}" for o in job.offers)
-    return (
-        f"no layout divides {job.workload.model.name} and a batch of {job.workload.global_batch_size:,} sequences over "
-        f"the accelerators on offer ({ranges}); widen offers[].num_gpus or the lists under search, "
-        "or choose a batch with more divisors"
-    )
-
-
-def _no_scheme_reason(job: Job) -> str:
-    schemes = ", ".join(scheme.value for scheme in job.search.checkpoint_schemes)
-    return f"no layout can save by {schemes}; allow other search.checkpoint_schemes or search.zero_stages"
-
-
-def _nearest_layout(job: Job) -> list[str]:
-    """What one change would give a layout."""
-    near = nearest_layout(job)
-    batch, taken = job.workload.global_batch_size, near.num_gpus
-    found = []
-    if taken is not None and not any(o.num_gpus.min <= taken <= o.num_gpus.max for o in job.offers):
-        found.append(f"the nearest number of accelerators that has a layout is {taken:,}")
-    if near.global_batch_size not in (None, batch):
-        found.append(f"the nearest batch that has a layout is {near.global_batch_size:,} sequences")
-    return found

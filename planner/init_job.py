@@ -22,7 +22,7 @@ USUAL_SEQUENCE_LENGTH = 8192
 TOKENS_PER_PARAMETER = 20.0
 """Tokens for each parameter with which a model of given compute learns most (Hoffmann et al., arXiv 2203.15556)."""
 LARGEST_RANGE = 1_000_000
-"""As `simulator.job.GpuRange` allows."""
+"""As `simulator.offer.GpuRange` allows."""
 NEAREST = 3
 LEAST_INSIDE = 3
 """Letters from which on a name is looked for inside others."""

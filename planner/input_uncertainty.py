@@ -13,6 +13,7 @@ from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import NUM_DRAWS, DrawnObjectives, draw_objectives
 from planner.comparisons import DrawnDesign, DrawnFigure, InputUncertainty, Neighbours, Ordering
 from planner.sensitivity import tornado_of
+from planner.uncertainty import share_within
 from simulator.job import Job
 from simulator.table import Floats, Integers
 from simulator.units import DAY
@@ -36,10 +37,10 @@ def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, s
         figures=designs[place].figures,
         on_front_fraction=designs[place].on_front_fraction,
         recommended_fraction=designs[place].recommended_fraction,
-        within_deadline_fraction=_share_within(
+        within_deadline_fraction=share_within(
             drawn.figures["time_to_train"][:, place] / DAY, job.limits.deadline_days
         ),
-        within_budget_fraction=_share_within(drawn.figures["cost"][:, place], job.limits.budget_usd),
+        within_budget_fraction=share_within(drawn.figures["cost"][:, place], job.limits.budget_usd),
         orderings=tuple(
             Ordering(
                 objective=objective.value,
@@ -70,10 +71,6 @@ def _neighbours(job: Job, part: Evaluation, drawn: DrawnObjectives, ids: Integer
                 )
 
 
-def _share_within(values: Floats, limit: float | None) -> float | None:
-    return None if limit is None else float(np.mean(values <= limit))
-
-
 def _drawn_rows(job: Job, front: Evaluation, row: int) -> tuple[NDArray[np.intp], list[int]]:
     """Rows of the front that are drawn, and the best one in every objective."""
     best = [int(found) for found in front.objectives(job).argmin(axis=0)]
@@ -83,7 +80,7 @@ def _drawn_rows(job: Job, front: Evaluation, row: int) -> tuple[NDArray[np.intp]
 
 def _designs(job: Job, drawn: DrawnObjectives, ids: Integers) -> tuple[DrawnDesign, ...]:
     names = [objective.value for objective in job.objectives]
-    weights = np.array([job.preference.get(objective, 1.0) for objective in job.objectives])
+    weights = np.array(job.objective_weights)
     on_front, chosen, least = drawn.on_front_fraction, drawn.chosen_fraction(weights), drawn.least_fraction()
     figures = {name: drawn.values[:, :, k] for k, name in enumerate(names)} | dict(drawn.figures)
     return tuple(

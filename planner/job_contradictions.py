@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.errors import Problem
+from simulator.hardware import Site
 from simulator.job import Job
 from simulator.offer import Offer
+from simulator.options import Pause
 from simulator.ownership import Depreciation, Ownership
 
 
@@ -116,11 +118,18 @@ def _of_repeats(job: Job) -> Iterator[Problem]:
         cases = getattr(job.what_if, field)
         for index, case in enumerate(cases):
             if case in cases[:index]:
-                told = (
-                    f"{case:g}" if isinstance(case, float) else case.region if field == "sites" else case.by
-                )
                 rule = f"is what_if.{field}[{cases.index(case)}] again; leave one of them out"
-                yield Problem(path=f"what_if.{field}[{index}]", value=told, rule=rule)
+                yield Problem(path=f"what_if.{field}[{index}]", value=_case_text(case), rule=rule)
+
+
+def _case_text(case: float | Site | Pause) -> str:
+    match case:
+        case Site():
+            return case.region
+        case Pause():
+            return case.by
+        case _:
+            return f"{case:g}"
 
 
 def _of_pauses(job: Job) -> Iterator[Problem]:

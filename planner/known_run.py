@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import cast
 
-from planner.framework_habits import Habits, habits_of
+from planner.framework_habits import habits_of
+from planner.habits import Habits
 from planner.job_file import parse_job
 from planner.plan_input import plan_of
 from simulator import catalog

@@ -91,8 +91,7 @@ def cut_layers(job: Job, plan: Plan | Mapping[str, object]) -> LayerCut:
         >>> cut_layers(load_job("examples/bloom-176b.yaml"), bloom).present.layers
         (5, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 5)
     """
-    written = plan.model_dump(mode="json") if isinstance(plan, Plan) else plan
-    checked, num_gpus = plan_of(job, written)
+    checked, num_gpus = plan_of(job, plan)
     _refuse_what_cannot_run(job, checked, num_gpus)
     found = best_cut(job, checked)
     capacity_bytes = job.offers[checked.offer].accelerator.memory_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from planner import measured_notes
-from planner.framework_habits import Habits
+from planner.habits import Habits
 from planner.measured_shape import has_experts
 from planner.measured_told import Told
 from planner.measured_words import affirmed

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from planner.measured_numbers import number_in, sequences_in
 from planner.problems import shown
-from simulator.errors import InputError, Problem
+from simulator.errors import refusal
 
 WORDS_FOR_NOTHING = ("", "-", "?", "n/a", "na", "nan", "none", "null", "unknown")
 """What people write into a cell of numbers that has none."""
@@ -107,7 +107,7 @@ def read_cells(path: Path) -> list[Cells]:
     _check_head(head, path)
     rows = [_cells(line, head, record) for line, record in enumerate(records[1:], 2) if any(record)]
     if not rows:
-        raise _refusal(path, "has a head but no row: give one measured run a row")
+        raise refusal(path, "has a head but no row: give one measured run a row")
     return rows
 
 
@@ -115,15 +115,15 @@ def _text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise _refusal(path, f"cannot be read: {error.strerror or error}") from None
+        raise refusal(path, f"cannot be read: {error.strerror or error}") from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _refusal(path, f"is not a text file in UTF-8 (byte {error.start + 1})") from None
+        raise refusal(path, f"is not a text file in UTF-8 (byte {error.start + 1})") from None
     if "\0" in text:
-        raise _refusal(path, "is not a text file: it holds a NUL character")
+        raise refusal(path, "is not a text file: it holds a NUL character")
     if not text.strip():
-        raise _refusal(path, "is empty: give a CSV file with a head")
+        raise refusal(path, "is empty: give a CSV file with a head")
     return text
 
 
@@ -131,17 +131,17 @@ def _records(text: str, path: Path) -> list[list[str]]:
     try:
         return list(csv.reader(io.StringIO(text, newline=""), strict=True))
     except csv.Error as error:
-        raise _refusal(path, f"is not a CSV file: {error}") from None
+        raise refusal(path, f"is not a CSV file: {error}") from None
 
 
 def _check_head(head: Sequence[str], path: Path) -> None:
     twice = sorted({name for name in head if name and head.count(name) > 1})
     if twice:
-        raise _refusal(path, f"names the column {twice[0]} twice; keep one")
+        raise refusal(path, f"names the column {twice[0]} twice; keep one")
     missing = [" or ".join(group) for group in NEEDED if not set(group) & set(head)]
     if missing:
         found = shown(", ".join(name for name in head if name))
-        raise _refusal(
+        raise refusal(
             path,
             f"row 1 lacks the column {', '.join(dict.fromkeys(missing))}; found: {found}. Columns are separated by "
             "commas; docs/validation.md lists them",
@@ -187,7 +187,3 @@ def _broken_rule(column: str, value: float | None) -> str:
     if value != int(value):
         return "must be a whole number, or empty"
     return "" if value >= COUNTS[column] else f"must be at least {COUNTS[column]}, or empty"
-
-
-def _refusal(path: Path, rule: str) -> InputError:
-    return InputError([Problem(path="", value="", rule=rule)], str(path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner import measured_notes
-from planner.framework_habits import Habits
+from planner.habits import Habits
 from planner.measured_batches import batches
 from planner.measured_sequences import splits_sequence_only
 from planner.measured_sharding import LAST_STAGE, zero_stage

@@ -151,4 +151,6 @@ def overlaps_shared_experts(notes: str) -> bool:
 
 def _is_on(words: str | re.Pattern[str], text: str) -> bool | None:
     """Returns whether a text says that something is on or off; `None` where it does not name it."""
-    return False if is_denied(words, text) else True if affirmed(words, text) else None
+    if is_denied(words, text):
+        return False
+    return True if affirmed(words, text) else None

@@ -51,7 +51,7 @@ def precision_of(told: Told, accelerator: str) -> str:
     written = told.text("precision")
     if written.lower() in NOTHING_SAID or _OPEN.fullmatch(written):
         written = told.default("precision", _usual(accelerator))
-    for meaning in remarks_on(written):
+    for meaning in _remarks_on(written):
         told.remark("precision", meaning)
     if scales_rows(written):
         told.assumed.append("fp8_recipe")
@@ -80,7 +80,7 @@ def _computed(written: str) -> str:
     return rest if first_affirmed(_FORMATS, rest) else text
 
 
-def remarks_on(written: str) -> list[str]:
+def _remarks_on(written: str) -> list[str]:
     """Returns what is simulated in another way than a cell says."""
     remarks = []
     if scales_rows(written):

@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner import measured_notes
-from planner.framework_habits import Habits, in_pipeline
+from planner.framework_habits import in_pipeline
+from planner.habits import Habits
+from planner.measured_adapters import adapter_cells
 from planner.measured_experts import expert_habits
 from planner.measured_file import BYTES_OF_A_WEIGHT, Cells, read_cells
 from planner.measured_hardware import accelerator_of, node_of
 from planner.measured_layout import layout_cells, split_layers
 from planner.measured_named import remark_named
+from planner.measured_offload import activation_offload_fraction, optimizer_offload_fraction
 from planner.measured_precision import fp8_recipe, precision_of, scales_rows
 from planner.measured_recompute import NOT_GIVEN, Recomputed, in_model, of_a_chunk, recomputed
 from planner.measured_runs import OUT_OF_MEMORY, Row
@@ -35,8 +38,6 @@ from planner.measured_sequences import (
 from planner.measured_shape import expert_cells, has_experts, parallel_block, qk_norm, shape_cells
 from planner.measured_sharding import (
     keeps_weights,
-    offloads_optimizer,
-    offloads_something,
     says_to_shard_again,
     shard_ranks,
     told_stage,
@@ -44,20 +45,17 @@ from planner.measured_sharding import (
 )
 from planner.measured_told import CannotModelError, Told
 from planner.measured_unmodelled import remark_window, simulates_checkpoints
-from planner.measured_words import NOTHING_SAID, affirmed, is_known_kind, is_usable, known_kind
+from planner.measured_words import NOTHING_SAID, is_known_kind, is_usable, known_kind
 from planner.model_names import known_shape
 from planner.software_families import software_family
 from planner.told_habits import UNTOLD_HABITS, told_habits
 from simulator import catalog
 from simulator.errors import InputError
-from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct
 from simulator.model import ModelShape
 from simulator.units import GIB
 
 PADDED_VOCABULARY = 128
 """Words of a tensor-parallel rank, which Megatron-LM fills up to a multiple of this."""
-USUAL_LORA_RANK = 32
-"""NeMo's default (`LoRA.dim`)."""
 LONGEST_NOTES = 200
 """Characters of the notes that a row keeps."""
 
@@ -252,14 +250,14 @@ class _Translation:
             "shard_ranks": self._shard_ranks(layout),
             "has_sequence_parallel": self._splits_sequence() if layout["tensor_parallel"] > 1 else False,
             "logit_bytes": measured_notes.logit_bytes(notes) or self._logit_bytes(layout),
-            "activation_offload_fraction": self._offload_fraction(num_layers),
-            "optimizer_offload_fraction": self._optimizer_offload_fraction(),
+            "activation_offload_fraction": activation_offload_fraction(self.told, num_layers),
+            "optimizer_offload_fraction": optimizer_offload_fraction(self.told),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
             "gathers_cast_inputs": habits.gathers_cast_inputs or self._gathers_tensor_scaled(),
             **{name: is_on for name, is_on in told_overlaps.items() if is_on is not None},
             **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
             **expert_habits(self.told, self.known, self.habits, is_far=self._has_far_experts(layout)),
-            **self._adapters(),
+            **adapter_cells(self.told, self.kind, has_experts=has_experts(self.told, self.known)),
         }
 
     def _sharding(self, layout: dict[str, int]) -> tuple[Habits, int | None]:
@@ -296,29 +294,6 @@ class _Translation:
             return self.told.default("sp", self.habits.has_sequence_parallel)
         return self.splits_sequence
 
-    def _offload_fraction(self, num_layers: int) -> float | None:
-        """Returns the share of the layers that the notes say are offloaded; nothing where they say nothing."""
-        offloaded, cell = (
-            measured_notes.offloaded_layers(self.told.text("notes")),
-            self.told.text("recompute"),
-        )
-        if not offloaded and "offload" in cell.lower():
-            offloaded = measured_notes.offloaded_layers(cell)
-            left_out = "offloading is left out: notes say it, as: offloads activations of 20 layers"
-            taken = f"taken as offloading the activations of {offloaded} layers"
-            self.told.remark("recompute", taken if offloaded else left_out)
-        return min(1.0, offloaded / num_layers) or None
-
-    def _optimizer_offload_fraction(self) -> float | None:
-        """Returns 1 where the optimizer's states wait in main memory; nothing where no one says so."""
-        written = self.told.text("zero_stage_or_fsdp")
-        if offloads_optimizer(f"{written}; {self.told.text('notes')}"):
-            return 1.0
-        if not offloads_something(written):
-            return None
-        self.told.remark("zero_stage_or_fsdp", "offloading is taken as that of the optimizer's states alone")
-        return 1.0
-
     def _shard_ranks(self, layout: dict[str, int]) -> int | None:
         replicas = layout["data_parallel"] * layout["context_parallel"]
         node_ranks = self.node.num_accelerators // layout["tensor_parallel"]
@@ -328,17 +303,6 @@ class _Translation:
         except ValueError as error:
             self.told.remark(column, f"{error}; taken as sharded over all of them")
             return None
-
-    def _adapters(self) -> dict[str, object]:
-        """Rank and products of low-rank adapters, where a row has them: NeMo's where it does not say which."""
-        written = f"{self.model}; {self.kind}; {self.told.text('notes')}"
-        if not affirmed(r"\blora\b", written):
-            return {}
-        products = ATTENTION_PRODUCTS if has_experts(self.told, self.known) else tuple(AdaptedProduct)
-        rank = measured_notes.lora_rank(self.told.text("notes"))
-        if rank is None:
-            rank = self.told.default("lora_rank", USUAL_LORA_RANK)
-        return {"lora_rank": rank, "lora_targets": " ".join(product.value for product in products)}
 
     def _has_far_experts(self, layout: dict[str, int]) -> bool:
         return layout["expert_parallel"] > self.node.link_domain_size

@@ -8,11 +8,9 @@ say why in `left_out_because`. `planner.measured_file` turns files of other colu
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from itertools import groupby
 from typing import get_args
 
@@ -34,6 +32,7 @@ from simulator.model import LatentAttention, MixtureOfExperts, ModelShape
 from simulator.offer import Estimate, GpuRange, Offer
 from simulator.plan import Plan, PlanTable
 from simulator.reliability import RELIABILITY_PRESETS
+from simulator.shipped import shipped_rows
 from simulator.simulate import simulate
 from simulator.training import training_constants
 from simulator.workload import Workload
@@ -168,8 +167,7 @@ def fleet_slowdown(num_gpus: int) -> float:
 
 def read_rows() -> list[Row]:
     """Returns all shipped configurations, the left-out ones included."""
-    text = resources.files("planner").joinpath(STEPS_FILE).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return list(shipped_rows(STEPS_FILE, "planner"))
 
 
 def compare(rows: Sequence[Row], calibration: Calibration | None = None) -> list[Comparison]:

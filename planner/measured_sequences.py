@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from planner.framework_habits import Habits
+from planner.habits import Habits
 from planner.measured_file import Cells
 from planner.measured_words import NO, NOTHING_SAID, YES, is_yes
 from planner.problems import shown
@@ -75,10 +75,10 @@ def counts_ranks(written: str) -> bool:
 
 def splits_for_context(written: str) -> bool:
     """Returns whether a cell names context parallelism, whose ranks are those of the column `cp`."""
-    return exchanges_heads(written) or bool(re.search(r"\bring\b|^(cp|context)", written, re.IGNORECASE))
+    return _exchanges_heads(written) or bool(re.search(r"\bring\b|^(cp|context)", written, re.IGNORECASE))
 
 
-def exchanges_heads(written: str) -> bool:
+def _exchanges_heads(written: str) -> bool:
     """Returns whether parts of the sequence are exchanged for heads, as in DeepSpeed Ulysses."""
     return bool(_BY_HEADS.search(written))
 
@@ -102,7 +102,7 @@ def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple
             return found, False
         rule = "is not understood; write p2p, all_gather, gathered_ring, a2a or a2a+p2p, or leave it empty"
         raise InputError([Problem(path="cp_comm_type", value=shown(column), rule=rule)])
-    if exchanges_heads(cells.text.get("sp", "")):
+    if _exchanges_heads(cells.text.get("sp", "")):
         return "all_to_all", False
     if re.search(r"\bring\b", cells.text.get("sp", ""), re.IGNORECASE):
         return "ring", False

@@ -36,11 +36,6 @@ _SOME_STAGE = re.compile(
     r"zero(?![- _=:]*\d)|\bshard(s|ed|ing)?\b(?![- _=:]*\d)|\bisp\b|weight[- ]parallel|^(yes|true|on)$"
 )
 """Words for sharding that leave open what is sharded."""
-_OFFLOADED_OPTIMIZER = re.compile(
-    r"zero[- _]?[123]?[- _+]*offload|optimizer(?:[- _]states?)?[- _]?(?:cpu[- _]?)?offload|cpu[- _]?adam"
-    r"|offload\w*[- _](?:the[- _])?optimizer",
-    re.IGNORECASE,
-)
 _GROUP_RANKS = re.compile(
     r"(?:shard|\bmics|hybrid[- _]?zero)(?![ _=:]*-1)[ _=:-]*(\d+)|hsdp\W{0,3}\d+ ?x ?(\d+)"
     r"|\bfsdp(?:[ -]axis)?[ =:(]+([4-9]|\d{2,})\b|zero[- _]?1[ ,]*(?:=|:|size)[ =:]*([2-9]|\d{2,})\b"
@@ -69,7 +64,7 @@ def zero_stage(written: str) -> int | None:
     if text in NOTHING_SAID:
         return None
     stage = _written_stage(text)
-    if stage is None and leaves_stage_open(text):
+    if stage is None and _leaves_stage_open(text):
         return None
     if stage is None or stage > LAST_STAGE:
         rule = "is not understood; write none, zero1, zero2, zero3, FSDP, HSDP or distributed optimizer"
@@ -77,7 +72,7 @@ def zero_stage(written: str) -> int | None:
     return stage
 
 
-def leaves_stage_open(written: str) -> bool:
+def _leaves_stage_open(written: str) -> bool:
     """Returns whether a cell says that replicas shard something, but not what."""
     text = written.lower()
     return bool(affirmed(_SOME_STAGE, text)) and _written_stage(text) is None
@@ -86,7 +81,7 @@ def leaves_stage_open(written: str) -> bool:
 def told_stage(told: Told, habit: int) -> int | None:
     """Returns the stage that a row tells; `None` where the framework's habit holds, which has to shard if the row does."""
     written = told.text(COLUMN)
-    if not leaves_stage_open(written):
+    if not _leaves_stage_open(written):
         return zero_stage(written)
     told.remark(
         COLUMN, "does not say what is sharded; taken as usual for the framework, at least the optimizer"
@@ -154,13 +149,3 @@ def _number(words: re.Pattern[str], text: str) -> int | None:
     """Returns the first number that words name."""
     found = affirmed(words, text)
     return int(next(filter(None, found.groups()))) if found else None
-
-
-def offloads_optimizer(written: str) -> bool:
-    """Returns whether the optimizer's states wait in main memory, as ZeRO-Offload keeps them."""
-    return bool(affirmed(_OFFLOADED_OPTIMIZER, written))
-
-
-def offloads_something(written: str) -> bool:
-    """Returns whether a cell says that something waits in main memory, such as the `CPU offload` of FSDP."""
-    return bool(affirmed(r"offload", re.sub(r"activations?[- _](cpu[- _])?offload\w*", "", written.lower())))

@@ -12,7 +12,7 @@ from simulator.job import Job
 from simulator.record import Record
 from simulator.reliability import RELIABILITY_PRESETS, Reliability
 from studies.mlflow_session import MAX_PARAM_CHARACTERS, without_password
-from studies.recording import Recording
+from studies.recording import Ending, Recording
 from studies.tracking import RunStatus, StudyTracker
 
 RUN_STATUS: dict[Status, RunStatus] = {
@@ -55,16 +55,14 @@ def finish(
     recorded_names: Collection[str] = (),
 ) -> None:
     """Completes the record of a study with its answer; arguments and errors as of `Recording.finish`."""
-    recording.finish(
-        RUN_STATUS[answer.status],
-        result_metrics(answer),
-        files,
-        tags=result_tags(answer),
-        pictures=pictures,
+    ending = Ending(
+        status=RUN_STATUS[answer.status],
+        metrics=result_metrics(answer),
+        tags=_result_tags(answer),
         recommended_id=answer.recommendation.design_id if answer.recommendation else None,
         tied_ids=answer.uncertainty.tied_designs if answer.uncertainty else (),
-        recorded_names=recorded_names,
     )
+    recording.finish(ending, files, pictures=pictures, recorded_names=recorded_names)
 
 
 def result_metrics(answer: Recommendation) -> dict[str, float]:
@@ -76,7 +74,7 @@ def result_metrics(answer: Recommendation) -> dict[str, float]:
     return {f"recommended_{name}": value for name, value in figures.items()}
 
 
-def result_tags(answer: Recommendation) -> dict[str, str]:
+def _result_tags(answer: Recommendation) -> dict[str, str]:
     """Which cluster was recommended, in words; a study that goes on may change them, which it could not do with parameters."""
     if answer.best is None:
         return {}

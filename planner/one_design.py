@@ -17,19 +17,14 @@ from planner.placement_note import placement_notes
 from planner.plan_input import plan_of
 from planner.reasons import FULL_FRACTION, cautions, scope_text
 from planner.recommendation import Design, Uncertainty
+from planner.runnable_plan import obstacles
 from planner.sensitivity import Sensitivities, sensitivities
 from planner.simpler_models import SimplerModel, left_out, simpler_models
 from planner.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
 from planner.timeline import TimelineSummary, summary_of
 from planner.uncertainty import NUM_REPLAYS, accuracy_of, uncertainty_of
 from planner.unused_workload import narrowed_to
-from planner.violations import (
-    AVAILABILITY,
-    Violation,
-    degrees_violation,
-    layout_violations,
-    limit_violations,
-)
+from planner.violations import Violation, degrees_violation, layout_violations, limit_violations
 from simulator.catalog import catalog_hash
 from simulator.errors import InputError
 from simulator.job import Job
@@ -106,12 +101,11 @@ def simulate_plan(
         >>> answer.is_feasible, answer.design.plan.num_gpus
         (True, 384)
     """
-    written = plan.model_dump(mode="json") if isinstance(plan, Plan) else plan
-    checked, num_gpus = plan_of(job, written)
+    checked, num_gpus = plan_of(job, plan)
     if num_gpus != checked.num_gpus:
         return _without_design(job, seed, None, [degrees_violation(checked, num_gpus)])
     broken = layout_violations(job, checked)
-    if any(violation.constraint != AVAILABILITY for violation in broken):
+    if obstacles(job, checked):
         return _without_design(job, seed, checked, broken)
     evaluation = evaluate(job, PlanTable.from_plans([checked]))
     broken += limit_violations(job, evaluation)

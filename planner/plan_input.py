@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from planner.plain import plain_copy
 from planner.problems import Findings, nearest
 from planner.yaml_text import parse_value, read_document
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, refusal
 from simulator.job import Job
 from simulator.plan import Plan
 
@@ -90,11 +90,11 @@ def _from_file(path: Path) -> dict[str, object]:
         document = read_document(path)
     except InputError as error:
         if any(problem.rule.startswith("is empty") for problem in error.problems):
-            raise InputError([Problem(path="", value="", rule=_EMPTY)], str(path)) from None
+            raise refusal(path, _EMPTY) from None
         raise
     if not isinstance(document, Mapping):
         rule = f"must be a mapping of {', '.join(_KEYS)}"
-        raise InputError([Problem(path="", value="", rule=rule)], str(path))
+        raise refusal(path, rule)
     return {str(key): value for key, value in document.items()}
 
 
@@ -107,21 +107,22 @@ def _value(key: str, text: str, findings: Findings) -> object:
         return None
 
 
-def plan_of(job: Job, written: Mapping[str, object], *, source: str = "plan") -> tuple[Plan, int]:
+def plan_of(job: Job, written: Plan | Mapping[str, object], *, source: str = "plan") -> tuple[Plan, int]:
     """Returns the plan that a mapping describes, and the number of accelerators that it asks for.
 
     The two differ where the degrees do not multiply to `num_gpus`; the plan then has as many as they multiply to.
 
     Args:
         job: supplies the offers.
-        written: fields of `Plan` or their short forms; `accelerator` may stand for `offer`.
+        written: a plan, or fields of `Plan` or their short forms; `accelerator` may stand for `offer`.
         source: where the plan comes from, for error messages.
 
     Raises:
         InputError: a key is unknown or a value of the wrong type; all problems are in `problems`.
     """
     findings = Findings()
-    fields = _with_full_names(plain_copy(written, findings), findings)
+    document = written.model_dump(mode="json") if isinstance(written, Plan) else written
+    fields = _with_full_names(plain_copy(document, findings), findings)
     fields["offer"] = _offer(job, fields, findings)
     fields.pop("accelerator", None)
     asked = _with_derived_degrees(fields)

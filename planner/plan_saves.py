@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from planner.interval_text import Interval
 from planner.job_file import load_job
 from planner.plan_input import plan_of, read_plan
-from planner.violations import AVAILABILITY, layout_violations
+from planner.runnable_plan import obstacles
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import simulate
@@ -67,8 +67,7 @@ def with_saves(
 def _seconds_of_steps(job: Job, written: Mapping[str, object], steps: int) -> float | None:
     """Returns how long so many steps take; `None` for a layout that cannot run, which is reported elsewhere."""
     plan, num_gpus = plan_of(job, written)
-    broken = [rule for rule in layout_violations(job, plan) if rule.constraint != AVAILABILITY]
-    if broken or num_gpus != plan.num_gpus:
+    if obstacles(job, plan, num_gpus):
         return None
     run = simulate(job, PlanTable.from_plans([plan])).run
     iteration_s = float(run.productive_s[0] + run.straggler_s[0]) / job.workload.num_steps

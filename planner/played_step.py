@@ -13,6 +13,7 @@ from simulator.deep.tasks import TaskGraph
 from simulator.deep.topology import Topology
 from simulator.deep.waits import Waits
 from simulator.record import Record
+from simulator.table import Floats
 
 MOST_LINKS = 10
 """Hot links that are listed."""
@@ -109,6 +110,11 @@ class StepRun:
     paths: Paths
     played: Played
 
+    @property
+    def step_s(self) -> float:
+        """From the first operator to the end of all."""
+        return self.played.makespan_s
+
 
 def lacks_ramp(graph: TaskGraph, topology: Topology) -> bool:
     """Returns whether a step has collectives, and no link a ramp."""
@@ -142,14 +148,22 @@ def accelerator_times(
 
 
 def hot_links(
-    topology: Topology, paths: Paths, played: Played, found: Waits, fold: Fold | None = None
+    topology: Topology, paths: Paths, played: Played, path_s: Floats, fold: Fold | None = None
 ) -> tuple[HotLink, ...]:
-    """Returns the links that are waited for longest; a wait for a path is one for its fullest link."""
+    """Returns the links that are waited for longest; a wait for a path is one for its fullest link.
+
+    Args:
+        topology: the network.
+        paths: ways through it.
+        played: what became of its links.
+        path_s: `(p,)` how long accelerators waited for flows on each path.
+        fold: what stands for what; left out: every accelerator and link was played.
+    """
     waited_s = np.zeros(topology.num_links)
-    for path in np.flatnonzero(found.path_s > 0.0).tolist():
+    for path in np.flatnonzero(path_s > 0.0).tolist():
         links = paths.links_of(path)
         if len(links):
-            waited_s[links[np.argmax(played.link_full_s[links])]] += found.path_s[path]
+            waited_s[links[np.argmax(played.link_full_s[links])]] += path_s[path]
     num_bytes, used_s, full_s = played.link_bytes, played.link_used_s, played.link_full_s
     if fold is not None:
         num_bytes, waited_s = (fold.of_every_link(total) for total in (num_bytes, waited_s))

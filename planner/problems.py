@@ -98,7 +98,7 @@ class Findings:
             raise InputError(self.problems, source)
 
     def _append(self, location: Location, value: str, rule: str) -> None:
-        problem = Problem(path=path_text(location), value=value, rule=rule)
+        problem = Problem(path=_path_text(location), value=value, rule=rule)
         if problem not in self.problems:  # a short form is checked once for each field that it stands for
             self.problems.append(problem)
 
@@ -109,7 +109,7 @@ class Findings:
         return location
 
 
-def path_text(location: Location) -> str:
+def _path_text(location: Location) -> str:
     """Returns a place as users write it: `offers[0].num_gpus.max`."""
     path = ""
     for step in location:

@@ -87,7 +87,7 @@ def _method(job: Job, num_front: int) -> str:
     names = ", ".join(NAMES[objective] for objective in job.objectives)
     if num_front == 1:
         return f"It is best in everything that counts ({names}): no other feasible design is on the front."
-    weights = [job.preference.get(objective, 1.0) for objective in job.objectives]
+    weights = job.objective_weights
     weighed = (
         "equally weighed" if len(set(weights)) == 1 else "weighed " + ":".join(f"{w:g}" for w in weights)
     )

@@ -13,7 +13,7 @@ from planner.job_schema import model_at
 from planner.plain import plain_copy
 from planner.problems import Findings, shown
 from planner.yaml_text import read_document
-from simulator.errors import InputError, Problem
+from simulator.errors import refusal
 from simulator.record import Record
 
 LONGEST_NAME = 100
@@ -41,7 +41,7 @@ def read_mapping(path: str | Path, *, least: str) -> Mapping[str, object]:
     document = read_document(Path(path), least=least)
     if not isinstance(document, Mapping):
         rule = f"{shown(document)} must be a mapping with at least {least}"
-        raise InputError([Problem(path="", value="", rule=rule)], str(path))
+        raise refusal(path, rule)
     return document
 
 

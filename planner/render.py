@@ -69,12 +69,13 @@ def _show_headline(answer: Recommendation, console: Console) -> None:
     match answer.status:
         case "recommended":
             verdict, style = "Recommended", "bold green"
+        case "interrupted" if best is None:
+            verdict, style = "Interrupted; the best until then: none", "bold yellow"
         case "interrupted":
             verdict, style = "Interrupted; the best until then", "bold yellow"
         case "infeasible":
             verdict, style = "No design keeps all limits", "bold red"
-    told = headline(best) if best else "none" if answer.status == "interrupted" else ""
-    console.print(Text(f"{verdict}: {told}" if told else verdict, style=style))
+    console.print(Text(f"{verdict}: {headline(best)}" if best else verdict, style=style))
     console.print(Text(f"Job {answer.job}, seed {answer.seed}: {searched_text(answer)}; {answer.algorithm}."))
 
 
@@ -200,10 +201,13 @@ def _spread_over(indices: Sequence[int], most: int) -> Sequence[int]:
 
 def _mark(answer: Recommendation, design: Design) -> str:
     """`*` for the recommended design, `~` for one that cannot be told from it, `<` for the best of an objective."""
-    is_recommended = answer.recommendation is not None and design.design_id == answer.recommendation.design_id
-    is_tied = answer.uncertainty is not None and design.design_id in answer.uncertainty.tied_designs
+    mark = ""
+    if answer.recommendation is not None and design.design_id == answer.recommendation.design_id:
+        mark = "*"
+    elif answer.uncertainty is not None and design.design_id in answer.uncertainty.tied_designs:
+        mark = "~"
     is_best = any(best.design_id == design.design_id for best in answer.best_of_each)
-    return ("*" if is_recommended else "~" if is_tied else "") + ("<" if is_best else "")
+    return f"{mark}<" if is_best else mark
 
 
 def _show_rejected(answer: Recommendation, console: Console) -> None:

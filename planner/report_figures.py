@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final, assert_never
+from typing import Final, NamedTuple, Self, assert_never
 
 from planner import human
 from planner.report_data import (
@@ -230,52 +230,57 @@ def _marks(places: Sequence[tuple[float, str]]) -> tuple[Html, list[Html]]:
     return rows, [tag("span", class_="mark", style=f"left:{percent(place)}") for place, _ in places]
 
 
+class _LogField(NamedTuple):
+    """Where figures lie on two logarithmic axes, as shares of the width from the left and of the height from the top."""
+
+    x_low: float
+    x_high: float
+    y_low: float
+    y_high: float
+
+    @classmethod
+    def of(cls, figure: LinesFigure) -> Self:
+        """Returns that of all points of a figure."""
+        x = [figure.chosen.x, *(value for line in figure.lines for value in line.x)]
+        y = [figure.chosen.y, *(value for line in figure.lines for value in line.y)]
+        return cls(*_bounds(x), *_bounds(y))
+
+    def across(self, x: float) -> float:
+        return math.log(x / self.x_low) / math.log(self.x_high / self.x_low)
+
+    def down(self, y: float) -> float:
+        return 1.0 - math.log(y / self.y_low) / math.log(self.y_high / self.y_low)
+
+    def style(self, x: float, y: float) -> str:
+        return f"left:{percent(self.across(x))};top:{percent(self.down(y))}"
+
+    def point(self, x: float, y: float) -> str:
+        return f"{100 * self.across(x):.2f},{100 * self.down(y):.2f}"
+
+
+def _bounds(values: Sequence[float]) -> tuple[float, float]:
+    """The least and the largest value with some room on a logarithmic axis."""
+    low, high = min(values), max(values)
+    room = max((high / low) ** 0.06, 1.02)
+    return low / room, high * room
+
+
 def _lines(figure: LinesFigure) -> Html:
-    chosen = figure.chosen
-    x_low, x_high = _bounds([chosen.x, *(value for line in figure.lines for value in line.x)])
-    y_low, y_high = _bounds([chosen.y, *(value for line in figure.lines for value in line.y)])
-
-    def across(value: float) -> float:
-        return math.log(value / x_low) / math.log(x_high / x_low)
-
-    def down(value: float) -> float:
-        return 1.0 - math.log(value / y_low) / math.log(y_high / y_low)
-
-    curves = [
-        tag(
-            "polyline",
-            class_=f"c{row}",
-            points=" ".join(
-                f"{100 * across(x):.2f},{100 * down(y):.2f}" for x, y in zip(line.x, line.y, strict=True)
-            ),
-        )
-        for row, line in enumerate(figure.lines if figure.is_joined else ())
-    ]
-    drawing = tag("svg", *curves, viewBox="0 0 100 100", preserveAspectRatio="none")
-    dots = [
+    field, chosen = _LogField.of(figure), figure.chosen
+    rulers = [
         tag(
             "span",
-            class_=f"dot c{row}",
-            style=f"left:{percent(across(x))};top:{percent(down(y))}",
-            title=f"{line.label}, {human.count(x)}: {text(y, figure.quantity)}",
+            tag("span", tick_text(value, figure.quantity)),
+            class_="ruler",
+            style=f"top:{percent(field.down(value))}",
         )
-        for row, line in enumerate(figure.lines)
-        for x, y in zip(line.x, line.y, strict=True)
+        for value in log_ticks(field.y_low, field.y_high)
     ]
-    levels = [(down(value), tick_text(value, figure.quantity)) for value in log_ticks(y_low, y_high)]
-    rulers = [
-        tag("span", tag("span", label), class_="ruler", style=f"top:{percent(place)}")
-        for place, label in levels
-    ]
-    diamond = tag(
-        "span",
-        class_="dot chosen-dot",
-        style=f"left:{percent(across(chosen.x))};top:{percent(down(chosen.y))}",
-        title=chosen.label,
-    )
+    diamond = tag("span", class_="dot chosen-dot", style=field.style(chosen.x, chosen.y), title=chosen.label)
     marks = [line.mark for line in figure.lines if line.mark]
-    rows, verticals = _marks([(across(mark.value), mark.label) for mark in marks])
-    columns = [(across(value), human.count(value)) for value in size_ticks(x_low, x_high)]
+    rows, verticals = _marks([(field.across(mark.value), mark.label) for mark in marks])
+    drawing, dots = _curves(figure, field), _dots(figure, field)
+    columns = [(field.across(value), human.count(value)) for value in size_ticks(field.x_low, field.x_high)]
     return joined(
         tag("div", rows, class_="outside") if marks else None,
         tag("div", *rulers, drawing, *dots, diamond, *verticals, class_="field outside"),
@@ -286,8 +291,22 @@ def _lines(figure: LinesFigure) -> Html:
     )
 
 
-def _bounds(values: Sequence[float]) -> tuple[float, float]:
-    """The least and the largest value with some room on a logarithmic axis."""
-    low, high = min(values), max(values)
-    room = max((high / low) ** 0.06, 1.02)
-    return low / room, high * room
+def _curves(figure: LinesFigure, field: _LogField) -> Html:
+    curves = [
+        tag("polyline", class_=f"c{row}", points=" ".join(map(field.point, line.x, line.y)))
+        for row, line in enumerate(figure.lines if figure.is_joined else ())
+    ]
+    return tag("svg", *curves, viewBox="0 0 100 100", preserveAspectRatio="none")
+
+
+def _dots(figure: LinesFigure, field: _LogField) -> list[Html]:
+    return [
+        tag(
+            "span",
+            class_=f"dot c{row}",
+            style=field.style(x, y),
+            title=f"{line.label}, {human.count(x)}: {text(y, figure.quantity)}",
+        )
+        for row, line in enumerate(figure.lines)
+        for x, y in zip(line.x, line.y, strict=True)
+    ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from planner.reasons import NAMES
 from planner.recommendation import Design
 from planner.report_breakdowns import OBJECTIVE_FIELDS
@@ -14,9 +12,6 @@ from planner.sensitivity_view import input_text, input_words
 from planner.uncertain_inputs import UncertainInput
 from simulator.accuracy import Accuracy
 from simulator.job import Job, Objective
-
-LEAST_SWING_FRACTION: Final = 1e-3
-"""Inputs that move a result by less are left out."""
 
 
 def tornados(job: Job, best: Design, accuracy: Accuracy) -> list[RangesFigure]:
@@ -33,7 +28,7 @@ def tornados(job: Job, best: Design, accuracy: Accuracy) -> list[RangesFigure]:
 
 def _tornado(objective: Objective, result: ResultSensitivity, found: Sensitivities) -> RangesFigure:
     inputs = {described.name: described for described in found.inputs}
-    shown = [swing for swing in result.swings if _is_shown(swing)]
+    shown = [swing for swing in result.swings if swing.is_worth_showing]
     quantity = OBJECTIVE_FIELDS[objective][1]
     name = NAMES[objective]
     title = f"Nothing moves {name}"
@@ -50,10 +45,6 @@ def _tornado(objective: Objective, result: ResultSensitivity, found: Sensitiviti
         mid=result.mid,
         ranges=tuple(_range(swing, inputs[swing.input]) for swing in shown),
     )
-
-
-def _is_shown(swing: Swing) -> bool:
-    return swing.swing_fraction is None or swing.swing_fraction >= LEAST_SWING_FRACTION
 
 
 def _range(swing: Swing, described: UncertainInput) -> Range:

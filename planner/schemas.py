@@ -81,10 +81,10 @@ def schema_text(name: str) -> str:
         case "network":
             schema = {"$schema": DIALECT, **NetworkFile.model_json_schema()}
         case _:
-            schema = answer_schema(ANSWERS[name])
+            schema = _answer_schema(ANSWERS[name])
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def answer_schema(model: type[BaseModel]) -> dict[str, object]:
+def _answer_schema(model: type[BaseModel]) -> dict[str, object]:
     """Returns the schema of what a type is printed as."""
     return {"$schema": DIALECT, **model.model_json_schema(mode="serialization")}

@@ -32,6 +32,8 @@ RESULTS = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e", "goo
 """Fields of `Design` that are looked at."""
 ROUNDING = 1e-9
 """Smaller swings, as shares of the result, are rounding and count as none."""
+LEAST_SHOWN_FRACTION = 1e-3
+"""Smaller swings, as shares of the result, are left out of what people read."""
 
 
 class Swing(Record):
@@ -45,6 +47,11 @@ class Swing(Record):
     """The result at its high end."""
     swing_fraction: float | None
     """Distance of the two as a share of the result; 0 for an input that does not matter, null for a run that never ends."""
+
+    @property
+    def is_worth_showing(self) -> bool:
+        """Whether people want to see it, which they do not where the input hardly moves the result."""
+        return self.swing_fraction is None or self.swing_fraction >= LEAST_SHOWN_FRACTION
 
 
 class ResultSensitivity(Record):

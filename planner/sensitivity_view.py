@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 5
 """Inputs that are shown for each result; the JSON has all of them."""
-LEAST_SHOWN_FRACTION = 0.001
-"""Smaller swings are not worth a line."""
 HALF_LENGTH = 10
 """Characters of the longer half of the longest bar."""
 
@@ -51,7 +49,7 @@ def show_sensitivities(found: Sensitivities, console: Console) -> None:
     """Writes what drives each result."""
     inputs = {described.name: described for described in found.inputs}
     for result in found.results:
-        shown = [swing for swing in result.swings if _is_worth_a_line(swing)][:MOST_ROWS]
+        shown = [swing for swing in result.swings if swing.is_worth_showing][:MOST_ROWS]
         if shown:
             name, unit = _RESULTS[result.result]
             title(console, f"what moves the {name} of {unit(result.mid)}")
@@ -59,10 +57,6 @@ def show_sensitivities(found: Sensitivities, console: Console) -> None:
             grid(console, [_row(result, swing, inputs[swing.input], reach, console) for swing in shown])
     console.print()
     sentences(console, ["Each input moves alone over its range; --json has all ranges with their reasons."])
-
-
-def _is_worth_a_line(swing: Swing) -> bool:
-    return swing.swing_fraction is None or swing.swing_fraction >= LEAST_SHOWN_FRACTION
 
 
 def _row(

@@ -82,11 +82,11 @@ def timeline_answer(job: Job, plan: Plan, step: TimelineSummary | None, run: Run
         seed=run.seed,
         plan=plan,
         step=step,
-        run=summary_of_run(run),
+        run=_summary_of_run(run),
     )
 
 
-def summary_of_run(run: RunTimeline) -> RunSummary:
+def _summary_of_run(run: RunTimeline) -> RunSummary:
     """Returns what a reader needs to know of a run, without its saves."""
     events = run.events
     is_save = np.isin(events.kind, [RunEventKind.SAVE.code, RunEventKind.SAVE_AHEAD.code])

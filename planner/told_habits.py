@@ -6,8 +6,9 @@ import re
 from dataclasses import replace
 
 from planner import measured_notes
-from planner.framework_habits import Habits, habits_of, tells_habits
+from planner.framework_habits import habits_of, tells_habits
 from planner.framework_releases import LAST_SEPARATE_YEAR, release_year
+from planner.habits import Habits
 from planner.measured_attention import told_kernel
 from planner.measured_recompute import recomputed
 from planner.measured_sharding import LAST_STAGE, sharded_copies, zero_stage

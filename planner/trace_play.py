@@ -70,7 +70,7 @@ def play_traces(request: TraceRequest, *, is_drawn: bool = False) -> PlayRun:
         step_s=played.makespan_s,
         num_tasks=len(step.graph),
         accelerators=accelerator_times(step.graph, found),
-        hot_links=hot_links(topology, step.paths, played, found),
+        hot_links=hot_links(topology, step.paths, played, found.path_s),
         circuits=circuit_summary(topology, played),
         lacks_ramp=lacks_ramp(step.graph, topology),
     )

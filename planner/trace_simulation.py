@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pydantic import Field
@@ -12,18 +12,18 @@ from planner.offload_request import MemoryUse, memory_use, offload_asked
 from planner.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links, lacks_ramp
 from planner.trace_events import check_num_events, check_size
 from planner.trace_request import NetworkKind, Rules, Times, TraceRequest
-from simulator.deep.division import kept_in_proportion, moved, with_batch
-from simulator.deep.extrapolate import extrapolate, num_whole_tasks
+from simulator.deep.collective_forms import Algorithm
+from simulator.deep.division import kept_in_proportion, moved
+from simulator.deep.extrapolate import Extrapolation, num_whole_tasks, spread_step
 from simulator.deep.fold import Fold
 from simulator.deep.memory import lifetimes
 from simulator.deep.operator_model import OperatorModel, fit_operators, samples_of
 from simulator.deep.parallelism import GradientSync, Parallelism
-from simulator.deep.play import Played, SharingRule, play
-from simulator.deep.routing import Paths
-from simulator.deep.tasks import TaskGraph
+from simulator.deep.play import SharingRule, play
+from simulator.deep.step_request import StepRequest
 from simulator.deep.topology import Topology
 from simulator.deep.trace import OperatorTrace
-from simulator.deep.triosim import TrioSimCase, triosim_step
+from simulator.deep.triosim import TrioSimCase, TrioSimStep, triosim_step
 from simulator.deep.waits import Accelerators, of_stages, receivers, waits
 from simulator.errors import InputError, Problem, check_rules
 
@@ -86,69 +86,59 @@ def simulate_trace(request: TraceRequest, *, is_drawn: bool = False) -> TraceRun
         rule = "is read with --parallel hop only: leave it out, or ask for that"
         raise InputError([Problem(path="--hop", value=request.hop[:60], rule=rule)])
     if request.rules is Rules.TRIOSIM:
-        trace = request.read()
-        return _by_triosim(request, trace, is_drawn=is_drawn)
+        return _by_triosim(request, is_drawn=is_drawn)
+    return _by_capplan(request, is_drawn=is_drawn)
+
+
+def _by_capplan(request: TraceRequest, *, is_drawn: bool) -> TraceRun:
     trace = asked_trace(request)
     offload = offload_asked(request)
-    parallelism = request.divided(trace)
-    topology = request.topology()
-    spread = partial(
-        extrapolate,
-        trace,
-        parallelism,
-        topology,
+    parallelism, topology = request.divided(trace), request.topology()
+    step = StepRequest(
+        trace=trace,
+        parallelism=parallelism,
         batch_size=request.batch_size,
         model=operator_model(request, trace),
-        algorithm=request.collectives,
+        speed=request.speed(),
     )
-    speed = request.speed()
+    spread = partial(spread_step, topology=topology, algorithm=request.collectives)
     if is_drawn and offload is None:
-        _check_drawn(request, trace, parallelism, topology)
-    made = spread(speed=speed, offload=offload, is_folded=not is_drawn)
-    if is_drawn:
-        check_size(made.graph)
-    played = play(made.graph, made.topology, made.paths)
-    answer = _answer(
-        request,
-        trace,
-        parallelism,
-        made.graph,
-        made.topology,
-        made.paths,
-        played,
-        made.accelerators(),
-        fold=made.fold,
-    )
+        _check_drawn(step, topology, request.collectives)
+    made = spread(step, offload=offload, is_folded=not is_drawn)
+    run = _played(made, is_drawn=is_drawn)
+    answer = _answer(request, step, run, made.accelerators(), made.fold)
     if request.speeds:
-        usual = spread(offload=offload, is_folded=True)
-        usual_s = play(usual.graph, usual.topology, usual.paths).makespan_s
-        more = {"speeds": request.speeds, "other_speeds_s": played.makespan_s - usual_s}
+        usual = _played(spread(replace(step, speed=None), offload=offload, is_folded=True))
+        more = {"speeds": request.speeds, "other_speeds_s": run.step_s - usual.step_s}
         answer = answer.model_copy(update=more)
     if offload is not None:
-        free = spread(speed=speed)
-        unlimited_s = play(free.graph, free.topology, free.paths).makespan_s
-        memory = memory_use(offload, made, lifetimes(_batched(request, trace)), unlimited_s)
+        unlimited = _played(spread(step))
+        memory = memory_use(offload, made, lifetimes(step.replica()), unlimited.step_s)
         answer = answer.model_copy(update={"memory": memory})
-    return TraceRun(answer=answer, graph=made.graph, topology=made.topology, paths=made.paths, played=played)
+    return _told(run, answer)
 
 
-def _check_drawn(
-    request: TraceRequest, trace: OperatorTrace, parallelism: Parallelism, topology: Topology
-) -> None:
+def _check_drawn(step: StepRequest, topology: Topology, algorithm: Algorithm) -> None:
     """Refuses a timeline that is too large, before the step is made.
 
     What is left has the algorithms of the answer without a timeline: others are taken there only where the folded step has
     `MANY_TASKS`, far more than any timeline.
     """
-    num_tasks = num_whole_tasks(
-        trace,
-        parallelism,
-        topology,
-        batch_size=request.batch_size,
-        model=operator_model(request, trace),
-        algorithm=request.collectives,
-    )
-    check_num_events(num_tasks, parallelism.num_gpus)
+    check_num_events(num_whole_tasks(step, topology, algorithm), step.parallelism.num_gpus)
+
+
+def _played(
+    made: Extrapolation | TrioSimStep, sharing: SharingRule = SharingRule.MAX_MIN, *, is_drawn: bool = False
+) -> StepRun:
+    """Plays a step, if it is not too large to be drawn."""
+    if is_drawn:
+        check_size(made.graph)
+    played = play(made.graph, made.topology, made.paths, sharing=sharing)
+    return StepRun(graph=made.graph, topology=made.topology, paths=made.paths, played=played)
+
+
+def _told(run: StepRun, answer: TraceAnswer) -> TraceRun:
+    return TraceRun(answer=answer, graph=run.graph, topology=run.topology, paths=run.paths, played=run.played)
 
 
 def asked_trace(request: TraceRequest) -> OperatorTrace:
@@ -163,38 +153,26 @@ def operator_model(request: TraceRequest, trace: OperatorTrace) -> OperatorModel
     return fit_operators([samples_of(trace)]) if request.times is Times.FITTED else None
 
 
-def _batched(request: TraceRequest, trace: OperatorTrace) -> OperatorTrace:
-    """The step of one replica on one accelerator."""
-    batch_size = request.batch_size or trace.batch_size
-    return with_batch(trace, batch_size, operator_model(request, trace))
-
-
-def _kept_in_proportion(
-    request: TraceRequest, trace: OperatorTrace, parallelism: Parallelism
-) -> tuple[str, ...]:
+def _kept_in_proportion(step: StepRequest) -> tuple[str, ...]:
     """Classes of operators without a line, if the batch of a pass is not that of the trace."""
-    model = operator_model(request, trace)
-    num_samples = (request.batch_size or trace.batch_size) / parallelism.num_microbatches
-    if model is None or num_samples == trace.batch_size:
+    if step.model is None or step.samples_of_pass == step.trace.batch_size:
         return ()
-    return kept_in_proportion(trace, num_samples, model)
+    return kept_in_proportion(step.trace, step.samples_of_pass, step.model)
 
 
-def _by_triosim(request: TraceRequest, trace: OperatorTrace, *, is_drawn: bool) -> TraceRun:
+def _by_triosim(request: TraceRequest, *, is_drawn: bool) -> TraceRun:
+    trace = request.read()
     case = _case(request)
-    num_microbatches = request.num_microbatches or 1
-    step = triosim_step(
+    size, num_microbatches = request.num_gpus, request.num_microbatches or 1
+    made = triosim_step(
         trace,
         case,
-        num_gpus=request.num_gpus,
+        num_gpus=size,
         bandwidth_bytes_per_s=request.bandwidth_bytes_per_s,
         batch_size=request.batch_size,
         num_microbatches=num_microbatches,
     )
-    if is_drawn:
-        check_size(step.graph)
-    played = play(step.graph, step.topology, step.paths, sharing=SharingRule.EQUAL_SPLIT)
-    size = request.num_gpus
+    run = _played(made, SharingRule.EQUAL_SPLIT, is_drawn=is_drawn)
     parallelism = Parallelism(
         data_parallel=size if case in (TrioSimCase.DATA, TrioSimCase.DISTRIBUTED) else 1,
         tensor_parallel=size if case is TrioSimCase.TENSOR else 1,
@@ -202,11 +180,11 @@ def _by_triosim(request: TraceRequest, trace: OperatorTrace, *, is_drawn: bool) 
         num_microbatches=num_microbatches if case is TrioSimCase.PIPELINE else 1,
         sync=GradientSync.AT_THE_END,
     )
+    step = StepRequest(trace=trace, parallelism=parallelism, batch_size=request.batch_size)
     known = Accelerators(
-        receiver=receivers(step.topology, step.paths), team=of_stages(size, parallelism.pipeline_parallel)
+        receiver=receivers(made.topology, made.paths), team=of_stages(size, parallelism.pipeline_parallel)
     )
-    answer = _answer(request, trace, parallelism, step.graph, step.topology, step.paths, played, known)
-    return TraceRun(answer=answer, graph=step.graph, topology=step.topology, paths=step.paths, played=played)
+    return _told(run, _answer(request, step, run, known))
 
 
 def _case(request: TraceRequest) -> TrioSimCase:
@@ -227,25 +205,14 @@ def _case(request: TraceRequest) -> TrioSimCase:
 
 
 def _answer(
-    request: TraceRequest,
-    trace: OperatorTrace,
-    parallelism: Parallelism,
-    graph: TaskGraph,
-    topology: Topology,
-    paths: Paths,
-    played: Played,
-    known: Accelerators,
-    fold: Fold | None = None,
+    request: TraceRequest, step: StepRequest, run: StepRun, known: Accelerators, fold: Fold | None = None
 ) -> TraceAnswer:
-    batch_size = request.batch_size or trace.batch_size
-    found = waits(graph, played, len(paths), known)
-    step_s = played.makespan_s
-    alone = _batched(request, trace)
-    alone_s = alone.single_device_s
-    samples_per_s = parallelism.data_parallel * batch_size / step_s if step_s > 0.0 else 0.0
+    found = waits(run.graph, run.played, len(run.paths), known)
+    parallelism, batch_size, alone = step.parallelism, step.num_samples, step.replica()
+    samples_per_s = parallelism.data_parallel * batch_size / run.step_s if run.step_s > 0.0 else 0.0
     return TraceAnswer(
         capplan_version=__version__,
-        trace=trace.name,
+        trace=step.trace.name,
         rules=request.rules,
         num_gpus=request.num_gpus,
         num_played=request.num_gpus if fold is None else fold.played.size,
@@ -255,15 +222,15 @@ def _answer(
         num_microbatches=parallelism.num_microbatches,
         num_chunks=parallelism.num_chunks,
         batch_size=batch_size,
-        step_s=step_s,
-        single_device_s=alone_s,
+        step_s=run.step_s,
+        single_device_s=alone.single_device_s,
         samples_per_s=samples_per_s,
-        efficiency_fraction=samples_per_s * alone_s / batch_size / request.num_gpus,
+        efficiency_fraction=samples_per_s * alone.single_device_s / batch_size / request.num_gpus,
         replica_peak_bytes=lifetimes(alone).peak_bytes,
-        kept_in_proportion=_kept_in_proportion(request, trace, parallelism),
-        num_tasks=len(graph),
-        accelerators=accelerator_times(graph, found, fold),
-        hot_links=hot_links(topology, paths, played, found, fold),
-        circuits=circuit_summary(topology, played),
-        lacks_ramp=request.rules is Rules.CAPPLAN and lacks_ramp(graph, topology),
+        kept_in_proportion=_kept_in_proportion(step),
+        num_tasks=len(run.graph),
+        accelerators=accelerator_times(run.graph, found, fold),
+        hot_links=hot_links(run.topology, run.paths, run.played, found.path_s, fold),
+        circuits=circuit_summary(run.topology, run.played),
+        lacks_ramp=request.rules is Rules.CAPPLAN and lacks_ramp(run.graph, run.topology),
     )

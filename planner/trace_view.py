@@ -66,7 +66,7 @@ def _show_step(answer: PlayedStep, console: Console, slow: Sequence[str] = ()) -
     title(console, "where the time of an accelerator goes, on average")
     grid(console, _parts(answer, console))
     title(console, "who waits for whom")
-    sentences(console, [*slow, *waiting_sentences(answer)])
+    sentences(console, [*slow, *_waiting_sentences(answer)])
     show_links(answer, console)
     if answer.lacks_ramp:
         title(console, "mind")
@@ -174,7 +174,7 @@ def _parts(answer: PlayedStep, console: Console) -> Iterator[tuple[str, str, str
             yield name, human.duration(seconds), human.percent(fraction), bar(console, fraction)
 
 
-def waiting_sentences(answer: PlayedStep) -> list[str]:
+def _waiting_sentences(answer: PlayedStep) -> list[str]:
     """Returns in sentences which accelerators others wait for, what all wait for, and who is done before."""
     told = []
     held = sorted(answer.accelerators, key=lambda row: -row.held_up_others_s)[:MOST_NAMED]

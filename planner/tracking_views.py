@@ -43,7 +43,7 @@ def keep_views(uri: str, experiment: str) -> bool:
 
             client = MlflowClient(uri)
             known = client.get_experiment(experiment).tags
-            for key, view in ((STUDIES, studies_view()), (FRONT, front_view())):
+            for key, view in ((STUDIES, _studies_view()), (FRONT, front_view())):
                 text = json.dumps(view)
                 if known.get(_TAG + key) != text:
                     client.set_experiment_tag(experiment, _TAG + key, text)
@@ -52,7 +52,7 @@ def keep_views(uri: str, experiment: str) -> bool:
     return True
 
 
-def studies_view() -> dict[str, object]:
+def _studies_view() -> dict[str, object]:
     """Returns the view of the studies of an experiment, newest first."""
     recommended = [f"recommended_{name}" for name in RESULTS]
     columns = [

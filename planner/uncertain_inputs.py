@@ -202,7 +202,7 @@ def _cooling(job: Job, site: Site, path: str, place: tuple[str | int, ...]) -> L
         return _factor_lever(job, "cooling, climate included", "cooling_overhead", warmer)
     field, overhead = "power_usage_effectiveness", site.power_usage_effectiveness - 1.0
     values = 1.0 + factors.low * overhead, 1.0 + overhead, 1.0 + factors.high * overhead
-    return _lever(f"{path}.{field}", "", values, why_unsure("cooling_overhead"), setting(*place, field))
+    return _lever(f"{path}.{field}", "", values, _why_unsure("cooling_overhead"), setting(*place, field))
 
 
 def _of_ownership(job: Job) -> Iterator[Lever]:
@@ -221,7 +221,7 @@ def _of_ownership(job: Job) -> Iterator[Lever]:
         )
 
 
-def why_unsure(name: str) -> str:
+def _why_unsure(name: str) -> str:
     """Returns where the range of an input comes from: what `InputFactors` says of the field."""
     description = InputFactors.model_fields[name].description
     assert description is not None, f"{name} has a docstring"
@@ -241,7 +241,7 @@ def _factor_lever(
     factors: Factors = getattr(job.input_factors, factor)
     values = factors.low, 1.0, factors.high
     return _lever(
-        name, "x", values, why_unsure(factor), change, moves=moves, changes_offer_only=changes_offer_only
+        name, "x", values, _why_unsure(factor), change, moves=moves, changes_offer_only=changes_offer_only
     )
 
 
@@ -259,7 +259,7 @@ def _field_lever(
     """A lever on one field, with the range of one of the input factors, up to the largest value that there can be."""
     factors: Factors = getattr(job.input_factors, factor)
     values = factors.low * value, value, min(most, factors.high * value)
-    return _lever(name, unit, values, why_unsure(factor), change, moves=moves)
+    return _lever(name, unit, values, _why_unsure(factor), change, moves=moves)
 
 
 def _lever(

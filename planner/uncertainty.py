@@ -38,8 +38,8 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         time_to_train_days=_spread(wall_s / DAY),
         cost_usd=_spread(cost_usd),
         goodput_fraction=_spread(chosen.outcomes.run.productive_s[0] / wall_s),
-        deadline_probability=_share_within(wall_s / DAY, limits.deadline_days),
-        budget_probability=_share_within(cost_usd, limits.budget_usd),
+        deadline_probability=share_within(wall_s / DAY, limits.deadline_days),
+        budget_probability=share_within(cost_usd, limits.budget_usd),
         step_time_error_fraction=accuracy.mean_absolute_error_fraction,
         step_time_low_s=step_time_s * math.exp(-half_width),
         step_time_high_s=step_time_s * math.exp(half_width),
@@ -123,5 +123,6 @@ def _spread(values: Floats) -> Spread:
     return Spread(mean=mean, p5=p5, p50=p50, p95=p95)
 
 
-def _share_within(values: Floats, limit: float | None) -> float | None:
+def share_within(values: Floats, limit: float | None) -> float | None:
+    """Returns which share of some values keeps a limit; `None` without one."""
     return None if limit is None else float(np.mean(values <= limit))

@@ -243,7 +243,7 @@ def choices_among(rows: Iterable[Comparison]) -> list[Choice]:
     """Returns the same of rows that were timed, without their intervals."""
     groups: dict[str, list[Comparison]] = defaultdict(list)
     for row in rows:
-        groups[same_job(row)].append(row)
+        groups[_same_job(row)].append(row)
     found = [configurations(members, design) for _, members in sorted(groups.items())]
     return [_choice(designs) for designs in found if len(designs) > 1]
 
@@ -253,7 +253,7 @@ def design(comparison: Comparison) -> str:
     return plan_of(comparison.row).model_dump_json()
 
 
-def same_job(comparison: Comparison) -> str:
+def _same_job(comparison: Comparison) -> str:
     """Returns what two rows share whose designs were alternatives: source, model, cluster, sequence, format and batch.
 
     Batches are the same job when they round to the same power of two, since layouts need slightly different ones.

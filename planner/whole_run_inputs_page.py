@@ -38,7 +38,13 @@ def _input_lines() -> Iterator[list[str]]:
 
 
 def _written(value: object) -> str:
-    return "none" if value is None else f"{value:,.6g}" if isinstance(value, float) else str(value)
+    match value:
+        case None:
+            return "none"
+        case float():
+            return f"{value:,.6g}"
+        case _:
+            return str(value)
 
 
 def habit_text() -> str:

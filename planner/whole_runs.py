@@ -8,11 +8,9 @@ one is cold, and is what accuracy is judged by. Energies that are GPU-hours time
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 from objectives.baselines import llmcarbon_cold_efficiency, nameplate_energy_j
 from objectives.usage import Usage, it_energy_j
@@ -23,6 +21,7 @@ from simulator.catalog import accelerator
 from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.plan import PlanTable
+from simulator.shipped import shipped_rows
 from simulator.training import TrainingConstants, training_constants
 from simulator.units import HOUR, JOULES_PER_MWH
 
@@ -113,8 +112,7 @@ class Prediction:
 @cache
 def published_runs() -> Mapping[str, PublishedRun]:
     """Returns the shipped table of published runs by the id of their rows; the file is read once."""
-    text = resources.files("planner").joinpath(FILE).read_text(encoding="utf-8")
-    return {row["row_id"]: _published(row) for row in csv.DictReader(text.splitlines())}
+    return {row["row_id"]: _published(row) for row in shipped_rows(FILE, "planner")}
 
 
 def _published(row: Mapping[str, str]) -> PublishedRun:

@@ -15,7 +15,7 @@ from typing import cast
 
 import yaml
 
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, refusal
 
 MAX_FILE_BYTES = 1_000_000
 """A job with every shape written out takes about 10 kB; the bound keeps a wrong file from taking minutes."""
@@ -63,7 +63,7 @@ def parse_value(text: str, *, source: str) -> object:
 
 
 def _error(rule: str, source: str) -> InputError:
-    return InputError([Problem(path="", value="", rule=rule)], source)
+    return refusal(source, rule)
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -6,11 +6,11 @@ on the same rows; docs/validation.md says how much larger errors are on sources 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
+
+from simulator.shipped import shipped_rows
 
 FILE = "data/accuracy.csv"
 PUBLISHED_RUNS = "published runs"
@@ -96,7 +96,6 @@ def _worst(candidates: Sequence[Accuracy]) -> Accuracy:
 @cache
 def _measured() -> Mapping[tuple[str, str, str], Accuracy]:
     """Returns the shipped figures by architecture, format and kind of network; the file is read once."""
-    text = resources.files("simulator").joinpath(FILE).read_text(encoding="utf-8")
     return {
         (row["family"], row["precision"], row["network"]): Accuracy(
             num_rows=int(row["num_rows"]),
@@ -104,5 +103,5 @@ def _measured() -> Mapping[tuple[str, str, str], Accuracy]:
             mean_absolute_error_fraction=float(row["mean_absolute_error_fraction"]),
             is_measured=True,
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in shipped_rows(FILE)
     }

@@ -35,7 +35,7 @@ def blocking(saves: Saves, sizes: SaveSizes) -> Costs:
     """Training stops for copy and write; the file system outlasts every failure."""
     return {
         **_on_file_system(saves, sizes),
-        **shortest_interval(saves, 0.0),
+        **_shortest_interval(saves, 0.0),
         "stall_s": saves.options.fixed_stall_s + sizes.copy_s + sizes.store_s,
         "host_memory_bytes": sizes.node_bytes,
     }
@@ -68,7 +68,7 @@ def _on_file_system(saves: Saves, sizes: SaveSizes) -> Costs:
 def committed(saves: Saves, commit_s: Floats, *, slots: int, window_s: Floats | float = 0.0) -> Costs:
     """Saves have one place to go, where they are `commit_s` after the stall; until then they hold a slot."""
     return {
-        **shortest_interval(saves, commit_s / slots, window_s),
+        **_shortest_interval(saves, commit_s / slots, window_s),
         "commit_s": commit_s,
         "durable_commit_s": commit_s,
         "slots": slots,
@@ -94,7 +94,7 @@ def two_levels(
         moved_bytes: what a save sends over the network besides.
         durable_bytes: what goes to the file system, `(n,)`.
     """
-    interval = shortest_interval(saves, commit_s / slots)
+    interval = _shortest_interval(saves, commit_s / slots)
     durable_every = whole(
         np.maximum(saves.options.persist_every, durable_commit_s / interval["minimum_interval_s"])
     )
@@ -110,7 +110,7 @@ def two_levels(
     }
 
 
-def shortest_interval(saves: Saves, slot_s: Floats | float, window_s: Floats | float = 0.0) -> Costs:
+def _shortest_interval(saves: Saves, slot_s: Floats | float, window_s: Floats | float = 0.0) -> Costs:
     """max(step, time until a slot is free, steps of a window), and which of them it is."""
     step_s = saves.designs.step_time_s
     others_s = np.maximum(slot_s, window_s)

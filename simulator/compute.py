@@ -11,16 +11,15 @@ time is ever below the roofline. Sizes must be positive.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 import numpy as np
 
 from simulator.hardware import Accelerator
 from simulator.model import AttentionKernel
+from simulator.shipped import shipped_rows
 from simulator.table import Booleans, Floats, Table
 
 Numbers = float | Floats
@@ -305,8 +304,7 @@ def _constants(family: str, number_format: str) -> Mapping[str, float]:
 @cache
 def _fitted_constants() -> Mapping[tuple[str, str], Mapping[str, float]]:
     """Returns the shipped constants by family and number format; the file is read once."""
-    text = resources.files("simulator").joinpath("data/kernel_efficiency.csv").read_text(encoding="utf-8")
     table: dict[tuple[str, str], dict[str, float]] = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in shipped_rows("data/kernel_efficiency.csv"):
         table.setdefault((row["family"], row["dtype"]), {})[row["constant"]] = float(row["value"])
     return table

@@ -67,6 +67,11 @@ class EngineError(StudyError):
     """The cluster that simulates designs cannot be used; the message names its address and the reason."""
 
 
+def refusal(source: object, rule: str) -> InputError:
+    """Returns the error of a file, or of anything else that is refused as a whole."""
+    return InputError([Problem(path="", value="", rule=rule)], str(source))
+
+
 def check_rules(rules: Mapping[str, tuple[object, bool, str]]) -> None:
     """Raises `InputError` with all rules that are broken.
 

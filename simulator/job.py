@@ -94,6 +94,11 @@ class Job(Record):
         refines = self.search.power_caps is None and self.search.num_refinements > 0
         return refines or min(self.power_caps) < 1.0
 
+    @property
+    def objective_weights(self) -> tuple[float, ...]:
+        """How much each objective counts by `preference`, in their order."""
+        return tuple(self.preference.get(objective, 1.0) for objective in self.objectives)
+
     def site_of(self, offer: Offer) -> Site:
         """Returns where the accelerators of an offer stand."""
         return offer.site or self.site

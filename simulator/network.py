@@ -20,15 +20,14 @@ all-reduce takes whichever is faster, gathers have only the ring.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import TypedDict
 
 import numpy as np
 
+from simulator.shipped import shipped_rows
 from simulator.table import Booleans, Floats, Table
 
 Numbers = float | Floats
@@ -388,8 +387,7 @@ def _started_s(time_s: Floats, group_size: Numbers, links: LinkConstants) -> Flo
 @cache
 def _fitted_constants() -> Mapping[str, Mapping[str, float]]:
     """Returns the shipped constants by link; the file is read once."""
-    text = resources.files("simulator").joinpath("data/link_efficiency.csv").read_text(encoding="utf-8")
     table: dict[str, dict[str, float]] = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in shipped_rows("data/link_efficiency.csv"):
         table.setdefault(row["link"], {})[row["constant"]] = float(row["value"])
     return table

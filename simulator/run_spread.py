@@ -91,7 +91,7 @@ def wall_time_quantile_s(
 def miss_probability(
     job: Job, plans: PlanTable, steps: StepTable, run: RunTable, wall_s: Floats | float
 ) -> Floats:
-    """Returns how likely a run takes longer than a time, `(n,)`; 1 without progress, never below `least_risk`.
+    """Returns how likely a run takes longer than a time, `(n,)`; 1 without progress, never below `_least_risk`.
 
     With the prior of stragglers it is the inverse of `wall_time_quantile_s`: both sum over the same strata.
 
@@ -107,10 +107,10 @@ def miss_probability(
         _miss_probability(job, plans.take(rows), steps.take(rows), run.take(rows), limit_s[rows])
         for rows in _blocks(len(plans))
     ]
-    return np.where(run.makes_progress, np.maximum(least_risk(job), np.concatenate(risks)), 1.0)
+    return np.where(run.makes_progress, np.maximum(_least_risk(job), np.concatenate(risks)), 1.0)
 
 
-def least_risk(job: Job) -> float:
+def _least_risk(job: Job) -> float:
     """Returns the risk that stands for itself and all smaller ones: where causes of stragglers are given one in 200."""
     model = job.reliability.straggler_model
     return LEAST_RISK if model is None or isinstance(model, StragglerPrior) else _LEAST_FLEET_RISK

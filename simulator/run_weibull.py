@@ -13,7 +13,7 @@ _NUM_TERMS = 64
 """Commits that are added up one by one; the sum over the later ones is an integral with two corrections."""
 
 
-def long_run_goodput(runs: Runs, restart_s: Floats) -> Floats:
+def _long_run_goodput(runs: Runs, restart_s: Floats) -> Floats:
     """Returns the goodput of long runs with one level of saves, `(n,)`.
 
     With S the survival function of an up-time, t1 the first commit after a restart and c the time between commits,
@@ -44,5 +44,5 @@ def memory_factor(runs: Runs) -> Floats:
         return np.ones(len(runs))
     none_s = np.zeros(len(runs))
     memoryless = 1.0 / renewal.Cycle.of(runs).up_time_per_work(runs)
-    factor = long_run_goodput(runs, none_s) / memoryless
+    factor = _long_run_goodput(runs, none_s) / memoryless
     return np.where(has_memory & ~runs.has_live_replicas, factor, 1.0)

@@ -7,12 +7,12 @@ benchmarks.step_error` estimates both from the published steps of docs/validatio
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+
+from simulator.shipped import shipped_rows
 
 FILE = "data/step_error.csv"
 UNMEASURED_RATIO = 2.0
@@ -69,12 +69,13 @@ def step_error(
         has_experts: Whether the model is a mixture of experts.
         accelerator: Its catalogue name, one without measured steps being no surer than all measured ones together; left
             out: one with measured steps.
-        is_beyond_measured: Whether something of the step was never measured (`simulator.step_reach`), as 4 bits never were.
+        is_beyond_measured: Whether something of the step was never measured (`simulator.step_reach`): of 4 bits nothing was,
+            so that they count as 8.
     """
     network = "experts" if has_experts else "dense"
     lines = {kind: line for kind, line in _estimated().items() if kind[2] == network}
     together = lines[ANY, ANY, network].error
-    if precision == "fp4" or is_beyond_measured:
+    if is_beyond_measured:
         known_precision = "fp8" if precision == "fp4" else precision
         similar = step_error(family, known_precision, has_experts=has_experts, accelerator=accelerator)
         return _widest([similar, together]).times(UNMEASURED_RATIO)
@@ -113,7 +114,6 @@ class _Line:
 @cache
 def _estimated() -> Mapping[tuple[str, str, str], _Line]:
     """Returns the shipped figures by architecture, format and kind of network; the file is read once."""
-    text = resources.files("simulator").joinpath(FILE).read_text(encoding="utf-8")
     return {
         (row["family"], row["precision"], row["network"]): _Line(
             error=StepError(
@@ -122,5 +122,5 @@ def _estimated() -> Mapping[tuple[str, str, str], _Line]:
             ),
             accelerators=tuple(row["accelerators"].split()),
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in shipped_rows(FILE)
     }

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 import numpy as np
 
+from simulator.shipped import shipped_rows
 from simulator.stragglers import Stragglers
 from simulator.table import Floats
 
@@ -34,8 +33,7 @@ class Quantiles:
 @cache
 def sequence_quantiles() -> Quantiles:
     """Returns the shipped quantiles; a micro-batch that is long forward is as long backward (correlation 0.99)."""
-    text = resources.files("simulator").joinpath("data/straggler_sequence.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = shipped_rows("data/straggler_sequence.csv")
     probability, forward, backward = (
         np.array([float(row[name]) for row in rows]) for name in ("percentile", "forward", "backward")
     )

@@ -31,10 +31,8 @@ Unlike micro-batches. Neighbouring stages wait for each other in every cycle whi
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Literal
 
 import numpy as np
@@ -43,6 +41,7 @@ from scipy.special import ndtr
 from simulator.order_statistics import expected_maximum
 from simulator.pipeline_turns import GPIPE, ONE_F_ONE_B, ZB_H1, ZB_V
 from simulator.plan import Schedule
+from simulator.shipped import shipped_rows
 from simulator.table import Floats, Integers
 
 NoiseKind = Literal["lognormal", "sequences"]
@@ -252,9 +251,10 @@ def _neighbours(axis: Floats, position: Floats) -> tuple[Integers, Floats]:
 @cache
 def _table(kind: NoiseKind, schedule: int) -> _Table:
     """Returns the part of the shipped table of a schedule; its rows are in the order of their first columns."""
-    text = resources.files("simulator").joinpath("data/straggler_pipeline.csv").read_text(encoding="utf-8")
     key = (kind, tuple(Schedule)[schedule].value)
-    rows = [row for row in csv.DictReader(text.splitlines()) if (row["kind"], row["schedule"]) == key]
+    rows = [
+        row for row in shipped_rows("data/straggler_pipeline.csv") if (row["kind"], row["schedule"]) == key
+    ]
     chunks, stages, per_stage = (
         np.log2(sorted({float(row[name]) for row in rows}))
         for name in ("chunks_per_stage", "stages", "micro_batches_per_stage")

@@ -6,17 +6,16 @@ which, and how well they did on steps that they were not fitted on.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 import numpy as np
 
 from simulator.compute import kernel_constants, kernels_of
 from simulator.hardware import Accelerator, Precision
 from simulator.power import CAP_EXPONENT
+from simulator.shipped import shipped_rows
 from simulator.table import Floats, Integers
 from simulator.units import TERA
 
@@ -91,12 +90,14 @@ class TrainingConstants:
         is_known = (chip.family, Precision.BF16.value) in self.sustained_fractions
         known = chip.family if is_known else DEFAULT_FAMILY
         measured = Precision.FP8 if precision is Precision.FP4 else precision
-        if (known, measured.value) in self.sustained_fractions:
-            fraction = self.sustained_fractions[known, measured.value]
+        in_16_bits = self.sustained_fractions[known, Precision.BF16.value]
+        fraction = self.sustained_fractions.get((known, measured.value), in_16_bits)
+        if is_known:
+            clock = power_fraction(chip, precision)
+        elif measured is Precision.FP8:
+            clock = 1.0
         else:
-            fraction = self.sustained_fractions[known, Precision.BF16.value]
-        is_wide = measured is not Precision.FP8
-        clock = power_fraction(chip, precision) if is_known else transferred_clock(chip) if is_wide else 1.0
+            clock = transferred_clock(chip)
         return min(1.0, fraction * clock * (clock_in_4_bits(chip) if precision is Precision.FP4 else 1.0))
 
 
@@ -144,8 +145,7 @@ def transferred_clock(chip: Accelerator) -> float:
 @cache
 def training_constants() -> TrainingConstants:
     """Returns the shipped constants; the file is read once."""
-    text = resources.files("simulator").joinpath(FILE).read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = shipped_rows(FILE)
     of_software = {row["constant"]: float(row["value"]) for row in rows if row["applies_to"] == SOFTWARE}
     of_hardware = {
         (row["applies_to"].split()[0], row["applies_to"].split()[1]): float(row["value"])

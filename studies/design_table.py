@@ -62,7 +62,7 @@ def design_columns(job: Job, evaluation: Evaluation, ids: Integers, stage: str) 
         "design_id": ids,
         "stage": np.full(len(ids), stage),
         **plan_columns(job, evaluation.plans),
-        **metric_columns(evaluation),
+        **_metric_columns(evaluation),
         "is_feasible": evaluation.is_feasible,
     }
 
@@ -77,7 +77,7 @@ def plan_columns(job: Job, plans: PlanTable) -> Columns:
     return columns
 
 
-def metric_columns(evaluation: Evaluation) -> Columns:
+def _metric_columns(evaluation: Evaluation) -> Columns:
     """Returns what came out."""
     scores, run, steps = evaluation.scores, evaluation.outcomes.run, evaluation.outcomes.steps
     summary = evaluation.outcomes.summary
@@ -130,7 +130,7 @@ class Marks:
     """Numbers of the designs that the model cannot tell from the recommended one."""
 
 
-def run_metrics(job: Job) -> tuple[str, ...]:
+def _run_metrics(job: Job) -> tuple[str, ...]:
     """Returns the figures of a design's MLflow run: those of every job, and the job's objectives."""
     return tuple(dict.fromkeys([*RUN_METRICS, *(OBJECTIVE_COLUMNS[name] for name in job.objectives)]))
 
@@ -157,13 +157,13 @@ def design_runs(
         for name, column in plan_columns(job, evaluation.plans).items()
     }
     params["checkpoint_interval_s"] = _used_intervals(evaluation)
-    metrics = {**metric_columns(evaluation), "excess": evaluation.excess.total}
+    metrics = {**_metric_columns(evaluation), "excess": evaluation.excess.total}
     numbers, near = ids.tolist(), marks.not_dominated - marks.front
     study = study_label(job)
     return RunTable(
         names=[run_name(number, study) for number in numbers],
         params=params,
-        metrics={name: metrics[name] for name in run_metrics(job)},
+        metrics={name: metrics[name] for name in _run_metrics(job)},
         tags={
             "feasible": [_flag(is_feasible) for is_feasible in evaluation.is_feasible.tolist()],
             "front": [_flag(number in marks.front) for number in numbers],

@@ -59,7 +59,7 @@ def simulate_chunk(job: bytes, code: str, designs: bytes) -> bytes:
     Raises:
         EngineError: this worker has other code.
     """
-    check_code(code)
+    _check_code(code)
     with _ONE_AT_A_TIME:
         set_num_threads(1)  # a machine has a worker for every core
         return to_bytes(parts_of(simulate(_job_of(job), from_bytes(designs).plans())))
@@ -67,7 +67,7 @@ def simulate_chunk(job: bytes, code: str, designs: bytes) -> bytes:
 
 def reduce_part(job: bytes, code: str, part: bytes) -> bytes:
     """Returns the front and the counts of a part of the space, from `packed_part`; see `simulate_chunk`."""
-    check_code(code)
+    _check_code(code)
     with _ONE_AT_A_TIME:
         set_num_threads(1)
         return _worker_of(job).reduce(_part_of(part)).to_bytes()
@@ -75,7 +75,7 @@ def reduce_part(job: bytes, code: str, part: bytes) -> bytes:
 
 def prune_block(job: bytes, code: str, number: bytes) -> bytes:
     """Returns what pruning says about a block, from `packed_number`; `read_pruned` reads it. See `simulate_chunk`."""
-    check_code(code)
+    _check_code(code)
     with _ONE_AT_A_TIME:
         set_num_threads(1)
         found = _worker_of(job).prune(*_NUMBER.unpack(number))
@@ -83,7 +83,7 @@ def prune_block(job: bytes, code: str, number: bytes) -> bytes:
     return _NUMBER.pack(len(head)) + head + zlib.compress(found.kept_bits.tobytes(), 1)
 
 
-def check_code(code: str) -> None:
+def _check_code(code: str) -> None:
     """Raises an EngineError where this process has other code than the study."""
     if own_code() != code:
         raise EngineError(

@@ -54,7 +54,7 @@ class Exhaustive(SearchAlgorithm):
 def reduce_all(searcher: Searcher, space: Space, reducer: Reducer) -> bool:
     """Evaluates every design of a space and keeps the fronts of parts; returns whether it was not interrupted."""
     num_done = 0
-    for reduction in reducer(block_parts(space, part_size(space)), Exhaustive.stage):
+    for reduction in reducer(block_parts(space, _part_size(space)), Exhaustive.stage):
         num_done += reduction.num_evaluated
         searcher.take_in(reduction, Exhaustive.stage, num_done, space.num_designs)
         if searcher.should_stop():
@@ -62,6 +62,6 @@ def reduce_all(searcher: Searcher, space: Space, reducer: Reducer) -> bool:
     return True
 
 
-def part_size(space: Space) -> int:
+def _part_size(space: Space) -> int:
     """Returns how many designs of a space are reduced together; whoever does it, so that all write the same."""
     return min(max(space.num_designs // NUM_PARTS, LEAST_PER_PART), MOST_PER_PART)

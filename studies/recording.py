@@ -7,6 +7,7 @@ the search goes on and the table stays on disk.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,21 @@ OBJECTIVE_METRICS = {
     Objective.BUDGET_RISK: "budget_risk",
 }
 """Names of the objectives' best values by generation, with their units."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How a study ended."""
+
+    status: RunStatus
+    metrics: Mapping[str, float]
+    """Its result."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """What it is found by."""
+    recommended_id: int | None = None
+    """Number of the recommended design; None: there is none."""
+    tied_ids: Collection[int] = ()
+    """Numbers of the designs that cannot be told from it."""
 
 
 class Recording:
@@ -94,26 +110,18 @@ class Recording:
 
     def finish(
         self,
-        status: RunStatus,
-        metrics: dict[str, float],
+        ending: Ending,
         files: list[Path],
         *,
-        tags: Mapping[str, str] | None = None,
         pictures: Sequence[Path] = (),
-        recommended_id: int | None = None,
-        tied_ids: Collection[int] = (),
         recorded_names: Collection[str] = (),
     ) -> None:
         """Completes the design table and hands everything to MLflow.
 
         Args:
-            status: how the study ended.
-            metrics: its result.
+            ending: how the study ended.
             files: what it has written.
-            tags: what it is found by.
             pictures: what MLflow shows of it, kept in a folder of their own.
-            recommended_id: number of the recommended design, if there is one.
-            tied_ids: numbers of the designs that cannot be told from it.
             recorded_names: runs of designs that MLflow has already.
 
         Raises:
@@ -126,8 +134,8 @@ class Recording:
         marks = Marks(
             front=frozenset(front.tolist()),
             not_dominated=frozenset(self.archive.ids.tolist()),
-            recommended=recommended_id,
-            tied=frozenset(tied_ids),
+            recommended=ending.recommended_id,
+            tied=frozenset(ending.tied_ids),
         )
         try:
             self._send_parts(self._tracker)
@@ -137,7 +145,7 @@ class Recording:
                 self._tracker.log_artifact(path, PICTURE_FOLDER)
             self._log_design_runs(self._tracker, marks, recorded_names)
             counts = {} if self._generation else self._counts()
-            self._tracker.finish(status, counts | metrics, tags)
+            self._tracker.finish(ending.status, {**counts, **ending.metrics}, ending.tags)
         except TrackingError as error:
             self.failure = str(error)
         else:

@@ -152,7 +152,7 @@ class _Tuner:
         assert self._trial is not None, "tell follows ask"
         with np.errstate(divide="ignore", invalid="ignore"):  # what costs nothing stays as it is
             ratios = values / self._start.objectives(self._job)[0]
-        weights = np.array([self._job.preference.get(objective, 1.0) for objective in self._job.objectives])
+        weights = np.array(self._job.objective_weights)
         self._study.tell(self._trial, _mean_log(ratios, weights) + PENALTY * min(excess, 1e6))
 
 

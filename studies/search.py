@@ -14,7 +14,7 @@ from studies.algorithm import Results, SearchAlgorithm
 from studies.archive import Archive
 from studies.evaluator import Evaluator
 from studies.plan_keys import plan_keys
-from studies.progress import Progress, Report, Stop
+from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.reduction import Reduction
 from studies.seen_designs import SeenDesigns
 from studies.stopping import Budget, StopRules
@@ -32,10 +32,15 @@ class Searcher:
 
     job: Job
     archive: Archive
+    """Filled by `record`; holds the front."""
     evaluator: Evaluator
+    """Where evaluations come from."""
     record: Record
-    report: Report
-    should_stop: Stop
+    """Takes every evaluated batch; must add it to the archive."""
+    report: Report = ignore
+    """Told about progress."""
+    should_stop: Stop = never_stop
+    """Asked between batches."""
     seen: SeenDesigns = field(init=False)
     """What the designs of this search are worth."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
+from urllib.parse import urlsplit
 
 from studies.experiments import DEFAULT_FOLDER
-from studies.mlflow_session import check_scheme, mlflow_at, sqlite_file
+from studies.mlflow_session import check_scheme, mlflow_at, sqlite_file, without_password
 
 TRACKING_URI_VARIABLE = "MLFLOW_TRACKING_URI"
 DEFAULT_FILE = DEFAULT_FOLDER / "mlflow.db"
@@ -40,3 +42,15 @@ def resolve_tracking_uri(tracking_uri: str | None = None) -> str:
     scheme, _, rest = uri.partition("///")
     _, question_mark, options = rest.partition("?")
     return f"{scheme}///{file.as_posix()}{question_mark}{options}"
+
+
+def command_to_open(tracking_uri: str, experiment_id: str) -> str:
+    """Returns a shell command that shows an experiment of a store; `***` stands where a password belongs."""
+    if tracking_uri.startswith(("http://", "https://")):
+        parts = urlsplit(tracking_uri)
+        host = parts.netloc.rpartition("@")[2]  # the browser asks for user and password itself
+        address = f"{parts.scheme}://{host}{parts.path.rstrip('/')}/#/experiments/{experiment_id}"
+        return f"python -m webbrowser {shlex.quote(address)}"
+    if TRACKING_URI_VARIABLE not in os.environ and tracking_uri == resolve_tracking_uri(None):
+        return "capplan ui"
+    return f"capplan ui --tracking-uri {shlex.quote(without_password(tracking_uri))}"

@@ -14,18 +14,17 @@ from studies.algorithm import SearchAlgorithm
 from studies.archive import Archive
 from studies.chance import UntilFeasible
 from studies.estimates import Estimator
-from studies.evaluator import Evaluator, Simulation
+from studies.evaluator import Simulation
 from studies.evolution import Evolution
 from studies.exhaustive import Exhaustive, Reducer, reduce_all
 from studies.knobs import Knobs
 from studies.neighbours import Neighbours
 from studies.optuna_search import OptunaSearch, SamplerName
-from studies.progress import Report, Stop, ignore, never_stop
 from studies.random_search import RandomSearch
 from studies.reduction import Reduction
 from studies.refine import Refinement
 from studies.screening import Screening
-from studies.search import Record, Searcher
+from studies.search import Searcher
 from studies.starts import first_rows
 from studies.stopping import Budget
 from studies.tuning import DEFAULT, Tuning
@@ -73,45 +72,27 @@ class StudyResult:
 
 
 def run_study(
-    job: Job,
-    archive: Archive,
-    record: Record,
+    searcher: Searcher,
     *,
     seed: int,
-    evaluator: Evaluator | None = None,
     reducer: Reducer | None = None,
-    report: Report = ignore,
-    should_stop: Stop = never_stop,
     tuning: Tuning = DEFAULT,
     space: Space | None = None,
 ) -> StudyResult:
     """Searches the designs of a job.
 
     Args:
-        job: the job.
-        archive: filled by `record`; holds the front afterwards.
-        record: takes every evaluated batch; must add it to the archive.
+        searcher: of the job; its archive holds the front afterwards.
         seed: of everything random.
-        evaluator: where evaluations come from; by default all are simulated.
         reducer: evaluates for an exhaustive search that is to keep fronts only; by default it keeps every design.
-        report: told about progress.
-        should_stop: asked between batches.
         tuning: the searcher's own parameters.
         space: of the job, where it is known already; by default it is listed and pruned here.
 
     Raises:
         StudyError: the evaluator cannot keep its journal, or the algorithm needs a package that is missing.
     """
-    searcher = Searcher(
-        job=job,
-        archive=archive,
-        evaluator=evaluator or Simulation(job),
-        record=record,
-        report=report,
-        should_stop=should_stop,
-    )
-    space = space or searcher.evaluator.space()
-    algorithm = chosen_algorithm(job, space)
+    archive, space = searcher.archive, space or searcher.evaluator.space()
+    algorithm = chosen_algorithm(searcher.job, space)
     if algorithm is Algorithm.EXHAUSTIVE and reducer is not None:
         is_searched = reduce_all(searcher, space, reducer)
     else:
@@ -135,39 +116,18 @@ def searched_front(job: Job, seed: int) -> Evaluation | None:
     def keep(found: Evaluation | Reduction, _: str) -> None:
         archive.add(found)
 
-    run_study(job, archive, keep, seed=seed)
+    run_study(Searcher(job=job, archive=archive, evaluator=Simulation(job), record=keep), seed=seed)
     return archive.front
 
 
-def refined_study(
-    job: Job,
-    result: StudyResult,
-    record: Record,
-    *,
-    seed: int,
-    evaluator: Evaluator,
-    report: Report = ignore,
-    should_stop: Stop = never_stop,
-) -> StudyResult:
+def refined_study(searcher: Searcher, result: StudyResult, *, seed: int) -> StudyResult:
     """Refines a front that was found after the search, as `run_study` does with that of the search.
 
     Args:
-        job: the job.
+        searcher: of the job, one that has not searched yet: designs that another one tried count as new.
         result: of the search; its archive holds the front.
-        record: see `run_study`, as for all others.
         seed: of everything random.
-        evaluator: where evaluations come from.
-        report: told about progress.
-        should_stop: asked between batches.
     """
-    searcher = Searcher(
-        job=job,
-        archive=result.archive,
-        evaluator=evaluator,
-        record=record,
-        report=report,
-        should_stop=should_stop,
-    )
     num_before = result.archive.num_evaluated
     is_refined = _refine(searcher, seed)
     num_refined = result.num_refined + result.archive.num_evaluated - num_before

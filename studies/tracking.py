@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, final
-from urllib.parse import urlsplit
 
 from simulator.errors import StudyError, TrackingError
 from simulator.units import MILLISECOND
@@ -33,7 +30,7 @@ from studies.mlflow_session import (
     origin_tags,
     without_password,
 )
-from studies.store_address import TRACKING_URI_VARIABLE, resolve_tracking_uri
+from studies.store_address import command_to_open, resolve_tracking_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -228,15 +225,7 @@ class StudyTracker:
     @property
     def open_command(self) -> str:
         """A command that shows the experiment, fit to be pasted into a shell; `***` where a password belongs."""
-        page = f"#/experiments/{self._run.info.experiment_id}"
-        if self._tracking_uri.startswith(("http://", "https://")):
-            parts = urlsplit(self._tracking_uri)
-            host = parts.netloc.rpartition("@")[2]  # the browser asks for user and password itself
-            address = f"{parts.scheme}://{host}{parts.path.rstrip('/')}/{page}"
-            return f"python -m webbrowser {shlex.quote(address)}"
-        if TRACKING_URI_VARIABLE not in os.environ and self._tracking_uri == resolve_tracking_uri(None):
-            return "capplan ui"
-        return f"capplan ui --tracking-uri {shlex.quote(without_password(self._tracking_uri))}"
+        return command_to_open(self._tracking_uri, self._run.info.experiment_id)
 
     def log_generation(self, step: int, metrics: Mapping[str, float]) -> None:
         """Adds a point to each metric's curve; points travel together, at the latest with `finish`.

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from simulator.catalog.files import PRICE_LIST, Figure, Overlay, entries
 from simulator.catalog.own_rules import COLUMNS, OwnRow, broken_entries, broken_rows
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, refusal
 
 MOST_BYTES = 10_000_000
 _Figures = dict[str, dict[str, dict[str, list[Figure]]]]
@@ -87,13 +87,13 @@ def _written_rows(path: Path) -> Sequence[tuple[int, Sequence[str]]]:
     """Returns the cells of every row but the heading, with its line in the file."""
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise InputError([Problem(path="", value="", rule="is larger than 10 MB")], str(path))
+            raise refusal(path, "is larger than 10 MB")
         reader = csv.reader(path.read_text(encoding="utf-8-sig").splitlines())
         rows = [(reader.line_num, cells) for cells in reader if cells]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
         rule = f"cannot be read: {getattr(error, 'strerror', None) or reason}"
-        raise InputError([Problem(path="", value="", rule=rule)], str(path)) from error
+        raise refusal(path, rule) from error
     heading = rows[0][1] if rows else []
     if tuple(heading) != COLUMNS:
         raise InputError([_broken_heading(heading)], str(path))

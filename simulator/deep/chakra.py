@@ -13,7 +13,7 @@ from enum import IntEnum
 from pydantic import Field
 
 from simulator.deep.trace_text import shown
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, refusal
 from simulator.record import Record
 
 VERSION = "0.0.4"
@@ -160,7 +160,7 @@ def _check_circles(deps: Mapping[int, Sequence[int]], source: str) -> None:
     if circle := _in_circles(deps):
         many = f"{len(circle)} nodes wait for each other in a circle, among them {circle[0]}"
         rule = many if len(circle) > 1 else f"node {circle[0]} waits for itself"
-        raise InputError([Problem(path="", value="", rule=rule)], source)
+        raise refusal(source, rule)
 
 
 def _in_circles(deps: Mapping[int, Sequence[int]]) -> list[int]:

@@ -19,6 +19,7 @@ import numpy as np
 from simulator.deep.chakra import ChakraNode, CommType, NodeType, Value
 from simulator.deep.chakra_files import write_chakra
 from simulator.deep.parallelism import Parallelism
+from simulator.deep.step_request import StepRequest
 from simulator.deep.step_tasks import add_step
 from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
 from simulator.deep.trace import OperatorTrace
@@ -67,7 +68,7 @@ def chakra_export(
     """
     graph = TaskGraphBuilder()
     traffic = WholeTraffic(graph)
-    add_step(trace, parallelism, graph, traffic, batch_size=batch_size)
+    add_step(StepRequest(trace=trace, parallelism=parallelism, batch_size=batch_size), graph, traffic)
     nodes = nodes_of(graph.build(), traffic, parallelism.num_gpus)
     groups = {number: ranks for ranks, number in traffic.groups.items()}
     return ChakraExport(nodes=nodes, groups=groups)

@@ -17,21 +17,22 @@ as the trace's unless another one is asked for.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from simulator.deep.chosen_collectives import ChosenCollectives
 from simulator.deep.collective_forms import Algorithm
 from simulator.deep.collectives import Collectives
-from simulator.deep.division import with_batch
 from simulator.deep.fold import Fold
 from simulator.deep.memory import lifetimes
 from simulator.deep.memory_tiers import with_tiers
 from simulator.deep.offload import Offload, OffloadPlan, add_moves, plan_offload
 from simulator.deep.operator_model import OperatorModel
 from simulator.deep.parallelism import GradientSync, Parallelism
-from simulator.deep.played_part import PlayedPart, StepRequest, played_part
+from simulator.deep.played_part import PlayedPart, played_part
 from simulator.deep.routing import Paths, Router
+from simulator.deep.step_request import StepRequest
 from simulator.deep.step_sketch import num_meetings
 from simulator.deep.step_tasks import add_step
 from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
@@ -104,34 +105,33 @@ def extrapolate(
     Raises:
         InputError: the trace cannot be divided so, the network or the memory is too small.
     """
+    step = StepRequest(trace=trace, parallelism=parallelism, batch_size=batch_size, speed=speed, model=model)
+    return spread_step(step, topology, offload=offload, algorithm=algorithm, is_folded=is_folded)
+
+
+def spread_step(
+    step: StepRequest,
+    topology: Topology,
+    *,
+    offload: Offload | None = None,
+    algorithm: Algorithm = Algorithm.AUTO,
+    is_folded: bool = False,
+) -> Extrapolation:
+    """Returns the step that is asked for; see `extrapolate`."""
+    parallelism = step.parallelism
     if offload is not None:
         _check_whole_replicas(parallelism)
-    parallelism.check(trace, batch_size, speed)
+    step.check()
     _check_network(parallelism, topology)
     network = with_tiers(topology, offload.tiers if offload else ())
-    step = StepRequest(trace=trace, parallelism=parallelism, batch_size=batch_size, speed=speed, model=model)
-    traffic, part = _traffic(network.topology, algorithm), None
-    if parallelism.num_gpus >= MANY or (is_folded and offload is None):
-        part = played_part(step, traffic, is_folded=is_folded and offload is None)
-        traffic = _traffic_of(part, topology)
-    fold, router = part.fold if part else None, traffic.collectives.router
-    graph, ended = _graph_for(part), dict[int, Integers]()
-    if part is not None:
-        _check_meetings(parallelism, router, fold)
-    stage_of_layer = add_step(
-        trace,
-        parallelism,
-        graph,
-        traffic.on(graph),
-        batch_size=batch_size,
-        speed=speed,
-        model=model,
-        ended=ended,
-        played=fold.played if fold else None,
-    )
-    plan = _offload_plan(step, offload) if offload else None
-    if plan is not None:
-        tasks = {operator: tasks.ravel() for operator, tasks in ended.items()}
+    ground = _Ground.of(step, network.topology, algorithm, is_folded=is_folded and offload is None)
+    graph, router, fold = ground.graph, ground.traffic.collectives.router, ground.fold
+    ended: dict[int, Integers] = {}
+    stage_of_layer = add_step(step, graph, ground.traffic, ended=ended, played=fold.played if fold else None)
+    plan = None
+    if offload is not None:
+        plan = plan_offload(lifetimes(step.replica()), offload, parallelism.num_gpus)
+        tasks = {operator: of_replicas.ravel() for operator, of_replicas in ended.items()}
         add_moves(graph, router, network, plan, tasks)
     paths = router.table()
     return Extrapolation(
@@ -145,24 +145,38 @@ def extrapolate(
     )
 
 
-def num_whole_tasks(
-    trace: OperatorTrace,
-    parallelism: Parallelism,
-    topology: Topology,
-    *,
-    batch_size: int | None = None,
-    model: OperatorModel | None = None,
-    algorithm: Algorithm = Algorithm.AUTO,
-) -> int:
-    """Returns how many tasks a step has that is not folded, without making it; arguments as in `extrapolate`.
+def num_whole_tasks(step: StepRequest, topology: Topology, algorithm: Algorithm) -> int:
+    """Returns how many tasks a step has that is not folded, without making it; see `extrapolate`.
 
     Raises:
         InputError: the trace cannot be divided so, or the network is too small.
     """
-    parallelism.check(trace, batch_size, None)
-    _check_network(parallelism, topology)
-    step = StepRequest(trace=trace, parallelism=parallelism, batch_size=batch_size, model=model)
+    step.check()
+    _check_network(step.parallelism, topology)
     return played_part(step, _traffic(topology, algorithm), is_folded=False).num_tasks
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ground:
+    """What the tasks of a step are added to; nothing is in the graph yet."""
+
+    graph: TaskGraphBuilder
+    traffic: ChosenCollectives
+    fold: Fold | None
+
+    @classmethod
+    def of(cls, step: StepRequest, topology: Topology, algorithm: Algorithm, *, is_folded: bool) -> Self:
+        """Returns that of a step, if this does not turn out too large already."""
+        traffic = _traffic(topology, algorithm)
+        if step.parallelism.num_gpus < MANY and not is_folded:
+            graph = TaskGraphBuilder(way_out=_FEWER)
+            return cls(graph=graph, traffic=traffic.on(graph), fold=None)
+        part = played_part(step, traffic, is_folded=is_folded)
+        traffic = _traffic_of(part, topology)
+        graph = TaskGraphBuilder(way_out=_way_out(part))
+        graph.require_room(part.num_tasks)
+        _check_meetings(step.parallelism, traffic.collectives.router, part.fold)
+        return cls(graph=graph, traffic=traffic.on(graph), fold=part.fold)
 
 
 def _traffic(topology: Topology, algorithm: Algorithm) -> ChosenCollectives:
@@ -176,21 +190,6 @@ def _traffic_of(part: PlayedPart, topology: Topology) -> ChosenCollectives:
     if part.fold is None or part.fold.num_each == 1:
         return part.traffic
     return replace(part.traffic, collectives=replace(part.traffic.collectives, router=Router(topology)))
-
-
-def _offload_plan(step: StepRequest, offload: Offload) -> OffloadPlan:
-    """Returns what leaves an accelerator during a step, and when."""
-    whole = with_batch(step.trace, step.batch_size or step.trace.batch_size, step.model)
-    return plan_offload(lifetimes(whole), offload, step.parallelism.num_gpus)
-
-
-def _graph_for(part: PlayedPart | None) -> TaskGraphBuilder:
-    """Returns an empty graph, if the step does not turn out too large for it already."""
-    if part is None:
-        return TaskGraphBuilder(way_out=_FEWER)
-    graph = TaskGraphBuilder(way_out=_way_out(part))
-    graph.require_room(part.num_tasks)
-    return graph
 
 
 def _way_out(part: PlayedPart) -> str:

@@ -25,7 +25,7 @@ from simulator.deep.plan_traffic import SEND, TIED, After
 from simulator.deep.routing import Paths, Router
 from simulator.deep.tasks import TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
-from simulator.errors import InputError, Problem
+from simulator.errors import refusal
 from simulator.job import Job
 from simulator.plan import Plan
 from simulator.table import Integers
@@ -164,7 +164,7 @@ def _refuse_too_many(job: Job, plan: Plan) -> None:
     num_nodes = of_a_batch * shape.pipeline.num_micro_batches * plan.num_gpus // plan.pipeline_parallel
     if num_nodes > MOST_NODES:
         rule = f"makes {num_nodes:,} nodes; at most {MOST_NODES:,} are written: take fewer accelerators or micro-batches"
-        raise InputError([Problem(path="", value="", rule=rule)], "Chakra traces")
+        raise refusal("Chakra traces", rule)
 
 
 def _add_plan(

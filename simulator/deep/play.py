@@ -22,7 +22,7 @@ from simulator.deep.sharing import new_sharing
 from simulator.deep.tasks import NONE, TaskGraph
 from simulator.deep.timers import new_timers
 from simulator.deep.topology import Topology
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, refusal
 from simulator.table import Floats, Integers
 
 
@@ -108,7 +108,7 @@ def _circle(graph: TaskGraph, end_s: Floats) -> InputError:
     stuck = np.flatnonzero(np.isnan(end_s))
     names = ", ".join(f"{task} ({graph.label_of(task)})" for task in stuck[:3].tolist())
     rule = f"{len(stuck)} tasks wait for each other in a circle, among them {names}"
-    return InputError([Problem(path="", value="", rule=rule)], source="task graph")
+    return refusal("task graph", rule)
 
 
 def _circuit_of_path(topology: Topology, paths: Paths) -> Integers:

@@ -4,29 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from simulator.deep.chosen_collectives import CANDIDATES, ChosenCollectives
 from simulator.deep.fold import Fold, find_fold
-from simulator.deep.operator_model import OperatorModel
-from simulator.deep.parallelism import Parallelism
+from simulator.deep.step_request import StepRequest
 from simulator.deep.step_sketch import StepSketch, sketch_step
-from simulator.deep.trace import OperatorTrace
-from simulator.table import Floats
 
 MANY_TASKS = 12_000_000
 """Tasks above which it is tried whether algorithms whose accelerators are alike make fewer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepRequest:
-    """What step is asked for."""
-
-    trace: OperatorTrace
-    parallelism: Parallelism
-    batch_size: int | None = None
-    speed: Floats | None = None
-    model: OperatorModel | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +40,10 @@ def played_part(asked: StepRequest, traffic: ChosenCollectives, *, is_folded: bo
 
 
 def _part(asked: StepRequest, traffic: ChosenCollectives, *, is_folded: bool) -> PlayedPart:
-    parallelism = asked.parallelism
-    sketch = sketch_step(asked.trace, parallelism, traffic, batch_size=asked.batch_size, model=asked.model)
-    fold = None
+    sketch, fold = sketch_step(asked, traffic), None
     if is_folded and sketch.patterns is not None:
-        speed = np.ones(parallelism.num_gpus) if asked.speed is None else asked.speed
-        fold = find_fold(parallelism, traffic.collectives.router, speed, sketch.patterns)
-    _, num_replicas, num_parts = (parallelism.ranks() if fold is None else fold.played).shape
+        fold = find_fold(asked.parallelism, traffic.collectives.router, asked.speeds, sketch.patterns)
+    _, num_replicas, num_parts = (asked.parallelism.ranks() if fold is None else fold.played).shape
     return PlayedPart(
         sketch=sketch, fold=fold, traffic=traffic, num_tasks=sketch.num_tasks * num_replicas * num_parts
     )

@@ -11,13 +11,12 @@ from simulator.deep.chosen_collectives import ChosenCollectives
 from simulator.deep.collective_forms import Algorithm, Form, Operation
 from simulator.deep.collectives import num_tree_tasks
 from simulator.deep.fold import Fold
-from simulator.deep.operator_model import OperatorModel
 from simulator.deep.parallelism import Parallelism
 from simulator.deep.patterns import Pattern
 from simulator.deep.routing import Router
+from simulator.deep.step_request import StepRequest
 from simulator.deep.step_tasks import add_step
 from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.deep.trace import OperatorTrace
 from simulator.table import Integers
 
 MOST_DIRECT_MESSAGES = 4_000_000
@@ -38,30 +37,19 @@ class StepSketch:
     """Who sends to whom in collectives, among all accelerators, those of the same once; None: too many to look at."""
 
 
-def sketch_step(
-    trace: OperatorTrace,
-    parallelism: Parallelism,
-    traffic: ChosenCollectives,
-    *,
-    batch_size: int | None = None,
-    model: OperatorModel | None = None,
-) -> StepSketch:
+def sketch_step(asked: StepRequest, traffic: ChosenCollectives) -> StepSketch:
     """Returns what is known of a step without making more than its first replica and part; see `add_step`.
 
     Args:
-        trace: one step on one accelerator.
-        parallelism: how it is divided.
+        asked: which step.
         traffic: what chooses algorithms; nothing is added to its graph.
-        batch_size: samples of each replica; left out: those of the trace.
-        model: lines of operators.
 
     Raises:
         InputError: the trace cannot be divided so.
     """
     graph = TaskGraphBuilder()
     seen = _Seen(traffic=traffic.on(graph))
-    played = parallelism.ranks()[:, :1, :1]
-    add_step(trace, parallelism, graph, seen, batch_size=batch_size, model=model, played=played)
+    add_step(asked, graph, seen, played=asked.parallelism.ranks()[:, :1, :1])
     return StepSketch(
         num_tasks=len(graph),
         algorithms=frozenset(form.algorithm for form, _ in seen.groups.values()),

@@ -19,38 +19,29 @@ from simulator.deep.division import (
     local_parameter_bytes,
     shared_bytes,
     stages,
-    with_batch,
 )
-from simulator.deep.operator_model import OperatorModel
 from simulator.deep.parallelism import GradientSync, Parallelism, interleaved_order, stage_order
 from simulator.deep.sharded import ShardedStage, bytes_of_layers
+from simulator.deep.step_request import StepRequest
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.deep.trace import OperatorTrace, Phase
 from simulator.table import Floats, Integers
 
 
 def add_step(
-    trace: OperatorTrace,
-    parallelism: Parallelism,
+    asked: StepRequest,
     graph: TaskGraphBuilder,
     traffic: Traffic,
     *,
-    batch_size: int | None = None,
-    speed: Floats | None = None,
-    model: OperatorModel | None = None,
     ended: dict[int, Integers] | None = None,
     played: Integers | None = None,
 ) -> Integers:
     """Adds the step of a trace on many accelerators to a graph; see `extrapolate`.
 
     Args:
-        trace: one step on one accelerator.
-        parallelism: how it is divided.
+        asked: which step.
         graph: what the tasks are added to; resources 0 and up are the accelerators that are played.
         traffic: what moves data between them.
-        batch_size: samples of each replica; left out: those of the trace.
-        speed: `(num_gpus,)` of each accelerator over that of the trace.
-        model: lines of operators.
         ended: filled with the tasks of each operator, `(replicas, parts)`, those of its last micro-batch.
         played: `(stages, replicas, parts)` accelerators that are played, the first replicas and parts, of which the others
             are repetitions (`simulator.deep.fold`); left out: all.
@@ -61,17 +52,17 @@ def add_step(
     Raises:
         InputError: the trace cannot be divided so.
     """
-    parallelism.check(trace, batch_size, speed)
-    part = (batch_size or trace.batch_size) / parallelism.num_microbatches
+    asked.check()
+    ranks = asked.parallelism.ranks()
     step = _Step(
-        trace=with_batch(trace, part, model),
-        parallelism=parallelism,
+        trace=asked.micro_batch(),
+        parallelism=asked.parallelism,
         graph=graph,
         traffic=traffic,
-        speed=np.ones(parallelism.num_gpus) if speed is None else speed,
+        speed=asked.speeds,
         ended={} if ended is None else ended,
-        ranks=parallelism.ranks(),
-        played=parallelism.ranks() if played is None else played,
+        ranks=ranks,
+        played=ranks if played is None else played,
     )
     step.add()
     return step.stage_of_layer

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simulator.compiled import compiled
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, refusal
 from simulator.table import Floats, Integers
 
 NONE = -1
@@ -131,7 +131,7 @@ class TaskGraphBuilder:
         """Raises `InputError` where so many more tasks would be too many; callers ask before they prepare many."""
         if self._num_tasks + count > MOST_TASKS:
             rule = f"needs more than {MOST_TASKS:,} tasks: {self.way_out}"
-            raise InputError([Problem(path="", value="", rule=rule)], source="task graph")
+            raise refusal("task graph", rule)
 
     def add_edges(self, before: ArrayLike, after: ArrayLike) -> None:
         """Lets tasks wait for others, pair by pair."""

@@ -37,7 +37,8 @@ class TestStepError:
 
     def test_a_format_without_measurements_is_twice_as_unsure_as_8_bits(self) -> None:
         wide, known = (
-            step_error("blackwell", precision, accelerator="gb200") for precision in ("fp4", "fp8")
+            step_error("blackwell", precision, accelerator="gb200", is_beyond_measured=precision == "fp4")
+            for precision in ("fp4", "fp8")
         )
         assert wide.interval_log_half_width == pytest.approx(2.0 * known.interval_log_half_width)
 

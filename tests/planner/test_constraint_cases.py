@@ -14,7 +14,7 @@ from constraints.layout import LAYOUT_RULES, layout_excess
 from constraints.limits import ExcessTable
 from constraints.purchase_problem import broken_rules
 from constraints.registry import CONSTRAINTS
-from planner import explain
+from planner import explain, plan_checks
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.table import Floats
@@ -113,8 +113,8 @@ def without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             return found
         return replace(found, excess=replace(found.excess, **{column: np.zeros(len(plans))}))
 
-    monkeypatch.setattr(explain, "layout_excess", kept_layout)
-    monkeypatch.setattr(explain, "evaluate", kept_evaluation)
+    monkeypatch.setattr(plan_checks, "layout_excess", kept_layout)
+    monkeypatch.setattr(plan_checks, "evaluate", kept_evaluation)
     monkeypatch.setattr(f"{__name__}.broken_rules", lambda *_: set(BREAKS) - {name})
 
 

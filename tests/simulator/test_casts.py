@@ -225,7 +225,10 @@ class TestFourBits:
 
     @pytest.mark.parametrize("has_experts", [False, True])
     def test_it_is_twice_as_unsure_as_8_bits(self, *, has_experts: bool) -> None:
-        fp8, fp4 = (step_error("blackwell", name, has_experts=has_experts) for name in ("fp8", "fp4"))
+        fp8, fp4 = (
+            step_error("blackwell", name, has_experts=has_experts, is_beyond_measured=name == "fp4")
+            for name in ("fp8", "fp4")
+        )
         assert fp4.shared_log_deviation == 2 * fp8.shared_log_deviation
         assert fp4.own_log_deviation == 2 * fp8.own_log_deviation
 

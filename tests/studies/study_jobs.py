@@ -7,7 +7,9 @@ from planner.job_file import parse_job
 from simulator.job import Job
 from simulator.limits import Limits
 from studies.archive import Archive
+from studies.evaluator import Simulation
 from studies.progress import Stop, never_stop
+from studies.search import Searcher
 from studies.study import StudyResult, run_study
 
 
@@ -56,7 +58,10 @@ def study(job: Job, seed: int = 0, should_stop: Stop = never_stop) -> tuple[Stud
         archive.add(evaluation)
         evaluated.append(evaluation)
 
-    result = run_study(job, archive, record, seed=seed, should_stop=should_stop)
+    searcher = Searcher(
+        job=job, archive=archive, evaluator=Simulation(job), record=record, should_stop=should_stop
+    )
+    result = run_study(searcher, seed=seed)
     return result, evaluated
 
 

@@ -18,7 +18,7 @@ from studies.design_log import DesignLog, read_designs
 from studies.design_parts import DesignParts
 from studies.design_table import Marks, design_runs, run_name
 from studies.identity import study_label
-from studies.recording import Recording
+from studies.recording import Ending, Recording
 from studies.tracking import StudyTracker
 from tests.studies.study_jobs import small_job
 
@@ -44,7 +44,7 @@ def record_all(
         record = Recording(job, archive, log, tracker, DesignParts(folder / "parts"))
         for start in range(0, len(designs), 100):
             record.record(designs.take(slice(start, start + 100)), "test")
-        record.finish("FINISHED", {"num_evaluated": float(len(designs))}, [])
+        record.finish(Ending(status="FINISHED", metrics={"num_evaluated": float(len(designs))}), [])
     return record, archive, tracker
 
 
@@ -78,7 +78,7 @@ def test_designs_that_are_sent_later_keep_their_rank_among_all(
         record = Recording(job, archive, None, tracker)
         record.record(designs, "test")
         on_front = {run_name(number, study_label(job)) for number in archive.ids.tolist()}
-        record.finish("FINISHED", {}, [], recorded_names=on_front)
+        record.finish(Ending(status="FINISHED", metrics={}), [], recorded_names=on_front)
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_run(tracker.run_id).info.experiment_id
     of_study = f"tags.mlflow.parentRunId = '{tracker.run_id}'"

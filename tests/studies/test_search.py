@@ -25,6 +25,7 @@ from studies.plan_keys import plan_keys
 from studies.progress import Stop, never_stop
 from studies.random_search import RandomSearch
 from studies.refine import Refinement
+from studies.search import Searcher
 from studies.seen_designs import SeenDesigns
 from studies.stopping import Budget, StopRules, gained_fraction
 from studies.study import StudyResult, run_study
@@ -80,7 +81,7 @@ def test_seconds_end_a_search_but_not_an_exhaustive_one() -> None:
         sizes.append(len(evaluation))
 
     evaluator = Simulation(job, clock=lambda: float(next(ticks)))
-    result = run_study(job, archive, record, seed=0, evaluator=evaluator)
+    result = run_study(Searcher(job=job, archive=archive, evaluator=evaluator, record=record), seed=0)
     assert result.is_searched
     assert len(sizes) == 5  # a clock that moves by a second a batch
     exact = small_job(
@@ -109,7 +110,10 @@ def stages_within(
         archive.add(evaluation)
         batches.append((stage, len(evaluation)))
 
-    result = run_study(job, archive, record, seed=0, evaluator=evaluator(job), should_stop=should_stop)
+    searcher = Searcher(
+        job=job, archive=archive, evaluator=evaluator(job), record=record, should_stop=should_stop
+    )
+    result = run_study(searcher, seed=0)
     return result, batches
 
 
@@ -171,7 +175,7 @@ def num_in_populations(stagnation_evaluations: int) -> int:
         archive.add(evaluation)
         num_designs[stage] = num_designs.get(stage, 0) + len(evaluation)
 
-    run_study(job, archive, record, seed=0)
+    run_study(Searcher(job=job, archive=archive, evaluator=Simulation(job), record=record), seed=0)
     return num_designs[Evolution.stage]
 
 

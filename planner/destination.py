@@ -1,0 +1,89 @@
+"""Where does an answer go? Into the folder that was asked for, into MLflow, or both; the answer says where MLflow has it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.mlflow_content import finish, record_of
+from planner.output import FrontFormat, write_answer, write_job
+from planner.recommendation import Recommendation
+from planner.report_build import report_of_log
+from planner.report_files import PAGE_FILE, write_page, write_pictures
+from simulator.job import Job
+from studies.design_log import DesignLog
+from studies.design_parts import PARTS
+from studies.progress import Report
+from studies.recording import PICTURE_FOLDER, Recording
+from studies.store_address import DEFAULT_FILE
+from studies.tracking import StudyTracker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """Where the answer of a job goes."""
+
+    job: Job
+    output: Path | None
+    """Folder that was asked for; None: none was."""
+    scratch: Path
+    """Folder that is gone afterwards."""
+    front_format: FrontFormat
+    tracker: StudyTracker | None
+    """The study's run in MLflow; None: it is not recorded."""
+
+    def deliver(
+        self, answer: Recommendation, recording: Recording, log: DesignLog | None, progress: Report
+    ) -> Recommendation:
+        """Writes the files of an answer and hands everything to MLflow.
+
+        Args:
+            answer: the answer.
+            recording: of the study that gave it.
+            log: table of its designs, for a report; None: there is to be none.
+            progress: told what is being drawn.
+
+        Returns:
+            The answer with where MLflow holds the study.
+
+        Raises:
+            InputError: the page or a picture cannot be written.
+            StudyError: the design table cannot be written.
+        """
+        folder = self.output or self.scratch
+        files = [write_job(self.job, folder), *write_answer(answer, folder, self.front_format)]
+        drawn = report_of_log(self.job, answer, log, progress) if log is not None else None
+        pictures = []
+        if drawn is not None:
+            files.append(write_page(drawn, folder / PAGE_FILE))
+            pictures = write_pictures(drawn, self.scratch / PICTURE_FOLDER, "png") if self.tracker else []
+        finish(recording, answer, files, pictures)
+        answer = self._with_record(answer, recording)
+        if self.output is not None:
+            write_answer(answer, folder, self.front_format)
+            if drawn is not None:  # again, now that it is known where the study is recorded
+                write_page(drawn.answering(answer), folder / PAGE_FILE)
+        return answer
+
+    def _with_record(self, answer: Recommendation, recording: Recording) -> Recommendation:
+        """The answer with where MLflow holds the study, or with the place of the design table where MLflow failed."""
+        if self.tracker is None:
+            return answer
+        if recording.failure:
+            kept = "the output folder" if self.output else self._rescued()
+            note = (
+                f"MLflow does not hold the whole study ({recording.failure}); the design table is in {kept}"
+            )
+            answer = answer.model_copy(update={"warnings": (*answer.warnings, note)})
+        record = record_of(self.tracker, answer.num_evaluated, recording.num_design_runs)
+        return answer.model_copy(update={"mlflow": record})
+
+    def _rescued(self) -> str:
+        """Moves the design table out of the scratch folder and says where it is."""
+        place = DEFAULT_FILE.parent
+        place.mkdir(parents=True, exist_ok=True)
+        target = place / f"{self.job.name}-{self.scratch.name}"
+        (self.scratch / PARTS).mkdir(exist_ok=True)  # a search that found nothing to try has written nothing
+        shutil.move(self.scratch / PARTS, target)
+        return str(target)

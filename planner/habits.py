@@ -1,0 +1,84 @@
+"""What do frameworks do differently where a measurement does not say? The fields that tell one from another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulator.memory import MemoryKind
+from simulator.model import (
+    AttentionKernel,
+    CastRecipe,
+    ContextExchange,
+    ExpertDispatch,
+    ExpertProducts,
+    KernelLaunch,
+    SelectiveRecompute,
+    ShardedCopies,
+    WeightPrefetch,
+)
+from simulator.plan import Schedule
+
+FULL_OPTIMIZER_BYTES = 12.0
+"""An fp32 master weight and Adam's two moments in fp32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Habits:
+    """What a framework does unless a row says otherwise."""
+
+    name: str
+    """How the table of assumptions calls them."""
+    attention: AttentionKernel = "flash"
+    copies_shared_heads: bool = False
+    kernel_launch: KernelLaunch = "eager"
+    has_fused_operators: bool = True
+    pads_vocabulary: bool = True
+    """Whether the vocabulary is filled up to a multiple of 128 for every tensor-parallel rank, as Megatron-LM does."""
+    has_sequence_parallel: bool = True
+    overlaps_tensor_comm: bool = False
+    gathers_cast_inputs: bool = True
+    """As Transformer Engine, which those that are unknown are taken to use."""
+    gathers_tensor_scaled_inputs: bool = False
+    """Whether inputs in 8 bits with one scale for the tensor are gathered so where others are not."""
+    overlaps_gradient_sync: bool = True
+    gradient_bytes: int = 4
+    sync_bytes: int = 4
+    zero_stage: int = 1
+    keeps_weights_in_pipelines: bool = False
+    """Whether sharded weights of a pipeline are gathered once per step, and gradients reduced once behind its last backward
+    pass: full sharding then holds and sends what ZeRO-1 does."""
+    selective_recompute: SelectiveRecompute = "attention"
+    logit_bytes: int = 6
+    split_logit_bytes: int | None = None
+    """The same where tensor-parallel ranks share out the vocabulary; left out: as otherwise."""
+    sync_buffer_bytes: float = 0.0
+    optimizer_bytes: float = FULL_OPTIMIZER_BYTES
+    update_bytes: float | None = None
+    fp16_update_bytes: float | None = None
+    """The same of the 16-bit gradients of loss scaling."""
+    step_bytes: float | None = None
+    fp16_step_bytes: float | None = None
+    """The same with loss scaling."""
+    most_gathered_weights: float | None = None
+    weight_prefetch: WeightPrefetch = "both"
+    offloads_gradients: bool = False
+    """Whether gradients follow optimizer states into main memory."""
+    sharded_copies: ShardedCopies = "none"
+    keeps_stage_outputs: bool = False
+    frees_stage_inputs: bool = False
+    chunk_layers: int | None = None
+    """Layers of the chunks of its interleaved schedules, embedding and output layer counting as one each; left out: its
+    pipelines are not taken to be interleaved."""
+    expert_dispatch: ExpertDispatch = "all_to_all"
+    expert_products: ExpertProducts = "grouped"
+    overlaps_far_experts: bool = False
+    """Whether the traffic of experts is hidden where their ranks span several link domains."""
+    pads_to_capacity: bool = False
+    """Whether experts that drop tokens take inputs padded to their capacity, by all-to-alls (`apply_moe_token_drop`)."""
+    dispatches_in_8_bits: bool = False
+    expert_schedule: Schedule | None = None
+    """Order of the pipelines of mixtures of experts; left out: 1F1B."""
+    fp8_recipe: CastRecipe | None = None
+    context_exchange: ContextExchange = "ring"
+    memory_kind: MemoryKind = "allocated"
+    """What its users publish as peak memory."""

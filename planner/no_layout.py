@@ -1,0 +1,49 @@
+"""Why has a job no layout at all? The rules that contradict each other, and what one change would give a layout."""
+
+from __future__ import annotations
+
+from constraints.layout_model import conflicting_rules, nearest_layout
+from constraints.registry import CONSTRAINTS
+from constraints.removal import rules_of_schemes
+from planner.recommendation import Infeasibility
+from simulator.job import Job
+
+
+def no_layout(job: Job) -> Infeasibility:
+    """Returns which rules of degrees contradict each other; or degrees exist, and no allowed scheme can save any layout."""
+    rules = conflicting_rules(job)
+    of_schemes = () if rules else rules_of_schemes(job)
+    first = _no_degrees_reason(job) if rules else _no_scheme_reason(job)
+    sentences = (f"{name}: {CONSTRAINTS[name].sentence}" for name in (*rules, *of_schemes))
+    return Infeasibility(
+        conflict=(*rules, *of_schemes),
+        reasons=(first, *sentences, *(_nearest_layout(job) if rules else ())),
+        proof="enumeration of all layouts; the rules that contradict each other by CP-SAT",
+        relaxations=(),
+    )
+
+
+def _no_degrees_reason(job: Job) -> str:
+    ranges = ", ".join(f"{o.accelerator.id} {o.num_gpus.min:,}..{o.num_gpus.max:,}" for o in job.offers)
+    return (
+        f"no layout divides {job.workload.model.name} and a batch of {job.workload.global_batch_size:,} sequences over "
+        f"the accelerators on offer ({ranges}); widen offers[].num_gpus or the lists under search, "
+        "or choose a batch with more divisors"
+    )
+
+
+def _no_scheme_reason(job: Job) -> str:
+    schemes = ", ".join(scheme.value for scheme in job.search.checkpoint_schemes)
+    return f"no layout can save by {schemes}; allow other search.checkpoint_schemes or search.zero_stages"
+
+
+def _nearest_layout(job: Job) -> list[str]:
+    """What one change would give a layout."""
+    near = nearest_layout(job)
+    batch, taken = job.workload.global_batch_size, near.num_gpus
+    found = []
+    if taken is not None and not any(o.num_gpus.min <= taken <= o.num_gpus.max for o in job.offers):
+        found.append(f"the nearest number of accelerators that has a layout is {taken:,}")
+    if near.global_batch_size not in (None, batch):
+        found.append(f"the nearest batch that has a layout is {near.global_batch_size:,} sequences")
+    return found

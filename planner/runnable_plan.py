@@ -1,0 +1,41 @@
+"""Can a plan run? The rules that keep it from running, as opposed to those that say what can be had or afforded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from planner.plan_input import plan_of
+from planner.violations import AVAILABILITY, Violation, degrees_violation, layout_violations
+from simulator.errors import InputError, Problem
+from simulator.job import Job
+from simulator.plan import Plan
+
+
+def obstacles(job: Job, plan: Plan, num_gpus: int | None = None) -> list[Violation]:
+    """Returns what keeps a plan from running; nothing for one that can run, on offer or not.
+
+    Args:
+        job: the job.
+        plan: the decisions.
+        num_gpus: accelerators that were asked for; left out: as many as the plan has.
+    """
+    if num_gpus is not None and num_gpus != plan.num_gpus:
+        return [degrees_violation(plan, num_gpus)]
+    return [rule for rule in layout_violations(job, plan) if rule.constraint != AVAILABILITY]
+
+
+def plan_that_runs(job: Job, written: Plan | Mapping[str, object], *, source: str = "plan") -> Plan:
+    """Returns the plan that a mapping describes.
+
+    Args:
+        job: supplies the offers.
+        written: as for `plan_of`.
+        source: where the plan comes from, for error messages.
+
+    Raises:
+        InputError: it cannot be read, or cannot run.
+    """
+    plan, num_gpus = plan_of(job, written)
+    if broken := obstacles(job, plan, num_gpus):
+        raise InputError([Problem(path="", value="", rule=rule.sentence) for rule in broken], source)
+    return plan
